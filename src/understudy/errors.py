@@ -1,0 +1,75 @@
+"""Every error that Understudy raises on purpose.
+
+::
+
+    UnderstudyError
+    ├── ConfigError      (ValueError)   a setting is wrong: name, value and remedy are in the text
+    ├── DataError        (ValueError)   the data given cannot be used as they are
+    ├── NotFittedError   (ValueError, AttributeError)   sampled before `fit`
+    ├── ReleaseError                    a release folder cannot be trusted or read
+    │   ├── IntegrityError              its bytes are not those that its manifest promises
+    │   ├── FormatError                 it is not a release, or breaks the format's rules
+    │   └── SchemaVersionError          it was written for a newer Understudy
+    ├── CheckpointError                 a checkpoint belongs to another fit, or is damaged
+    └── PrivacyError                    the request would break a promise of privacy
+
+The text of each is one sentence or two: what is wrong, what was given, what to do.
+The program prints that text alone and ends with `exit_code`; a traceback means a bug of ours.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "CheckpointError",
+    "ConfigError",
+    "DataError",
+    "FormatError",
+    "IntegrityError",
+    "NotFittedError",
+    "PrivacyError",
+    "ReleaseError",
+    "SchemaVersionError",
+    "UnderstudyError",
+]
+
+
+class UnderstudyError(Exception):
+    """Root of the tree: `except UnderstudyError` catches all that we foresee."""
+
+    exit_code = 2
+
+
+class ConfigError(UnderstudyError, ValueError):
+    """A public setting is wrong."""
+
+
+class DataError(UnderstudyError, ValueError):
+    """The data given cannot be used as they are."""
+
+
+class NotFittedError(UnderstudyError, ValueError, AttributeError):
+    """Something was asked of an estimator that has not seen data yet."""
+
+
+class ReleaseError(UnderstudyError):
+    """A release folder cannot be read or trusted."""
+
+
+class IntegrityError(ReleaseError):
+    """Bytes differ from what the manifest promises: damaged or altered."""
+
+
+class FormatError(ReleaseError):
+    """Not a release, or one that breaks the rules of the format."""
+
+
+class SchemaVersionError(ReleaseError):
+    """Written for a newer Understudy than this one."""
+
+
+class CheckpointError(UnderstudyError):
+    """A checkpoint belongs to another fit, or is damaged."""
+
+
+class PrivacyError(UnderstudyError):
+    """The request would break a promise of privacy. Never downgraded to a warning."""
