@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
-import numpy as np
-
-from understudy.types.embeddings import EmbeddingSet
 from understudy.types.estimate import Estimate
 
-__all__ = ["Attack", "AttackResult", "Samplable", "Verdict"]
+__all__ = ["AttackResult", "Verdict"]
 
 Verdict = Literal["leak", "no excess risk found", "inconclusive"]
 
@@ -49,21 +46,3 @@ class AttackResult:
             "control": self.control.to_dict(),
             "baseline": self.baseline.to_dict(),
         }
-
-
-class Samplable(Protocol):
-    """Whatever can be sampled: a generator or a release."""
-
-    def sample(self, n: int | None = None, **options: Any) -> tuple[np.ndarray, np.ndarray]:
-        """Vectors and labels."""
-        ...
-
-
-class Attack(Protocol):
-    """One way to hurt; judged on records that were used and on records that were not."""
-
-    def run(
-        self, release: Samplable, members: EmbeddingSet, non_members: EmbeddingSet, rng: np.random.Generator
-    ) -> AttackResult:
-        """Attack `release`; members and non-members come from one population and share no subject."""
-        ...

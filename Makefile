@@ -1,0 +1,49 @@
+# Everything a newcomer needs: `make demo` and `make test` create .venv on first use, and nothing twice.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/pip --disable-pip-version-check --quiet install --constraint constraints.txt
+
+.PHONY: demo test check bench docs clean
+
+demo: $(VENV)/.ready-run
+	$(BIN)/understudy demo
+
+test: $(VENV)/.ready-dev
+	$(BIN)/python -m pytest
+
+check: $(VENV)/.ready-dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: $(VENV)/.ready-bench
+	$(BIN)/python benchmarks/fit_speed.py
+	$(BIN)/python benchmarks/ksame.py
+	$(BIN)/python benchmarks/neighbours.py
+
+docs: $(VENV)/.ready-docs
+	$(BIN)/sphinx-build -W --keep-going -q docs build/docs
+	@echo "open build/docs/index.html"
+
+clean:
+	rm -rf $(VENV) build dist out .pytest_cache .mypy_cache .ruff_cache .hypothesis
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.ready-run: $(BIN)/python pyproject.toml constraints.txt
+	$(PIP) --editable .
+	touch $@
+
+$(VENV)/.ready-dev: $(VENV)/.ready-run
+	$(PIP) --editable '.[dev]'
+	touch $@
+
+$(VENV)/.ready-bench: $(VENV)/.ready-dev
+	$(PIP) --editable '.[dev,bench]'
+	touch $@
+
+$(VENV)/.ready-docs: $(VENV)/.ready-dev
+	$(PIP) --editable '.[dev,docs]'
+	touch $@

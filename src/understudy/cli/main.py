@@ -1,0 +1,61 @@
+"""The program. Starts without torch: what a verb needs is imported when the verb runs."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Annotated
+
+import typer
+
+from understudy._version import __version__
+from understudy.cli import study, verbs
+from understudy.errors import UnderstudyError
+
+__all__ = ["app", "main"]
+
+app = typer.Typer(
+    name="understudy",
+    help="Share a stand-in for your data instead of the data.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    rich_markup_mode=None,
+)
+verbs.register(app)
+app.add_typer(study.app, name="study")
+
+
+def _version(show: bool) -> None:
+    if show:
+        typer.echo(f"understudy {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """Exit codes: 0 done, 1 failed, 2 wrong usage or input, 3 a policy was not met."""
+
+
+def main() -> None:
+    """Run the program; what we foresee ends in one sentence, not in a traceback."""
+    try:
+        app()
+    except UnderstudyError as error:
+        sys.stderr.write(f"error: {error}\n")
+        sys.exit(error.exit_code)
+    except BrokenPipeError:
+        # Whoever read our output has left; say nothing more.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+    except OSError as error:
+        sys.stderr.write(f"error: {error.strerror or error}: {error.filename or 'the system refused'}.\n")
+        sys.exit(1)
+    except KeyboardInterrupt:
+        sys.stderr.write("interrupted; nothing half-written was left behind.\n")
+        sys.exit(130)

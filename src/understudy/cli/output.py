@@ -1,0 +1,96 @@
+"""How results look: tables for people on standard output, JSON for programs, progress on standard error."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from rich import box
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from understudy.types import AttackResult, Estimate, PrivacyClaim
+
+__all__ = ["estimate", "print_json", "progress_bar", "say", "show_claim", "show_membership", "show_table"]
+
+_VERDICT = {
+    "leak": "LEAK: samples lie closer to records that were used than to others. Do not send this release.",
+    "no excess risk found": "no excess risk found by this attack. A better attack may find some.",
+    "inconclusive": "inconclusive: too few records to tell. Give more that were not used (--non-members).",
+}
+
+
+def console() -> Console:
+    """Standard output as it is now; wide where it is no terminal, so that tables are not broken."""
+    return Console(soft_wrap=False, width=None if sys.stdout.isatty() else 120, highlight=False)
+
+
+def say(text: str = "", style: str = "") -> None:
+    """One line for people. Text is never read as markup: class names come from outside."""
+    console().print(escape(text), style=style or None, soft_wrap=True)
+
+
+def print_json(value: Any) -> None:
+    """One JSON document, and nothing else, on standard output."""
+    sys.stdout.write(json.dumps(value, indent=2, sort_keys=True, allow_nan=False) + "\n")
+
+
+def show_table(columns: Sequence[str], rows: Sequence[Sequence[str]], title: str | None = None) -> None:
+    """A plain table."""
+    table = Table(*(escape(c) for c in columns), title=title, box=box.SIMPLE_HEAD, title_justify="left")
+    for row in rows:
+        table.add_row(*(escape(cell) for cell in row))
+    console().print(table)
+
+
+def estimate(value: Estimate | None, digits: int = 3) -> str:
+    """A figure with its interval, or a dash."""
+    if value is None:
+        return "-"
+    if math.isinf(value.low):
+        return f"{value.value:.{digits}f} (one run)"
+    return f"{value:.{digits}f}"
+
+
+def show_claim(claim: PrivacyClaim) -> None:
+    """What is promised and what is not."""
+    say(f"claim       {claim.kind}" + (f", k = {claim.k}, unit {claim.unit}" if claim.k else ""), "bold")
+    say(f"            {claim.sentence()}")
+    for item in claim.not_covered:
+        say(f"            not covered: {item}")
+
+
+def show_membership(result: AttackResult) -> None:
+    """The first attack, in figures and in words."""
+    style = "bold red" if result.verdict == "leak" else ""
+    say(f"membership  AUC {estimate(result.attack)}, control {estimate(result.control)}, a coin gives 0.5")
+    say(f"            {_VERDICT[result.verdict]}", style)
+
+
+@contextmanager
+def progress_bar(title: str) -> Iterator[Callable[[int, int, str], None]]:
+    """A bar on standard error, drawn on a terminal only."""
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.completed:.0f}/{task.total:.0f}"),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task(title, total=1)
+
+        def step(done: int, total: int, what: str) -> None:
+            progress.update(task, completed=done, total=max(total, 1), description=escape(f"{title}: {what}"))
+
+        yield step

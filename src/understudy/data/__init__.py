@@ -1,0 +1,32 @@
+"""Files to `EmbeddingSet` and back; splits, folds, long tails, sites; samples that need no download.
+
+Formats: .npz, .parquet, .safetensors and .csv. Whatever is wrong with a file is told in one
+sentence that names the path as given and no other file: file names can be patients' names.
+"""
+
+from understudy.data.checks import check_trainable
+from understudy.data.longtail import long_tail_counts, make_long_tail
+from understudy.data.partition import partition_by, partition_dirichlet, partition_iid
+from understudy.data.reader import read_embeddings, read_splits
+from understudy.data.samples import SAMPLES, load_digit_images, load_sample
+from understudy.data.splits import kfold, split, stratified_split, subject_split
+from understudy.data.writer import write_embeddings
+
+__all__ = [
+    "SAMPLES",
+    "check_trainable",
+    "kfold",
+    "load_digit_images",
+    "load_sample",
+    "long_tail_counts",
+    "make_long_tail",
+    "partition_by",
+    "partition_dirichlet",
+    "partition_iid",
+    "read_embeddings",
+    "read_splits",
+    "split",
+    "stratified_split",
+    "subject_split",
+    "write_embeddings",
+]

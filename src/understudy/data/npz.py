@@ -1,0 +1,85 @@
+"""NumPy's .npz files: `X, y`; splits; and MedMNIST's images."""
+
+from __future__ import annotations
+
+from typing import Any, BinaryIO
+
+import numpy as np
+import numpy.typing as npt
+
+from understudy.data.arrays import ATTRIBUTE, holds_images, split_arrays
+from understudy.data.assemble import assemble, info_from_json, info_to_json
+from understudy.data.files import reading
+from understudy.errors import DataError
+from understudy.types import EmbeddingInfo, EmbeddingSet
+
+__all__ = ["read_npz", "write_npz"]
+
+_KIND = "an .npz file"
+
+
+def read_npz(path: str) -> dict[str, EmbeddingSet]:
+    """Every split of an .npz file; nothing in it can run code, because pickle is never loaded.
+
+    Arrays: `X, y`, or `train_x, train_y, ...`, or MedMNIST's `train_images, train_labels, ...`;
+    optional `subject`, `attr_NAME`, `class_names`, and `info` (JSON text with backbone, revision
+    and preprocessing). Images come back as rows of pixels in 0..1 with the backbone "pixels";
+    embedding them with a vision model first gives far better vectors.
+    """
+    with reading(path, _KIND):
+        archive = np.load(path, allow_pickle=False)
+    if not isinstance(archive, np.lib.npyio.NpzFile):
+        raise DataError(f"{path} holds one bare array without names: save vectors and labels with np.savez(X=, y=).")
+    with archive:
+        keys = list(archive.keys())
+
+        def get(name: str) -> npt.NDArray[Any]:
+            return _array(archive, name, path)
+
+        raw = split_arrays(keys, get, path)
+        names: tuple[str, ...] = ()
+        if "class_names" in keys:
+            names = tuple(str(v) for v in _text(get("class_names"), "class_names", 1, path))
+        info = EmbeddingInfo(backbone="pixels") if holds_images(keys) else EmbeddingInfo()
+        if "info" in keys:
+            info = info_from_json(str(_text(get("info"), "info", 0, path)), path)
+    return assemble(raw, path, info, names)
+
+
+def write_npz(stream: BinaryIO, data: EmbeddingSet) -> None:
+    """All that `data` holds, exactly; `y` as codes into `class_names`."""
+    # Typed loosely because NumPy lists its own options among the names of arrays.
+    columns: dict[str, Any] = {
+        "X": data.X,
+        "y": data.y,
+        "class_names": np.asarray(data.info.class_names, dtype=np.str_),
+        "info": np.asarray(info_to_json(data.info)),
+    }
+    if data.subject is not None:
+        columns["subject"] = data.subject
+    columns.update({ATTRIBUTE + k: v for k, v in data.attributes.items()})
+    np.savez(stream, **columns)
+
+
+def _array(archive: np.lib.npyio.NpzFile, name: str, path: str) -> npt.NDArray[Any]:
+    with reading(path, _KIND):
+        try:
+            value = archive[name]
+        except ValueError as error:
+            if "pickle" not in str(error):
+                raise
+            raise DataError(
+                f"`{name}` in {path} is an array of Python objects, which is never loaded because it can run code: "
+                f"save it again as numbers or as text, for example with .astype(str)."
+            ) from None
+    # A member that is no array comes back as bytes.
+    if not isinstance(value, np.ndarray):
+        raise DataError(f"`{name}` in {path} is not an array: save the file again with np.savez.")
+    return value
+
+
+def _text(value: npt.NDArray[Any], name: str, ndim: int, path: str) -> npt.NDArray[np.str_]:
+    if value.dtype.kind not in "USiu" or value.ndim != ndim:
+        form = "one piece of JSON text" if ndim == 0 else "a list of text"
+        raise DataError(f"`{name}` in {path} must be {form}; got {value.dtype} of shape {value.shape}.")
+    return value.astype(np.str_)

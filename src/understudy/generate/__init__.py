@@ -1,0 +1,22 @@
+"""Generators: each learns from records and shares what stands in for them."""
+
+from understudy.generate.base import BaseGenerator
+from understudy.generate.cvae import CVAEGenerator
+from understudy.generate.gaussian import ClassGaussian
+from understudy.generate.grouping import k_groups
+from understudy.generate.ksame import KSame
+from understudy.generate.presets import PRESETS, Preset
+from understudy.generate.replica import replica
+from understudy.generate.vae import VAEGenerator
+
+__all__ = [
+    "PRESETS",
+    "BaseGenerator",
+    "CVAEGenerator",
+    "ClassGaussian",
+    "KSame",
+    "Preset",
+    "VAEGenerator",
+    "k_groups",
+    "replica",
+]

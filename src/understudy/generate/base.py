@@ -1,0 +1,203 @@
+"""What every generator shares: checks, labels, sampling through its own release."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.base import BaseEstimator
+from sklearn.utils import Tags
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import validate_data
+
+from understudy.errors import ConfigError, DataError, NotFittedError, PrivacyError
+from understudy.release import Condition, EmbeddingEntry, Release, build_release, rounded_joint
+from understudy.types import EmbeddingInfo, PrivacyClaim
+
+__all__ = ["BaseGenerator", "Learnt", "Records", "lone_class"]
+
+Attributes = Mapping[str, npt.ArrayLike]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Records:
+    """Checked private data inside `fit`: `codes` holds the class, then one column a condition."""
+
+    X: npt.NDArray[np.float32]
+    codes: npt.NDArray[np.int64]
+    subject: npt.NDArray[Any] | None
+    conditions: tuple[Condition, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Learnt:
+    """What a fit leaves behind: the numbers that leave, and how to read them."""
+
+    decoder: Any
+    tensors: Mapping[str, npt.NDArray[Any]]
+    claim: PrivacyClaim
+    settings: Mapping[str, Any]
+    # Why this may be sampled at home but must not leave, if so.
+    refusal: str | None = None
+
+
+def lone_class(classes: npt.NDArray[Any], counts: npt.NDArray[np.int64]) -> str | None:
+    """A reason to refuse a release that holds class means: the mean of one record is that record."""
+    lone = np.flatnonzero(counts == 1)
+    if not len(lone):
+        return None
+    return (
+        f"Class {str(classes[lone[0]])!r} has a single record, and the release would show it as the class's mean. "
+        "Leave the class out, or join it to another."
+    )
+
+
+class BaseGenerator(BaseEstimator):
+    """`fit` private records, then `sample` or `release` what stands in for them.
+
+    Settings are public and live in `__init__`; records are given to methods only.
+    """
+
+    space: str
+    privacy: Any
+    random_state: int | None
+    # Names in here would tell an attacker the coins, or a path of the holder's machine.
+    _UNRELEASED = ("random_state", "checkpoint", "verbose", "privacy", "condition_on")
+
+    def fit(
+        self,
+        X: npt.ArrayLike,
+        y: npt.ArrayLike,
+        subject: npt.ArrayLike | None = None,
+        *,
+        attributes: Attributes | None = None,
+        validation: Sequence[npt.ArrayLike] | None = None,
+    ) -> Self:
+        """Learn from vectors `X` and labels `y`.
+
+        `subject` says which records belong to one person. `attributes` holds the columns named in
+        `condition_on`. `validation`, a pair of vectors and labels, serves early stopping where there is any.
+        """
+        records = self._check(X, y, subject, attributes or {})
+        learnt = self._learn(records, validation)
+        self._built = {
+            "generator": type(self).__name__,
+            "settings": learnt.settings,
+            "classes": self.classes_.tolist(),
+            # The rounded frequencies are all that is kept of the records' labels.
+            "joint": rounded_joint(records.codes),
+            "conditions": records.conditions,
+            "space": self.space,
+            "decoder": learnt.decoder,
+            "tensors": learnt.tensors,
+            "claim": learnt.claim,
+        }
+        self._refusal = learnt.refusal
+        self._release = self._build_release(EmbeddingInfo())
+        self._sample_rng = np.random.default_rng(self._seed(1))
+        return self
+
+    @abstractmethod
+    def _learn(self, records: Records, validation: Sequence[npt.ArrayLike] | None) -> Learnt:
+        """Do the work of this generator."""
+
+    @property
+    def claim_(self) -> PrivacyClaim:
+        """What a release of this generator promises."""
+        return self._fitted().claim
+
+    def sample(
+        self,
+        n: int | None = None,
+        *,
+        per_class: Mapping[Any, int] | None = None,
+        variance: float | None = None,
+        attributes: Mapping[str, str] | None = None,
+        random_state: int | None = None,
+    ) -> tuple[npt.NDArray[np.float32], npt.NDArray[Any]]:
+        """Fresh vectors and labels; see `Release.sample`, which does the work.
+
+        Without a `random_state` each call goes on where the last one ended: no draw is repeated, and a
+        program that starts again with the same generator seed draws the same.
+        """
+        release = self._fitted()
+        rng = self._sample_rng if random_state is None else np.random.default_rng(random_state)
+        return release.sample(n, per_class=per_class, variance=variance, attributes=attributes, random_state=rng)
+
+    def stream(self, batch_size: int = 256, *, variance: float | None = None, random_state: int | None = None) -> Any:
+        """An endless torch dataset of fresh batches; see `Release.stream`."""
+        return self._fitted().stream(batch_size, variance=variance, random_state=random_state)
+
+    def release(self, info: EmbeddingInfo | None = None) -> Release:
+        """What may leave. `info` says where the vectors come from and what the classes are called."""
+        self._check_fitted()
+        if self._refusal:
+            raise PrivacyError(self._refusal)
+        return self._build_release(info or EmbeddingInfo())
+
+    def _build_release(self, info: EmbeddingInfo) -> Release:
+        names = None
+        codes = self.classes_.tolist()
+        if info.class_names and all(isinstance(c, int) and 0 <= c < len(info.class_names) for c in codes):
+            names = [info.class_names[c] for c in codes]
+        embedding = EmbeddingEntry(
+            backbone=info.backbone, revision=info.revision, preprocessing=info.preprocessing, dim=self.n_features_in_
+        )
+        return build_release(embedding=embedding, class_names=names, **self._built)
+
+    def _fitted(self) -> Release:
+        self._check_fitted()
+        return self._release
+
+    def _check_fitted(self) -> None:
+        if not hasattr(self, "_built"):
+            raise NotFittedError(f"This {type(self).__name__} is not fitted yet; call `fit` first.")
+
+    def _seed(self, purpose: int) -> int:
+        """A seed for one purpose; different purposes never share coins."""
+        entropy = None if self.random_state is None else [int(self.random_state), purpose]
+        return int(np.random.SeedSequence(entropy).generate_state(1, np.uint64)[0] >> np.uint64(1))
+
+    def _public_settings(self) -> dict[str, Any]:
+        return {k: v for k, v in self.get_params(deep=False).items() if k not in self._UNRELEASED}
+
+    def _check(self, X: Any, y: Any, subject: Any, attributes: Attributes) -> Records:
+        if self.privacy is not None:
+            raise PrivacyError(
+                f"{type(self).__name__} cannot honour privacy={self.privacy!r}: this version has no ledger, and "
+                "without one there is no differential privacy. Use privacy=None."
+            )
+        if self.space not in ("raw", "unit"):
+            raise ConfigError(f"`space` must be 'raw' or 'unit'; got {self.space!r}.")
+        X, y = validate_data(self, X, y, dtype=np.float32, ensure_min_samples=2)
+        check_classification_targets(y)
+        self.classes_, labels = np.unique(y, return_inverse=True)
+        conditions, columns = [], [labels.astype(np.int64)]
+        wanted = tuple(getattr(self, "condition_on", None) or ())
+        for name in wanted:
+            if name not in attributes:
+                raise ConfigError(
+                    f"`condition_on` names {name!r}, which fit was not given; it got {sorted(attributes) or 'none'}."
+                )
+            column = np.asarray(attributes[name])
+            if column.shape != (len(X),):
+                raise DataError(f"Attribute {name!r} needs one entry a record ({len(X)}); got shape {column.shape}.")
+            values, codes = np.unique(column.astype(np.str_), return_inverse=True)
+            conditions.append(Condition(name=name, values=tuple(values.tolist())))
+            columns.append(codes.astype(np.int64))
+        people = None if subject is None else np.asarray(subject)
+        if people is not None and people.shape != (len(X),):
+            raise DataError(f"`subject` needs one entry a record ({len(X)}); got shape {people.shape}.")
+        if self.space == "unit":
+            X = X / np.maximum(np.linalg.norm(X, axis=1, keepdims=True), np.float32(1e-12))
+        return Records(X, np.stack(columns, axis=1), people, tuple(conditions))
+
+    def __sklearn_tags__(self) -> Tags:
+        tags: Tags = super().__sklearn_tags__()
+        tags.target_tags.required = True
+        tags.non_deterministic = self.random_state is None
+        return tags

@@ -1,0 +1,43 @@
+"""A covariance that is cheap to share: a few directions and one scale a feature."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import scipy.linalg
+
+__all__ = ["low_rank_plus_diagonal", "safe_rank"]
+
+
+def low_rank_plus_diagonal(
+    residuals: npt.NDArray[np.float32], rank: int, shrinkage: float
+) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
+    """`factor (r, d)` and `scale (d,)` with `factor.T @ factor + diag(scale**2)` near the covariance of `residuals`.
+
+    Off-diagonal entries are shrunk by `shrinkage`, then all but the `rank` strongest directions are folded
+    into the diagonal: each feature keeps its exact variance. `residuals` are centred by whoever calls.
+    """
+    n, d = residuals.shape
+    variance = np.square(residuals, dtype=np.float64).mean(axis=0)
+    rank = min(rank, n, d)
+    if rank < 1:
+        return np.zeros((0, d), dtype=np.float32), np.sqrt(variance).astype(np.float32)
+    covariance = (residuals.T @ residuals).astype(np.float64) / n
+    covariance *= 1 - shrinkage
+    covariance[np.diag_indices(d)] = variance
+    values, vectors = scipy.linalg.eigh(covariance, subset_by_index=(d - rank, d - 1))
+    # What the diagonal can carry alone is no direction of its own.
+    floor = (variance.sum() - values.sum()) / max(d - rank, 1)
+    strength = np.sqrt(np.maximum(values - max(floor, 0), 0))
+    factor = (vectors * strength).T
+    rest = np.maximum(variance - np.square(factor).sum(axis=0), 0)
+    return factor.astype(np.float32), np.sqrt(rest).astype(np.float32)
+
+
+def safe_rank(wanted: int, n: int, d: int, groups: int) -> int:
+    """The rank that may be released: `wanted`, or a quarter of the degrees of freedom where that is less.
+
+    A factor with as many directions as there are records spans exactly the records: a member can then be
+    told by projecting onto it. With more records than four times the features, any rank is safe from that.
+    """
+    return max(0, min(wanted, d, (n - groups) // 4))

@@ -1,0 +1,302 @@
+"""The conditional VAE of the seeds: learns how records of a class vary, shares only its decoder."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, fields, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from understudy.errors import ConfigError, DataError
+from understudy.generate.base import BaseGenerator, Learnt, Records, lone_class
+from understudy.generate.covariance import low_rank_plus_diagonal, safe_rank
+from understudy.generate.export import export_decoder
+from understudy.generate.holdout import hold_out
+from understudy.generate.presets import Preset, preset_for
+from understudy.generate.scaling import fit_scaler
+from understudy.nets import CVAE, plain_cvae, residual_cvae
+from understudy.release import NetworkSpec
+from understudy.train import (
+    Checkpoint,
+    History,
+    LoopSettings,
+    RichBar,
+    fingerprint,
+    run_loop,
+    seeded,
+    shuffled_batches,
+)
+from understudy.types import PrivacyClaim
+
+__all__ = ["CVAEGenerator"]
+
+NOISE_RANK = 64
+NOISE_SHRINKAGE = 0.1
+# What each scaler tells about records.
+_SCALER_TOLD = {
+    "minmax": "feature bounds: each is some record's real value",
+    "zscore": "mean and spread of each feature: exact",
+    "class": "class means and spread of each feature: exact, so a class of few records is nearly shown by its mean",
+}
+
+
+class CVAEGenerator(BaseGenerator):
+    """A CVAE on embeddings: encoder and decoder see the label (and `condition_on`), the decoder is released.
+
+    `preset` picks network and training (`replica`, `small`, `large`, `federated`); a setting left at None
+    comes from it. `decoder_noise` adds what the decoder's mean leaves out: "none" as in the seeds, "diagonal"
+    (one variance a feature) or "low-rank" (with the directions that errors share). `patience=0` runs every
+    epoch; otherwise training stops early on `validation` or on a tenth held out from the records.
+    `authors_compat=True` is what the authors ran: min-max scaling, their KL term (the prior learnt is
+    N(0, 1/2)), "variance" used as a standard deviation, no decoder noise.
+    `checkpoint` names a private file (mode 0600) that lets a killed fit resume to the same result.
+
+    It has no formal guarantee: what its decoder remembers must be measured.
+    """
+
+    history_: History
+
+    def __init__(
+        self,
+        preset: str = "replica",
+        hidden: tuple[int, ...] | None = None,
+        latent: int | None = None,
+        beta: float | None = None,
+        scaling: str | None = None,
+        decoder_noise: str | None = None,
+        variance: float = 1.0,
+        condition_on: Sequence[str] = (),
+        max_epochs: int | None = None,
+        batch_size: int | None = None,
+        learning_rate: float = 1e-3,
+        weight_decay: float | None = None,
+        patience: int | None = None,
+        space: str = "raw",
+        authors_compat: bool = False,
+        privacy: Any = None,
+        checkpoint: str | Path | None = None,
+        verbose: bool = False,
+        random_state: int | None = None,
+    ) -> None:
+        self.preset = preset
+        self.hidden = hidden
+        self.latent = latent
+        self.beta = beta
+        self.scaling = scaling
+        self.decoder_noise = decoder_noise
+        self.variance = variance
+        self.condition_on = condition_on
+        self.max_epochs = max_epochs
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.weight_decay = weight_decay
+        self.patience = patience
+        self.space = space
+        self.authors_compat = authors_compat
+        self.privacy = privacy
+        self.checkpoint = checkpoint
+        self.verbose = verbose
+        self.random_state = random_state
+
+    _conditional = True
+
+    def encode(self, X: npt.ArrayLike, y: npt.ArrayLike) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
+        """Mean and standard deviation of each record's latent. Private: the encoder never leaves."""
+        x, condition = self._inputs(X, y)
+        with torch.no_grad():
+            mean, log_var = self.module_.encode(x, condition)
+        return mean.numpy(), torch.exp(self._std_from_log * log_var).numpy()
+
+    def reconstruct(self, X: npt.ArrayLike, y: npt.ArrayLike) -> npt.NDArray[np.float32]:
+        """What the decoder makes of each record's latent mean. Private, like the records."""
+        x, condition = self._inputs(X, y)
+        with torch.no_grad():
+            mean, _ = self.module_.encode(x, condition)
+            out = self.module_.decode(mean, condition).numpy()
+        return self._scaler.backward(out, self._codes(y)[:, 0])
+
+    @property
+    def settings_(self) -> Preset:
+        """Every setting that a preset decides, as this generator uses it."""
+        preset = preset_for(self.preset, authors_compat=self.authors_compat)
+        names = [f.name for f in fields(Preset) if f.name != "residual"]
+        given = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
+        if "hidden" in given:
+            if preset.residual:
+                raise ConfigError("The preset 'large' fixes its layers; leave `hidden` out or choose another preset.")
+            given["hidden"] = tuple(int(h) for h in given["hidden"])
+        settings = replace(preset, **given)
+        _check_settings(settings, self.variance)
+        return settings
+
+    def _learn(self, records: Records, validation: Sequence[npt.ArrayLike] | None) -> Learnt:
+        settings = self.settings_
+        self._std_from_log = 1.0 if self.authors_compat else 0.5
+        self._conditions = records.conditions
+        train, held = records, None
+        if validation is not None:
+            held = self._validation_records(validation, records)
+        elif settings.patience:
+            train, held = hold_out(records, np.random.default_rng(self._seed(3)))
+        loop = LoopSettings(
+            settings.max_epochs,
+            settings.batch_size,
+            self.learning_rate,
+            settings.weight_decay,
+            settings.patience or None,
+        )
+        self._scaler = fit_scaler(settings.scaling, train.X, train.codes[:, 0], len(self.classes_))
+        x, condition = self._scaled(train.X, train.codes), self._one_hot(train.codes)
+        self.module_ = self._build(x.shape[1], condition.shape[1], settings)
+        coins = seeded(self._seed(4))
+
+        def loss(i: Tensor, coins: torch.Generator) -> Tensor:
+            return self._loss(x[i], condition[i], coins, settings.beta).mean()
+
+        validate = None
+        if held is not None and settings.patience:
+            xv, cv = self._scaled(held.X, held.codes), self._one_hot(held.codes)
+
+            def validate() -> float:
+                # The same coins each time: epochs differ by their weights alone.
+                return float(self._loss(xv, cv, seeded(0), settings.beta).mean())
+
+        checkpoint = self._checkpoint(settings, x, condition)
+        self.history_ = run_loop(
+            self.module_,
+            shuffled_batches(len(x), settings.batch_size),
+            loss,
+            loop,
+            coins,
+            validate=validate,
+            checkpoint=checkpoint,
+            progress=RichBar(f"fitting {type(self).__name__}") if self.verbose else None,
+        )
+        if checkpoint is not None:
+            checkpoint.remove()
+        return self._learnt(settings, x, condition, np.bincount(train.codes[:, 0]))
+
+    def _learnt(self, settings: Preset, x: Tensor, condition: Tensor, counts: npt.NDArray[np.int64]) -> Learnt:
+        program, tensors = export_decoder(self.module_.decoder)
+        tensors |= {"span": self._scaler.span, "offset": self._scaler.offset}
+        if settings.decoder_noise != "none":
+            with torch.no_grad():
+                draw, _, _ = self._reconstruct(x, condition, seeded(1))
+            errors = (x - draw).numpy() * self._scaler.span
+            wanted = NOISE_RANK if settings.decoder_noise == "low-rank" else 0
+            rank = safe_rank(wanted, len(errors), errors.shape[1], groups=len(self.classes_))
+            factor, scale = low_rank_plus_diagonal(errors, rank, NOISE_SHRINKAGE)
+            tensors["noise_scale"] = scale
+            if settings.decoder_noise == "low-rank":
+                tensors["noise_factor"] = factor
+        spec = NetworkSpec(
+            latent_dim=settings.latent,
+            conditional=self._conditional,
+            program=program,  # type: ignore[arg-type]  # pydantic turns the dicts into operations
+            noise=settings.decoder_noise,
+            variance=float(self.variance),
+            variance_as_std=self.authors_compat,
+        )
+        claim = PrivacyClaim(
+            kind="none",
+            not_covered=(
+                "membership: whether a record was used is not hidden by any proof",
+                "decoder weights: they may remember records, above all rare ones",
+                _SCALER_TOLD[settings.scaling],
+                "class frequencies: rounded to three digits, otherwise exact",
+            )
+            + (("variance of the decoder's error: exact",) if settings.decoder_noise != "none" else ()),
+        )
+        public = {**self._public_settings(), **asdict(settings)}
+        refusal = lone_class(self.classes_, counts) if settings.scaling == "class" else None
+        return Learnt(spec, tensors, claim, public, refusal)
+
+    def _loss(self, x: Tensor, condition: Tensor, coins: torch.Generator, beta: float) -> Tensor:
+        """One value a record: squared error over features plus beta times KL over latents."""
+        out, mean, log_var = self._reconstruct(x, condition, coins)
+        error = torch.square(out - x).sum(dim=1)
+        if self.authors_compat:
+            # The authors' penalty (F1): the KL to N(0, I/2), up to a constant.
+            penalty = torch.exp(2 * log_var) + torch.square(mean) - log_var - 0.5
+        else:
+            penalty = 0.5 * (torch.exp(log_var) + torch.square(mean) - log_var - 1)
+        return error + beta * penalty.sum(dim=1)
+
+    def _reconstruct(self, x: Tensor, condition: Tensor, coins: torch.Generator) -> tuple[Tensor, ...]:
+        noise = torch.randn(len(x), self.module_.latent, generator=coins)
+        out: tuple[Tensor, ...] = self.module_(x, condition, noise, self._std_from_log)
+        return out
+
+    def _build(self, dim: int, condition: int, settings: Preset) -> CVAE:
+        sigmoid = settings.scaling == "minmax"
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(self._seed(5))
+            if settings.residual:
+                return residual_cvae(dim, condition, settings.latent, sigmoid=sigmoid)
+            return plain_cvae(dim, condition, settings.hidden, settings.latent, sigmoid=sigmoid)
+
+    def _checkpoint(self, settings: Preset, x: Tensor, condition: Tensor) -> Checkpoint | None:
+        if self.checkpoint is None:
+            return None
+        if self.random_state is None:
+            raise ConfigError("A fit can only be resumed if it is seeded: set `random_state` beside `checkpoint`.")
+        identity = {k: v for k, v in self.get_params().items() if k not in ("checkpoint", "verbose")}
+        identity["settings"] = repr(settings)
+        return Checkpoint(Path(self.checkpoint), fingerprint(identity, x, condition))
+
+    def _scaled(self, X: npt.NDArray[np.float32], codes: npt.NDArray[np.int64]) -> Tensor:
+        return torch.from_numpy(self._scaler.forward(X, codes[:, 0]))
+
+    def _one_hot(self, codes: npt.NDArray[np.int64]) -> Tensor:
+        if not self._conditional:
+            return torch.zeros(len(codes), 0)
+        sizes = [len(self.classes_), *(len(c.values) for c in self._conditions)]
+        columns = [functional.one_hot(torch.from_numpy(codes[:, j].copy()), size) for j, size in enumerate(sizes)]
+        return torch.cat(columns, dim=1).float()
+
+    def _inputs(self, X: npt.ArrayLike, y: npt.ArrayLike) -> tuple[Tensor, Tensor]:
+        if self._conditions:
+            raise ConfigError("encode and reconstruct take a label only; this CVAE is conditioned on more.")
+        x, codes = self._fitted().transform(X), self._codes(y)
+        return self._scaled(x, codes), self._one_hot(codes)
+
+    def _codes(self, y: npt.ArrayLike) -> npt.NDArray[np.int64]:
+        labels = np.asarray(y)
+        unknown = ~np.isin(labels, self.classes_)
+        if unknown.any():
+            raise DataError(f"Label {labels[unknown][0]!r} was not among the classes at fit.")
+        return np.searchsorted(self.classes_, labels).reshape(-1, 1)
+
+    def _validation_records(self, validation: Sequence[npt.ArrayLike], records: Records) -> Records:
+        if records.conditions:
+            raise ConfigError("`validation` cannot be given with `condition_on`: leave it out, a tenth is held out.")
+        X = np.asarray(validation[0], dtype=np.float32)
+        codes = self._codes(validation[1])
+        if X.ndim != 2 or X.shape[1] != records.X.shape[1] or len(X) != len(codes):
+            raise DataError(
+                f"Validation vectors must have {records.X.shape[1]} features and one label each; got shape {X.shape}."
+            )
+        if self.space == "unit":
+            X = X / np.maximum(np.linalg.norm(X, axis=1, keepdims=True), np.float32(1e-12))
+        return Records(X, codes, None, ())
+
+
+def _check_settings(s: Preset, variance: float) -> None:
+    if s.scaling not in _SCALER_TOLD:
+        raise ConfigError(f"`scaling` must be one of {', '.join(_SCALER_TOLD)}; got {s.scaling!r}.")
+    if s.decoder_noise not in ("none", "diagonal", "low-rank"):
+        raise ConfigError(f"`decoder_noise` must be 'none', 'diagonal' or 'low-rank'; got {s.decoder_noise!r}.")
+    if s.latent < 1:
+        raise ConfigError(f"`latent` must be 1 or more; got {s.latent!r}.")
+    if not s.residual and (not s.hidden or min(s.hidden) < 1):
+        raise ConfigError(f"`hidden` must name at least one layer of 1 or more units; got {s.hidden!r}.")
+    if not 0 <= s.beta < np.inf:
+        raise ConfigError(f"`beta` must be 0 or more; got {s.beta!r}.")
+    if not 0 <= variance < np.inf:
+        raise ConfigError(f"`variance` must be 0 or more; got {variance!r}. 1 is what training assumed.")

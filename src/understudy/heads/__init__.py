@@ -1,0 +1,6 @@
+"""Classifiers on embeddings."""
+
+from understudy.heads.linear import LinearHead
+from understudy.heads.mlp import MLPHead
+
+__all__ = ["LinearHead", "MLPHead"]

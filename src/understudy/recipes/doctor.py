@@ -1,0 +1,73 @@
+"""`doctor`: is this machine fit for the work, and if not, what is missing?"""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import sys
+import tempfile
+from dataclasses import asdict, dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+__all__ = ["Finding", "examine"]
+
+REQUIRED = ("numpy", "scipy", "scikit-learn", "torch", "safetensors", "pydantic", "pyarrow", "typer", "rich")
+OPTIONAL = {"matplotlib": "figures of studies: pip install 'understudy[figures]'", "faiss-cpu": "benchmarks only"}
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing looked at; `ok` is False only where work would fail."""
+
+    what: str
+    found: str
+    ok: bool
+    advice: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain JSON."""
+        return asdict(self)
+
+
+def examine() -> list[Finding]:
+    """Look at Python, packages, cores, disk and the optional data folder; sends nothing anywhere."""
+    out = [
+        Finding(
+            "Python", platform.python_version(), sys.version_info >= (3, 11), "Understudy needs Python 3.11 or newer."
+        )
+    ]
+    for name in REQUIRED:
+        version = _version(name)
+        out.append(Finding(name, version or "missing", version is not None, f"pip install {name}"))
+    for name, use in OPTIONAL.items():
+        out.append(Finding(name, _version(name) or "not installed", True, use))
+    out.append(_arithmetic())
+    out.append(Finding("processor cores", str(os.cpu_count()), True))
+    free = shutil.disk_usage(tempfile.gettempdir()).free
+    out.append(Finding("free disk for temporary files", f"{free / 1e9:.1f} GB", free > 10**9, "Free at least 1 GB."))
+    data = os.environ.get("UNDERSTUDY_DATA")
+    found = "not set" if not data else data if Path(data).is_dir() else f"{data} (no such folder)"
+    ok = not data or Path(data).is_dir()
+    out.append(Finding("UNDERSTUDY_DATA", found, ok, "Only studies need it: the folder of real data."))
+    return out
+
+
+def _version(name: str) -> str | None:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _arithmetic() -> Finding:
+    """A small product by torch: shows that its binary runs on this processor."""
+    try:
+        import torch
+
+        total = float((torch.ones(64, 64) @ torch.ones(64, 64)).sum())
+    except Exception as error:  # whatever it is, the doctor's task is to report it
+        return Finding("torch runs", f"{type(error).__name__}: {error}", False, "Install torch for this machine.")
+    return Finding("torch runs", f"on {torch.get_num_threads()} threads", total == 64**3, "Install torch again.")

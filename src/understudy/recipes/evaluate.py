@@ -1,0 +1,143 @@
+"""`evaluate`: how well a classifier learnt from the release does on real data, beside what else could be had."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from understudy.audit import NearestDistance
+from understudy.errors import ConfigError, DataError
+from understudy.generate import KSame
+from understudy.heads import LinearHead, MLPHead
+from understudy.metrics import average_nearest_distance, score_all
+from understudy.recipes.common import aligned, pick_split
+from understudy.release import Release, load
+from understudy.types import AttackResult, EmbeddingSet, Estimate
+
+__all__ = ["HEADS", "Evaluation", "Row", "evaluate_release"]
+
+HEADS = {"linear": LinearHead, "mlp": MLPHead}
+Rows = tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One way to get training rows: its scores over seeds and, where records are known, its distance D."""
+
+    method: str
+    rows: int
+    scores: dict[str, Estimate]
+    distance: Estimate | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain JSON."""
+        return {
+            "method": self.method,
+            "rows": self.rows,
+            "scores": {k: v.to_dict() for k, v in self.scores.items()},
+            "distance": None if self.distance is None else self.distance.to_dict(),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """The table, and the membership check where the records were given. Internal: it tells of records."""
+
+    head: str
+    seeds: int
+    test_records: int
+    rows: tuple[Row, ...]
+    membership: AttackResult | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain JSON."""
+        return {
+            "head": self.head,
+            "seeds": self.seeds,
+            "test_records": self.test_records,
+            "rows": [row.to_dict() for row in self.rows],
+            "membership": None if self.membership is None else self.membership.to_dict(),
+        }
+
+
+def evaluate_release(
+    path: Path,
+    test: str,
+    *,
+    train: str | None = None,
+    head: str = "linear",
+    samples: int | None = None,
+    seeds: int = 3,
+    ks: Sequence[int] = (2, 5, 10, 15),
+    progress: Callable[[int, int, str], None] | None = None,
+) -> Evaluation:
+    """Train `head` on samples of the release and test it on real data; seeds vary draws and training.
+
+    With `train` (the records behind the release) it adds real data and k-Same as baselines, the distance D of
+    each to the records, and the membership check with the test records as non-members. Intervals cover seeds:
+    they do not cover another test set.
+    """
+    if head not in HEADS:
+        raise ConfigError(f"`head` must be one of {', '.join(HEADS)}; got {head!r}.")
+    if seeds < 1:
+        raise ConfigError(f"`seeds` must be 1 or more; got {seeds!r}. Intervals need 2.")
+    release = load(path)
+    test_set = pick_split(test, "test", "val")
+    target = aligned(release, test_set, "test")
+    if len(np.unique(target[1])) < 2:
+        raise DataError("The test data hold one class only: no classifier can be judged on them.")
+    train_set = None if train is None else pick_split(train, "train")
+    real = None if train_set is None else aligned(release, train_set, "train")
+    sources = _sources(release, real, samples, ks)
+    rows = []
+    for done, (name, draw) in enumerate(sources):
+        if progress is not None:
+            progress(done, len(sources), name)
+        rows.append(_row(name, draw, target, None if name == "real data" else real, HEADS[head], seeds))
+    membership = None
+    if train_set is not None:
+        membership = _membership(release, train_set, test_set)
+    if progress is not None:
+        progress(len(sources), len(sources), "done")
+    return Evaluation(head, seeds, len(target[1]), tuple(rows), membership)
+
+
+def _sources(
+    release: Release, real: Rows | None, samples: int | None, ks: Sequence[int]
+) -> list[tuple[str, Callable[[int], Rows]]]:
+    def released(seed: int) -> Rows:
+        n = None if release.manifest.kind == "data" else samples or (len(real[1]) if real else 5000)
+        drawn = release.sample_set(n, random_state=seed)
+        return drawn.X, drawn.y
+
+    sources: list[tuple[str, Callable[[int], Rows]]] = [(f"release ({release.manifest.generator})", released)]
+    if real is None:
+        return sources
+    sources.append(("real data", lambda seed: real))
+    for k in ks:
+        if k <= len(real[1]):
+            rows = KSame(k=k, random_state=0).fit(*real).sample()
+            sources.append((f"{k}-Same", lambda seed, rows=rows: rows))  # type: ignore[misc]
+    return sources
+
+
+def _row(name: str, draw: Callable[[int], Rows], target: Rows, real: Rows | None, head: type[Any], seeds: int) -> Row:
+    runs: list[dict[str, float]] = []
+    for seed in range(seeds):
+        X, y = draw(seed)
+        if len(np.unique(y)) < 2:
+            raise DataError(f"{name} gave rows of one class only: draw more with --samples.")
+        fitted = head(random_state=seed).fit(X, y)
+        runs.append(score_all(target[1], fitted.predict_proba(target[0]), fitted.classes_))
+    scores = {metric: Estimate.from_runs([run[metric] for run in runs]) for metric in runs[0]}
+    distance = None if real is None else average_nearest_distance(draw(0)[0], real[0])
+    return Row(name, len(X), scores, distance)
+
+
+def _membership(release: Release, members: EmbeddingSet, others: EmbeddingSet) -> AttackResult:
+    return NearestDistance().run(release, members, others, np.random.default_rng(0))

@@ -1,0 +1,143 @@
+"""`fit`: from a file of records to a release, attacked once before anybody can send it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from understudy.audit import NearestDistance
+from understudy.data import check_trainable, read_splits, split
+from understudy.errors import ConfigError, DataError
+from understudy.generate import BaseGenerator, ClassGaussian, CVAEGenerator, KSame
+from understudy.recipes.common import pick_split
+from understudy.release import load
+from understudy.types import AttackResult, EmbeddingSet, PrivacyClaim
+
+__all__ = ["GENERATORS", "FitSummary", "fit_release"]
+
+GENERATORS: dict[str, type[BaseGenerator]] = {"cvae": CVAEGenerator, "gaussian": ClassGaussian, "ksame": KSame}
+
+
+@dataclass(frozen=True, slots=True)
+class FitSummary:
+    """What the data holder sees. It tells of records: it stays in the building."""
+
+    release: Path
+    fingerprint: str
+    generator: str
+    claim: PrivacyClaim
+    membership: AttackResult
+    records: int
+    held_out: int
+    megabytes: float
+    seconds: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain JSON."""
+        return {
+            "release": str(self.release),
+            "fingerprint": self.fingerprint,
+            "generator": self.generator,
+            "claim": self.claim.to_dict(),
+            "membership": self.membership.to_dict(),
+            "records": self.records,
+            "held_out": self.held_out,
+            "megabytes": round(self.megabytes, 3),
+            "seconds": round(self.seconds, 2),
+        }
+
+
+def fit_release(
+    data: str,
+    out: Path,
+    *,
+    generator: str = "cvae",
+    settings: Mapping[str, Any] | None = None,
+    holdout: float = 0.1,
+    non_members: str | None = None,
+    overwrite: bool = False,
+    resume: bool = True,
+    verbose: bool = False,
+    seed: int = 0,
+) -> FitSummary:
+    """Fit a generator on `data`, write its release to `out`, and run the membership check on it.
+
+    Non-members for the check are, in this order: the file named, the file's own validation or test split, or
+    `holdout` of the records, which the generator then never sees. The check is a first look, not an audit.
+    """
+    if generator not in GENERATORS:
+        raise ConfigError(f"`generator` must be one of {', '.join(GENERATORS)}; got {generator!r}.")
+    if out.exists() and not overwrite:
+        raise ConfigError(f"{str(out)!r} exists already. Choose another folder, or overwrite it with --force.")
+    train, others = _parts(data, non_members, holdout, seed)
+    check_trainable(train)
+    model = _build(generator, dict(settings or {}), seed)
+    started = time.monotonic()
+    if isinstance(model, CVAEGenerator):
+        _prepare_cvae(model, data, resume, verbose)
+    validation = (others.X, others.y) if isinstance(model, CVAEGenerator) and not model.condition_on else None
+    if validation is not None and not set(np.unique(others.y)) <= set(np.unique(train.y)):
+        validation = None
+    model.fit(train.X, train.y, train.subject, attributes=train.attributes, validation=validation)
+    release = model.release(train.info)
+    membership = NearestDistance().run(release, train, others, np.random.default_rng(seed))
+    release.save(out, overwrite=overwrite)
+    saved = load(out)
+    size = sum(entry.bytes for entry in saved.manifest.files.values())
+    return FitSummary(
+        release=out,
+        fingerprint=saved.fingerprint or "",
+        generator=saved.manifest.generator,
+        claim=saved.claim,
+        membership=membership,
+        records=len(train),
+        held_out=len(others),
+        megabytes=size / 1e6,
+        seconds=time.monotonic() - started,
+    )
+
+
+def _parts(data: str, non_members: str | None, holdout: float, seed: int) -> tuple[EmbeddingSet, EmbeddingSet]:
+    splits = read_splits(data)
+    train = splits["train"] if "train" in splits else pick_split(data)
+    if non_members is not None:
+        others = pick_split(non_members, "test", "val").with_classes(train.info.class_names)
+    elif spare := splits.get("val", splits.get("test")):
+        others = spare
+    else:
+        if not 0 < holdout < 1:
+            raise ConfigError(
+                f"`holdout` must lie between 0 and 1; got {holdout!r}. Without held-out records nobody can tell "
+                "whether the release leaks: or name a file of other records with --non-members."
+            )
+        parts = split(train, {"train": 1 - holdout, "held": holdout}, rng=np.random.default_rng(seed))
+        train, others = parts["train"], parts["held"]
+    if others.dim != train.dim:
+        raise DataError(f"Records have {train.dim} features, non-members {others.dim}: they must be of one kind.")
+    return train, others
+
+
+def _build(name: str, settings: dict[str, Any], seed: int) -> BaseGenerator:
+    kind = GENERATORS[name]
+    known = set(kind._get_param_names())
+    if unknown := sorted(set(settings) - known):
+        raise ConfigError(f"The generator {name!r} has no setting {unknown[0]!r}; it has {', '.join(sorted(known))}.")
+    return kind(**settings, random_state=seed)
+
+
+def _prepare_cvae(model: CVAEGenerator, data: str, resume: bool, verbose: bool) -> None:
+    """A killed fit resumes from a private file beside the data; without leave to write there it cannot."""
+    model.verbose = verbose
+    folder = Path(data.rsplit("#", 1)[0]).resolve().parent / ".understudy"
+    if not resume:
+        return
+    try:
+        folder.mkdir(mode=0o700, exist_ok=True)
+    except OSError:
+        return
+    model.checkpoint = folder / "fit.checkpoint"

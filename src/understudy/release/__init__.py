@@ -1,0 +1,21 @@
+"""Releases: written whole, checked before use, sampled without the code that made them."""
+
+from understudy.release.build import EmbeddingEntry, GaussianSpec, NetworkSpec, RowsSpec, build_release, rounded_joint
+from understudy.release.manifest import Condition, Manifest
+from understudy.release.release import Release, load
+from understudy.release.verify import Verification, verify
+
+__all__ = [
+    "Condition",
+    "EmbeddingEntry",
+    "GaussianSpec",
+    "Manifest",
+    "NetworkSpec",
+    "Release",
+    "RowsSpec",
+    "Verification",
+    "build_release",
+    "load",
+    "rounded_joint",
+    "verify",
+]

@@ -1,0 +1,137 @@
+"""Reading and writing the folder: all of it or none of it, no pickle, no surprise files."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import stat
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from understudy.errors import ConfigError, FormatError, IntegrityError
+from understudy.release.manifest import FileEntry, Manifest, parse_manifest
+
+__all__ = ["CARD", "MANIFEST", "read_folder", "tensor_file", "write_folder"]
+
+MANIFEST = "manifest.json"
+CARD = "README.md"
+# What a release may hold beside its manifest: anything else may be a smuggled file.
+ALLOWED = frozenset({CARD, "decoder.safetensors", "rows.safetensors"})
+MAX_HEADER = 2**20
+
+
+def tensor_file(kind: str) -> str:
+    """Name of the file that holds the numbers."""
+    return "decoder.safetensors" if kind == "decoder" else "rows.safetensors"
+
+
+def write_folder(
+    path: Path, manifest: Manifest, tensors: Mapping[str, npt.NDArray[Any]], card: str, *, overwrite: bool
+) -> Manifest:
+    """Write beside `path` and rename at the end, so that a reader never sees half a release."""
+    from safetensors.numpy import save
+
+    if path.exists() and not overwrite:
+        raise ConfigError(f"{str(path)!r} exists already. Choose another folder, or ask to overwrite it.")
+    if path.exists() and not (path / MANIFEST).is_file() and (not path.is_dir() or any(path.iterdir())):
+        raise ConfigError(f"{str(path)!r} is not a release: it is left alone. Choose another folder.")
+    contents = {
+        tensor_file(manifest.kind): save({k: np.ascontiguousarray(v) for k, v in tensors.items()}),
+        CARD: card.encode(),
+    }
+    entries = {
+        name: FileEntry(sha256=hashlib.sha256(raw).hexdigest(), bytes=len(raw)) for name, raw in contents.items()
+    }
+    manifest = manifest.model_copy(update={"files": entries})
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}-", dir=path.parent))
+    except OSError as error:
+        raise ConfigError(f"Cannot write beside {str(path)!r}: {error.strerror}. Choose another folder.") from error
+    try:
+        # mkdtemp gives 0700; a release is made to be shared.
+        temporary.chmod(0o755)
+        for name, raw in {**contents, MANIFEST: manifest.dumps().encode()}.items():
+            _write_synced(temporary / name, raw)
+        if path.exists():
+            old = temporary.with_name(temporary.name + "-old")
+            path.rename(old)
+            temporary.rename(path)
+            shutil.rmtree(old)
+        else:
+            temporary.rename(path)
+    except BaseException:
+        shutil.rmtree(temporary, ignore_errors=True)
+        raise
+    return manifest
+
+
+def read_folder(path: Path) -> tuple[Manifest, dict[str, npt.NDArray[Any]], str]:
+    """Manifest, tensors and the manifest's own fingerprint, after every check that needs no private data."""
+    if not path.is_dir():
+        raise FormatError(f"{str(path)!r} is not a folder: a release is a folder with {MANIFEST} in it.")
+    if not (path / MANIFEST).exists():
+        raise FormatError(f"{str(path)!r} has no {MANIFEST}: it is not a release, or not all of it arrived.")
+    raw = _read_plain(path / MANIFEST)
+    manifest = parse_manifest(raw)
+    numbers = tensor_file(manifest.kind)
+    if set(manifest.files) != {numbers, CARD}:
+        raise FormatError(f"A release of kind {manifest.kind!r} holds {numbers} and {CARD}, and nothing else.")
+    found = {entry.name for entry in path.iterdir()}
+    if extra := sorted(found - set(manifest.files) - {MANIFEST}):
+        raise IntegrityError(f"The folder holds {extra[0][:80]!r}, which its manifest does not list: do not open it.")
+    contents = {name: _checked(path / name, entry) for name, entry in manifest.files.items()}
+    return manifest, _tensors(contents[numbers]), hashlib.sha256(raw).hexdigest()
+
+
+def _checked(file: Path, entry: FileEntry) -> bytes:
+    if not file.exists():
+        raise IntegrityError(f"{file.name} is missing: not all of the release arrived.")
+    if file.stat().st_size != entry.bytes:
+        raise IntegrityError(
+            f"{file.name} is {file.stat().st_size} bytes long, its manifest says {entry.bytes}: cut off or altered."
+        )
+    raw = _read_plain(file)
+    if hashlib.sha256(raw).hexdigest() != entry.sha256:
+        raise IntegrityError(f"{file.name} is not the file that the manifest describes: damaged or altered.")
+    return raw
+
+
+def _read_plain(file: Path) -> bytes:
+    # A link could point anywhere on the reader's machine, a pipe could block for ever.
+    if not stat.S_ISREG(file.lstat().st_mode):
+        raise FormatError(f"{file.name} is a link or a device, not a plain file: do not open this release.")
+    try:
+        return file.read_bytes()
+    except OSError as error:
+        raise FormatError(f"{file.name} cannot be read: {error.strerror}.") from error
+
+
+def _tensors(raw: bytes) -> dict[str, npt.NDArray[Any]]:
+    from safetensors import SafetensorError
+    from safetensors.numpy import load
+
+    length = int.from_bytes(raw[:8], "little") if len(raw) >= 8 else -1
+    if not 2 <= length <= MAX_HEADER or length + 8 > len(raw):
+        raise FormatError("The file of tensors is not in safetensors format (pickles are never opened).")
+    try:
+        header = json.loads(raw[8 : 8 + length].decode("utf-8"))
+        if not isinstance(header, dict):
+            raise ValueError("not an object")
+        return load(raw)
+    except (SafetensorError, ValueError, KeyError, TypeError, RecursionError) as error:
+        raise FormatError("The file of tensors is not in safetensors format, or damaged.") from error
+
+
+def _write_synced(file: Path, raw: bytes) -> None:
+    with file.open("wb") as f:
+        f.write(raw)
+        f.flush()
+        os.fsync(f.fileno())

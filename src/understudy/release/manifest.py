@@ -1,0 +1,221 @@
+"""What `manifest.json` may say. Everything else is refused, so that a reader can trust what it reads."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from understudy.errors import FormatError, PrivacyError, SchemaVersionError
+from understudy.types import EmbeddingInfo, PrivacyClaim
+
+__all__ = [
+    "FORMAT",
+    "SCHEMA_VERSION",
+    "Activation",
+    "ClaimEntry",
+    "Condition",
+    "EmbeddingEntry",
+    "FileEntry",
+    "GaussianSpec",
+    "Linear",
+    "Manifest",
+    "NetworkSpec",
+    "Residual",
+    "RowsSpec",
+    "parse_manifest",
+]
+
+FORMAT = "understudy-release"
+SCHEMA_VERSION = 1
+MAX_MANIFEST_BYTES = 4 * 2**20
+
+TensorName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.]{1,80}$")]
+FileName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,60}(\.[A-Za-z0-9]{1,12}){1,2}$")]
+ShortText = Annotated[str, Field(max_length=200)]
+Label = Annotated[int, Field(strict=True)] | ShortText
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class Linear(_Strict):
+    """`x @ weight.T + bias`."""
+
+    op: Literal["linear"] = "linear"
+    weight: TensorName
+    bias: TensorName
+
+
+class Activation(_Strict):
+    """An elementwise function."""
+
+    op: Literal["relu", "sigmoid"]
+
+
+SimpleOp = Annotated[Linear | Activation, Field(discriminator="op")]
+
+
+class Residual(_Strict):
+    """`body(x) + shortcut(x)`; an empty shortcut is x itself."""
+
+    op: Literal["residual"] = "residual"
+    body: Annotated[tuple[SimpleOp, ...], Field(min_length=1, max_length=16)]
+    shortcut: Annotated[tuple[SimpleOp, ...], Field(max_length=4)] = ()
+
+
+Op = Annotated[Linear | Activation | Residual, Field(discriminator="op")]
+
+
+class NetworkSpec(_Strict):
+    """A decoder network: latent noise and a one-hot condition in, a vector out.
+
+    The output is `offset + span * network(...)`, plus residual noise where `noise` says so; `offset` has one
+    row for all classes or one for each.
+    `variance_as_std` is the authors' reading of "variance" (fault F2 of the seeds).
+    """
+
+    kind: Literal["network"] = "network"
+    latent_dim: Annotated[int, Field(ge=1, le=65536)]
+    conditional: bool = True
+    program: Annotated[tuple[Op, ...], Field(min_length=1, max_length=64)]
+    noise: Literal["none", "diagonal", "low-rank"] = "none"
+    variance: Annotated[float, Field(ge=0, le=1e6)] = 1.0
+    variance_as_std: bool = False
+
+
+class GaussianSpec(_Strict):
+    """One mean a class and one covariance for all: `factor.T @ factor + diag(scale ** 2)`."""
+
+    kind: Literal["gaussian"] = "gaussian"
+    variance: Annotated[float, Field(ge=0, le=1e6)] = 1.0
+
+
+class RowsSpec(_Strict):
+    """The released vectors themselves, drawn without replacement."""
+
+    kind: Literal["rows"] = "rows"
+
+
+class Condition(_Strict):
+    """A further attribute beside the label, with the values it can take."""
+
+    name: ShortText
+    values: Annotated[tuple[ShortText, ...], Field(min_length=1, max_length=1000)]
+
+
+class EmbeddingEntry(_Strict):
+    """Which vectors a receiver must bring: those of this backbone, prepared in this way."""
+
+    backbone: ShortText
+    revision: ShortText = ""
+    preprocessing: ShortText = ""
+    dim: Annotated[int, Field(ge=1, le=10**6)]
+
+    def info(self, class_names: tuple[str, ...]) -> EmbeddingInfo:
+        """The same facts as the rest of the toolkit knows them."""
+        return EmbeddingInfo(self.backbone, self.revision, self.preprocessing, class_names)
+
+
+class ClaimEntry(_Strict):
+    """The promise; `PrivacyClaim` checks that it hangs together."""
+
+    kind: Literal["none", "k-anonymity"]
+    k: Annotated[int, Field(ge=2)] | None = None
+    unit: Literal["record", "subject"] = "record"
+    not_covered: Annotated[tuple[Annotated[str, Field(max_length=2000)], ...], Field(min_length=1, max_length=100)]
+
+    def claim(self) -> PrivacyClaim:
+        """As the core type."""
+        return PrivacyClaim.from_dict(self.model_dump())
+
+
+class FileEntry(_Strict):
+    """A released file's fingerprint."""
+
+    sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+    bytes: Annotated[int, Field(ge=0)]
+
+
+class Manifest(_Strict):
+    """All that a release says about itself.
+
+    `joint` is the probability of each combination (class, then each condition) that occurs, as
+    indices into `classes` and `conditions`. Probabilities are rounded to three digits: exact
+    frequencies would give the number of records away.
+    """
+
+    format: Literal["understudy-release"] = "understudy-release"
+    schema_version: Literal[1] = 1
+    written_by: ShortText
+    kind: Literal["decoder", "data"]
+    generator: ShortText
+    settings: dict[str, Any]
+    embedding: EmbeddingEntry
+    classes: Annotated[tuple[Label, ...], Field(min_length=1, max_length=100_000)]
+    class_names: tuple[ShortText, ...]
+    conditions: Annotated[tuple[Condition, ...], Field(max_length=16)] = ()
+    joint: Annotated[tuple[tuple[tuple[int, ...], float], ...], Field(min_length=1)]
+    space: Literal["raw", "unit"]
+    decoder: Annotated[NetworkSpec | GaussianSpec | RowsSpec, Field(discriminator="kind")]
+    claim: ClaimEntry
+    files: dict[FileName, FileEntry] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _hangs_together(self) -> Manifest:
+        if len(set(self.classes)) != len(self.classes) or len(self.class_names) != len(self.classes):
+            raise ValueError("classes must differ and each must have a name")
+        widths = (len(self.classes), *(len(c.values) for c in self.conditions))
+        for codes, p in self.joint:
+            if len(codes) != len(widths) or any(not 0 <= c < w for c, w in zip(codes, widths, strict=True)):
+                raise ValueError("a combination in `joint` points outside the classes or conditions")
+            if not 0 <= p <= 1:
+                raise ValueError("a probability in `joint` lies outside 0..1")
+        if not math.isclose(sum(p for _, p in self.joint), 1.0, abs_tol=1e-6):
+            raise ValueError("the probabilities in `joint` do not sum to 1")
+        if (self.decoder.kind == "rows") != (self.kind == "data"):
+            raise ValueError("a release of kind 'data' holds rows, and only that")
+        return self
+
+    @property
+    def condition_width(self) -> int:
+        """Length of the one-hot condition: classes, then each condition."""
+        return len(self.classes) + sum(len(c.values) for c in self.conditions)
+
+    def dumps(self) -> str:
+        """Stable text: the same release gives the same bytes."""
+        return json.dumps(self.model_dump(mode="json"), indent=1, sort_keys=True, allow_nan=False) + "\n"
+
+
+def parse_manifest(raw: bytes) -> Manifest:
+    """A checked manifest, or one sentence that says why not."""
+    if len(raw) > MAX_MANIFEST_BYTES:
+        raise FormatError(f"manifest.json is {len(raw)} bytes long; a release's is at most {MAX_MANIFEST_BYTES}.")
+    try:
+        data = json.loads(raw.decode("utf-8"), parse_constant=_no_constant)
+    except (UnicodeDecodeError, ValueError, RecursionError) as error:
+        raise FormatError("manifest.json is not valid JSON: the release is damaged; ask for it again.") from error
+    if not isinstance(data, dict) or data.get("format") != FORMAT:
+        raise FormatError("manifest.json does not describe an Understudy release.")
+    version = data.get("schema_version")
+    if isinstance(version, int) and version > SCHEMA_VERSION:
+        raise SchemaVersionError(
+            f"This release has schema version {version}; this Understudy reads up to {SCHEMA_VERSION}. Upgrade it."
+        )
+    try:
+        manifest = Manifest.model_validate(data)
+        manifest.claim.claim()
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        place = ".".join(str(p) for p in first["loc"]) or "manifest"
+        raise FormatError(f"manifest.json breaks the format at {place[:120]!r}: {first['msg'][:200]}.") from error
+    except PrivacyError as error:
+        raise FormatError(f"manifest.json makes an impossible claim: {error}") from error
+    return manifest
+
+
+def _no_constant(name: str) -> float:
+    raise ValueError(f"{name} is not JSON")

@@ -1,0 +1,119 @@
+"""Promises that every generator keeps, whatever it is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sklearn.utils.estimator_checks import check_estimator
+
+import understudy
+from understudy import EmbeddingInfo
+from understudy.errors import ConfigError, NotFittedError, PrivacyError
+from understudy.generate import BaseGenerator, ClassGaussian, CVAEGenerator, KSame, VAEGenerator
+
+QUICK = {"max_epochs": 3, "random_state": 0}
+GENERATORS: dict[str, BaseGenerator] = {
+    "cvae": CVAEGenerator(**QUICK),
+    "cvae-authors": CVAEGenerator(authors_compat=True, **QUICK),
+    "cvae-small": CVAEGenerator("small", **QUICK),
+    "cvae-large": CVAEGenerator("large", **QUICK),
+    "cvae-federated": CVAEGenerator("federated", **QUICK),
+    "vae": VAEGenerator(**QUICK),
+    "gaussian": ClassGaussian(random_state=0),
+    "ksame": KSame(k=3, random_state=0),
+    "ksame-per-class": KSame(k=3, per_class=True, random_state=0),
+}
+
+
+@pytest.fixture(params=GENERATORS)
+def generator(request: pytest.FixtureRequest) -> BaseGenerator:
+    from sklearn.base import clone
+
+    return clone(GENERATORS[request.param])
+
+
+@pytest.mark.filterwarnings("ignore:Skipping check check_array_api_input")
+@pytest.mark.parametrize("name", ["cvae", "gaussian", "ksame", "vae"])
+def test_scikit_learn_conventions(name: str) -> None:
+    check_estimator(GENERATORS[name])
+
+
+def labels_of(generator: BaseGenerator, y: np.ndarray) -> np.ndarray:
+    return np.full(len(y), "unlabelled") if isinstance(generator, VAEGenerator) else y
+
+
+def test_samples_look_like_the_data(generator: BaseGenerator, blobs: tuple[np.ndarray, np.ndarray]) -> None:
+    X, y = blobs
+    Xs, ys = generator.fit(X, y).sample(150)
+    assert Xs.shape == (150, 8)
+    assert Xs.dtype == np.float32
+    assert np.isfinite(Xs).all()
+    assert set(np.unique(ys)) <= set(np.unique(labels_of(generator, y)))
+
+
+def test_release_samples_what_the_generator_samples(
+    generator: BaseGenerator, blobs: tuple[np.ndarray, np.ndarray], tmp_path: Path
+) -> None:
+    generator.fit(*blobs).release().save(tmp_path / "r")
+    loaded = understudy.load(tmp_path / "r")
+    for mine, theirs in zip(generator.sample(50, random_state=3), loaded.sample(50, random_state=3), strict=True):
+        np.testing.assert_array_equal(mine, theirs)
+
+
+def test_same_seed_same_release(generator: BaseGenerator, blobs: tuple[np.ndarray, np.ndarray]) -> None:
+    from sklearn.base import clone
+
+    first, second = (clone(generator).fit(*blobs).release() for _ in range(2))
+    assert first.manifest == second.manifest
+    assert all(np.array_equal(first.tensors[k], second.tensors[k]) for k in first.tensors)
+
+
+def test_calls_do_not_repeat_each_other(generator: BaseGenerator, blobs: tuple[np.ndarray, np.ndarray]) -> None:
+    generator.fit(*blobs)
+    if generator.release().manifest.kind == "data":
+        pytest.skip("a fixed table gives its rows again")
+    first, second = generator.sample(20)[0], generator.sample(20)[0]
+    assert not (first[:, None] == second[None]).all(axis=2).any()
+
+
+def test_text_labels_come_back(generator: BaseGenerator, blobs: tuple[np.ndarray, np.ndarray]) -> None:
+    X, y = blobs
+    names = np.array(["ant", "bee", "cat"])[y]
+    assert set(generator.fit(X, names).sample(100)[1]) <= set(labels_of(generator, names))
+
+
+def test_nothing_about_coins_or_paths_leaves(generator: BaseGenerator, blobs: tuple[np.ndarray, np.ndarray]) -> None:
+    text = generator.fit(*blobs).release(EmbeddingInfo(backbone="b")).manifest.dumps()
+    assert "random_state" not in text
+    assert "checkpoint" not in text
+    assert str(len(blobs[1])) not in text.replace("0.", "")
+
+
+def test_claims_admit_what_they_leave_out(generator: BaseGenerator, blobs: tuple[np.ndarray, np.ndarray]) -> None:
+    claim = generator.fit(*blobs).claim_
+    assert claim.kind in ("none", "k-anonymity")
+    assert any("membership" in item for item in claim.not_covered)
+
+
+def test_privacy_is_refused_without_a_ledger(generator: BaseGenerator, blobs: tuple[np.ndarray, np.ndarray]) -> None:
+    with pytest.raises(PrivacyError, match="no ledger"):
+        generator.set_params(privacy=object()).fit(*blobs)
+
+
+def test_unfitted_generators_say_so(generator: BaseGenerator) -> None:
+    for call in (lambda: generator.sample(3), generator.release, lambda: generator.claim_):
+        with pytest.raises(NotFittedError, match="not fitted"):
+            call()
+
+
+def test_unit_space_gives_unit_vectors(generator: BaseGenerator, blobs: tuple[np.ndarray, np.ndarray]) -> None:
+    generator.set_params(space="unit").fit(*blobs)
+    release = generator.release()
+    real = release.transform(blobs[0])
+    np.testing.assert_allclose(np.linalg.norm(real, axis=1), 1, rtol=1e-5)
+    if release.manifest.kind == "decoder":
+        np.testing.assert_allclose(np.linalg.norm(release.sample(20)[0], axis=1), 1, rtol=1e-5)
+    with pytest.raises(ConfigError, match="space"):
+        generator.set_params(space="whitened").fit(*blobs)

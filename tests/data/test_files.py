@@ -1,0 +1,31 @@
+"""Failures of libraries become one sentence that quotes nothing."""
+
+from __future__ import annotations
+
+import pytest
+
+from understudy.data.files import reading
+from understudy.errors import DataError
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (ValueError("row: Meier, 40, ill"), "d.npz is damaged, or is not a thing"),
+        (MemoryError(), "d.npz does not fit in memory"),
+        (PermissionError(13, "no", "/home/meier"), "d.npz may not be read"),
+    ],
+)
+def test_the_text_of_a_library_is_not_passed_on(error: Exception, said: str) -> None:
+    with pytest.raises(DataError) as caught, reading("d.npz", "a thing"):
+        raise error
+    assert str(caught.value).startswith(said)
+    assert "eier" not in str(caught.value)
+    assert caught.value.__suppress_context__
+
+
+def test_our_own_errors_and_interrupts_pass() -> None:
+    with pytest.raises(DataError, match=r"^as it was$"), reading("d.npz", "a thing"):
+        raise DataError("as it was")
+    with pytest.raises(KeyboardInterrupt), reading("d.npz", "a thing"):
+        raise KeyboardInterrupt

@@ -1,0 +1,40 @@
+"""The examples in the docstrings run, and the public names are what they say."""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+import pkgutil
+import subprocess
+import sys
+
+import pytest
+
+import understudy.metrics as metrics
+
+MODULES = sorted(m.name for m in pkgutil.iter_modules(metrics.__path__))
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_examples_run(name: str) -> None:
+    module = importlib.import_module(f"understudy.metrics.{name}")
+    assert doctest.testmod(module).failed == 0
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_modules_say_what_is_public(name: str) -> None:
+    module = importlib.import_module(f"understudy.metrics.{name}")
+    assert module.__all__ == sorted(module.__all__)
+    assert all(hasattr(module, n) for n in module.__all__)
+
+
+def test_public_names_are_sorted_and_documented() -> None:
+    assert metrics.__all__ == sorted(metrics.__all__)
+    assert all(getattr(metrics, n).__doc__ for n in metrics.__all__)
+
+
+def test_import_is_light() -> None:
+    heavy = {"torch", "sklearn", "scipy.stats", "faiss"}
+    code = f"import sys, understudy.metrics; print(sorted({heavy!r} & set(sys.modules)))"
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert out.stdout.strip() == "[]"

@@ -1,0 +1,195 @@
+from __future__ import annotations
+
+import tracemalloc
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from understudy.errors import ConfigError, DataError
+from understudy.metrics import k_nearest, nearest
+from understudy.metrics.neighbours import pair_distances, squared_distances
+
+seeds = st.integers(0, 2**32 - 1)
+
+
+def naive(queries: np.ndarray, reference: np.ndarray, k: int, exclude_self: bool = False):
+    """All differences, one query at a time, in float64."""
+    distances, indices = [], []
+    for i, q in enumerate(queries):
+        gap = np.sqrt(((reference.astype(np.float64) - q.astype(np.float64)) ** 2).sum(axis=1))
+        if exclude_self:
+            gap[i] = np.inf
+        order = np.argsort(gap, kind="stable")[:k]
+        distances.append(gap[order])
+        indices.append(order)
+    return np.array(distances), np.array(indices)
+
+
+@given(
+    seed=seeds,
+    n=st.integers(1, 40),
+    m=st.integers(2, 60),
+    d=st.integers(1, 12),
+    k=st.integers(1, 4),
+    chunk=st.integers(1, 70),
+    dtype=st.sampled_from([np.float16, np.float32, np.float64]),
+    offset=st.sampled_from([0.0, 300.0]),
+)
+def test_agrees_with_the_naive_twin(seed, n, m, d, k, chunk, dtype, offset) -> None:
+    rng = np.random.default_rng(seed)
+    q = (rng.standard_normal((n, d)) + offset).astype(dtype)
+    r = (rng.standard_normal((m, d)) + offset).astype(dtype)
+    k = min(k, m)
+    got, at = k_nearest(q, r, k, chunk=chunk)
+    want, want_at = naive(q, r, k)
+    np.testing.assert_allclose(got, want, rtol=1e-12, atol=1e-12)
+    np.testing.assert_array_equal(at, want_at)
+
+
+@given(seed=seeds, n=st.integers(3, 50), d=st.integers(1, 6), k=st.integers(1, 2), chunk=st.integers(1, 60))
+def test_self_is_left_out_and_duplicates_are_not(seed, n, d, k, chunk) -> None:
+    rng = np.random.default_rng(seed)
+    x = rng.integers(0, 3, size=(n, d)).astype(np.float32)
+    got, at = k_nearest(x, x, k, exclude_self=True, chunk=chunk)
+    want, _ = naive(x, x, k, exclude_self=True)
+    np.testing.assert_allclose(got, want)
+    assert (at != np.arange(n)[:, None]).all()
+    for j in range(k):
+        np.testing.assert_allclose(pair_distances(x, x, np.arange(n), at[:, j]), got[:, j])
+
+
+@pytest.mark.parametrize("offset", [0.0, 1e4])
+def test_a_copy_is_found_at_distance_zero(rng, offset) -> None:
+    r = (rng.standard_normal((3000, 64)) + offset).astype(np.float32)
+    pick = rng.permutation(3000)[:500]
+    distance, index = nearest(r[pick], r)
+    assert (distance == 0).all()
+    np.testing.assert_array_equal(index, pick)
+
+
+def test_tight_clusters_far_apart_are_told_apart(rng) -> None:
+    """Gaps of 1e-5 beside norms of 1e3: float32 scores alone cannot decide."""
+    centres = 1e3 * rng.standard_normal((4, 32))
+    r = (centres[rng.integers(4, size=2000)] + 1e-2 * rng.standard_normal((2000, 32))).astype(np.float32)
+    q = r[:300] + np.float32(1e-3) * rng.standard_normal((300, 32)).astype(np.float32)
+    for k in (1, 3):
+        got, _ = k_nearest(q, r, k)
+        want, _ = naive(q, r, k)
+        np.testing.assert_allclose(got, want, rtol=1e-6)
+
+
+def test_plain_float32_scores_would_fail_there(rng) -> None:
+    """The trap of the test above is real: the usual formula picks wrong neighbours."""
+    r = (1e3 + 1e-2 * rng.standard_normal((500, 32))).astype(np.float32)
+    scores = r @ r.T - 0.5 * (r * r).sum(axis=1)
+    assert (scores.argmax(axis=1) != np.arange(500)).mean() > 0.5
+    assert (nearest(r, r)[0] == 0).all()
+
+
+def test_all_records_equal() -> None:
+    x = np.full((300, 5), 7.0, dtype=np.float32)
+    assert (nearest(x, x)[0] == 0).all()
+    distance, index = k_nearest(x, x, 3, exclude_self=True)
+    assert (distance == 0).all()
+    assert (index != np.arange(300)[:, None]).all()
+
+
+@pytest.mark.parametrize("scale", [1e-30, 1e-12, 1e12])
+def test_any_scale(rng, scale) -> None:
+    r = (scale * rng.standard_normal((200, 6))).astype(np.float64)
+    q = (scale * rng.standard_normal((30, 6))).astype(np.float64)
+    want, at = naive(q, r, 2)
+    got, got_at = k_nearest(q, r, 2)
+    np.testing.assert_allclose(got, want, rtol=1e-9)
+    np.testing.assert_array_equal(got_at, at)
+
+
+@given(seed=seeds)
+def test_shift_and_rotation_change_nothing(seed) -> None:
+    rng = np.random.default_rng(seed)
+    q, r = rng.standard_normal((20, 5)), rng.standard_normal((40, 5))
+    turn, _ = np.linalg.qr(rng.standard_normal((5, 5)))
+    shift = rng.standard_normal(5)
+    distance, index = nearest(q, r)
+    moved, moved_index = nearest(q @ turn + shift, r @ turn + shift)
+    np.testing.assert_allclose(distance, moved, atol=1e-12)
+    np.testing.assert_array_equal(index, moved_index)
+
+
+def test_order_of_the_reference_does_not_matter(rng) -> None:
+    """Sorted from far to near, each chunk beats the one before: the worst case for screening."""
+    q, r = rng.standard_normal((50, 8)).astype(np.float32), rng.standard_normal((3000, 8)).astype(np.float32)
+    far_first = np.argsort(-np.linalg.norm(r - q[0], axis=1))
+    want, at = k_nearest(q, r, 5)
+    got, got_at = k_nearest(q, r[far_first], 5, chunk=128)
+    np.testing.assert_allclose(got, want)
+    np.testing.assert_array_equal(far_first[got_at], at)
+
+
+@pytest.mark.parametrize("k", [1, 5])
+def test_work_space_does_not_grow_with_the_data(k) -> None:
+    """Twice the records on both sides: only the results grow. So 100k x 100k fits, too."""
+    rng = np.random.default_rng(0)
+    peaks = []
+    for n in (3000, 6000):
+        x = rng.standard_normal((n, 96), dtype=np.float32)
+        tracemalloc.start()
+        k_nearest(x, x, k, exclude_self=True, chunk=1024)
+        peaks.append(tracemalloc.get_traced_memory()[1] - 16 * n * k)
+        tracemalloc.stop()
+    assert peaks[1] < 1.1 * peaks[0]
+    assert peaks[1] < 1024 * (12 * 96 + 12_000) + 30e6
+
+
+def test_work_space_of_the_default_is_bounded(rng) -> None:
+    """The worst case of the promise: d = 768, default chunk, a crowd of near ties."""
+    r = (1e3 + 1e-3 * rng.standard_normal((9000, 768), dtype=np.float32)).astype(np.float32)
+    r[0] = -1e3
+    tracemalloc.start()
+    distance, _ = nearest(r[:64], r)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert (distance == 0).all()
+    assert peak < 8192 * (12 * 768 + 12_000) + 30e6
+
+
+def test_squared_distances_by_hand() -> None:
+    np.testing.assert_allclose(
+        squared_distances(np.array([[0.0, 0.0]]), np.array([[3.0, 4.0], [0.0, 0.0]])), [[25, 0]]
+    )
+
+
+@pytest.mark.parametrize(
+    ("queries", "reference", "options", "error", "words"),
+    [
+        ([[1.0]], [[1.0, 2.0]], {}, DataError, "equally many features"),
+        ([1.0, 2.0], [[1.0]], {}, DataError, "table of records"),
+        ([[np.nan]], [[1.0]], {}, DataError, "finite"),
+        ([[1.0]], [[np.inf]], {}, DataError, "finite"),
+        ([["a"]], [[1.0]], {}, DataError, "numbers"),
+        (np.empty((0, 2)), [[1.0, 1.0]], {}, DataError, "at least 1 record"),
+        ([[1.0]], [[1.0]], {"k": 2}, ConfigError, "at most the 1 record"),
+        ([[1.0]], [[1.0]], {"k": 0}, ConfigError, "1 or more"),
+        ([[1.0]], [[1.0], [2.0]], {"exclude_self": True}, ConfigError, "same table twice"),
+        ([[1.0]], [[1.0]], {"exclude_self": True}, ConfigError, "at most the 0"),
+        ([[1.0]], [[1.0]], {"chunk": 0}, ConfigError, "chunk"),
+    ],
+)
+def test_wrong_input_is_named(queries, reference, options, error, words) -> None:
+    with pytest.raises(error, match=words):
+        k_nearest(queries, reference, **({"k": 1} | options))
+
+
+def test_real_embeddings_agree_with_scikit_learn(breast) -> None:
+    from sklearn.neighbors import NearestNeighbors
+
+    train, test = breast["train_x"], breast["test_x"]
+    want, _ = (
+        NearestNeighbors(n_neighbors=3, algorithm="brute").fit(train.astype(float)).kneighbors(test.astype(float))
+    )
+    got, _ = k_nearest(test, train, 3)
+    # One train image equals a test image; scikit-learn's cancellation leaves it at 1e-7, not 0.
+    np.testing.assert_allclose(got, want, atol=1e-5)
+    assert (nearest(train, train)[0] == 0).all()

@@ -1,0 +1,146 @@
+"""What `sample`, `sample_set` and `stream` promise."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from torch.utils.data import DataLoader
+
+from understudy.errors import ConfigError, DataError
+from understudy.generate import ClassGaussian, CVAEGenerator, KSame
+from understudy.release import Release, rounded_joint
+
+
+def test_exact_counts(gaussian: Release) -> None:
+    _, y = gaussian.sample(per_class={0: 5, 2: 7})
+    assert np.bincount(y).tolist() == [5, 0, 7]
+
+
+def test_labels_follow_the_prior(gaussian: Release) -> None:
+    _, y = gaussian.sample(20_000, random_state=0)
+    # 120, 60 and 30 records; four standard errors of 20,000 draws are 0.014.
+    np.testing.assert_allclose(np.bincount(y) / len(y), [120 / 210, 60 / 210, 30 / 210], atol=0.014)
+
+
+def test_gaussian_samples_have_the_moments_of_the_classes(blobs: tuple[np.ndarray, np.ndarray]) -> None:
+    X, y = blobs
+    release = ClassGaussian(rank=8, shrinkage=0, random_state=0).fit(X, y).release()
+    for c in range(3):
+        drawn, _ = release.sample(per_class={c: 40_000}, random_state=1)
+        np.testing.assert_allclose(drawn.mean(axis=0), X[y == c].mean(axis=0), atol=0.1)
+    centred = X - np.stack([X[y == c].mean(axis=0) for c in range(3)])[y]
+    pooled = centred.T @ centred / (len(y) - 3)
+    np.testing.assert_allclose(np.cov(drawn.T), pooled, atol=0.05 * np.abs(pooled).max())
+
+
+@pytest.mark.parametrize("variance", [0.0, 0.25, 4.0])
+def test_variance_is_a_variance(blobs: tuple[np.ndarray, np.ndarray], variance: float) -> None:
+    release = ClassGaussian(random_state=0).fit(*blobs).release()
+    base = release.sample(per_class={0: 20_000}, random_state=0)[0].var(axis=0, dtype=np.float64)
+    drawn = release.sample(per_class={0: 20_000}, variance=variance, random_state=0)[0].var(axis=0, dtype=np.float64)
+    np.testing.assert_allclose(drawn, variance * base, rtol=1e-3, atol=1e-9)
+
+
+def test_seeds_repeat_and_entropy_does_not(network: Release) -> None:
+    np.testing.assert_array_equal(network.sample(9, random_state=4)[0], network.sample(9, random_state=4)[0])
+    assert not np.array_equal(network.sample(9)[0], network.sample(9)[0])
+
+
+def test_long_draws_are_made_in_chunks_and_do_not_repeat(network: Release) -> None:
+    X, _ = network.sample(20_000, random_state=0)
+    assert len(np.unique(X, axis=0)) == 20_000
+
+
+@pytest.mark.parametrize(
+    ("arguments", "word"),
+    [
+        ({}, "how many"),
+        ({"n": 0}, "1 or more"),
+        ({"n": 3, "per_class": {0: 1}}, "not both"),
+        ({"per_class": {9: 1}}, "no class 9"),
+        ({"per_class": {0: -1}}, "whole number"),
+        ({"per_class": {0: 1.5}}, "whole number"),
+        ({"per_class": {0: 0}}, "no vector"),
+        ({"n": 3, "variance": -1}, "0 or more"),
+        ({"n": 3, "variance": float("nan")}, "0 or more"),
+        ({"n": 3, "attributes": {"sex": "F"}}, "not conditioned"),
+    ],
+)
+def test_wrong_requests_get_one_sentence(gaussian: Release, arguments: dict, word: str) -> None:
+    with pytest.raises(ConfigError, match=word):
+        gaussian.sample(**arguments)
+
+
+def test_a_table_gives_its_rows_once(blobs: tuple[np.ndarray, np.ndarray]) -> None:
+    X, y = blobs
+    release = KSame(k=2, random_state=0).fit(X, y).release()
+    drawn, labels = release.sample()
+    assert len(drawn) == len(X)
+    assert np.bincount(labels).tolist() == np.bincount(y).tolist()
+    assert len(release.sample(7)[0]) == 7
+    for arguments, word in (
+        ({"n": len(X) + 1}, "each given once"),
+        ({"per_class": {2: 31}}, "30 rows"),
+        ({"n": 3, "variance": 2.0}, "fixed table"),
+    ):
+        with pytest.raises(ConfigError, match=word):
+            release.sample(**arguments)
+    with pytest.raises(ConfigError, match="cannot be streamed"):
+        release.stream()
+
+
+def test_transform_refuses_other_vectors(gaussian: Release) -> None:
+    with pytest.raises(DataError, match="8 features"):
+        gaussian.transform(np.zeros((3, 9)))
+
+
+def test_a_hundred_thousand_streamed_rows_hold_no_repeat(network: Release) -> None:
+    rows = []
+    for x, y in network.stream(batch_size=500, random_state=0):
+        assert x.shape == (500, 8)
+        assert y.dtype == torch.int64
+        rows.append(x)
+        if len(rows) == 200:
+            break
+    assert len(np.unique(torch.cat(rows).numpy(), axis=0)) == 100_000
+
+
+def test_workers_of_a_loader_do_not_repeat_each_other(network: Release) -> None:
+    loader = DataLoader(network.stream(batch_size=50, random_state=0), batch_size=None, num_workers=2)
+    rows = [x for x, _ in (next(it) for it in [iter(loader)] for _ in range(20))]
+    assert len(np.unique(torch.cat(rows).numpy(), axis=0)) == 1000
+
+
+def test_streams_start_anew_with_other_rows(network: Release) -> None:
+    stream = network.stream(batch_size=10, random_state=0)
+    first, second = next(iter(stream))[0], next(iter(stream))[0]
+    assert not torch.equal(first, second)
+    again = next(iter(network.stream(batch_size=10, random_state=0)))[0]
+    assert torch.equal(first, again)
+
+
+def test_conditions_are_sampled_with_the_label(
+    blobs: tuple[np.ndarray, np.ndarray], rng: np.random.Generator
+) -> None:
+    X, y = blobs
+    sex = np.where(rng.random(len(y)) < 0.3, "F", "M")
+    X = X + 6 * (sex == "F")[:, None]
+    generator = CVAEGenerator(condition_on=["sex"], batch_size=32, max_epochs=60, random_state=0)
+    release = generator.fit(X, y, attributes={"sex": sex}).release()
+    drawn = release.sample_set(4000, random_state=0)
+    share = (drawn.attributes["sex"] == "F").mean()
+    assert abs(share - (sex == "F").mean()) < 0.04
+    women, _ = release.sample(2000, attributes={"sex": "F"}, random_state=0)
+    men, _ = release.sample(2000, attributes={"sex": "M"}, random_state=0)
+    # The shift of 6 in every feature is learnt, give or take.
+    assert 4 < (women.mean() - men.mean()) < 8
+    with pytest.raises(ConfigError, match="one of"):
+        release.sample(5, attributes={"sex": "X"})
+
+
+def test_frequencies_are_rounded_so_that_they_hide_the_denominator() -> None:
+    joint = rounded_joint(np.repeat([0, 1], [147, 399]).reshape(-1, 1))
+    assert joint == (((0,), 0.269), ((1,), 0.731))
+    tiny = rounded_joint(np.repeat([0, 1], [1, 99_999]).reshape(-1, 1))
+    assert tiny[0][1] > 0
