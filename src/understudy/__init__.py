@@ -5,9 +5,9 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from understudy._lazy import lazy_names
 from understudy._version import __version__
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ __all__ = [
     "load",
 ]
 
-_HOME = {
+_HOMES = {
     "EmbeddingInfo": "understudy.types",
     "EmbeddingSet": "understudy.types",
     "Estimate": "understudy.types",
@@ -32,13 +32,4 @@ _HOME = {
     "Release": "understudy.release",
     "load": "understudy.release",
 }
-
-
-def __getattr__(name: str) -> Any:
-    if name in _HOME:
-        return getattr(import_module(_HOME[name]), name)
-    raise AttributeError(f"module 'understudy' has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__getattr__, __dir__ = lazy_names(__name__, _HOMES)

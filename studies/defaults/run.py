@@ -125,7 +125,9 @@ def render(results: StudyResults, out: Path) -> str:
 
         for name, runs in candidates:
             rows.append([name, *(Estimate.from_runs(runs(head)) for head in HEADS)])
-        text.append(f"## {data} (training split only)\n\n" + markdown_table(["setting", "AUC linear", "AUC mlp"], rows))
+        text.append(
+            f"## {data} (training split only)\n\n" + markdown_table(["setting", "AUC linear", "AUC mlp"], rows)
+        )
     return "\n\n".join(text)
 
 

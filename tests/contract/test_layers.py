@@ -9,7 +9,7 @@ import understudy
 
 ROOT = Path(understudy.__file__).parent
 LEVELS = {
-    "_version": 0, "errors": 0,
+    "_version": 0, "_lazy": 0, "errors": 0,
     "types": 1,
     "accounting": 2, "metrics": 2, "release": 2, "nets": 2, "data": 2,
     "embed": 3, "train": 3,

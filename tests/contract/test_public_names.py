@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import understudy
+import understudy.recipes
 
 ROOT = Path(understudy.__file__).parent
 MODULES = sorted(
@@ -51,7 +52,7 @@ def test_a_folder_gives_only_names_of_its_own_modules(folder: str) -> None:
 
 
 def test_lazy_names_are_the_advertised_ones() -> None:
-    assert set(understudy.__all__) - {"__version__"} == set(understudy._HOME)
-    assert dir(understudy) == sorted(understudy.__all__)
-    with pytest.raises(AttributeError, match="nonsense"):
-        understudy.nonsense  # noqa: B018
+    for package in (understudy, understudy.recipes):
+        assert set(package.__all__) - {"__version__"} == set(package._HOMES) == set(dir(package))
+        with pytest.raises(AttributeError, match="nonsense"):
+            package.nonsense  # noqa: B018

@@ -28,6 +28,12 @@ def test_heavy_packages_stay_out(code: str) -> None:
     assert not HEAVY & set(loaded)
 
 
+def test_a_receiver_s_verbs_do_without_torch() -> None:
+    code = "from understudy.recipes import sample_to_file; from understudy.release import verify"
+    loaded = run(code + "\nimport sys; print(*{m.split('.')[0] for m in sys.modules})").split()
+    assert not {"torch", "sklearn", "scipy"} & set(loaded)
+
+
 def cpu_seconds(code: str) -> float:
     """Processor time of a fresh interpreter: what it did, whatever else the machine was doing."""
     timed = f"import time\n{code}\nprint('|', time.process_time())"

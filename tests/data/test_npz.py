@@ -155,6 +155,7 @@ def test_object_arrays_are_never_loaded(tmp_path: Path, refuses: Refuses, key: s
     refuses(save(tmp_path, **arrays), f"`{key}`", "Python objects", "never loaded")
 
 
+@pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("keep", [0.1, 0.5, 0.95])
 def test_a_truncated_file_is_refused(tmp_path: Path, refuses: Refuses, keep: float) -> None:
     path = save(tmp_path, X=np.random.default_rng(0).random((50, 8)), y=np.arange(50) % 2)

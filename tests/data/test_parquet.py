@@ -137,6 +137,12 @@ def test_each_wrong_content_gets_its_own_sentence(
     refuses(save(tmp_path, columns), *pieces)
 
 
+def test_broken_text_is_refused(tmp_path: Path, refuses: Refuses) -> None:
+    path = save(tmp_path, {"v": VECTORS, "y": ["aaaa", "bbbb", "cccc"]}, compression="none", use_dictionary=False)
+    path.write_bytes(path.read_bytes().replace(b"bbbb", b"b\xffbb"))
+    refuses(path, "damaged", "Parquet")
+
+
 @pytest.mark.parametrize("keep", [0.02, 0.5, 0.98])
 def test_a_truncated_file_is_refused(tmp_path: Path, refuses: Refuses, keep: float) -> None:
     path = save(tmp_path, {"v": np.random.default_rng(0).random((50, 8)).tolist(), "y": [0, 1] * 25})

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
-from understudy.data import read_embeddings, read_splits
+from understudy.data import read_embeddings, read_splits, write_embeddings
 from understudy.errors import DataError
+from understudy.types import EmbeddingSet
 
 Refuses = Callable[..., str]
 SUFFIXES = [".csv", ".npz", ".parquet", ".safetensors"]
@@ -99,6 +103,29 @@ def test_an_empty_file_is_called_empty(tmp_path: Path, refuses: Refuses, suffix:
 def test_other_bytes_under_a_known_suffix_are_refused(tmp_path: Path, refuses: Refuses, suffix: str) -> None:
     (tmp_path / f"d{suffix}").write_bytes(bytes(range(256)) * 20)
     refuses(tmp_path / f"d{suffix}")
+
+
+def test_a_hostile_name_cannot_steer_the_terminal(tmp_path: Path, refuses: Refuses) -> None:
+    np.savez(tmp_path / "d.npz", **{"X": np.eye(2), "y": [0, 1], "\x1b[2J\nok" + "z" * 5000: [0, 1]})
+    text = refuses(tmp_path / "d.npz", "?[2J?ok", "...")
+    assert text.isprintable()
+    assert len(text) < 1100
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.tuples(st.floats(0, 1, exclude_max=True), st.integers(0, 255)), max_size=3), st.floats(0, 1))
+def test_a_damaged_file_is_read_or_refused_and_never_breaks(
+    tmp_path: Path, rich: EmbeddingSet, suffix: str, changes: list[tuple[float, int]], keep: float
+) -> None:
+    write_embeddings(tmp_path / f"d{suffix}", rich)
+    content = bytearray((tmp_path / f"d{suffix}").read_bytes())
+    for place, value in changes:
+        content[int(place * len(content))] = value
+    (tmp_path / f"d{suffix}").write_bytes(content[: int(keep * len(content)) or 1] if not changes else content)
+    with suppress(DataError):
+        sets = read_splits(tmp_path / f"d{suffix}")
+        assert sum(len(s) for s in sets.values()) <= len(rich)
 
 
 def test_folders_are_told_apart_without_naming_what_they_hold(tmp_path: Path, refuses: Refuses) -> None:

@@ -4,17 +4,20 @@ import json
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from understudy.errors import DataError
 from understudy.metrics import average_nearest_distance, nearest_distance_profile
+
+quick = settings(max_examples=30, deadline=None, derandomize=True)
 
 
 def naive_distance(released: np.ndarray, real: np.ndarray) -> float:
     return sum(min(float(np.linalg.norm(a - f)) for f in real) for a in released) / len(released)
 
 
+@quick
 @given(seed=st.integers(0, 2**32 - 1), n=st.integers(1, 15), m=st.integers(1, 15), d=st.integers(1, 5))
 def test_d_is_equation_1_of_the_replica_paper(seed, n, m, d) -> None:
     rng = np.random.default_rng(seed)

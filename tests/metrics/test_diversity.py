@@ -12,9 +12,12 @@ from scipy.spatial.distance import pdist
 from understudy.errors import ConfigError, DataError
 from understudy.metrics import bounding_sphere, coverage, coverage_by_class, dispersion, dispersion_estimate
 
+quick = settings(max_examples=30, deadline=None, derandomize=True)
+
 seeds = st.integers(0, 2**32 - 1)
 
 
+@quick
 @given(seed=seeds, n=st.integers(2, 30), d=st.integers(1, 6), chunk=st.integers(1, 40))
 def test_dispersion_agrees_with_plain_loops(seed, n, d, chunk) -> None:
     x = np.random.default_rng(seed).standard_normal((n, d))
@@ -53,6 +56,7 @@ def naive_coverage(generated: np.ndarray, reference: np.ndarray) -> float:
     return len(hit) / len(reference)
 
 
+@quick
 @given(seed=seeds, n=st.integers(1, 20), m=st.integers(1, 20), d=st.integers(1, 4))
 def test_coverage_agrees_with_plain_loops(seed, n, m, d) -> None:
     rng = np.random.default_rng(seed)
@@ -102,7 +106,7 @@ def dual_bound(x: np.ndarray) -> float:
     return float(np.sqrt(w @ np.diag(gram) - w @ gram @ w))
 
 
-@settings(max_examples=15)
+@settings(quick, max_examples=15)
 @given(seed=seeds, n=st.integers(1, 25), d=st.integers(1, 8), heavy=st.booleans())
 def test_ball_holds_all_and_is_the_smallest(seed, n, d, heavy) -> None:
     rng = np.random.default_rng(seed)
@@ -116,6 +120,7 @@ def test_ball_holds_all_and_is_the_smallest(seed, n, d, heavy) -> None:
     assert radius <= dual_bound(x) * (1 + 1e-3) + 1e-6
 
 
+@quick
 @given(seed=seeds)
 def test_ball_follows_shift_and_scale(seed) -> None:
     rng = np.random.default_rng(seed)

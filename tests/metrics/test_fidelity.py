@@ -2,13 +2,15 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.linalg import sqrtm
 
 from understudy.errors import ConfigError, DataError
 from understudy.metrics import frechet_by_class, frechet_distance
 from understudy.metrics.fidelity import ledoit_wolf
+
+quick = settings(max_examples=30, deadline=None, derandomize=True)
 
 seeds = st.integers(0, 2**32 - 1)
 
@@ -25,6 +27,7 @@ def naive(a: np.ndarray, b: np.ndarray, alpha: float = 0.0) -> float:
     return float(gap @ gap + np.trace(s1 + s2 - 2 * np.real(sqrtm(s1 @ s2))))
 
 
+@quick
 @given(seed=seeds, d=st.integers(1, 8), alpha=st.sampled_from([0.0, 0.2, 1.0]))
 def test_agrees_with_the_definition_with_many_records(seed, d, alpha) -> None:
     rng = np.random.default_rng(seed)
@@ -35,6 +38,7 @@ def test_agrees_with_the_definition_with_many_records(seed, d, alpha) -> None:
     assert frechet_distance(b, a, shrinkage=alpha).value == pytest.approx(got.value, rel=1e-7, abs=1e-7)
 
 
+@quick
 @given(seed=seeds, n=st.integers(2, 12), m=st.integers(2, 30), alpha=st.sampled_from([0.1, 0.7]))
 def test_agrees_with_the_definition_with_few_records(seed, n, m, alpha) -> None:
     """d = 24: both ways around the switch to the common span."""
@@ -43,6 +47,7 @@ def test_agrees_with_the_definition_with_few_records(seed, n, m, alpha) -> None:
     assert frechet_distance(a, b, shrinkage=alpha).value == pytest.approx(naive(a, b, alpha), rel=1e-6)
 
 
+@quick
 @given(seed=seeds, n=st.integers(2, 10), m=st.integers(2, 10))
 def test_without_shrinkage_the_root_is_a_nuclear_norm(seed, n, m) -> None:
     """Singular covariances, where scipy's root fails: tr (S_A S_B)^(1/2) = |A B'|_* by hand."""
@@ -56,6 +61,7 @@ def test_without_shrinkage_the_root_is_a_nuclear_norm(seed, n, m) -> None:
     assert "overstated" in got.note
 
 
+@quick
 @given(seed=seeds, n=st.integers(3, 40))
 def test_auto_is_a_distance_of_equal_sets_and_unmoved_by_rotation(seed, n) -> None:
     rng = np.random.default_rng(seed)

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -21,9 +21,12 @@ from understudy.metrics import (
 )
 from understudy.types import Estimate
 
+quick = settings(max_examples=30, deadline=None, derandomize=True)
+
 values = st.lists(st.floats(-100, 100), min_size=2, max_size=30)
 
 
+@quick
 @given(x=values)
 def test_mean_agrees_with_scipy_and_with_estimate_from_runs(x) -> None:
     got = mean_interval(x)
@@ -108,6 +111,7 @@ def naive_delong(pos: np.ndarray, neg: np.ndarray) -> tuple[float, float]:
     return float(psi.mean()), float(v10.var(ddof=1) / len(pos) + v01.var(ddof=1) / len(neg))
 
 
+@quick
 @given(seed=st.integers(0, 2**32 - 1), m=st.integers(2, 30), n=st.integers(2, 30), ties=st.booleans())
 def test_auc_interval_is_delongs(seed, m, n, ties) -> None:
     rng = np.random.default_rng(seed)
@@ -143,6 +147,7 @@ def test_perfect_order_is_not_certainty() -> None:
         auc_interval([1.0], [0.0, 2.0])
 
 
+@quick
 @given(n=st.integers(1, 200), data=st.data())
 def test_clopper_pearson_agrees_with_scipy(n, data) -> None:
     k = data.draw(st.integers(0, n))

@@ -2,14 +2,17 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import kstest
 
 from understudy.errors import ConfigError, DataError
 from understudy.metrics import latent_ks, separability
 
+quick = settings(max_examples=30, deadline=None, derandomize=True)
 
+
+@quick
 @given(seed=st.integers(0, 2**32 - 1), n=st.integers(1, 40), d=st.integers(1, 3))
 def test_ks_agrees_with_scipy(seed, n, d) -> None:
     rng = np.random.default_rng(seed)

@@ -4,12 +4,14 @@ import tracemalloc
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from understudy.errors import ConfigError, DataError
 from understudy.metrics import k_nearest, nearest
 from understudy.metrics.neighbours import pair_distances, squared_distances
+
+quick = settings(max_examples=30, deadline=None, derandomize=True)
 
 seeds = st.integers(0, 2**32 - 1)
 
@@ -27,6 +29,7 @@ def naive(queries: np.ndarray, reference: np.ndarray, k: int, exclude_self: bool
     return np.array(distances), np.array(indices)
 
 
+@quick
 @given(
     seed=seeds,
     n=st.integers(1, 40),
@@ -48,6 +51,7 @@ def test_agrees_with_the_naive_twin(seed, n, m, d, k, chunk, dtype, offset) -> N
     np.testing.assert_array_equal(at, want_at)
 
 
+@quick
 @given(seed=seeds, n=st.integers(3, 50), d=st.integers(1, 6), k=st.integers(1, 2), chunk=st.integers(1, 60))
 def test_self_is_left_out_and_duplicates_are_not(seed, n, d, k, chunk) -> None:
     rng = np.random.default_rng(seed)
@@ -106,6 +110,7 @@ def test_any_scale(rng, scale) -> None:
     np.testing.assert_array_equal(got_at, at)
 
 
+@quick
 @given(seed=seeds)
 def test_shift_and_rotation_change_nothing(seed) -> None:
     rng = np.random.default_rng(seed)

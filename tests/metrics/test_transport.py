@@ -11,6 +11,8 @@ from understudy.errors import ConfigError
 from understudy.metrics import entropic_wasserstein, sliced_wasserstein
 from understudy.metrics.transport import _monotone_plan, _self_value, _sinkhorn
 
+quick = settings(max_examples=30, deadline=None, derandomize=True)
+
 seeds = st.integers(0, 2**32 - 1)
 
 
@@ -28,6 +30,7 @@ def exact_line(a: np.ndarray, b: np.ndarray) -> float:
     return float(np.sqrt(np.mean((x - y) ** 2)))
 
 
+@quick
 @given(seed=seeds, n=st.integers(1, 12), m=st.integers(1, 12))
 def test_one_dimension_is_exact_for_unequal_sizes(seed, n, m) -> None:
     rng = np.random.default_rng(seed)
@@ -37,6 +40,7 @@ def test_one_dimension_is_exact_for_unequal_sizes(seed, n, m) -> None:
     assert sliced_wasserstein(b, a, rng, projections=2).value == pytest.approx(got.value)
 
 
+@quick
 @given(n=st.integers(1, 30), m=st.integers(1, 30))
 def test_the_plan_on_a_line_keeps_all_mass(n, m) -> None:
     rows, cols, mass = _monotone_plan(n, m)
@@ -45,6 +49,7 @@ def test_the_plan_on_a_line_keeps_all_mass(n, m) -> None:
     assert (mass > 0).all()
 
 
+@quick
 @given(seed=seeds)
 def test_sliced_is_a_mean_over_directions_and_below_the_exact_distance(seed) -> None:
     rng = np.random.default_rng(seed)
@@ -69,6 +74,7 @@ def test_sliced_shift_in_d_dimensions(rng) -> None:
     assert sliced_wasserstein(a, a[::-1], rng).value == pytest.approx(0)
 
 
+@quick
 @given(seed=seeds, p=st.sampled_from([1, 2]), d=st.integers(1, 4))
 def test_entropic_tends_to_the_exact_distance_from_above(seed, p, d) -> None:
     rng = np.random.default_rng(seed)
@@ -80,7 +86,7 @@ def test_entropic_tends_to_the_exact_distance_from_above(seed, p, d) -> None:
     assert entropic_wasserstein(b, a, epsilon=0.02, p=p) == pytest.approx(fine, rel=1e-3)
 
 
-@settings(max_examples=10)
+@settings(quick, max_examples=10)
 @given(seed=seeds)
 def test_debiased_is_zero_for_equal_sets_and_follows_shift_and_scale(seed) -> None:
     rng = np.random.default_rng(seed)

@@ -2,12 +2,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn import metrics as sk
 
 from understudy.errors import ConfigError, DataError
 from understudy.metrics import accuracy, auc_macro, balanced_accuracy, cohen_kappa, f1, score_all
+
+quick = settings(max_examples=30, deadline=None, derandomize=True)
 
 seeds = st.integers(0, 2**32 - 1)
 
@@ -17,6 +19,7 @@ def naive_auc(score: np.ndarray, positive: np.ndarray) -> float:
     return float(np.mean(pairs))
 
 
+@quick
 @given(seed=seeds, c=st.integers(3, 5), coarse=st.booleans())
 def test_auc_agrees_with_plain_loops_and_scikit_learn(seed, c, coarse) -> None:
     rng = np.random.default_rng(seed)
@@ -30,6 +33,7 @@ def test_auc_agrees_with_plain_loops_and_scikit_learn(seed, c, coarse) -> None:
         assert got == pytest.approx(sk.roc_auc_score(y, p, multi_class="ovr", average="macro"))
 
 
+@quick
 @given(seed=seeds, n=st.integers(2, 40))
 def test_two_classes_give_the_ordinary_auc(seed, n) -> None:
     rng = np.random.default_rng(seed)
@@ -40,6 +44,7 @@ def test_two_classes_give_the_ordinary_auc(seed, n) -> None:
     assert auc_macro(y, np.column_stack([1 - s, 3 * s**3]), [0, 1]) == pytest.approx(got)
 
 
+@quick
 @given(seed=seeds, c=st.integers(2, 5), kind=st.sampled_from(["int", "text"]))
 def test_label_scores_agree_with_scikit_learn(seed, c, kind) -> None:
     rng = np.random.default_rng(seed)

@@ -98,7 +98,7 @@ def test_wrong_settings_name_themselves(wrong: dict) -> None:
         fit(LoopSettings(**wrong))
 
 
-class Stop(Exception):
+class KilledError(Exception):
     """Stands for a kill between two epochs."""
 
 
@@ -108,7 +108,7 @@ class StopAfter:
 
     def step(self, done: int, total: int, loss: float) -> None:
         if done == self.epochs:
-            raise Stop
+            raise KilledError
 
     def close(self) -> None:
         pass
@@ -119,7 +119,7 @@ def test_a_resumed_fit_equals_an_unbroken_one(tmp_path: Path, at: int) -> None:
     settings = LoopSettings(max_epochs=12, batch_size=16, weight_decay=0.01)
     whole, history = fit(settings)
     checkpoint = Checkpoint(tmp_path / "c", "id", every_seconds=0)
-    with pytest.raises(Stop):
+    with pytest.raises(KilledError):
         fit(settings, checkpoint=checkpoint, progress=StopAfter(at))
     resumed, again = fit(settings, checkpoint=checkpoint)
     assert torch.equal(whole.weight, resumed.weight)

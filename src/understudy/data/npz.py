@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -26,11 +27,13 @@ def read_npz(path: str) -> dict[str, EmbeddingSet]:
     and preprocessing). Images come back as rows of pixels in 0..1 with the backbone "pixels";
     embedding them with a vision model first gives far better vectors.
     """
-    with reading(path, _KIND):
-        archive = np.load(path, allow_pickle=False)
-    if not isinstance(archive, np.lib.npyio.NpzFile):
-        raise DataError(f"{path} holds one bare array without names: save vectors and labels with np.savez(X=, y=).")
-    with archive:
+    # Opened here because NumPy leaves a file open when it is no archive.
+    with ExitStack() as stack:
+        with reading(path, _KIND):
+            archive = np.load(stack.enter_context(open(path, "rb")), allow_pickle=False)
+        if not isinstance(archive, np.lib.npyio.NpzFile):
+            raise DataError(f"{path} holds one bare array without names: save it with np.savez(file, X=..., y=...).")
+        stack.enter_context(archive)
         keys = list(archive.keys())
 
         def get(name: str) -> npt.NDArray[Any]:

@@ -36,6 +36,8 @@ def read_parquet(path: str) -> dict[str, EmbeddingSet]:
 
     with reading(path, "a Parquet file"), ParquetFile(path) as file:
         table = file.read()
+        # Arrow trusts text and offsets of a file until asked.
+        table.validate(full=True)
     # Row numbers that pandas adds say nothing about a record.
     table = table.select([n for n in table.column_names if not _ROW_NUMBERS.fullmatch(n)])
     if table.num_rows == 0 or table.num_columns == 0:

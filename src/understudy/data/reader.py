@@ -24,6 +24,7 @@ _READERS: dict[str, Callable[[str], dict[str, EmbeddingSet]]] = {
     ".safetensors": read_safetensors,
 }
 _IMAGES = {".bmp", ".dcm", ".gif", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp"}
+_LONGEST = 1000
 _READABLE = f"readable are {', '.join(SUFFIXES[:-1])} and {SUFFIXES[-1]}"
 
 
@@ -100,7 +101,10 @@ def read_splits(path: str | os.PathLike[str]) -> dict[str, EmbeddingSet]:
         raise DataError(f"{name} is not a kind of file that can be read: {_READABLE}.")
     if file.stat().st_size == 0:
         raise DataError(f"{name} is empty: export it again; {_READABLE}.")
-    return reader(name)
+    try:
+        return reader(name)
+    except DataError as error:
+        raise DataError(_safe(str(error))) from None
 
 
 def _parted(path: str) -> tuple[str, str | None]:
@@ -109,6 +113,12 @@ def _parted(path: str) -> tuple[str, str | None]:
     if not mark or not file or Path(path).exists():
         return path, None
     return file, split
+
+
+def _safe(text: str) -> str:
+    """Without what could steer a terminal: a hostile file chooses the names that errors repeat."""
+    plain = "".join(c if c.isprintable() else "?" for c in text)
+    return plain if len(plain) <= _LONGEST else f"{plain[:_LONGEST]} ..."
 
 
 def _about_folder(name: str) -> str:

@@ -25,8 +25,9 @@ Pair = tuple[npt.ArrayLike, npt.ArrayLike]
 
 
 class TorchHead(ClassifierMixin, BaseEstimator):
-    """A classifier on embeddings, trained with Adam on z-scored inputs; subclasses give the network.
+    """A classifier on embeddings, trained with Adam; subclasses give the network.
 
+    Inputs are z-scored with the statistics of what it learns from, unless `standardize=False`.
     With `patience` it stops early on `validation`, or on a tenth of its own rows where none is given,
     and keeps the best epoch's weights.
     """
@@ -42,6 +43,7 @@ class TorchHead(ClassifierMixin, BaseEstimator):
         max_epochs: int = 100,
         patience: int | None = 5,
         weight_decay: float = 0.0,
+        standardize: bool = True,
         random_state: int | None = None,
     ) -> None:
         self.learning_rate = learning_rate
@@ -49,6 +51,7 @@ class TorchHead(ClassifierMixin, BaseEstimator):
         self.max_epochs = max_epochs
         self.patience = patience
         self.weight_decay = weight_decay
+        self.standardize = standardize
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any, *, validation: Pair | None = None) -> Self:
@@ -109,7 +112,8 @@ class TorchHead(ClassifierMixin, BaseEstimator):
 
     def predict(self, X: npt.ArrayLike) -> npt.NDArray[Any]:
         """The most likely class."""
-        out: npt.NDArray[Any] = self.classes_[self.predict_proba(X).argmax(axis=1)]
+        best = self.predict_proba(X).argmax(axis=1)
+        out: npt.NDArray[Any] = self.classes_[best]
         return out
 
     def _network(self, inputs: int, outputs: int) -> nn.Module:
@@ -126,6 +130,9 @@ class TorchHead(ClassifierMixin, BaseEstimator):
     def _prepare(self, X: npt.NDArray[np.float32]) -> Tensor:
         """Fit the scaler on what is learnt from, and apply it."""
         x = _tensor(X)
+        if not self.standardize:
+            self.mean_, self.scale_ = torch.zeros(x.shape[1]), torch.ones(x.shape[1])
+            return x
         self.mean_ = x.mean(dim=0)
         scale = x.std(dim=0, correction=0)
         # A constant feature tells nothing: leave it at zero instead of blowing it up.
@@ -134,9 +141,6 @@ class TorchHead(ClassifierMixin, BaseEstimator):
 
     def _train(self, pairs: Any, validation: Pair | None) -> Self:
         seed = self._seed()
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
-            self.module_ = self._network(self.n_features_in_, len(self.classes_))
 
         def loss(batch: tuple[Tensor, Tensor], _: torch.Generator) -> Tensor:
             return functional.cross_entropy(self.module_(batch[0]), batch[1])
@@ -148,7 +152,11 @@ class TorchHead(ClassifierMixin, BaseEstimator):
             def validate() -> float:
                 return float(functional.cross_entropy(self.module_(v), target))
 
-        self.history_ = run_loop(self.module_, pairs, loss, self._settings(), seeded(seed), validate=validate)
+        # Initial weights and dropout take torch's global coins: lend it ours, and give it back its own.
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            self.module_ = self._network(self.n_features_in_, len(self.classes_))
+            self.history_ = run_loop(self.module_, pairs, loss, self._settings(), seeded(seed), validate=validate)
         return self
 
     def _validation(self, validation: Pair) -> tuple[Tensor, Tensor]:

@@ -21,9 +21,10 @@ class MLPHead(TorchHead):
         max_epochs: int = 100,
         patience: int | None = 5,
         weight_decay: float = 0.0,
+        standardize: bool = True,
         random_state: int | None = None,
     ) -> None:
-        super().__init__(learning_rate, batch_size, max_epochs, patience, weight_decay, random_state)
+        super().__init__(learning_rate, batch_size, max_epochs, patience, weight_decay, standardize, random_state)
         self.hidden = hidden
         self.dropout = dropout
 

@@ -8,7 +8,6 @@ from typing import Any
 
 from understudy.data import write_embeddings
 from understudy.errors import ConfigError
-from understudy.generate.replica import replica
 from understudy.recipes.common import aligned, pick_split
 from understudy.release import load
 
@@ -38,6 +37,8 @@ def sample_to_file(
             raise ConfigError(f"The release has no class {unknown[0]!r}; it has {', '.join(list(names)[:10])}.")
         counts = {names[name]: count for name, count in per_class.items()}
     if min_distance is not None or real is not None:
+        from understudy.generate import replica
+
         if variance is not None:
             raise ConfigError("`variance` cannot be combined with `min_distance`; leave one out.")
         records = None if real is None else aligned(source, pick_split(real, "train"), "real")[0]

@@ -1,0 +1,97 @@
+"""The planted leak is caught; fresh data stay silent."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from understudy import EmbeddingSet
+from understudy.audit import NearestDistance
+from understudy.errors import DataError
+from understudy.generate import ClassGaussian, KSame
+from understudy.generate.base import BaseGenerator, Learnt, Records
+from understudy.release import RowsSpec
+from understudy.types import PrivacyClaim
+
+
+class Identity(BaseGenerator):
+    """The planted leak: releases the records themselves, or the records with a little jitter."""
+
+    def __init__(
+        self, jitter: float = 0.0, space: str = "raw", privacy: object = None, random_state: int = 0
+    ) -> None:
+        self.jitter = jitter
+        self.space = space
+        self.privacy = privacy
+        self.random_state = random_state
+
+    def _learn(self, records: Records, validation: object) -> Learnt:
+        noise = np.random.default_rng(0).normal(size=records.X.shape) * self.jitter
+        claim = PrivacyClaim("none", ("membership: everything",))
+        return Learnt(RowsSpec(), {"X": records.X + noise, "codes": records.codes}, claim, {})
+
+
+def population(seed: int, n: int = 300, d: int = 12) -> tuple[EmbeddingSet, EmbeddingSet]:
+    rng = np.random.default_rng(seed)
+    mix = rng.normal(size=(d, d))
+    X, y = rng.normal(size=(2 * n, d)) @ mix, np.arange(2 * n) % 2
+    data = EmbeddingSet((X + y[:, None]).astype(np.float32), y)
+    return data.take(np.arange(n)), data.take(np.arange(n, 2 * n))
+
+
+@pytest.mark.parametrize("jitter", [0.0, 0.001, 0.1])
+def test_copies_are_a_leak(jitter: float) -> None:
+    members, others = population(0)
+    release = Identity(jitter).fit(members.X, members.y).release()
+    result = NearestDistance().run(release, members, others, np.random.default_rng(0))
+    assert result.verdict == "leak"
+    assert result.attack.value > 0.95
+    assert result.control.low < 0.5 < result.control.high
+
+
+def test_two_same_leaks_membership() -> None:
+    members, others = population(1)
+    release = KSame(k=2).fit(members.X, members.y).release()
+    assert NearestDistance().run(release, members, others, np.random.default_rng(0)).verdict == "leak"
+
+
+def test_a_generator_of_other_data_is_not_accused() -> None:
+    """At 95 % intervals two in forty are expected by chance on each side; five would be too many."""
+    accused = 0
+    for seed in range(20):
+        members, others = population(seed, n=120)
+        strangers, _ = population(seed + 1000, n=120)
+        release = ClassGaussian(random_state=seed).fit(strangers.X, strangers.y).release()
+        result = NearestDistance(2000).run(release, members, others, np.random.default_rng(seed))
+        accused += result.verdict == "leak"
+    assert accused <= 3
+
+
+def test_few_records_are_inconclusive_not_reassuring() -> None:
+    members, others = population(0, n=10)
+    strangers, _ = population(50)
+    release = ClassGaussian(random_state=0).fit(strangers.X, strangers.y).release()
+    assert (
+        NearestDistance(1000).run(release, members, others, np.random.default_rng(1)).verdict
+        != "no excess risk found"
+    )
+    with pytest.raises(DataError, match="at least 2 members"):
+        NearestDistance().run(release, members, others.take([0, 1]), np.random.default_rng(0))
+
+
+def test_distances_are_taken_in_the_release_s_space() -> None:
+    members, others = population(3)
+    release = Identity(space="unit").fit(members.X * 7, members.y).release()
+    result = NearestDistance().run(release, members, others, np.random.default_rng(0))
+    assert result.attack.value > 0.99
+
+
+def test_real_records(real_data: Path) -> None:
+    from understudy.data import read_splits
+
+    splits = read_splits(real_data / "breastmnist_efflite0.npz")
+    train = splits["train"]
+    release = Identity(0.01).fit(train.X, train.y).release()
+    assert NearestDistance().run(release, train, splits["test"], np.random.default_rng(0)).verdict == "leak"

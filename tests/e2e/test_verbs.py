@@ -1,0 +1,197 @@
+"""Each verb as a person would use it, and what it says when they get it wrong."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from understudy.data import read_embeddings
+
+Run = Callable[..., Any]
+
+
+def test_from_file_to_release_to_table(understudy: Run, files: dict[str, Path], tmp_path: Path) -> None:
+    fitted = understudy("fit", files["train"], "-o", "release", "--epochs", 20, "--json")
+    assert fitted.code == 0, fitted.err
+    assert fitted.json["claim"]["kind"] == "none"
+    assert fitted.json["membership"]["verdict"] in ("leak", "no excess risk found", "inconclusive")
+    assert fitted.json["records"] + fitted.json["held_out"] == len(read_embeddings(files["train"]))
+    assert not list((tmp_path / ".understudy").glob("*"))
+
+    checked = understudy("verify", "release")
+    assert checked.code == 0
+    assert fitted.json["fingerprint"] in checked.out
+    assert "not covered: membership" in checked.out
+
+    drawn = understudy("sample", "release", "-n", 30, "-o", "s.parquet", "--seed", 1)
+    assert drawn.code == 0
+    assert "30 vectors of 8 features" in drawn.out
+    assert read_embeddings(tmp_path / "s.parquet").info.class_names == ("ant", "bee", "cat")
+
+    judged = understudy("evaluate", "release", "--test", files["test"], "--train", files["train"], "--json")
+    assert judged.code == 0, judged.err
+    rows = {row["method"]: row for row in judged.json["rows"]}
+    assert list(rows) == ["release (CVAEGenerator)", "real data", "2-Same", "5-Same", "10-Same", "15-Same"]
+    assert rows["real data"]["scores"]["auc"]["value"] > 0.9
+    assert rows["2-Same"]["distance"]["value"] < rows["15-Same"]["distance"]["value"]
+    assert rows["real data"]["distance"] is None
+    assert judged.json["membership"] is not None
+
+
+@pytest.mark.parametrize("generator", ["gaussian", "ksame"])
+def test_other_generators(understudy: Run, files: dict[str, Path], generator: str) -> None:
+    assert understudy("fit", files["train"], "-o", "r", "--generator", generator).code == 0
+    shown = understudy("evaluate", "r", "--test", files["test"], "--head", "mlp", "--seeds", 1)
+    assert shown.code == 0, shown.err
+    assert "mlp head" in shown.out
+
+
+def test_exact_counts_by_class_name(understudy: Run, files: dict[str, Path], tmp_path: Path) -> None:
+    understudy("fit", files["train"], "-o", "r", "--generator", "gaussian")
+    assert understudy("sample", "r", "--per-class", "ant=3,cat=4", "-o", "s.npz").code == 0
+    assert read_embeddings(tmp_path / "s.npz").counts.tolist() == [3, 0, 4]
+
+
+def test_samples_can_keep_their_distance(understudy: Run, files: dict[str, Path], tmp_path: Path) -> None:
+    from understudy.metrics import nearest
+
+    understudy("fit", files["train"], "-o", "r", "--generator", "gaussian")
+    ran = understudy("sample", "r", "-n", 40, "-o", "s.npz", "--min-distance", 3.0, "--real", files["train"])
+    assert ran.code == 0, ran.err
+    real = read_embeddings(files["train"])
+    assert nearest(read_embeddings(tmp_path / "s.npz").X, real.X)[0].min() >= 3.0
+
+
+def test_a_leak_can_gate(understudy: Run, files: dict[str, Path]) -> None:
+    ran = understudy(
+        "fit",
+        files["train"],
+        "-o",
+        "r",
+        "--generator",
+        "ksame",
+        "--k",
+        2,
+        "--fail-on-leak",
+        "--non-members",
+        files["test"],
+    )
+    assert ran.code == 3
+    assert "LEAK" in ran.out
+
+
+def test_doctor_is_content_here(understudy: Run) -> None:
+    ran = understudy("doctor", "--json")
+    assert ran.code == 0
+    assert ran.json["ok"]
+    assert {"torch", "torch runs", "Python"} <= {f["what"] for f in ran.json["findings"]}
+
+
+@pytest.mark.slow
+def test_demo_tells_the_whole_story(understudy: Run, tmp_path: Path) -> None:
+    ran = understudy("demo", timeout=300)
+    assert ran.code == 0, ran.err
+    assert (tmp_path / "out" / "demo" / "release" / "README.md").is_file()
+    for text in ("understudy fit", "understudy verify", "15-Same", "What happened", "Your own data"):
+        assert text in ran.out
+
+
+def one_sentence(err: str) -> str:
+    lines = [line for line in err.splitlines() if line.strip()]
+    assert len(lines) == 1, err
+    assert lines[0].startswith("error: ")
+    assert "Traceback" not in err
+    return lines[0]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "word"),
+    [
+        (("fit", "nothing.npz", "-o", "r"), "nothing.npz"),
+        (("fit", "train.npz", "-o", "r", "--preset", "huge"), "preset"),
+        (("fit", "train.npz", "-o", "r", "--generator", "gaussian", "--k", "3"), "no setting 'k'"),
+        (("fit", "train.npz", "-o", "r", "--holdout", "0"), "holdout"),
+        (("fit", "train.npz#val", "-o", "r"), "val"),
+        (("fit", "train.npz", "-o", "r", "--condition-on", "sex"), "sex"),
+        (("fit", "nan.npz", "-o", "r"), "finite"),
+        (("fit", "one.npz", "-o", "r"), "class"),
+        (("fit", "cut.npz", "-o", "r"), "cut.npz"),
+        (("fit", "objects.npz", "-o", "r"), "object"),
+        (("verify", "nothing"), "not a folder"),
+        (("sample", "nothing", "-n", "3", "-o", "s.npz"), "not a folder"),
+        (("evaluate", "nothing", "--test", "test.npz"), "not a folder"),
+        (("study", "run", "nothing"), "studies"),
+    ],
+)
+def test_wrong_input_gets_one_sentence_and_code_2(
+    understudy: Run, files: dict[str, Path], tmp_path: Path, arguments: tuple, word: str
+) -> None:
+    X, y = np.ones((8, 2)), np.arange(8) % 2
+    np.savez(tmp_path / "nan.npz", X=X * np.nan, y=y)
+    np.savez(tmp_path / "one.npz", X=X, y=np.zeros(8, int))
+    np.savez(tmp_path / "objects.npz", X=np.array([[object()]] * 8, dtype=object), y=y)
+    (tmp_path / "cut.npz").write_bytes(files["train"].read_bytes()[:500])
+    before = sorted(p.name for p in tmp_path.iterdir())
+    ran = understudy(*arguments)
+    assert ran.code == 2, ran.out + ran.err
+    assert word in one_sentence(ran.err)
+    assert ran.out == ""
+    left = sorted(p.name for p in tmp_path.iterdir() if p.name != ".understudy")
+    assert left == before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "word"),
+    [
+        (("sample", "r", "-o", "s.npz"), "how many"),
+        (("sample", "r", "-n", "3", "-o", "s.doc"), ".doc"),
+        (("sample", "r", "--per-class", "dog=3", "-o", "s.npz"), "no class 'dog'"),
+        (("sample", "r", "--per-class", "dog", "-o", "s.npz"), "NAME=COUNT"),
+        (("sample", "r", "-n", "3", "-o", "test.npz"), "exists already"),
+        (("sample", "r", "-n", "3", "-o", "s.npz", "--min-distance", "1"), "belong together"),
+        (("fit", "train.npz", "-o", "r"), "exists already"),
+        (("evaluate", "r", "--test", "wide.npz"), "features"),
+        (("evaluate", "r", "--test", "other.npz"), "not among the known classes"),
+        (("evaluate", "r", "--test", "backbone.npz"), "Embed them as the release says"),
+    ],
+)
+def test_wrong_use_of_a_release(
+    understudy: Run, files: dict[str, Path], tmp_path: Path, arguments: tuple, word: str
+) -> None:
+    from understudy import EmbeddingInfo, EmbeddingSet
+    from understudy.data import write_embeddings
+    from understudy.recipes import fit_release
+
+    train = read_embeddings(files["train"])
+    info = EmbeddingInfo("efflite0", "", "abc", train.info.class_names)
+    write_embeddings(files["train"], EmbeddingSet(train.X, train.y, info=info))
+    fit_release(str(files["train"]), tmp_path / "r", generator="gaussian")
+    y = np.arange(20) % 2
+    np.savez(tmp_path / "wide.npz", X=np.ones((20, 9)), y=np.array(["ant", "bee"])[y])
+    np.savez(tmp_path / "other.npz", X=np.ones((20, 8)), y=np.array(["ant", "dog"])[y])
+    other = EmbeddingInfo("dinov2", "", "xyz", train.info.class_names)
+    write_embeddings(tmp_path / "backbone.npz", EmbeddingSet(train.X, train.y, info=other))
+    before = {p: p.stat().st_mtime_ns for p in tmp_path.rglob("*") if p.is_file()}
+    ran = understudy(*arguments)
+    assert ran.code == 2, ran.out + ran.err
+    assert word in one_sentence(ran.err)
+    assert {p: p.stat().st_mtime_ns for p in tmp_path.rglob("*") if p.is_file()} == before
+
+
+def test_usage_errors_are_code_2(understudy: Run) -> None:
+    assert understudy("fit").code == 2
+    assert understudy("nonsense").code == 2
+    assert understudy("--version").out.startswith("understudy 0.")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_a_folder_without_leave_to_write(understudy: Run, files: dict[str, Path], tmp_path: Path) -> None:
+    (tmp_path / "locked").mkdir(mode=0o500)
+    ran = understudy("fit", files["train"], "-o", "locked/r", "--generator", "gaussian")
+    assert ran.code in (1, 2)
+    one_sentence(ran.err)

@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from understudy.errors import ConfigError, PrivacyError
+from understudy.generate import ClassGaussian
+from understudy.generate.covariance import low_rank_plus_diagonal, safe_rank
+
+Blobs = tuple[np.ndarray, np.ndarray]
+
+
+@settings(max_examples=30, deadline=None)
+@given(seed=st.integers(0, 10**6), d=st.integers(1, 12), rank=st.integers(0, 12), shrinkage=st.floats(0, 1))
+def test_each_feature_keeps_its_variance(seed: int, d: int, rank: int, shrinkage: float) -> None:
+    rng = np.random.default_rng(seed)
+    residuals = (rng.normal(size=(60, d)) @ rng.normal(size=(d, d))).astype(np.float32)
+    factor, scale = low_rank_plus_diagonal(residuals, rank, shrinkage)
+    told = np.square(factor).sum(axis=0) + np.square(scale)
+    np.testing.assert_allclose(told, np.square(residuals).mean(axis=0), rtol=1e-3, atol=1e-5)
+
+
+def test_full_rank_without_shrinkage_is_the_covariance(rng: np.random.Generator) -> None:
+    residuals = (rng.normal(size=(500, 6)) @ rng.normal(size=(6, 6))).astype(np.float32)
+    factor, scale = low_rank_plus_diagonal(residuals, 6, 0.0)
+    expected = residuals.T @ residuals / 500
+    np.testing.assert_allclose(factor.T @ factor + np.diag(scale**2), expected, rtol=1e-3, atol=1e-3)
+
+
+def test_shrinkage_one_forgets_correlations(rng: np.random.Generator) -> None:
+    residuals = (rng.normal(size=(500, 6)) @ rng.normal(size=(6, 6))).astype(np.float32)
+    factor, scale = low_rank_plus_diagonal(residuals, 6, 1.0)
+    covariance = factor.T @ factor + np.diag(scale**2)
+    off = covariance - np.diag(np.diag(covariance))
+    assert np.abs(off).max() < 1e-3 * np.diag(covariance).max()
+
+
+def test_the_released_rank_never_spans_the_records(rng: np.random.Generator) -> None:
+    """With as many directions as records, members lie in the factor's span and strangers do not."""
+    X = rng.normal(size=(40, 100)).astype(np.float32)
+    strangers = rng.normal(size=(40, 100)).astype(np.float32)
+    y = np.arange(40) % 2
+    release = ClassGaussian(rank=1000, random_state=0).fit(X, y).release()
+    assert len(release.tensors["factor"]) == safe_rank(1000, 40, 100, 2) == 9
+    basis = np.linalg.svd(release.tensors["factor"], full_matrices=False)[2]
+    outside = [np.linalg.norm(a - a @ basis.T @ basis, axis=1) for a in (X, strangers)]
+    # Nine of a hundred directions: both keep nearly all of their length outside, and no member has none.
+    assert outside[0].min() > 0.5 * outside[1].mean()
+
+
+def test_a_single_record_is_not_released_as_a_mean(blobs: Blobs) -> None:
+    X, y = blobs
+    generator = ClassGaussian(random_state=0).fit(np.append(X, X[:1], axis=0), np.append(y, 7))
+    with pytest.raises(PrivacyError, match="'7' has a single record"):
+        generator.release()
+
+
+@pytest.mark.parametrize("wrong", [{"rank": -1}, {"rank": 1.5}, {"shrinkage": 2.0}, {"variance": -1.0}])
+def test_wrong_settings_name_themselves(blobs: Blobs, wrong: dict) -> None:
+    with pytest.raises(ConfigError, match=next(iter(wrong))):
+        ClassGaussian(**wrong).fit(*blobs)

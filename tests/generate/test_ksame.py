@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from understudy.errors import ConfigError, DataError
+from understudy.generate import KSame
+
+Blobs = tuple[np.ndarray, np.ndarray]
+
+
+@pytest.mark.parametrize("per_class", [False, True])
+@pytest.mark.parametrize("k", [2, 5, 7])
+def test_every_released_vector_stands_for_k_records(blobs: Blobs, k: int, per_class: bool) -> None:
+    X, y = blobs
+    rows, labels = KSame(k=k, per_class=per_class, random_state=0).fit(X, y).sample()
+    assert len(rows) == len(X)
+    assert np.bincount(labels).tolist() == np.bincount(y).tolist()
+    distinct, sizes = np.unique(rows, axis=0, return_counts=True)
+    assert sizes.min() >= k
+    if per_class:
+        assert all(len(set(labels[(rows == row).all(axis=1)])) == 1 for row in distinct)
+
+
+def test_means_are_kept(blobs: Blobs) -> None:
+    X, y = blobs
+    rows, _ = KSame(k=4, random_state=0).fit(X, y).sample()
+    np.testing.assert_allclose(rows.mean(axis=0), X.mean(axis=0), rtol=1e-3, atol=1e-3)
+
+
+def test_the_order_of_the_records_does_not_leave(blobs: Blobs) -> None:
+    X, y = blobs
+    released = KSame(k=2, random_state=0).fit(X, y).release().tensors["codes"][:, 0]
+    assert not np.array_equal(released, y)
+
+
+def test_a_group_holds_k_people(blobs: Blobs) -> None:
+    X, y = blobs
+    people = np.arange(len(X)) // 3
+    generator = KSame(k=4, random_state=0).fit(X, y, people)
+    assert generator.claim_.unit == "subject"
+    assert "4 subjects" in generator.claim_.sentence()
+
+
+@pytest.mark.parametrize(
+    ("settings", "people", "word"),
+    [({"k": 400}, None, "the data has 210"), ({"k": 40, "per_class": True}, None, "class .*2.* has 30"),
+     ({"k": 4}, 3, "has 3")],
+)  # fmt: skip
+def test_too_few_records_or_people(blobs: Blobs, settings: dict, people: int | None, word: str) -> None:
+    X, y = blobs
+    subject = None if people is None else np.arange(len(X)) % people
+    with pytest.raises(DataError, match=word):
+        KSame(**settings).fit(X, y, subject)
+
+
+@pytest.mark.parametrize("k", [1, 0, 2.5, True, "5"])
+def test_k_must_be_two_or_more(blobs: Blobs, k: object) -> None:
+    with pytest.raises(ConfigError, match="`k` must be"):
+        KSame(k=k).fit(*blobs)

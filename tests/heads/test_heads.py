@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn.linear_model import LogisticRegression
+from sklearn.utils.estimator_checks import check_estimator
+
+from understudy.data import load_sample, split
+from understudy.errors import ConfigError
+from understudy.generate import ClassGaussian
+from understudy.heads import LinearHead, MLPHead
+
+Blobs = tuple[np.ndarray, np.ndarray]
+
+
+@pytest.mark.filterwarnings("ignore:Skipping check check_array_api_input")
+@pytest.mark.parametrize("head", [LinearHead, MLPHead])
+def test_scikit_learn_conventions(head: type) -> None:
+    check_estimator(head(learning_rate=0.05, max_epochs=30, patience=None, batch_size=16, random_state=0))
+
+
+def test_it_is_as_good_as_logistic_regression() -> None:
+    parts = split(load_sample("digits"), rng=np.random.default_rng(0))
+    train, test = parts["train"], parts["test"]
+    peer = LogisticRegression(max_iter=2000).fit(train.X, train.y).score(test.X, test.y)
+    for head in (LinearHead(random_state=0), MLPHead(random_state=0)):
+        assert head.fit(train.X, train.y).score(test.X, test.y) > peer - 0.03
+
+
+def test_learning_online_from_a_stream(blobs: Blobs) -> None:
+    X, y = blobs
+    release = ClassGaussian(random_state=0).fit(X, y).release()
+    head = LinearHead(max_epochs=10, random_state=0)
+    head.fit_stream(release.stream(128, random_state=0), classes=release.classes, samples_per_epoch=10 * len(X))
+    assert head.score(X, y) > 0.85
+    assert head.predict_proba(X).sum(axis=1) == pytest.approx(1)
+
+
+def test_same_seed_same_weights(blobs: Blobs) -> None:
+    first, second = (LinearHead(max_epochs=5, random_state=3).fit(*blobs).predict_proba(blobs[0]) for _ in range(2))
+    np.testing.assert_array_equal(first, second)
+
+
+def test_early_stopping_uses_the_rows_given(blobs: Blobs) -> None:
+    X, y = blobs
+    wrong = np.roll(y[::3], 20)
+    head = LinearHead(max_epochs=200, learning_rate=0.1, random_state=0).fit(X, y, validation=(X[::3], wrong))
+    assert len(head.history_.validation_loss) < 200
+    with pytest.raises(ConfigError, match="share no class"):
+        LinearHead(max_epochs=2).fit(X, y, validation=(X, y + 50))
+
+
+def test_wrong_settings_name_themselves(blobs: Blobs) -> None:
+    with pytest.raises(ConfigError, match="batch_size"):
+        LinearHead(batch_size=0).fit(*blobs)

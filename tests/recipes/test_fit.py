@@ -1,0 +1,96 @@
+"""Which records are used, which are not, and what the summary tells."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from understudy import EmbeddingSet
+from understudy.data import write_embeddings
+from understudy.errors import ConfigError, DataError, PrivacyError
+from understudy.recipes import fit_release
+
+
+def save(path: Path, **arrays: object) -> str:
+    np.savez(path, **arrays)
+    return str(path)
+
+
+def test_a_file_with_splits_uses_its_own(tmp_path: Path, blobs: tuple[np.ndarray, np.ndarray]) -> None:
+    X, y = blobs
+    data = save(tmp_path / "d.npz", train_x=X[::2], train_y=y[::2], val_x=X[1::2], val_y=y[1::2])
+    summary = fit_release(data, tmp_path / "r", generator="gaussian")
+    assert (summary.records, summary.held_out) == (105, 105)
+
+
+def test_people_are_not_on_both_sides(
+    tmp_path: Path, blob_set: EmbeddingSet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from understudy.recipes import fit as module
+
+    seen: dict[str, EmbeddingSet] = {}
+
+    class Spy(module.NearestDistance):
+        def run(self, release: object, members: EmbeddingSet, non_members: EmbeddingSet, rng: object) -> object:
+            seen.update(members=members, others=non_members)
+            return super().run(release, members, non_members, rng)
+
+    monkeypatch.setattr(module, "NearestDistance", Spy)
+    people = np.arange(len(blob_set)) // 3
+    with_people = EmbeddingSet(blob_set.X, blob_set.y, people, info=blob_set.info)
+    write_embeddings(tmp_path / "d.npz", with_people)
+    fit_release(str(tmp_path / "d.npz"), tmp_path / "r", generator="gaussian", holdout=0.2)
+    assert not set(seen["members"].subject) & set(seen["others"].subject)
+    assert len(seen["members"]) + len(seen["others"]) == len(blob_set)
+
+
+def test_the_same_seed_gives_the_same_release(tmp_path: Path, blob_set: EmbeddingSet) -> None:
+    write_embeddings(tmp_path / "d.npz", blob_set)
+    prints = {
+        fit_release(str(tmp_path / "d.npz"), tmp_path / name, settings={"max_epochs": 3}, seed=4).fingerprint
+        for name in ("a", "b")
+    }
+    assert len(prints) == 1
+
+
+def test_conditions_reach_the_generator(tmp_path: Path, blob_set: EmbeddingSet) -> None:
+    site = np.array(["north", "south"])[np.arange(len(blob_set)) % 2]
+    data = EmbeddingSet(blob_set.X, blob_set.y, attributes={"site": site}, info=blob_set.info)
+    write_embeddings(tmp_path / "d.npz", data)
+    settings = {"max_epochs": 3, "condition_on": ["site"]}
+    fit_release(str(tmp_path / "d.npz"), tmp_path / "r", settings=settings)
+    import understudy
+
+    drawn = understudy.load(tmp_path / "r").sample_set(50)
+    assert set(drawn.attributes["site"]) == {"north", "south"}
+
+
+def test_problems_leave_nothing_behind(tmp_path: Path, blob_set: EmbeddingSet) -> None:
+    write_embeddings(tmp_path / "d.npz", blob_set)
+    lone = save(tmp_path / "lone.npz", X=np.eye(9), y=[0] * 8 + [1])
+    for data, settings, error in (
+        (str(tmp_path / "d.npz"), {"generator": "gan"}, ConfigError),
+        (str(tmp_path / "d.npz"), {"settings": {"nonsense": 1}}, ConfigError),
+        (lone, {"generator": "gaussian"}, (DataError, PrivacyError)),
+    ):
+        with pytest.raises(error):
+            fit_release(data, tmp_path / "r", **settings)
+        assert not (tmp_path / "r").exists()
+
+
+def test_a_place_that_cannot_be_written_beside_the_data_is_no_obstacle(
+    tmp_path: Path, blob_set: EmbeddingSet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_embeddings(tmp_path / "d.npz", blob_set)
+    real = Path.mkdir
+
+    def mkdir(self: Path, *args: object, **options: object) -> None:
+        if self.name == ".understudy":
+            raise PermissionError(13, "no")
+        real(self, *args, **options)
+
+    monkeypatch.setattr(Path, "mkdir", mkdir)
+    fit_release(str(tmp_path / "d.npz"), tmp_path / "r", settings={"max_epochs": 2})
+    assert (tmp_path / "r" / "manifest.json").is_file()

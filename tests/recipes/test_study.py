@@ -1,0 +1,102 @@
+"""The machinery of studies, on a study made for the purpose."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from understudy.errors import ConfigError, DataError
+from understudy.recipes.study import check_study, data_folder, find_studies, run_study
+
+RUN = """
+from pathlib import Path
+from understudy.recipes.study import Study, markdown_table
+
+def cells(config):
+    def make(name):
+        def cell(seed):
+            Path(config["log"]).open("a").write(f"{name}{seed}\\n")
+            if config.get("die_at") == f"{name}{seed}":
+                raise KeyboardInterrupt
+            return {"x": config["base"] + seed / 10, "y": 1.0}
+        return cell
+    return {"a": make("a"), "b": make("b")}
+
+def render(results, out):
+    return markdown_table(["cell", "x"], [[c, results.estimate(c, "x")] for c in results.raw])
+
+STUDIES = {"tiny": Study("A tiny study", cells, render)}
+"""
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    folder = tmp_path / "studies" / "made-up"
+    folder.mkdir(parents=True)
+    (folder / "run.py").write_text(RUN)
+    config = f'[tiny]\nseeds = [0, 1, 2]\nbase = 5\nlog = "{tmp_path / "log"}"\n[tiny.quick]\nseeds = [0, 1]\n'
+    (folder / "config.toml").write_text(config)
+    return tmp_path / "studies"
+
+
+def test_results_are_written_with_intervals(root: Path, tmp_path: Path) -> None:
+    found = find_studies(root)["tiny"]
+    results = run_study(found, quick=False, out=tmp_path / "out")
+    assert results.estimate("a", "x").value == pytest.approx(5.1)
+    assert results.difference("a", "b", "x").value == 0
+    saved = json.loads((tmp_path / "out" / "tiny.json").read_text())
+    assert saved["estimates"]["b"]["x"]["n"] == 3
+    assert "| a | 5.100 [4.852, 5.348] |" in (tmp_path / "out" / "tiny.md").read_text()
+
+
+def test_quick_says_so(root: Path, tmp_path: Path) -> None:
+    run_study(find_studies(root)["tiny"], quick=True, out=tmp_path / "out")
+    assert "Quick setting" in (tmp_path / "out" / "tiny.md").read_text()
+    assert (tmp_path / "log").read_text().split() == ["a0", "a1", "b0", "b1"]
+
+
+def test_a_killed_study_goes_on_where_it_stopped(root: Path, tmp_path: Path) -> None:
+    found = find_studies(root)["tiny"]
+    config = (found.folder / "config.toml").read_text()
+    module = (found.folder / "run.py").read_text()
+    (found.folder / "run.py").write_text(module.replace('config.get("die_at")', '"b1"'))
+    with pytest.raises(KeyboardInterrupt):
+        run_study(find_studies(root)["tiny"], quick=False, out=tmp_path / "out")
+    (found.folder / "run.py").write_text(module)
+    assert config
+    run_study(find_studies(root)["tiny"], quick=False, out=tmp_path / "out")
+    assert (tmp_path / "log").read_text().split() == ["a0", "a1", "a2", "b0", "b1", "b1", "b2"]
+    assert not (tmp_path / "out" / "tiny.partial.json").exists()
+
+
+def test_check_agrees_and_can_disagree(root: Path, tmp_path: Path) -> None:
+    found = find_studies(root)["tiny"]
+    run_study(found, quick=False, out=tmp_path / "out")
+    results = tmp_path / "out" / "tiny.json"
+    assert check_study(found, results, "b")["agrees"]
+    saved = json.loads(results.read_text())
+    saved["config"]["base"] = 9
+    results.write_text(json.dumps(saved))
+    told = check_study(found, results, None)
+    assert not told["agrees"]
+    assert told["figures"]["y"]["agrees"]
+    with pytest.raises(ConfigError, match="no cell 'zebra'"):
+        check_study(found, results, "zebra")
+    with pytest.raises(ConfigError, match="run the study first"):
+        check_study(found, tmp_path / "none.json", None)
+
+
+def test_what_is_missing_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ConfigError, match="source tree"):
+        find_studies(tmp_path / "nowhere")
+    monkeypatch.delenv("UNDERSTUDY_DATA", raising=False)
+    with pytest.raises(DataError, match="UNDERSTUDY_DATA"):
+        data_folder()
+
+
+def test_the_project_s_own_studies_can_be_listed() -> None:
+    found = find_studies(Path(__file__).parents[2] / "studies")
+    assert "generator-defaults" in found
+    assert all(s.config["seeds"] for s in found.values())
