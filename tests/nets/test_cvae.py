@@ -34,13 +34,13 @@ def test_the_federated_decoder_has_its_size() -> None:
 def test_latent_is_mean_plus_scaled_noise() -> None:
     net = plain_cvae(4, 2, (8,), 3, sigmoid=False)
     x, c, noise = torch.randn(5, 4), torch.eye(2)[torch.tensor([0, 1, 0, 1, 1])], torch.randn(5, 3)
-    out, mean, log_var = net(x, c, noise, 0.5)
+    out, mean, log_var = net(torch.cat([x, c], dim=1), noise, 0.5)
     torch.testing.assert_close(out, net.decode(mean + noise * log_var.exp().sqrt(), c))
 
 
 def test_without_condition_it_is_a_vae() -> None:
     net = plain_cvae(4, 0, (8,), 3, sigmoid=True)
-    out, _, _ = net(torch.randn(5, 4), torch.zeros(5, 0), torch.zeros(5, 3), 0.5)
+    out, _, _ = net(torch.randn(5, 4), torch.zeros(5, 3), 0.5)
     assert out.shape == (5, 4)
     assert ((out > 0) & (out < 1)).all()
 

@@ -108,17 +108,16 @@ class CVAEGenerator(BaseGenerator):
 
     def encode(self, X: npt.ArrayLike, y: npt.ArrayLike) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
         """Mean and standard deviation of each record's latent. Private: the encoder never leaves."""
-        x, condition = self._inputs(X, y)
         with torch.no_grad():
-            mean, log_var = self.module_.encode(x, condition)
+            mean, log_var = self.module_.encode(self._inputs(X, y))
         return mean.numpy(), torch.exp(self._std_from_log * log_var).numpy()
 
     def reconstruct(self, X: npt.ArrayLike, y: npt.ArrayLike) -> npt.NDArray[np.float32]:
         """What the decoder makes of each record's latent mean. Private, like the records."""
-        x, condition = self._inputs(X, y)
+        joined = self._inputs(X, y)
         with torch.no_grad():
-            mean, _ = self.module_.encode(x, condition)
-            out = self.module_.decode(mean, condition).numpy()
+            mean, _ = self.module_.encode(joined)
+            out = self.module_.decode(mean, joined[:, self.module_.dim :]).numpy()
         return self._scaler.backward(out, self._codes(y)[:, 0])
 
     @property
@@ -152,25 +151,26 @@ class CVAEGenerator(BaseGenerator):
             settings.patience or None,
         )
         self._scaler = fit_scaler(settings.scaling, train.X, train.codes[:, 0], len(self.classes_))
-        x, condition = self._scaled(train.X, train.codes), self._one_hot(train.codes)
-        self.module_ = self._build(x.shape[1], condition.shape[1], settings)
+        joined = self._joined(train.X, train.codes)
+        dim = train.X.shape[1]
+        self.module_ = self._build(dim, joined.shape[1] - dim, settings)
         coins = seeded(self._seed(4))
 
         def loss(i: Tensor, coins: torch.Generator) -> Tensor:
-            return self._loss(x[i], condition[i], coins, settings.beta).mean()
+            return self._loss(joined[i], coins, settings.beta).mean()
 
         validate = None
         if held is not None and settings.patience:
-            xv, cv = self._scaled(held.X, held.codes), self._one_hot(held.codes)
+            other = self._joined(held.X, held.codes)
 
             def validate() -> float:
                 # The same coins each time: epochs differ by their weights alone.
-                return float(self._loss(xv, cv, seeded(0), settings.beta).mean())
+                return float(self._loss(other, seeded(0), settings.beta).mean())
 
-        checkpoint = self._checkpoint(settings, x, condition)
+        checkpoint = self._checkpoint(settings, joined)
         self.history_ = run_loop(
             self.module_,
-            shuffled_batches(len(x), settings.batch_size),
+            shuffled_batches(len(joined), settings.batch_size),
             loss,
             loop,
             coins,
@@ -180,15 +180,15 @@ class CVAEGenerator(BaseGenerator):
         )
         if checkpoint is not None:
             checkpoint.remove()
-        return self._learnt(settings, x, condition, np.bincount(train.codes[:, 0]))
+        return self._learnt(settings, joined, np.bincount(train.codes[:, 0]))
 
-    def _learnt(self, settings: Preset, x: Tensor, condition: Tensor, counts: npt.NDArray[np.int64]) -> Learnt:
+    def _learnt(self, settings: Preset, joined: Tensor, counts: npt.NDArray[np.int64]) -> Learnt:
         program, tensors = export_decoder(self.module_.decoder)
         tensors |= {"span": self._scaler.span, "offset": self._scaler.offset}
         if settings.decoder_noise != "none":
             with torch.no_grad():
-                draw, _, _ = self._reconstruct(x, condition, seeded(1))
-            errors = (x - draw).numpy() * self._scaler.span
+                draw, _, _ = self._reconstruct(joined, seeded(1))
+            errors = (joined[:, : self.module_.dim] - draw).numpy() * self._scaler.span
             wanted = NOISE_RANK if settings.decoder_noise == "low-rank" else 0
             rank = safe_rank(wanted, len(errors), errors.shape[1], groups=len(self.classes_))
             factor, scale = low_rank_plus_diagonal(errors, rank, NOISE_SHRINKAGE)
@@ -217,10 +217,10 @@ class CVAEGenerator(BaseGenerator):
         refusal = lone_class(self.classes_, counts) if settings.scaling == "class" else None
         return Learnt(spec, tensors, claim, public, refusal)
 
-    def _loss(self, x: Tensor, condition: Tensor, coins: torch.Generator, beta: float) -> Tensor:
+    def _loss(self, joined: Tensor, coins: torch.Generator, beta: float) -> Tensor:
         """One value a record: squared error over features plus beta times KL over latents."""
-        out, mean, log_var = self._reconstruct(x, condition, coins)
-        error = torch.square(out - x).sum(dim=1)
+        out, mean, log_var = self._reconstruct(joined, coins)
+        error = torch.square(out - joined[:, : out.shape[1]]).sum(dim=1)
         if self.authors_compat:
             # The authors' penalty (F1): the KL to N(0, I/2), up to a constant.
             penalty = torch.exp(2 * log_var) + torch.square(mean) - log_var - 0.5
@@ -228,9 +228,9 @@ class CVAEGenerator(BaseGenerator):
             penalty = 0.5 * (torch.exp(log_var) + torch.square(mean) - log_var - 1)
         return error + beta * penalty.sum(dim=1)
 
-    def _reconstruct(self, x: Tensor, condition: Tensor, coins: torch.Generator) -> tuple[Tensor, ...]:
-        noise = torch.randn(len(x), self.module_.latent, generator=coins)
-        out: tuple[Tensor, ...] = self.module_(x, condition, noise, self._std_from_log)
+    def _reconstruct(self, joined: Tensor, coins: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
+        noise = torch.randn(len(joined), self.module_.latent, generator=coins)
+        out: tuple[Tensor, Tensor, Tensor] = self.module_(joined, noise, self._std_from_log)
         return out
 
     def _build(self, dim: int, condition: int, settings: Preset) -> CVAE:
@@ -241,30 +241,29 @@ class CVAEGenerator(BaseGenerator):
                 return residual_cvae(dim, condition, settings.latent, sigmoid=sigmoid)
             return plain_cvae(dim, condition, settings.hidden, settings.latent, sigmoid=sigmoid)
 
-    def _checkpoint(self, settings: Preset, x: Tensor, condition: Tensor) -> Checkpoint | None:
+    def _checkpoint(self, settings: Preset, joined: Tensor) -> Checkpoint | None:
         if self.checkpoint is None:
             return None
         if self.random_state is None:
             raise ConfigError("A fit can only be resumed if it is seeded: set `random_state` beside `checkpoint`.")
         identity = {k: v for k, v in self.get_params().items() if k not in ("checkpoint", "verbose")}
         identity["settings"] = repr(settings)
-        return Checkpoint(Path(self.checkpoint), fingerprint(identity, x, condition))
+        return Checkpoint(Path(self.checkpoint), fingerprint(identity, joined))
 
-    def _scaled(self, X: npt.NDArray[np.float32], codes: npt.NDArray[np.int64]) -> Tensor:
-        return torch.from_numpy(self._scaler.forward(X, codes[:, 0]))
+    def _joined(self, X: npt.NDArray[np.float32], codes: npt.NDArray[np.int64]) -> Tensor:
+        """What the network sees: scaled vectors, then the label and conditions one-hot."""
+        columns = [torch.from_numpy(self._scaler.forward(X, codes[:, 0]))]
+        if self._conditional:
+            sizes = [len(self.classes_), *(len(c.values) for c in self._conditions)]
+            hot = [functional.one_hot(torch.from_numpy(codes[:, j].copy()), n) for j, n in enumerate(sizes)]
+            columns += [h.float() for h in hot]
+        return torch.cat(columns, dim=1)
 
-    def _one_hot(self, codes: npt.NDArray[np.int64]) -> Tensor:
-        if not self._conditional:
-            return torch.zeros(len(codes), 0)
-        sizes = [len(self.classes_), *(len(c.values) for c in self._conditions)]
-        columns = [functional.one_hot(torch.from_numpy(codes[:, j].copy()), size) for j, size in enumerate(sizes)]
-        return torch.cat(columns, dim=1).float()
-
-    def _inputs(self, X: npt.ArrayLike, y: npt.ArrayLike) -> tuple[Tensor, Tensor]:
+    def _inputs(self, X: npt.ArrayLike, y: npt.ArrayLike) -> Tensor:
+        release = self._fitted()
         if self._conditions:
             raise ConfigError("encode and reconstruct take a label only; this CVAE is conditioned on more.")
-        x, codes = self._fitted().transform(X), self._codes(y)
-        return self._scaled(x, codes), self._one_hot(codes)
+        return self._joined(release.transform(X), self._codes(y))
 
     def _codes(self, y: npt.ArrayLike) -> npt.NDArray[np.int64]:
         labels = np.asarray(y)

@@ -17,14 +17,17 @@ Scaling = Literal["minmax", "zscore", "class"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Scaler:
-    """`offset + span * scaled`: one offset for all, or one a class. Both leave with the decoder."""
+    """`offset + span * scaled`: one offset for all, or one a class. Both leave with the decoder.
+
+    A constant feature has span 0: whatever the network says of it, it stays constant.
+    """
 
     offset: Array
     span: Array
 
     def forward(self, X: Array, labels: Labels) -> Array:
         """What the network sees."""
-        out: Array = (X - self._of(labels)) / self.span
+        out: Array = (X - self._of(labels)) / np.where(self.span > 0, self.span, np.float32(1))
         return out
 
     def backward(self, scaled: Array, labels: Labels) -> Array:
@@ -37,10 +40,7 @@ class Scaler:
 
 
 def fit_scaler(kind: Scaling, X: Array, labels: Labels, classes: int) -> Scaler:
-    """ "minmax" to 0..1, "zscore", or "class": the class mean taken off, then one spread a feature for all.
-
-    A constant feature gets span 1 and stays constant.
-    """
+    """ "minmax" to 0..1, "zscore", or "class": the class mean taken off, then one spread a feature for all."""
     if kind == "minmax":
         offset = X.min(axis=0, keepdims=True)
         span = X.max(axis=0) - offset[0]
@@ -50,4 +50,4 @@ def fit_scaler(kind: Scaling, X: Array, labels: Labels, classes: int) -> Scaler:
         offset = np.stack([X[labels == c].mean(axis=0, dtype=np.float64) for c in range(classes)])
         span = np.sqrt(np.square(X - offset[labels], dtype=np.float64).mean(axis=0))
     flat = span <= 1e-6 * (np.abs(offset).max(axis=0) + 1e-6)
-    return Scaler(offset.astype(np.float32), np.where(flat, 1, span).astype(np.float32))
+    return Scaler(offset.astype(np.float32), np.where(flat, 0, span).astype(np.float32))

@@ -37,18 +37,20 @@ class ResidualBlock(nn.Module):
 class CVAE(nn.Module):
     """Encoder of `[x, condition]` to a Gaussian, decoder of `[z, condition]` to a vector.
 
-    `condition` may have no column: then this is an ordinary VAE.
+    Inputs come as one tensor, the vector first: a batch is then gathered once. `condition` may have no
+    column: then this is an ordinary VAE.
     """
 
-    def __init__(self, encoder: nn.Sequential, decoder: nn.Sequential, latent: int) -> None:
+    def __init__(self, encoder: nn.Sequential, decoder: nn.Sequential, dim: int, latent: int) -> None:
         super().__init__()
         self.encoder = encoder
         self.decoder = decoder
+        self.dim = dim
         self.latent = latent
 
-    def encode(self, x: Tensor, condition: Tensor) -> tuple[Tensor, Tensor]:
+    def encode(self, joined: Tensor) -> tuple[Tensor, Tensor]:
         """Mean and log-variance of the latent; what "log-variance" means is the loss's affair."""
-        out: Tensor = self.encoder(torch.cat([x, condition], dim=1) if condition.shape[1] else x)
+        out: Tensor = self.encoder(joined)
         return out[:, : self.latent], out[:, self.latent :]
 
     def decode(self, z: Tensor, condition: Tensor) -> Tensor:
@@ -56,21 +58,21 @@ class CVAE(nn.Module):
         out: Tensor = self.decoder(torch.cat([z, condition], dim=1) if condition.shape[1] else z)
         return out
 
-    def forward(self, x: Tensor, condition: Tensor, noise: Tensor, std_from_log: float) -> tuple[Tensor, ...]:
+    def forward(self, joined: Tensor, noise: Tensor, std_from_log: float) -> tuple[Tensor, Tensor, Tensor]:
         """Reconstruction, mean and log-variance, with `noise` as the coins of the latent.
 
         The standard deviation is `exp(std_from_log * log_var)`: 0.5 is right, 1 is what the authors ran (F1).
         """
-        mean, log_var = self.encode(x, condition)
+        mean, log_var = self.encode(joined)
         z = mean + noise * torch.exp(std_from_log * log_var)
-        return self.decode(z, condition), mean, log_var
+        return self.decode(z, joined[:, self.dim :]), mean, log_var
 
 
 def plain_cvae(dim: int, condition: int, hidden: Sequence[int], latent: int, *, sigmoid: bool) -> CVAE:
     """Linear layers with ReLU between; the decoder mirrors the encoder."""
     encoder = _mlp([dim + condition, *hidden, 2 * latent])
     decoder = _mlp([latent + condition, *reversed(hidden), dim])
-    return CVAE(encoder, _finish(decoder, sigmoid), latent)
+    return CVAE(encoder, _finish(decoder, sigmoid), dim, latent)
 
 
 def residual_cvae(dim: int, condition: int, latent: int, *, sigmoid: bool) -> CVAE:
@@ -89,7 +91,7 @@ def residual_cvae(dim: int, condition: int, latent: int, *, sigmoid: bool) -> CV
         ResidualBlock(512, 512),
         nn.Linear(512, dim),
     )
-    return CVAE(encoder, _finish(decoder, sigmoid), latent)
+    return CVAE(encoder, _finish(decoder, sigmoid), dim, latent)
 
 
 def _mlp(sizes: Sequence[int]) -> nn.Sequential:
