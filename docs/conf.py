@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from understudy._version import __version__
 
 project = "Understudy"
@@ -21,8 +23,14 @@ napoleon_google_docstring = False
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
 autodoc_typehints_format = "short"
-autodoc_default_options = {"members": True, "show-inheritance": True}
+autodoc_default_options = {
+    "members": True,
+    "show-inheritance": True,
+    # What scikit-learn adds to every estimator; it is described there.
+    "exclude-members": "get_metadata_routing, set_fit_request, set_score_request, set_predict_request",
+}
 autodoc_preserve_defaults = True
+default_role = "code"  # `name` in a docstring is code
 python_use_unqualified_type_names = True
 add_module_names = False
 
@@ -30,5 +38,31 @@ html_theme = "furo"
 html_title = f"Understudy {__version__}"
 html_show_sphinx = False
 html_copy_source = False
-# Pages work from a folder, without a web server and without fonts or scripts from elsewhere.
-html_theme_options = {"sidebar_hide_name": False}
+
+
+# numpy spells its aliases out, over three lines a parameter: give them their names back.
+_ARRAY_LIKE = (
+    "_Buffer | _SupportsArray[dtype[Any]] | _NestedSequence[_SupportsArray[dtype[Any]]] | complex | bytes | str"
+    " | _NestedSequence[complex | bytes | str]"
+)
+_ARRAY = re.compile(r"ndarray\[tuple\[Any, \.\.\.\], dtype\[(?:\w+\[Any\]|\w+)\]\]")
+
+
+def _short_types(app, what, name, obj, options, signature, returns):
+    """`ArrayLike` and `ndarray` instead of what they stand for."""
+
+    def short(text):
+        text = re.sub(r"~(?:\w+\.)+", "", text)
+        return _ARRAY.sub("ndarray", text.replace(_ARRAY_LIKE, "ArrayLike")).replace("<factory>", "...")
+
+    return tuple(text and short(text) for text in (signature, returns))
+
+
+def _keep_bars(app, what, name, obj, options, lines):
+    """`|a - b|` in a docstring is a norm, not a substitution."""
+    lines[:] = [line if line.lstrip().startswith((">>>", "...")) else line.replace("|", r"\|") for line in lines]
+
+
+def setup(app):
+    app.connect("autodoc-process-signature", _short_types)
+    app.connect("autodoc-process-docstring", _keep_bars)

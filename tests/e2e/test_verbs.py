@@ -82,7 +82,7 @@ def test_a_leak_can_gate(understudy: Run, files: dict[str, Path]) -> None:
         files["test"],
     )
     assert ran.code == 3
-    assert "LEAK" in ran.out
+    assert "leak: samples lie closer" in ran.out
 
 
 def test_doctor_is_content_here(understudy: Run) -> None:

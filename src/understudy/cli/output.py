@@ -19,10 +19,19 @@ if TYPE_CHECKING:
 
     from understudy.types import AttackResult, Estimate, PrivacyClaim
 
-__all__ = ["estimate", "print_json", "progress_bar", "say", "show_claim", "show_membership", "show_table"]
+__all__ = [
+    "estimate",
+    "print_json",
+    "progress_bar",
+    "say",
+    "short_estimate",
+    "show_claim",
+    "show_membership",
+    "show_table",
+]
 
 _VERDICT = {
-    "leak": "LEAK: samples lie closer to records that were used than to others. Do not send this release.",
+    "leak": "leak: samples lie closer to records that were used than to others, beyond chance. Think before sending.",
     "no excess risk found": "no excess risk found by this attack. A better attack may find some.",
     "inconclusive": "inconclusive: too few records to tell. Give more that were not used (--non-members).",
 }
@@ -53,11 +62,16 @@ def show_table(columns: Sequence[str], rows: Sequence[Sequence[str]], title: str
 
 def estimate(value: Estimate | None, digits: int = 3) -> str:
     """A figure with its interval, or a dash."""
+    return "-" if value is None else f"{value:.{digits}f}"
+
+
+def short_estimate(value: Estimate | None, digits: int = 3) -> str:
+    """The same for narrow columns: half the interval's width after the sign."""
     if value is None:
         return "-"
-    if math.isinf(value.low):
-        return f"{value.value:.{digits}f} (one run)"
-    return f"{value:.{digits}f}"
+    if math.isinf(value.low) or value.low == value.high:
+        return f"{value.value:.{digits}f}"
+    return f"{value.value:.{digits}f} ± {(value.high - value.low) / 2:.{digits}f}"
 
 
 def show_claim(claim: PrivacyClaim) -> None:

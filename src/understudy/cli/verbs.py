@@ -141,7 +141,12 @@ def sample(
     if as_json:
         output.print_json(result)
     else:
-        output.say(f"{result['rows']} vectors of {result['features']} features written to {result['file']}")
+        show_sample(result)
+
+
+def show_sample(result: dict[str, Any]) -> None:
+    """One line: what was drawn, and where it is."""
+    output.say(f"{result['rows']} vectors of {result['features']} features written to {result['file']}")
 
 
 def evaluate(
@@ -179,15 +184,15 @@ def show_evaluation(result: Evaluation) -> None:
         [
             row.method,
             str(row.rows),
-            *(output.estimate(row.scores[m]) for m in metrics),
-            output.estimate(row.distance, 2),
+            *(output.short_estimate(row.scores[m]) for m in metrics),
+            output.short_estimate(row.distance, 2),
         ]
         for row in result.rows
     ]
     output.show_table(["trained on", "rows", *(shown[m] for m in metrics), "D"], rows)
     output.say(
-        f"{result.head} head, tested on {result.test_records} real records; "
-        f"mean and 95 % interval over {result.seeds} seeds. D: mean distance to the nearest record."
+        f"{result.head} head, tested on {result.test_records} real records; mean and half of the 95 % interval over "
+        f"{result.seeds} seeds. D: mean distance to the nearest record."
     )
     if result.membership is not None:
         output.show_membership(result.membership)
@@ -238,7 +243,7 @@ def demo(
 
     number = 0
 
-    def step(title: str, command: str) -> None:
+    def begins(title: str, command: str) -> None:
         nonlocal number
         number += 1
         if not as_json:
@@ -247,30 +252,32 @@ def demo(
             if command:
                 output.say(f"   $ {command}", "dim")
 
-    with output.progress_bar("evaluating") as progress:
-        result = run_demo(out, step=step, progress=progress)
+    def ends(name: str, result: Any) -> None:
+        if as_json:
+            return
+        if name == "data":
+            output.say(f"{len(result['train'])} digits stay in the building, {len(result['test'])} are the world.")
+        if name == "fit":
+            show_fit(result)
+        if name == "verify":
+            output.say(f"{len(result.checks)} checks passed")
+        if name == "sample":
+            show_sample(result)
+        if name == "evaluate":
+            show_evaluation(result)
+
+    results = run_demo(out, begins=begins, ends=ends, verbose=not as_json)
     if as_json:
-        shown = {key: value if isinstance(value, dict) else value.to_dict() for key, value in result.items()}
-        output.print_json(shown)
+        output.print_json({k: v if isinstance(v, dict) else v.to_dict() for k, v in results.items()})
         return
-    show_demo(result, out)
-
-
-def show_demo(result: dict[str, Any], out: Path) -> None:
-    """What a newcomer should take home."""
-    output.say()
-    show_fit(result["fit"])
-    output.say()
-    show_evaluation(result["evaluation"])
-    ours, real = result["evaluation"].rows[:2]
+    ours, real = results["evaluate"].rows[:2]
+    right = [f"{100 * row.scores['accuracy'].value:.1f} %" for row in (ours, real)]
     output.say()
     output.say("What happened", "bold")
-    output.say(
-        f"A classifier that never saw a real digit reaches AUC {output.estimate(ours.scores['auc'])}; one trained on "
-        f"the real ones reaches {output.estimate(real.scores['auc'])}."
-    )
-    output.say(f"The release in {out / 'release'} is what would leave the building: open its README.md.")
-    output.say("It promises nothing that is proven: see its claim above, and docs/explain/limitations.md.")
+    output.say(f"A classifier that never saw a real digit is right on {right[0]} of the world's digits.")
+    output.say(f"One trained on the real digits is right on {right[1]}.")
+    output.say(f"{out / 'release'} is what would leave the building; its README.md says what it is and is not.")
+    output.say("It promises nothing that is proven: see the claim above, and docs/explain/limitations.md.")
     output.say()
     output.say("Your own data", "bold")
     output.say("   $ understudy fit your-embeddings.npz -o my-release")

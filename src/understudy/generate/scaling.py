@@ -27,7 +27,8 @@ class Scaler:
 
     def forward(self, X: Array, labels: Labels) -> Array:
         """What the network sees."""
-        out: Array = (X - self._of(labels)) / np.where(self.span > 0, self.span, np.float32(1))
+        divisor = np.where(self.span > 0, self.span, np.float32(1)).astype(np.float32)
+        out: Array = (X - self._of(labels)) / divisor
         return out
 
     def backward(self, scaled: Array, labels: Labels) -> Array:

@@ -8,7 +8,7 @@ from understudy.release.manifest import Manifest
 
 __all__ = ["render_card"]
 
-_SPECIAL = frozenset("<>&\"'|`[]*_~#!\\$")
+_SPECIAL = frozenset("<>&|`[]*\\")
 
 _KINDS = {
     "network": "a decoder network: it turns noise and a class into a vector, for ever new",
