@@ -53,3 +53,21 @@ def test_early_stopping_uses_the_rows_given(blobs: Blobs) -> None:
 def test_wrong_settings_name_themselves(blobs: Blobs) -> None:
     with pytest.raises(ConfigError, match="batch_size"):
         LinearHead(batch_size=0).fit(*blobs)
+
+
+def test_an_epoch_of_a_stream_is_counted_in_rows(blobs: Blobs) -> None:
+    X, y = blobs
+    release = ClassGaussian(random_state=0).fit(X, y).release()
+    drawn = 0
+
+    def counted() -> object:
+        nonlocal drawn
+        for x, c in release.stream(100, random_state=0):
+            drawn += len(x)
+            yield x, c
+
+    LinearHead(max_epochs=3, patience=None, random_state=0).fit_stream(
+        counted(), classes=release.classes, samples_per_epoch=1000
+    )
+    # 16 batches to set the scaler, then three epochs of a thousand rows.
+    assert drawn == 1600 + 3000

@@ -23,6 +23,27 @@ def test_a_file_with_splits_uses_its_own(tmp_path: Path, blobs: tuple[np.ndarray
     data = save(tmp_path / "d.npz", train_x=X[::2], train_y=y[::2], val_x=X[1::2], val_y=y[1::2])
     summary = fit_release(data, tmp_path / "r", generator="gaussian")
     assert (summary.records, summary.held_out) == (105, 105)
+    alone = fit_release(f"{data}#train", tmp_path / "r2", generator="gaussian", holdout=0.2)
+    assert (alone.records, alone.held_out) == (84, 21)
+
+
+def test_non_members_do_not_steer_the_fit(tmp_path: Path, blobs: tuple[np.ndarray, np.ndarray]) -> None:
+    """Other non-members, same release: early stopping does not look at them."""
+    X, y = blobs
+    prints = set()
+    for i, others in enumerate((X[1::2], X[1::2] + 50)):
+        data = save(tmp_path / f"d{i}.npz", train_x=X[::2], train_y=y[::2], test_x=others, test_y=y[1::2])
+        prints.add(fit_release(data, tmp_path / f"r{i}", settings={"max_epochs": 20}).fingerprint)
+    assert len(prints) == 1
+
+
+def test_too_few_records_are_noticed_before_the_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from understudy.generate import ClassGaussian
+
+    monkeypatch.setattr(ClassGaussian, "fit", lambda *_, **__: pytest.fail("fitted before the check"))
+    data = save(tmp_path / "d.npz", X=np.eye(12), y=[0, 1] * 6)
+    with pytest.raises(DataError, match="4 records that the fit does not use"):
+        fit_release(data, tmp_path / "r", generator="gaussian")
 
 
 def test_people_are_not_on_both_sides(

@@ -237,3 +237,18 @@ def test_no_folder_no_release(tmp_path: Path) -> None:
         understudy.load(tmp_path / "nothing")
     with pytest.raises(FormatError, match=r"no manifest\.json"):
         understudy.load(tmp_path)
+
+
+def test_a_card_in_another_encoding_is_told_not_crashed_on(folder: Path) -> None:
+    raw = "# K\xf6ln".encode("latin-1")
+    (folder / "README.md").write_bytes(raw)
+    entry = {"sha256": hashlib.sha256(raw).hexdigest(), "bytes": len(raw)}
+    edit_manifest(folder, lambda m: m["files"].update({"README.md": entry}))
+    assert "by hand" in verify(folder).checks[-1]
+
+
+def test_numbers_beyond_all_bounds_are_refused(folder: Path) -> None:
+    text = (folder / "manifest.json").read_text()
+    (folder / "manifest.json").write_text(text.replace('"settings": {', '"settings": {"x": 1e999, '))
+    with pytest.raises(FormatError, match="JSON"):
+        understudy.load(folder)

@@ -144,3 +144,8 @@ def test_frequencies_are_rounded_so_that_they_hide_the_denominator() -> None:
     assert joint == (((0,), 0.269), ((1,), 0.731))
     tiny = rounded_joint(np.repeat([0, 1], [1, 99_999]).reshape(-1, 1))
     assert tiny[0][1] > 0
+
+
+def test_a_combination_of_one_record_is_not_published() -> None:
+    codes = np.array([[0, 0]] * 5 + [[0, 1]] * 4 + [[1, 0]] * 6 + [[1, 1]])
+    assert {codes for codes, _ in rounded_joint(codes)} == {(0, 0), (0, 1), (1, 0)}

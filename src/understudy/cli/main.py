@@ -21,7 +21,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
-    rich_markup_mode=None,
+    rich_markup_mode="rich",
 )
 verbs.register(app)
 app.add_typer(study.app, name="study")

@@ -147,6 +147,8 @@ def sample(
 def show_sample(result: dict[str, Any]) -> None:
     """One line: what was drawn, and where it is."""
     output.say(f"{result['rows']} vectors of {result['features']} features written to {result['file']}")
+    if result["not_covered"]:
+        output.say(f"not covered: {result['not_covered']}")
 
 
 def evaluate(
@@ -192,7 +194,7 @@ def show_evaluation(result: Evaluation) -> None:
     output.show_table(["trained on", "rows", *(shown[m] for m in metrics), "D"], rows)
     output.say(
         f"{result.head} head, tested on {result.test_records} real records; mean and half of the 95 % interval over "
-        f"{result.seeds} seeds. D: mean distance to the nearest record."
+        f"{result.seeds} seeds. D: mean distance to the nearest record, z-scored."
     )
     if result.membership is not None:
         output.show_membership(result.membership)
@@ -256,7 +258,7 @@ def demo(
         if as_json:
             return
         if name == "data":
-            output.say(f"{len(result['train'])} digits stay in the building, {len(result['test'])} are the world.")
+            output.say(", ".join(f"{len(part)} digits {name}" for name, part in result.items()))
         if name == "fit":
             show_fit(result)
         if name == "verify":

@@ -77,7 +77,8 @@ def read_embeddings(path: str | os.PathLike[str], split: str | None = None) -> E
 def read_splits(path: str | os.PathLike[str]) -> dict[str, EmbeddingSet]:
     """Every split of a file, by "train", "val" and "test", or "all" where it has none.
 
-    Class names are the union over all splits, so that codes agree between them.
+    Class names are the union over all splits, so that codes agree between them. `FILE#split` gives that
+    one alone.
 
     Examples
     --------
@@ -93,8 +94,9 @@ def read_splits(path: str | os.PathLike[str]) -> dict[str, EmbeddingSet]:
     if file.is_dir():
         raise DataError(_about_folder(name))
     if not file.exists():
-        if _parted(name)[1] is not None:
-            raise DataError(f"{name} names one split: leave out what follows #, or use read_embeddings.")
+        split = _parted(name)[1]
+        if split is not None:
+            return {split: read_embeddings(name)}
         raise DataError(f"There is no file {name}: check the spelling; {_READABLE}.")
     reader = _READERS.get(file.suffix.lower())
     if reader is None or not file.is_file():

@@ -209,6 +209,7 @@ class CVAEGenerator(BaseGenerator):
                 "membership: whether a record was used is not hidden by any proof",
                 "decoder weights: they may remember records, above all rare ones",
                 _SCALER_TOLD[settings.scaling],
+                "the number of records: exact means of coarse values (pixels, grades) can give it away",
                 "class frequencies: rounded to three digits, otherwise exact",
             )
             + (("variance of the decoder's error: exact",) if settings.decoder_noise != "none" else ()),

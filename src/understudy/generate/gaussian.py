@@ -69,6 +69,7 @@ class ClassGaussian(BaseGenerator):
             not_covered=(
                 "membership: whether a record was used is not hidden by any proof",
                 "class means and covariance: exact, so a class of few records is nearly shown by its mean",
+                "the number of records: exact means of coarse values (pixels, grades) can give it away",
                 "class frequencies: rounded to three digits, otherwise exact",
             ),
         )

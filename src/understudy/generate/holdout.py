@@ -15,7 +15,7 @@ FOLDS = 10
 
 
 def hold_out(records: Records, rng: np.random.Generator) -> tuple[Records, Records | None]:
-    """Training and held-out records; every class keeps records to learn from.
+    """Training and held-out records; classes of fewer than ten records are left whole.
 
     Where nothing can be spared the second part is None.
     """
@@ -27,7 +27,7 @@ def hold_out(records: Records, rng: np.random.Generator) -> tuple[Records, Recor
     held = np.zeros(len(labels), dtype=bool)
     held[test] = True
     for c in np.unique(labels):
-        if held[labels == c].all():
+        if (labels == c).sum() < FOLDS or held[labels == c].all():
             held &= ~np.isin(people, people[labels == c])
     return (_take(records, ~held), _take(records, held)) if held.any() else (records, None)
 

@@ -27,19 +27,19 @@ def run_demo(folder: Path, *, begins: StepBegins, ends: StepEnds, verbose: bool 
     Returns what each step gave, by name: `fit`, `verify`, `sample`, `evaluate`.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    train, test = folder / "digits-train.npz", folder / "digits-test.npz"
+    train, test, unused = (folder / f"digits-{name}.npz" for name in ("train", "test", "unused"))
     release, rows = folder / "release", folder / "synthetic.npz"
-    begins("Take scikit-learn's handwritten digits, and set a third aside as the world outside", "")
-    parts = split(load_sample("digits"), {"train": 2 / 3, "test": 1 / 3}, rng=np.random.default_rng(0))
-    write_embeddings(train, parts["train"])
-    write_embeddings(test, parts["test"])
+    begins("Take scikit-learn's handwritten digits: some are the records, some are not used, some are the world", "")
+    parts = split(load_sample("digits"), {"train": 0.5, "unused": 0.2, "test": 0.3}, rng=np.random.default_rng(0))
+    for name, path in (("train", train), ("unused", unused), ("test", test)):
+        write_embeddings(path, parts[name])
     ends("data", parts)
     steps: list[tuple[str, str, str, Callable[[], Any]]] = [
         (
             "fit",
             "Data holder: learn a generator and write a release",
-            f"understudy fit {train} -o {release}",
-            lambda: fit_release(str(train), release, overwrite=True, verbose=verbose),
+            f"understudy fit {train} -o {release} --non-members {unused}",
+            lambda: fit_release(str(train), release, non_members=str(unused), overwrite=True, verbose=verbose),
         ),
         (
             "verify",

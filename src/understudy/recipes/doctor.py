@@ -70,4 +70,4 @@ def _arithmetic() -> Finding:
         total = float((torch.ones(64, 64) @ torch.ones(64, 64)).sum())
     except Exception as error:  # whatever it is, the doctor's task is to report it
         return Finding("torch runs", f"{type(error).__name__}: {error}", False, "Install torch for this machine.")
-    return Finding("torch runs", f"on {torch.get_num_threads()} threads", total == 64**3, "Install torch again.")
+    return Finding("torch runs", f"threads: {torch.get_num_threads()}", total == 64**3, "Install torch again.")

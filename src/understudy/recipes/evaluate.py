@@ -79,8 +79,8 @@ def evaluate_release(
     """Train `head` on samples of the release and test it on real data; seeds vary draws and training.
 
     With `train` (the records behind the release) it adds real data and k-Same as baselines, the distance D of
-    each to the records, and the membership check with the test records as non-members. Intervals cover seeds:
-    they do not cover another test set.
+    each to the records (on z-scored vectors), and the membership check with the test records as non-members.
+    Intervals cover seeds: they do not cover another test set.
     """
     if head not in HEADS:
         raise ConfigError(f"`head` must be one of {', '.join(HEADS)}; got {head!r}.")
@@ -135,8 +135,17 @@ def _row(name: str, draw: Callable[[int], Rows], target: Rows, real: Rows | None
         fitted = head(random_state=seed).fit(X, y)
         runs.append(score_all(target[1], fitted.predict_proba(target[0]), fitted.classes_))
     scores = {metric: Estimate.from_runs([run[metric] for run in runs]) for metric in runs[0]}
-    distance = None if real is None else average_nearest_distance(draw(0)[0], real[0])
+    # No score is above 1; only kappa can be below 0.
+    scores = {m: e.clipped(-1.0 if m == "cohen_kappa" else 0.0, 1.0) for m, e in scores.items()}
+    distance = None if real is None else _distance(draw(0)[0], real[0])
     return Row(name, len(X), scores, distance)
+
+
+def _distance(released: npt.NDArray[np.float32], real: npt.NDArray[np.float32]) -> Estimate:
+    """D on vectors z-scored by the records' own scaler (fault F11): no feature decides by its unit."""
+    mean, std = real.mean(axis=0), real.std(axis=0)
+    std = np.where(std > 1e-6 * (np.abs(mean) + 1e-6), std, 1)
+    return average_nearest_distance((released - mean) / std, (real - mean) / std)
 
 
 def _membership(release: Release, members: EmbeddingSet, others: EmbeddingSet) -> AttackResult:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,6 +22,7 @@ from understudy.types import AttackResult, EmbeddingSet, PrivacyClaim
 
 __all__ = ["GENERATORS", "FitSummary", "fit_release"]
 
+LEAST_NON_MEMBERS = 4
 GENERATORS: dict[str, type[BaseGenerator]] = {"cvae": CVAEGenerator, "gaussian": ClassGaussian, "ksame": KSame}
 
 
@@ -67,23 +70,24 @@ def fit_release(
 ) -> FitSummary:
     """Fit a generator on `data`, write its release to `out`, and run the membership check on it.
 
-    Non-members for the check are, in this order: the file named, the file's own validation or test split, or
-    `holdout` of the records, which the generator then never sees. The check is a first look, not an audit.
+    Non-members for the check are, in this order: the file named, the file's own test or validation split, or
+    `holdout` of the records; the generator never sees them. Early stopping uses a validation split that is not
+    the non-members, or a tenth of the records. The check is a first look, not an audit.
     """
     if generator not in GENERATORS:
         raise ConfigError(f"`generator` must be one of {', '.join(GENERATORS)}; got {generator!r}.")
     if out.exists() and not overwrite:
         raise ConfigError(f"{str(out)!r} exists already. Choose another folder, or overwrite it with --force.")
-    train, others = _parts(data, non_members, holdout, seed)
-    check_trainable(train)
     model = _build(generator, dict(settings or {}), seed)
+    train, validation, others = _parts(data, non_members, holdout, isinstance(model, CVAEGenerator), seed)
     started = time.monotonic()
     if isinstance(model, CVAEGenerator):
-        _prepare_cvae(model, data, resume, verbose)
-    validation = (others.X, others.y) if isinstance(model, CVAEGenerator) and not model.condition_on else None
-    if validation is not None and not set(np.unique(others.y)) <= set(np.unique(train.y)):
-        validation = None
-    model.fit(train.X, train.y, train.subject, attributes=train.attributes, validation=validation)
+        model.verbose = verbose
+        model.checkpoint = _checkpoint(model, data) if resume else None
+        if model.condition_on:
+            validation = None
+    pair = None if validation is None else (validation.X, validation.y)
+    model.fit(train.X, train.y, train.subject, attributes=train.attributes, validation=pair)
     release = model.release(train.info)
     membership = NearestDistance().run(release, train, others, np.random.default_rng(seed))
     release.save(out, overwrite=overwrite)
@@ -102,24 +106,42 @@ def fit_release(
     )
 
 
-def _parts(data: str, non_members: str | None, holdout: float, seed: int) -> tuple[EmbeddingSet, EmbeddingSet]:
+def _parts(
+    data: str, non_members: str | None, holdout: float, early_stopping: bool, seed: int
+) -> tuple[EmbeddingSet, EmbeddingSet | None, EmbeddingSet]:
+    """Records to learn from, records for early stopping, and records that have no part in the fit at all."""
     splits = read_splits(data)
     train = splits["train"] if "train" in splits else pick_split(data)
+    check_trainable(train)
+    rng = np.random.default_rng(seed)
+    spare = [splits[name] for name in ("test", "val") if name in splits and splits[name] is not train]
     if non_members is not None:
         others = pick_split(non_members, "test", "val").with_classes(train.info.class_names)
-    elif spare := splits.get("val", splits.get("test")):
-        others = spare
+    elif spare:
+        others = spare[0]
     else:
         if not 0 < holdout < 1:
             raise ConfigError(
                 f"`holdout` must lie between 0 and 1; got {holdout!r}. Without held-out records nobody can tell "
                 "whether the release leaks: or name a file of other records with --non-members."
             )
-        parts = split(train, {"train": 1 - holdout, "held": holdout}, rng=np.random.default_rng(seed))
+        parts = split(train, {"train": 1 - holdout, "held": holdout}, rng=rng)
         train, others = parts["train"], parts["held"]
     if others.dim != train.dim:
         raise DataError(f"Records have {train.dim} features, non-members {others.dim}: they must be of one kind.")
-    return train, others
+    if len(others) < LEAST_NON_MEMBERS:
+        raise DataError(
+            f"The membership check needs {LEAST_NON_MEMBERS} records that the fit does not use; got {len(others)}. "
+            "Raise --holdout, or name a file of other records with --non-members."
+        )
+    if not early_stopping:
+        return train, None, others
+    # Non-members must not steer the fit: early stopping has records of its own.
+    own = splits.get("val")
+    if own is not None and own is not others:
+        known = np.isin(own.y, np.unique(train.y))
+        return train, own.take(known) if known.any() else None, others
+    return train, None, others
 
 
 def _build(name: str, settings: dict[str, Any], seed: int) -> BaseGenerator:
@@ -130,14 +152,13 @@ def _build(name: str, settings: dict[str, Any], seed: int) -> BaseGenerator:
     return kind(**settings, random_state=seed)
 
 
-def _prepare_cvae(model: CVAEGenerator, data: str, resume: bool, verbose: bool) -> None:
-    """A killed fit resumes from a private file beside the data; without leave to write there it cannot."""
-    model.verbose = verbose
-    folder = Path(data.rsplit("#", 1)[0]).resolve().parent / ".understudy"
-    if not resume:
-        return
+def _checkpoint(model: CVAEGenerator, data: str) -> Path | None:
+    """A private file beside the data, one for each fit; None where there is no leave to write."""
+    file = Path(data.rsplit("#", 1)[0]).resolve()
+    identity = json.dumps([str(file), data, {k: str(v) for k, v in model.get_params().items()}], sort_keys=True)
+    folder = file.parent / ".understudy"
     try:
         folder.mkdir(mode=0o700, exist_ok=True)
     except OSError:
-        return
-    model.checkpoint = folder / "fit.checkpoint"
+        return None
+    return folder / f"fit-{hashlib.sha256(identity.encode()).hexdigest()[:16]}.checkpoint"

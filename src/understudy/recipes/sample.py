@@ -46,4 +46,11 @@ def sample_to_file(
         n, counts = None, None
     drawn = source.sample_set(n, per_class=counts, variance=variance, random_state=seed)
     write_embeddings(out, drawn)
-    return {"file": str(out), "rows": len(drawn), "features": drawn.dim, "classes": list(drawn.info.class_names)}
+    hole = source.claim.not_covered[-1] if min_distance is not None else None
+    return {
+        "file": str(out),
+        "rows": len(drawn),
+        "features": drawn.dim,
+        "classes": list(drawn.info.class_names),
+        "not_covered": hole,
+    }

@@ -157,7 +157,7 @@ def check_study(found: FoundStudy, results: Path, cell: str | None) -> dict[str,
         raise ConfigError(f"No committed results at {str(results)!r}: run the study first.")
     saved = json.loads(results.read_text())
     cells = found.study.cells(saved["config"])
-    name = cell or min(cells)
+    name = cell or next(iter(cells))
     if name not in cells:
         raise ConfigError(f"Study {found.name!r} has no cell {name!r}; it has {', '.join(sorted(cells)[:8])}, ...")
     fresh = [cells[name](seed) for seed in saved["config"]["seeds"]]

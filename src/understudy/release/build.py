@@ -67,9 +67,12 @@ def build_release(
 def rounded_joint(codes: npt.NDArray[np.int64]) -> Joint:
     """Frequency of each combination to three digits, at least 0.001, summing to 1.
 
-    Exact frequencies would tell the number of records: 147/546 has one denominator below a thousand.
+    Exact frequencies would narrow the number of records down to the multiples of a few denominators.
+    Of combinations with further conditions, those of a single record are left out: they would point at it.
     """
     combos, counts = np.unique(np.asarray(codes).reshape(len(codes), -1), axis=0, return_counts=True)
+    if combos.shape[1] > 1 and (counts > 1).any():
+        combos, counts = combos[counts > 1], counts[counts > 1]
     thousandths = np.maximum(np.round(1000 * counts / counts.sum()), 1)
     p = thousandths / thousandths.sum()
     return tuple((tuple(int(c) for c in row), float(w)) for row, w in zip(combos, p, strict=True))

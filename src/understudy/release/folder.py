@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from understudy.errors import ConfigError, FormatError, IntegrityError
-from understudy.release.manifest import FileEntry, Manifest, parse_manifest
+from understudy.release.manifest import MAX_MANIFEST_BYTES, FileEntry, Manifest, parse_manifest
 
 __all__ = ["CARD", "MANIFEST", "read_folder", "tensor_file", "write_folder"]
 
@@ -77,8 +77,11 @@ def read_folder(path: Path) -> tuple[Manifest, dict[str, npt.NDArray[Any]], str]
     """Manifest, tensors and the manifest's own fingerprint, after every check that needs no private data."""
     if not path.is_dir():
         raise FormatError(f"{str(path)!r} is not a folder: a release is a folder with {MANIFEST} in it.")
-    if not (path / MANIFEST).exists():
+    if not os.path.lexists(path / MANIFEST):
         raise FormatError(f"{str(path)!r} has no {MANIFEST}: it is not a release, or not all of it arrived.")
+    _check_plain(path / MANIFEST)
+    if (size := (path / MANIFEST).stat().st_size) > MAX_MANIFEST_BYTES:
+        raise FormatError(f"{MANIFEST} is {size} bytes long; a release's is at most {MAX_MANIFEST_BYTES}.")
     raw = _read_plain(path / MANIFEST)
     manifest = parse_manifest(raw)
     numbers = tensor_file(manifest.kind)
@@ -92,8 +95,9 @@ def read_folder(path: Path) -> tuple[Manifest, dict[str, npt.NDArray[Any]], str]
 
 
 def _checked(file: Path, entry: FileEntry) -> bytes:
-    if not file.exists():
+    if not os.path.lexists(file):
         raise IntegrityError(f"{file.name} is missing: not all of the release arrived.")
+    _check_plain(file)
     if file.stat().st_size != entry.bytes:
         raise IntegrityError(
             f"{file.name} is {file.stat().st_size} bytes long, its manifest says {entry.bytes}: cut off or altered."
@@ -104,10 +108,13 @@ def _checked(file: Path, entry: FileEntry) -> bytes:
     return raw
 
 
-def _read_plain(file: Path) -> bytes:
+def _check_plain(file: Path) -> None:
     # A link could point anywhere on the reader's machine, a pipe could block for ever.
     if not stat.S_ISREG(file.lstat().st_mode):
         raise FormatError(f"{file.name} is a link or a device, not a plain file: do not open this release.")
+
+
+def _read_plain(file: Path) -> bytes:
     try:
         return file.read_bytes()
     except OSError as error:

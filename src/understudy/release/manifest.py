@@ -13,6 +13,7 @@ from understudy.types import EmbeddingInfo, PrivacyClaim
 
 __all__ = [
     "FORMAT",
+    "MAX_MANIFEST_BYTES",
     "SCHEMA_VERSION",
     "Activation",
     "ClaimEntry",
@@ -192,10 +193,8 @@ class Manifest(_Strict):
 
 def parse_manifest(raw: bytes) -> Manifest:
     """A checked manifest, or one sentence that says why not."""
-    if len(raw) > MAX_MANIFEST_BYTES:
-        raise FormatError(f"manifest.json is {len(raw)} bytes long; a release's is at most {MAX_MANIFEST_BYTES}.")
     try:
-        data = json.loads(raw.decode("utf-8"), parse_constant=_no_constant)
+        data = json.loads(raw.decode("utf-8"), parse_constant=_no_constant, parse_float=_finite)
     except (UnicodeDecodeError, ValueError, RecursionError) as error:
         raise FormatError("manifest.json is not valid JSON: the release is damaged; ask for it again.") from error
     if not isinstance(data, dict) or data.get("format") != FORMAT:
@@ -215,6 +214,13 @@ def parse_manifest(raw: bytes) -> Manifest:
     except PrivacyError as error:
         raise FormatError(f"manifest.json makes an impossible claim: {error}") from error
     return manifest
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(f"{text[:20]} is too large")
+    return value
 
 
 def _no_constant(name: str) -> float:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from understudy.errors import FormatError
 from understudy.release.card import render_card
 from understudy.release.folder import CARD, MANIFEST
 from understudy.release.release import Release
@@ -38,12 +39,9 @@ def verify(path: str | Path) -> Verification:
     """
     folder = Path(path)
     release = Release.open(folder)
-    card = (folder / CARD).read_text()
-    own_card = card == render_card(release.manifest)
+    own_card = (folder / CARD).read_bytes() == render_card(release.manifest).encode()
     X, _ = release.sample(None if release.manifest.kind == "data" else 64, random_state=0)
     if not np.isfinite(X).all():
-        from understudy.errors import FormatError
-
         raise FormatError("The release gives vectors that are not finite.")
     checks = [
         f"{MANIFEST} follows schema {release.manifest.schema_version}",

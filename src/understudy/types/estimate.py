@@ -61,6 +61,10 @@ class Estimate:
         half = t * stdev(runs) / math.sqrt(len(runs))
         return cls(mean, mean - half, mean + half, len(runs))
 
+    def clipped(self, low: float, high: float) -> Estimate:
+        """The same figure where values outside `low..high` cannot be, such as a share's 0..1."""
+        return Estimate(self.value, max(self.low, low), min(self.high, high), self.n)
+
     def to_dict(self) -> dict[str, Any]:
         """As plain JSON: an open end is `None`."""
         return {k: None if isinstance(v, float) and math.isinf(v) else v for k, v in asdict(self).items()}
