@@ -55,3 +55,20 @@ def files(tmp_path: Path, blob_set: EmbeddingSet) -> dict[str, Path]:
     for name, part in parts.items():
         write_embeddings(paths[name], part)
     return paths
+
+
+@pytest.fixture
+def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    """The same program inside this process: quicker, for the many ways to get it wrong."""
+    from understudy.cli.main import main
+
+    def run(*arguments: object) -> Ran:
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.setattr(sys, "argv", ["understudy", *(str(a) for a in arguments)])
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            main()
+        shown = capsys.readouterr()
+        return Ran(int(ended.value.code or 0), shown.out, shown.err)
+
+    return run

@@ -16,7 +16,7 @@ Run = Callable[..., Any]
 
 
 def test_from_file_to_release_to_table(understudy: Run, files: dict[str, Path], tmp_path: Path) -> None:
-    fitted = understudy("fit", files["train"], "-o", "release", "--epochs", 20, "--json")
+    fitted = understudy("fit", files["train"], "-o", "release", "--generator", "cvae", "--epochs", 20, "--json")
     assert fitted.code == 0, fitted.err
     assert fitted.json["claim"]["kind"] == "none"
     assert fitted.json["membership"]["verdict"] in ("leak", "no excess risk found", "inconclusive")
@@ -113,11 +113,11 @@ def one_sentence(err: str) -> str:
     ("arguments", "word"),
     [
         (("fit", "nothing.npz", "-o", "r"), "nothing.npz"),
-        (("fit", "train.npz", "-o", "r", "--preset", "huge"), "preset"),
+        (("fit", "train.npz", "-o", "r", "--generator", "cvae", "--preset", "huge"), "preset"),
         (("fit", "train.npz", "-o", "r", "--generator", "gaussian", "--k", "3"), "no setting 'k'"),
         (("fit", "train.npz", "-o", "r", "--holdout", "0"), "holdout"),
         (("fit", "train.npz#val", "-o", "r"), "val"),
-        (("fit", "train.npz", "-o", "r", "--condition-on", "sex"), "sex"),
+        (("fit", "train.npz", "-o", "r", "--generator", "cvae", "--condition-on", "sex"), "sex"),
         (("fit", "nan.npz", "-o", "r"), "finite"),
         (("fit", "one.npz", "-o", "r"), "class"),
         (("fit", "cut.npz", "-o", "r"), "cut.npz"),
@@ -129,7 +129,7 @@ def one_sentence(err: str) -> str:
     ],
 )
 def test_wrong_input_gets_one_sentence_and_code_2(
-    understudy: Run, files: dict[str, Path], tmp_path: Path, arguments: tuple, word: str
+    program: Run, files: dict[str, Path], tmp_path: Path, arguments: tuple, word: str
 ) -> None:
     X, y = np.ones((8, 2)), np.arange(8) % 2
     np.savez(tmp_path / "nan.npz", X=X * np.nan, y=y)
@@ -137,7 +137,7 @@ def test_wrong_input_gets_one_sentence_and_code_2(
     np.savez(tmp_path / "objects.npz", X=np.array([[object()]] * 8, dtype=object), y=y)
     (tmp_path / "cut.npz").write_bytes(files["train"].read_bytes()[:500])
     before = sorted(p.name for p in tmp_path.iterdir())
-    ran = understudy(*arguments)
+    ran = program(*arguments)
     assert ran.code == 2, ran.out + ran.err
     assert word in one_sentence(ran.err)
     assert ran.out == ""
@@ -161,7 +161,7 @@ def test_wrong_input_gets_one_sentence_and_code_2(
     ],
 )
 def test_wrong_use_of_a_release(
-    understudy: Run, files: dict[str, Path], tmp_path: Path, arguments: tuple, word: str
+    program: Run, files: dict[str, Path], tmp_path: Path, arguments: tuple, word: str
 ) -> None:
     from understudy import EmbeddingInfo, EmbeddingSet
     from understudy.data import write_embeddings
@@ -177,10 +177,16 @@ def test_wrong_use_of_a_release(
     other = EmbeddingInfo("dinov2", "", "xyz", train.info.class_names)
     write_embeddings(tmp_path / "backbone.npz", EmbeddingSet(train.X, train.y, info=other))
     before = {p: p.stat().st_mtime_ns for p in tmp_path.rglob("*") if p.is_file()}
-    ran = understudy(*arguments)
+    ran = program(*arguments)
     assert ran.code == 2, ran.out + ran.err
     assert word in one_sentence(ran.err)
     assert {p: p.stat().st_mtime_ns for p in tmp_path.rglob("*") if p.is_file()} == before
+
+
+def test_no_traceback_as_people_start_it(understudy: Run) -> None:
+    ran = understudy("fit", "nothing.npz", "-o", "r")
+    assert ran.code == 2
+    assert "nothing.npz" in one_sentence(ran.err)
 
 
 def test_usage_errors_are_code_2(understudy: Run) -> None:

@@ -33,7 +33,7 @@ def test_non_members_do_not_steer_the_fit(tmp_path: Path, blobs: tuple[np.ndarra
     prints = set()
     for i, others in enumerate((X[1::2], X[1::2] + 50)):
         data = save(tmp_path / f"d{i}.npz", train_x=X[::2], train_y=y[::2], test_x=others, test_y=y[1::2])
-        prints.add(fit_release(data, tmp_path / f"r{i}", settings={"max_epochs": 20}).fingerprint)
+        prints.add(fit_release(data, tmp_path / f"r{i}", generator="cvae", settings={"max_epochs": 20}).fingerprint)
     assert len(prints) == 1
 
 
@@ -70,7 +70,9 @@ def test_people_are_not_on_both_sides(
 def test_the_same_seed_gives_the_same_release(tmp_path: Path, blob_set: EmbeddingSet) -> None:
     write_embeddings(tmp_path / "d.npz", blob_set)
     prints = {
-        fit_release(str(tmp_path / "d.npz"), tmp_path / name, settings={"max_epochs": 3}, seed=4).fingerprint
+        fit_release(
+            str(tmp_path / "d.npz"), tmp_path / name, generator="cvae", settings={"max_epochs": 3}, seed=4
+        ).fingerprint
         for name in ("a", "b")
     }
     assert len(prints) == 1
@@ -81,7 +83,7 @@ def test_conditions_reach_the_generator(tmp_path: Path, blob_set: EmbeddingSet) 
     data = EmbeddingSet(blob_set.X, blob_set.y, attributes={"site": site}, info=blob_set.info)
     write_embeddings(tmp_path / "d.npz", data)
     settings = {"max_epochs": 3, "condition_on": ["site"]}
-    fit_release(str(tmp_path / "d.npz"), tmp_path / "r", settings=settings)
+    fit_release(str(tmp_path / "d.npz"), tmp_path / "r", generator="cvae", settings=settings)
     import understudy
 
     drawn = understudy.load(tmp_path / "r").sample_set(50)
@@ -113,5 +115,5 @@ def test_a_place_that_cannot_be_written_beside_the_data_is_no_obstacle(
         real(self, *args, **options)
 
     monkeypatch.setattr(Path, "mkdir", mkdir)
-    fit_release(str(tmp_path / "d.npz"), tmp_path / "r", settings={"max_epochs": 2})
+    fit_release(str(tmp_path / "d.npz"), tmp_path / "r", generator="cvae", settings={"max_epochs": 2})
     assert (tmp_path / "r" / "manifest.json").is_file()

@@ -24,8 +24,8 @@ DATA_HELP = "An .npz, .parquet, .safetensors or .csv file; FILE#train picks a sp
 class GeneratorName(StrEnum):
     """Generators by the name that people type."""
 
-    cvae = "cvae"
     gaussian = "gaussian"
+    cvae = "cvae"
     ksame = "ksame"
 
 
@@ -39,7 +39,9 @@ class HeadName(StrEnum):
 def fit(
     data: Annotated[str, typer.Argument(metavar="DATA", help=DATA_HELP)],
     out: Annotated[Path, typer.Option("--out", "-o", metavar="RELEASE", help="Folder to write.")],
-    generator: Annotated[GeneratorName, typer.Option(help="What to fit.")] = GeneratorName.cvae,
+    generator: Annotated[
+        GeneratorName, typer.Option(help="What to fit; docs/explain/defaults.md says why.")
+    ] = GeneratorName.gaussian,
     preset: Annotated[str | None, typer.Option(help="CVAE: replica, small, large or federated.")] = None,
     decoder_noise: Annotated[str | None, typer.Option(help="CVAE: none, diagonal or low-rank.")] = None,
     epochs: Annotated[int | None, typer.Option(help="CVAE: at most so many epochs.")] = None,

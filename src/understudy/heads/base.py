@@ -94,13 +94,10 @@ class TorchHead(ClassifierMixin, BaseEstimator):
         self._prepare(X)
         if validation is None and self.patience is not None:
             validation = (X, self.classes_[torch.cat([c for _, c in first]).numpy()])
+        steps = max(1, samples_per_epoch // len(first[0][0]))
 
         def pairs(_: torch.Generator) -> Iterator[tuple[Tensor, Tensor]]:
-            seen = 0
-            while seen < samples_per_epoch:
-                x, c = next(source)
-                seen += len(x)
-                yield (x - self.mean_) / self.scale_, c
+            return (((x - self.mean_) / self.scale_, c) for x, c in islice(source, steps))
 
         return self._train(pairs, validation)
 

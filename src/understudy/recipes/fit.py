@@ -23,7 +23,7 @@ from understudy.types import AttackResult, EmbeddingSet, PrivacyClaim
 __all__ = ["GENERATORS", "FitSummary", "fit_release"]
 
 LEAST_NON_MEMBERS = 4
-GENERATORS: dict[str, type[BaseGenerator]] = {"cvae": CVAEGenerator, "gaussian": ClassGaussian, "ksame": KSame}
+GENERATORS: dict[str, type[BaseGenerator]] = {"gaussian": ClassGaussian, "cvae": CVAEGenerator, "ksame": KSame}
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ def fit_release(
     data: str,
     out: Path,
     *,
-    generator: str = "cvae",
+    generator: str = "gaussian",
     settings: Mapping[str, Any] | None = None,
     holdout: float = 0.1,
     non_members: str | None = None,
