@@ -15,7 +15,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
 from understudy.errors import ConfigError, DataError, NotFittedError, PrivacyError
-from understudy.release import Condition, EmbeddingEntry, Release, build_release, rounded_joint
+from understudy.release import Condition, EmbeddingEntry, Release, build_release, rounded_joint, to_space
 from understudy.types import EmbeddingInfo, PrivacyClaim
 
 __all__ = ["BaseGenerator", "Learnt", "Records", "lone_class"]
@@ -171,8 +171,6 @@ class BaseGenerator(BaseEstimator):
                 f"{type(self).__name__} cannot honour privacy={self.privacy!r}: this version has no ledger, and "
                 "without one there is no differential privacy. Use privacy=None."
             )
-        if self.space not in ("raw", "unit"):
-            raise ConfigError(f"`space` must be 'raw' or 'unit'; got {self.space!r}.")
         X, y = validate_data(self, X, y, dtype=np.float32, ensure_min_samples=2)
         check_classification_targets(y)
         self.classes_, labels = np.unique(y, return_inverse=True)
@@ -192,9 +190,7 @@ class BaseGenerator(BaseEstimator):
         people = None if subject is None else np.asarray(subject)
         if people is not None and people.shape != (len(X),):
             raise DataError(f"`subject` needs one entry a record ({len(X)}); got shape {people.shape}.")
-        if self.space == "unit":
-            X = X / np.maximum(np.linalg.norm(X, axis=1, keepdims=True), np.float32(1e-12))
-        return Records(X, np.stack(columns, axis=1), people, tuple(conditions))
+        return Records(to_space(X, self.space), np.stack(columns, axis=1), people, tuple(conditions))
 
     def __sklearn_tags__(self) -> Tags:
         tags: Tags = super().__sklearn_tags__()

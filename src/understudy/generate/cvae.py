@@ -21,7 +21,7 @@ from understudy.generate.holdout import hold_out
 from understudy.generate.presets import Preset, preset_for
 from understudy.generate.scaling import fit_scaler
 from understudy.nets import CVAE, plain_cvae, residual_cvae
-from understudy.release import NetworkSpec
+from understudy.release import NetworkSpec, to_space
 from understudy.train import (
     Checkpoint,
     History,
@@ -282,9 +282,7 @@ class CVAEGenerator(BaseGenerator):
             raise DataError(
                 f"Validation vectors must have {records.X.shape[1]} features and one label each; got shape {X.shape}."
             )
-        if self.space == "unit":
-            X = X / np.maximum(np.linalg.norm(X, axis=1, keepdims=True), np.float32(1e-12))
-        return Records(X, codes, None, ())
+        return Records(to_space(X, self.space), codes, None, ())
 
 
 def _check_settings(s: Preset, variance: float) -> None:

@@ -3,9 +3,11 @@
 from understudy.release.build import EmbeddingEntry, GaussianSpec, NetworkSpec, RowsSpec, build_release, rounded_joint
 from understudy.release.manifest import Condition, Manifest
 from understudy.release.release import Release, load
+from understudy.release.space import SPACES, to_space
 from understudy.release.verify import Verification, verify
 
 __all__ = [
+    "SPACES",
     "Condition",
     "EmbeddingEntry",
     "GaussianSpec",
@@ -17,5 +19,6 @@ __all__ = [
     "build_release",
     "load",
     "rounded_joint",
+    "to_space",
     "verify",
 ]

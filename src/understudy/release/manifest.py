@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from understudy.errors import FormatError, PrivacyError, SchemaVersionError
+from understudy.release.space import Space
 from understudy.types import EmbeddingInfo, PrivacyClaim
 
 __all__ = [
@@ -160,7 +161,7 @@ class Manifest(_Strict):
     class_names: tuple[ShortText, ...]
     conditions: Annotated[tuple[Condition, ...], Field(max_length=16)] = ()
     joint: Annotated[tuple[tuple[tuple[int, ...], float], ...], Field(min_length=1)]
-    space: Literal["raw", "unit"]
+    space: Space
     decoder: Annotated[NetworkSpec | GaussianSpec | RowsSpec, Field(discriminator="kind")]
     claim: ClaimEntry
     files: dict[FileName, FileEntry] = Field(default_factory=dict)

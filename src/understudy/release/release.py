@@ -15,6 +15,7 @@ from understudy.release.card import render_card
 from understudy.release.decoders import check_tensors, decode
 from understudy.release.folder import read_folder, write_folder
 from understudy.release.manifest import Manifest
+from understudy.release.space import to_space
 from understudy.types import EmbeddingInfo, EmbeddingSet, PrivacyClaim
 
 if TYPE_CHECKING:
@@ -76,9 +77,7 @@ class Release:
                 f"The release's vectors have {self.manifest.embedding.dim} features; got shape {a.shape}. "
                 "Embed the data with the backbone that the release names."
             )
-        if self.manifest.space == "unit":
-            a = a / np.maximum(np.linalg.norm(a, axis=1, keepdims=True), np.float32(1e-12))
-        return a
+        return to_space(a, self.manifest.space)
 
     def sample(
         self,
@@ -152,7 +151,7 @@ class Release:
         for start in range(0, len(codes), CHUNK):
             part = slice(start, start + CHUNK)
             out[part] = decode(self.manifest, self.tensors, codes[part], v, rng)
-        return (self.transform(out) if self.manifest.space == "unit" else out), codes
+        return to_space(out, self.manifest.space), codes
 
     def _counts(self, per_class: Mapping[Any, int]) -> npt.NDArray[np.int64]:
         place = {label: i for i, label in enumerate(self.manifest.classes)}

@@ -89,37 +89,39 @@ def run_loop(
     history, best, epoch = History(), dict[str, Tensor](), 0
     if checkpoint is not None and (state := checkpoint.load()) is not None:
         epoch, best = state.restore(module, optimizer, coins, history)
-    saved_at = time.monotonic()
-    while epoch < settings.max_epochs and not _patience_over(history, settings, epoch):
-        module.train()
-        total, count = torch.zeros(()), 0
-        for batch in batches(coins):
-            optimizer.zero_grad(set_to_none=True)
-            value = loss(batch, coins)
-            value.backward()
-            optimizer.step()
-            total, count = total + value.detach(), count + 1
-        epoch += 1
-        history.train_loss.append(_finite(float(total) / max(count, 1), settings))
+    try:
+        saved_at = time.monotonic()
+        while epoch < settings.max_epochs and not _patience_over(history, settings, epoch):
+            module.train()
+            total, count = torch.zeros(()), 0
+            for batch in batches(coins):
+                optimizer.zero_grad(set_to_none=True)
+                value = loss(batch, coins)
+                value.backward()
+                optimizer.step()
+                total, count = total + value.detach(), count + 1
+            epoch += 1
+            history.train_loss.append(_finite(float(total) / max(count, 1), settings))
+            module.eval()
+            if validate is not None:
+                with torch.no_grad():
+                    history.validation_loss.append(_finite(validate(), settings))
+            if validate is None:
+                history.best_epoch = epoch
+            elif _is_best(history.validation_loss):
+                history.best_epoch, best = epoch, _copy(module)
+            if progress is not None:
+                progress.step(epoch, settings.max_epochs, history.train_loss[-1])
+            if checkpoint is not None and time.monotonic() - saved_at >= checkpoint.every_seconds:
+                checkpoint.save(module, optimizer, coins, history, epoch, best)
+                saved_at = time.monotonic()
+        history.stopped_early = epoch < settings.max_epochs
+        if best:
+            module.load_state_dict(best)
         module.eval()
-        if validate is not None:
-            with torch.no_grad():
-                history.validation_loss.append(_finite(validate(), settings))
-        if validate is None:
-            history.best_epoch = epoch
-        elif _is_best(history.validation_loss):
-            history.best_epoch, best = epoch, _copy(module)
+    finally:
         if progress is not None:
-            progress.step(epoch, settings.max_epochs, history.train_loss[-1])
-        if checkpoint is not None and time.monotonic() - saved_at >= checkpoint.every_seconds:
-            checkpoint.save(module, optimizer, coins, history, epoch, best)
-            saved_at = time.monotonic()
-    history.stopped_early = epoch < settings.max_epochs
-    if best:
-        module.load_state_dict(best)
-    module.eval()
-    if progress is not None:
-        progress.close()
+            progress.close()
     return history
 
 
