@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from understudy.errors import ConfigError, DataError
-from understudy.recipes.study import check_study, data_folder, find_studies, run_study
+from understudy.recipes.study import check_study, data_folder, find_studies, render_study, run_study
 
 RUN = """
 from pathlib import Path
@@ -49,6 +49,16 @@ def test_results_are_written_with_intervals(root: Path, tmp_path: Path) -> None:
     saved = json.loads((tmp_path / "out" / "tiny.json").read_text())
     assert saved["estimates"]["b"]["x"]["n"] == 3
     assert "| a | 5.100 [4.852, 5.348] |" in (tmp_path / "out" / "tiny.md").read_text()
+
+
+def test_tables_can_be_written_again_without_computing(root: Path, tmp_path: Path) -> None:
+    found = find_studies(root)["tiny"]
+    run_study(found, quick=False, out=tmp_path / "out")
+    text, log = (tmp_path / "out" / "tiny.md").read_text(), (tmp_path / "log").read_text()
+    (tmp_path / "out" / "tiny.md").unlink()
+    render_study(found, tmp_path / "out" / "tiny.json")
+    assert (tmp_path / "out" / "tiny.md").read_text() == text
+    assert (tmp_path / "log").read_text() == log
 
 
 def test_quick_says_so(root: Path, tmp_path: Path) -> None:
@@ -100,3 +110,12 @@ def test_the_project_s_own_studies_can_be_listed() -> None:
     found = find_studies(Path(__file__).parents[2] / "studies")
     assert "generator-defaults" in found
     assert all(s.config["seeds"] for s in found.values())
+
+
+def test_a_committed_number_can_be_computed_again(real_data: Path) -> None:
+    """One cell of the committed table of the replica seed, from the real records."""
+    root = Path(__file__).parents[2] / "studies"
+    found = find_studies(root)["replica-results"]
+    told = check_study(found, found.folder / "results" / "replica-results.json", "breastmnist_efflite0/5-Same")
+    assert told["agrees"], told
+    assert told["figures"]["offline/auc0"]["recomputed"]["value"] > 0.7

@@ -69,6 +69,19 @@ def run(
 
 
 @app.command()
+def render(name: Name, studies: Studies = Path("studies"), as_json: Json = False) -> None:
+    """Write the tables and figures of a finished study again, from its raw figures."""
+    from understudy.recipes.study import render_study
+
+    found = _find(studies, name)
+    render_study(found, _results(found))
+    if as_json:
+        output.print_json({"study": name, "results": str(_results(found))})
+    else:
+        typer.echo(_results(found).with_suffix(".md").read_text())
+
+
+@app.command()
 def check(
     name: Name,
     cell: Annotated[str | None, typer.Option(help="Which cell to compute again (default: the first).")] = None,

@@ -31,6 +31,7 @@ __all__ = [
     "data_folder",
     "find_studies",
     "markdown_table",
+    "render_study",
     "run_study",
 ]
 
@@ -140,11 +141,17 @@ def run_study(
         "raw": results.raw,
     }
     _write(out / f"{found.name}.json", json.dumps(payload, indent=1, sort_keys=True) + "\n")
-    note = "\n> Quick setting: fewer seeds, records or epochs than the full study.\n" if quick else ""
-    text = f"# {found.study.title}\n{note}\n{found.study.render(results, out).strip()}\n"
-    _write(out / f"{found.name}.md", text)
+    _render(found, results, out)
     partial.unlink(missing_ok=True)
     return results
+
+
+def render_study(found: FoundStudy, results: Path) -> StudyResults:
+    """Write the Markdown and figures of a finished study again from its raw figures; nothing is recomputed."""
+    saved = _saved(results)
+    told = StudyResults(saved["raw"], saved["config"], saved["quick"])
+    _render(found, told, results.parent)
+    return told
 
 
 def check_study(found: FoundStudy, results: Path, cell: str | None) -> dict[str, Any]:
@@ -153,9 +160,7 @@ def check_study(found: FoundStudy, results: Path, cell: str | None) -> dict[str,
     A figure agrees if its new mean lies in the committed 95 % interval or within a hundredth of its mean
     (one hundredth allows for other processors, whose sums round in another order).
     """
-    if not results.is_file():
-        raise ConfigError(f"No committed results at {str(results)!r}: run the study first.")
-    saved = json.loads(results.read_text())
+    saved = _saved(results)
     cells = found.study.cells(saved["config"])
     name = cell or next(iter(cells))
     if name not in cells:
@@ -179,6 +184,18 @@ def markdown_table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> s
     """A Markdown table; cells are shown as they format themselves."""
     lines = ["| " + " | ".join(header) + " |", "|" + "---|" * len(header)]
     return "\n".join(lines + ["| " + " | ".join(f"{c}" for c in row) + " |" for row in rows])
+
+
+def _render(found: FoundStudy, results: StudyResults, out: Path) -> None:
+    note = "\n> Quick setting: fewer seeds, records or epochs than the full study.\n" if results.quick else ""
+    _write(out / f"{found.name}.md", f"# {found.study.title}\n{note}\n{found.study.render(results, out).strip()}\n")
+
+
+def _saved(results: Path) -> dict[str, Any]:
+    if not results.is_file():
+        raise ConfigError(f"No results at {str(results)!r}: run the study first.")
+    saved: dict[str, Any] = json.loads(results.read_text())
+    return saved
 
 
 def _load(run: Path) -> ModuleType:
