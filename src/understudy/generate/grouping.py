@@ -63,7 +63,7 @@ def k_groups(
         Whom each record belongs to: text or whole numbers.
     max_bytes : int
         Where all distances fit in this many bytes (4 n^2) they are kept, else recomputed when needed:
-        about twice the time, the same groups. A float64 copy of `X` comes on top in both cases.
+        two to three times the time, the same groups. A float64 copy of `X` comes on top in both cases.
 
     Examples
     --------
