@@ -1,4 +1,4 @@
-"""CVAE, class Gaussian and k-Same on one split: what a probe learns, and how near they come to records.
+"""Class Gaussian, CVAE and k-Same on one split: what a probe learns, and how near they come to records.
 
 python examples/compare_ksame.py
 """
@@ -23,8 +23,8 @@ def main() -> None:
     real, unseen = (train.X - mean) / scale, (test.X - mean) / scale
 
     generators: dict[str, BaseGenerator] = {
-        "CVAE": CVAEGenerator(random_state=0),
         "class Gaussian": ClassGaussian(random_state=0),
+        "CVAE": CVAEGenerator(random_state=0),
         **{f"{k}-Same": KSame(k=k, random_state=0) for k in (2, 5, 10)},
     }
     print(f"{'method':15} {'claim':12} {'AUC':>6}   D to nearest record      membership AUC")

@@ -58,7 +58,7 @@ def main(folder: Path) -> None:
         codes = net(torch.from_numpy(np.array(X))).argmax(dim=1).numpy()
     print(f"torch loop   accuracy {accuracy(test.y, release.classes[codes]):.3f}")
 
-    # One "epoch" is whatever you say; give the head and the stream the same batch size.
+    # A stream has no end, so an epoch is what you say it is.
     head = LinearHead(batch_size=BATCH, max_epochs=20, random_state=0)
     head.fit_stream(release.stream(BATCH, random_state=1), classes=release.classes, samples_per_epoch=10_000)
     print(f"LinearHead   accuracy {accuracy(test.y, head.predict(X)):.3f}")

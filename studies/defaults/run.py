@@ -19,7 +19,7 @@ from understudy.types import EmbeddingSet, Estimate
 
 HEADS = {"linear": LinearHead, "mlp": MLPHead}
 NOISES = ("none", "diagonal", "low-rank")
-CVAE_DEFAULT = "CVAE, class, beta 1, noise low-rank"
+CVAE_DEFAULT = "CVAE, class, beta 1, noise diagonal"
 GAUSSIAN_DEFAULT = "Gaussian, rank 64, shrinkage 0.1"
 
 

@@ -22,6 +22,7 @@ Blobs = tuple[np.ndarray, np.ndarray]
 def penalty(compat: bool, mean: float, log_var: float) -> float:
     """The KL term for one latent, taken from the loss itself by making the error zero."""
     generator = CVAEGenerator(authors_compat=compat)
+    generator._std_from_log = 1.0 if compat else 0.5
     x = torch.zeros(1, 1)
     generator._reconstruct = lambda *_: (x, torch.full((1, 1), mean), torch.full((1, 1), log_var))
     return float(generator._loss(x, seeded(0), beta=1.0))
@@ -61,6 +62,14 @@ def test_compat_is_what_the_authors_ran() -> None:
     assert s == PRESETS["replica"]
     assert (s.hidden, s.latent, s.beta, s.batch_size, s.max_epochs, s.patience) == ((256,), 50, 0.1, 512, 1000, 15)
     assert (s.scaling, s.decoder_noise) == ("minmax", "none")
+    thesis = CVAEGenerator("small", authors_compat=True).settings_
+    assert (thesis.weight_decay, thesis.batch_size, thesis.beta) == (0.01, 512, 0.01)
+
+
+def test_the_authors_penalty_is_not_in_the_federated_seed(blobs: Blobs) -> None:
+    for preset, factor in (("federated", 0.5), ("replica", 1.0)):
+        generator = CVAEGenerator(preset, authors_compat=True, max_epochs=1, random_state=0).fit(*blobs)
+        assert generator._std_from_log == factor
 
 
 def test_it_learns_what_a_class_looks_like(blobs: Blobs) -> None:
@@ -89,10 +98,11 @@ def test_decoder_noise_adds_what_the_mean_leaves_out(blobs: Blobs) -> None:
 def test_low_rank_noise_keeps_correlations(rng: np.random.Generator) -> None:
     y = np.arange(600) % 2
     X = rng.normal(size=(600, 1)) * np.ones((1, 10)) + 0.1 * rng.normal(size=(600, 10)) + y[:, None]
-    generator = CVAEGenerator(latent=1, beta=50.0, max_epochs=5, patience=0, random_state=0).fit(X, y)
+    noisy = {"latent": 1, "beta": 50.0, "max_epochs": 5, "patience": 0, "random_state": 0}
+    generator = CVAEGenerator(decoder_noise="low-rank", **noisy).fit(X, y)
     drawn = generator.sample(per_class={0: 3000})[0]
     assert np.corrcoef(drawn.T)[0, 1] > 0.85
-    flat = CVAEGenerator(latent=1, beta=50.0, max_epochs=5, patience=0, random_state=0, decoder_noise="diagonal")
+    flat = CVAEGenerator(decoder_noise="diagonal", **noisy)
     assert np.corrcoef(flat.fit(X, y).sample(per_class={0: 3000})[0].T)[0, 1] < 0.2
 
 

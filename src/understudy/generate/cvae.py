@@ -136,7 +136,8 @@ class CVAEGenerator(BaseGenerator):
 
     def _learn(self, records: Records, validation: Sequence[npt.ArrayLike] | None) -> Learnt:
         settings = self.settings_
-        self._std_from_log = 1.0 if self.authors_compat else 0.5
+        # Fault F1 is in the code of the thesis and of replica, not in that of federated.
+        self._std_from_log = 1.0 if self.authors_compat and self.preset != "federated" else 0.5
         self._conditions = records.conditions
         train, held = records, None
         if validation is not None:
@@ -189,6 +190,7 @@ class CVAEGenerator(BaseGenerator):
             with torch.no_grad():
                 draw, _, _ = self._reconstruct(joined, seeded(1))
             errors = (joined[:, : self.module_.dim] - draw).numpy() * self._scaler.span
+            errors -= errors.mean(axis=0)
             wanted = NOISE_RANK if settings.decoder_noise == "low-rank" else 0
             rank = safe_rank(wanted, len(errors), errors.shape[1], groups=len(self.classes_))
             factor, scale = low_rank_plus_diagonal(errors, rank, NOISE_SHRINKAGE)
@@ -222,7 +224,7 @@ class CVAEGenerator(BaseGenerator):
         """One value a record: squared error over features plus beta times KL over latents."""
         out, mean, log_var = self._reconstruct(joined, coins)
         error = torch.square(out - joined[:, : out.shape[1]]).sum(dim=1)
-        if self.authors_compat:
+        if self._std_from_log == 1.0:
             # The authors' penalty (F1): the KL to N(0, I/2), up to a constant.
             penalty = torch.exp(2 * log_var) + torch.square(mean) - log_var - 0.5
         else:

@@ -11,13 +11,14 @@ import numpy as np
 import numpy.typing as npt
 
 from understudy.audit import NearestDistance
+from understudy.data import read_splits
 from understudy.errors import ConfigError, DataError
 from understudy.generate import KSame
 from understudy.heads import LinearHead, MLPHead
 from understudy.metrics import average_nearest_distance, score_all
 from understudy.recipes.common import aligned, pick_split
 from understudy.release import Release, load
-from understudy.types import AttackResult, EmbeddingSet, Estimate
+from understudy.types import AttackResult, Estimate
 
 __all__ = ["HEADS", "Evaluation", "Row", "evaluate_release"]
 
@@ -79,8 +80,8 @@ def evaluate_release(
     """Train `head` on samples of the release and test it on real data; seeds vary draws and training.
 
     With `train` (the records behind the release) it adds real data and k-Same as baselines, the distance D of
-    each to the records (on z-scored vectors), and the membership check with the test records as non-members.
-    Intervals cover seeds: they do not cover another test set.
+    each to the records (on z-scored vectors), and the membership check, with the validation split of `train` as
+    non-members, or else the test records. Intervals cover seeds: they do not cover another test set.
     """
     if head not in HEADS:
         raise ConfigError(f"`head` must be one of {', '.join(HEADS)}; got {head!r}.")
@@ -101,7 +102,8 @@ def evaluate_release(
         rows.append(_row(name, draw, target, None if name == "real data" else real, HEADS[head], seeds))
     membership = None
     if train_set is not None:
-        membership = _membership(release, train_set, test_set)
+        others = read_splits(train or "").get("val", test_set)
+        membership = NearestDistance().run(release, train_set, others, np.random.default_rng(0))
     if progress is not None:
         progress(len(sources), len(sources), "done")
     return Evaluation(head, seeds, len(target[1]), tuple(rows), membership)
@@ -146,7 +148,3 @@ def _distance(released: npt.NDArray[np.float32], real: npt.NDArray[np.float32]) 
     mean, std = real.mean(axis=0), real.std(axis=0)
     std = np.where(std > 1e-6 * (np.abs(mean) + 1e-6), std, 1)
     return average_nearest_distance((released - mean) / std, (real - mean) / std)
-
-
-def _membership(release: Release, members: EmbeddingSet, others: EmbeddingSet) -> AttackResult:
-    return NearestDistance().run(release, members, others, np.random.default_rng(0))

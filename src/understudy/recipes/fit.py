@@ -70,24 +70,21 @@ def fit_release(
 ) -> FitSummary:
     """Fit a generator on `data`, write its release to `out`, and run the membership check on it.
 
-    Non-members for the check are, in this order: the file named, the file's own test or validation split, or
-    `holdout` of the records; the generator never sees them. Early stopping uses a validation split that is not
-    the non-members, or a tenth of the records. The check is a first look, not an audit.
+    Non-members for the check are, in this order: the file named, the file's own validation or test split, or
+    `holdout` of the records; the generator never sees them, and early stopping has a tenth of the records of its
+    own. They must come from the same population as the records. The check is a first look, not an audit.
     """
     if generator not in GENERATORS:
         raise ConfigError(f"`generator` must be one of {', '.join(GENERATORS)}; got {generator!r}.")
     if out.exists() and not overwrite:
         raise ConfigError(f"{str(out)!r} exists already. Choose another folder, or overwrite it with --force.")
     model = _build(generator, dict(settings or {}), seed)
-    train, validation, others = _parts(data, non_members, holdout, isinstance(model, CVAEGenerator), seed)
+    train, others = _parts(data, non_members, holdout, seed)
     started = time.monotonic()
     if isinstance(model, CVAEGenerator):
         model.verbose = verbose
         model.checkpoint = _checkpoint(model, data) if resume else None
-        if model.condition_on:
-            validation = None
-    pair = None if validation is None else (validation.X, validation.y)
-    model.fit(train.X, train.y, train.subject, attributes=train.attributes, validation=pair)
+    model.fit(train.X, train.y, train.subject, attributes=train.attributes)
     release = model.release(train.info)
     membership = NearestDistance().run(release, train, others, np.random.default_rng(seed))
     release.save(out, overwrite=overwrite)
@@ -106,17 +103,16 @@ def fit_release(
     )
 
 
-def _parts(
-    data: str, non_members: str | None, holdout: float, early_stopping: bool, seed: int
-) -> tuple[EmbeddingSet, EmbeddingSet | None, EmbeddingSet]:
-    """Records to learn from, records for early stopping, and records that have no part in the fit at all."""
+def _parts(data: str, non_members: str | None, holdout: float, seed: int) -> tuple[EmbeddingSet, EmbeddingSet]:
+    """Records to learn from, and records that have no part in the fit at all, not even in early stopping."""
     splits = read_splits(data)
     train = splits["train"] if "train" in splits else pick_split(data)
     check_trainable(train)
     rng = np.random.default_rng(seed)
-    spare = [splits[name] for name in ("test", "val") if name in splits and splits[name] is not train]
+    # A test split often comes from elsewhere; then strangers look strange for reasons that are no leak.
+    spare = [splits[name] for name in ("val", "test") if name in splits and splits[name] is not train]
     if non_members is not None:
-        others = pick_split(non_members, "test", "val").with_classes(train.info.class_names)
+        others = pick_split(non_members, "val", "test").with_classes(train.info.class_names)
     elif spare:
         others = spare[0]
     else:
@@ -134,14 +130,7 @@ def _parts(
             f"The membership check needs {LEAST_NON_MEMBERS} records that the fit does not use; got {len(others)}. "
             "Raise --holdout, or name a file of other records with --non-members."
         )
-    if not early_stopping:
-        return train, None, others
-    # Non-members must not steer the fit: early stopping has records of its own.
-    own = splits.get("val")
-    if own is not None and own is not others:
-        known = np.isin(own.y, np.unique(train.y))
-        return train, own.take(known) if known.any() else None, others
-    return train, None, others
+    return train, others
 
 
 def _build(name: str, settings: dict[str, Any], seed: int) -> BaseGenerator:
