@@ -8,9 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from hypothesis import settings
 
 from understudy import EmbeddingSet
 
+# A busy machine must not fail a property.
+settings.register_profile("patient", deadline=None)
+settings.load_profile("patient")
 # Small problems: threads would wait for each other longer than they compute.
 torch.set_num_threads(1)
 

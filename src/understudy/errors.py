@@ -11,7 +11,8 @@
     │   ├── FormatError                 it is not a release, or breaks the format's rules
     │   └── SchemaVersionError          it was written for a newer Understudy
     ├── CheckpointError                 a checkpoint belongs to another fit, or is damaged
-    └── PrivacyError                    the request would break a promise of privacy
+    ├── PrivacyError                    the request would break a promise of privacy
+    └── PolicyError                     a policy that was asked for is not met (exit code 3)
 
 The text of each is one sentence or two: what is wrong, what was given, what to do.
 The program prints that text alone and ends with `exit_code`; a traceback means a bug of ours.
@@ -26,6 +27,7 @@ __all__ = [
     "FormatError",
     "IntegrityError",
     "NotFittedError",
+    "PolicyError",
     "PrivacyError",
     "ReleaseError",
     "SchemaVersionError",
@@ -73,3 +75,9 @@ class CheckpointError(UnderstudyError):
 
 class PrivacyError(UnderstudyError):
     """The request would break a promise of privacy. Never downgraded to a warning."""
+
+
+class PolicyError(UnderstudyError):
+    """A policy that the user set is not met: nothing is written."""
+
+    exit_code = 3

@@ -306,19 +306,19 @@ def fig3_render(results: StudyResults, out: Path) -> str:
 def payload_cells(config: Mapping[str, Any]) -> dict[str, Cell]:
     def make(name: str) -> Cell:
         def cell(seed: int) -> dict[str, float]:
-            t = task(f"{name}_efflite0")
+            train = read_splits(data_folder() / f"{name}_efflite0.npz")["train"]
             with np.load(data_folder() / f"{name}.npz") as archive:
                 stored = archive["train_images"].nbytes / 1e6
             sizes = {
                 "images as stored": stored,
-                "images at 224 px, RGB": len(t.train) * 224 * 224 * 3 / 1e6,
-                "embeddings, float32": t.train.X.nbytes / 1e6,
+                "images at 224 px, RGB": len(train) * 224 * 224 * 3 / 1e6,
+                "embeddings, float32": train.X.nbytes / 1e6,
             }
             for which, label in NAMES.items():
                 model = GENERATORS[which](seed)
                 if isinstance(model, CVAEGenerator):
                     model.set_params(max_epochs=1)
-                release = model.fit(t.train.X, t.train.y).release()
+                release = model.fit(train.X, train.y).release()
                 with tempfile.TemporaryDirectory() as folder:
                     path = release.save(Path(folder) / "r")
                     sizes[f"release, {label}"] = sum(f.stat().st_size for f in path.iterdir()) / 1e6

@@ -88,6 +88,32 @@ def test_distances_are_taken_in_the_release_s_space() -> None:
     assert result.attack.value > 0.99
 
 
+def test_a_feature_with_a_large_unit_does_not_hide_copies() -> None:
+    """Measurements copied but for the four of the largest unit: seen, because features share one scale."""
+    from understudy.data import load_sample, split
+
+    parts = split(load_sample("breast-cancer"), {"train": 0.5, "test": 0.5}, rng=np.random.default_rng(0))
+    train = parts["train"]
+    X = train.X.copy()
+    largest = np.argsort(X.std(axis=0))[-4:]
+    X[:, largest] = np.random.default_rng(1).permutation(X[:, largest])
+    release = Identity().fit(X, train.y).release()
+    assert NearestDistance().run(release, train, parts["test"], np.random.default_rng(0)).verdict == "leak"
+
+
+def test_members_among_the_non_members_are_an_error() -> None:
+    members, others = population(0)
+    release = KSame(k=2).fit(members.X, members.y).release()
+    with pytest.raises(DataError, match="equal a member"):
+        NearestDistance().run(release, members, members.take(np.arange(50)), np.random.default_rng(0))
+    people = np.arange(len(members))
+    with_people = EmbeddingSet(members.X, members.y, people)
+    with pytest.raises(DataError, match="both members and non-members"):
+        NearestDistance().run(
+            release, with_people, EmbeddingSet(others.X, others.y, people), np.random.default_rng(0)
+        )
+
+
 def test_real_records(real_data: Path) -> None:
     from understudy.data import read_splits
 

@@ -113,7 +113,19 @@ def test_unit_space_gives_unit_vectors(generator: BaseGenerator, blobs: tuple[np
     release = generator.release()
     real = release.transform(blobs[0])
     np.testing.assert_allclose(np.linalg.norm(real, axis=1), 1, rtol=1e-5)
-    if release.manifest.kind == "decoder":
-        np.testing.assert_allclose(np.linalg.norm(release.sample(20)[0], axis=1), 1, rtol=1e-5)
+    np.testing.assert_allclose(np.linalg.norm(release.sample(20)[0], axis=1), 1, rtol=1e-5)
     with pytest.raises(ConfigError, match="space"):
         generator.set_params(space="whitened").fit(*blobs)
+
+
+@pytest.mark.parametrize("kind", [float, bool])
+def test_whole_numbers_of_any_type_come_back_as_whole_numbers(
+    generator: BaseGenerator, blobs: tuple[np.ndarray, np.ndarray], kind: type
+) -> None:
+    if isinstance(generator, VAEGenerator):
+        pytest.skip("ignores labels")
+    X, y = blobs
+    labels = (y > 0).astype(kind)
+    generator.fit(X, labels)
+    assert set(generator.sample(60)[1]) == {0, 1}
+    assert len(generator.sample(per_class={1: 4})[0]) == 4

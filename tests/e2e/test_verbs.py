@@ -67,7 +67,7 @@ def test_samples_can_keep_their_distance(understudy: Run, files: dict[str, Path]
     assert nearest(read_embeddings(tmp_path / "s.npz").X, real.X)[0].min() >= 3.0
 
 
-def test_a_leak_can_gate(understudy: Run, files: dict[str, Path]) -> None:
+def test_a_leak_can_gate(understudy: Run, files: dict[str, Path], tmp_path: Path) -> None:
     ran = understudy(
         "fit",
         files["train"],
@@ -82,7 +82,8 @@ def test_a_leak_can_gate(understudy: Run, files: dict[str, Path]) -> None:
         files["test"],
     )
     assert ran.code == 3
-    assert "leak: samples lie closer" in ran.out
+    assert "found a leak" in one_sentence(ran.err)
+    assert not (tmp_path / "r").exists()
 
 
 def test_doctor_is_content_here(understudy: Run) -> None:
@@ -201,3 +202,54 @@ def test_a_folder_without_leave_to_write(understudy: Run, files: dict[str, Path]
     ran = understudy("fit", files["train"], "-o", "locked/r", "--generator", "gaussian")
     assert ran.code in (1, 2)
     one_sentence(ran.err)
+
+
+def test_a_hostile_release_cannot_drive_the_terminal(program: Run, files: dict[str, Path], tmp_path: Path) -> None:
+    import json
+
+    assert "error" not in program("fit", files["train"], "-o", "r").err
+    manifest = json.loads((tmp_path / "r" / "manifest.json").read_text())
+    manifest["claim"]["not_covered"] = ["\x1b[2J\x1b]0;owned\x07 all is well [bold]:dog:"]
+    manifest["class_names"][0] = "\x1b[31mred"
+    (tmp_path / "r" / "manifest.json").write_text(json.dumps(manifest))
+    shown = program("verify", "r")
+    assert "all is well [bold]:dog:" in shown.out
+    for text in (shown.out, program("sample", "r", "--per-class", "x=1", "-o", "s.npz").err):
+        assert "\x1b" not in text
+        assert "\x07" not in text
+
+
+def test_rare_classes_that_are_not_drawn_count_as_missed(
+    program: Run, tmp_path: Path, rng: np.random.Generator
+) -> None:
+    y = np.repeat([0, 1, 2], [300, 290, 4])
+    X = rng.normal(size=(len(y), 3)) + y[:, None]
+    np.savez(tmp_path / "d.npz", train_x=X, train_y=y, test_x=X + 0.1, test_y=y)
+    assert program("fit", "d.npz", "-o", "r").code == 0
+    ran = program("evaluate", "r", "--test", "d.npz", "--samples", 30, "--seeds", 1, "--json")
+    assert ran.code == 0, ran.err
+    assert 0.3 < ran.json["rows"][0]["scores"]["balanced_accuracy"]["value"] < 0.8
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("sample", "r", "-n", 10**13, "-o", "s.npz"),
+        ("sample", "r", "-n", 3, "-o", "s.npz", "--seed", -1),
+        ("sample", "r", "--per-class", "ant=²", "-o", "s.npz"),
+        ("sample", "r", "--per-class", f"ant={10**23}", "-o", "s.npz"),
+        ("fit", "train.npz", "-o", "r2", "--variance", 1e7),
+        ("fit", "long.npz", "-o", "r2"),
+    ],
+)
+def test_too_much_of_a_thing(program: Run, files: dict[str, Path], tmp_path: Path, arguments: tuple) -> None:
+    np.savez(
+        tmp_path / "long.npz", X=np.random.default_rng(0).normal(size=(90, 2)), y=np.array(["a" * 300, "b"] * 45)
+    )
+    program("fit", files["train"], "-o", "r")
+    ran = program(*arguments)
+    assert ran.code == 2
+    assert "Traceback" not in ran.err
+    assert ran.out == ""
+    assert not (tmp_path / "s.npz").exists()
+    assert not (tmp_path / "r2").exists()

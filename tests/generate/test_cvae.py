@@ -214,3 +214,21 @@ def test_real_embeddings(real_data: Path) -> None:
     X, y = generator.sample(len(train))
     head = LinearHead(random_state=0).fit(X, y)
     assert auc_macro(test.y, head.predict_proba(test.X), head.classes_) > 0.75
+
+
+def test_a_condition_that_points_at_one_record_is_not_released(blobs: Blobs) -> None:
+    X, y = blobs
+    doctor = np.array(["Dr. Unique", *["north", "south"] * 104, "north"])
+    generator = CVAEGenerator(condition_on="doctor", max_epochs=2, patience=0, random_state=0)
+    generator.fit(X, y, attributes={"doctor": doctor})
+    with pytest.raises(PrivacyError, match=r"Dr\. Unique"):
+        generator.release()
+
+
+def test_another_validation_set_is_another_fit(blobs: Blobs, tmp_path: Path) -> None:
+    X, y = blobs
+    generator = CVAEGenerator(max_epochs=3, checkpoint=tmp_path / "c", random_state=0)
+    generator.fit(X, y, validation=(X[:50], y[:50]))
+    settings, joined = generator.settings_, torch.zeros(3, 4)
+    prints = {generator._checkpoint(settings, joined, torch.full((2, 4), v)).fingerprint for v in (0.0, 1.0)}
+    assert len(prints) == 2

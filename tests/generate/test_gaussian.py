@@ -37,6 +37,22 @@ def test_shrinkage_one_forgets_correlations(rng: np.random.Generator) -> None:
     assert np.abs(off).max() < 1e-3 * np.diag(covariance).max()
 
 
+def test_the_likelihood_tells_little_about_members(rng: np.random.Generator) -> None:
+    """With too many directions the released covariance fits its own records better than strangers."""
+    X, strangers = (rng.normal(size=(300, 200)).astype(np.float32) for _ in range(2))
+    y = np.arange(300) % 2
+
+    def attack(rank: int) -> float:
+        means, (factor, scale) = np.zeros((2, 200)), low_rank_plus_diagonal(X - X.mean(axis=0), rank, 0.1)
+        inverse = np.linalg.inv(factor.T @ factor + np.diag(scale.astype(np.float64) ** 2))
+        far = [np.einsum("ij,jk,ik->i", a - means[y], inverse, a - means[y]) for a in (X, strangers)]
+        return float((far[0][:, None] < far[1][None]).mean())
+
+    # Data without any structure are the worst case: every direction is learnt from chance.
+    assert attack(75) > 0.95
+    assert attack(safe_rank(75, 300, 200, 2)) < 0.85
+
+
 def test_the_released_rank_never_spans_the_records(rng: np.random.Generator) -> None:
     """With as many directions as records, members lie in the factor's span and strangers do not."""
     X = rng.normal(size=(40, 100)).astype(np.float32)
@@ -53,7 +69,7 @@ def test_the_released_rank_never_spans_the_records(rng: np.random.Generator) -> 
 def test_a_single_record_is_not_released_as_a_mean(blobs: Blobs) -> None:
     X, y = blobs
     generator = ClassGaussian(random_state=0).fit(np.append(X, X[:1], axis=0), np.append(y, 7))
-    with pytest.raises(PrivacyError, match="'7' has a single record"):
+    with pytest.raises(PrivacyError, match="'7' has a single record or person"):
         generator.release()
 
 
@@ -61,3 +77,10 @@ def test_a_single_record_is_not_released_as_a_mean(blobs: Blobs) -> None:
 def test_wrong_settings_name_themselves(blobs: Blobs, wrong: dict) -> None:
     with pytest.raises(ConfigError, match=next(iter(wrong))):
         ClassGaussian(**wrong).fit(*blobs)
+
+
+def test_a_class_of_one_person_is_not_released(blobs: Blobs) -> None:
+    X, y = blobs
+    people = np.where(y == 2, -1, np.arange(len(y)))
+    with pytest.raises(PrivacyError, match="'2' has a single record or person"):
+        ClassGaussian().fit(X, y, people).release()

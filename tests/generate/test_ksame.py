@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from understudy.errors import ConfigError, DataError
+from understudy.errors import ConfigError, DataError, PrivacyError
 from understudy.generate import KSame
 
 Blobs = tuple[np.ndarray, np.ndarray]
@@ -28,10 +28,21 @@ def test_means_are_kept(blobs: Blobs) -> None:
     np.testing.assert_allclose(rows.mean(axis=0), X.mean(axis=0), rtol=1e-3, atol=1e-3)
 
 
-def test_the_order_of_the_records_does_not_leave(blobs: Blobs) -> None:
+def test_the_order_of_the_records_does_not_leave(blobs: Blobs, rng: np.random.Generator) -> None:
+    """Records in another order, another seed: the same rows in the same order."""
     X, y = blobs
-    released = KSame(k=2, random_state=0).fit(X, y).release().tensors["codes"][:, 0]
-    assert not np.array_equal(released, y)
+    mixed = rng.permutation(len(X))
+    one = KSame(k=2, random_state=0).fit(X, y).release().tensors
+    two = KSame(k=2, random_state=1).fit(X[mixed], y[mixed]).release().tensors
+    np.testing.assert_allclose(one["X"], two["X"], rtol=1e-5)
+    np.testing.assert_array_equal(one["codes"], two["codes"])
+
+
+def test_repeated_records_are_not_released_as_their_own_mean(blobs: Blobs) -> None:
+    X, y = blobs
+    generator = KSame(k=3).fit(np.repeat(X, 3, axis=0), np.repeat(y, 3))
+    with pytest.raises(PrivacyError, match="identical records"):
+        generator.release()
 
 
 def test_a_group_holds_k_people(blobs: Blobs) -> None:

@@ -71,3 +71,13 @@ def test_an_epoch_of_a_stream_is_counted_in_rows(blobs: Blobs) -> None:
     )
     # 16 batches to set the scaler, then three epochs of a thousand rows.
     assert drawn == 1600 + 3000
+
+
+def test_a_stream_s_classes_may_come_in_any_order(blobs: Blobs) -> None:
+    X, y = blobs
+    release = ClassGaussian(random_state=0).fit(X, y).release()
+    names = np.array(["zebra", "ant", "moth"])
+    head = LinearHead(max_epochs=10, random_state=0).fit_stream(
+        release.stream(128, random_state=0), classes=names, samples_per_epoch=2000, validation=(X, names[y])
+    )
+    assert head.score(X, names[y]) > 0.85

@@ -117,3 +117,28 @@ def test_a_place_that_cannot_be_written_beside_the_data_is_no_obstacle(
     monkeypatch.setattr(Path, "mkdir", mkdir)
     fit_release(str(tmp_path / "d.npz"), tmp_path / "r", generator="cvae", settings={"max_epochs": 2})
     assert (tmp_path / "r" / "manifest.json").is_file()
+
+
+@pytest.mark.parametrize("name", ["train", "test", "all"])
+def test_members_are_never_their_own_non_members(
+    tmp_path: Path, blobs: tuple[np.ndarray, np.ndarray], name: str
+) -> None:
+    X, y = blobs
+    if name == "all":
+        data = save(tmp_path / "d.npz", X=X, y=y)
+    else:
+        data = save(tmp_path / "d.npz", train_x=X[::2], train_y=y[::2], test_x=X[1::2], test_y=y[1::2])
+    summary = fit_release(f"{data}#{name}", tmp_path / "r", generator="ksame", settings={"k": 2})
+    assert summary.membership.attack.value > 0.6
+    with pytest.raises(DataError, match="equal a member"):
+        fit_release(f"{data}#{name}", tmp_path / "r2", generator="ksame", non_members=f"{data}#{name}")
+
+
+def test_a_wrong_target_is_noticed_before_the_work(tmp_path: Path, blob_set: EmbeddingSet) -> None:
+    write_embeddings(tmp_path / "d.npz", blob_set)
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes" / "todo.txt").write_text("x")
+    for out in (tmp_path / "notes", tmp_path / "d.npz" / "r"):
+        with pytest.raises(ConfigError, match=r"left alone|Nothing can be written"):
+            fit_release(str(tmp_path / "d.npz"), out, generator="cvae", overwrite=True)
+    assert not (tmp_path / ".understudy").exists()

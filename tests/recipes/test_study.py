@@ -119,3 +119,16 @@ def test_a_committed_number_can_be_computed_again(real_data: Path) -> None:
     told = check_study(found, found.folder / "results" / "replica-results.json", "breastmnist_efflite0/5-Same")
     assert told["agrees"], told
     assert told["figures"]["offline/auc0"]["recomputed"]["value"] > 0.7
+
+
+def test_one_seed_must_agree_closely(root: Path, tmp_path: Path) -> None:
+    found = find_studies(root)["tiny"]
+    (found.folder / "config.toml").write_text((found.folder / "config.toml").read_text().replace("[0, 1, 2]", "[0]"))
+    found = find_studies(root)["tiny"]
+    run_study(found, quick=False, out=tmp_path / "out")
+    results = tmp_path / "out" / "tiny.json"
+    assert check_study(found, results, "a")["agrees"]
+    saved = json.loads(results.read_text())
+    saved["estimates"]["a"]["x"]["value"] *= 1000
+    results.write_text(json.dumps(saved))
+    assert not check_study(found, results, "a")["agrees"]

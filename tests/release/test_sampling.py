@@ -149,3 +149,17 @@ def test_frequencies_are_rounded_so_that_they_hide_the_denominator() -> None:
 def test_a_combination_of_one_record_is_not_published() -> None:
     codes = np.array([[0, 0]] * 5 + [[0, 1]] * 4 + [[1, 0]] * 6 + [[1, 1]])
     assert {codes for codes, _ in rounded_joint(codes)} == {(0, 0), (0, 1), (1, 0)}
+
+
+def test_fixed_attributes_keep_what_goes_with_them(blobs: tuple[np.ndarray, np.ndarray]) -> None:
+    """A class that only one value of the condition has is not drawn for the other."""
+    X, y = blobs
+    sex = np.where((y == 2) | (np.arange(len(y)) % 2 == 0), "F", "M")
+    release = CVAEGenerator(condition_on=["sex"], max_epochs=1, random_state=0)
+    release = release.fit(X, y, attributes={"sex": sex}).release()
+    _, men = release.sample(2000, attributes={"sex": "M"}, random_state=0)
+    assert 2 not in men
+    _, women = release.sample(4000, attributes={"sex": "F"}, random_state=0)
+    assert abs((women == 2).mean() - 30 / 120) < 0.03
+    with pytest.raises(ConfigError, match="No record of class"):
+        release.sample(per_class={2: 3}, attributes={"sex": "M"})

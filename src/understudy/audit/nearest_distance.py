@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from understudy.errors import DataError
 from understudy.metrics import membership_auc, nearest
@@ -34,13 +35,33 @@ class NearestDistance:
                 "The membership check needs at least 2 members and 4 records that were not used; "
                 f"got {len(members)} and {len(non_members)}."
             )
+        inside, outside = release.transform(members.X), release.transform(non_members.X)
+        _check_apart(members, non_members, nearest(outside, inside)[0])
         X, _ = release.sample(None if release.manifest.kind == "data" else self.samples, random_state=rng)
-        near = nearest(release.transform(members.X), X)[0]
-        far = nearest(release.transform(non_members.X), X)[0]
+        # One scale for all features, or the one with the largest unit decides alone; but a feature that hardly
+        # varies must not decide by its noise.
+        spread = inside.std(axis=0)
+        varying = spread[spread > 0]
+        spread = np.maximum(spread, 0.1 * np.median(varying) if len(varying) else 1)
+        near, far = (nearest(a / spread, X / spread)[0] for a in (inside, outside))
         half = rng.permutation(len(far))
         return AttackResult(
             name="nearest distance",
             attack=membership_auc(near, far),
             control=membership_auc(far[half[::2]], far[half[1::2]]),
             baseline=Estimate.exact(0.5),
+        )
+
+
+def _check_apart(members: EmbeddingSet, non_members: EmbeddingSet, distance: npt.NDArray[np.float64]) -> None:
+    """Members among the non-members would make any release look harmless."""
+    if members.subject is not None and non_members.subject is not None:
+        shared = len(np.intersect1d(members.subject, non_members.subject))
+        if shared:
+            raise DataError(f"{shared} subjects are both members and non-members: the check needs other people.")
+    copies = int((distance == 0).sum())
+    if copies > 0.05 * len(non_members):
+        raise DataError(
+            f"{copies} of {len(non_members)} non-members equal a member: they are not other records. "
+            "Give records that the fit did not use."
         )

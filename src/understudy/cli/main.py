@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from understudy._version import __version__
-from understudy.cli import study, verbs
+from understudy.cli import output, study, verbs
 from understudy.errors import UnderstudyError
 
 __all__ = ["app", "main"]
@@ -47,8 +47,11 @@ def main() -> None:
     try:
         app()
     except UnderstudyError as error:
-        sys.stderr.write(f"error: {error}\n")
+        sys.stderr.write(f"error: {output.plain(str(error))}\n")
         sys.exit(error.exit_code)
+    except (MemoryError, OverflowError):
+        sys.stderr.write("error: this asks for more than the machine's memory holds; ask for less at a time.\n")
+        sys.exit(2)
     except BrokenPipeError:
         # Whoever read our output has left; say nothing more.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -56,6 +59,3 @@ def main() -> None:
     except OSError as error:
         sys.stderr.write(f"error: {error.strerror or error}: {error.filename or 'the system refused'}.\n")
         sys.exit(1)
-    except KeyboardInterrupt:
-        sys.stderr.write("interrupted; nothing half-written was left behind.\n")
-        sys.exit(130)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "estimate",
+    "plain",
     "print_json",
     "progress_bar",
     "say",
@@ -37,6 +38,11 @@ _VERDICT = {
 }
 
 
+def plain(text: str) -> str:
+    """Text that cannot drive a terminal: it may come from a file that somebody else made."""
+    return "".join(ch if ch.isprintable() or ch == "\n" else "?" for ch in text)
+
+
 def console() -> Console:
     """Standard output as it is now; wide where it is no terminal, so that tables are not broken."""
     return Console(soft_wrap=False, width=None if sys.stdout.isatty() else 120, highlight=False)
@@ -44,7 +50,7 @@ def console() -> Console:
 
 def say(text: str = "", style: str = "") -> None:
     """One line for people. Text is never read as markup: class names come from outside."""
-    console().print(escape(text), style=style or None, soft_wrap=True)
+    console().print(escape(plain(text)), style=style or None, soft_wrap=True, emoji=False)
 
 
 def print_json(value: Any) -> None:
@@ -56,8 +62,8 @@ def show_table(columns: Sequence[str], rows: Sequence[Sequence[str]], title: str
     """A plain table."""
     table = Table(*(escape(c) for c in columns), title=title, box=box.SIMPLE_HEAD, title_justify="left")
     for row in rows:
-        table.add_row(*(escape(cell) for cell in row))
-    console().print(table)
+        table.add_row(*(escape(plain(cell)) for cell in row))
+    console().print(table, emoji=False)
 
 
 def estimate(value: Estimate | None, digits: int = 3) -> str:

@@ -56,9 +56,11 @@ def fit(
     non_members: Annotated[
         str | None, typer.Option(metavar="DATA", help="Other records for that check, instead of --holdout.")
     ] = None,
-    fail_on_leak: Annotated[bool, typer.Option(help="End with exit code 3 if the check finds a leak.")] = False,
+    fail_on_leak: Annotated[
+        bool, typer.Option(help="If the check finds a leak, write nothing and end with code 3.")
+    ] = False,
     resume: Annotated[bool, typer.Option(help="Keep a private checkpoint beside the data, to resume from.")] = True,
-    seed: Annotated[int, typer.Option(help="Seeds weights, batches and splits.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seeds weights, batches and splits.")] = 0,
     force: Force = False,
     as_json: Json = False,
 ) -> None:
@@ -87,6 +89,7 @@ def fit(
         settings={name: value for name, value in settings.items() if value is not None},
         holdout=holdout,
         non_members=non_members,
+        refuse_leak=fail_on_leak,
         overwrite=force,
         resume=resume,
         verbose=not as_json,
@@ -96,8 +99,6 @@ def fit(
         output.print_json(summary.to_dict())
     else:
         show_fit(summary)
-    if fail_on_leak and summary.membership.verdict == "leak":
-        raise typer.Exit(3)
 
 
 def show_fit(summary: FitSummary) -> None:
@@ -122,7 +123,7 @@ def sample(
         float | None, typer.Option(help="Keep this far from --real records (data holder only; see docs).")
     ] = None,
     real: Annotated[str | None, typer.Option(metavar="DATA", help="The records, for --min-distance.")] = None,
-    seed: Annotated[int | None, typer.Option(help="Draw the same again; without it, fresh entropy.")] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="Draw the same again; without it, fresh entropy.")] = None,
     force: Force = False,
     as_json: Json = False,
 ) -> None:
@@ -294,7 +295,7 @@ def _counts(text: str) -> dict[str, int]:
     out = {}
     for part in text.split(","):
         name, _, count = part.rpartition("=")
-        if not name or not count.strip().isdigit():
+        if not name or not count.strip().isdecimal() or len(count.strip()) > 12:
             raise ConfigError(f"--per-class takes NAME=COUNT, separated by commas; got {part!r}.")
         out[name.strip()] = int(count)
     return out

@@ -18,7 +18,7 @@ from understudy.errors import ConfigError, DataError, NotFittedError, PrivacyErr
 from understudy.release import Condition, EmbeddingEntry, Release, build_release, rounded_joint, to_space
 from understudy.types import EmbeddingInfo, PrivacyClaim
 
-__all__ = ["BaseGenerator", "Learnt", "Records", "lone_class"]
+__all__ = ["BaseGenerator", "Learnt", "Records", "lone_class", "lone_condition"]
 
 Attributes = Mapping[str, npt.ArrayLike]
 
@@ -45,15 +45,31 @@ class Learnt:
     refusal: str | None = None
 
 
-def lone_class(classes: npt.NDArray[Any], counts: npt.NDArray[np.int64]) -> str | None:
-    """A reason to refuse a release that holds class means: the mean of one record is that record."""
-    lone = np.flatnonzero(counts == 1)
-    if not len(lone):
-        return None
-    return (
-        f"Class {str(classes[lone[0]])!r} has a single record, and the release would show it as the class's mean. "
-        "Leave the class out, or join it to another."
-    )
+def lone_class(classes: npt.NDArray[Any], records: Records) -> str | None:
+    """A reason to refuse a release that holds class means: the mean of one record, or one person, is theirs."""
+    for c, name in enumerate(classes):
+        rows = np.flatnonzero(records.codes[:, 0] == c)
+        people = rows if records.subject is None else records.subject[rows]
+        alike = (records.X[rows] == records.X[rows[0]]).all()
+        if len(np.unique(people)) == 1 or alike:
+            return (
+                f"Class {str(name)!r} has a single record or person, and the release would show it as the class's "
+                "mean. Leave the class out, or join it to another."
+            )
+    return None
+
+
+def lone_condition(records: Records) -> str | None:
+    """A reason to refuse a release that names its conditions: a value that one record has points at it."""
+    for column, condition in enumerate(records.conditions, start=1):
+        counts = np.bincount(records.codes[:, column])
+        if (counts == 1).any():
+            value = condition.values[int(np.argmax(counts == 1))]
+            return (
+                f"{condition.name!r} has a value that a single record holds ({value!r}), and the release would name "
+                "it. Join it to another value, or leave the attribute out."
+            )
+    return None
 
 
 class BaseGenerator(BaseEstimator):
@@ -173,9 +189,13 @@ class BaseGenerator(BaseEstimator):
             )
         X, y = validate_data(self, X, y, dtype=np.float32, ensure_min_samples=2)
         check_classification_targets(y)
+        if y.dtype.kind in "fb":
+            # Labels leave as whole numbers or text: 1.0 and True are the class 1.
+            y = y.astype(np.int64)
         self.classes_, labels = np.unique(y, return_inverse=True)
         conditions, columns = [], [labels.astype(np.int64)]
-        wanted = tuple(getattr(self, "condition_on", None) or ())
+        wanted = getattr(self, "condition_on", None) or ()
+        wanted = (wanted,) if isinstance(wanted, str) else tuple(wanted)
         for name in wanted:
             if name not in attributes:
                 raise ConfigError(

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from understudy.errors import ConfigError, DataError
-from understudy.generate.base import BaseGenerator, Learnt, Records, lone_class
+from understudy.generate.base import BaseGenerator, Learnt, Records, lone_class, lone_condition
 from understudy.generate.covariance import low_rank_plus_diagonal, safe_rank
 from understudy.generate.export import export_decoder
 from understudy.generate.holdout import hold_out
@@ -126,6 +126,8 @@ class CVAEGenerator(BaseGenerator):
         preset = preset_for(self.preset, authors_compat=self.authors_compat)
         names = [f.name for f in fields(Preset) if f.name != "residual"]
         given = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
+        if "hidden" in given and isinstance(given["hidden"], int):
+            raise ConfigError(f"`hidden` must be a tuple of layer widths; got {given['hidden']!r}. Write (256,).")
         if "hidden" in given:
             if preset.residual:
                 raise ConfigError("The preset 'large' fixes its layers; leave `hidden` out or choose another preset.")
@@ -161,6 +163,7 @@ class CVAEGenerator(BaseGenerator):
             return self._loss(joined[i], coins, settings.beta).mean()
 
         validate = None
+        other = joined[:0]
         if held is not None and settings.patience:
             other = self._joined(held.X, held.codes)
 
@@ -168,7 +171,7 @@ class CVAEGenerator(BaseGenerator):
                 # The same coins each time: epochs differ by their weights alone.
                 return float(self._loss(other, seeded(0), settings.beta).mean())
 
-        checkpoint = self._checkpoint(settings, joined)
+        checkpoint = self._checkpoint(settings, joined, other)
         self.history_ = run_loop(
             self.module_,
             shuffled_batches(len(joined), settings.batch_size),
@@ -181,16 +184,15 @@ class CVAEGenerator(BaseGenerator):
         )
         if checkpoint is not None:
             checkpoint.remove()
-        return self._learnt(settings, joined, np.bincount(train.codes[:, 0]))
+        return self._learnt(settings, joined, train)
 
-    def _learnt(self, settings: Preset, joined: Tensor, counts: npt.NDArray[np.int64]) -> Learnt:
+    def _learnt(self, settings: Preset, joined: Tensor, records: Records) -> Learnt:
         program, tensors = export_decoder(self.module_.decoder)
         tensors |= {"span": self._scaler.span, "offset": self._scaler.offset}
         if settings.decoder_noise != "none":
             with torch.no_grad():
                 draw, _, _ = self._reconstruct(joined, seeded(1))
             errors = (joined[:, : self.module_.dim] - draw).numpy() * self._scaler.span
-            errors -= errors.mean(axis=0)
             wanted = NOISE_RANK if settings.decoder_noise == "low-rank" else 0
             rank = safe_rank(wanted, len(errors), errors.shape[1], groups=len(self.classes_))
             factor, scale = low_rank_plus_diagonal(errors, rank, NOISE_SHRINKAGE)
@@ -214,10 +216,13 @@ class CVAEGenerator(BaseGenerator):
                 "the number of records: exact means of coarse values (pixels, grades) can give it away",
                 "class frequencies: rounded to three digits, otherwise exact",
             )
-            + (("variance of the decoder's error: exact",) if settings.decoder_noise != "none" else ()),
+            + (("variance of the decoder's error: exact",) if settings.decoder_noise != "none" else ())
+            + (("conditions: their values, and how often they go together",) if records.conditions else ()),
         )
         public = {**self._public_settings(), **asdict(settings)}
-        refusal = lone_class(self.classes_, counts) if settings.scaling == "class" else None
+        refusal = lone_condition(records)
+        if settings.scaling == "class" and self._conditional:
+            refusal = refusal or lone_class(self.classes_, records)
         return Learnt(spec, tensors, claim, public, refusal)
 
     def _loss(self, joined: Tensor, coins: torch.Generator, beta: float) -> Tensor:
@@ -244,14 +249,14 @@ class CVAEGenerator(BaseGenerator):
                 return residual_cvae(dim, condition, settings.latent, sigmoid=sigmoid)
             return plain_cvae(dim, condition, settings.hidden, settings.latent, sigmoid=sigmoid)
 
-    def _checkpoint(self, settings: Preset, joined: Tensor) -> Checkpoint | None:
+    def _checkpoint(self, settings: Preset, *tensors: Tensor) -> Checkpoint | None:
         if self.checkpoint is None:
             return None
         if self.random_state is None:
             raise ConfigError("A fit can only be resumed if it is seeded: set `random_state` beside `checkpoint`.")
         identity = {k: v for k, v in self.get_params().items() if k not in ("checkpoint", "verbose")}
         identity["settings"] = repr(settings)
-        return Checkpoint(Path(self.checkpoint), fingerprint(identity, joined))
+        return Checkpoint(Path(self.checkpoint), fingerprint(identity, *tensors))
 
     def _joined(self, X: npt.NDArray[np.float32], codes: npt.NDArray[np.int64]) -> Tensor:
         """What the network sees: scaled vectors, then the label and conditions one-hot."""
@@ -292,11 +297,11 @@ def _check_settings(s: Preset, variance: float) -> None:
         raise ConfigError(f"`scaling` must be one of {', '.join(_SCALER_TOLD)}; got {s.scaling!r}.")
     if s.decoder_noise not in ("none", "diagonal", "low-rank"):
         raise ConfigError(f"`decoder_noise` must be 'none', 'diagonal' or 'low-rank'; got {s.decoder_noise!r}.")
-    if s.latent < 1:
-        raise ConfigError(f"`latent` must be 1 or more; got {s.latent!r}.")
+    if not 1 <= s.latent <= 65536:
+        raise ConfigError(f"`latent` must lie in 1..65536; got {s.latent!r}.")
     if not s.residual and (not s.hidden or min(s.hidden) < 1):
         raise ConfigError(f"`hidden` must name at least one layer of 1 or more units; got {s.hidden!r}.")
     if not 0 <= s.beta < np.inf:
         raise ConfigError(f"`beta` must be 0 or more; got {s.beta!r}.")
-    if not 0 <= variance < np.inf:
-        raise ConfigError(f"`variance` must be 0 or more; got {variance!r}. 1 is what training assumed.")
+    if not 0 <= variance <= 1e6:
+        raise ConfigError(f"`variance` must lie in 0..1e6; got {variance!r}. 1 is what training assumed.")

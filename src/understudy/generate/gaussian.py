@@ -52,8 +52,8 @@ class ClassGaussian(BaseGenerator):
             raise ConfigError(f"`rank` must be a whole number, 0 or more; got {self.rank!r}. 0 keeps variances only.")
         if not 0 <= self.shrinkage <= 1:
             raise ConfigError(f"`shrinkage` must lie in 0..1; got {self.shrinkage!r}.")
-        if not 0 <= self.variance < np.inf:
-            raise ConfigError(f"`variance` must be 0 or more; got {self.variance!r}.")
+        if not 0 <= self.variance <= 1e6:
+            raise ConfigError(f"`variance` must lie in 0..1e6; got {self.variance!r}. 1 is what the data have.")
         X, labels = records.X, records.codes[:, 0]
         n, d = X.shape
         counts = np.bincount(labels)
@@ -71,6 +71,7 @@ class ClassGaussian(BaseGenerator):
                 "class means and covariance: exact, so a class of few records is nearly shown by its mean",
                 "the number of records: exact means of coarse values (pixels, grades) can give it away",
                 "class frequencies: rounded to three digits, otherwise exact",
+                "the rank: where it is below the setting, it tells the number of records within a factor of two",
             ),
         )
         return Learnt(
@@ -78,5 +79,5 @@ class ClassGaussian(BaseGenerator):
             {"means": means, "factor": factor, "scale": scale},
             claim,
             self._public_settings(),
-            lone_class(self.classes_, counts),
+            lone_class(self.classes_, records),
         )

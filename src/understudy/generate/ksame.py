@@ -11,7 +11,7 @@ import numpy.typing as npt
 from understudy.errors import ConfigError, DataError
 from understudy.generate.base import BaseGenerator, Learnt, Records
 from understudy.generate.grouping import k_groups
-from understudy.release import RowsSpec
+from understudy.release import RowsSpec, to_space
 from understudy.types import PrivacyClaim
 
 __all__ = ["KSame"]
@@ -54,8 +54,11 @@ class KSame(BaseGenerator):
                 remedy = "group over all classes (per_class=False)" if self.per_class else "choose a smaller k"
                 raise DataError(f"k-Same needs at least k={self.k} {unit}; {what} has {size}: {remedy}.")
             means[rows] = _group_means(X[rows], k_groups(X[rows], int(self.k), people))
-        # In the order of the data a row's place would tell whose group it is.
-        order = np.random.default_rng(self._seed(2)).permutation(len(X))
+        # A mean of equal vectors is that vector, up to rounding.
+        copied = (np.abs(means - X) <= 1e-6 * np.abs(X)).all(axis=1).any()
+        means = to_space(means, self.space)
+        # In the order of the data a row's place would tell whose group it is; sorted, no seed can bring it back.
+        order = np.lexsort((labels, *means.T[:8]))
         claim = PrivacyClaim(
             kind="k-anonymity",
             k=int(self.k),
@@ -64,11 +67,18 @@ class KSame(BaseGenerator):
                 "labels: each record's own label is released beside its group's mean",
                 "the number of records: the release has as many rows",
                 "attackers who know other members of a group: they can subtract them from the mean",
+                "a person with most of the records of a group: its mean is nearly theirs",
                 "membership: a record lies closer to its group's mean than a stranger does",
             ),
         )
         settings = self._public_settings()
-        return Learnt(RowsSpec(), {"X": means[order], "codes": records.codes[order][:, :1]}, claim, settings)
+        refusal = (
+            "A group of identical records would be released as it is. Drop repeated records, or give `subject`."
+            if copied
+            else None
+        )
+        tensors: dict[str, npt.NDArray[Any]] = {"X": means[order], "codes": records.codes[order][:, :1]}
+        return Learnt(RowsSpec(), tensors, claim, settings, refusal)
 
 
 def _group_means(X: npt.NDArray[np.float32], groups: npt.NDArray[np.int64]) -> npt.NDArray[np.float32]:

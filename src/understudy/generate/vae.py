@@ -8,6 +8,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
+from understudy.errors import ConfigError
 from understudy.generate.base import Attributes
 from understudy.generate.cvae import CVAEGenerator
 
@@ -32,6 +33,8 @@ class VAEGenerator(CVAEGenerator):
         validation: Sequence[npt.ArrayLike] | None = None,
     ) -> Self:
         """Learn from vectors alone; labels are ignored."""
+        if self.condition_on:
+            raise ConfigError("A VAE sees vectors alone: leave `condition_on` out, or use CVAEGenerator.")
         if validation is not None:
             validation = (validation[0], _unlabelled(validation[0]))
         return super().fit(X, _unlabelled(X), subject, attributes=attributes, validation=validation)

@@ -165,7 +165,8 @@ class TorchHead(ClassifierMixin, BaseEstimator):
         known = np.isin(y, self.classes_)
         if not known.any():
             raise ConfigError("The validation rows share no class with the training rows; give others.")
-        codes = torch.from_numpy(np.searchsorted(self.classes_, y[known]))
+        order = np.argsort(self.classes_)
+        codes = torch.from_numpy(order[np.searchsorted(self.classes_, y[known], sorter=order)])
         return (_tensor(X[known]) - self.mean_) / self.scale_, codes
 
 

@@ -99,7 +99,8 @@ def evaluate_release(
     for done, (name, draw) in enumerate(sources):
         if progress is not None:
             progress(done, len(sources), name)
-        rows.append(_row(name, draw, target, None if name == "real data" else real, HEADS[head], seeds))
+        known = None if name == "real data" else real
+        rows.append(_row(name, draw, target, known, HEADS[head], seeds, len(release.classes)))
     membership = None
     if train_set is not None:
         others = read_splits(train or "").get("val", test_set)
@@ -128,18 +129,25 @@ def _sources(
     return sources
 
 
-def _row(name: str, draw: Callable[[int], Rows], target: Rows, real: Rows | None, head: type[Any], seeds: int) -> Row:
+def _row(
+    name: str, draw: Callable[[int], Rows], target: Rows, real: Rows | None, head: type[Any], seeds: int, classes: int
+) -> Row:
     runs: list[dict[str, float]] = []
+    first: npt.NDArray[np.float32] | None = None
     for seed in range(seeds):
         X, y = draw(seed)
         if len(np.unique(y)) < 2:
             raise DataError(f"{name} gave rows of one class only: draw more with --samples.")
         fitted = head(random_state=seed).fit(X, y)
-        runs.append(score_all(target[1], fitted.predict_proba(target[0]), fitted.classes_))
+        # A class that was not drawn gets probability 0, and counts as missed.
+        proba = np.zeros((len(target[1]), classes))
+        proba[:, fitted.classes_] = fitted.predict_proba(target[0])
+        runs.append(score_all(target[1], proba, np.arange(classes)))
+        first = X if first is None else first
     scores = {metric: Estimate.from_runs([run[metric] for run in runs]) for metric in runs[0]}
     # No score is above 1; only kappa can be below 0.
     scores = {m: e.clipped(-1.0 if m == "cohen_kappa" else 0.0, 1.0) for m, e in scores.items()}
-    distance = None if real is None else _distance(draw(0)[0], real[0])
+    distance = None if real is None or first is None else _distance(first, real[0])
     return Row(name, len(X), scores, distance)
 
 

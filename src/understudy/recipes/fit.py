@@ -14,10 +14,10 @@ import numpy as np
 
 from understudy.audit import NearestDistance
 from understudy.data import check_trainable, read_splits, split
-from understudy.errors import ConfigError, DataError
+from understudy.errors import ConfigError, DataError, PolicyError
 from understudy.generate import BaseGenerator, ClassGaussian, CVAEGenerator, KSame
 from understudy.recipes.common import pick_split
-from understudy.release import load
+from understudy.release import check_target, load
 from understudy.types import AttackResult, EmbeddingSet, PrivacyClaim
 
 __all__ = ["GENERATORS", "FitSummary", "fit_release"]
@@ -63,6 +63,7 @@ def fit_release(
     settings: Mapping[str, Any] | None = None,
     holdout: float = 0.1,
     non_members: str | None = None,
+    refuse_leak: bool = False,
     overwrite: bool = False,
     resume: bool = True,
     verbose: bool = False,
@@ -76,8 +77,7 @@ def fit_release(
     """
     if generator not in GENERATORS:
         raise ConfigError(f"`generator` must be one of {', '.join(GENERATORS)}; got {generator!r}.")
-    if out.exists() and not overwrite:
-        raise ConfigError(f"{str(out)!r} exists already. Choose another folder, or overwrite it with --force.")
+    check_target(out, overwrite=overwrite)
     model = _build(generator, dict(settings or {}), seed)
     train, others = _parts(data, non_members, holdout, seed)
     started = time.monotonic()
@@ -87,6 +87,11 @@ def fit_release(
     model.fit(train.X, train.y, train.subject, attributes=train.attributes)
     release = model.release(train.info)
     membership = NearestDistance().run(release, train, others, np.random.default_rng(seed))
+    if refuse_leak and membership.verdict == "leak":
+        raise PolicyError(
+            f"The membership check found a leak (AUC {membership.attack:.3f}), so nothing was written. "
+            "Try another generator or more records, or leave --fail-on-leak out."
+        )
     release.save(out, overwrite=overwrite)
     saved = load(out)
     size = sum(entry.bytes for entry in saved.manifest.files.values())
@@ -106,7 +111,9 @@ def fit_release(
 def _parts(data: str, non_members: str | None, holdout: float, seed: int) -> tuple[EmbeddingSet, EmbeddingSet]:
     """Records to learn from, and records that have no part in the fit at all, not even in early stopping."""
     splits = read_splits(data)
-    train = splits["train"] if "train" in splits else pick_split(data)
+    if "train" not in splits and len(splits) > 1:
+        raise ConfigError(f"{data!r} has no train split; say which to use, such as {data}#{next(iter(splits))}.")
+    train = splits.get("train", next(iter(splits.values())))
     check_trainable(train)
     rng = np.random.default_rng(seed)
     # A test split often comes from elsewhere; then strangers look strange for reasons that are no leak.

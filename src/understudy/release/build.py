@@ -7,8 +7,10 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from pydantic import ValidationError
 
 from understudy._version import __version__
+from understudy.errors import ConfigError
 from understudy.release.manifest import (
     ClaimEntry,
     Condition,
@@ -47,20 +49,25 @@ def build_release(
     """
     labels = tuple(c.item() if isinstance(c, np.generic) else c for c in classes)
     labels = tuple(c if isinstance(c, int) and not isinstance(c, bool) else str(c) for c in labels)
-    manifest = Manifest(
-        written_by=f"understudy {__version__}",
-        kind="data" if isinstance(decoder, RowsSpec) else "decoder",
-        generator=generator,
-        settings=_plain(dict(settings)),
-        embedding=embedding,
-        classes=labels,
-        class_names=tuple(class_names) if class_names else tuple(str(c) for c in labels),
-        conditions=tuple(conditions),
-        joint=joint,
-        space=space,  # type: ignore[arg-type]  # pydantic checks it
-        decoder=decoder,
-        claim=ClaimEntry(**claim.to_dict()),
-    )
+    try:
+        manifest = Manifest(
+            written_by=f"understudy {__version__}",
+            kind="data" if isinstance(decoder, RowsSpec) else "decoder",
+            generator=generator,
+            settings=_plain(dict(settings)),
+            embedding=embedding,
+            classes=labels,
+            class_names=tuple(class_names) if class_names else tuple(str(c) for c in labels),
+            conditions=tuple(conditions),
+            joint=joint,
+            space=space,  # type: ignore[arg-type]  # pydantic checks it
+            decoder=decoder,
+            claim=ClaimEntry(**claim.to_dict()),
+        )
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        place = ".".join(str(p) for p in first["loc"])
+        raise ConfigError(f"A release cannot hold this at {place[:80]!r}: {first['msg'][:160]}.") from error
     return Release(manifest, {k: _float32(v) for k, v in tensors.items()})
 
 

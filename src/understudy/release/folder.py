@@ -18,7 +18,7 @@ import numpy.typing as npt
 from understudy.errors import ConfigError, FormatError, IntegrityError
 from understudy.release.manifest import MAX_MANIFEST_BYTES, FileEntry, Manifest, parse_manifest
 
-__all__ = ["CARD", "MANIFEST", "read_folder", "tensor_file", "write_folder"]
+__all__ = ["CARD", "MANIFEST", "check_target", "read_folder", "tensor_file", "write_folder"]
 
 MANIFEST = "manifest.json"
 CARD = "README.md"
@@ -32,16 +32,24 @@ def tensor_file(kind: str) -> str:
     return "decoder.safetensors" if kind == "decoder" else "rows.safetensors"
 
 
+def check_target(path: Path, *, overwrite: bool) -> None:
+    """Complain early about a place where a release cannot be written, before hours of work."""
+    if path.exists() and not overwrite:
+        raise ConfigError(f"{str(path)!r} exists already. Choose another folder, or ask to overwrite it (--force).")
+    if path.exists() and not (path / MANIFEST).is_file() and (not path.is_dir() or any(path.iterdir())):
+        raise ConfigError(f"{str(path)!r} is not a release: it is left alone. Choose another folder.")
+    parent = next(p for p in path.absolute().parents if p.exists())
+    if not parent.is_dir() or not os.access(parent, os.W_OK):
+        raise ConfigError(f"Nothing can be written in {str(parent)!r}. Choose another place for {path.name!r}.")
+
+
 def write_folder(
     path: Path, manifest: Manifest, tensors: Mapping[str, npt.NDArray[Any]], card: str, *, overwrite: bool
 ) -> Manifest:
     """Write beside `path` and rename at the end, so that a reader never sees half a release."""
     from safetensors.numpy import save
 
-    if path.exists() and not overwrite:
-        raise ConfigError(f"{str(path)!r} exists already. Choose another folder, or ask to overwrite it.")
-    if path.exists() and not (path / MANIFEST).is_file() and (not path.is_dir() or any(path.iterdir())):
-        raise ConfigError(f"{str(path)!r} is not a release: it is left alone. Choose another folder.")
+    check_target(path, overwrite=overwrite)
     contents = {
         tensor_file(manifest.kind): save({k: np.ascontiguousarray(v) for k, v in tensors.items()}),
         CARD: card.encode(),

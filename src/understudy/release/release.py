@@ -116,13 +116,14 @@ class Release:
         return ReleaseStream(self, batch_size=batch_size, variance=variance, random_state=random_state)
 
     def batches(self, batch_size: int, variance: float | None, rng: np.random.Generator) -> Iterator[Any]:
-        """Numpy batches without end; `stream` wraps them for torch."""
+        """Numpy batches of vectors and class codes without end; `stream` wraps them for torch."""
         if self.manifest.kind == "data":
             raise ConfigError("A release of kind 'data' holds a fixed table and cannot be streamed; use sample().")
         if batch_size < 1:
             raise ConfigError(f"`batch_size` must be 1 or more; got {batch_size!r}.")
         while True:
-            yield self.sample(batch_size, variance=variance, random_state=rng)
+            X, codes = self._draw(batch_size, None, variance, None, rng)
+            yield X, codes[:, 0]
 
     def _draw(
         self,
@@ -186,7 +187,11 @@ class Release:
             values = self.manifest.conditions[names.index(name)].values
             if str(value) not in values:
                 raise ConfigError(f"{name!r} can be one of {list(values)[:10]}; got {value!r}.")
-            table[:, 1 + names.index(name)] = values.index(str(value))
+            column = 1 + names.index(name)
+            kept = table[:, column] == values.index(str(value))
+            table, p = table[kept], p[kept]
+        if not len(table):
+            raise ConfigError(f"No record had {dict(attributes)} together: the release cannot be sampled so.")
         if n is None and counts is None:
             raise ConfigError("Say how many: `n` for labels by the prior, or `per_class` for exact counts.")
         if counts is None:
@@ -196,9 +201,8 @@ class Release:
             mine = table[:, 0] == c
             rows = np.flatnonzero(mine)
             if not len(rows):
-                # A class that may occur but has no weight in the prior: any combination will do.
-                parts.append(np.tile([c, *table[0, 1:]], (counts[c], 1)))
-                continue
+                name = self.manifest.class_names[c]
+                raise ConfigError(f"No record of class {name!r} had these attributes: leave it or them out.")
             w = np.maximum(p[rows], 1e-12)
             parts.append(table[rng.choice(rows, size=counts[c], p=w / w.sum())])
         return rng.permutation(np.concatenate(parts))

@@ -44,7 +44,5 @@ class ReleaseStream(IterableDataset[tuple[torch.Tensor, torch.Tensor]]):
             # Workers are copies of this object: their number, and the loader's seed, tell them apart.
             seeds = np.random.SeedSequence(entropy=[seeds.generate_state(1)[0], worker.seed % 2**63, worker.id])
         rng = np.random.default_rng(seeds)
-        place = {label: i for i, label in enumerate(self.release.manifest.classes)}
-        for X, y in self.release.batches(self.batch_size, self.variance, rng):
-            codes = np.fromiter((place[v] for v in y.tolist()), dtype=np.int64, count=len(y))
+        for X, codes in self.release.batches(self.batch_size, self.variance, rng):
             yield torch.from_numpy(X), torch.from_numpy(codes)
