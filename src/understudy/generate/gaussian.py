@@ -21,8 +21,8 @@ class ClassGaussian(BaseGenerator):
     """Each class is a Gaussian around its own mean; all classes share one covariance.
 
     The covariance keeps `rank` directions and one variance a feature; off-diagonal entries are first shrunk
-    by `shrinkage`. `rank` is lowered to a quarter of the records where it is higher: more directions would
-    span the records themselves. It cannot describe a class of several clusters.
+    by `shrinkage`. `rank` is lowered to a sixteenth of the records where it is higher: more directions would
+    fit the records themselves. It cannot describe a class of several clusters.
 
     >>> from understudy.data import load_sample
     >>> s = load_sample("breast-cancer")
