@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import sys
+import textwrap
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -83,16 +84,22 @@ def short_estimate(value: Estimate | None, digits: int = 3) -> str:
 def show_claim(claim: PrivacyClaim) -> None:
     """What is promised and what is not."""
     say(f"claim       {claim.kind}" + (f", k = {claim.k}, unit {claim.unit}" if claim.k else ""), "bold")
-    say(f"            {claim.sentence()}")
+    _indented(claim.sentence())
     for item in claim.not_covered:
-        say(f"            not covered: {item}")
+        _indented(f"not covered: {item}")
 
 
 def show_membership(result: AttackResult) -> None:
     """The first attack, in figures and in words."""
     style = "bold red" if result.verdict == "leak" else ""
     say(f"membership  AUC {estimate(result.attack)}, control {estimate(result.control)}, a coin gives 0.5")
-    say(f"            {_VERDICT[result.verdict]}", style)
+    _indented(_VERDICT[result.verdict], style)
+
+
+def _indented(text: str, style: str = "") -> None:
+    """Under the heading of its line, also where the terminal is narrow."""
+    for line in textwrap.wrap(plain(text), width=max(40, console().width - 13)):
+        say(f"            {line}", style)
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Any, Self
@@ -116,8 +117,9 @@ class TorchHead(ClassifierMixin, BaseEstimator):
         out: npt.NDArray[Any] = self.classes_[best]
         return out
 
+    @abstractmethod
     def _network(self, inputs: int, outputs: int) -> nn.Module:
-        raise NotImplementedError  # pragma: no cover - each head gives its own
+        """The layers between z-scored inputs and logits."""
 
     def _settings(self) -> LoopSettings:
         return LoopSettings(self.max_epochs, self.batch_size, self.learning_rate, self.weight_decay, self.patience)
