@@ -229,6 +229,7 @@ def test_rare_classes_that_are_not_drawn_count_as_missed(
     ran = program("evaluate", "r", "--test", "d.npz", "--samples", 30, "--seeds", 1, "--json")
     assert ran.code == 0, ran.err
     assert 0.3 < ran.json["rows"][0]["scores"]["balanced_accuracy"]["value"] < 0.8
+    assert ran.json["rows"][0]["scores"]["auc"]["low"] is None
 
 
 @pytest.mark.parametrize(

@@ -219,7 +219,7 @@ def test_real_embeddings(real_data: Path) -> None:
 def test_a_condition_that_points_at_one_record_is_not_released(blobs: Blobs) -> None:
     X, y = blobs
     doctor = np.array(["Dr. Unique", *["north", "south"] * 104, "north"])
-    generator = CVAEGenerator(condition_on="doctor", max_epochs=2, patience=0, random_state=0)
+    generator = CVAEGenerator(condition_on="doctor", max_epochs=2, random_state=0)
     generator.fit(X, y, attributes={"doctor": doctor})
     with pytest.raises(PrivacyError, match=r"Dr\. Unique"):
         generator.release()

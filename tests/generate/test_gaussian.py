@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -84,3 +86,26 @@ def test_a_class_of_one_person_is_not_released(blobs: Blobs) -> None:
     people = np.where(y == 2, -1, np.arange(len(y)))
     with pytest.raises(PrivacyError, match="'2' has a single record or person"):
         ClassGaussian().fit(X, y, people).release()
+
+
+def test_the_price_of_rank_on_real_records(real_data: Path) -> None:
+    """The figures that docs/explain/limitations.md gives: half of the breast ultrasounds against the other half."""
+    from understudy.data import read_splits
+
+    data = read_splits(real_data / "breastmnist_efflite0.npz")["train"]
+    mixed = np.random.default_rng(0).permutation(len(data))
+    members, others = data.take(mixed[:273]), data.take(mixed[273:])
+    means = np.stack([members.X[members.y == c].mean(axis=0) for c in (0, 1)])
+
+    def attack(rank: int) -> float:
+        factor, scale = low_rank_plus_diagonal(members.X - means[members.y], rank, 0.1)
+        covariance = factor.T.astype(np.float64) @ factor + np.diag(np.maximum(scale.astype(np.float64), 1e-3) ** 2)
+        inverse = np.linalg.inv(covariance)
+        far = []
+        for part in (members, others):
+            residual = part.X - means[part.y]
+            far.append(np.einsum("ij,jk,ik->i", residual, inverse, residual))
+        return float((far[0][:, None] < far[1][None]).mean())
+
+    assert safe_rank(64, 273, 1280, 2) == 16
+    assert [round(attack(rank), 2) for rank in (0, 16, 64)] == pytest.approx([0.60, 0.64, 0.77], abs=0.011)

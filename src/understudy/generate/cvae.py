@@ -184,9 +184,13 @@ class CVAEGenerator(BaseGenerator):
         )
         if checkpoint is not None:
             checkpoint.remove()
-        return self._learnt(settings, joined, train)
+        # Conditions leave with the values of all records, class means with those that were learnt from.
+        refusal = lone_condition(records)
+        if settings.scaling == "class" and self._conditional:
+            refusal = refusal or lone_class(self.classes_, train)
+        return self._learnt(settings, joined, refusal)
 
-    def _learnt(self, settings: Preset, joined: Tensor, records: Records) -> Learnt:
+    def _learnt(self, settings: Preset, joined: Tensor, refusal: str | None) -> Learnt:
         program, tensors = export_decoder(self.module_.decoder)
         tensors |= {"span": self._scaler.span, "offset": self._scaler.offset}
         if settings.decoder_noise != "none":
@@ -217,12 +221,9 @@ class CVAEGenerator(BaseGenerator):
                 "class frequencies: rounded to three digits, otherwise exact",
             )
             + (("variance of the decoder's error: exact",) if settings.decoder_noise != "none" else ())
-            + (("conditions: their values, and how often they go together",) if records.conditions else ()),
+            + (("conditions: their values, and how often they go together",) if self._conditions else ()),
         )
         public = {**self._public_settings(), **asdict(settings)}
-        refusal = lone_condition(records)
-        if settings.scaling == "class" and self._conditional:
-            refusal = refusal or lone_class(self.classes_, records)
         return Learnt(spec, tensors, claim, public, refusal)
 
     def _loss(self, joined: Tensor, coins: torch.Generator, beta: float) -> Tensor:

@@ -103,7 +103,8 @@ def evaluate_release(
         rows.append(_row(name, draw, target, known, HEADS[head], seeds, len(release.classes)))
     membership = None
     if train_set is not None:
-        others = read_splits(train or "").get("val", test_set)
+        splits = read_splits(train or "")
+        others = splits["val"] if {"train", "val"} <= set(splits) else test_set
         membership = NearestDistance().run(release, train_set, others, np.random.default_rng(0))
     if progress is not None:
         progress(len(sources), len(sources), "done")
@@ -145,8 +146,9 @@ def _row(
         runs.append(score_all(target[1], proba, np.arange(classes)))
         first = X if first is None else first
     scores = {metric: Estimate.from_runs([run[metric] for run in runs]) for metric in runs[0]}
-    # No score is above 1; only kappa can be below 0.
-    scores = {m: e.clipped(-1.0 if m == "cohen_kappa" else 0.0, 1.0) for m, e in scores.items()}
+    if seeds > 1:
+        # No score is above 1; only kappa can be below 0. One run keeps its open interval.
+        scores = {m: e.clipped(-1.0 if m == "cohen_kappa" else 0.0, 1.0) for m, e in scores.items()}
     distance = None if real is None or first is None else _distance(first, real[0])
     return Row(name, len(X), scores, distance)
 

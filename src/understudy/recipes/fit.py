@@ -151,7 +151,9 @@ def _build(name: str, settings: dict[str, Any], seed: int) -> BaseGenerator:
 def _checkpoint(model: CVAEGenerator, data: str) -> Path | None:
     """A private file beside the data, one for each fit; None where there is no leave to write."""
     file = Path(data.rsplit("#", 1)[0]).resolve()
-    identity = json.dumps([str(file), data, {k: str(v) for k, v in model.get_params().items()}], sort_keys=True)
+    identity = json.dumps(
+        [str(file), data, {k: str(v) for k, v in model.get_params().items() if k != "verbose"}], sort_keys=True
+    )
     folder = file.parent / ".understudy"
     try:
         folder.mkdir(mode=0o700, exist_ok=True)
