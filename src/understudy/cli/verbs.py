@@ -285,8 +285,8 @@ def demo(
     output.say("It promises nothing that is proven: see the claim above, and docs/explain/limitations.md.")
     output.say()
     output.say("Your own data", "bold")
-    output.say("   $ understudy fit your-embeddings.npz -o my-release")
-    output.say("   $ understudy evaluate my-release --test your-test.npz --train your-embeddings.npz")
+    output.say("   $ understudy fit your-train.npz -o my-release --non-members your-unused.npz")
+    output.say("   $ understudy evaluate my-release --test your-test.npz --train your-train.npz")
 
 
 def _counts(text: str) -> dict[str, int]:
