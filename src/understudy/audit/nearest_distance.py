@@ -12,7 +12,10 @@ from understudy.metrics import membership_auc, nearest
 from understudy.release import Release
 from understudy.types import AttackResult, EmbeddingSet, Estimate
 
-__all__ = ["NearestDistance"]
+__all__ = ["LEAST_NON_MEMBERS", "NearestDistance"]
+
+# The control splits them into two halves of two.
+LEAST_NON_MEMBERS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,9 +33,9 @@ class NearestDistance:
         self, release: Release, members: EmbeddingSet, non_members: EmbeddingSet, rng: np.random.Generator
     ) -> AttackResult:
         """Attack with fresh samples, or with all rows of a release that is a fixed table."""
-        if len(members) < 2 or len(non_members) < 4:
+        if len(members) < 2 or len(non_members) < LEAST_NON_MEMBERS:
             raise DataError(
-                "The membership check needs at least 2 members and 4 records that were not used; "
+                f"The membership check needs at least 2 members and {LEAST_NON_MEMBERS} records that were not used; "
                 f"got {len(members)} and {len(non_members)}."
             )
         inside, outside = release.transform(members.X), release.transform(non_members.X)

@@ -207,8 +207,8 @@ def verify(
     release: Annotated[Path, typer.Argument(metavar="RELEASE", help="A release folder.")], as_json: Json = False
 ) -> None:
     """Check that a release is whole and well formed; offline, without the data."""
-    from understudy.release import load
     from understudy.release import verify as check
+    from understudy.types import PrivacyClaim
 
     result = check(release)
     if as_json:
@@ -217,7 +217,7 @@ def verify(
     for line in result.checks:
         output.say(f"ok  {line}")
     output.say(f"fingerprint {result.fingerprint}", "bold")
-    output.show_claim(load(release).claim)
+    output.show_claim(PrivacyClaim.from_dict(result.claim))
 
 
 def doctor(as_json: Json = False) -> None:

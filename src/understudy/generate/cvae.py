@@ -126,9 +126,9 @@ class CVAEGenerator(BaseGenerator):
         preset = preset_for(self.preset, authors_compat=self.authors_compat)
         names = [f.name for f in fields(Preset) if f.name != "residual"]
         given = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
-        if "hidden" in given and isinstance(given["hidden"], int):
-            raise ConfigError(f"`hidden` must be a tuple of layer widths; got {given['hidden']!r}. Write (256,).")
         if "hidden" in given:
+            if isinstance(given["hidden"], int):
+                raise ConfigError(f"`hidden` must be a tuple of layer widths; got {given['hidden']!r}. Write (256,).")
             if preset.residual:
                 raise ConfigError("The preset 'large' fixes its layers; leave `hidden` out or choose another preset.")
             given["hidden"] = tuple(int(h) for h in given["hidden"])

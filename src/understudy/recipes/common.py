@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 import numpy.typing as npt
 
@@ -10,12 +12,16 @@ from understudy.errors import ConfigError, DataError
 from understudy.release import Release
 from understudy.types import EmbeddingSet
 
-__all__ = ["aligned", "pick_split"]
+__all__ = ["aligned", "choose_split", "pick_split"]
 
 
 def pick_split(path: str, *preferred: str) -> EmbeddingSet:
     """The part of a file that a verb wants: what `FILE#split` names, else the first of `preferred` it has."""
-    splits = read_splits(path)
+    return choose_split(read_splits(path), path, *preferred)
+
+
+def choose_split(splits: Mapping[str, EmbeddingSet], path: str, *preferred: str) -> EmbeddingSet:
+    """The same for a file that has been read; `path` is for the error."""
     if len(splits) == 1:
         return next(iter(splits.values()))
     for name in preferred:

@@ -16,7 +16,7 @@ from understudy.errors import ConfigError, DataError
 from understudy.generate import KSame
 from understudy.heads import LinearHead, MLPHead
 from understudy.metrics import average_nearest_distance, score_all
-from understudy.recipes.common import aligned, pick_split
+from understudy.recipes.common import aligned, choose_split, pick_split
 from understudy.release import Release, load
 from understudy.types import AttackResult, Estimate
 
@@ -92,7 +92,8 @@ def evaluate_release(
     target = aligned(release, test_set, "test")
     if len(np.unique(target[1])) < 2:
         raise DataError("The test data hold one class only: no classifier can be judged on them.")
-    train_set = None if train is None else pick_split(train, "train")
+    splits = {} if train is None else read_splits(train)
+    train_set = None if train is None else choose_split(splits, train, "train")
     real = None if train_set is None else aligned(release, train_set, "train")
     sources = _sources(release, real, samples, ks)
     rows = []
@@ -103,7 +104,6 @@ def evaluate_release(
         rows.append(_row(name, draw, target, known, HEADS[head], seeds, len(release.classes)))
     membership = None
     if train_set is not None:
-        splits = read_splits(train or "")
         others = splits["val"] if {"train", "val"} <= set(splits) else test_set
         membership = NearestDistance().run(release, train_set, others, np.random.default_rng(0))
     if progress is not None:
@@ -134,7 +134,7 @@ def _row(
     name: str, draw: Callable[[int], Rows], target: Rows, real: Rows | None, head: type[Any], seeds: int, classes: int
 ) -> Row:
     runs: list[dict[str, float]] = []
-    first: npt.NDArray[np.float32] | None = None
+    distance: Estimate | None = None
     for seed in range(seeds):
         X, y = draw(seed)
         if len(np.unique(y)) < 2:
@@ -144,12 +144,12 @@ def _row(
         proba = np.zeros((len(target[1]), classes))
         proba[:, fitted.classes_] = fitted.predict_proba(target[0])
         runs.append(score_all(target[1], proba, np.arange(classes)))
-        first = X if first is None else first
+        if seed == 0 and real is not None:
+            distance = _distance(X, real[0])
     scores = {metric: Estimate.from_runs([run[metric] for run in runs]) for metric in runs[0]}
     if seeds > 1:
         # No score is above 1; only kappa can be below 0. One run keeps its open interval.
         scores = {m: e.clipped(-1.0 if m == "cohen_kappa" else 0.0, 1.0) for m, e in scores.items()}
-    distance = None if real is None or first is None else _distance(first, real[0])
     return Row(name, len(X), scores, distance)
 
 

@@ -12,17 +12,16 @@ from typing import Any
 
 import numpy as np
 
-from understudy.audit import NearestDistance
+from understudy.audit import LEAST_NON_MEMBERS, NearestDistance
 from understudy.data import check_trainable, read_splits, split
 from understudy.errors import ConfigError, DataError, PolicyError
 from understudy.generate import BaseGenerator, ClassGaussian, CVAEGenerator, KSame
-from understudy.recipes.common import pick_split
+from understudy.recipes.common import choose_split, pick_split
 from understudy.release import check_target, load
 from understudy.types import AttackResult, EmbeddingSet, PrivacyClaim
 
 __all__ = ["GENERATORS", "FitSummary", "fit_release"]
 
-LEAST_NON_MEMBERS = 4
 GENERATORS: dict[str, type[BaseGenerator]] = {"gaussian": ClassGaussian, "cvae": CVAEGenerator, "ksame": KSame}
 
 
@@ -111,9 +110,7 @@ def fit_release(
 def _parts(data: str, non_members: str | None, holdout: float, seed: int) -> tuple[EmbeddingSet, EmbeddingSet]:
     """Records to learn from, and records that have no part in the fit at all, not even in early stopping."""
     splits = read_splits(data)
-    if "train" not in splits and len(splits) > 1:
-        raise ConfigError(f"{data!r} has no train split; say which to use, such as {data}#{next(iter(splits))}.")
-    train = splits.get("train", next(iter(splits.values())))
+    train = choose_split(splits, data, "train")
     check_trainable(train)
     rng = np.random.default_rng(seed)
     # A test split often comes from elsewhere; then strangers look strange for reasons that are no leak.

@@ -22,8 +22,6 @@ __all__ = ["CARD", "MANIFEST", "check_target", "read_folder", "tensor_file", "wr
 
 MANIFEST = "manifest.json"
 CARD = "README.md"
-# What a release may hold beside its manifest: anything else may be a smuggled file.
-ALLOWED = frozenset({CARD, "decoder.safetensors", "rows.safetensors"})
 MAX_HEADER = 2**20
 
 
