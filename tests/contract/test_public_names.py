@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import understudy
+import understudy.heads
 import understudy.recipes
 
 ROOT = Path(understudy.__file__).parent
@@ -52,7 +53,7 @@ def test_a_folder_gives_only_names_of_its_own_modules(folder: str) -> None:
 
 
 def test_lazy_names_are_the_advertised_ones() -> None:
-    for package in (understudy, understudy.recipes):
+    for package in (understudy, understudy.heads, understudy.recipes):
         assert set(package.__all__) - {"__version__"} == set(package._HOMES) == set(dir(package))
         with pytest.raises(AttributeError, match="nonsense"):
             package.nonsense  # noqa: B018

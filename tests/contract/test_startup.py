@@ -29,7 +29,7 @@ def test_heavy_packages_stay_out(code: str) -> None:
 
 
 def test_a_receiver_s_verbs_do_without_torch() -> None:
-    code = "from understudy.recipes import sample_to_file; from understudy.release import verify"
+    code = "from understudy.recipes import predict_records, sample_to_file; from understudy.release import verify"
     loaded = run(code + "\nimport sys; print(*{m.split('.')[0] for m in sys.modules})").split()
     assert not {"torch", "sklearn", "scipy"} & set(loaded)
 

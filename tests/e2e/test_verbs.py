@@ -97,9 +97,15 @@ def test_doctor_is_content_here(understudy: Run) -> None:
 def test_demo_tells_the_whole_story(understudy: Run, tmp_path: Path) -> None:
     ran = understudy("demo", timeout=300)
     assert ran.code == 0, ran.err
-    assert (tmp_path / "out" / "demo" / "release" / "README.md").is_file()
-    for text in ("understudy fit", "understudy verify", "15-Same", "What happened", "Your own data"):
+    made = tmp_path / "out" / "demo"
+    assert (made / "release" / "README.md").is_file()
+    for step in ("embed", "fit", "verify", "train", "predict", "evaluate", "report"):
+        assert f"$ understudy {step} " in ran.out
+    for text in ("15-Same", "What happened", "What it protects, and what it does not", "Your own folder"):
         assert text in ran.out
+    # The last line is where the newcomer looks next.
+    assert ran.out.splitlines()[-1] == f"The report of this demo: {made.relative_to(tmp_path) / 'report.html'}"
+    assert (made / "report.html").stat().st_size > 10_000
 
 
 def one_sentence(err: str) -> str:
@@ -158,7 +164,7 @@ def test_wrong_input_gets_one_sentence_and_code_2(
         (("fit", "train.npz", "-o", "r"), "exists already"),
         (("evaluate", "r", "--test", "wide.npz"), "features"),
         (("evaluate", "r", "--test", "other.npz"), "not among the known classes"),
-        (("evaluate", "r", "--test", "backbone.npz"), "Embed them as the release says"),
+        (("evaluate", "r", "--test", "backbone.npz"), "Embed them in the same way"),
     ],
 )
 def test_wrong_use_of_a_release(

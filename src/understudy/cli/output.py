@@ -104,7 +104,10 @@ def _indented(text: str, style: str = "") -> None:
 
 @contextmanager
 def progress_bar(title: str) -> Iterator[Callable[[int, int, str], None]]:
-    """A bar on standard error, drawn on a terminal only."""
+    """A bar on standard error, drawn on a terminal only, from the first step until all is done.
+
+    It goes away in between, because a terminal can hold one bar at a time and training draws its own.
+    """
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
     columns = (
@@ -114,10 +117,18 @@ def progress_bar(title: str) -> Iterator[Callable[[int, int, str], None]]:
         TimeElapsedColumn(),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task(title, total=1)
+    console = Console(stderr=True)
+    progress = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
+    task = progress.add_task(title, total=1)
 
-        def step(done: int, total: int, what: str) -> None:
-            progress.update(task, completed=done, total=max(total, 1), description=escape(f"{title}: {what}"))
+    def step(done: int, total: int, what: str) -> None:
+        progress.update(task, completed=done, total=max(total, 1), description=escape(f"{title}: {what}"))
+        if done >= total:
+            progress.stop()
+        else:
+            progress.start()
 
+    try:
         yield step
+    finally:
+        progress.stop()

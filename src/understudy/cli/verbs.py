@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from understudy.cli import output
+from understudy.cli.embed import embed
 
 if TYPE_CHECKING:
     from understudy.recipes.evaluate import Evaluation
@@ -18,7 +19,8 @@ __all__ = ["register"]
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of tables.")]
 Force = Annotated[bool, typer.Option("--force", help="Overwrite what is there.")]
-DATA_HELP = "An .npz, .parquet, .safetensors or .csv file; FILE#train picks a split."
+DATA_HELP = "Vectors (.npz, .parquet, .safetensors, .csv) or images (see `embed`); DATA#train picks a split."
+BACKBONE_HELP = "For images: where the release's model is, if it is one of your own (onnx:FILE or hf:FOLDER)."
 
 
 class GeneratorName(StrEnum):
@@ -52,6 +54,9 @@ def fit(
     per_class: Annotated[bool, typer.Option(help="k-Same: group within each class.")] = False,
     variance: Annotated[float | None, typer.Option(help="Sampling variance; 1 is what training assumes.")] = None,
     space: Annotated[str | None, typer.Option(help="raw, or unit: vectors scaled to length 1.")] = None,
+    backbone: Annotated[
+        str | None, typer.Option(help="For images: the vision model (default: efflite0; see `embed --backbones`).")
+    ] = None,
     holdout: Annotated[float, typer.Option(help="Share of records held out for the membership check.")] = 0.1,
     non_members: Annotated[
         str | None, typer.Option(metavar="DATA", help="Other records for that check, instead of --holdout.")
@@ -82,19 +87,22 @@ def fit(
         "variance": variance,
         "space": space,
     }
-    summary = fit_release(
-        data,
-        out,
-        generator=generator.value,
-        settings={name: value for name, value in settings.items() if value is not None},
-        holdout=holdout,
-        non_members=non_members,
-        refuse_leak=fail_on_leak,
-        overwrite=force,
-        resume=resume,
-        verbose=not as_json,
-        seed=seed,
-    )
+    with output.progress_bar("embed") as progress:
+        summary = fit_release(
+            data,
+            out,
+            generator=generator.value,
+            settings={name: value for name, value in settings.items() if value is not None},
+            holdout=holdout,
+            non_members=non_members,
+            backbone=backbone,
+            refuse_leak=fail_on_leak,
+            overwrite=force,
+            resume=resume,
+            verbose=not as_json,
+            seed=seed,
+            progress=progress,
+        )
     if as_json:
         output.print_json(summary.to_dict())
     else:
@@ -166,6 +174,7 @@ def evaluate(
         int | None, typer.Option(help="Vectors to draw (default: as many as --train, or 5000).")
     ] = None,
     seeds: Annotated[int, typer.Option(help="Repetitions behind each interval.")] = 3,
+    backbone: Annotated[str | None, typer.Option(help=BACKBONE_HELP)] = None,
     as_json: Json = False,
 ) -> None:
     """Train a classifier on the release, test it on real data, and compare with real data and k-Same."""
@@ -173,7 +182,14 @@ def evaluate(
 
     with output.progress_bar("evaluating") as progress:
         result = evaluate_release(
-            release, test, train=train, head=head.value, samples=samples, seeds=seeds, progress=progress
+            release,
+            test,
+            train=train,
+            head=head.value,
+            samples=samples,
+            seeds=seeds,
+            backbone=backbone,
+            progress=progress,
         )
     if as_json:
         output.print_json(result.to_dict())
@@ -237,58 +253,6 @@ def doctor(as_json: Json = False) -> None:
         raise typer.Exit(1)
 
 
-def demo(
-    out: Annotated[Path, typer.Option("--out", "-o", metavar="FOLDER", help="Where to put what it makes.")] = Path(
-        "out/demo"
-    ),
-    as_json: Json = False,
-) -> None:
-    """The whole story on data that come with scikit-learn: fit, verify, sample, evaluate."""
-    from understudy.recipes.demo import run_demo
-
-    number = 0
-
-    def begins(title: str, command: str) -> None:
-        nonlocal number
-        number += 1
-        if not as_json:
-            output.say()
-            output.say(f"{number}. {title}", "bold")
-            if command:
-                output.say(f"   $ {command}", "dim")
-
-    def ends(name: str, result: Any) -> None:
-        if as_json:
-            return
-        if name == "data":
-            output.say(", ".join(f"{len(part)} digits {name}" for name, part in result.items()))
-        if name == "fit":
-            show_fit(result)
-        if name == "verify":
-            output.say(f"{len(result.checks)} checks passed")
-        if name == "sample":
-            show_sample(result)
-        if name == "evaluate":
-            show_evaluation(result)
-
-    results = run_demo(out, begins=begins, ends=ends, verbose=not as_json)
-    if as_json:
-        output.print_json({k: v if isinstance(v, dict) else v.to_dict() for k, v in results.items()})
-        return
-    ours, real = results["evaluate"].rows[:2]
-    right = [f"{100 * row.scores['accuracy'].value:.1f} %" for row in (ours, real)]
-    output.say()
-    output.say("What happened", "bold")
-    output.say(f"A classifier that never saw a real digit is right on {right[0]} of the world's digits.")
-    output.say(f"One trained on the real digits is right on {right[1]}.")
-    output.say(f"{out / 'release'} is what would leave the building; its README.md says what it is and is not.")
-    output.say("It promises nothing that is proven: see the claim above, and docs/explain/limitations.md.")
-    output.say()
-    output.say("Your own data", "bold")
-    output.say("   $ understudy fit your-train.npz -o my-release --non-members your-unused.npz")
-    output.say("   $ understudy evaluate my-release --test your-test.npz --train your-train.npz")
-
-
 def _counts(text: str) -> dict[str, int]:
     from understudy.errors import ConfigError
 
@@ -303,5 +267,10 @@ def _counts(text: str) -> dict[str, int]:
 
 def register(app: typer.Typer) -> None:
     """Hang the verbs on the program, in the order in which people meet them."""
-    for verb in (fit, sample, evaluate, verify, doctor, demo):
+    # It takes its option types from here.
+    from understudy.cli.demo import demo
+    from understudy.cli.receiver import predict, train
+    from understudy.cli.report import report
+
+    for verb in (embed, fit, sample, evaluate, train, predict, report, verify, doctor, demo):
         app.command()(verb)

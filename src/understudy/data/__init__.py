@@ -6,6 +6,7 @@ sentence that names the path as given and no other file: file names can be patie
 
 from understudy.data.checks import check_trainable
 from understudy.data.longtail import long_tail_counts, make_long_tail
+from understudy.data.npz import is_image_npz, read_image_arrays
 from understudy.data.partition import partition_by, partition_dirichlet, partition_iid
 from understudy.data.reader import read_embeddings, read_splits
 from understudy.data.samples import SAMPLES, load_digit_images, load_sample
@@ -15,6 +16,7 @@ from understudy.data.writer import write_embeddings
 __all__ = [
     "SAMPLES",
     "check_trainable",
+    "is_image_npz",
     "kfold",
     "load_digit_images",
     "load_sample",
@@ -24,6 +26,7 @@ __all__ = [
     "partition_dirichlet",
     "partition_iid",
     "read_embeddings",
+    "read_image_arrays",
     "read_splits",
     "split",
     "stratified_split",

@@ -39,8 +39,10 @@ _LAYOUT = "`X` and `y`, or `train_x`, `train_y`, `test_x`, ..., or `train_images
 Array = npt.NDArray[Any]
 
 
-def split_arrays(names: Collection[str], get: Callable[[str], Array], path: str) -> dict[str, RawSplit]:
-    """Columns by split, from arrays that `get` fetches by name."""
+def split_arrays(
+    names: Collection[str], get: Callable[[str], Array], path: str, *, flat: bool = True
+) -> dict[str, RawSplit]:
+    """Columns by split, from arrays that `get` fetches by name; images become rows of pixels if `flat`."""
     found: dict[str, dict[str, str]] = {}
     for name in names:
         if name in META:
@@ -57,7 +59,7 @@ def split_arrays(names: Collection[str], get: Callable[[str], Array], path: str)
         split = next(k for k in found if k != WHOLE)
         raise DataError(f"{path} mixes splits with `{whole}`, which has none: name it `{split}_{whole}`, or drop it.")
     ordered = [s for s in (*SPLITS, WHOLE) if s in found]
-    return {split: _columns(split, found[split], get, path) for split in ordered}
+    return {split: _columns(split, found[split], get, path, flat) for split in ordered}
 
 
 def holds_images(names: Collection[str]) -> bool:
@@ -102,7 +104,7 @@ def _meaning(name: str, path: str) -> tuple[str, str]:
     return split, role
 
 
-def _columns(split: str, roles: dict[str, str], get: Callable[[str], Array], path: str) -> RawSplit:
+def _columns(split: str, roles: dict[str, str], get: Callable[[str], Array], path: str, flat: bool) -> RawSplit:
     prefix = "" if split == WHOLE else f"{split}_"
     vectors = "X" if split == WHOLE else f"{split}_x"
     if "vectors" in roles and "images" in roles:
@@ -113,7 +115,8 @@ def _columns(split: str, roles: dict[str, str], get: Callable[[str], Array], pat
     if "vectors" in roles:
         X = get(roles["vectors"])
     elif "images" in roles:
-        X = pixels(get(roles["images"]), roles["images"], path)
+        X = get(roles["images"])
+        X = pixels(X, roles["images"], path) if flat else X
     else:
         raise DataError(f"{path} holds labels (`{roles['labels']}`) but no vectors: add `{vectors}`.")
     return RawSplit(

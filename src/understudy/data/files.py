@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import os
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
 from understudy.errors import DataError
 
-__all__ = ["SUFFIXES", "reading", "write_atomically"]
+__all__ = ["SUFFIXES", "reading", "write_atomically", "write_private_table"]
 
 SUFFIXES = (".csv", ".npz", ".parquet", ".safetensors")
 
@@ -61,3 +63,18 @@ def write_atomically(path: str, write: Callable[[BinaryIO], None]) -> None:
         # An interrupt too must leave no private half-file behind.
         Path(temporary).unlink(missing_ok=True)
         raise
+
+
+def write_private_table(path: Path, header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """A small CSV for its owner alone; for names, which are kept out of everything else."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(header)
+    writer.writerows(rows)
+    # Names of files may hold bytes that are no text.
+    raw = text.getvalue().encode("utf-8", "surrogateescape")
+
+    def write(stream: BinaryIO) -> None:
+        stream.write(raw)
+
+    write_atomically(str(path), write)

@@ -9,12 +9,12 @@ import numpy as np
 import numpy.typing as npt
 
 from understudy.data.arrays import ATTRIBUTE, holds_images, split_arrays
-from understudy.data.assemble import assemble, info_from_json, info_to_json
+from understudy.data.assemble import RawSplit, assemble, info_from_json, info_to_json
 from understudy.data.files import reading
 from understudy.errors import DataError
 from understudy.types import EmbeddingInfo, EmbeddingSet
 
-__all__ = ["read_npz", "write_npz"]
+__all__ = ["is_image_npz", "read_image_arrays", "read_npz", "write_npz"]
 
 _KIND = "an .npz file"
 
@@ -27,6 +27,35 @@ def read_npz(path: str) -> dict[str, EmbeddingSet]:
     and preprocessing). Images come back as rows of pixels in 0..1 with the backbone "pixels";
     embedding them with a vision model first gives far better vectors.
     """
+    raw, names, info = _contents(path, flat=True)
+    return assemble(raw, path, info, names)
+
+
+def is_image_npz(path: str) -> bool:
+    """True for an .npz in MedMNIST's layout; False for whatever else there is, or cannot be read."""
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            return isinstance(archive, np.lib.npyio.NpzFile) and holds_images(list(archive.keys()))
+    except Exception:  # a damaged file is told of by whoever reads it
+        return False
+
+
+def read_image_arrays(path: str) -> tuple[dict[str, RawSplit], tuple[str, ...]]:
+    """Images (records, height, width[, colours]) and labels by split, and class names where the file has them."""
+    raw, names, _ = _contents(path, flat=False)
+    for split, part in raw.items():
+        if part.X.ndim not in (3, 4) or 0 in part.X.shape or part.X.dtype.kind not in "uif":
+            raise DataError(
+                f"{path} must hold images (records, height, width[, colours]) in {split}; got {part.X.dtype} of "
+                f"shape {part.X.shape}."
+            )
+    # Labels and their codes are checked as those of vectors are, on stand-ins for the images.
+    hollow = {k: RawSplit(np.zeros((len(r.X), 1)), r.labels, r.subject, r.attributes) for k, r in raw.items()}
+    assemble(hollow, path, EmbeddingInfo(), names)
+    return raw, names
+
+
+def _contents(path: str, *, flat: bool) -> tuple[dict[str, RawSplit], tuple[str, ...], EmbeddingInfo]:
     # Opened here because NumPy leaves a file open when it is no archive.
     with ExitStack() as stack:
         with reading(path, _KIND):
@@ -39,14 +68,14 @@ def read_npz(path: str) -> dict[str, EmbeddingSet]:
         def get(name: str) -> npt.NDArray[Any]:
             return _array(archive, name, path)
 
-        raw = split_arrays(keys, get, path)
+        raw = split_arrays(keys, get, path, flat=flat)
         names: tuple[str, ...] = ()
         if "class_names" in keys:
             names = tuple(str(v) for v in _text(get("class_names"), "class_names", 1, path))
         info = EmbeddingInfo(backbone="pixels") if holds_images(keys) else EmbeddingInfo()
         if "info" in keys:
             info = info_from_json(str(_text(get("info"), "info", 0, path)), path)
-    return assemble(raw, path, info, names)
+    return raw, names, info
 
 
 def write_npz(stream: BinaryIO, data: EmbeddingSet) -> None:

@@ -14,36 +14,46 @@ if TYPE_CHECKING:
     from understudy.recipes.doctor import examine
     from understudy.recipes.evaluate import Evaluation, evaluate_release
     from understudy.recipes.fit import FitSummary, fit_release
+    from understudy.recipes.predict import PredictSummary, predict_records
     from understudy.recipes.sample import sample_to_file
     from understudy.recipes.study import Study, StudyResults, check_study, find_studies, run_study
+    from understudy.recipes.train import TrainSummary, train_head
 
 __all__ = [
     "Evaluation",
     "FitSummary",
+    "PredictSummary",
     "Study",
     "StudyResults",
+    "TrainSummary",
     "check_study",
     "evaluate_release",
     "examine",
     "find_studies",
     "fit_release",
+    "predict_records",
     "run_demo",
     "run_study",
     "sample_to_file",
+    "train_head",
 ]
 
 _HOMES = {
     "Evaluation": "understudy.recipes.evaluate",
     "FitSummary": "understudy.recipes.fit",
+    "PredictSummary": "understudy.recipes.predict",
     "Study": "understudy.recipes.study",
     "StudyResults": "understudy.recipes.study",
+    "TrainSummary": "understudy.recipes.train",
     "check_study": "understudy.recipes.study",
     "evaluate_release": "understudy.recipes.evaluate",
     "examine": "understudy.recipes.doctor",
     "find_studies": "understudy.recipes.study",
     "fit_release": "understudy.recipes.fit",
+    "predict_records": "understudy.recipes.predict",
     "run_demo": "understudy.recipes.demo",
     "run_study": "understudy.recipes.study",
     "sample_to_file": "understudy.recipes.sample",
+    "train_head": "understudy.recipes.train",
 }
 __getattr__, __dir__ = lazy_names(__name__, _HOMES)

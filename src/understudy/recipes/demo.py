@@ -1,4 +1,4 @@
-"""`demo`: the whole story on data that come with scikit-learn, in a minute or two."""
+"""`demo`: the whole story on images that come with scikit-learn, in a minute or two."""
 
 from __future__ import annotations
 
@@ -8,38 +8,51 @@ from typing import Any
 
 import numpy as np
 
-from understudy.data import load_sample, split, write_embeddings
+from understudy.data import load_digit_images, split
+from understudy.errors import ConfigError
+from understudy.recipes.embed import embed_to_file
 from understudy.recipes.evaluate import evaluate_release
 from understudy.recipes.fit import fit_release
-from understudy.recipes.sample import sample_to_file
+from understudy.recipes.predict import predict_records
+from understudy.recipes.report import make_report
+from understudy.recipes.train import train_head
 from understudy.release import verify
+from understudy.types import EmbeddingSet
 
 __all__ = ["run_demo"]
 
 # Called before each step with its title and the command that would do the same, and after it with what it gave.
 StepBegins = Callable[[str, str], None]
 StepEnds = Callable[[str, Any], None]
+Progress = Callable[[int, int, str], None]
+SHARES = {"train": 0.5, "val": 0.2, "test": 0.3}
 
 
-def run_demo(folder: Path, *, begins: StepBegins, ends: StepEnds, verbose: bool = True) -> dict[str, Any]:
-    """Digits become a generator, a release, samples and an evaluation; everything is written to `folder`.
+def run_demo(
+    folder: Path, *, begins: StepBegins, ends: StepEnds, verbose: bool = True, progress: Progress | None = None
+) -> dict[str, Any]:
+    """Digits become images, vectors, a release, a receiver's classifier, figures and a page, all in `folder`.
 
-    Returns what each step gave, by name: `fit`, `verify`, `sample`, `evaluate`.
+    Returns what each step gave, by name: `embed`, `fit`, `verify`, `train`, `predict`, `evaluate`, `report`.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    train, test, unused = (folder / f"digits-{name}.npz" for name in ("train", "test", "unused"))
-    release, rows = folder / "release", folder / "synthetic.npz"
-    begins("Take scikit-learn's handwritten digits: some are the records, some are not used, some are the world", "")
-    parts = split(load_sample("digits"), {"train": 0.5, "unused": 0.2, "test": 0.3}, rng=np.random.default_rng(0))
-    for name, path in (("train", train), ("unused", unused), ("test", test)):
-        write_embeddings(path, parts[name])
-    ends("data", parts)
+    images, vectors, release = folder / "images", folder / "digits.npz", folder / "release"
+    head, predictions, page = folder / "head.safetensors", folder / "predictions.csv", folder / "report.html"
+    begins(
+        "Take scikit-learn's handwritten digits as images: a hospital's records, records not used, and the world", ""
+    )
+    ends("images", _write_images(images))
     steps: list[tuple[str, str, str, Callable[[], Any]]] = [
         (
+            "embed",
+            "Data holder: turn images into vectors with a frozen vision model",
+            f"understudy embed {images} -o {vectors}",
+            lambda: embed_to_file(str(images), vectors, overwrite=True, progress=progress),
+        ),
+        (
             "fit",
-            "Data holder: learn a generator and write a release",
-            f"understudy fit {train} -o {release} --non-members {unused}",
-            lambda: fit_release(str(train), release, non_members=str(unused), overwrite=True, verbose=verbose),
+            "Data holder: learn a generator from the records and write a release",
+            f"understudy fit {vectors} -o {release}",
+            lambda: fit_release(str(vectors), release, overwrite=True, verbose=verbose),
         ),
         (
             "verify",
@@ -48,16 +61,30 @@ def run_demo(folder: Path, *, begins: StepBegins, ends: StepEnds, verbose: bool 
             lambda: verify(release),
         ),
         (
-            "sample",
-            "Receiver: draw as many vectors as wanted",
-            f"understudy sample {release} -n 2000 -o {rows}",
-            lambda: sample_to_file(release, rows, n=2000, seed=0, overwrite=True),
+            "train",
+            "Receiver: learn a classifier from the release alone",
+            f"understudy train {release} -o {head}",
+            lambda: train_head(release, head, overwrite=True, progress=progress),
+        ),
+        (
+            "predict",
+            "Receiver: classify images of the world, embedded as the release demands",
+            f"understudy predict {head} {images / 'test'} -o {predictions}",
+            lambda: predict_records(head, str(images / "test"), out=predictions, overwrite=True, progress=progress),
         ),
         (
             "evaluate",
-            "Data holder: judge it beside real data and k-Same",
-            f"understudy evaluate {release} --test {test} --train {train}",
-            lambda: evaluate_release(release, str(test), train=str(train)),
+            "Data holder: judge the release beside real data and k-Same",
+            f"understudy evaluate {release} --test {vectors} --train {vectors}",
+            lambda: evaluate_release(release, str(vectors), train=str(vectors), progress=progress),
+        ),
+        (
+            "report",
+            "Data holder: put it all on one page",
+            f"understudy report {release} --test {vectors} --train {vectors} -o {page}",
+            lambda: make_report(
+                release, page, train=str(vectors), test=str(vectors), overwrite=True, progress=progress
+            ),
         ),
     ]
     results = {}
@@ -66,3 +93,25 @@ def run_demo(folder: Path, *, begins: StepBegins, ends: StepEnds, verbose: bool 
         results[name] = work()
         ends(name, results[name])
     return results
+
+
+def _write_images(folder: Path) -> dict[str, int]:
+    """A folder a split, a folder a digit, a file an image; what is there already stays."""
+    from PIL import Image
+
+    images, labels = load_digit_images()
+    numbers = EmbeddingSet(np.arange(len(labels), dtype=np.float32)[:, None], labels)
+    chosen = split(numbers, SHARES, rng=np.random.default_rng(0))
+    parts = {name: part.X[:, 0].astype(int) for name, part in chosen.items()}
+    try:
+        for name, rows in parts.items():
+            for i in rows:
+                file = folder / name / str(labels[i]) / f"{i:04d}.png"
+                if not file.exists():
+                    file.parent.mkdir(parents=True, exist_ok=True)
+                    Image.fromarray(images[i]).save(file)
+    except OSError as error:
+        raise ConfigError(
+            f"Nothing can be written in {str(folder)!r}: {error.strerror}. Choose another with -o."
+        ) from None
+    return {name: len(rows) for name, rows in parts.items()}

@@ -11,12 +11,12 @@ import numpy as np
 import numpy.typing as npt
 
 from understudy.audit import NearestDistance
-from understudy.data import read_splits
 from understudy.errors import ConfigError, DataError
 from understudy.generate import KSame
 from understudy.heads import LinearHead, MLPHead
 from understudy.metrics import average_nearest_distance, score_all
 from understudy.recipes.common import aligned, choose_split, pick_split
+from understudy.recipes.images import read_sets
 from understudy.release import Release, load
 from understudy.types import AttackResult, Estimate
 
@@ -74,6 +74,7 @@ def evaluate_release(
     head: str = "linear",
     samples: int | None = None,
     seeds: int = 3,
+    backbone: str | None = None,
     ks: Sequence[int] = (2, 5, 10, 15),
     progress: Callable[[int, int, str], None] | None = None,
 ) -> Evaluation:
@@ -88,11 +89,11 @@ def evaluate_release(
     if seeds < 1:
         raise ConfigError(f"`seeds` must be 1 or more; got {seeds!r}. Intervals need 2.")
     release = load(path)
-    test_set = pick_split(test, "test", "val")
+    test_set = pick_split(test, "test", "val", like=release.info, backbone=backbone)
     target = aligned(release, test_set, "test")
     if len(np.unique(target[1])) < 2:
         raise DataError("The test data hold one class only: no classifier can be judged on them.")
-    splits = {} if train is None else read_splits(train)
+    splits = {} if train is None else read_sets(train, like=release.info, backbone=backbone)
     train_set = None if train is None else choose_split(splits, train, "train")
     real = None if train_set is None else aligned(release, train_set, "train")
     sources = _sources(release, real, samples, ks)

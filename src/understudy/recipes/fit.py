@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,10 +13,11 @@ from typing import Any
 import numpy as np
 
 from understudy.audit import LEAST_NON_MEMBERS, NearestDistance
-from understudy.data import check_trainable, read_splits, split
+from understudy.data import check_trainable, split
 from understudy.errors import ConfigError, DataError, PolicyError
 from understudy.generate import BaseGenerator, ClassGaussian, CVAEGenerator, KSame
-from understudy.recipes.common import choose_split, pick_split
+from understudy.recipes.common import check_source, choose_split, pick_split
+from understudy.recipes.images import parted, read_sets
 from understudy.release import check_target, load
 from understudy.types import AttackResult, EmbeddingSet, PrivacyClaim
 
@@ -62,13 +63,17 @@ def fit_release(
     settings: Mapping[str, Any] | None = None,
     holdout: float = 0.1,
     non_members: str | None = None,
+    backbone: str | None = None,
     refuse_leak: bool = False,
     overwrite: bool = False,
     resume: bool = True,
     verbose: bool = False,
     seed: int = 0,
+    progress: Callable[[int, int, str], None] | None = None,
 ) -> FitSummary:
     """Fit a generator on `data`, write its release to `out`, and run the membership check on it.
+
+    Images are embedded with `backbone` first (by default EfficientNet-Lite 0); `progress` is told how far that is.
 
     Non-members for the check are, in this order: the file named, the file's own validation or test split, or
     `holdout` of the records; the generator never sees them, and early stopping has a tenth of the records of its
@@ -78,7 +83,8 @@ def fit_release(
         raise ConfigError(f"`generator` must be one of {', '.join(GENERATORS)}; got {generator!r}.")
     check_target(out, overwrite=overwrite)
     model = _build(generator, dict(settings or {}), seed)
-    train, others = _parts(data, non_members, holdout, seed)
+    splits = read_sets(data, backbone=backbone, progress=progress)
+    train, others = _parts(splits, data, non_members, holdout, seed)
     started = time.monotonic()
     if isinstance(model, CVAEGenerator):
         model.verbose = verbose
@@ -107,16 +113,19 @@ def fit_release(
     )
 
 
-def _parts(data: str, non_members: str | None, holdout: float, seed: int) -> tuple[EmbeddingSet, EmbeddingSet]:
+def _parts(
+    splits: Mapping[str, EmbeddingSet], data: str, non_members: str | None, holdout: float, seed: int
+) -> tuple[EmbeddingSet, EmbeddingSet]:
     """Records to learn from, and records that have no part in the fit at all, not even in early stopping."""
-    splits = read_splits(data)
     train = choose_split(splits, data, "train")
     check_trainable(train)
     rng = np.random.default_rng(seed)
     # A test split often comes from elsewhere; then strangers look strange for reasons that are no leak.
     spare = [splits[name] for name in ("val", "test") if name in splits and splits[name] is not train]
     if non_members is not None:
-        others = pick_split(non_members, "val", "test").with_classes(train.info.class_names)
+        others = pick_split(non_members, "val", "test", like=train.info)
+        check_source(train.info, others.info, "non-member")
+        others = others.with_classes(train.info.class_names)
     elif spare:
         others = spare[0]
     else:
@@ -147,7 +156,7 @@ def _build(name: str, settings: dict[str, Any], seed: int) -> BaseGenerator:
 
 def _checkpoint(model: CVAEGenerator, data: str) -> Path | None:
     """A private file beside the data, one for each fit; None where there is no leave to write."""
-    file = Path(data.rsplit("#", 1)[0]).resolve()
+    file = Path(parted(data)[0]).resolve()
     identity = json.dumps(
         [str(file), data, {k: str(v) for k, v in model.get_params().items() if k != "verbose"}], sort_keys=True
     )

@@ -41,7 +41,7 @@ def sample_to_file(
 
         if variance is not None:
             raise ConfigError("`variance` cannot be combined with `min_distance`; leave one out.")
-        records = None if real is None else aligned(source, pick_split(real, "train"), "real")[0]
+        records = None if real is None else aligned(source, pick_split(real, "train", like=source.info), "real")[0]
         source = replica(source, n, per_class=counts, min_distance=min_distance, real=records, random_state=seed)
         n, counts = None, None
     drawn = source.sample_set(n, per_class=counts, variance=variance, random_state=seed)

@@ -1,7 +1,7 @@
 """Releases: written whole, checked before use, sampled without the code that made them."""
 
 from understudy.release.build import EmbeddingEntry, GaussianSpec, NetworkSpec, RowsSpec, build_release, rounded_joint
-from understudy.release.folder import check_target
+from understudy.release.folder import check_file, check_target
 from understudy.release.manifest import Condition, Manifest
 from understudy.release.release import Release, load
 from understudy.release.space import SPACES, to_space
@@ -18,6 +18,7 @@ __all__ = [
     "RowsSpec",
     "Verification",
     "build_release",
+    "check_file",
     "check_target",
     "load",
     "rounded_joint",

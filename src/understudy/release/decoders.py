@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,14 +11,14 @@ import numpy.typing as npt
 from understudy.errors import FormatError
 from understudy.release.manifest import GaussianSpec, Linear, Manifest, NetworkSpec, Residual
 
-__all__ = ["check_tensors", "decode", "latent_scale", "run_program"]
+__all__ = ["check_tensors", "check_values", "decode", "latent_scale", "run_program", "trace_program"]
 
 Array = npt.NDArray[np.float32]
 Tensors = Mapping[str, npt.NDArray[Any]]
 
 
-def run_program(program: Sequence[Any], tensors: Tensors, x: Array) -> Array:
-    """Apply each operation of a decoder network in turn."""
+def run_program(program: Sequence[Any], tensors: Tensors, x: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Apply each operation of a network in turn, in the precision of `x` and the tensors."""
     for op in program:
         if isinstance(op, Linear):
             x = x @ tensors[op.weight].T
@@ -90,7 +90,7 @@ def check_tensors(manifest: Manifest, tensors: Tensors) -> None:
     expected: dict[str, tuple[int, ...]] = {}
     if isinstance(spec, NetworkSpec):
         width = spec.latent_dim + (manifest.condition_width if spec.conditional else 0)
-        out = _trace(
+        out = trace_program(
             spec.program, _shapes(tensors), width, lambda name: expected.update({name: _shape(tensors, name)})
         )
         if out != d:
@@ -109,21 +109,25 @@ def check_tensors(manifest: Manifest, tensors: Tensors) -> None:
     for name, shape in expected.items():
         if _shape(tensors, name) != shape:
             raise FormatError(f"Tensor {name!r} must have shape {shape}; the file has {_shape(tensors, name)}.")
-    if extra := sorted(set(tensors) - set(expected)):
-        raise FormatError(f"The decoder file holds a tensor that nothing uses: {extra[0][:80]!r}.")
-    for name, value in tensors.items():
-        wanted = "i" if name == "codes" else "f"
-        if value.dtype.kind != wanted:
-            raise FormatError(f"Tensor {name!r} has the wrong type: {value.dtype}.")
-        if not np.isfinite(value).all():
-            raise FormatError(f"Tensor {name!r} holds NaN or infinity.")
+    check_values(tensors, expected)
     if "codes" in tensors:
         limits = np.array([len(manifest.classes), *(len(c.values) for c in manifest.conditions)])
         if (tensors["codes"] < 0).any() or (tensors["codes"] >= limits).any():
             raise FormatError("A released row has a class or condition that the manifest does not name.")
 
 
-def _trace(
+def check_values(tensors: Tensors, used: Container[str]) -> None:
+    """Every tensor is one of those that are used, of the right type, and finite."""
+    for name, value in sorted(tensors.items()):
+        if name not in used:
+            raise FormatError(f"The file holds a tensor that nothing uses: {name[:80]!r}.")
+        if value.dtype.kind != ("i" if name == "codes" else "f"):
+            raise FormatError(f"Tensor {name!r} has the wrong type: {value.dtype}.")
+        if not np.isfinite(value).all():
+            raise FormatError(f"Tensor {name!r} holds NaN or infinity.")
+
+
+def trace_program(
     program: Sequence[Any], shapes: Mapping[str, tuple[int, ...]], width: int, seen: Callable[[str], None]
 ) -> int:
     """Width of what `program` gives for inputs of `width`, with every shape on the way checked."""
@@ -136,7 +140,7 @@ def _trace(
             seen(op.bias)
             width = weight[0]
         elif isinstance(op, Residual):
-            body, shortcut = (_trace(part, shapes, width, seen) for part in (op.body, op.shortcut))
+            body, shortcut = (trace_program(part, shapes, width, seen) for part in (op.body, op.shortcut))
             if body != shortcut:
                 raise FormatError(f"A residual block adds {body} to {shortcut} features.")
             width = body

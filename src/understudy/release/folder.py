@@ -18,7 +18,16 @@ import numpy.typing as npt
 from understudy.errors import ConfigError, FormatError, IntegrityError
 from understudy.release.manifest import MAX_MANIFEST_BYTES, FileEntry, Manifest, parse_manifest
 
-__all__ = ["CARD", "MANIFEST", "check_target", "read_folder", "tensor_file", "write_folder"]
+__all__ = [
+    "CARD",
+    "MANIFEST",
+    "check_file",
+    "check_target",
+    "parse_tensors",
+    "read_folder",
+    "tensor_file",
+    "write_folder",
+]
 
 MANIFEST = "manifest.json"
 CARD = "README.md"
@@ -39,6 +48,18 @@ def check_target(path: Path, *, overwrite: bool) -> None:
     parent = next(p for p in path.absolute().parents if p.exists())
     if not parent.is_dir() or not os.access(parent, os.W_OK):
         raise ConfigError(f"Nothing can be written in {str(parent)!r}. Choose another place for {path.name!r}.")
+
+
+def check_file(path: Path, suffix: str, *, overwrite: bool) -> None:
+    """The same for a single file. Nothing is renamed: what ends in another suffix is refused."""
+    if path.suffix.lower() != suffix:
+        raise ConfigError(f"{str(path)!r} must end in {suffix}, because that is what is written: add it.")
+    if path.is_dir():
+        raise ConfigError(f"{str(path)!r} is a folder: give the name of a file in it.")
+    if path.exists() and not overwrite:
+        raise ConfigError(f"{str(path)!r} exists already. Choose another file, or ask to overwrite it (--force).")
+    if not path.parent.is_dir() or not os.access(path.parent, os.W_OK):
+        raise ConfigError(f"Nothing can be written in {str(path.parent)!r}. Create it, or choose another folder.")
 
 
 def write_folder(
@@ -97,7 +118,7 @@ def read_folder(path: Path) -> tuple[Manifest, dict[str, npt.NDArray[Any]], str]
     if extra := sorted(found - set(manifest.files) - {MANIFEST}):
         raise IntegrityError(f"The folder holds {extra[0][:80]!r}, which its manifest does not list: do not open it.")
     contents = {name: _checked(path / name, entry) for name, entry in manifest.files.items()}
-    return manifest, _tensors(contents[numbers]), hashlib.sha256(raw).hexdigest()
+    return manifest, parse_tensors(contents[numbers])[0], hashlib.sha256(raw).hexdigest()
 
 
 def _checked(file: Path, entry: FileEntry) -> bytes:
@@ -127,20 +148,23 @@ def _read_plain(file: Path) -> bytes:
         raise FormatError(f"{file.name} cannot be read: {error.strerror}.") from error
 
 
-def _tensors(raw: bytes) -> dict[str, npt.NDArray[Any]]:
+def parse_tensors(
+    raw: bytes, what: str = "The file of tensors", max_header: int = MAX_HEADER
+) -> tuple[dict[str, npt.NDArray[Any]], dict[str, str]]:
+    """Tensors and metadata of a safetensors file; `what` is its name in the error."""
     from safetensors import SafetensorError
     from safetensors.numpy import load
 
     length = int.from_bytes(raw[:8], "little") if len(raw) >= 8 else -1
-    if not 2 <= length <= MAX_HEADER or length + 8 > len(raw):
-        raise FormatError("The file of tensors is not in safetensors format (pickles are never opened).")
+    if not 2 <= length <= max_header or length + 8 > len(raw):
+        raise FormatError(f"{what} is not in safetensors format (pickles are never opened).")
     try:
         header = json.loads(raw[8 : 8 + length].decode("utf-8"))
         if not isinstance(header, dict):
             raise ValueError("not an object")
-        return load(raw)
+        return load(raw), header.get("__metadata__") or {}
     except (SafetensorError, ValueError, KeyError, TypeError, RecursionError) as error:
-        raise FormatError("The file of tensors is not in safetensors format, or damaged.") from error
+        raise FormatError(f"{what} is not in safetensors format, or damaged.") from error
 
 
 def _write_synced(file: Path, raw: bytes) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
@@ -13,12 +13,11 @@ from understudy.release.space import Space
 from understudy.types import EmbeddingInfo, PrivacyClaim
 
 __all__ = [
-    "FORMAT",
     "MAX_MANIFEST_BYTES",
-    "SCHEMA_VERSION",
     "Activation",
     "ClaimEntry",
     "Condition",
+    "Document",
     "EmbeddingEntry",
     "FileEntry",
     "GaussianSpec",
@@ -27,11 +26,10 @@ __all__ = [
     "NetworkSpec",
     "Residual",
     "RowsSpec",
+    "parse_document",
     "parse_manifest",
 ]
 
-FORMAT = "understudy-release"
-SCHEMA_VERSION = 1
 MAX_MANIFEST_BYTES = 4 * 2**20
 
 TensorName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.]{1,80}$")]
@@ -142,7 +140,35 @@ class FileEntry(_Strict):
     bytes: Annotated[int, Field(ge=0)]
 
 
-class Manifest(_Strict):
+class Document(_Strict):
+    """What a release, and whatever is made from one alone, says about itself: `parse_document` reads it.
+
+    A subclass gives `format` and `schema_version`, each with its one value as the default.
+    """
+
+    written_by: ShortText
+    settings: dict[str, Any]
+    embedding: EmbeddingEntry
+    classes: Annotated[tuple[Label, ...], Field(min_length=1, max_length=100_000)]
+    class_names: tuple[ShortText, ...]
+    space: Space
+    claim: ClaimEntry
+
+    @model_validator(mode="after")
+    def _classes_have_names(self) -> Self:
+        if len(set(self.classes)) != len(self.classes) or len(self.class_names) != len(self.classes):
+            raise ValueError("classes must differ and each must have a name")
+        return self
+
+    def dumps(self) -> str:
+        """Stable text: the same facts give the same bytes."""
+        return json.dumps(self.model_dump(mode="json"), indent=1, sort_keys=True, allow_nan=False) + "\n"
+
+
+AnyDocument = TypeVar("AnyDocument", bound=Document)
+
+
+class Manifest(Document):
     """All that a release says about itself.
 
     `joint` is the probability of each combination (class, then each condition) that occurs, as
@@ -152,24 +178,15 @@ class Manifest(_Strict):
 
     format: Literal["understudy-release"] = "understudy-release"
     schema_version: Literal[1] = 1
-    written_by: ShortText
     kind: Literal["decoder", "data"]
     generator: ShortText
-    settings: dict[str, Any]
-    embedding: EmbeddingEntry
-    classes: Annotated[tuple[Label, ...], Field(min_length=1, max_length=100_000)]
-    class_names: tuple[ShortText, ...]
     conditions: Annotated[tuple[Condition, ...], Field(max_length=16)] = ()
     joint: Annotated[tuple[tuple[tuple[int, ...], float], ...], Field(min_length=1)]
-    space: Space
     decoder: Annotated[NetworkSpec | GaussianSpec | RowsSpec, Field(discriminator="kind")]
-    claim: ClaimEntry
     files: dict[FileName, FileEntry] = Field(default_factory=dict)
 
     @model_validator(mode="after")
-    def _hangs_together(self) -> Manifest:
-        if len(set(self.classes)) != len(self.classes) or len(self.class_names) != len(self.classes):
-            raise ValueError("classes must differ and each must have a name")
+    def _hangs_together(self) -> Self:
         widths = (len(self.classes), *(len(c.values) for c in self.conditions))
         for codes, p in self.joint:
             if len(codes) != len(widths) or any(not 0 <= c < w for c, w in zip(codes, widths, strict=True)):
@@ -187,34 +204,36 @@ class Manifest(_Strict):
         """Length of the one-hot condition: classes, then each condition."""
         return len(self.classes) + sum(len(c.values) for c in self.conditions)
 
-    def dumps(self) -> str:
-        """Stable text: the same release gives the same bytes."""
-        return json.dumps(self.model_dump(mode="json"), indent=1, sort_keys=True, allow_nan=False) + "\n"
-
 
 def parse_manifest(raw: bytes) -> Manifest:
     """A checked manifest, or one sentence that says why not."""
+    return parse_document(raw, Manifest, "manifest.json", "release")
+
+
+def parse_document(raw: bytes, model: type[AnyDocument], file: str, thing: str) -> AnyDocument:
+    """A checked document, or one sentence that says why not; `file` and `thing` are its words for what was read."""
+    fields = model.model_fields
     try:
         data = json.loads(raw.decode("utf-8"), parse_constant=_no_constant, parse_float=_finite)
     except (UnicodeDecodeError, ValueError, RecursionError) as error:
-        raise FormatError("manifest.json is not valid JSON: the release is damaged; ask for it again.") from error
-    if not isinstance(data, dict) or data.get("format") != FORMAT:
-        raise FormatError("manifest.json does not describe an Understudy release.")
-    version = data.get("schema_version")
-    if isinstance(version, int) and version > SCHEMA_VERSION:
+        raise FormatError(f"{file} is not valid JSON: the {thing} is damaged; ask for it again.") from error
+    if not isinstance(data, dict) or data.get("format") != fields["format"].default:
+        raise FormatError(f"{file} does not describe an Understudy {thing}.")
+    version, known = data.get("schema_version"), fields["schema_version"].default
+    if isinstance(version, int) and version > known:
         raise SchemaVersionError(
-            f"This release has schema version {version}; this Understudy reads up to {SCHEMA_VERSION}. Upgrade it."
+            f"This {thing} has schema version {version}; this Understudy reads up to {known}. Upgrade it."
         )
     try:
-        manifest = Manifest.model_validate(data)
-        manifest.claim.claim()
+        document = model.model_validate(data)
+        document.claim.claim()
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
-        place = ".".join(str(p) for p in first["loc"]) or "manifest"
-        raise FormatError(f"manifest.json breaks the format at {place[:120]!r}: {first['msg'][:200]}.") from error
+        place = ".".join(str(p) for p in first["loc"]) or thing
+        raise FormatError(f"{file} breaks the format at {place[:120]!r}: {first['msg'][:200]}.") from error
     except PrivacyError as error:
-        raise FormatError(f"manifest.json makes an impossible claim: {error}") from error
-    return manifest
+        raise FormatError(f"{file} makes an impossible claim: {error}") from error
+    return document
 
 
 def _finite(text: str) -> float:

@@ -27,9 +27,14 @@ class EmbeddingInfo:
     class_names: tuple[str, ...] = ()
 
     def same_source(self, other: EmbeddingInfo) -> bool:
-        """False only where both sides are described and differ."""
+        """False only where both sides are described and differ.
+
+        The revision is a hash of the weights: where both sides have one, it counts, and the name does not.
+        """
         if "unknown" in (self.backbone, other.backbone):
             return True
+        if self.revision and other.revision:
+            return (self.revision, self.preprocessing) == (other.revision, other.preprocessing)
         mine = (self.backbone, self.revision, self.preprocessing)
         return mine == (other.backbone, other.revision, other.preprocessing)
 

@@ -1,0 +1,125 @@
+"""`understudy embed`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from understudy.cli import output
+
+if TYPE_CHECKING:
+    from understudy.recipes.embed import EmbedSummary
+
+__all__ = ["embed", "show_embed"]
+
+IMAGES_HELP = "A folder with one folder a class, a .csv with a column `path`, or an .npz of images."
+
+
+def _list(show: bool) -> None:
+    if not show:
+        return
+    from understudy.embed import BACKBONES
+
+    rows = [[name, str(f.dim), f.parameters, f.needs] for name, f in BACKBONES.items()]
+    rows.append(["hf:OWNER/MODEL", "-", "-", "understudy[huggingface], a download; any vision model"])
+    rows.append(["hf:FOLDER", "-", "-", "understudy[huggingface]; the same files in a folder"])
+    rows.append(["onnx:FILE", "-", "-", "a model of your own"])
+    output.show_table(["backbone", "features", "parameters", "needs"], rows)
+    raise typer.Exit
+
+
+def embed(
+    images: Annotated[str, typer.Argument(metavar="IMAGES", help=IMAGES_HELP)],
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="File of vectors to write, best .npz.")],
+    backbone: Annotated[str, typer.Option(help="The vision model; see --backbones.")] = "efflite0",
+    backbones: Annotated[
+        bool, typer.Option("--backbones", callback=_list, is_eager=True, help="List the vision models and exit.")
+    ] = False,
+    window: Annotated[
+        str | None,
+        typer.Option(
+            metavar="LOW,HIGH", help="16-bit and DICOM: values that become black and white (else each its own)."
+        ),
+    ] = None,
+    strict: Annotated[
+        bool, typer.Option(help="Stop at an image that cannot be read, instead of listing it.")
+    ] = False,
+    index: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Also write which row is which image (private: holds names).")
+    ] = None,
+    cache: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Where vectors are kept to resume from (default: beside the images)."),
+    ] = None,
+    no_cache: Annotated[
+        bool, typer.Option("--no-cache", help="Keep nothing: an interrupted run starts anew.")
+    ] = False,
+    workers: Annotated[int | None, typer.Option(min=1, help="Threads (default: one a core).")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite what is there.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document instead of tables.")] = False,
+) -> None:
+    """Turn images into vectors with a frozen vision model; a run that was killed goes on where it stopped.
+
+    What cannot be read is left out and listed in FILE.skipped.csv, which stays with you: names can be patients'.
+    """
+    from understudy.recipes.embed import embed_to_file
+
+    limits = _window(window)
+    if cache is not None and no_cache:
+        from understudy.errors import ConfigError
+
+        raise ConfigError("--cache and --no-cache exclude each other; leave one out.")
+    with output.progress_bar("embed") as progress:
+        summary = embed_to_file(
+            images,
+            out,
+            backbone=backbone,
+            window=limits,
+            cache=cache or not no_cache,
+            strict=strict,
+            workers=workers,
+            index=index,
+            overwrite=force,
+            progress=progress,
+        )
+    if as_json:
+        output.print_json(summary.to_dict())
+    else:
+        show_embed(summary)
+
+
+def show_embed(summary: EmbedSummary) -> None:
+    """What was written and what was not."""
+    parts = ", ".join(f"{n} {split}" for split, n in summary.splits.items()) if len(summary.splits) > 1 else ""
+    output.say(
+        f"{summary.images} images{f' ({parts})' if parts else ''} of {len(summary.classes)} classes became vectors "
+        f"of {summary.features} numbers: {summary.file}"
+    )
+    if summary.subjects is not None:
+        output.say(f"            they belong to {summary.subjects} people")
+    output.say(f"backbone    {summary.backbone} (weights {summary.revision[:16]})")
+    output.say(f"pixels      {summary.preprocessing}")
+    kept = summary.images - summary.computed
+    output.say(
+        f"computed    {summary.computed} in {summary.seconds:.1f} s" + (f"; {kept} were in the cache" if kept else "")
+    )
+    if summary.skipped:
+        output.say(
+            f"skipped     {summary.skipped} images that cannot be read; {summary.skipped_file} names them (private)"
+        )
+    if summary.ignored:
+        output.say(f"ignored     {summary.ignored} files that are no images by their names")
+
+
+def _window(text: str | None) -> tuple[float, float] | None:
+    from understudy.errors import ConfigError
+
+    if text is None:
+        return None
+    try:
+        low, high = (float(part) for part in text.split(","))
+    except ValueError:
+        raise ConfigError(f"--window takes LOW,HIGH, two numbers; got {text!r}.") from None
+    return low, high

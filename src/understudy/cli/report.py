@@ -1,0 +1,98 @@
+"""`understudy report`."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from understudy.cli import output
+from understudy.cli.verbs import Force, HeadName, Json
+
+__all__ = ["report"]
+
+
+class MapName(StrEnum):
+    """Ways to draw the map."""
+
+    auto = "auto"
+    tsne = "tsne"
+    pca = "pca"
+
+
+def report(
+    release: Annotated[Path, typer.Argument(metavar="RELEASE", help="A release folder.")],
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", metavar="FILE", help=".html, .md or .json; RELEASE-report.html if not given."),
+    ] = None,
+    train: Annotated[
+        str | None, typer.Option(metavar="DATA", help="The records: adds map, distances, counts, baselines.")
+    ] = None,
+    test: Annotated[
+        str | None,
+        typer.Option(metavar="DATA", help="Real data that were not used: adds scores and, with --train, the check."),
+    ] = None,
+    share: Annotated[
+        bool, typer.Option("--share", help="A page that can be sent: no real point, no exact count.")
+    ] = False,
+    include_measured: Annotated[
+        bool, typer.Option("--include-measured", help="With --share: rounded figures that were measured on DATA.")
+    ] = False,
+    map: Annotated[MapName, typer.Option(help="How to draw the map.")] = MapName.auto,
+    head: Annotated[HeadName, typer.Option(help="Classifier to train on samples.")] = HeadName.linear,
+    seeds: Annotated[int, typer.Option(help="Repetitions behind each interval.")] = 3,
+    force: Force = False,
+    as_json: Json = False,
+) -> None:
+    """Put what is known of a release on one page that needs no network.
+
+    The page is internal: it shows real points and exact counts. With --share it holds neither.
+    """
+    from understudy.recipes.report import default_report_path, make_report
+
+    target = out or default_report_path(release, share=share)
+    with output.progress_bar("reporting") as progress:
+        made = make_report(
+            release,
+            target,
+            train=train,
+            test=test,
+            share=share,
+            include_measured=include_measured,
+            map=map.value,
+            seeds=seeds,
+            head=head.value,
+            overwrite=force,
+            progress=progress,
+        )
+    # Said aloud, or somebody who gave data would take an empty section for a finding.
+    unread = share and not include_measured and (train is not None or test is not None)
+    if as_json:
+        output.print_json(_digest(made, target, unread))
+    else:
+        _show(made, target, unread)
+
+
+def _digest(made: dict[str, Any], target: Path, unread: bool) -> dict[str, Any]:
+    return {
+        "file": str(target),
+        "audience": made["audience"],
+        "fingerprint": made["release"]["fingerprint"],
+        "claim": made["claim"]["kind"],
+        "map": None if made["map"] is None else made["map"]["method"],
+        "membership": None if made["membership"] is None else made["membership"]["verdict"],
+        "missing": sorted(made["missing"]),
+        "data_not_opened": unread,
+    }
+
+
+def _show(made: dict[str, Any], target: Path, unread: bool) -> None:
+    output.say(f"report      {target}", "bold")
+    output.say(f"            {made['audience'].upper()}. {made['banner']}")
+    if made["membership"] is not None:
+        output.say(f"membership  {made['membership']['words']}")
+    if unread:
+        output.say("            --train and --test were not opened: --include-measured adds what they give.")

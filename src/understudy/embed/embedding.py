@@ -1,0 +1,245 @@
+"""From images to vectors: the one function that everything else calls."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Self
+
+import numpy as np
+import numpy.typing as npt
+
+from understudy.data.assemble import SPLITS, WHOLE
+from understudy.data.npz_stream import StreamedSplit
+from understudy.embed.backbones import Backbone, load_backbone
+from understudy.embed.pipeline import run_images
+from understudy.embed.sources import ImageItem, ImageSource, open_images
+from understudy.embed.store import VectorStore, private_folder
+from understudy.errors import DataError
+from understudy.types import EmbeddingInfo, EmbeddingSet
+
+__all__ = ["Embedded", "StrictError", "embed_images"]
+
+_BLOCK = 1024
+Progress = Callable[[int, int, str], None]
+
+
+class StrictError(DataError):
+    """An image cannot be read, and `strict` was asked for; its name is an attribute, not part of the message."""
+
+    def __init__(self, name: str, problem: str) -> None:
+        self.name, self.problem = name, problem
+        super().__init__(
+            f"An image cannot be read ({problem}), and `strict` was asked for: mend or remove it, or do without."
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Embedded:
+    """Images that have become vectors; the vectors lie on disk until they are asked for.
+
+    `items` are those that could be read, in order; `problems` are names and reasons of the others. Close it, or
+    use it in a `with`, so that a temporary cache goes away.
+    """
+
+    info: EmbeddingInfo
+    items: tuple[ImageItem, ...]
+    contents: tuple[bytes, ...]
+    subjects: tuple[str, ...] | None
+    attribute_names: tuple[str, ...]
+    problems: tuple[tuple[str, str], ...]
+    computed: int
+    ignored: int
+    store: VectorStore
+    temporary: Path | None
+
+    @property
+    def labelled(self) -> bool:
+        """Whether the images have classes."""
+        return bool(self.info.class_names)
+
+    def vectors(self) -> npt.NDArray[np.float32]:
+        """All vectors, in the order of `items`, in memory."""
+        return self.store.get(self.contents)
+
+    def splits(self) -> dict[str, StreamedSplit]:
+        """By split, with vectors that come in blocks."""
+        if not self.labelled:
+            raise DataError(
+                "The images have no classes: put them into one folder a class, or give a table with labels."
+            )
+        out = {}
+        for split in (*SPLITS, WHOLE):
+            rows = [i for i, item in enumerate(self.items) if item.split == split]
+            if rows:
+                out[split] = self._split(rows)
+        return out
+
+    def sets(self) -> dict[str, EmbeddingSet]:
+        """By split, in memory."""
+        return {
+            split: EmbeddingSet(np.concatenate(list(part.blocks)), part.y, part.subject, part.attributes, self.info)
+            for split, part in self.splits().items()
+        }
+
+    def _split(self, rows: Sequence[int]) -> StreamedSplit:
+        codes = {name: code for code, name in enumerate(self.info.class_names)}
+        columns = {
+            name: np.array([self.items[i].attributes[a] for i in rows]) for a, name in enumerate(self.attribute_names)
+        }
+        return StreamedSplit(
+            shape=(len(rows), self.store.dim),
+            blocks=self._blocks(rows),
+            y=np.array([codes[str(self.items[i].label)] for i in rows], dtype=np.int64),
+            subject=None if self.subjects is None else np.array([self.subjects[i] for i in rows]),
+            attributes=columns,
+        )
+
+    def _blocks(self, rows: Sequence[int]) -> Iterator[npt.NDArray[np.float32]]:
+        for start in range(0, len(rows), _BLOCK):
+            yield self.store.get([self.contents[i] for i in rows[start : start + _BLOCK]])
+
+    def close(self) -> None:
+        """Let go of the cache; a temporary one is deleted."""
+        self.store.close()
+        if self.temporary is not None:
+            shutil.rmtree(self.temporary, ignore_errors=True)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def embed_images(
+    images: str | os.PathLike[str] | ImageSource,
+    backbone: str | Backbone = "efflite0",
+    *,
+    window: tuple[float, float] | None = None,
+    cache: Path | bool = True,
+    strict: bool = False,
+    workers: int | None = None,
+    progress: Progress | None = None,
+) -> Embedded:
+    """Run a backbone over a folder of images, a .csv with a column `path`, or an .npz of images.
+
+    A run that was killed goes on where it stopped, because every vector is kept as soon as it is computed; the
+    result is that of an unbroken run, bit for bit on one machine. An image that cannot be read is left out and listed
+    in `problems`.
+
+    Parameters
+    ----------
+    images
+        What to embed, or an `ImageSource`.
+    backbone
+        A name, see `load_backbone`, or a loaded one.
+    window
+        Values of 16-bit and DICOM images that become black and white; None takes each image's own.
+    cache
+        The file to keep vectors in; True for `.understudy/vectors.sqlite` beside the images; False for none, and
+        then an interrupted run starts anew.
+    strict
+        Stop at the first image that cannot be read.
+    workers
+        Threads; by default one a core.
+    progress
+        Called with images done, images in all and a word on the speed.
+
+    Examples
+    --------
+    >>> with embed_images("scans/") as embedded:  # doctest: +SKIP
+    ...     train = embedded.sets()["all"]
+    """
+    source = open_images(images) if isinstance(images, (str, os.PathLike)) else images
+    model = load_backbone(backbone, window=window) if isinstance(backbone, str) else backbone
+    file, temporary = _cache_file(source, cache)
+    store = None
+    try:
+        store = VectorStore(file, model)
+        return _collect(source, model, store, temporary, strict, workers, progress)
+    except BaseException:
+        if store is not None:
+            store.close()
+        if temporary is not None:
+            shutil.rmtree(temporary, ignore_errors=True)
+        raise
+
+
+def _collect(
+    source: ImageSource,
+    model: Backbone,
+    store: VectorStore,
+    temporary: Path | None,
+    strict: bool,
+    workers: int | None,
+    progress: Progress | None,
+) -> Embedded:
+    known = store.known()
+    total, computed = len(source.items), 0
+    kept: list[int] = []
+    contents: list[bytes] = []
+    subjects: list[str | None] = []
+    problems: list[tuple[str, str]] = []
+    started = time.monotonic()
+    for outcomes in run_images(source, model, known, workers):
+        fresh = [(o.content, o.vector) for o in outcomes if o.vector is not None]
+        if fresh:
+            store.put(fresh)
+            known.update(content for content, _ in fresh)
+            computed += len(fresh)
+        for o in outcomes:
+            if o.problem is not None:
+                problems.append((source.items[o.index].name, o.problem))
+                if strict:
+                    raise StrictError(source.items[o.index].name, o.problem)
+                continue
+            kept.append(o.index)
+            contents.append(o.content)
+            subjects.append(o.subject)
+        if progress is not None:
+            done = outcomes[-1].index + 1
+            progress(done, total, f"{done / max(time.monotonic() - started, 1e-9):.0f} images/s")
+    if not kept:
+        raise DataError(
+            f"None of the {total} images could be read (the first: {problems[0][1]}): check what they are."
+        )
+    return Embedded(
+        info=replace(model.info, class_names=source.class_names),
+        items=tuple(source.items[i] for i in kept),
+        contents=tuple(contents),
+        subjects=_people(subjects, contents),
+        attribute_names=source.attribute_names,
+        problems=tuple(problems),
+        computed=computed,
+        ignored=source.ignored,
+        store=store,
+        temporary=temporary,
+    )
+
+
+def _people(subjects: Sequence[str | None], contents: Sequence[bytes]) -> tuple[str, ...] | None:
+    """Who each image belongs to, if any says so; one that does not say counts as a person of its own."""
+    if not any(subjects):
+        return None
+    return tuple(s or f"unnamed-{content.hex()[:16]}" for s, content in zip(subjects, contents, strict=True))
+
+
+def _cache_file(source: ImageSource, cache: Path | bool) -> tuple[Path, Path | None]:
+    if isinstance(cache, Path):
+        return cache, None
+    if cache:
+        try:
+            return private_folder(source.home) / "vectors.sqlite", None
+        except OSError:
+            raise DataError(
+                "The cache cannot be kept beside the images: make their parent folder writable, name a file with "
+                "--cache FILE, or go without with --no-cache."
+            ) from None
+    temporary = Path(tempfile.mkdtemp(prefix="understudy-"))
+    return temporary / "vectors.sqlite", temporary

@@ -1,0 +1,121 @@
+"""`embed`: images into a file of vectors."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from understudy.data import write_embeddings
+from understudy.data.files import SUFFIXES, write_atomically, write_private_table
+from understudy.data.npz_stream import write_npz_stream
+from understudy.embed import DEFAULT_BACKBONE, Embedded, StrictError, embed_images
+from understudy.errors import ConfigError, DataError
+
+__all__ = ["EmbedSummary", "embed_to_file"]
+
+
+@dataclass(frozen=True, slots=True)
+class EmbedSummary:
+    """What was written; `skipped` counts images that could not be read, `skipped_file` lists them."""
+
+    file: str
+    backbone: str
+    revision: str
+    preprocessing: str
+    images: int
+    features: int
+    splits: dict[str, int]
+    classes: tuple[str, ...]
+    subjects: int | None
+    computed: int
+    skipped: int
+    skipped_file: str | None
+    ignored: int
+    seconds: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain JSON."""
+        return asdict(self)
+
+
+def embed_to_file(
+    images: str,
+    out: Path,
+    *,
+    backbone: str = DEFAULT_BACKBONE,
+    window: tuple[float, float] | None = None,
+    cache: Path | bool = True,
+    strict: bool = False,
+    workers: int | None = None,
+    index: Path | None = None,
+    overwrite: bool = False,
+    progress: Callable[[int, int, str], None] | None = None,
+) -> EmbedSummary:
+    """Embed and write; what is private (names of skipped files, `index`) goes to files of its own, mode 0600.
+
+    An .npz is written piece by piece and may hold several splits; other formats hold one, in memory.
+    """
+    if out.suffix.lower() not in SUFFIXES:
+        raise ConfigError(f"{str(out)!r} has no suffix that can be written: end it in {' or '.join(SUFFIXES)}.")
+    skipped_file = out.with_name(f"{out.stem}.skipped.csv")
+    for file in (out, index):
+        if file is not None and file.exists() and not overwrite:
+            raise ConfigError(f"{str(file)!r} exists already. Choose another file, or overwrite it with --force.")
+        if file is not None and not file.resolve().parent.is_dir():
+            raise ConfigError(f"{str(file)!r} cannot be written: its folder does not exist. Create it first.")
+    started = time.monotonic()
+    try:
+        done = embed_images(
+            images, backbone, window=window, cache=cache, strict=strict, workers=workers, progress=progress
+        )
+    except StrictError as error:
+        write_private_table(skipped_file, ("image", "problem"), [(error.name, error.problem)])
+        raise DataError(
+            f"An image cannot be read ({error.problem}), and --strict was given: {str(skipped_file)!r} names it. "
+            "Mend or remove it, or leave --strict out."
+        ) from None
+    with done as embedded:
+        splits = embedded.splits()
+        if len(splits) > 1 and out.suffix.lower() != ".npz":
+            raise ConfigError(f"The images have the splits {', '.join(splits)}: only an .npz file can hold several.")
+        # The list goes first: whoever sees the vectors can see what is missing from them.
+        if embedded.problems:
+            write_private_table(skipped_file, ("image", "problem"), embedded.problems)
+        elif skipped_file.exists() and overwrite:
+            skipped_file.unlink()
+        if index is not None:
+            write_private_table(index, ("split", "row", "image"), _rows(embedded))
+        if out.suffix.lower() == ".npz":
+            write_atomically(str(out), lambda stream: write_npz_stream(stream, splits, embedded.info))
+        else:
+            write_embeddings(out, next(iter(embedded.sets().values())))
+        return EmbedSummary(
+            file=str(out),
+            backbone=embedded.info.backbone,
+            revision=embedded.info.revision,
+            preprocessing=embedded.info.preprocessing,
+            images=len(embedded.items),
+            features=embedded.store.dim,
+            splits={split: part.shape[0] for split, part in splits.items()},
+            classes=embedded.info.class_names,
+            subjects=None if embedded.subjects is None else len(set(embedded.subjects)),
+            computed=embedded.computed,
+            skipped=len(embedded.problems),
+            skipped_file=str(skipped_file) if embedded.problems else None,
+            ignored=embedded.ignored,
+            seconds=time.monotonic() - started,
+        )
+
+
+def _rows(embedded: Embedded) -> list[tuple[str, str, str]]:
+    """Which row of which split each image became."""
+    counts: dict[str, int] = {}
+    out = []
+    for item in embedded.items:
+        row = counts.get(item.split, 0)
+        counts[item.split] = row + 1
+        out.append((item.split, str(row), item.name))
+    return out

@@ -1,0 +1,121 @@
+"""`report`: one page about a release, for the holder's own eyes or for anybody's."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from understudy.data.files import write_atomically
+from understudy.errors import ConfigError
+from understudy.recipes.common import aligned, pick_split
+from understudy.release import Release, load
+from understudy.report.facts import internal_report, shareable_report
+from understudy.report.formats import check_suffix, render
+from understudy.report.maps import check_method
+
+__all__ = ["default_report_path", "make_report"]
+
+Progress = Callable[[int, int, str], None]
+
+
+def make_report(
+    release: Path,
+    out: Path,
+    *,
+    train: str | None = None,
+    test: str | None = None,
+    share: bool = False,
+    include_measured: bool = False,
+    map: str = "auto",
+    seeds: int = 3,
+    head: str = "linear",
+    overwrite: bool = False,
+    progress: Progress | None = None,
+) -> dict[str, Any]:
+    """Write a report on `release` to `out` (.html, .md or .json), and return it as a plain dict.
+
+    It is internal unless `share`: it shows real points and exact counts, and only its owner may read the file.
+    `train` is the records behind the release, `test` real data that were not used. A shareable report opens neither
+    of them, unless `include_measured` asks for the figures; those are then rounded and named in `not_covered`.
+    """
+    check_suffix(out.suffix.lower())
+    check_method(map)
+    _check_place(release, out, overwrite)
+    opened = load(release)
+    if share:
+        measured = None
+        if include_measured:
+            if test is None:
+                raise ConfigError(
+                    "--include-measured needs real data to measure on: add --test DATA, or leave it out."
+                )
+            measured = _measure(release, test, train, head, seeds, progress)
+        _tell(progress, "map")
+        report = shareable_report(opened, measured=measured, map=map)
+    else:
+        report = _internal(release, opened, train, test, map, seeds, head, progress)
+    raw = render(report, out.suffix.lower()).encode()
+
+    def write(stream: BinaryIO) -> None:
+        stream.write(raw)
+
+    write_atomically(str(out), write)
+    if share:
+        # Made to be sent; an internal report keeps the mode 0600 that private files are written with.
+        out.chmod(0o644)
+    return report
+
+
+def default_report_path(release: Path, *, share: bool = False) -> Path:
+    """Beside the release, never inside: a release holds listed files only. The two kinds have two names.
+
+    >>> default_report_path(Path("out/release")).as_posix()
+    'out/release-report.html'
+    """
+    folder = release if release.name not in ("", "..") else release.resolve()
+    return folder.with_name(f"{folder.name}-report{'-shareable' if share else ''}.html")
+
+
+def _internal(
+    path: Path,
+    release: Release,
+    train: str | None,
+    test: str | None,
+    map: str,
+    seeds: int,
+    head: str,
+    progress: Progress | None,
+) -> dict[str, Any]:
+    records = None if train is None else aligned(release, pick_split(train, "train"), "train")
+    held_out = None if test is None else aligned(release, pick_split(test, "test", "val"), "test")
+    measured = None if test is None else _measure(path, test, train, head, seeds, progress)
+    _tell(progress, "map and distances")
+    return internal_report(release, records=records, held_out=held_out, measured=measured, map=map)
+
+
+def _measure(
+    path: Path, test: str, train: str | None, head: str, seeds: int, progress: Progress | None
+) -> dict[str, Any]:
+    # Brings torch, which a report without data can do without.
+    from understudy.recipes.evaluate import evaluate_release
+
+    return evaluate_release(path, test, train=train, head=head, seeds=seeds, progress=progress).to_dict()
+
+
+def _check_place(release: Path, out: Path, overwrite: bool) -> None:
+    if out.exists() and not out.is_file():
+        raise ConfigError(f"{str(out)!r} is no plain file. Choose another name for the report.")
+    if out.exists() and not overwrite:
+        raise ConfigError(f"{str(out)!r} exists already. Choose another file, or overwrite it with --force.")
+    if release.resolve() in out.resolve().parents:
+        raise ConfigError("A release holds only the files that its manifest lists: write the report beside it.")
+    parent = out.absolute().parent
+    if not parent.is_dir() or not os.access(parent, os.W_OK):
+        raise ConfigError(f"Nothing can be written in {str(out.parent)!r}. Create the folder, or choose another.")
+
+
+def _tell(progress: Progress | None, what: str) -> None:
+    if progress is not None:
+        progress(0, 1, what)

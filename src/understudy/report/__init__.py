@@ -1,0 +1,45 @@
+"""A release on one page: the facts as a plain dict, and HTML, Markdown or JSON made from it.
+
+Two builders, because two kinds of people read: `internal_report` for whoever holds the records, and
+`shareable_report`, which no real vector can reach.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from understudy._lazy import lazy_names
+
+if TYPE_CHECKING:
+    from understudy.report.facts import internal_report, shareable_report
+    from understudy.report.formats import SUFFIXES, render, to_json
+    from understudy.report.html import to_html
+    from understudy.report.maps import METHODS, FlatMap, flat_map
+    from understudy.report.markdown import to_markdown
+
+__all__ = [
+    "METHODS",
+    "SUFFIXES",
+    "FlatMap",
+    "flat_map",
+    "internal_report",
+    "render",
+    "shareable_report",
+    "to_html",
+    "to_json",
+    "to_markdown",
+]
+
+_HOMES = {
+    "METHODS": "understudy.report.maps",
+    "SUFFIXES": "understudy.report.formats",
+    "FlatMap": "understudy.report.maps",
+    "flat_map": "understudy.report.maps",
+    "internal_report": "understudy.report.facts",
+    "render": "understudy.report.formats",
+    "shareable_report": "understudy.report.facts",
+    "to_html": "understudy.report.html",
+    "to_json": "understudy.report.formats",
+    "to_markdown": "understudy.report.markdown",
+}
+__getattr__, __dir__ = lazy_names(__name__, _HOMES)

@@ -1,0 +1,172 @@
+"""A head is learnt from the release alone, knows every class that it can give, and says what its scores mean."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import understudy
+from understudy import EmbeddingInfo, Release
+from understudy.errors import ConfigError, DataError, FormatError
+from understudy.generate import ClassGaussian, KSame, VAEGenerator
+from understudy.heads import SavedHead
+from understudy.heads.base import TorchHead
+from understudy.recipes import train_head
+from understudy.recipes.train import _decoder, _table
+
+Blobs = tuple[np.ndarray, np.ndarray]
+QUICK = {"max_epochs": 3}
+NAMES = ("ant", "bee", "cat")
+
+
+def gaussian(blobs: Blobs) -> Release:
+    return ClassGaussian(random_state=0).fit(*blobs).release(EmbeddingInfo("efflite0", "1", "abc", NAMES))
+
+
+def with_prior(release: Release, prior: Sequence[float]) -> Release:
+    joint = tuple(((code,), float(p)) for code, p in enumerate(prior))
+    return Release(release.manifest.model_copy(update={"joint": joint}), release.tensors)
+
+
+@pytest.fixture
+def release(blobs: Blobs, tmp_path: Path) -> Path:
+    return gaussian(blobs).save(tmp_path / "release")
+
+
+def test_from_release_to_head(release: Path, blobs: Blobs, tmp_path: Path) -> None:
+    out = tmp_path / "head.safetensors"
+    steps: list[str] = []
+    summary = train_head(release, out, progress=lambda done, total, what: steps.append(what))
+    opened = understudy.load(release)
+    head = SavedHead.open(out)
+    assert (head.predict(blobs[0]) == blobs[1]).mean() > 0.85
+    assert head.manifest.release == summary.release == opened.fingerprint
+    assert head.claim == summary.claim == opened.claim
+    assert head.info == opened.info
+    assert (summary.rows, summary.fresh_rows) == (10_000, 2_000)
+    assert summary.classes == NAMES
+    assert summary.left_out == ()
+    assert summary.scores["auc"].value > 0.9
+    assert head.manifest.settings["samples"] == 10_000
+    assert steps[-1] == "done"
+    told = json.loads(json.dumps(summary.to_dict(), allow_nan=False))
+    assert told["scored_on"] == "the release's own samples; not on real data"
+
+
+@pytest.mark.parametrize("kind", ["linear", "mlp"])
+def test_the_same_seed_gives_the_same_bytes(release: Path, tmp_path: Path, kind: str) -> None:
+    files = [tmp_path / f"{i}.safetensors" for i in range(3)]
+    for file, seed in zip(files, (4, 4, 5), strict=True):
+        train_head(release, file, head=kind, samples=300, seed=seed, settings=QUICK)
+    first, second, third = (file.read_bytes() for file in files)
+    assert first == second != third
+
+
+def test_a_rare_class_is_not_missing(blobs: Blobs, tmp_path: Path) -> None:
+    rare = with_prior(gaussian(blobs), (0.998, 0.001, 0.001)).save(tmp_path / "rare")
+    assert train_head(rare, tmp_path / "h.safetensors", samples=60, settings=QUICK).rows == 60
+    assert SavedHead.open(tmp_path / "h.safetensors").classes.tolist() == [0, 1, 2]
+    with pytest.raises(ConfigError, match="at least 6, two of each class; got 5"):
+        train_head(rare, tmp_path / "other.safetensors", samples=5)
+
+
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    weights=st.lists(st.floats(0, 1), min_size=3, max_size=3).filter(lambda w: sum(w) > 0.01),
+    samples=st.integers(6, 500),
+)
+def test_every_class_has_some_and_the_rest_goes_by_prior(blobs: Blobs, weights: list[float], samples: int) -> None:
+    prior = np.array(weights) / sum(weights)
+    rows, fresh = _decoder(with_prior(gaussian(blobs), prior), samples, np.random.default_rng(0))
+    least = min(20, samples // 6)
+    assert len(rows) == samples
+    assert rows.counts.min() >= least
+    assert np.abs(rows.counts - least - (samples - 3 * least) * prior).max() <= 1
+    assert not set(map(bytes, rows.X)) & set(map(bytes, fresh.X))
+
+
+def test_very_many_classes_get_more_samples() -> None:
+    y = np.repeat(np.arange(300), 2)
+    X = np.random.default_rng(0).normal(size=(len(y), 4))
+    rows, _ = _decoder(ClassGaussian(random_state=0).fit(X, y).release(), None, np.random.default_rng(0))
+    assert rows.counts.min() >= 20
+    assert len(rows) == 12_000
+
+
+def test_a_class_that_cannot_be_drawn_is_named(blobs: Blobs, tmp_path: Path) -> None:
+    """With conditions a release may name a class and give no combination of it."""
+    two = with_prior(gaussian(blobs), (0.5, 0.5)).save(tmp_path / "two")
+    summary = train_head(two, tmp_path / "h.safetensors", samples=100, settings=QUICK)
+    assert (summary.classes, summary.left_out) == (("ant", "bee"), ("cat",))
+    assert SavedHead.open(tmp_path / "h.safetensors").predict_proba(blobs[0]).shape == (210, 2)
+
+
+def test_a_fixed_table_is_learnt_from_and_scored_on_other_vectors(blobs: Blobs, tmp_path: Path) -> None:
+    table = KSame(k=3, random_state=0).fit(*blobs).release()
+    rows, fresh = _table(table, None, np.random.default_rng(0))
+    assert fresh is not None
+    assert len(rows) + len(fresh) == 210
+    assert 10 <= len(fresh) <= 35
+    assert not set(map(bytes, rows.X)) & set(map(bytes, fresh.X))
+    assert rows.counts.min() > 0
+
+    summary = train_head(table.save(tmp_path / "t"), tmp_path / "h.safetensors")
+    assert summary.rows + summary.fresh_rows == 210
+    assert summary.claim.k == 3
+    assert SavedHead.open(tmp_path / "h.safetensors").claim.kind == "k-anonymity"
+    with pytest.raises(ConfigError, match="holds 210 rows"):
+        train_head(tmp_path / "t", tmp_path / "h2.safetensors", samples=1000)
+
+
+def test_a_small_table_gives_a_head_without_scores(blobs: Blobs, tmp_path: Path) -> None:
+    X, y = blobs
+    table = KSame(k=2, random_state=0).fit(X[::10], y[::10]).release()
+    summary = train_head(table.save(tmp_path / "t"), tmp_path / "h.safetensors", settings=QUICK)
+    assert (summary.rows, summary.fresh_rows, summary.scores) == (21, 0, {})
+    assert summary.to_dict()["scores"] == {}
+
+
+@pytest.mark.parametrize(
+    ("options", "word"),
+    [
+        ({"out": "release/h.safetensors"}, "spoil the release"),
+        ({"out": "h"}, "must end in"),
+        ({"out": "h.pkl"}, "must end in"),
+        ({"out": "old.safetensors"}, "exists already"),
+        ({"out": "nowhere/h.safetensors"}, "Nothing can be written"),
+        ({"head": "forest"}, "linear, mlp"),
+        ({"settings": {"hidden": 3}}, "no setting 'hidden'"),
+        ({"settings": {"random_state": 3}}, "no setting 'random_state'"),
+        ({"samples": -3}, "samples"),
+        ({"settings": {"batch_size": 0}}, "batch_size"),
+    ],
+)
+def test_wrong_settings_leave_nothing_behind(
+    release: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: dict[str, Any], word: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    if "out" in options:
+        monkeypatch.setattr(TorchHead, "fit", lambda *_, **__: pytest.fail("trained before the check"))
+    Path("old.safetensors").write_text("mine")
+    before = sorted(tmp_path.rglob("*"))
+    out = Path(options.pop("out", "h.safetensors"))
+    with pytest.raises(ConfigError, match=word):
+        train_head(Path("release"), out, **options)
+    assert sorted(tmp_path.rglob("*")) == before
+    assert Path("old.safetensors").read_text() == "mine"
+
+
+def test_releases_that_cannot_be_learnt_from(blobs: Blobs, tmp_path: Path) -> None:
+    lone = VAEGenerator(max_epochs=1, random_state=0).fit(*blobs).release().save(tmp_path / "lone")
+    with pytest.raises(DataError, match="one class only"):
+        train_head(lone, tmp_path / "h.safetensors")
+    with pytest.raises(FormatError, match="not a folder"):
+        train_head(tmp_path / "nothing", tmp_path / "h.safetensors")
+    assert not (tmp_path / "h.safetensors").exists()
