@@ -107,7 +107,7 @@ class FileSource(ImageSource):
         """By content, whatever the file is called."""
         from understudy.embed.decode import decode_image
 
-        return decode_image(content, window=window)
+        return decode_image(content, window=window, keep_grey=True)
 
     def subject(self, content: bytes) -> str | None:
         """The patient of a DICOM file, hidden by a key that is kept beside the images."""
