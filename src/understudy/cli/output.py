@@ -83,7 +83,7 @@ def short_estimate(value: Estimate | None, digits: int = 3) -> str:
 
 def show_claim(claim: PrivacyClaim) -> None:
     """What is promised and what is not."""
-    say(f"claim       {claim.kind}" + (f", k = {claim.k}, unit {claim.unit}" if claim.k else ""), "bold")
+    say(f"claim       {claim.title}", "bold")
     _indented(claim.sentence())
     for item in claim.not_covered:
         _indented(f"not covered: {item}")

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from understudy.cli import output
-from understudy.cli.verbs import Force, HeadName, Json
+from understudy.cli.verbs import BACKBONE_HELP, Force, HeadName, Json
 
 __all__ = ["report"]
 
@@ -44,6 +44,7 @@ def report(
     map: Annotated[MapName, typer.Option(help="How to draw the map.")] = MapName.auto,
     head: Annotated[HeadName, typer.Option(help="Classifier to train on samples.")] = HeadName.linear,
     seeds: Annotated[int, typer.Option(help="Repetitions behind each interval.")] = 3,
+    backbone: Annotated[str | None, typer.Option(help=BACKBONE_HELP)] = None,
     force: Force = False,
     as_json: Json = False,
 ) -> None:
@@ -65,6 +66,7 @@ def report(
             map=map.value,
             seeds=seeds,
             head=head.value,
+            backbone=backbone,
             overwrite=force,
             progress=progress,
         )

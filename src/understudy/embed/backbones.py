@@ -32,7 +32,7 @@ class Backbone:
     dim: int
     run: Run
     concurrent: bool
-    batch: int = 8
+    batch: int = 4
 
     @property
     def info(self) -> EmbeddingInfo:

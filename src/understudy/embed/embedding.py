@@ -26,6 +26,8 @@ from understudy.types import EmbeddingInfo, EmbeddingSet
 __all__ = ["Embedded", "StrictError", "embed_images"]
 
 _BLOCK = 1024
+# Seconds between writes to disk: what a killed run may have to do again.
+_KEEP_EVERY = 0.5
 Progress = Callable[[int, int, str], None]
 
 
@@ -129,7 +131,7 @@ def embed_images(
 ) -> Embedded:
     """Run a backbone over a folder of images, a .csv with a column `path`, or an .npz of images.
 
-    A run that was killed goes on where it stopped, because every vector is kept as soon as it is computed; the
+    A run that was killed goes on where it stopped, because vectors are kept on disk twice a second; the
     result is that of an unbroken run, bit for bit on one machine. An image that cannot be read is left out and listed
     in `problems`.
 
@@ -186,13 +188,17 @@ def _collect(
     contents: list[bytes] = []
     subjects: list[str | None] = []
     problems: list[tuple[str, str]] = []
-    started = time.monotonic()
+    started = kept_at = time.monotonic()
+    fresh: list[tuple[bytes, npt.NDArray[np.float32]]] = []
     for outcomes in run_images(source, model, known, workers):
-        fresh = [(o.content, o.vector) for o in outcomes if o.vector is not None]
-        if fresh:
+        new = [(o.content, o.vector) for o in outcomes if o.vector is not None]
+        known.update(content for content, _ in new)
+        fresh += new
+        computed += len(new)
+        # A synced write costs as much as some images: once in a while is enough to lose little.
+        if fresh and (time.monotonic() - kept_at > _KEEP_EVERY or len(fresh) >= _BLOCK):
             store.put(fresh)
-            known.update(content for content, _ in fresh)
-            computed += len(fresh)
+            fresh, kept_at = [], time.monotonic()
         for o in outcomes:
             if o.problem is not None:
                 problems.append((source.items[o.index].name, o.problem))
@@ -205,6 +211,8 @@ def _collect(
         if progress is not None:
             done = outcomes[-1].index + 1
             progress(done, total, f"{done / max(time.monotonic() - started, 1e-9):.0f} images/s")
+    if fresh:
+        store.put(fresh)
     if not kept:
         raise DataError(
             f"None of the {total} images could be read (the first: {problems[0][1]}): check what they are."

@@ -86,7 +86,7 @@ def load_onnx(file: str) -> Backbone:
         preprocessing = Preprocessing(resize=(sides[0], sides[1]))
     run = session_runner(session)
     dim = _width(run, preprocessing, file)
-    batch = 1 if fixed == 1 else 8
+    batch = 1 if fixed == 1 else 4
     return Backbone("onnx", hashlib.sha256(raw).hexdigest(), preprocessing, dim, run, concurrent=True, batch=batch)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import threading
 from collections import deque
 from collections.abc import Container, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -62,7 +63,7 @@ def run_images(
 
 
 def _batch(source: ImageSource, backbone: Backbone, known: Container[bytes], chunk: range) -> list[Outcome]:
-    pixels = np.empty((len(chunk), *backbone.preprocessing.shape), dtype=np.float32)
+    pixels = _buffer((backbone.batch, *backbone.preprocessing.shape))
     outcomes: list[Outcome] = []
     fresh: list[int] = []
     for i in chunk:
@@ -79,6 +80,17 @@ def _batch(source: ImageSource, backbone: Backbone, known: Container[bytes], chu
             else:
                 outcomes[place] = Outcome(old.index, problem="the model gives no finite vector")
     return outcomes
+
+
+_local = threading.local()
+
+
+def _buffer(shape: tuple[int, ...]) -> npt.NDArray[np.float32]:
+    """Room for a batch, one a thread: fresh memory would cost as much as decoding a small image."""
+    if getattr(_local, "pixels", None) is None or _local.pixels.shape != shape:
+        _local.pixels = np.empty(shape, dtype=np.float32)
+    out: npt.NDArray[np.float32] = _local.pixels
+    return out
 
 
 def _prepare(

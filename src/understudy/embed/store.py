@@ -44,10 +44,12 @@ class VectorStore:
             os.close(handle)
             file.chmod(0o600)
             self._db = sqlite3.connect(file, timeout=60, isolation_level=None)
+            # A page holds the vector of a usual backbone: it is written once and never moved.
+            self._db.execute("PRAGMA page_size=8192")
             self._db.execute("PRAGMA synchronous=NORMAL")
             self._db.execute(
-                "CREATE TABLE IF NOT EXISTS vectors (model BLOB, content BLOB, vector BLOB, "
-                "PRIMARY KEY (model, content)) WITHOUT ROWID"
+                "CREATE TABLE IF NOT EXISTS vectors "
+                "(model BLOB, content BLOB, vector BLOB, PRIMARY KEY (model, content))"
             )
 
     def known(self) -> set[bytes]:

@@ -12,14 +12,17 @@ from understudy._lazy import lazy_names
 if TYPE_CHECKING:
     from understudy.recipes.demo import run_demo
     from understudy.recipes.doctor import examine
+    from understudy.recipes.embed import EmbedSummary, embed_to_file
     from understudy.recipes.evaluate import Evaluation, evaluate_release
     from understudy.recipes.fit import FitSummary, fit_release
     from understudy.recipes.predict import PredictSummary, predict_records
+    from understudy.recipes.report import make_report
     from understudy.recipes.sample import sample_to_file
     from understudy.recipes.study import Study, StudyResults, check_study, find_studies, run_study
     from understudy.recipes.train import TrainSummary, train_head
 
 __all__ = [
+    "EmbedSummary",
     "Evaluation",
     "FitSummary",
     "PredictSummary",
@@ -27,10 +30,12 @@ __all__ = [
     "StudyResults",
     "TrainSummary",
     "check_study",
+    "embed_to_file",
     "evaluate_release",
     "examine",
     "find_studies",
     "fit_release",
+    "make_report",
     "predict_records",
     "run_demo",
     "run_study",
@@ -39,6 +44,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "EmbedSummary": "understudy.recipes.embed",
     "Evaluation": "understudy.recipes.evaluate",
     "FitSummary": "understudy.recipes.fit",
     "PredictSummary": "understudy.recipes.predict",
@@ -46,10 +52,12 @@ _HOMES = {
     "StudyResults": "understudy.recipes.study",
     "TrainSummary": "understudy.recipes.train",
     "check_study": "understudy.recipes.study",
+    "embed_to_file": "understudy.recipes.embed",
     "evaluate_release": "understudy.recipes.evaluate",
     "examine": "understudy.recipes.doctor",
     "find_studies": "understudy.recipes.study",
     "fit_release": "understudy.recipes.fit",
+    "make_report": "understudy.recipes.report",
     "predict_records": "understudy.recipes.predict",
     "run_demo": "understudy.recipes.demo",
     "run_study": "understudy.recipes.study",

@@ -7,6 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, BinaryIO
 
+import numpy as np
+import numpy.typing as npt
+
 from understudy.data.files import write_atomically
 from understudy.errors import ConfigError
 from understudy.recipes.common import aligned, pick_split
@@ -18,6 +21,7 @@ from understudy.report.maps import check_method
 __all__ = ["default_report_path", "make_report"]
 
 Progress = Callable[[int, int, str], None]
+Rows = tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]
 
 
 def make_report(
@@ -31,6 +35,7 @@ def make_report(
     map: str = "auto",
     seeds: int = 3,
     head: str = "linear",
+    backbone: str | None = None,
     overwrite: bool = False,
     progress: Progress | None = None,
 ) -> dict[str, Any]:
@@ -39,23 +44,33 @@ def make_report(
     It is internal unless `share`: it shows real points and exact counts, and only its owner may read the file.
     `train` is the records behind the release, `test` real data that were not used. A shareable report opens neither
     of them, unless `include_measured` asks for the figures; those are then rounded and named in `not_covered`.
+    Images are embedded as the release says; `backbone` says where a model of one's own is.
     """
     check_suffix(out.suffix.lower())
     check_method(map)
     _check_place(release, out, overwrite)
     opened = load(release)
+
+    def measure(test: str) -> dict[str, Any]:
+        # Brings torch, which a report without data can do without.
+        from understudy.recipes.evaluate import evaluate_release
+
+        return evaluate_release(
+            release, test, train=train, head=head, seeds=seeds, backbone=backbone, progress=progress
+        ).to_dict()
+
+    if share and include_measured and test is None:
+        raise ConfigError("--include-measured needs real data to measure on: add --test DATA, or leave it out.")
     if share:
-        measured = None
-        if include_measured:
-            if test is None:
-                raise ConfigError(
-                    "--include-measured needs real data to measure on: add --test DATA, or leave it out."
-                )
-            measured = _measure(release, test, train, head, seeds, progress)
+        measured = measure(test) if include_measured and test is not None else None
         _tell(progress, "map")
         report = shareable_report(opened, measured=measured, map=map)
     else:
-        report = _internal(release, opened, train, test, map, seeds, head, progress)
+        records = None if train is None else _read(opened, train, "train", backbone)
+        held_out = None if test is None else _read(opened, test, "test", backbone)
+        measured = None if test is None else measure(test)
+        _tell(progress, "map and distances")
+        report = internal_report(opened, records=records, held_out=held_out, measured=measured, map=map)
     raw = render(report, out.suffix.lower()).encode()
 
     def write(stream: BinaryIO) -> None:
@@ -78,30 +93,9 @@ def default_report_path(release: Path, *, share: bool = False) -> Path:
     return folder.with_name(f"{folder.name}-report{'-shareable' if share else ''}.html")
 
 
-def _internal(
-    path: Path,
-    release: Release,
-    train: str | None,
-    test: str | None,
-    map: str,
-    seeds: int,
-    head: str,
-    progress: Progress | None,
-) -> dict[str, Any]:
-    records = None if train is None else aligned(release, pick_split(train, "train"), "train")
-    held_out = None if test is None else aligned(release, pick_split(test, "test", "val"), "test")
-    measured = None if test is None else _measure(path, test, train, head, seeds, progress)
-    _tell(progress, "map and distances")
-    return internal_report(release, records=records, held_out=held_out, measured=measured, map=map)
-
-
-def _measure(
-    path: Path, test: str, train: str | None, head: str, seeds: int, progress: Progress | None
-) -> dict[str, Any]:
-    # Brings torch, which a report without data can do without.
-    from understudy.recipes.evaluate import evaluate_release
-
-    return evaluate_release(path, test, train=train, head=head, seeds=seeds, progress=progress).to_dict()
+def _read(release: Release, data: str, what: str, backbone: str | None) -> Rows:
+    preferred = ("train",) if what == "train" else ("test", "val")
+    return aligned(release, pick_split(data, *preferred, like=release.info, backbone=backbone), what)
 
 
 def _check_place(release: Path, out: Path, overwrite: bool) -> None:

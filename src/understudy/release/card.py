@@ -67,7 +67,7 @@ X, y = release.sample({"" if manifest.kind == "data" else "1000"})
 
 ## What it protects
 
-**Claim: {claim.kind}{f" (k = {claim.k}, unit: {claim.unit})" if claim.k else ""}.** {claim.sentence()}
+**Claim: {claim.title}.** {claim.sentence()}
 
 Not covered:
 

@@ -6,7 +6,15 @@ import json
 import math
 from typing import Annotated, Any, Literal, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    ValidationError,
+    model_serializer,
+    model_validator,
+)
 
 from understudy.errors import FormatError, PrivacyError, SchemaVersionError
 from understudy.release.space import Space
@@ -17,6 +25,7 @@ __all__ = [
     "Activation",
     "ClaimEntry",
     "Condition",
+    "DPEntry",
     "Document",
     "EmbeddingEntry",
     "FileEntry",
@@ -120,13 +129,32 @@ class EmbeddingEntry(_Strict):
         return EmbeddingInfo(self.backbone, self.revision, self.preprocessing, class_names)
 
 
+class DPEntry(_Strict):
+    """The numbers of differential privacy, as the holder's ledger computed them; `DPClaim` checks them."""
+
+    epsilon: Annotated[float, Field(gt=0)]
+    delta: Annotated[float, Field(gt=0, lt=1)]
+    relation: Literal["add-or-remove", "replace-one"]
+    events: Annotated[tuple[dict[ShortText, int | float | ShortText], ...], Field(min_length=1, max_length=100)]
+    ledger: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+
+
 class ClaimEntry(_Strict):
     """The promise; `PrivacyClaim` checks that it hangs together."""
 
-    kind: Literal["none", "k-anonymity"]
+    kind: Literal["none", "k-anonymity", "dp"]
     k: Annotated[int, Field(ge=2)] | None = None
     unit: Literal["record", "subject"] = "record"
     not_covered: Annotated[tuple[Annotated[str, Field(max_length=2000)], ...], Field(min_length=1, max_length=100)]
+    dp: DPEntry | None = None
+
+    @model_serializer(mode="wrap")
+    def _dump(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Without `dp` where there is none: it says something only where it is."""
+        out: dict[str, Any] = handler(self)
+        if self.dp is None:
+            del out["dp"]
+        return out
 
     def claim(self) -> PrivacyClaim:
         """As the core type."""

@@ -55,7 +55,8 @@ def internal_report(
         others = None if held_out is None else scale(held_out[0])
         report["distances"] = closeness(scale(drawn), scale(records[0]), others, rng)
         report["records"] = len(records[0])
-    _name_missing(report, real is not None)
+    if real is None:
+        report["missing"]["map_real"] = absent("internal", "map_real")
     report["files"] = [{"name": n, "sha256": f.sha256, "bytes": f.bytes} for n, f in release.manifest.files.items()]
     return _finished(report)
 
@@ -81,7 +82,6 @@ def shareable_report(
         )
     # A fixed table has a row for each record: its points could be counted.
     report["map"] = None if release.manifest.kind == "data" else _map(release, None, "", map, rng)
-    _name_missing(report, False)
     # Nor sizes: that of a fixed table tells its number of rows.
     report["files"] = [{"name": n, "sha256": f.sha256} for n, f in release.manifest.files.items()]
     return _finished(report)
@@ -90,7 +90,6 @@ def shareable_report(
 def _about(release: Release, audience: str, *, digits: int) -> dict[str, Any]:
     """What the manifest says, the same for every reader."""
     manifest, claim = release.manifest, release.claim
-    numbers = {k: v for k, v in claim.to_dict().items() if k != "kind" and isinstance(v, (int, float, str))}
     settings = sorted(manifest.settings.items())[:_SETTINGS]
     return {
         "format": "understudy-report",
@@ -113,7 +112,7 @@ def _about(release: Release, audience: str, *, digits: int) -> dict[str, Any]:
         },
         "claim": {
             "kind": claim.kind,
-            "numbers": numbers if claim.kind != "none" else {},
+            "numbers": _numbers(claim.to_dict()) if claim.kind != "none" else {},
             "sentence": claim.sentence(),
             "not_covered": list(claim.not_covered),
         },
@@ -121,6 +120,7 @@ def _about(release: Release, audience: str, *, digits: int) -> dict[str, Any]:
         "map": None,
         "distances": None,
         "membership": None,
+        "missing": {},
         "settings": {k: _short(v if isinstance(v, str) else json.dumps(v, sort_keys=True)) for k, v in settings},
         "embedding": {
             "backbone": manifest.embedding.backbone,
@@ -138,18 +138,25 @@ def _about(release: Release, audience: str, *, digits: int) -> dict[str, Any]:
     }
 
 
+def _numbers(claim: Mapping[str, Any]) -> dict[str, Any]:
+    """What a claim counts in, and of whom, however deep it keeps them: k, epsilon, delta, unit, relation."""
+    found: dict[str, Any] = {}
+    for name, value in claim.items():
+        if isinstance(value, Mapping):
+            found |= _numbers(value)
+        elif isinstance(value, (int, float)) or name in ("unit", "relation"):
+            found[name] = value
+    return found
+
+
 def _finished(report: dict[str, Any]) -> dict[str, Any]:
+    for section in ("utility", "map", "distances", "membership"):
+        if report[section] is None:
+            report["missing"][section] = absent(report["audience"], section)
     if report["membership"] is not None:
         report["membership"]["words"] = VERDICTS[report["membership"]["verdict"]]
     out: dict[str, Any] = plain(report | {"summary": summary(report)})
     return out
-
-
-def _name_missing(report: dict[str, Any], real: bool) -> None:
-    empty = [s for s in ("utility", "distances", "membership", "map") if report[s] is None]
-    if not real and report["map"] is not None:
-        empty.append("map_real")
-    report["missing"] = {section: absent(report["audience"], section) for section in empty}
 
 
 def _figures(measured: Mapping[str, Any] | None) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:

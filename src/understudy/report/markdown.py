@@ -20,7 +20,10 @@ def to_markdown(report: Mapping[str, Any]) -> str:
     parts = [
         "# Understudy report on a release",
         f"**{report['audience'].upper()}.** {_text(report['banner'])}",
-        *(f"**{card['title']}** {_text(card['text'])}" for card in report["summary"]),
+        *(
+            f"**{card['title']}{'' if card['title'].endswith('?') else '.'}** {_text(card['text'])}"
+            for card in report["summary"]
+        ),
         "## What is claimed, and what is not",
         f"Claim: **{_text(report['claim']['kind'])}**"
         + "".join(f", {_text(k)} = {_text(v)}" for k, v in report["claim"]["numbers"].items())
@@ -37,8 +40,8 @@ def to_markdown(report: Mapping[str, Any]) -> str:
         ]
         parts.append(_table(["trained on", *shown.values(), "D"], rows))
         tested = f", tested on {utility['test_records']} real records" if report["audience"] == "internal" else ""
-        parts.append(f"{_text(utility['head'])} classifier, {utility['seeds']} seeds{tested}.")
-    parts += [*_missing(report, "utility"), _reading(report, "utility"), "## How close it comes to real records"]
+        parts.append(f"A {_text(utility['head'])} classifier, seeds: {utility['seeds']}{tested}.")
+    parts += [_reading(report, "utility"), "## How close it comes to real records"]
     if distances is not None:
         levels = list(distances["series"][0]["quantiles"])
         rows = [[s["name"], *(f"{s['quantiles'][k]:.3g}" for k in levels)] for s in distances["series"]]
@@ -47,7 +50,7 @@ def to_markdown(report: Mapping[str, Any]) -> str:
             f"{distances['copies']} released vectors equal a record; {100 * distances['closer']:.1f} % lie nearer to "
             "a record than 95 % of records lie to another."
         )
-    parts += [*_missing(report, "distances"), _reading(report, "distances"), "## Classes"]
+    parts += [_reading(report, "distances"), "## Classes"]
     counted = "records" in report["classes"]["rows"][0]
     parts.append(
         _table(
@@ -66,7 +69,7 @@ def to_markdown(report: Mapping[str, Any]) -> str:
         names = ("attack", "control", "baseline")
         rows = [[n, _figure(membership[n], digits)] for n in names]
         parts.append(_table([membership["attack_name"], "AUC"], rows))
-    parts += [*_missing(report, "membership"), _reading(report, "membership"), "## How it was made"]
+    parts += [_reading(report, "membership"), "## How it was made"]
     made = {k: release[k] for k in ("generator", "kind", "space", "schema", "written_by", "fingerprint")}
     made |= {f"condition {k}": ", ".join(v) for k, v in release["conditions"].items()}
     made |= report["settings"] | report["embedding"] | {f"{k} version": v for k, v in report["versions"].items()}
@@ -77,15 +80,12 @@ def to_markdown(report: Mapping[str, Any]) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _missing(report: Mapping[str, Any], section: str) -> list[str]:
-    found = report["missing"].get(section)
-    if found is None:
-        return []
-    return [_text(found["why"]) + (f" To get this, type `{found['type']}`." if found["type"] else "")]
-
-
 def _reading(report: Mapping[str, Any], section: str) -> str:
-    return f"In plain words. {_text(report['reading'][section])}"
+    """The words below a figure, or why there is none and what to type."""
+    gap = report["missing"].get(section)
+    if gap is None:
+        return f"In plain words. {_text(report['reading'][section])}"
+    return _text(gap["why"]) + (f" To get this, type `{gap['type']}`." if gap["type"] else "")
 
 
 def _figure(estimate: Mapping[str, Any] | None, digits: int) -> str:

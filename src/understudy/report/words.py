@@ -89,7 +89,6 @@ _ABSENT = {
     ("internal", "membership"): ("The check needs the records, and records that were not used.", _GIVE),
     ("shareable", "utility"): (_HOLDBACK, _SHARE),
     ("shareable", "membership"): (_HOLDBACK, _SHARE),
-    ("shareable", "map_real"): ("A shareable page shows no real point.", ""),
     ("shareable", "distances"): ("A histogram shows single records, so that it is never on a shareable page.", ""),
     ("shareable", "map"): ("This release has one row for each record: a map of them would tell their number.", ""),
 }
@@ -107,7 +106,7 @@ def summary(report: Mapping[str, Any]) -> list[dict[str, str]]:
     return [
         {
             "title": "What this is",
-            "text": f"A stand-in for records that stayed at home: {HOLDS[release['holds']]}. "
+            "text": f"A stand-in for records that stayed at home: {HOLDS.get(release['holds'], release['holds'])}. "
             f"It has {_count(release['classes'], 'class', 'classes')}, and vectors of "
             f"{_count(release['features'], 'number', 'numbers')}.",
         },

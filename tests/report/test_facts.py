@@ -1,0 +1,119 @@
+"""The dict behind the page."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from understudy.release import Release
+from understudy.report import internal_report, shareable_report, to_json
+from understudy.report.facts import _numbers
+from understudy.report.words import plain
+
+Make = Callable[..., Release]
+
+
+def real(release: Release, n: int = 40) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(5)
+    y = np.arange(n) % len(release.classes)
+    return rng.normal(size=(n, release.manifest.embedding.dim)).astype(np.float32), y
+
+
+def test_an_internal_report_holds_all_that_was_given(make: Make, measured: dict[str, Any]) -> None:
+    release = make()
+    report = internal_report(release, records=real(release), held_out=real(release, 20), measured=measured, map="pca")
+    assert report["audience"] == "internal"
+    assert report["missing"] == {}
+    assert report["records"] == 40
+    assert [row["records"] for row in report["classes"]["rows"]] == [14, 13, 13]
+    assert sum(row["released"] for row in report["classes"]["rows"]) == pytest.approx(1, abs=1e-3)
+    assert [(p["title"], len(p["points"])) for p in report["map"]["panels"]] == [
+        ("Real records", 40),
+        ("Released vectors", 40),
+    ]
+    assert [c["title"] for c in report["summary"]] == [
+        "What this is",
+        "What is claimed",
+        "What was measured",
+        "May it leave?",
+    ]
+    assert "0.877 (0.864 to 0.889)" in report["summary"][2]["text"]
+    assert json.loads(to_json(report)) == report
+
+
+def test_what_is_missing_says_what_to_type(make: Make) -> None:
+    report = internal_report(make(), map="pca")
+    assert set(report["missing"]) == {"utility", "distances", "membership", "map_real"}
+    for gap in report["missing"].values():
+        assert gap["type"].startswith("understudy report RELEASE --train DATA")
+    assert [p["title"] for p in report["map"]["panels"]] == ["Released vectors"]
+    held_out_only = internal_report(make(), held_out=real(make()), map="pca")
+    assert held_out_only["map"]["panels"][0]["title"] == "Real held-out records"
+    assert "map_real" not in held_out_only["missing"]
+
+
+def test_no_real_vector_can_reach_a_shareable_report() -> None:
+    assert set(inspect.signature(shareable_report).parameters) == {"release", "measured", "map", "random_state"}
+
+
+def test_a_shareable_report_is_about_the_release_alone(make: Make, measured: dict[str, Any]) -> None:
+    release = make()
+    bare, told = shareable_report(release, map="pca"), shareable_report(release, measured=measured, map="pca")
+    assert bare["utility"] is bare["membership"] is bare["distances"] is None
+    assert bare["claim"]["not_covered"] == list(release.claim.not_covered)
+    assert told["claim"]["not_covered"][:-1] == bare["claim"]["not_covered"]
+    assert "measured figures" in told["claim"]["not_covered"][-1]
+    assert told["map"] == bare["map"]
+    assert told["classes"] == bare["classes"]
+    assert told["utility"]["rows"][0]["scores"]["auc"] == {"value": 0.88, "low": 0.86, "high": 0.89}
+    assert told["distances"] is None
+
+
+def test_a_table_is_not_drawn_where_its_rows_could_be_counted(make: Make) -> None:
+    release = make(rows=True)
+    assert shareable_report(release)["map"] is None
+    assert "number" in shareable_report(release)["missing"]["map"]["why"]
+    assert all("bytes" not in f for f in shareable_report(release)["files"])
+    drawn = internal_report(release, records=real(release, 90), map="pca")
+    assert [len(p["points"]) for p in drawn["map"]["panels"]] == [90, len(release.tensors["X"])]
+
+
+def test_thousands_of_classes_stay_readable(make: Make) -> None:
+    names = tuple(f"class {i}" for i in range(300))
+    release = make(names)
+    report = internal_report(release, records=real(release, 900), map="pca")
+    assert len(report["classes"]["rows"]) == 56
+    assert report["classes"]["left_out"] == 244
+    assert len(report["map"]["classes"]) == 56
+    assert report["map"]["others"] > 100
+    marks = {m for panel in report["map"]["panels"] for _, _, m in panel["points"]}
+    assert min(marks) == -1
+    assert max(marks) == 55
+
+
+def test_data_may_lack_a_class(make: Make) -> None:
+    release = make()
+    X, y = real(release)
+    report = internal_report(release, records=(X[y < 2], y[y < 2]), map="pca")
+    assert report["classes"]["rows"][2] | {"released": 0} == {
+        "name": "cat",
+        "released": 0,
+        "records": 0,
+        "share": 0.0,
+    }
+
+
+def test_a_claim_s_numbers_are_found_wherever_it_keeps_them(make: Make) -> None:
+    assert shareable_report(make())["claim"]["numbers"] == {}
+    assert shareable_report(make(rows=True))["claim"]["numbers"] == {"k": 3, "unit": "record"}
+    deep = {"kind": "dp", "k": None, "unit": "subject", "not_covered": ["x"], "dp": {"epsilon": 1.5, "events": []}}
+    assert _numbers(deep) == {"unit": "subject", "epsilon": 1.5}
+
+
+def test_text_from_strangers_is_made_plain() -> None:
+    assert plain({"a\x1b[2J": ["b\u202ec\nd", 3, None, "\ud800"]}) == {"a [2J": ["b c d", 3, None, ""]}
