@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 from sklearn.utils.estimator_checks import check_estimator
 
 import understudy
 from understudy import EmbeddingInfo
 from understudy.errors import ConfigError, NotFittedError, PrivacyError
 from understudy.generate import BaseGenerator, ClassGaussian, CVAEGenerator, KSame, VAEGenerator
+from understudy.types import DP
 
 QUICK = {"max_epochs": 3, "random_state": 0}
 GENERATORS: dict[str, BaseGenerator] = {
@@ -97,9 +100,22 @@ def test_claims_admit_what_they_leave_out(generator: BaseGenerator, blobs: tuple
     assert any("membership" in item for item in claim.not_covered)
 
 
-def test_privacy_is_refused_without_a_ledger(generator: BaseGenerator, blobs: tuple[np.ndarray, np.ndarray]) -> None:
-    with pytest.raises(PrivacyError, match="no ledger"):
-        generator.set_params(privacy=object()).fit(*blobs)
+def test_privacy_is_honoured_or_refused(generator: BaseGenerator, blobs: tuple[np.ndarray, np.ndarray]) -> None:
+    """No generator takes `privacy` and ignores it; those that honour it ask for what must be public."""
+    with pytest.raises(ConfigError, match="DP"):
+        clone(generator).set_params(privacy=object()).fit(*blobs)
+    wish = DP(epsilon=1.0, delta=1e-5)
+    if not generator._HONOURS_DP:
+        with pytest.raises(PrivacyError, match="cannot honour"):
+            clone(generator).set_params(privacy=wish).fit(*blobs)
+        return
+    with pytest.raises(PrivacyError, match="n_public"):
+        clone(generator).set_params(privacy=wish).fit(*blobs)
+    with pytest.raises(PrivacyError, match="classes"):
+        clone(generator).set_params(privacy=replace(wish, n_public=200)).fit(*blobs)
+    by_person = replace(wish, n_public=200, unit="subject")
+    with pytest.raises(PrivacyError, match="subject"):
+        clone(generator).set_params(privacy=by_person, classes=[0, 1, 2]).fit(*blobs)
 
 
 def test_unfitted_generators_say_so(generator: BaseGenerator) -> None:

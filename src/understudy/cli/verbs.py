@@ -14,6 +14,7 @@ from understudy.cli.embed import embed
 if TYPE_CHECKING:
     from understudy.recipes.evaluate import Evaluation
     from understudy.recipes.fit import FitSummary
+    from understudy.types import DP
 
 __all__ = ["register"]
 
@@ -29,6 +30,13 @@ class GeneratorName(StrEnum):
     gaussian = "gaussian"
     cvae = "cvae"
     ksame = "ksame"
+
+
+class UnitName(StrEnum):
+    """Whose presence differential privacy hides."""
+
+    record = "record"
+    subject = "subject"
 
 
 class HeadName(StrEnum):
@@ -64,6 +72,19 @@ def fit(
     fail_on_leak: Annotated[
         bool, typer.Option(help="If the check finds a leak, write nothing and end with code 3.")
     ] = False,
+    epsilon: Annotated[float | None, typer.Option(help="Differential privacy: how much one unit may change.")] = None,
+    delta: Annotated[
+        float | None, typer.Option(help="With --epsilon: the chance that this fails; 1/(10 n) or less.")
+    ] = None,
+    n_public: Annotated[
+        int | None, typer.Option(help="With --epsilon: about how many units, as a public number.")
+    ] = None,
+    classes: Annotated[str | None, typer.Option(help="With --epsilon: all classes there can be, by commas.")] = None,
+    unit: Annotated[UnitName, typer.Option(help="With --epsilon: whose presence is hidden.")] = UnitName.record,
+    holding: Annotated[str, typer.Option(help="With --epsilon: the name of the data whose budget pays.")] = "default",
+    ledger: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="With --epsilon: the ledger (default: beside the data).")
+    ] = None,
     resume: Annotated[bool, typer.Option(help="Keep a private checkpoint beside the data, to resume from.")] = True,
     seed: Annotated[int, typer.Option(min=0, help="Seeds weights, batches and splits.")] = 0,
     force: Force = False,
@@ -96,6 +117,10 @@ def fit(
             holdout=holdout,
             non_members=non_members,
             backbone=backbone,
+            privacy=_wish(epsilon, delta, n_public, unit.value),
+            classes=None if classes is None else [name.strip() for name in classes.split(",")],
+            ledger=ledger,
+            holding=holding,
             refuse_leak=fail_on_leak,
             overwrite=force,
             resume=resume,
@@ -251,6 +276,21 @@ def doctor(as_json: Json = False) -> None:
         output.show_table(["", "what", "found", "advice"], rows)
     if not all(f.ok for f in findings):
         raise typer.Exit(1)
+
+
+def _wish(epsilon: float | None, delta: float | None, n_public: int | None, unit: str) -> DP | None:
+    from understudy.errors import ConfigError
+    from understudy.types import DP as Wish
+
+    if epsilon is None:
+        if delta is not None or n_public is not None:
+            raise ConfigError("--delta and --n-public belong to --epsilon: add it, or leave them out.")
+        return None
+    if delta is None or n_public is None:
+        raise ConfigError(
+            "--epsilon needs --delta and --n-public beside it: `understudy plan --explain` helps to choose."
+        )
+    return Wish(epsilon, delta, unit, n_public)  # type: ignore[arg-type]  # one of two words
 
 
 def _counts(text: str) -> dict[str, int]:

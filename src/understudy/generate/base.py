@@ -14,13 +14,15 @@ from sklearn.utils import Tags
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
+from understudy.accounting import Charge, QueryPlan, SGDPlan, events_to_json
 from understudy.errors import ConfigError, DataError, NotFittedError, PrivacyError
 from understudy.release import Condition, EmbeddingEntry, Release, build_release, rounded_joint, to_space
-from understudy.types import EmbeddingInfo, PrivacyClaim
+from understudy.types import DP, DPClaim, EmbeddingInfo, PrivacyClaim
 
-__all__ = ["BaseGenerator", "Learnt", "Records", "lone_class", "lone_condition"]
+__all__ = ["DEFAULT_LEDGER", "BaseGenerator", "Learnt", "Records", "lone_class", "lone_condition"]
 
 Attributes = Mapping[str, npt.ArrayLike]
+DEFAULT_LEDGER = ".understudy/ledger.sqlite"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -43,6 +45,22 @@ class Learnt:
     settings: Mapping[str, Any]
     # Why this may be sampled at home but must not leave, if so.
     refusal: str | None = None
+    # How often each combination of class and conditions occurs, where the true frequencies must not leave.
+    joint: Any = None
+
+
+def _encoded(y: npt.NDArray[Any], classes: Any) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64]]:
+    """Classes and codes: those that occur, or those that were named."""
+    if classes is None:
+        found, codes = np.unique(y, return_inverse=True)
+        return found, codes.astype(np.int64)
+    named = np.asarray(list(classes))
+    if named.ndim != 1 or len(named) < 1 or len(np.unique(named)) != len(named):
+        raise ConfigError(f"`classes` must name each class once; got {classes!r}.")
+    place = {label: code for code, label in enumerate(named.tolist())}
+    if not set(y.tolist()) <= set(place):
+        raise DataError("There is a label that is not among `classes`: name all classes there can be.")
+    return named, np.array([place[label] for label in y.tolist()], dtype=np.int64)
 
 
 def lone_class(classes: npt.NDArray[Any], records: Records) -> str | None:
@@ -79,10 +97,15 @@ class BaseGenerator(BaseEstimator):
     """
 
     space: str
-    privacy: Any
+    privacy: DP | None
     random_state: int | None
-    # Names in here would tell an attacker the coins, or a path of the holder's machine.
-    _UNRELEASED = ("random_state", "checkpoint", "verbose", "privacy", "condition_on")
+    # Names in here would tell an attacker the coins, or a path of the holder's machine; privacy is told by the claim.
+    _UNRELEASED = (
+        "random_state", "checkpoint", "verbose", "privacy", "condition_on",
+        "classes", "ledger", "holding", "test_coins",
+    )  # fmt: skip
+    # Whether there is a private way to fit.
+    _HONOURS_DP = False
 
     def fit(
         self,
@@ -105,7 +128,7 @@ class BaseGenerator(BaseEstimator):
             "settings": learnt.settings,
             "classes": self.classes_.tolist(),
             # The rounded frequencies are all that is kept of the records' labels.
-            "joint": rounded_joint(records.codes),
+            "joint": rounded_joint(records.codes) if learnt.joint is None else learnt.joint,
             "conditions": records.conditions,
             "space": self.space,
             "decoder": learnt.decoder,
@@ -182,17 +205,13 @@ class BaseGenerator(BaseEstimator):
         return {k: v for k, v in self.get_params(deep=False).items() if k not in self._UNRELEASED}
 
     def _check(self, X: Any, y: Any, subject: Any, attributes: Attributes) -> Records:
-        if self.privacy is not None:
-            raise PrivacyError(
-                f"{type(self).__name__} cannot honour privacy={self.privacy!r}: this version has no ledger, and "
-                "without one there is no differential privacy. Use privacy=None."
-            )
+        self._check_privacy(subject)
         X, y = validate_data(self, X, y, dtype=np.float32, ensure_min_samples=2)
         check_classification_targets(y)
         if y.dtype.kind in "fb":
             # Labels leave as whole numbers or text: 1.0 and True are the class 1.
             y = y.astype(np.int64)
-        self.classes_, labels = np.unique(y, return_inverse=True)
+        self.classes_, labels = _encoded(y, None if self.privacy is None else self.classes)
         conditions, columns = [], [labels.astype(np.int64)]
         wanted = getattr(self, "condition_on", None) or ()
         wanted = (wanted,) if isinstance(wanted, str) else tuple(wanted)
@@ -211,6 +230,60 @@ class BaseGenerator(BaseEstimator):
         if people is not None and people.shape != (len(X),):
             raise DataError(f"`subject` needs one entry a record ({len(X)}); got shape {people.shape}.")
         return Records(to_space(X, self.space), np.stack(columns, axis=1), people, tuple(conditions))
+
+    def _check_privacy(self, subject: Any) -> None:
+        """Everything that a promise needs, before any record is looked at."""
+        name = type(self).__name__
+        if self.privacy is None:
+            return
+        if not isinstance(self.privacy, DP):
+            raise ConfigError(f"`privacy` must be None or DP(epsilon, delta, n_public=...); got {self.privacy!r}.")
+        if not self._HONOURS_DP:
+            raise PrivacyError(
+                f"{name} cannot honour differential privacy: use ClassGaussian or CVAEGenerator, or privacy=None."
+            )
+        self.privacy.size()
+        if getattr(self, "classes", None) is None:
+            raise PrivacyError(
+                "Under differential privacy the set of classes is private too: name the classes there can be with "
+                "`classes` (--classes); one may be empty."
+            )
+        if getattr(self, "condition_on", None):
+            raise PrivacyError(
+                "Under differential privacy `condition_on` would show which values occur: leave it out."
+            )
+        if self.privacy.unit == "subject" and subject is None:
+            raise PrivacyError("A promise for each subject needs `subject`: say which records belong to one person.")
+
+    def _pay(self, plan: QueryPlan | SGDPlan) -> Charge | None:
+        """Charge the ledger, before the work; nothing is paid, and nothing promised, with test coins."""
+        from understudy.accounting import Ledger
+
+        assert self.privacy is not None
+        if self.test_coins is not None:
+            return None
+        with Ledger(self.ledger or DEFAULT_LEDGER) as ledger:
+            ledger.open_for(self.privacy, self.holding)
+            return ledger.charge(
+                self.holding,
+                plan.events,
+                delta=self.privacy.delta,
+                purpose=type(self).__name__,
+                within=self.privacy.epsilon,
+            )
+
+    def _dp_claim(self, charge: Charge | None, *not_covered: str) -> PrivacyClaim:
+        """The promise that was paid for."""
+        assert self.privacy is not None
+        outside = not_covered
+        if self.privacy.unit == "record":
+            outside = ("people with several records: the promise is about one record each", *outside)
+        if charge is None:
+            return PrivacyClaim("none", ("everything: made with test coins, which anybody can repeat", *outside))
+        paid = DPClaim(
+            charge.epsilon, charge.delta, self.privacy.relation, tuple(events_to_json(charge.events)), charge.head
+        )
+        return PrivacyClaim("dp", outside, unit=self.privacy.unit, dp=paid)
 
     def __sklearn_tags__(self) -> Tags:
         tags: Tags = super().__sklearn_tags__()

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from understudy.accounting import plan_query
+from understudy.embed.reference import load_reference
 from understudy.errors import ConfigError
 from understudy.generate.base import BaseGenerator, Learnt, Records, lone_class
 from understudy.generate.covariance import low_rank_plus_diagonal, safe_rank
+from understudy.generate.private_means import noisy_means
 from understudy.release import GaussianSpec
-from understudy.types import PrivacyClaim
+from understudy.types import DP, PrivacyClaim
 
 __all__ = ["ClassGaussian"]
 
@@ -23,6 +27,10 @@ class ClassGaussian(BaseGenerator):
     The covariance keeps `rank` directions and one variance a feature; off-diagonal entries are first shrunk
     by `shrinkage`. `rank` is lowered to a sixteenth of the records where it is higher: more directions would
     fit the records themselves. It cannot describe a class of several clusters.
+
+    With `privacy=DP(...)` the class means, counts and one scale leave in one noisy sum that `ledger` pays for, and
+    the covariance is that of public statistics: `reference` names them ("efflite0", or "none", which helps little).
+    `rank` and `shrinkage` then have no use.
 
     >>> from understudy.data import load_sample
     >>> s = load_sample("breast-cancer")
@@ -37,7 +45,12 @@ class ClassGaussian(BaseGenerator):
         shrinkage: float = 0.1,
         variance: float = 1.0,
         space: str = "raw",
-        privacy: Any = None,
+        privacy: DP | None = None,
+        classes: Sequence[Any] | None = None,
+        reference: str = "none",
+        ledger: str | Path | None = None,
+        holding: str = "default",
+        test_coins: int | None = None,
         random_state: int | None = None,
     ) -> None:
         self.rank = rank
@@ -45,7 +58,14 @@ class ClassGaussian(BaseGenerator):
         self.variance = variance
         self.space = space
         self.privacy = privacy
+        self.classes = classes
+        self.reference = reference
+        self.ledger = ledger
+        self.holding = holding
+        self.test_coins = test_coins
         self.random_state = random_state
+
+    _HONOURS_DP = True
 
     def _learn(self, records: Records, validation: Sequence[npt.ArrayLike] | None) -> Learnt:
         if isinstance(self.rank, bool) or not isinstance(self.rank, (int, np.integer)) or self.rank < 0:
@@ -54,6 +74,8 @@ class ClassGaussian(BaseGenerator):
             raise ConfigError(f"`shrinkage` must lie in 0..1; got {self.shrinkage!r}.")
         if not 0 <= self.variance <= 1e6:
             raise ConfigError(f"`variance` must lie in 0..1e6; got {self.variance!r}. 1 is what the data have.")
+        if self.privacy is not None:
+            return self._learn_privately(records, self.privacy)
         X, labels = records.X, records.codes[:, 0]
         n, d = X.shape
         counts = np.bincount(labels)
@@ -80,4 +102,34 @@ class ClassGaussian(BaseGenerator):
             claim,
             self._public_settings(),
             lone_class(self.classes_, records),
+        )
+
+    def _learn_privately(self, records: Records, privacy: DP) -> Learnt:
+        if self.space != "raw":
+            raise ConfigError("Under differential privacy ClassGaussian works in the space 'raw': leave `space` out.")
+        reference = load_reference(self.reference, records.X.shape[1])
+        plan = plan_query(privacy)
+        charge = self._pay(plan)
+        codes, people = records.codes[:, 0], None
+        if privacy.unit == "subject":
+            people = np.unique(np.asarray(records.subject), return_inverse=True)[1].astype(np.int64)
+        found = noisy_means(records.X, codes, people, len(self.classes_), reference, plan, self.test_coins)
+        factor, scale = reference.factors()
+        claim = self._dp_claim(
+            charge,
+            "the setting of epsilon, delta, `n_public` and `classes`: chosen by the holder, not hidden",
+            "floating point: noise is rounded to 53 bits, not drawn on a grid",
+        )
+        # Shares are noisy already; rounded like any others.
+        shares = np.maximum(np.round(1000 * found.shares), 1)
+        return Learnt(
+            GaussianSpec(variance=float(self.variance)),
+            {
+                "means": found.means.astype(np.float32),
+                "factor": np.float32(found.spread) * factor,
+                "scale": np.float32(found.spread) * scale,
+            },
+            claim,
+            {**self._public_settings(), "reference_source": reference.source},
+            joint=tuple(((c,), float(p)) for c, p in enumerate(shares / shares.sum())),
         )

@@ -5,21 +5,23 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from understudy.accounting import default_ledger
 from understudy.audit import LEAST_NON_MEMBERS, NearestDistance
 from understudy.data import check_trainable, split
-from understudy.errors import ConfigError, DataError, PolicyError
+from understudy.embed.reference import REFERENCES
+from understudy.errors import ConfigError, DataError, PolicyError, PrivacyError
 from understudy.generate import BaseGenerator, ClassGaussian, CVAEGenerator, KSame
 from understudy.recipes.common import check_source, choose_split, pick_split
 from understudy.recipes.images import parted, read_sets
 from understudy.release import check_target, load
-from understudy.types import AttackResult, EmbeddingSet, PrivacyClaim
+from understudy.types import DP, AttackResult, EmbeddingSet, PrivacyClaim
 
 __all__ = ["GENERATORS", "FitSummary", "fit_release"]
 
@@ -64,6 +66,10 @@ def fit_release(
     holdout: float = 0.1,
     non_members: str | None = None,
     backbone: str | None = None,
+    privacy: DP | None = None,
+    classes: Sequence[str] | None = None,
+    ledger: Path | None = None,
+    holding: str = "default",
     refuse_leak: bool = False,
     overwrite: bool = False,
     resume: bool = True,
@@ -78,13 +84,28 @@ def fit_release(
     Non-members for the check are, in this order: the file named, the file's own validation or test split, or
     `holdout` of the records; the generator never sees them, and early stopping has a tenth of the records of its
     own. They must come from the same population as the records. The check is a first look, not an audit.
+
+    With `privacy` the release carries a promise that `ledger` (by default beside the data) pays for out of the budget
+    of `holding`; `classes` then names the classes there can be. Public statistics of the backbone are used if there
+    are any.
     """
     if generator not in GENERATORS:
         raise ConfigError(f"`generator` must be one of {', '.join(GENERATORS)}; got {generator!r}.")
     check_target(out, overwrite=overwrite)
-    model = _build(generator, dict(settings or {}), seed)
+    settings = dict(settings or {})
+    if privacy is not None:
+        settings |= _private_settings(privacy, classes, ledger or default_ledger(parted(data)[0]), holding)
+    elif classes is not None:
+        raise ConfigError("`classes` has a use under differential privacy only: add --epsilon, or leave it out.")
+    # Wrong settings are told before data are read; those that hang on the data come after.
+    _build(generator, settings, seed)
     splits = read_sets(data, backbone=backbone, progress=progress)
+    if classes is not None:
+        splits = {name: part.with_classes(tuple(classes)) for name, part in splits.items()}
     train, others = _parts(splits, data, non_members, holdout, seed)
+    if privacy is not None and generator == "gaussian" and "reference" not in settings:
+        settings["reference"] = train.info.backbone if train.info.backbone in REFERENCES else "none"
+    model = _build(generator, settings, seed)
     started = time.monotonic()
     if isinstance(model, CVAEGenerator):
         model.verbose = verbose
@@ -144,6 +165,16 @@ def _parts(
             "Raise --holdout, or name a file of other records with --non-members."
         )
     return train, others
+
+
+def _private_settings(privacy: DP, classes: Sequence[str] | None, ledger: Path, holding: str) -> dict[str, Any]:
+    privacy.size()
+    if classes is None:
+        raise PrivacyError(
+            "Under differential privacy the set of classes is private too: name the classes there can be with "
+            "`classes` (--classes); one may be empty."
+        )
+    return {"privacy": privacy, "classes": list(range(len(classes))), "ledger": ledger, "holding": holding}
 
 
 def _build(name: str, settings: dict[str, Any], seed: int) -> BaseGenerator:

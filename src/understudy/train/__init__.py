@@ -1,15 +1,27 @@
-"""Training loops. Plain here; DP-SGD joins it, and shares nothing that could get out of step."""
+"""Training loops: the plain one, and DP-SGD with sampling, clipping, noise and payment in one object."""
 
 from understudy.train.checkpoint import Checkpoint, fingerprint
+from understudy.train.clipping import ClippedNetwork, Subjects
+from understudy.train.coins import Coins
 from understudy.train.loop import History, LoopSettings, run_loop, seeded, shuffled_batches
+from understudy.train.losses import CVAELoss, RowLoss, RowLossByAutograd
+from understudy.train.private import PrivateHistory, PrivateRun
 from understudy.train.progress import ProgressBar, RichBar
 
 __all__ = [
+    "CVAELoss",
     "Checkpoint",
+    "ClippedNetwork",
+    "Coins",
     "History",
     "LoopSettings",
+    "PrivateHistory",
+    "PrivateRun",
     "ProgressBar",
     "RichBar",
+    "RowLoss",
+    "RowLossByAutograd",
+    "Subjects",
     "fingerprint",
     "run_loop",
     "seeded",

@@ -64,8 +64,8 @@ class DP:
             # A delta of 1 / n allows to publish one unit outright.
             if self.delta > 1 / (10 * self.n_public):
                 raise PrivacyError(
-                    f"`delta` must be at most 1 / (10 n_public) = {1 / (10 * self.n_public):.3g}; got {self.delta:g}, "
-                    "which would allow to show single people. Take a smaller delta."
+                    f"`delta` must be at most 1 / (10 n_public) = {1 / (10 * self.n_public):.3g}; got "
+                    f"{self.delta:g}, which would allow to show single people. Take a smaller delta."
                 )
 
     def size(self) -> int:
