@@ -21,6 +21,8 @@ bench: $(VENV)/.ready-bench
 	$(BIN)/python benchmarks/fit_speed.py
 	$(BIN)/python benchmarks/ksame.py
 	$(BIN)/python benchmarks/neighbours.py
+	$(BIN)/python benchmarks/embed.py
+	$(BIN)/python benchmarks/backbones.py
 
 docs: $(VENV)/.ready-docs
 	$(BIN)/sphinx-build -W --keep-going -q docs build/docs

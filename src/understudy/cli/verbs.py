@@ -279,8 +279,8 @@ def doctor(as_json: Json = False) -> None:
 
 
 def _wish(epsilon: float | None, delta: float | None, n_public: int | None, unit: str) -> DP | None:
+    from understudy import types
     from understudy.errors import ConfigError
-    from understudy.types import DP as Wish
 
     if epsilon is None:
         if delta is not None or n_public is not None:
@@ -290,7 +290,7 @@ def _wish(epsilon: float | None, delta: float | None, n_public: int | None, unit
         raise ConfigError(
             "--epsilon needs --delta and --n-public beside it: `understudy plan --explain` helps to choose."
         )
-    return Wish(epsilon, delta, unit, n_public)  # type: ignore[arg-type]  # one of two words
+    return types.DP(epsilon, delta, unit, n_public)  # type: ignore[arg-type]  # one of two words
 
 
 def _counts(text: str) -> dict[str, int]:

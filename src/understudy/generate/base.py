@@ -102,7 +102,7 @@ class BaseGenerator(BaseEstimator):
     # Names in here would tell an attacker the coins, or a path of the holder's machine; privacy is told by the claim.
     _UNRELEASED = (
         "random_state", "checkpoint", "verbose", "privacy", "condition_on",
-        "classes", "ledger", "holding", "test_coins",
+        "classes", "ledger", "holding", "test_coins", "reference",
     )  # fmt: skip
     # Whether there is a private way to fit.
     _HONOURS_DP = False

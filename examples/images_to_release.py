@@ -1,0 +1,44 @@
+"""A folder of images becomes a release, and a receiver classifies images with it. Runs in some seconds, offline."""
+
+import tempfile
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+import understudy
+from understudy.data import load_digit_images
+from understudy.embed import backbone_for, embed_images
+from understudy.generate import ClassGaussian
+from understudy.heads import LinearHead
+
+
+def write_images(folder: Path) -> None:
+    """Two digits as image files: folders train and test, in each a folder a class."""
+    images, labels = load_digit_images()
+    for digit in (3, 8):
+        for i, k in enumerate(np.flatnonzero(labels == digit)[:90]):
+            place = folder / ("train" if i < 60 else "test") / str(digit)
+            place.mkdir(parents=True, exist_ok=True)
+            Image.fromarray(images[k]).save(place / f"{i}.png")
+
+
+with tempfile.TemporaryDirectory() as scratch:
+    home = Path(scratch)
+    write_images(home / "images")
+
+    # The holder: images to vectors (kept in a private cache beside the folder), vectors to a release.
+    with embed_images(home / "images" / "train") as embedded:
+        train = embedded.sets()["all"]
+    print(f"{len(train)} images became vectors of {train.dim} numbers by {train.info.backbone}")
+    ClassGaussian(random_state=0).fit(train.X, train.y).release(train.info).save(home / "release")
+
+    # The receiver has the release and images of its own, and no image of the holder.
+    release = understudy.load(home / "release")
+    X, y = release.sample(2000, random_state=0)
+    head = LinearHead(random_state=0).fit(X, y)
+    with embed_images(home / "images" / "test", backbone_for(release.info)) as embedded:
+        mine = embedded.sets()["all"]
+    right = head.predict(release.transform(mine.X)) == mine.y
+    print(f"right on {right.mean():.0%} of {len(mine)} images that nobody trained on")
+    print(f"the release claims: {release.claim.kind}")
