@@ -135,4 +135,4 @@ def test_folders_are_told_apart_without_naming_what_they_hold(tmp_path: Path, re
     (folder / "benign" / "Meier.txt").touch()
     assert "Meier" not in refuses(folder, "is a folder: give one file", *SUFFIXES)
     (folder / "benign" / "Meier.PNG").touch()
-    assert "Meier" not in refuses(folder, "is a folder of images; this version reads files of embeddings", *SUFFIXES)
+    assert "Meier" not in refuses(folder, "is a folder of images: embed it first", *SUFFIXES)

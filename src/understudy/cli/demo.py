@@ -15,8 +15,8 @@ from understudy.cli.verbs import Json, show_evaluation, show_fit
 __all__ = ["demo"]
 
 _LESSON = {
-    "leak": "it tells records that were used from others, if only a little.\nWith real patients you would stop here: "
-    "more records a class, or a generator that adds noise, are the way on.",
+    "leak": "it tells records that were used from others, if only a little.\nWith real patients you would stop "
+    "here. Noise that is proven to hide one record is the way on: `understudy fit --epsilon`.",
     "no excess risk found": "it found nothing. A better attack may.",
     "inconclusive": "there were too few records to tell.",
 }

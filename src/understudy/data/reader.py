@@ -130,7 +130,9 @@ def _about_folder(name: str) -> str:
         for file in files:
             empty = False
             if Path(file).suffix.lower() in _IMAGES:
-                return f"{name} is a folder of images; this version reads files of embeddings: {_READABLE}."
+                return (
+                    f"{name} is a folder of images: embed it first (understudy embed), or give vectors; {_READABLE}."
+                )
     if empty:
         return f"{name} is an empty folder: give a file of embeddings; {_READABLE}."
     return f"{name} is a folder: give one file of embeddings; {_READABLE}."

@@ -102,7 +102,7 @@ def fit_release(
     splits = read_sets(data, backbone=backbone, progress=progress)
     if classes is not None:
         splits = {name: part.with_classes(tuple(classes)) for name, part in splits.items()}
-    train, others = _parts(splits, data, non_members, holdout, seed)
+    train, others = _parts(splits, data, non_members, backbone, holdout, seed)
     if privacy is not None and generator == "gaussian" and "reference" not in settings:
         settings["reference"] = train.info.backbone if train.info.backbone in REFERENCES else "none"
     model = _build(generator, settings, seed)
@@ -135,7 +135,12 @@ def fit_release(
 
 
 def _parts(
-    splits: Mapping[str, EmbeddingSet], data: str, non_members: str | None, holdout: float, seed: int
+    splits: Mapping[str, EmbeddingSet],
+    data: str,
+    non_members: str | None,
+    backbone: str | None,
+    holdout: float,
+    seed: int,
 ) -> tuple[EmbeddingSet, EmbeddingSet]:
     """Records to learn from, and records that have no part in the fit at all, not even in early stopping."""
     train = choose_split(splits, data, "train")
@@ -144,7 +149,7 @@ def _parts(
     # A test split often comes from elsewhere; then strangers look strange for reasons that are no leak.
     spare = [splits[name] for name in ("val", "test") if name in splits and splits[name] is not train]
     if non_members is not None:
-        others = pick_split(non_members, "val", "test", like=train.info)
+        others = pick_split(non_members, "val", "test", like=train.info, backbone=backbone)
         check_source(train.info, others.info, "non-member")
         others = others.with_classes(train.info.class_names)
     elif spare:
