@@ -3,8 +3,9 @@
     python benchmarks/backbones.py            # all of them
     python benchmarks/backbones.py --quick    # without dinov2-large
 
-Models of the Hugging Face hub are built here with random weights of the published architecture, saved to disk and loaded by the
-real code: the time does not depend on what the weights are, and nothing is downloaded. Pixels lie ready in memory.
+Models of the Hugging Face hub are built here with random weights of the published architecture, saved to disk and
+loaded by the real code: the time does not depend on what the weights are, and nothing is downloaded. Pixels lie ready
+in memory.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@
 
 Raw ONNX Runtime gets pixels that lie ready in memory, with the best of several batch sizes and ways to use the
 cores; ours reads, hashes, decodes, resizes, runs the model and keeps every vector on disk. Both in turn,
-best of three. Where inference keeps all cores busy, decoding takes its time from it; "bound" is what is left for somebody
-who does nothing but Pillow's decoding and resizing beside the model, and wastes nothing.
+best of three. Where inference keeps all cores busy, decoding takes its time from it; "bound" is what is left for
+somebody who does nothing but Pillow's decoding and resizing beside the model, and wastes nothing.
 """
 
 from __future__ import annotations

@@ -44,7 +44,15 @@ def test_the_release_says_how_to_embed(story: Path) -> None:
 
 def test_evaluate_takes_the_folder(story: Path) -> None:
     done = understudy(
-        "evaluate", story / "release", "--test", story / "images", "--train", story / "images", "--seeds", "1", "--json"
+        "evaluate",
+        story / "release",
+        "--test",
+        story / "images",
+        "--train",
+        story / "images",
+        "--seeds",
+        "1",
+        "--json",
     )
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)

@@ -120,8 +120,8 @@ class EntryFile:
             raise DataError(f"The file {str(self.file)!r} is a database, but not a ledger: name another file.")
         if marks[1] != _VERSION:
             raise DataError(
-                f"The ledger {str(self.file)!r} was written by a newer Understudy (its version is {marks[1]}, this one "
-                f"reads {_VERSION}): update before anything is spent."
+                f"The ledger {str(self.file)!r} was written by a newer Understudy (its version is {marks[1]}, this "
+                f"one reads {_VERSION}): update before anything is spent."
             )
 
     @contextmanager

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from understudy._version import __version__
-from understudy.cli import output, study, verbs
+from understudy.cli import ledger, output, study, verbs
 from understudy.errors import UnderstudyError
 
 __all__ = ["app", "main"]
@@ -25,6 +25,7 @@ app = typer.Typer(
 )
 verbs.register(app)
 app.add_typer(study.app, name="study")
+app.add_typer(ledger.app, name="ledger")
 
 
 def _version(show: bool) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import torch
@@ -40,7 +40,8 @@ class CVAELoss:
 class RowLossByAutograd:
     """Any function of the outputs and the rows that gives one loss a row: `lambda out, rows: ...`."""
 
-    function: Callable[..., Tensor]
+    # A function has another address in each process; a resumed fit must not look like another one.
+    function: Callable[..., Tensor] = field(repr=False)
 
     def __call__(self, outputs: tuple[Tensor, ...], rows: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
         """The outputs come as arguments, the rows last."""
