@@ -106,7 +106,7 @@ def table9_render(results: StudyResults, out: Path) -> str:
                 for which, label in NAMES.items()
             ]
             text.append(f"{what}:\n\n" + markdown_table(["trained on", *METRICS.values()], rows))
-        text.append("Differences (first table), paired by seed:\n\n" + differences(results, name))
+            text.append("Differences, paired by seed:\n\n" + differences(results, name, stop))
     rows = []
     for name, (real, generated) in SEED_TABLE9.items():
         gaps = [f"{g - r:+.3f}" for r, g in zip(real, generated, strict=True)]
@@ -119,12 +119,12 @@ def table9_render(results: StudyResults, out: Path) -> str:
     return "\n\n".join(text)
 
 
-def differences(results: StudyResults, name: str) -> str:
+def differences(results: StudyResults, name: str, stop: str) -> str:
     pairs = [(which, "real") for which in GENERATORS]
     pairs += [("cvae", "cvae-authors"), ("gaussian", "cvae-authors"), ("gaussian", "cvae")]
     rows = []
     for a, b in pairs:
-        found = [results.difference(f"{name}/{a}", f"{name}/{b}", f"own/{m}") for m in METRICS]
+        found = [results.difference(f"{name}/{a}", f"{name}/{b}", f"{stop}/{m}") for m in METRICS]
         rows.append([NAMES[a], NAMES[b], *(f"{d:+.3f} {compare(d)}" for d in found)])
     return markdown_table(["method", "against", *METRICS.values()], rows)
 

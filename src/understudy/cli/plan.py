@@ -4,91 +4,68 @@ from __future__ import annotations
 
 import textwrap
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from understudy.cli import output
+from understudy.cli.verbs import Json, UnitName
 
-if TYPE_CHECKING:
-    from understudy.accounting import QueryPlan, SGDPlan
-
-__all__ = ["RelationName", "UnitName", "plan"]
-
-
-class PrivateName(StrEnum):
-    """Generators that can make a promise."""
-
-    gaussian = "gaussian"
-    cvae = "cvae"
-
-
-class UnitName(StrEnum):
-    """Whose presence is hidden."""
-
-    record = "record"
-    subject = "subject"
+__all__ = ["RelationName", "plan"]
 
 
 class RelationName(StrEnum):
-    """What neighbours are."""
+    """What neighbours are, for differential privacy."""
 
     add_or_remove = "add-or-remove"
     replace_one = "replace-one"
 
 
 def plan(
-    epsilon: Annotated[float, typer.Option(help="How much may be learnt about one unit; 1 is a usual choice.")],
-    delta: Annotated[float, typer.Option(help="The chance that the promise fails: at most 1 / (10 n).")],
-    n_public: Annotated[int, typer.Option(help="About how many units there are, as a number that may be known.")],
+    epsilon: Annotated[float, typer.Option(help="The budget.")] = 1.0,
+    delta: Annotated[float, typer.Option(help="The budget: at most 1 / (10 n).")] = 1e-5,
+    n_public: Annotated[int | None, typer.Option(help="About how many units, as a public number.")] = None,
     unit: Annotated[UnitName, typer.Option(help="Whose presence is hidden.")] = UnitName.record,
     relation: Annotated[RelationName, typer.Option(help="What neighbours are.")] = RelationName.add_or_remove,
-    generator: Annotated[PrivateName, typer.Option(help="What will be fitted.")] = PrivateName.gaussian,
-    batch: Annotated[int, typer.Option(help="CVAE: expected size of a batch.")] = 256,
-    epochs: Annotated[float, typer.Option(help="CVAE: passes over the data.")] = 10,
+    generator: Annotated[
+        str, typer.Option(help="gaussian (one noisy sum), or sgd (noisy training steps).")
+    ] = "gaussian",
+    batch: Annotated[int, typer.Option(help="sgd: units a step, on average.")] = 256,
+    epochs: Annotated[float, typer.Option(help="sgd: passes over the data.")] = 10,
     clip: Annotated[float, typer.Option(help="How far one unit may move a sum.")] = 1.0,
-    explain: Annotated[bool, typer.Option("--explain", help="Say what the numbers mean, and how to choose.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document instead of tables.")] = False,
+    explain: Annotated[bool, typer.Option("--explain", help="What the numbers mean and how to choose them.")] = False,
+    as_json: Json = False,
 ) -> None:
-    """Show what a private fit will do and cost; no record is read."""
+    """What a private fit would do and cost, from public numbers alone: no data are read."""
     from understudy.recipes.plan import explain as in_words
     from understudy.recipes.plan import make_plan
     from understudy.types import DP
 
     wish = DP(epsilon, delta, unit.value, n_public, relation.value)
-    made = make_plan(wish, generator.value, batch=batch, epochs=epochs, clip=clip)
+    words = in_words(wish) if explain else []
+    # Words alone need no size.
+    made = (
+        {}
+        if explain and n_public is None
+        else make_plan(wish, generator=generator, batch=batch, epochs=epochs, clip=clip)
+    )
     if as_json:
-        words = {"explanation": in_words(made)} if explain else {}
-        output.print_json({"generator": generator.value, **made.to_dict(), **words})
+        output.print_json({**made, **({"explanation": words} if words else {})})
         return
-    show_plan(made)
-    for line in in_words(made) if explain else ():
-        output.say()
-        output.say(textwrap.fill(line, width=100))
+    if made:
+        show_plan(made)
+    for line in words:
+        output.say(textwrap.fill(line, width=100, subsequent_indent="    "))
 
 
-def show_plan(made: QueryPlan | SGDPlan) -> None:
-    """The settings, then what they cost by step and by delta."""
+def show_plan(made: dict[str, Any]) -> None:
+    """The settings, then what they cost by step and by delta; costs are rounded up."""
     from understudy.accounting.holding import at_least
 
-    facts: dict[str, Any] = made.to_dict()
-    by_step = facts.get("epsilon_by_step", [])
-    output.say(
-        f"budget      epsilon {facts['epsilon']:g}, delta {facts['delta']:g}, unit {facts['unit']}, "
-        f"{facts['relation']}, n_public {facts['n_public']}",
-        "bold",
-    )
-    if by_step:
-        output.say(f"steps       {facts['steps']}")
-        output.say(f"sampling    rate {facts['sampling_rate']:.4g}, expected batch {facts['expected_batch']}")
-        output.say(f"clip        {facts['clip']:g}")
-    else:
-        output.say("steps       1: every unit joins one noisy sum")
-        output.say("sampling    rate 1")
-        output.say(f"clip        {facts['sensitivity']:g}")
-    output.say(f"noise       {facts['noise_multiplier']:.4g} times the clip")
-    output.say(f"costs       epsilon {at_least(facts['epsilon_spent'])} at delta {facts['delta']:g}")
-    if by_step:
-        output.show_table(["after step", "epsilon"], [[str(step), at_least(cost)] for step, cost in by_step])
-    output.show_table(["at delta", "epsilon"], [[f"{delta:g}", at_least(cost)] for delta, cost in facts["curve"]])
-    output.say("All of these hold at once. Nothing was read and nothing was spent.")
+    names = ("steps", "sampling_rate", "expected_batch", "clip", "sensitivity", "noise_multiplier")
+    rows = [[name.replace("_", " "), f"{made[name]:.6g}"] for name in names if name in made]
+    rows += [["epsilon spent", at_least(made["epsilon_spent"])]]
+    rows += [[f"epsilon after step {step}", at_least(cost)] for step, cost in made.get("epsilon_by_step", [])]
+    rows += [[f"epsilon at delta {delta:g}", at_least(cost)] for delta, cost in made["curve"]]
+    output.show_table(["what", "value"], rows)
+    output.say("Epsilons at all deltas hold at once. No data were read and nothing was spent.")

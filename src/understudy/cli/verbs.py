@@ -309,7 +309,7 @@ def register(app: typer.Typer) -> None:
     """Hang the verbs on the program, in the order in which people meet them."""
     # It takes its option types from here.
     from understudy.cli.demo import demo
-    from understudy.cli.ledger import plan
+    from understudy.cli.plan import plan
     from understudy.cli.receiver import predict, train
     from understudy.cli.report import report
 

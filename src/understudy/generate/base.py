@@ -239,9 +239,7 @@ class BaseGenerator(BaseEstimator):
         if not isinstance(self.privacy, DP):
             raise ConfigError(f"`privacy` must be None or DP(epsilon, delta, n_public=...); got {self.privacy!r}.")
         if not self._HONOURS_DP:
-            raise PrivacyError(
-                f"{name} cannot honour differential privacy: use ClassGaussian or CVAEGenerator, or privacy=None."
-            )
+            raise PrivacyError(f"{name} cannot honour differential privacy: use ClassGaussian, or privacy=None.")
         self.privacy.size()
         if getattr(self, "classes", None) is None:
             raise PrivacyError(

@@ -1,66 +1,56 @@
-"""`plan`: what a private fit will do and cost, before any record is read."""
+"""`plan`: what a private fit would do and cost, before any record is read."""
 
 from __future__ import annotations
 
 import math
-from typing import Literal
+from typing import Any
 
-from understudy.accounting import QueryPlan, SGDPlan, plan_query, plan_sgd
+from understudy.accounting import plan_query, plan_sgd
 from understudy.accounting.holding import at_least
+from understudy.errors import ConfigError
 from understudy.types import DP
 
 __all__ = ["explain", "make_plan"]
 
 
 def make_plan(
-    privacy: DP,
-    generator: Literal["gaussian", "cvae"] = "gaussian",
-    *,
-    batch: int = 256,
-    epochs: float = 10,
-    clip: float = 1.0,
-) -> QueryPlan | SGDPlan:
-    """The plan of a generator: one noisy sum for the class Gaussian, noisy steps for the CVAE.
+    wish: DP, *, generator: str = "gaussian", batch: int = 256, epochs: float = 10, clip: float = 1.0
+) -> dict[str, Any]:
+    """What a fit would do and cost, from public numbers alone: one noisy sum, or noisy training steps.
 
-    Batch and epochs are for the CVAE; `clip` is how far one unit may move a sum, in either.
+    `batch` and `epochs` are for "sgd"; `clip` is how far one unit may move a sum, in either.
     """
-    # Both need it, so that delta is checked against it.
-    privacy.size()
+    if generator not in ("gaussian", "sgd"):
+        raise ConfigError(f"`generator` must be gaussian or sgd; got {generator!r}.")
+    # Also where no step needs it: delta is checked against it.
+    wish.size()
     if generator == "gaussian":
-        return plan_query(privacy, sensitivity=clip)
-    return plan_sgd(privacy, batch=batch, epochs=epochs, clip=clip)
+        return plan_query(wish, sensitivity=clip).to_dict()
+    return plan_sgd(wish, batch=batch, epochs=epochs, clip=clip).to_dict()
 
 
-def explain(plan: QueryPlan | SGDPlan) -> list[str]:
-    """How to choose epsilon, delta, n_public and unit, in plain words, with this plan's numbers."""
-    wish, n = plan.privacy, plan.privacy.size()
-    one = "a person, with all records of theirs," if wish.unit == "subject" else "a record"
-    certain = 100 / (1 + math.exp(-wish.epsilon))
-    hidden = (
-        f"whether {one} was among the data"
-        if wish.relation == "add-or-remove"
-        else f"what the values of {one} were; that it was there counts as known"
-    )
-    unit = (
-        "A subject is hidden with all records at once; that costs utility where people have many records."
-        if wish.unit == "subject"
-        else "A record is hidden by itself. If one person has several, take --unit subject: nothing is promised for "
-        "all of them together."
-    )
+def explain(wish: DP) -> list[str]:
+    """What the numbers of a budget mean and how to choose them, in plain words; one paragraph each."""
+    n, unit = wish.n_public, wish.unit
+    one = "a person with all of their records" if unit == "subject" else "one record"
+    # Who was at one to one is at exp(epsilon) to one afterwards; beyond 700 floats end, and so does the promise.
+    factor = at_least(math.exp(min(wish.epsilon, 700.0)))
+    sure = at_least(100 / (1 + math.exp(-wish.epsilon)))
+    largest = f"1/(10 n), here {1 / (10 * n):.3g}," if n else "1/(10 n)"
+    hidden = {
+        "add-or-remove": f"whether {one} was among the data. The usual choice; how many there are is hidden too",
+        "replace-one": f"the values of {one}. That it was there, and how many there are, counts as known; the same "
+        "epsilon takes about twice the noise",
+    }
     return [
-        f"What is hidden: {hidden}. This holds against everybody, whatever else they know.",
-        f"epsilon {wish.epsilon:g}: what anybody learns changes the odds of a guess about it by a factor of at most "
-        f"{at_least(math.exp(wish.epsilon))}. Who would have tossed a coin is right at most {at_least(certain)} % of "
-        "the time. 1 or less is a strong promise, above 8 it says little. Each release of the same data adds to it.",
-        f"delta {wish.delta:g}: the chance that this fails altogether. With {n} {wish.unit}s, 1/n would allow to show "
-        f"one of them outright, so at most 1/(10 n) = {1 / (10 * n):.3g} is accepted; smaller costs little.",
-        f"n_public {n}: about how many {wish.unit}s there are, as a number that everybody may know. The true count is "
-        "private: round it. The promise holds whatever the true count is; a poor guess costs utility, not privacy.",
-        f"unit {wish.unit}: {unit}",
-        f"relation {wish.relation}: neighbours differ by "
-        + (
-            "one more or one fewer, the usual choice; the number itself is hidden too."
-            if wish.relation == "add-or-remove"
-            else "the values of one. It takes about twice the noise for the same epsilon."
-        ),
+        f"relation {wish.relation}: hides {hidden[wish.relation]}. Against everybody, whatever else they know.",
+        f"epsilon {wish.epsilon:g}: whatever is released changes the odds of any guess about that by a factor of at "
+        f"most {factor}. Who could only toss a coin before is right at most {sure} % of the time after. 1 is usual "
+        "and strong; above 4 rely on measured attacks too. Releases of the same data add up.",
+        f"delta {wish.delta:g}: the chance that the promise fails altogether. With n {unit}s, 1/n would allow to "
+        f"show one of them outright, so at most {largest} is accepted. A smaller one costs little.",
+        f"n_public {n or '?'}: about how many {unit}s there are, as a number that everybody may know. The true "
+        "number is private: round it. Noise and batches come from it. A poor guess costs usefulness, never privacy.",
+        f"unit {unit}: a record is one image or row; a subject is one person with all of theirs. Where people have "
+        "several records take subject: a promise by record says nothing about all of them together.",
     ]
