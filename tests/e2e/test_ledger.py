@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import io
 import json
 import sqlite3
+import stat
 from pathlib import Path
 
 import pytest
+
+from understudy.accounting import check_chain
 
 
 def test_a_budget_is_set_spent_and_shown(program, understudy, files, tmp_path: Path) -> None:
@@ -22,8 +26,67 @@ def test_a_budget_is_set_spent_and_shown(program, understudy, files, tmp_path: P
     assert holding["charges"][0]["purpose"] == "ClassGaussian"
     assert json.loads((tmp_path / "r" / "manifest.json").read_text())["claim"]["dp"]["ledger"] == told["head"]
     entries = json.loads(understudy("ledger", "export").out)
-    assert len(entries) >= 2
-    assert "insects" in understudy("ledger", "show").out
+    assert len(entries) == 2
+    assert check_chain(entries) == told["head"]
+    shown = understudy("ledger", "show").out
+    for word in ("insects", "ClassGaussian", "one sum with normal noise", told["head"]):
+        assert word in shown
+
+
+def test_raising_a_budget_is_said_aloud(program, monkeypatch: pytest.MonkeyPatch) -> None:
+    def answer(word: str, *more: str) -> object:
+        monkeypatch.setattr("sys.stdin", io.StringIO(word))
+        return program("ledger", "set-budget", "--delta", "1e-5", "--json", *more)
+
+    assert answer("", "--epsilon", "1").json["holdings"][0]["budget"]["epsilon"] == 1
+    for word in ("n\n", "\n", ""):
+        ran = answer(word, "--epsilon", "2")
+        assert ran.code == 1
+        assert "weakens the promise to everybody" in ran.err
+        assert ran.out == ""
+    assert program("ledger", "show", "--json").json["holdings"][0]["budget"]["epsilon"] == 1
+    assert answer("y\n", "--epsilon", "2").json["holdings"][0]["budget"]["epsilon"] == 2
+    assert answer("", "--epsilon", "3", "--yes").json["holdings"][0]["budget"]["epsilon"] == 3
+    # Lowering takes nothing from anybody.
+    assert answer("", "--epsilon", "0.5").json["holdings"][0]["budget"]["epsilon"] == 0.5
+
+
+def test_unit_and_relation_are_kept_and_cannot_change(program) -> None:
+    budget = ("ledger", "set-budget", "--epsilon", "1", "--delta", "1e-5", "--holding", "faces", "--json")
+    program(*budget, "--unit", "subject", "--relation", "replace-one")
+    (kept,) = program(*budget).json["holdings"]
+    assert (kept["unit"], kept["relation"]) == ("subject", "replace-one")
+    ran = program(*budget, "--unit", "record")
+    assert (ran.code, "cannot be mixed" in ran.err) == (2, True)
+
+
+def test_one_holding_can_be_shown(program) -> None:
+    for name in ("faces", "scans"):
+        program("ledger", "set-budget", "--epsilon", "1", "--delta", "1e-5", "--holding", name)
+    assert [h["name"] for h in program("ledger", "show", "--holding", "scans", "--json").json["holdings"]] == [
+        "scans"
+    ]
+    assert "scans" not in program("ledger", "show", "--holding", "faces").out
+    ran = program("ledger", "show", "--holding", "bones")
+    assert (ran.code, "it knows 'faces', 'scans'" in ran.err) == (2, True)
+
+
+def test_a_copy_is_private_and_never_replaces_the_ledger(program, tmp_path: Path) -> None:
+    program("ledger", "set-budget", "--epsilon", "1", "--delta", "1e-5", "--ledger", "book.sqlite")
+    book = ("ledger", "export", "--ledger", "book.sqlite", "--out")
+    assert "1 entries" in program(*book, "copy.json").out
+    assert stat.S_IMODE((tmp_path / "copy.json").stat().st_mode) == 0o600
+    assert check_chain(json.loads((tmp_path / "copy.json").read_text()))
+    assert "--force" in program(*book, "copy.json").err
+    assert program(*book, "copy.json", "--force").code == 0
+    before = (tmp_path / "book.sqlite").read_bytes()
+    assert program(*book, "book.sqlite", "--force").code == 2
+    assert (tmp_path / "book.sqlite").read_bytes() == before
+
+
+def test_looking_makes_nothing(program, tmp_path: Path) -> None:
+    assert program("ledger", "show").code == program("ledger", "export").code == 2
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_an_edited_ledger_is_refused(understudy, tmp_path: Path) -> None:
@@ -46,6 +109,9 @@ def test_an_edited_ledger_is_refused(understudy, tmp_path: Path) -> None:
         (("plan",), "n_public"),
         (("plan", "--n-public", "1000", "--delta", "0.1"), "1 / (10 n_public)"),
         (("plan", "--n-public", "1000", "--generator", "magic"), "gaussian or sgd"),
+        (("plan", "--n-public", "1000", "--generator", "sgd", "--batch", "0"), "`batch`"),
+        (("plan", "--n-public", "1000", "--epsilon", "nan"), "epsilon"),
+        (("plan", "--n-public", "1000", "--clip", "0"), "above 0"),
     ],
 )
 def test_wrong_words_are_told(program, words: tuple[str, ...], told: str) -> None:
@@ -61,4 +127,23 @@ def test_a_plan_needs_no_data(understudy) -> None:
     assert ran.json["steps"] == 79
     costs = [cost for _, cost in ran.json["epsilon_by_step"]]
     assert costs == sorted(costs)
-    assert "usual" in understudy("plan", "--explain").out
+    shown = understudy("plan", "--n-public", "2000", "--generator", "sgd").out
+    for word in ("sampling rate", "0.128", "noise multiplier", "epsilon after step 79", "epsilon at delta 1e-09"):
+        assert word in shown
+
+
+def test_a_plan_for_one_sum_by_either_relation(program) -> None:
+    one = program("plan", "--n-public", "2000", "--json").json
+    other = program("plan", "--n-public", "2000", "--relation", "replace-one", "--json").json
+    assert other["noise_multiplier"] == pytest.approx(2 * one["noise_multiplier"], rel=2e-3)
+
+
+def test_words_need_no_size_and_take_the_numbers_given(program) -> None:
+    assert "usual" in program("plan", "--explain").out
+    told = program("plan", "--explain", "--n-public", "2000", "--unit", "subject", "--json").json
+    words = " ".join(told["explanation"])
+    # e to the 1, the odds; e / (1 + e), the coin; 1 / (10 n).
+    for word in ("2.719", "73.11 %", "5e-05", "person", "n_public 2000"):
+        assert word in words
+    assert told["epsilon_spent"] <= 1
+    assert program("plan", "--explain", "--epsilon", "5000").code == 0

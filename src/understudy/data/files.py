@@ -42,7 +42,8 @@ def write_atomically(path: str, write: Callable[[BinaryIO], None]) -> None:
     """Put what `write` writes at `path`, whole or not at all.
 
     The file is readable by its owner only, because vectors are as private as the records behind
-    them. A file that was there before stays untouched until the new one is complete.
+    them. A file that was there before stays untouched until the new one is complete. A kill that cannot be caught
+    (SIGKILL, a power cut) leaves the temporary file behind, private too: `.understudy-*.part` beside the target.
     """
     target = Path(path)
     if not target.parent.is_dir():
