@@ -134,5 +134,5 @@ def test_killed_twenty_times_it_ends_as_if_it_never_was(folder: Path, tmp_path: 
     np.testing.assert_array_equal(ours.y, theirs.y)
     assert ours.info == theirs.info
     assert (tmp_path / "v.npz").read_bytes() == (tmp_path / "unbroken.npz").read_bytes()
-    # A kill while the result is written cannot be caught: what it leaves is private, and nobody takes it for a result.
+    # A kill while the result is written cannot be caught: what it leaves is private, and no result by its name.
     assert all(stat.S_IMODE(p.stat().st_mode) == 0o600 for p in tmp_path.glob(".understudy-*.part"))

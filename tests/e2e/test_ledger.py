@@ -14,7 +14,7 @@ from understudy.accounting import check_chain
 
 
 def test_a_budget_is_set_spent_and_shown(program, understudy, files, tmp_path: Path) -> None:
-    ran = understudy("ledger", "set-budget", "--epsilon", "3", "--delta", "1e-3", "--holding", "insects")
+    ran = program("ledger", "set-budget", "--epsilon", "3", "--delta", "1e-3", "--holding", "insects")
     assert ran.code == 0, ran.err
     promise = ("--epsilon", "1", "--delta", "1e-4", "--n-public", "200", "--classes", "ant,bee,cat")
     ran = understudy("fit", "train.npz", "-o", "r", *promise, "--holding", "insects")
@@ -25,10 +25,10 @@ def test_a_budget_is_set_spent_and_shown(program, understudy, files, tmp_path: P
     assert 0.9 < holding["spent"]["epsilon"] <= 1
     assert holding["charges"][0]["purpose"] == "ClassGaussian"
     assert json.loads((tmp_path / "r" / "manifest.json").read_text())["claim"]["dp"]["ledger"] == told["head"]
-    entries = json.loads(understudy("ledger", "export").out)
+    entries = json.loads(program("ledger", "export").out)
     assert len(entries) == 2
     assert check_chain(entries) == told["head"]
-    shown = understudy("ledger", "show").out
+    shown = program("ledger", "show").out
     for word in ("insects", "ClassGaussian", "one sum with normal noise", told["head"]):
         assert word in shown
 
@@ -89,14 +89,14 @@ def test_looking_makes_nothing(program, tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_an_edited_ledger_is_refused(understudy, tmp_path: Path) -> None:
-    assert understudy("ledger", "set-budget", "--epsilon", "1", "--delta", "1e-5").code == 0
+def test_an_edited_ledger_is_refused(program, tmp_path: Path) -> None:
+    assert program("ledger", "set-budget", "--epsilon", "1", "--delta", "1e-5").code == 0
     with sqlite3.connect(tmp_path / ".understudy" / "ledger.sqlite") as db:
         names = [row[0] for row in db.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'")]
         for name in names:
             db.execute(f"DROP TRIGGER {name}")
         db.execute("UPDATE entries SET body = replace(body, '1.0', '9.0')")
-    ran = understudy("ledger", "show")
+    ran = program("ledger", "show")
     assert ran.code == 2
     assert "altered" in ran.err
 
@@ -120,14 +120,14 @@ def test_wrong_words_are_told(program, words: tuple[str, ...], told: str) -> Non
     assert told in ran.err
 
 
-def test_a_plan_needs_no_data(understudy) -> None:
+def test_a_plan_needs_no_data(program, understudy) -> None:
     ran = understudy("plan", "--n-public", "2000", "--generator", "sgd", "--json")
     assert ran.code == 0, ran.err
     assert 0.99 < ran.json["epsilon_spent"] <= 1
     assert ran.json["steps"] == 79
     costs = [cost for _, cost in ran.json["epsilon_by_step"]]
     assert costs == sorted(costs)
-    shown = understudy("plan", "--n-public", "2000", "--generator", "sgd").out
+    shown = program("plan", "--n-public", "2000", "--generator", "sgd").out
     for word in ("sampling rate", "0.128", "noise multiplier", "epsilon after step 79", "epsilon at delta 1e-09"):
         assert word in shown
 
