@@ -251,7 +251,7 @@ def charge_at_once(file: str, barrier: Any, rounds: int, results: Any) -> None:
     ledger, won = Ledger(file), []
     epsilon_of(FIT, 1e-6)
     for number in range(rounds):
-        barrier.wait(120)
+        barrier.wait(60)
         try:
             won.append(ledger.charge(f"round {number}", FIT, delta=1e-6, purpose="race").identity)
         except PrivacyError:
@@ -268,7 +268,7 @@ def test_two_processes_that_race_for_the_last_budget(file: Path) -> None:
     workers = [SPAWN.Process(target=charge_at_once, args=(str(file), barrier, rounds, results)) for _ in range(2)]
     for worker in workers:
         worker.start()
-    first, second = results.get(timeout=300), results.get(timeout=300)
+    first, second = results.get(timeout=120), results.get(timeout=120)
     for worker in workers:
         worker.join(60)
     for number, (one, other) in enumerate(zip(first, second, strict=True)):

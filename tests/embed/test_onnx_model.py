@@ -100,3 +100,16 @@ def test_an_unknown_name_lists_the_known() -> None:
     for name in ("resnet", "wheel:0", "hf:", "onnx:"):
         with pytest.raises(ConfigError, match="efflite0"):
             load_backbone(name)
+
+
+def test_the_runtime_reports_to_nobody(tmp_path: Path) -> None:
+    """In a fresh home: ONNX Runtime would leave an identity and a queue of reports there."""
+    import os
+    import subprocess
+    import sys
+
+    home = {k: v for k, v in os.environ.items() if k not in ("XDG_CACHE_HOME", "ORT_DISABLE_TELEMETRY")}
+    code = "from understudy.embed import load_backbone; load_backbone()"
+    subprocess.run([sys.executable, "-c", code], env={**home, "HOME": str(tmp_path)}, check=True)
+    assert not [p for p in tmp_path.rglob("*") if "microsoft" in p.name.lower()]
+    assert list(tmp_path.rglob("*.onnx"))

@@ -42,3 +42,16 @@ def test_vectors_of_another_backbone_are_refused(tmp_path: Path) -> None:
     write_embeddings(tmp_path / "d.npz", EmbeddingSet(np.eye(2), np.arange(2), info=other))
     with pytest.raises(DataError, match=r"given data hold 'dinov2'.*in the same way"):
         read_vectors(str(tmp_path / "d.npz"), EmbeddingInfo("efflite0", class_names=("ant", "bee")))
+
+
+def test_train_never_stands_in_for_a_damaged_test_split(tmp_path: Path) -> None:
+    from PIL import Image
+
+    from understudy.embed import load_backbone
+
+    for split in ("train", "test"):
+        (tmp_path / "scans" / split / "a").mkdir(parents=True)
+    Image.new("L", (8, 8)).save(tmp_path / "scans" / "train" / "a" / "0.png")
+    (tmp_path / "scans" / "test" / "a" / "0.png").write_bytes(b"")
+    with pytest.raises(DataError, match="no image that can be read in 'test'"):
+        read_vectors(str(tmp_path / "scans"), load_backbone().info)

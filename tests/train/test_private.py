@@ -348,6 +348,28 @@ def test_a_resumed_fit_keeps_its_charge(tmp_path: Path) -> None:
         PrivateRun(a_net(), some_rows(), SQUARED, a_plan(steps=30), other, "scans", checkpoint=tmp_path / "c").run()
 
 
+def test_the_receipt_is_there_before_the_first_step(tmp_path: Path) -> None:
+    """Killed in its first step, long before the first checkpoint is due: the charge is not lost."""
+    armed = False
+
+    def loss(out: Tensor, rows: Tensor) -> Tensor:
+        if armed:
+            raise KilledError
+        return out.sum(dim=1)
+
+    with a_ledger(tmp_path) as ledger:
+        options = {"ledger": ledger, "holding": "scans", "checkpoint": tmp_path / "c"}
+        first = PrivateRun(a_net(), some_rows(), RowLossByAutograd(loss), a_plan(), **options)
+        armed = True
+        with pytest.raises(KilledError):
+            first.run()
+        armed = False
+        second = PrivateRun(a_net(), some_rows(), RowLossByAutograd(loss), a_plan(), **options)
+        assert second.run().steps == 20
+        assert second.charge == first.charge
+        assert len(ledger.holding("scans").charges) == 1
+
+
 @pytest.mark.parametrize(
     "changed",
     [{"clip": 1.1}, {"noise": 1.1}, {"rate": 0.22}, {"steps": 21}, {"batch": 21}],

@@ -59,6 +59,7 @@ class Embedded:
     ignored: int
     store: VectorStore
     temporary: Path | None
+    source_items: Sequence[ImageItem]
 
     @property
     def labelled(self) -> bool:
@@ -228,6 +229,7 @@ def _collect(
         ignored=source.ignored,
         store=store,
         temporary=temporary,
+        source_items=source.items,
     )
 
 

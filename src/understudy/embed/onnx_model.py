@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +29,8 @@ def start_session(model: bytes | str) -> InferenceSession:
     One core a call wastes no time on threads that wait for each other, and gives the same bits whatever
     images share a batch (tests/embed/test_onnx_model.py).
     """
+    # It reports to its maker unless told not to, before it is imported.
+    os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
     import onnxruntime
 
     options = onnxruntime.SessionOptions()

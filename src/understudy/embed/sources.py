@@ -190,7 +190,13 @@ def open_folder(place: Path) -> FileSource:
     """
     found: list[str] = []
     ignored = 0
-    for folder, folders, files in os.walk(place):
+
+    def unreadable(_: OSError) -> None:
+        raise DataError(
+            f"A folder inside {str(place)!r} cannot be opened: its images would be missing without a word."
+        )
+
+    for folder, folders, files in os.walk(place, onerror=unreadable):
         folders[:] = sorted(f for f in folders if not f.startswith("."))
         for file in sorted(f for f in files if not f.startswith(".")):
             path = Path(folder) / file

@@ -53,10 +53,14 @@ def _from_images(
 ) -> Vectors:
     with embedded(file, like=info, backbone=backbone, progress=progress) as done:
         found = [item.split for item in done.items]
-        wanted = split or next(s for s in ("test", "val", "train", WHOLE) if s in found)
+        # Splits that are there, readable or not: train must never stand in for a test split that is damaged.
+        there = {item.split for item in done.source_items}
+        wanted = split or next(s for s in ("test", "val", "train", WHOLE) if s in there)
         rows = [i for i, name in enumerate(found) if name == wanted]
         if not rows:
-            raise DataError(f"{file!r} has no split {split!r}: it holds {', '.join(sorted(set(found)))}.")
+            raise DataError(
+                f"{file!r} has no image that can be read in {wanted!r}: it has some in {sorted(set(found))}."
+            )
         X = done.store.get([done.contents[i] for i in rows])
         y = None
         if done.labelled:
