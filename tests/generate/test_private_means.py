@@ -14,7 +14,8 @@ from understudy.accounting import Ledger, epsilon_of, events_from_json, plan_que
 from understudy.embed.reference import Reference, load_reference
 from understudy.errors import DataError, PrivacyError
 from understudy.generate import ClassGaussian
-from understudy.generate.private_means import noisy_means, query, shrunk
+from understudy.generate.private_means import noisy_means, shrunk
+from understudy.generate.private_sums import query
 from understudy.types import DP
 
 WISH = DP(epsilon=1.0, delta=1e-5, n_public=1000)

@@ -49,9 +49,13 @@ class Reference:
 
     def colour(self, Z: npt.ArrayLike) -> Array:
         """Undo `whiten`."""
+        return self.mean + self.stretch(Z)
+
+    def stretch(self, Z: npt.ArrayLike) -> Array:
+        """Undo `whiten` for differences of vectors: without the mean."""
         z = np.asarray(Z, dtype=np.float64)
         gain = np.sqrt(self.values) - np.sqrt(self.rest)
-        out: Array = self.mean + z * np.sqrt(self.rest) + ((z @ self.directions.T) * gain) @ self.directions
+        out: Array = z * np.sqrt(self.rest) + ((z @ self.directions.T) * gain) @ self.directions
         return out
 
     def factors(self) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:

@@ -14,15 +14,14 @@ from sklearn.utils import Tags
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
-from understudy.accounting import Charge, QueryPlan, SGDPlan, events_to_json
 from understudy.errors import ConfigError, DataError, NotFittedError, PrivacyError
+from understudy.generate.promise import Promise
 from understudy.release import Condition, EmbeddingEntry, Release, build_release, rounded_joint, to_space
-from understudy.types import DP, DPClaim, EmbeddingInfo, PrivacyClaim
+from understudy.types import EmbeddingInfo, PrivacyClaim
 
-__all__ = ["DEFAULT_LEDGER", "BaseGenerator", "Learnt", "Records", "lone_class", "lone_condition"]
+__all__ = ["BaseGenerator", "Learnt", "Records", "lone_class", "lone_condition"]
 
 Attributes = Mapping[str, npt.ArrayLike]
-DEFAULT_LEDGER = ".understudy/ledger.sqlite"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -90,22 +89,19 @@ def lone_condition(records: Records) -> str | None:
     return None
 
 
-class BaseGenerator(BaseEstimator):
+class BaseGenerator(Promise, BaseEstimator):
     """`fit` private records, then `sample` or `release` what stands in for them.
 
     Settings are public and live in `__init__`; records are given to methods only.
     """
 
     space: str
-    privacy: DP | None
     random_state: int | None
     # Names in here would tell an attacker the coins, or a path of the holder's machine; privacy is told by the claim.
     _UNRELEASED = (
         "random_state", "checkpoint", "verbose", "privacy", "condition_on",
-        "classes", "ledger", "holding", "test_coins", "reference",
+        "classes", "ledger", "holding", "test_coins", "reference", "covariance",
     )  # fmt: skip
-    # Whether there is a private way to fit.
-    _HONOURS_DP = False
 
     def fit(
         self,
@@ -230,58 +226,6 @@ class BaseGenerator(BaseEstimator):
         if people is not None and people.shape != (len(X),):
             raise DataError(f"`subject` needs one entry a record ({len(X)}); got shape {people.shape}.")
         return Records(to_space(X, self.space), np.stack(columns, axis=1), people, tuple(conditions))
-
-    def _check_privacy(self, subject: Any) -> None:
-        """Everything that a promise needs, before any record is looked at."""
-        name = type(self).__name__
-        if self.privacy is None:
-            return
-        if not isinstance(self.privacy, DP):
-            raise ConfigError(f"`privacy` must be None or DP(epsilon, delta, n_public=...); got {self.privacy!r}.")
-        if not self._HONOURS_DP:
-            raise PrivacyError(f"{name} cannot honour differential privacy: use ClassGaussian, or privacy=None.")
-        self.privacy.size()
-        if getattr(self, "classes", None) is None:
-            raise PrivacyError(
-                "Under differential privacy the set of classes is private too: name the classes there can be with "
-                "`classes` (--classes); one may be empty."
-            )
-        if getattr(self, "condition_on", None):
-            raise PrivacyError(
-                "Under differential privacy `condition_on` would show which values occur: leave it out."
-            )
-        if self.privacy.unit == "subject" and subject is None:
-            raise PrivacyError("A promise for each subject needs `subject`: say which records belong to one person.")
-
-    def _pay(self, plan: QueryPlan | SGDPlan) -> Charge | None:
-        """Charge the ledger, before the work; nothing is paid, and nothing promised, with test coins."""
-        from understudy.accounting import Ledger
-
-        assert self.privacy is not None
-        if self.test_coins is not None:
-            return None
-        with Ledger(self.ledger or DEFAULT_LEDGER) as ledger:
-            ledger.open_for(self.privacy, self.holding)
-            return ledger.charge(
-                self.holding,
-                plan.events,
-                delta=self.privacy.delta,
-                purpose=type(self).__name__,
-                within=self.privacy.epsilon,
-            )
-
-    def _dp_claim(self, charge: Charge | None, *not_covered: str) -> PrivacyClaim:
-        """The promise that was paid for."""
-        assert self.privacy is not None
-        outside = not_covered
-        if self.privacy.unit == "record":
-            outside = ("people with several records: the promise is about one record each", *outside)
-        if charge is None:
-            return PrivacyClaim("none", ("everything: made with test coins, which anybody can repeat", *outside))
-        paid = DPClaim(
-            charge.epsilon, charge.delta, self.privacy.relation, tuple(events_to_json(charge.events)), charge.head
-        )
-        return PrivacyClaim("dp", outside, unit=self.privacy.unit, dp=paid)
 
     def __sklearn_tags__(self) -> Tags:
         tags: Tags = super().__sklearn_tags__()

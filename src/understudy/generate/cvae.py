@@ -11,15 +11,18 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
-from torch.nn import functional
 
+from understudy.accounting import SGDPlan
+from understudy.embed.reference import load_reference
 from understudy.errors import ConfigError, DataError
 from understudy.generate.base import BaseGenerator, Learnt, Records, lone_class, lone_condition
 from understudy.generate.covariance import low_rank_plus_diagonal, safe_rank
 from understudy.generate.export import export_decoder
 from understudy.generate.holdout import hold_out
-from understudy.generate.presets import Preset, preset_for
-from understudy.generate.scaling import fit_scaler
+from understudy.generate.presets import SCALER_TOLD, Preset, check_settings, preset_for
+from understudy.generate.private_cvae import Whitener, check_private, folded, plan_for, train_privately
+from understudy.generate.promise import NOT_COVERED, reference_told, rounded_shares
+from understudy.generate.scaling import Scaler, fit_scaler, with_labels
 from understudy.nets import CVAE, plain_cvae, residual_cvae
 from understudy.release import NetworkSpec, to_space
 from understudy.train import (
@@ -32,18 +35,12 @@ from understudy.train import (
     seeded,
     shuffled_batches,
 )
-from understudy.types import PrivacyClaim
+from understudy.types import DP, PrivacyClaim
 
 __all__ = ["CVAEGenerator"]
 
 NOISE_RANK = 64
 NOISE_SHRINKAGE = 0.1
-# What each scaler tells about records.
-_SCALER_TOLD = {
-    "minmax": "feature bounds: each is some record's real value",
-    "zscore": "mean and spread of each feature: exact",
-    "class": "class means and spread of each feature: exact, so a class of few records is nearly shown by its mean",
-}
 
 
 class CVAEGenerator(BaseGenerator):
@@ -57,14 +54,18 @@ class CVAEGenerator(BaseGenerator):
     N(0, 1/2)), "variance" used as a standard deviation, no decoder noise.
     `checkpoint` names a private file (mode 0600) that lets a killed fit resume to the same result.
 
-    It has no formal guarantee: what its decoder remembers must be measured.
+    It has no formal guarantee: what its decoder remembers must be measured. With `privacy=DP(...)` it has one:
+    encoder and decoder are trained together by DP-SGD, on vectors that are whitened by public statistics
+    (`reference`) and brought to length 1; a noisy sum of counts, lengths and, with the scaling "class", class means
+    is paid for out of the same budget. It needs `classes`; nothing stops early. `plan()` tells the price.
     """
 
     history_: History
+    _scaler: Scaler | Whitener
 
     def __init__(
         self,
-        preset: str = "replica",
+        preset: str | None = None,
         hidden: tuple[int, ...] | None = None,
         latent: int | None = None,
         beta: float | None = None,
@@ -74,12 +75,18 @@ class CVAEGenerator(BaseGenerator):
         condition_on: Sequence[str] = (),
         max_epochs: int | None = None,
         batch_size: int | None = None,
-        learning_rate: float = 1e-3,
+        learning_rate: float | None = None,
         weight_decay: float | None = None,
         patience: int | None = None,
+        clip: float | None = None,
         space: str = "raw",
         authors_compat: bool = False,
-        privacy: Any = None,
+        privacy: DP | None = None,
+        classes: Sequence[Any] | None = None,
+        reference: str = "none",
+        ledger: str | Path | None = None,
+        holding: str = "default",
+        test_coins: int | None = None,
         checkpoint: str | Path | None = None,
         verbose: bool = False,
         random_state: int | None = None,
@@ -97,14 +104,21 @@ class CVAEGenerator(BaseGenerator):
         self.learning_rate = learning_rate
         self.weight_decay = weight_decay
         self.patience = patience
+        self.clip = clip
         self.space = space
         self.authors_compat = authors_compat
         self.privacy = privacy
+        self.classes = classes
+        self.reference = reference
+        self.ledger = ledger
+        self.holding = holding
+        self.test_coins = test_coins
         self.checkpoint = checkpoint
         self.verbose = verbose
         self.random_state = random_state
 
     _conditional = True
+    _HONOURS_DP = True
 
     def encode(self, X: npt.ArrayLike, y: npt.ArrayLike) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
         """Mean and standard deviation of each record's latent. Private: the encoder never leaves."""
@@ -123,7 +137,8 @@ class CVAEGenerator(BaseGenerator):
     @property
     def settings_(self) -> Preset:
         """Every setting that a preset decides, as this generator uses it."""
-        preset = preset_for(self.preset, authors_compat=self.authors_compat)
+        private = self.privacy is not None
+        preset = preset_for(self.preset, authors_compat=self.authors_compat, private=private)
         names = [f.name for f in fields(Preset) if f.name != "residual"]
         given = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
         if "hidden" in given:
@@ -133,10 +148,18 @@ class CVAEGenerator(BaseGenerator):
                 raise ConfigError("The preset 'large' fixes its layers; leave `hidden` out or choose another preset.")
             given["hidden"] = tuple(int(h) for h in given["hidden"])
         settings = replace(preset, **given)
-        _check_settings(settings, self.variance)
+        check_settings(settings, self.variance)
         return settings
 
+    def plan(self) -> SGDPlan:
+        """What a private fit will do and cost, from settings alone."""
+        wish, settings = self._wish(), self.settings_
+        check_private(settings, authors_compat=self.authors_compat, validation=False)
+        return plan_for(wish, settings)
+
     def _learn(self, records: Records, validation: Sequence[npt.ArrayLike] | None) -> Learnt:
+        if self.privacy is not None:
+            return self._learn_privately(records, validation)
         settings = self.settings_
         # Fault F1 is in the code of the thesis and of replica, not in that of federated.
         self._std_from_log = 1.0 if self.authors_compat and self.preset != "federated" else 0.5
@@ -149,11 +172,13 @@ class CVAEGenerator(BaseGenerator):
         loop = LoopSettings(
             settings.max_epochs,
             settings.batch_size,
-            self.learning_rate,
+            settings.learning_rate,
             settings.weight_decay,
             settings.patience or None,
         )
-        self._scaler = fit_scaler(settings.scaling, train.X, train.codes[:, 0], len(self.classes_))
+        if settings.scaling == "public":
+            raise ConfigError("The scaling 'public' belongs to differential privacy: take 'class', or set `privacy`.")
+        self._scaler = scaler = fit_scaler(settings.scaling, train.X, train.codes[:, 0], len(self.classes_))
         joined = self._joined(train.X, train.codes)
         dim = train.X.shape[1]
         self.module_ = self._build(dim, joined.shape[1] - dim, settings)
@@ -188,35 +213,59 @@ class CVAEGenerator(BaseGenerator):
         refusal = lone_condition(records)
         if settings.scaling == "class" and self._conditional:
             refusal = refusal or lone_class(self.classes_, train)
-        return self._learnt(settings, joined, refusal)
+        return self._learnt(settings, scaler, joined, refusal)
 
-    def _learnt(self, settings: Preset, joined: Tensor, refusal: str | None) -> Learnt:
+    def _learn_privately(self, records: Records, validation: Sequence[npt.ArrayLike] | None) -> Learnt:
+        settings = self.settings_
+        check_private(settings, authors_compat=self.authors_compat, validation=validation is not None)
+        if self.space != "raw":
+            raise ConfigError("Under differential privacy vectors are brought to length 1 anyway: leave `space` out.")
+        self._std_from_log, self._conditions = 0.5, ()
+        d, classes, plan = records.X.shape[1], len(self.classes_), self.plan()
+        reference = load_reference(self.reference, d)
+        self.module_ = self._build(d, classes, settings)
+        with self._open_ledger() as ledger:
+            fit = train_privately(
+                self.module_,
+                records,
+                settings,
+                plan,
+                reference,
+                self._people(records.subject),
+                ledger=ledger,
+                holding=self.holding,
+                purpose=type(self).__name__,
+                test_coins=self.test_coins,
+                checkpoint=self.checkpoint,
+                progress=RichBar(f"fitting {type(self).__name__}") if self.verbose else None,
+            )
+        self.history_, self._scaler = fit.history, fit.whitener
         program, tensors = export_decoder(self.module_.decoder)
-        tensors |= {"span": self._scaler.span, "offset": self._scaler.offset}
+        tensors = folded(self.module_, fit.whitener, fit.shares, tensors, noise=settings.decoder_noise != "none")
+        public = {**self._public_settings(), **asdict(settings), **reference_told(reference)}
+        claim = self._dp_claim(fit.charge, *NOT_COVERED)
+        return Learnt(self._spec(settings, program), tensors, claim, public, joint=rounded_shares(fit.shares))
+
+    def _learnt(self, settings: Preset, scaler: Scaler, joined: Tensor, refusal: str | None) -> Learnt:
+        program, tensors = export_decoder(self.module_.decoder)
+        tensors |= {"span": scaler.span, "offset": scaler.offset}
         if settings.decoder_noise != "none":
             with torch.no_grad():
                 draw, _, _ = self._reconstruct(joined, seeded(1))
-            errors = (joined[:, : self.module_.dim] - draw).numpy() * self._scaler.span
+            errors = (joined[:, : self.module_.dim] - draw).numpy() * scaler.span
             wanted = NOISE_RANK if settings.decoder_noise == "low-rank" else 0
             rank = safe_rank(wanted, len(errors), errors.shape[1], groups=len(self.classes_))
             factor, scale = low_rank_plus_diagonal(errors, rank, NOISE_SHRINKAGE)
             tensors["noise_scale"] = scale
             if settings.decoder_noise == "low-rank":
                 tensors["noise_factor"] = factor
-        spec = NetworkSpec(
-            latent_dim=settings.latent,
-            conditional=self._conditional,
-            program=program,  # type: ignore[arg-type]  # pydantic turns the dicts into operations
-            noise=settings.decoder_noise,
-            variance=float(self.variance),
-            variance_as_std=self.authors_compat,
-        )
+        spec = self._spec(settings, program)
         claim = PrivacyClaim(
             kind="none",
             not_covered=(
                 "membership: whether a record was used is not hidden by any proof",
                 "decoder weights: they may remember records, above all rare ones",
-                _SCALER_TOLD[settings.scaling],
+                SCALER_TOLD[settings.scaling],
                 "the number of records: exact means of coarse values (pixels, grades) can give it away",
                 "class frequencies: rounded to three digits, otherwise exact",
             )
@@ -224,7 +273,19 @@ class CVAEGenerator(BaseGenerator):
             + (("conditions: their values, and how often they go together",) if self._conditions else ()),
         )
         public = {**self._public_settings(), **asdict(settings)}
+        # Nothing is clipped without a promise.
+        del public["clip"]
         return Learnt(spec, tensors, claim, public, refusal)
+
+    def _spec(self, settings: Preset, program: list[dict[str, Any]]) -> NetworkSpec:
+        return NetworkSpec(
+            latent_dim=settings.latent,
+            conditional=self._conditional,
+            program=program,  # type: ignore[arg-type]  # pydantic turns the dicts into operations
+            noise=settings.decoder_noise,
+            variance=float(self.variance),
+            variance_as_std=self.authors_compat,
+        )
 
     def _loss(self, joined: Tensor, coins: torch.Generator, beta: float) -> Tensor:
         """One value a record: squared error over features plus beta times KL over latents."""
@@ -261,12 +322,8 @@ class CVAEGenerator(BaseGenerator):
 
     def _joined(self, X: npt.NDArray[np.float32], codes: npt.NDArray[np.int64]) -> Tensor:
         """What the network sees: scaled vectors, then the label and conditions one-hot."""
-        columns = [torch.from_numpy(self._scaler.forward(X, codes[:, 0]))]
-        if self._conditional:
-            sizes = [len(self.classes_), *(len(c.values) for c in self._conditions)]
-            hot = [functional.one_hot(torch.from_numpy(codes[:, j].copy()), n) for j, n in enumerate(sizes)]
-            columns += [h.float() for h in hot]
-        return torch.cat(columns, dim=1)
+        sizes = [len(self.classes_), *(len(c.values) for c in self._conditions)] if self._conditional else []
+        return with_labels(self._scaler.forward(X, codes[:, 0]), codes, sizes)
 
     def _inputs(self, X: npt.ArrayLike, y: npt.ArrayLike) -> Tensor:
         release = self._fitted()
@@ -291,18 +348,3 @@ class CVAEGenerator(BaseGenerator):
                 f"Validation vectors must have {records.X.shape[1]} features and one label each; got shape {X.shape}."
             )
         return Records(to_space(X, self.space), codes, None, ())
-
-
-def _check_settings(s: Preset, variance: float) -> None:
-    if s.scaling not in _SCALER_TOLD:
-        raise ConfigError(f"`scaling` must be one of {', '.join(_SCALER_TOLD)}; got {s.scaling!r}.")
-    if s.decoder_noise not in ("none", "diagonal", "low-rank"):
-        raise ConfigError(f"`decoder_noise` must be 'none', 'diagonal' or 'low-rank'; got {s.decoder_noise!r}.")
-    if not 1 <= s.latent <= 65536:
-        raise ConfigError(f"`latent` must lie in 1..65536; got {s.latent!r}.")
-    if not s.residual and (not s.hidden or min(s.hidden) < 1):
-        raise ConfigError(f"`hidden` must name at least one layer of 1 or more units; got {s.hidden!r}.")
-    if not 0 <= s.beta < np.inf:
-        raise ConfigError(f"`beta` must be 0 or more; got {s.beta!r}.")
-    if not 0 <= variance <= 1e6:
-        raise ConfigError(f"`variance` must lie in 0..1e6; got {variance!r}. 1 is what training assumed.")

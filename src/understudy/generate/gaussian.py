@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from understudy.accounting import plan_query
+from understudy.accounting import QueryPlan, plan_query
 from understudy.embed.reference import load_reference
 from understudy.errors import ConfigError
 from understudy.generate.base import BaseGenerator, Learnt, Records, lone_class
 from understudy.generate.covariance import low_rank_plus_diagonal, safe_rank
-from understudy.generate.private_means import noisy_means
+from understudy.generate.private_means import noisy_means, products_pay
+from understudy.generate.promise import NOT_COVERED, reference_told, rounded_shares
 from understudy.release import GaussianSpec
 from understudy.types import DP, PrivacyClaim
 
@@ -28,9 +29,10 @@ class ClassGaussian(BaseGenerator):
     by `shrinkage`. `rank` is lowered to a sixteenth of the records where it is higher: more directions would
     fit the records themselves. It cannot describe a class of several clusters.
 
-    With `privacy=DP(...)` the class means, counts and one scale leave in one noisy sum that `ledger` pays for, and
-    the covariance is that of public statistics: `reference` names them ("efflite0", or "none", which helps little).
-    `rank` and `shrinkage` then have no use.
+    With `privacy=DP(...)` the class means, counts and one scale leave in one noisy sum that `ledger` pays for.
+    Vectors are whitened by public statistics: `reference` names them ("efflite0", or "none", which helps little).
+    `covariance` says where the covariance comes from: "public", which costs nothing, "own", which takes half of the
+    budget, or "auto": the better one for so many records and so much noise. `rank` and `shrinkage` have no use then.
 
     >>> from understudy.data import load_sample
     >>> s = load_sample("breast-cancer")
@@ -48,6 +50,7 @@ class ClassGaussian(BaseGenerator):
         privacy: DP | None = None,
         classes: Sequence[Any] | None = None,
         reference: str = "none",
+        covariance: str = "auto",
         ledger: str | Path | None = None,
         holding: str = "default",
         test_coins: int | None = None,
@@ -60,6 +63,7 @@ class ClassGaussian(BaseGenerator):
         self.privacy = privacy
         self.classes = classes
         self.reference = reference
+        self.covariance = covariance
         self.ledger = ledger
         self.holding = holding
         self.test_coins = test_coins
@@ -75,7 +79,7 @@ class ClassGaussian(BaseGenerator):
         if not 0 <= self.variance <= 1e6:
             raise ConfigError(f"`variance` must lie in 0..1e6; got {self.variance!r}. 1 is what the data have.")
         if self.privacy is not None:
-            return self._learn_privately(records, self.privacy)
+            return self._learn_privately(records)
         X, labels = records.X, records.codes[:, 0]
         n, d = X.shape
         counts = np.bincount(labels)
@@ -104,32 +108,31 @@ class ClassGaussian(BaseGenerator):
             lone_class(self.classes_, records),
         )
 
-    def _learn_privately(self, records: Records, privacy: DP) -> Learnt:
+    def plan(self) -> QueryPlan:
+        """What a private fit will do and cost, from settings alone."""
+        return plan_query(self._wish())
+
+    def _learn_privately(self, records: Records) -> Learnt:
         if self.space != "raw":
             raise ConfigError("Under differential privacy ClassGaussian works in the space 'raw': leave `space` out.")
-        reference = load_reference(self.reference, records.X.shape[1])
-        plan = plan_query(privacy)
+        if self.covariance not in ("auto", "own", "public"):
+            raise ConfigError(f"`covariance` must be 'auto', 'own' or 'public'; got {self.covariance!r}.")
+        d, classes = records.X.shape[1], len(self.classes_)
+        reference = load_reference(self.reference, d)
+        plan = self.plan()
+        products = self.covariance == "own" or (self.covariance == "auto" and products_pay(plan, classes, d))
         charge = self._pay(plan)
-        codes, people = records.codes[:, 0], None
-        if privacy.unit == "subject":
-            people = np.unique(np.asarray(records.subject), return_inverse=True)[1].astype(np.int64)
-        found = noisy_means(records.X, codes, people, len(self.classes_), reference, plan, self.test_coins)
-        factor, scale = reference.factors()
-        claim = self._dp_claim(
-            charge,
-            "the setting of epsilon, delta, `n_public` and `classes`: chosen by the holder, not hidden",
-            "floating point: noise is rounded to 53 bits, not drawn on a grid",
-        )
-        # Shares are noisy already; rounded like any others.
-        shares = np.maximum(np.round(1000 * found.shares), 1)
+        codes, people = records.codes[:, 0], self._people(records.subject)
+        found = noisy_means(records.X, codes, people, classes, reference, plan, self.test_coins, products=products)
+        claim = self._dp_claim(charge, *NOT_COVERED)
         return Learnt(
             GaussianSpec(variance=float(self.variance)),
-            {
-                "means": found.means.astype(np.float32),
-                "factor": np.float32(found.spread) * factor,
-                "scale": np.float32(found.spread) * scale,
-            },
+            {"means": found.means.astype(np.float32), "factor": found.factor, "scale": found.scale},
             claim,
-            {**self._public_settings(), "reference": reference.name, "reference_source": reference.source},
-            joint=tuple(((c,), float(p)) for c, p in enumerate(shares / shares.sum())),
+            {
+                **self._public_settings(),
+                **reference_told(reference),
+                "covariance": "own" if products else "public",
+            },
+            joint=rounded_shares(found.shares),
         )

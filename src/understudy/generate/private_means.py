@@ -1,8 +1,4 @@
-"""Class means under differential privacy: one noisy sum, and the best guess at what lies under the noise.
-
-Vectors are whitened with public statistics and brought to length 1, so that one record moves the sums by a known
-amount, whatever it is. The sums of each class, its count, and one sum of lengths leave in one Gaussian mechanism.
-"""
+"""The best guess at class means and covariance that lie under noise of a known size."""
 
 from __future__ import annotations
 
@@ -13,30 +9,43 @@ import numpy.typing as npt
 
 from understudy.accounting import QueryPlan
 from understudy.embed.reference import Reference
+from understudy.generate.private_sums import MEANS, MEANS_AND_PRODUCTS, Shares, measured, query
 from understudy.train.coins import Coins
 
-__all__ = ["PrivateMeans", "noisy_means", "query", "shrunk"]
+__all__ = ["PrivateMeans", "denoised", "noisy_means", "products_pay", "shrunk"]
 
 Array = npt.NDArray[np.float64]
 
-# Shares of the squared sensitivity: directions, counts, lengths. They sum to 1.
-_SUMS, _COUNTS, _LENGTHS = 0.96, 0.02, 0.02
-# Lengths beyond so many times what the reference expects are cut.
-_LONGEST = 3.0
 # Means are taken to differ by at least this share of the noise: equal means would teach a classifier nothing, and
 # the direction in which they differ is worth having even where its length is lost in the noise.
 _LEAST_SCATTER = 0.1
-# A class counts as at least so many units: a noisy count can be negative.
-_FEWEST = 5.0
+# Class means explain at most so much of a vector's length, and so do the directions found in products.
+_MOST = 0.9
+# Products are asked for from this ratio of records to noise on; see `products_pay`.
+_WORTH = 13.0
+_WIDEST = 4096
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PrivateMeans:
-    """What leaves: class means as they were (`raw` space), the size of the spread around them, and class shares."""
+    """What leaves: class means as they were (`raw` space), the spread around them, and class shares.
+
+    The spread is `factor.T @ factor + diag(scale**2)`.
+    """
 
     means: Array
-    spread: float
+    factor: npt.NDArray[np.float32]
+    scale: npt.NDArray[np.float32]
     shares: Array
+
+
+def products_pay(plan: QueryPlan, classes: int, d: int) -> bool:
+    """Whether half of the budget is better spent on a covariance; it goes by public numbers alone.
+
+    Noise in the class sums grows with the square root of `classes * d`; once records outweigh it thirteenfold, the
+    means can do with half. `understudy study run private-epsilon` shows both.
+    """
+    return d <= _WIDEST and plan.privacy.size() >= _WORTH * plan.noise_multiplier * np.sqrt(classes * d)
 
 
 def noisy_means(
@@ -47,61 +56,53 @@ def noisy_means(
     reference: Reference,
     plan: QueryPlan,
     test_coins: int | None = None,
+    *,
+    products: bool = False,
 ) -> PrivateMeans:
-    """Class means of `X` that cost what `plan` says; a subject's records count together where `subject` is given."""
+    """Class means of `X`, and with `products` a covariance, that cost what `plan` says.
+
+    A subject's records count together where `subject` is given. Without `products` the covariance is the reference's.
+    """
     d = X.shape[1]
-    sums = query(X, codes, subject, classes, reference)
+    shares: Shares = MEANS_AND_PRODUCTS if products else MEANS
+    sums = query(X, codes, subject, classes, reference, shares)
     coins = Coins(np.ones(1, dtype=np.int64), 1.0, len(sums), plan.noise_multiplier, test_seed=test_coins)
-    noisy = sums + coins.draw(0).noise.numpy()
     # From here on nothing looks at records: what follows costs nothing.
-    counts = np.maximum(noisy[classes * d : -1] / np.sqrt(_COUNTS), _FEWEST)
-    directions = noisy[: classes * d].reshape(classes, d) / np.sqrt(_SUMS) / counts[:, None]
-    error = np.square(plan.noise_multiplier / np.sqrt(_SUMS) / counts)
-    guessed = shrunk(directions, error)
-    longest = _LONGEST * np.sqrt(d)
-    length = float(np.clip(noisy[-1] / np.sqrt(_LENGTHS) / counts.sum(), 0.1, 1.0)) * longest
-    # Directions have length 1: what the class means do not explain of it is spread, alike in all directions.
-    explained = float(np.clip((counts / counts.sum()) @ np.square(guessed).sum(axis=1), 0.0, 0.9))
+    found = measured(sums + coins.draw(0).noise.numpy(), plan.noise_multiplier, classes, d, shares)
+    assert found.means is not None
+    guessed = shrunk(found.means, found.error)
+    # Directions have length 1: what the class means do not explain of it is spread.
+    explained = min(float(found.shares @ np.square(guessed).sum(axis=1)), _MOST)
+    level, directions = (1 - explained) / d, np.zeros((0, d))
+    if found.products is not None:
+        inner = (found.products - (guessed.T * found.counts) @ guessed) / found.counts.sum()
+        level, directions = denoised(inner, found.products_std / found.counts.sum(), 1 - explained)
+    factor, scale = reference.factors()
+    size = np.float32(found.length * np.sqrt(level))
     return PrivateMeans(
-        means=reference.colour(guessed * length),
-        spread=length * float(np.sqrt((1 - explained) / d)),
-        shares=counts / counts.sum(),
+        means=reference.colour(guessed * found.length),
+        factor=np.concatenate([size * factor, (found.length * reference.stretch(directions)).astype(np.float32)]),
+        scale=size * scale,
+        shares=found.shares,
     )
 
 
-def query(
-    X: npt.NDArray[np.float32],
-    codes: npt.NDArray[np.int64],
-    subject: npt.NDArray[np.int64] | None,
-    classes: int,
-    reference: Reference,
-) -> Array:
-    """The sums before the noise: one unit, added or removed, moves them by at most 1 in L2.
+def denoised(seen: Array, std: float, total: float) -> tuple[float, Array]:
+    """`level` and directions `V` so that `V.T @ V + level * I` is the best guess at a covariance of trace `total`.
 
-    A record's part has length at most 1 by construction. A subject's records are added up, and the sum is cut to
-    length 1; so somebody with many records has as much say as somebody with one.
+    `seen` is the covariance plus symmetric noise of standard deviation `std` off the diagonal. Noise alone has no
+    eigenvalue beyond `2 std sqrt(d)`; what is beyond is brought back by what noise adds to it, the rest is a level
+    alike in all directions. With much noise nothing is found, and that is the answer.
     """
-    d = X.shape[1]
-    # A record with a number that is not finite has no say; it cannot be told from an absent one.
-    usable = np.asarray(np.isfinite(X).all(axis=1))
-    white = reference.whiten(np.where(usable[:, None], X, 0.0))
-    length = np.linalg.norm(white, axis=1)
-    unit = white / np.where(length > 0, length, 1.0)[:, None]
-    relative = np.where(usable, np.minimum(length / (_LONGEST * np.sqrt(d)), 1.0), 0.0)
-    if subject is None:
-        out = np.zeros(classes * d + classes + 1)
-        table = out[: classes * d].reshape(classes, d)
-        np.add.at(table, codes[usable], unit[usable])
-        table *= np.sqrt(_SUMS)
-        out[classes * d : -1] = np.sqrt(_COUNTS) * np.bincount(codes[usable], minlength=classes)
-        out[-1] = np.sqrt(_LENGTHS) * relative.sum()
-        return out
-    total = np.zeros(classes * d + classes + 1)
-    order = np.argsort(subject, kind="stable")
-    for rows in np.split(order, np.flatnonzero(np.diff(subject[order])) + 1):
-        part = query(X[rows], codes[rows], None, classes, reference)
-        total += part / max(1.0, float(np.linalg.norm(part)))
-    return total
+    d = len(seen)
+    level = total / d
+    values, vectors = np.linalg.eigh(seen - level * np.eye(d))
+    edge = 2 * std * np.sqrt(d)
+    found = values > edge
+    kept = 0.5 * (values[found] + np.sqrt(np.square(values[found]) - edge**2))
+    if (much := float(kept.sum())) > _MOST * total:
+        kept *= _MOST * total / much
+    return (total - float(kept.sum())) / d, np.sqrt(kept)[:, None] * vectors[:, found].T
 
 
 def shrunk(observed: Array, error: Array) -> Array:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
+import torch
+from torch import Tensor
+from torch.nn import functional
 
-__all__ = ["Scaler", "Scaling", "fit_scaler"]
+__all__ = ["Scaler", "Scaling", "fit_scaler", "with_labels"]
 
 Array = npt.NDArray[np.float32]
 Labels = npt.NDArray[np.int64]
-Scaling = Literal["minmax", "zscore", "class"]
+Scaling = Literal["minmax", "zscore", "class", "public"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -52,3 +56,9 @@ def fit_scaler(kind: Scaling, X: Array, labels: Labels, classes: int) -> Scaler:
         span = np.sqrt(np.square(X - offset[labels], dtype=np.float64).mean(axis=0))
     flat = span <= 1e-6 * (np.abs(offset).max(axis=0) + 1e-6)
     return Scaler(offset.astype(np.float32), np.where(flat, 0, span).astype(np.float32))
+
+
+def with_labels(scaled: Array, codes: Labels, sizes: Sequence[int]) -> Tensor:
+    """What a network sees: scaled vectors, then one column of codes after the other, one-hot of so many columns."""
+    hot = [functional.one_hot(torch.from_numpy(codes[:, j].copy()), n).float() for j, n in enumerate(sizes)]
+    return torch.cat([torch.from_numpy(scaled), *hot], dim=1)

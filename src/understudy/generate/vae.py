@@ -22,6 +22,7 @@ class VAEGenerator(CVAEGenerator):
     """
 
     _conditional = False
+    _HONOURS_DP = False
 
     def fit(
         self,

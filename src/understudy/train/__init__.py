@@ -5,6 +5,7 @@ from understudy.train.clipping import ClippedNetwork, Subjects
 from understudy.train.coins import Coins
 from understudy.train.loop import History, LoopSettings, run_loop, seeded, shuffled_batches
 from understudy.train.losses import CVAELoss, RowLoss, RowLossByAutograd
+from understudy.train.opening import Opening
 from understudy.train.private import PrivateHistory, PrivateRun
 from understudy.train.progress import ProgressBar, RichBar
 
@@ -15,6 +16,7 @@ __all__ = [
     "Coins",
     "History",
     "LoopSettings",
+    "Opening",
     "PrivateHistory",
     "PrivateRun",
     "ProgressBar",

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -24,6 +25,7 @@ from understudy.train.clipping import ClippedNetwork, Subjects
 from understudy.train.coins import Coins
 from understudy.train.loop import History, seeded
 from understudy.train.losses import RowLoss
+from understudy.train.opening import Opening
 from understudy.train.progress import ProgressBar
 
 if TYPE_CHECKING:
@@ -71,6 +73,14 @@ class PrivateRun:
     checkpoint, checkpoint_seconds
         A private file (mode 0600) from which the same fit goes on if it is killed, without a second charge. Coins are
         drawn afresh then. It is the receipt of one fit: whoever finishes copies of it spends more than was paid.
+    opening
+        A noisy sum to begin with, paid for by the plan; `noisy` holds it afterwards. A fit that is resumed keeps it.
+    public_gradient
+        A gradient that needs no record, as flat as all weights in their order: a GAN's on generated rows. It is asked
+        for once a step, before the batch is looked at, and added as it is, after noise and division. It is told
+        nothing: it may read the module's weights, which are noisy already, and train on the side whatever learns from
+        them alone, at no price. What it reads elsewhere nobody can check: a function that holds records breaks the
+        promise. What it trains is in no checkpoint, so it takes none. Gradients are off while it runs.
 
     Attributes
     ----------
@@ -96,13 +106,19 @@ class PrivateRun:
         checkpoint: str | Path | None = None,
         checkpoint_seconds: float = 20.0,
         progress: ProgressBar | None = None,
+        opening: Opening | None = None,
+        public_gradient: Callable[[], Tensor] | None = None,
     ) -> None:
         self.charge: Charge | None = None
+        self.noisy: npt.NDArray[np.float64] | None = None
         self.is_test = test_coins is not None
         self._plan, self._loss, self._ledger, self._holding = plan, loss, ledger, holding
         self._purpose, self._test_coins, self._progress = purpose, test_coins, progress
+        self._opening, self._public_gradient = opening, public_gradient
         self._begun = False
         self._check_payment()
+        if opening is not None:
+            opening.noise(plan)
         self._network = ClippedNetwork(module)
         self._rows = self._checked_rows(rows)
         self._subjects = self._checked_subjects(subject)
@@ -110,6 +126,8 @@ class PrivateRun:
         self._check_loss()
         self._checkpoint = None
         if checkpoint is not None:
+            if public_gradient is not None:
+                raise ConfigError("A checkpoint would not hold what `public_gradient` trains: leave one of them out.")
             # The plan is part of what a fit is: a receipt for one plan cannot pay for another.
             same = {
                 "plan": repr(plan),
@@ -133,6 +151,7 @@ class PrivateRun:
         module = self._network.module
         try:
             history = self._pay()
+            self._open(history)
             module.train()
             with torch.no_grad():
                 self._train(history)
@@ -164,6 +183,7 @@ class PrivateRun:
         a_pass = max(1, round(1 / plan.rate))
         total, count, saved_at = torch.zeros((), dtype=torch.float64), 0, time.monotonic()
         for members, noise, latent in coins.steps(history.steps, plan.steps):
+            public = self._ask_public()
             index, blocks = (members, None) if subjects is None else subjects.rows(members)
             rows = self._rows[torch.from_numpy(index)]
             outputs = network.forward(rows, latent)
@@ -172,6 +192,8 @@ class PrivateRun:
             history.ignored += network.clipped_sum(plan.clip, blocks)
             # Rounding comes after the noise, and the divisor is public.
             gradient.copy_(noise.add_(network.sums).div_(plan.batch))
+            if public is not None:
+                gradient.add_(public)
             self._optimizer.step()
             history.steps += 1
             total, count = total + losses.nan_to_num_(0.0, 0.0, 0.0).sum(), count + len(rows)
@@ -186,11 +208,37 @@ class PrivateRun:
                 saved_at = time.monotonic()
         self._save(history)
 
+    def _open(self, history: PrivateHistory) -> None:
+        """Once paid: the noisy sums, kept before anything is made of them, and the rows that rest on them."""
+        if self._opening is None:
+            return
+        if self.noisy is None:
+            self.noisy = self._opening.noisy(self._plan, self._test_coins).numpy()
+            self._save(history)
+        rows = self._checked_rows(self._opening.rows(self.noisy))
+        if rows.shape != self._rows.shape:
+            raise ConfigError(f"`opening` must keep the shape of the rows; it made {tuple(rows.shape)} of them.")
+        self._rows = rows
+
+    def _ask_public(self) -> Tensor | None:
+        if self._public_gradient is None:
+            return None
+        out = self._public_gradient()
+        # One number would be added to all weights without a word.
+        if out.shape != self._network.flat.shape:
+            raise ConfigError(
+                f"`public_gradient` must give one number a weight ({self._network.flat.numel()}), as a flat tensor; "
+                f"got shape {tuple(out.shape)}."
+            )
+        return out
+
     def _pay(self) -> PrivateHistory:
         """The history to go on with: of an earlier run that paid and was killed, or a new one, paid now."""
         history = PrivateHistory()
         if self._checkpoint is not None and (state := self._checkpoint.load()) is not None:
-            state.restore(self._network.module, self._optimizer, seeded(0), history)
+            _, kept = state.restore(self._network.module, self._optimizer, seeded(0), history)
+            if "opening" in kept:
+                self.noisy = kept["opening"].numpy()
         if self._ledger is None:
             return history
         plan = self._plan
@@ -217,7 +265,8 @@ class PrivateRun:
     def _save(self, history: PrivateHistory) -> None:
         if self._checkpoint is not None:
             # No coins are kept: whoever found them could undo the noise.
-            self._checkpoint.save(self._network.module, self._optimizer, seeded(0), history, history.steps, {})
+            noisy = {} if self.noisy is None else {"opening": torch.from_numpy(self.noisy)}
+            self._checkpoint.save(self._network.module, self._optimizer, seeded(0), history, history.steps, noisy)
 
     def _check_payment(self) -> None:
         test, privacy = self._test_coins, self._plan.privacy

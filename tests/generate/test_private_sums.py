@@ -1,0 +1,135 @@
+"""Sums that a unit moves by at most 1, products included, against a twin that writes every part down."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from understudy.accounting import plan_query
+from understudy.embed.reference import Reference
+from understudy.generate import ClassGaussian
+from understudy.generate.private_means import denoised, noisy_means, products_pay
+from understudy.generate.private_sums import (
+    COUNTS_ONLY,
+    MEANS,
+    MEANS_AND_PRODUCTS,
+    Shares,
+    measured,
+    query,
+    unit_vectors,
+)
+from understudy.types import DP
+
+KINDS = (MEANS, MEANS_AND_PRODUCTS, COUNTS_ONLY)
+wild = st.floats(allow_nan=True, allow_infinity=True, width=32)
+
+
+def naive(X: np.ndarray, codes: np.ndarray, people: np.ndarray, classes: int, shares: Shares) -> np.ndarray:
+    """Each person's sums as one long vector with the whole matrix of products in it, cut to length 1."""
+    d = X.shape[1]
+    total = np.zeros(classes * d + classes + 1 + d * d)
+    for person in np.unique(people):
+        part = np.zeros_like(total)
+        for x, c in zip(X[people == person], codes[people == person], strict=True):
+            if not np.isfinite(x).all():
+                continue
+            u, relative = unit_vectors(x[None], Reference.plain(d))
+            part[c * d : (c + 1) * d] += np.sqrt(shares.sums) * u[0]
+            part[classes * d + c] += np.sqrt(shares.counts)
+            part[classes * d + classes] += np.sqrt(shares.lengths) * relative[0]
+            part[classes * d + classes + 1 :] += np.sqrt(shares.products) * np.outer(u[0], u[0]).ravel()
+        total += part / max(1.0, float(np.linalg.norm(part)))
+    return total
+
+
+@given(hnp.arrays(np.float32, st.tuples(st.integers(1, 10), st.just(3)), elements=wild), st.data())
+def test_the_sums_are_those_of_the_twin(X: np.ndarray, data: st.DataObject) -> None:
+    n, d = X.shape
+    codes = np.array(data.draw(st.lists(st.integers(0, 1), min_size=n, max_size=n)))
+    people = np.array(data.draw(st.lists(st.integers(0, 3), min_size=n, max_size=n)))
+    for shares in KINDS:
+        out = query(X, codes, people, 2, Reference.plain(d), shares)
+        twin = naive(X, codes, people, 2, shares)
+        sums, counts, lengths, products = shares.parts(out, 2, d)
+        if shares.sums:
+            np.testing.assert_allclose(sums, twin[: 2 * d], atol=1e-9)
+        np.testing.assert_allclose(counts, twin[2 * d : 2 * d + 2], atol=1e-9)
+        np.testing.assert_allclose(lengths, twin[2 * d + 2 : 2 * d + 3], atol=1e-9)
+        if shares.products:
+            # The half that is asked for is as long as the whole matrix.
+            np.testing.assert_allclose(np.linalg.norm(products), np.linalg.norm(twin[2 * d + 3 :]), atol=1e-9)
+            whole = measured(out, 0.0, 2, d, shares).products
+            np.testing.assert_allclose(whole.ravel() * np.sqrt(shares.products), twin[2 * d + 3 :], atol=1e-9)
+
+
+@given(hnp.arrays(np.float32, st.tuples(st.integers(2, 12), st.just(3)), elements=wild), st.data())
+def test_one_unit_moves_them_by_at_most_one(X: np.ndarray, data: st.DataObject) -> None:
+    n = len(X)
+    codes = np.array(data.draw(st.lists(st.integers(0, 1), min_size=n, max_size=n)))
+    people = np.array(data.draw(st.lists(st.integers(0, 3), min_size=n, max_size=n)))
+    for shares in KINDS:
+        assert sum((shares.sums, shares.counts, shares.lengths, shares.products)) == pytest.approx(1)
+        for who in (None, people):
+            gone = np.arange(n) == 0 if who is None else people == people[0]
+            rest = None if who is None else people[~gone]
+            whole = query(X, codes, who, 2, Reference.plain(3), shares)
+            without = query(X[~gone], codes[~gone], rest, 2, Reference.plain(3), shares)
+            assert np.linalg.norm(whole - without) <= 1 + 1e-9
+
+
+def test_noise_of_the_products_is_what_is_said(rng: np.random.Generator) -> None:
+    d, noise = 40, 3.0
+    shares = MEANS_AND_PRODUCTS
+    found = measured(noise * rng.normal(size=shares.size(2, d)), noise, 2, d, shares)
+    upper = found.products[np.triu_indices(d, 1)]
+    assert abs(upper.std() / found.products_std - 1) < 0.1
+    assert abs(np.diagonal(found.products).std() / (np.sqrt(2) * found.products_std) - 1) < 0.4
+    np.testing.assert_array_equal(found.products, found.products.T)
+
+
+def test_denoising_finds_what_stands_out_and_nothing_in_noise(rng: np.random.Generator) -> None:
+    d, std = 120, 0.001
+    strong = np.linalg.qr(rng.normal(size=(d, 2)))[0].T
+    true = np.eye(d) * 0.5 / d + 0.3 * np.outer(strong[0], strong[0]) + 0.2 * np.outer(strong[1], strong[1])
+    noise = rng.normal(size=(d, d)) * std
+    noise = np.triu(noise, 1) + np.triu(noise, 1).T + np.diag(rng.normal(size=d) * std * np.sqrt(2))
+    level, V = denoised(true + noise, std, 1.0)
+    guess = V.T @ V + level * np.eye(d)
+    assert len(V) == 2
+    assert np.trace(guess) == pytest.approx(1.0)
+    assert np.linalg.norm(guess - true) < 0.5 * np.linalg.norm(noise)
+    level, V = denoised(np.eye(d) / d + noise, std, 1.0)
+    assert len(V) <= 1
+    assert level == pytest.approx(1 / d, rel=0.1)
+
+
+def test_an_own_covariance_is_found_where_the_budget_allows(rng: np.random.Generator) -> None:
+    n, d = 4000, 12
+    mixing = np.diag(np.linspace(1.0, 6.0, d)) @ np.linalg.qr(rng.normal(size=(d, d)))[0]
+    y = np.arange(n) % 2
+    X = (rng.normal(size=(n, d)) @ mixing + 2.0 * y[:, None]).astype(np.float32)
+    wish = DP(epsilon=8.0, delta=1e-5, n_public=n)
+    assert products_pay(plan_query(wish), 2, d)
+    assert not products_pay(plan_query(DP(epsilon=0.1, delta=1e-5, n_public=200)), 2, d)
+    true = np.cov(X[y == 0].T) + 0.0
+    errors = {}
+    for kind in ("public", "own", "auto"):
+        model = ClassGaussian(privacy=wish, classes=[0, 1], covariance=kind, test_coins=0).fit(X, y)
+        tensors = model.release().tensors
+        seen = tensors["factor"].T @ tensors["factor"] + np.diag(tensors["scale"] ** 2)
+        seen *= np.trace(true) / np.trace(seen)
+        errors[kind] = float(np.linalg.norm(seen - true))
+    assert errors["own"] < 0.7 * errors["public"]
+    assert errors["auto"] == errors["own"]
+
+
+def test_products_never_change_what_a_plan_costs(blobs: tuple[np.ndarray, np.ndarray]) -> None:
+    """The sums with products move by at most 1 too: one plan, one price."""
+    X, y = blobs
+    plan = plan_query(DP(1.0, 1e-5, n_public=200))
+    one = noisy_means(X, y, None, 3, Reference.plain(8), plan, 0, products=True)
+    assert np.isfinite(one.means).all()
+    assert one.factor.shape[1] == one.scale.shape[0] == 8
