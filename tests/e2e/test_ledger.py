@@ -108,10 +108,11 @@ def test_an_edited_ledger_is_refused(program, tmp_path: Path) -> None:
         (("ledger", "set-budget", "--epsilon", "-1", "--delta", "1e-5"), "above 0"),
         (("plan",), "n_public"),
         (("plan", "--n-public", "1000", "--delta", "0.1"), "1 / (10 n_public)"),
-        (("plan", "--n-public", "1000", "--generator", "magic"), "gaussian or sgd"),
+        (("plan", "--n-public", "1000", "--generator", "magic"), "auto, gaussian, cvae"),
         (("plan", "--n-public", "1000", "--generator", "sgd", "--batch", "0"), "`batch`"),
         (("plan", "--n-public", "1000", "--epsilon", "nan"), "epsilon"),
-        (("plan", "--n-public", "1000", "--clip", "0"), "above 0"),
+        (("plan", "--n-public", "1000", "--generator", "sgd", "--clip", "0"), "above 0"),
+        (("plan", "--n-public", "1000", "--generator", "gaussian", "--clip", "2"), "no setting 'clip'"),
     ],
 )
 def test_wrong_words_are_told(program, words: tuple[str, ...], told: str) -> None:
@@ -147,3 +148,11 @@ def test_words_need_no_size_and_take_the_numbers_given(program) -> None:
         assert word in words
     assert told["epsilon_spent"] <= 1
     assert program("plan", "--explain", "--epsilon", "5000").code == 0
+
+
+def test_a_plan_of_the_private_cvae_is_what_a_fit_pays(program, understudy) -> None:
+    made = program("plan", "--n-public", "2000", "--generator", "cvae", "--epochs", "2", "--json").json
+    assert made["generator"] == "cvae"
+    assert [event["kind"] for event in made["events"]] == ["poisson-gaussian", "gaussian"]
+    assert made["epsilon_spent"] <= 1
+    assert program("plan", "--n-public", "2000", "--json").json["generator"] == "gaussian"

@@ -48,3 +48,33 @@ def test_what_must_be_said_is_asked_for(program, files, tmp_path: Path, words: t
     assert "Traceback" not in ran.err
     assert not (tmp_path / "r").exists()
     assert not (tmp_path / ".understudy" / "ledger.sqlite").exists()
+
+
+def test_a_cvae_with_a_promise_and_its_ledger(understudy, program, files, tmp_path: Path) -> None:
+    ran = understudy("fit", "train.npz", "-o", "r", *PROMISE, "--generator", "cvae", "--epochs", "2")
+    assert ran.code == 0, ran.err
+    assert "dp (epsilon = " in ran.out
+    assert not list((tmp_path / ".understudy").glob("*.checkpoint"))
+    ledger = ".understudy/ledger.sqlite"
+    assert "the ledger knows" in program("verify", "r", "--ledger", ledger).out
+    # An old copy, or somebody else's ledger, does not know it.
+    other = program("ledger", "set-budget", "--epsilon", "1", "--delta", "1e-4", "--ledger", "other.sqlite")
+    assert other.code == 0, other.err
+    told = program("verify", "r", "--ledger", "other.sqlite")
+    assert told.code == 2
+    assert "does not know" in told.err
+    assert "no ledger" in program("verify", "r", "--ledger", "none.sqlite").err
+    hole = program("sample", "r", "-n", "5", "-o", "s.npz", "--min-distance", "1", "--real", "train.npz")
+    assert hole.code == 2
+    assert "no budget pays" in hole.err
+
+
+def test_neighbours_by_replacement_cost_more_noise(understudy, program, files, tmp_path: Path) -> None:
+    assert understudy("fit", "train.npz", "-o", "r", *PROMISE, "--relation", "replace-one").code == 0
+    claim = json.loads((tmp_path / "r" / "manifest.json").read_text())["claim"]
+    assert claim["dp"]["relation"] == "replace-one"
+    # One ledger counts by one relation.
+    assert "replace-one" in program("fit", "train.npz", "-o", "r2", *PROMISE).err
+    without = understudy("fit", "train.npz", "-o", "plain")
+    assert without.code == 0
+    assert "nothing to look up" in program("verify", "plain", "--ledger", ".understudy/ledger.sqlite").err

@@ -9,8 +9,10 @@ import typer
 
 from understudy.cli import output
 from understudy.cli.embed import show_embed
+from understudy.cli.evaluate import show_evaluation
+from understudy.cli.fit import show_fit
+from understudy.cli.options import Json
 from understudy.cli.receiver import show_predictions
-from understudy.cli.verbs import Json, show_evaluation, show_fit
 
 __all__ = ["demo"]
 

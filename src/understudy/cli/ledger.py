@@ -8,8 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from understudy.cli import output
-from understudy.cli.plan import RelationName
-from understudy.cli.verbs import Force, Json, UnitName
+from understudy.cli.options import Force, Json, RelationName, UnitName
 
 __all__ = ["app"]
 

@@ -3,22 +3,14 @@
 from __future__ import annotations
 
 import textwrap
-from enum import StrEnum
 from typing import Annotated, Any
 
 import typer
 
 from understudy.cli import output
-from understudy.cli.verbs import Json, UnitName
+from understudy.cli.options import Json, RelationName, UnitName
 
-__all__ = ["RelationName", "plan"]
-
-
-class RelationName(StrEnum):
-    """What neighbours are, for differential privacy."""
-
-    add_or_remove = "add-or-remove"
-    replace_one = "replace-one"
+__all__ = ["plan"]
 
 
 def plan(
@@ -28,11 +20,11 @@ def plan(
     unit: Annotated[UnitName, typer.Option(help="Whose presence is hidden.")] = UnitName.record,
     relation: Annotated[RelationName, typer.Option(help="What neighbours are.")] = RelationName.add_or_remove,
     generator: Annotated[
-        str, typer.Option(help="gaussian (one noisy sum), or sgd (noisy training steps).")
-    ] = "gaussian",
-    batch: Annotated[int, typer.Option(help="sgd: units a step, on average.")] = 256,
-    epochs: Annotated[float, typer.Option(help="sgd: passes over the data.")] = 10,
-    clip: Annotated[float, typer.Option(help="How far one unit may move a sum.")] = 1.0,
+        str, typer.Option(help="auto, gaussian (one noisy sum), cvae, cgan or sgd (noisy training steps).")
+    ] = "auto",
+    batch: Annotated[int | None, typer.Option(help="Training: units a step, on average.")] = None,
+    epochs: Annotated[float | None, typer.Option(help="Training: passes over the data.")] = None,
+    clip: Annotated[float | None, typer.Option(help="Training: how far one unit may move a step's sum.")] = None,
     explain: Annotated[bool, typer.Option("--explain", help="What the numbers mean and how to choose them.")] = False,
     as_json: Json = False,
 ) -> None:

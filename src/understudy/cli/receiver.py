@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from understudy.cli import output
-from understudy.cli.verbs import BACKBONE_HELP, DATA_HELP, Force, HeadName, Json
+from understudy.cli.options import BACKBONE_HELP, DATA_HELP, Force, HeadName, Json
 
 if TYPE_CHECKING:
     from understudy.recipes.predict import PredictSummary

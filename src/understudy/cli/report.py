@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from understudy.cli import output
-from understudy.cli.verbs import BACKBONE_HELP, Force, HeadName, Json
+from understudy.cli.options import BACKBONE_HELP, Force, HeadName, Json
 
 __all__ = ["report"]
 

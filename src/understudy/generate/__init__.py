@@ -1,6 +1,7 @@
 """Generators: each learns from records and shares what stands in for them."""
 
 from understudy.generate.base import BaseGenerator
+from understudy.generate.choose import Choice, choose_generator
 from understudy.generate.cvae import CVAEGenerator
 from understudy.generate.gaussian import ClassGaussian
 from understudy.generate.grouping import k_groups
@@ -13,10 +14,12 @@ __all__ = [
     "PRESETS",
     "BaseGenerator",
     "CVAEGenerator",
+    "Choice",
     "ClassGaussian",
     "KSame",
     "Preset",
     "VAEGenerator",
+    "choose_generator",
     "k_groups",
     "replica",
 ]

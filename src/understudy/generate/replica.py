@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from understudy.errors import ConfigError, DataError
+from understudy.errors import ConfigError, DataError, PrivacyError
 from understudy.metrics.neighbours import nearest
 from understudy.release import Release, RowsSpec, build_release
-from understudy.types import PrivacyClaim
 
 __all__ = ["replica"]
 
@@ -32,12 +32,17 @@ def replica(
     With `min_distance`, samples closer than that to a vector of `real` are drawn again. That depends on the
     records: around each of them a hole is left, and who draws often enough from the decoder sees where the
     holes are. So use it for a replica whose decoder stays at home; how many samples were drawn again is
-    neither returned nor written anywhere.
+    neither returned nor written anywhere. A differentially private release refuses it.
     """
     if (min_distance is None) != (real is None):
         raise ConfigError("`min_distance` and `real` belong together: give both, or neither.")
     if min_distance is not None and not 0 < min_distance < np.inf:
         raise ConfigError(f"`min_distance` must be above 0; got {min_distance!r}.")
+    if min_distance is not None and release.claim.dp is not None:
+        raise PrivacyError(
+            "`min_distance` looks at records, and no budget pays for that: a differentially private release is "
+            "sampled without it."
+        )
     rng = np.random.default_rng(random_state)
     drawn = release.sample_set(n, per_class=per_class, random_state=rng)
     X, y = drawn.X.copy(), drawn.y
@@ -47,7 +52,7 @@ def replica(
     told = tuple(item for item in release.claim.not_covered if not item.startswith("decoder weights"))
     if min_distance is not None:
         told += (f"holes of radius {min_distance:g} around the records: whoever also has the decoder can find them",)
-    claim = PrivacyClaim(release.claim.kind, told, release.claim.k, release.claim.unit)
+    claim = replace(release.claim, not_covered=told)
     manifest = release.manifest
     return build_release(
         generator=manifest.generator,

@@ -15,11 +15,14 @@ if TYPE_CHECKING:
     from understudy.recipes.embed import EmbedSummary, embed_to_file
     from understudy.recipes.evaluate import Evaluation, evaluate_release
     from understudy.recipes.fit import FitSummary, fit_release
+    from understudy.recipes.ledger import export_ledger, set_budget, show_ledger
+    from understudy.recipes.plan import explain, make_plan
     from understudy.recipes.predict import PredictSummary, predict_records
     from understudy.recipes.report import make_report
     from understudy.recipes.sample import sample_to_file
     from understudy.recipes.study import Study, StudyResults, check_study, find_studies, run_study
     from understudy.recipes.train import TrainSummary, train_head
+    from understudy.recipes.verify import verify_release
 
 __all__ = [
     "EmbedSummary",
@@ -33,14 +36,20 @@ __all__ = [
     "embed_to_file",
     "evaluate_release",
     "examine",
+    "explain",
+    "export_ledger",
     "find_studies",
     "fit_release",
+    "make_plan",
     "make_report",
     "predict_records",
     "run_demo",
     "run_study",
     "sample_to_file",
+    "set_budget",
+    "show_ledger",
     "train_head",
+    "verify_release",
 ]
 
 _HOMES = {
@@ -55,13 +64,19 @@ _HOMES = {
     "embed_to_file": "understudy.recipes.embed",
     "evaluate_release": "understudy.recipes.evaluate",
     "examine": "understudy.recipes.doctor",
+    "explain": "understudy.recipes.plan",
+    "export_ledger": "understudy.recipes.ledger",
     "find_studies": "understudy.recipes.study",
     "fit_release": "understudy.recipes.fit",
+    "make_plan": "understudy.recipes.plan",
     "make_report": "understudy.recipes.report",
     "predict_records": "understudy.recipes.predict",
     "run_demo": "understudy.recipes.demo",
     "run_study": "understudy.recipes.study",
     "sample_to_file": "understudy.recipes.sample",
+    "set_budget": "understudy.recipes.ledger",
+    "show_ledger": "understudy.recipes.ledger",
     "train_head": "understudy.recipes.train",
+    "verify_release": "understudy.recipes.verify",
 }
 __getattr__, __dir__ = lazy_names(__name__, _HOMES)

@@ -17,7 +17,7 @@ from understudy.audit import LEAST_NON_MEMBERS, NearestDistance
 from understudy.data import check_trainable, split
 from understudy.embed.reference import REFERENCES
 from understudy.errors import ConfigError, DataError, PolicyError, PrivacyError
-from understudy.generate import BaseGenerator, ClassGaussian, CVAEGenerator, KSame
+from understudy.generate import BaseGenerator, ClassGaussian, CVAEGenerator, KSame, choose_generator
 from understudy.recipes.common import check_source, choose_split, pick_split
 from understudy.recipes.images import parted, read_sets
 from understudy.release import check_target, load
@@ -25,7 +25,11 @@ from understudy.types import DP, AttackResult, EmbeddingSet, PrivacyClaim
 
 __all__ = ["GENERATORS", "FitSummary", "fit_release"]
 
-GENERATORS: dict[str, type[BaseGenerator]] = {"gaussian": ClassGaussian, "cvae": CVAEGenerator, "ksame": KSame}
+GENERATORS: dict[str, type[BaseGenerator]] = {
+    "gaussian": ClassGaussian,
+    "cvae": CVAEGenerator,
+    "ksame": KSame,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +65,7 @@ def fit_release(
     data: str,
     out: Path,
     *,
-    generator: str = "gaussian",
+    generator: str = "auto",
     settings: Mapping[str, Any] | None = None,
     holdout: float = 0.1,
     non_members: str | None = None,
@@ -79,6 +83,8 @@ def fit_release(
 ) -> FitSummary:
     """Fit a generator on `data`, write its release to `out`, and run the membership check on it.
 
+    The generator "auto" is what `choose_generator` says for the budget.
+
     Images are embedded with `backbone` first (by default EfficientNet-Lite 0); `progress` is told how far that is.
 
     Non-members for the check are, in this order: the file named, the file's own validation or test split, or
@@ -89,8 +95,10 @@ def fit_release(
     of `holding`; `classes` then names the classes there can be. Public statistics of the backbone are used if there
     are any.
     """
+    if generator == "auto":
+        generator = choose_generator(privacy).generator
     if generator not in GENERATORS:
-        raise ConfigError(f"`generator` must be one of {', '.join(GENERATORS)}; got {generator!r}.")
+        raise ConfigError(f"`generator` must be auto or one of {', '.join(GENERATORS)}; got {generator!r}.")
     check_target(out, overwrite=overwrite)
     settings = dict(settings or {})
     if privacy is not None:
@@ -103,7 +111,7 @@ def fit_release(
     if classes is not None:
         splits = {name: part.with_classes(tuple(classes)) for name, part in splits.items()}
     train, others = _parts(splits, data, non_members, backbone, holdout, seed)
-    if privacy is not None and generator == "gaussian" and "reference" not in settings:
+    if privacy is not None and "reference" not in settings:
         settings["reference"] = train.info.backbone if train.info.backbone in REFERENCES else "none"
     model = _build(generator, settings, seed)
     started = time.monotonic()

@@ -12,12 +12,12 @@ from understudy.data.files import write_atomically
 from understudy.errors import ConfigError
 from understudy.types import Relation, Unit
 
-__all__ = ["export_ledger", "set_budget", "show_ledger"]
+__all__ = ["existing_ledger", "export_ledger", "set_budget", "show_ledger"]
 
 
 def show_ledger(file: Path, holding: str | None = None) -> dict[str, Any]:
     """Every holding (or one) with its budget, what is spent and left, and its charges; the chain is checked."""
-    ledger = _existing(file)
+    ledger = existing_ledger(file)
     shown = ledger.holdings().values() if holding is None else [ledger.holding(holding)]
     return {"file": str(file), "head": ledger.head, "holdings": [_to_dict(known) for known in shown]}
 
@@ -60,7 +60,7 @@ def export_ledger(file: Path, out: Path | None = None, *, overwrite: bool = Fals
 
     With `out` they are written there, for their owner alone.
     """
-    entries = _existing(file).export()
+    entries = existing_ledger(file).export()
     if out is not None:
         if out.exists() and (out.samefile(file) or not overwrite):
             raise ConfigError(f"{out} is there already: name another file, or say --force if it is not the ledger.")
@@ -73,7 +73,7 @@ def export_ledger(file: Path, out: Path | None = None, *, overwrite: bool = Fals
     return entries
 
 
-def _existing(file: Path) -> Ledger:
+def existing_ledger(file: Path) -> Ledger:
     # Looking must not make an empty ledger, which would seem to say that nothing was spent.
     if not file.is_file():
         raise ConfigError(f"There is no ledger {str(file)!r}: name it with --ledger, or open one with set-budget.")

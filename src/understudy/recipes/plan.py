@@ -5,28 +5,49 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from understudy.accounting import plan_query, plan_sgd
+from understudy.accounting import plan_sgd
 from understudy.accounting.holding import at_least
 from understudy.errors import ConfigError
+from understudy.generate import choose_generator
+from understudy.recipes.fit import GENERATORS
 from understudy.types import DP
 
-__all__ = ["explain", "make_plan"]
+__all__ = ["PRIVATE", "explain", "make_plan"]
+
+# Generators that have a private way to fit.
+PRIVATE = tuple(name for name, kind in GENERATORS.items() if kind._HONOURS_DP)
 
 
 def make_plan(
-    wish: DP, *, generator: str = "gaussian", batch: int = 256, epochs: float = 10, clip: float = 1.0
+    wish: DP,
+    *,
+    generator: str = "auto",
+    batch: int | None = None,
+    epochs: float | None = None,
+    clip: float | None = None,
 ) -> dict[str, Any]:
     """What a fit would do and cost, from public numbers alone: one noisy sum, or noisy training steps.
 
-    `batch` and `epochs` are for "sgd"; `clip` is how far one unit may move a sum, in either.
+    `batch`, `epochs` and `clip` are for training; a generator has settings of its own, "sgd" stands for any network.
     """
-    if generator not in ("gaussian", "sgd"):
-        raise ConfigError(f"`generator` must be gaussian or sgd; got {generator!r}.")
     # Also where no step needs it: delta is checked against it.
     wish.size()
-    if generator == "gaussian":
-        return plan_query(wish, sensitivity=clip).to_dict()
-    return plan_sgd(wish, batch=batch, epochs=epochs, clip=clip).to_dict()
+    if generator == "auto":
+        generator = choose_generator(wish).generator
+    if generator == "sgd":
+        size, passes, bound = (b if a is None else a for a, b in ((batch, 256), (epochs, 10), (clip, 1.0)))
+        made = plan_sgd(wish, batch=int(size), epochs=passes, clip=bound)
+        return {"generator": generator, **made.to_dict()}
+    if generator not in PRIVATE:
+        raise ConfigError(f"`generator` must be auto, {', '.join(PRIVATE)} or sgd; got {generator!r}.")
+    kind = GENERATORS[generator]
+    wanted = {"batch_size": batch, "max_epochs": epochs, "clip": clip}
+    given = {name: value for name, value in wanted.items() if value is not None}
+    if unknown := sorted(set(given) - set(kind._get_param_names())):
+        raise ConfigError(f"The generator {generator!r} has no setting {unknown[0]!r}: leave it out.")
+    # A plan has nothing to do with which classes there are.
+    model: Any = kind(privacy=wish, classes=(0, 1), **given)
+    return {"generator": generator, **model.plan().to_dict()}
 
 
 def explain(wish: DP) -> list[str]:
