@@ -13,12 +13,12 @@ from pathlib import Path
 
 import numpy as np
 from PIL import Image, ImageDraw, ImageFilter
-from safetensors.numpy import save_file
 
 import understudy.embed
 from understudy.embed import Backbone, load_backbone
+from understudy.embed.reference import Reference
 
-SIDE, IMAGES, RANK, SHRINKAGE = 96, 3000, 128, 0.1
+SIDE, IMAGES = 96, 3000
 
 
 def draw(rng: np.random.Generator) -> Image.Image:
@@ -93,18 +93,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("backbone", nargs="?", default="efflite0")
     name = parser.parse_args().backbone
-    X = vectors(load_backbone(name))
-    covariance = np.cov(X.T)
-    covariance += SHRINKAGE * np.trace(covariance) / len(covariance) * np.eye(len(covariance))
-    values, columns = np.linalg.eigh(covariance)
     file = Path(understudy.embed.__file__).parent / "references" / f"{name}.safetensors"
-    tensors = {
-        "mean": X.mean(0).astype(np.float32),
-        "directions": np.ascontiguousarray(columns[:, -RANK:].T).astype(np.float16),
-        "values": values[-RANK:].astype(np.float32),
-        "rest": np.array([values[:-RANK].mean()], dtype=np.float32),
-    }
-    save_file(tensors, file, metadata={"source": f"{IMAGES} images drawn by scripts/make_reference.py"})
+    source = f"{IMAGES} images drawn by scripts/make_reference.py"
+    Reference.from_vectors(vectors(load_backbone(name)), source=source).save(file)
     print(f"{file.name}: {file.stat().st_size / 1e6:.2f} MB")
 
 

@@ -51,6 +51,16 @@ def test_results_are_written_with_intervals(root: Path, tmp_path: Path) -> None:
     assert "| a | 5.100 [4.852, 5.348] |" in (tmp_path / "out" / "tiny.md").read_text()
 
 
+def test_several_processes_give_the_same(root: Path, tmp_path: Path) -> None:
+    found = find_studies(root)["tiny"]
+    one = run_study(found, quick=False, out=tmp_path / "one")
+    two = run_study(found, quick=False, out=tmp_path / "two", jobs=2)
+    assert one.raw == two.raw
+    assert [list(seeds) for seeds in two.raw.values()] == [["0", "1", "2"]] * 2
+    with pytest.raises(ConfigError, match="jobs"):
+        run_study(found, quick=False, out=tmp_path / "two", jobs=0)
+
+
 def test_tables_can_be_written_again_without_computing(root: Path, tmp_path: Path) -> None:
     found = find_studies(root)["tiny"]
     run_study(found, quick=False, out=tmp_path / "out")

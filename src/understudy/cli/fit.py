@@ -31,6 +31,10 @@ def fit(
     covariance: Annotated[
         str | None, typer.Option(help="Gaussian with --epsilon: auto, own (half of the budget) or public.")
     ] = None,
+    reference: Annotated[
+        str | None,
+        typer.Option(help="With --epsilon: public statistics to whiten by (default: the backbone's, if it has any)."),
+    ] = None,
     rank: Annotated[int | None, typer.Option(help="Gaussian: directions of the shared covariance.")] = None,
     k: Annotated[int | None, typer.Option(help="k-Same: least size of a group.")] = None,
     per_class: Annotated[bool, typer.Option(help="k-Same: group within each class.")] = False,
@@ -80,6 +84,7 @@ def fit(
         "condition_on": [c.strip() for c in condition_on.split(",")] if condition_on else None,
         "authors_compat": authors_compat or None,
         "covariance": covariance,
+        "reference": reference,
         "rank": rank,
         "k": k,
         "per_class": per_class or None,

@@ -50,6 +50,7 @@ def run(
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="Where to write (default: the study's results; quick: out/).")
     ] = None,
+    jobs: Annotated[int, typer.Option("--jobs", "-j", min=1, help="Cells to compute at once.")] = 1,
     studies: Studies = Path("studies"),
     as_json: Json = False,
 ) -> None:
@@ -59,7 +60,7 @@ def run(
     found = _find(studies, name)
     target = out or (Path("out/studies") if quick else found.folder / "results")
     with output.progress_bar(name) as progress:
-        run_study(found, quick=quick, out=target, progress=progress)
+        run_study(found, quick=quick, out=target, jobs=jobs, progress=progress)
     text = (target / f"{name}.md").read_text()
     if as_json:
         output.print_json({"study": name, "quick": quick, "results": str(target / f"{name}.json")})

@@ -9,10 +9,12 @@ from __future__ import annotations
 import importlib.util
 import json
 import math
+import multiprocessing
 import os
 import sys
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -109,25 +111,38 @@ def find_studies(root: Path) -> dict[str, FoundStudy]:
 
 
 def run_study(
-    found: FoundStudy, *, quick: bool, out: Path, progress: Callable[[int, int, str], None] | None = None
+    found: FoundStudy,
+    *,
+    quick: bool,
+    out: Path,
+    jobs: int = 1,
+    progress: Callable[[int, int, str], None] | None = None,
 ) -> StudyResults:
-    """Compute what is missing, then write `NAME.json`, `NAME.md` and figures into `out`."""
+    """Compute what is missing, then write `NAME.json`, `NAME.md` and figures into `out`.
+
+    With several `jobs` as many processes work at once, on one thread each; the figures are the same.
+    """
+    if isinstance(jobs, bool) or jobs < 1:
+        raise ConfigError(f"`jobs` must be 1 or more; got {jobs!r}.")
     config = found.settings(quick)
     out.mkdir(parents=True, exist_ok=True)
     partial = out / f"{found.name}.partial.json"
     raw = _resume(partial, config)
     cells = found.study.cells(config)
-    jobs = [(name, seed) for name in cells for seed in config["seeds"]]
-    for done, (name, seed) in enumerate(jobs):
-        if progress is not None:
-            progress(done, len(jobs), f"{name} seed {seed}")
-        if str(seed) in raw.get(name, {}):
-            continue
-        raw.setdefault(name, {})[str(seed)] = {k: float(v) for k, v in cells[name](seed).items()}
-        _write(partial, json.dumps({"config": config, "raw": raw}))
+    every = [(name, seed) for name in cells for seed in config["seeds"]]
+    missing = [(name, seed) for name, seed in every if str(seed) not in raw.get(name, {})]
     if progress is not None:
-        progress(len(jobs), len(jobs), "writing")
-    results = StudyResults({name: raw[name] for name in cells}, config, quick)
+        progress(len(every) - len(missing), len(every), "started")
+    for done, (name, seed, figures) in enumerate(_computed(found, config, missing, jobs), start=1):
+        raw.setdefault(name, {})[str(seed)] = {k: float(v) for k, v in figures.items()}
+        _write(partial, json.dumps({"config": config, "raw": raw}))
+        if progress is not None:
+            progress(len(every) - len(missing) + done, len(every), f"{name} seed {seed}")
+    if progress is not None:
+        progress(len(every), len(every), "writing")
+    # In the order of seeds, whichever was done first: differences go by pairs.
+    ordered = {name: {str(seed): raw[name][str(seed)] for seed in config["seeds"]} for name in cells}
+    results = StudyResults(ordered, config, quick)
     payload = {
         "study": found.name,
         "title": found.study.title,
@@ -144,6 +159,42 @@ def run_study(
     _render(found, results, out)
     partial.unlink(missing_ok=True)
     return results
+
+
+def _computed(
+    found: FoundStudy,
+    config: dict[str, Any],
+    missing: Sequence[tuple[str, int]],
+    jobs: int,
+) -> Iterator[tuple[str, int, Mapping[str, float]]]:
+    """Cells with their figures, as they are done."""
+    if jobs == 1:
+        cells = found.study.cells(config)
+        for name, seed in missing:
+            yield name, seed, cells[name](seed)
+        return
+    spawn = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(jobs, mp_context=spawn, initializer=_one_thread) as pool:
+        waiting = {
+            pool.submit(_compute, found.folder / "run.py", found.name, config, name, seed): (name, seed)
+            for name, seed in missing
+        }
+        try:
+            for future in as_completed(waiting):
+                yield *waiting[future], future.result()
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+def _compute(run: Path, study: str, config: dict[str, Any], cell: str, seed: int) -> Mapping[str, float]:
+    figures: Mapping[str, float] = _load(run).STUDIES[study].cells(config)[cell](seed)
+    return figures
+
+
+def _one_thread() -> None:
+    import torch
+
+    torch.set_num_threads(1)
 
 
 def render_study(found: FoundStudy, results: Path) -> StudyResults:
