@@ -52,10 +52,12 @@ def plan(
 
 def show_plan(made: dict[str, Any]) -> None:
     """The settings, then what they cost by step and by delta; costs are rounded up."""
+    from understudy.accounting import events_from_json
     from understudy.accounting.holding import at_least
 
     names = ("steps", "sampling_rate", "expected_batch", "clip", "sensitivity", "noise_multiplier")
     rows = [[name.replace("_", " "), f"{made[name]:.6g}"] for name in names if name in made]
+    rows += [["also paid", str(event)] for event in events_from_json(made["events"])[1:]]
     rows += [["epsilon spent", at_least(made["epsilon_spent"])]]
     rows += [[f"epsilon after step {step}", at_least(cost)] for step, cost in made.get("epsilon_by_step", [])]
     rows += [[f"epsilon at delta {delta:g}", at_least(cost)] for delta, cost in made["curve"]]
