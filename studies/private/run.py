@@ -2,23 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from torch import nn
 
 from understudy.data import read_embeddings
-from understudy.generate import BaseGenerator, ClassGaussian
+from understudy.generate import BaseGenerator, CGANGenerator, ClassGaussian, CVAEGenerator
 from understudy.heads import LinearHead
-from understudy.metrics import auc_macro, balanced_accuracy
+from understudy.metrics import auc_macro, balanced_accuracy, entropic_wasserstein
 from understudy.recipes.study import Cell, Study, StudyResults, data_folder, markdown_table
 from understudy.types import DP
 
 # Rounded sizes that may be known, and deltas of at most a tenth of one over them.
 PUBLIC = {"breastmnist": (500, 1e-4), "pneumoniamnist": (5000, 1e-5), "cifar10_12k": (10000, 1e-5)}
 TITLES = {"breastmnist": "BreastMNIST", "pneumoniamnist": "PneumoniaMNIST", "cifar10_12k": "CIFAR-10 (10,000)"}
+METHODS: dict[str, tuple[str, Callable[..., BaseGenerator]]] = {
+    "gaussian": ("ClassGaussian", ClassGaussian),
+    "gaussian-public": ("ClassGaussian, public covariance", partial(ClassGaussian, covariance="public")),
+    "cvae": ("CVAE", CVAEGenerator),
+    "federated": ("CVAE as in the seed", partial(CVAEGenerator, preset="federated")),
+    "cgan": ("CGAN of the seed", CGANGenerator),
+}
+# Records compared by the Wasserstein distance.
+COMPARED = 1000
 
 
 def scores(name: str, model: BaseGenerator | None, samples: int, seed: int) -> Mapping[str, float]:
@@ -27,8 +37,7 @@ def scores(name: str, model: BaseGenerator | None, samples: int, seed: int) -> M
     train, test = read_embeddings(file, "train"), read_embeddings(file, "test")
     X, y = train.X, train.y
     if model is not None:
-        release = model.fit(train.X, train.y).release()
-        X, y = release.sample(samples, random_state=seed)
+        X, y = model.fit(train.X, train.y).release().sample(samples, random_state=seed)
     head = LinearHead(random_state=seed).fit(X, y)
     classes = len(test.info.class_names)
     # A class that was never drawn counts as missed.
@@ -40,24 +49,26 @@ def scores(name: str, model: BaseGenerator | None, samples: int, seed: int) -> M
     }
 
 
+def private(method: str, name: str, epsilon: float, seed: int) -> BaseGenerator:
+    """A generator with a promise. Test coins: figures can be computed again; their noise is that of any other."""
+    size, delta = PUBLIC[name]
+    return METHODS[method][1](
+        privacy=DP(epsilon, delta, n_public=size),
+        classes=range(10) if name.startswith("cifar") else range(2),
+        reference="efflite0",
+        test_coins=seed,
+        random_state=seed,
+    )
+
+
 def cells(config: Mapping[str, Any]) -> dict[str, Cell]:
-    """Real data, the generator without a promise, and with one at each epsilon."""
+    """Real data, each generator without a promise, and with one at each epsilon."""
 
-    def private(name: str, epsilon: float, seed: int) -> Mapping[str, float]:
-        size, delta = PUBLIC[name]
-        classes = range(10) if name.startswith("cifar") else range(2)
-        # Test coins: the figures can be computed again. Their noise is that of any other coins.
-        model = ClassGaussian(
-            privacy=DP(epsilon, delta, n_public=size),
-            classes=classes,
-            reference="efflite0",
-            test_coins=seed,
-            random_state=seed,
-        )
-        return scores(name, model, config["samples"], seed)
+    def promised(name: str, method: str, epsilon: float, seed: int) -> Mapping[str, float]:
+        return scores(name, private(method, name, epsilon, seed), config["samples"], seed)
 
-    def open_(name: str, seed: int) -> Mapping[str, float]:
-        return scores(name, ClassGaussian(random_state=seed), config["samples"], seed)
+    def open_(name: str, method: str, seed: int) -> Mapping[str, float]:
+        return scores(name, METHODS[method][1](random_state=seed), config["samples"], seed)
 
     def real(name: str, seed: int) -> Mapping[str, float]:
         return scores(name, None, 0, seed)
@@ -65,41 +76,116 @@ def cells(config: Mapping[str, Any]) -> dict[str, Cell]:
     out: dict[str, Cell] = {}
     for name in config["sets"]:
         out[f"{name}/real"] = partial(real, name)
-        out[f"{name}/gaussian"] = partial(open_, name)
-        for epsilon in config["epsilons"]:
-            out[f"{name}/gaussian-{epsilon:g}"] = partial(private, name, epsilon)
+        for method, epsilons in _methods(config, name).items():
+            if method != "gaussian-public":
+                out[f"{name}/{method}"] = partial(open_, name, method)
+            for epsilon in epsilons:
+                out[f"{name}/{method}-{epsilon:g}"] = partial(promised, name, method, epsilon)
     return out
 
 
 def render(results: StudyResults, out: Path) -> str:
-    """One table a set, with the share of what real data give above chance."""
-    text = []
-    for name in results.config["sets"]:
+    """For each set AUC and balanced accuracy by epsilon, and the best generator at each."""
+    config, text = results.config, []
+    every = sorted({e for epsilons in config["methods"].values() for e in epsilons})
+    for name in config["sets"]:
         size, delta = PUBLIC[name]
         real = results.estimate(f"{name}/real", "auc")
-        rows = [["real data", f"{real:.3f}", _bacc(results, f"{name}/real"), "1.00"]]
-        labels = {"gaussian": "ClassGaussian, no promise"} | {
-            f"gaussian-{e:g}": f"ClassGaussian, epsilon {e:g}" for e in results.config["epsilons"]
-        }
-        for cell, label in labels.items():
-            auc = results.estimate(f"{name}/{cell}", "auc")
-            kept = (auc.value - 0.5) / (real.value - 0.5)
-            rows.append([label, f"{auc:.3f}", _bacc(results, f"{name}/{cell}"), f"{kept:.2f}"])
-        text += [
-            f"## {TITLES[name]} (n_public {size}, delta {delta:g})",
-            markdown_table(["trained on", "AUC", "balanced accuracy", "kept of real above chance"], rows),
-        ]
+        text.append(f"## {TITLES[name]} (n_public {size}, delta {delta:g}); real data: AUC {real:.3f}")
+        for metric, words in (("auc", "AUC"), ("balanced_accuracy", "balanced accuracy")):
+            rows = []
+            for method, epsilons in _methods(config, name).items():
+                row = [METHODS[method][0]]
+                row += [_shown(results, f"{name}/{method}-{e:g}", metric) if e in epsilons else "" for e in every]
+                rows.append(
+                    [*row, "" if method == "gaussian-public" else _shown(results, f"{name}/{method}", metric)]
+                )
+            header = [words, *(f"epsilon {e:g}" for e in every), "no promise"]
+            text.append(markdown_table(header, rows))
+        best, methods = [], _methods(config, name)
+        for e in every:
+            found = {m: results.estimate(f"{name}/{m}-{e:g}", "auc") for m, es in methods.items() if e in es}
+            winner = max(found, key=lambda m: found[m].value)
+            kept = (found[winner].value - 0.5) / (real.value - 0.5)
+            best.append([f"{e:g}", METHODS[winner][0], f"{found[winner]:.3f}", f"{kept:.2f}"])
+        text.append(markdown_table(["epsilon", "highest mean AUC", "AUC", "kept of real above chance"], best))
     text.append(
-        f"A linear probe on {results.config['samples']} samples of the release, tested on real records; means over "
-        f"{len(results.config['seeds'])} seeds with 95 % intervals. Whitening by public statistics of drawn images."
+        f"A linear probe on {config['samples']} samples of the release, tested on real records; means over "
+        f"{len(config['seeds'])} seeds with 95 % intervals. Whitening by public statistics of drawn images."
     )
     return "\n\n".join(text)
 
 
-def _bacc(results: StudyResults, cell: str) -> str:
-    return f"{results.estimate(cell, 'balanced_accuracy'):.3f}"
+def _methods(config: Mapping[str, Any], name: str) -> dict[str, list[float]]:
+    """Which methods are run on a set, at which epsilons."""
+    return {m: es for m, es in config["methods"].items() if name in config.get("only", {}).get(m, [name])}
+
+
+def _shown(results: StudyResults, cell: str, metric: str) -> str:
+    return f"{results.estimate(cell, metric):.3f}"
+
+
+def rivals(config: Mapping[str, Any]) -> dict[str, Cell]:
+    """How far samples are from real vectors, and how large each generator is."""
+
+    def distances(name: str, model: BaseGenerator | None, seed: int) -> Mapping[str, float]:
+        file = data_folder() / f"{name}_efflite0.npz"
+        train, test = read_embeddings(file, "train"), read_embeddings(file, "test")
+        rng = np.random.default_rng(seed)
+        X, released, trained = train.X, 0, 0
+        if model is not None:
+            release = model.fit(train.X, train.y).release()
+            X, _ = release.sample(COMPARED, random_state=seed)
+            released = sum(value.size for value in release.tensors.values())
+            trained = sum(p.numel() for p in getattr(model, "module_", nn.Identity()).parameters())
+        some, real = (a[rng.permutation(len(a))[:COMPARED]] for a in (X, test.X))
+        # In units of a feature's typical spread: the sets become comparable.
+        unit = float(np.sqrt(train.X.var(axis=0).mean()))
+        return {
+            "wasserstein": entropic_wasserstein(some / unit, real / unit),
+            "released": float(released),
+            "trained": float(trained),
+        }
+
+    def make(name: str, method: str, epsilon: float | None, seed: int) -> Mapping[str, float]:
+        if epsilon is not None:
+            return distances(name, private(method, name, epsilon, seed), seed)
+        return distances(name, METHODS[method][1](random_state=seed), seed)
+
+    out: dict[str, Cell] = {}
+    for name in config["sets"]:
+        out[f"{name}/real"] = lambda seed, name=name: distances(name, None, seed)
+        for method in config["methods"]:
+            out[f"{name}/{method}"] = partial(make, name, method, None)
+            out[f"{name}/{method}-{config['epsilon']:g}"] = partial(make, name, method, config["epsilon"])
+    return out
+
+
+def render_rivals(results: StudyResults, out: Path) -> str:
+    """One row a generator."""
+    config = results.config
+    sets, methods, epsilon = config["sets"], config["methods"], f"{config['epsilon']:g}"
+    header = ["generator", "weights trained", "numbers released"]
+    header += [f"{TITLES[s]}, {words}" for s in sets for words in ("no promise", f"epsilon {epsilon}")]
+    rows = [["real training data", "", ""] + [_far(results, f"{s}/real") for s in sets for _ in "ab"]]
+    for method in methods:
+        row = [METHODS[method][0]]
+        row += [f"{results.estimate(f'{sets[-1]}/{method}', kind).value:,.0f}" for kind in ("trained", "released")]
+        row += [_far(results, f"{s}/{method}{e}") for s in sets for e in ("", f"-{epsilon}")]
+        rows.append(row)
+    return (
+        markdown_table(header, rows)
+        + f"\n\nWasserstein distance (entropic, p = 2) of {COMPARED} samples from as many real test vectors, in "
+        f"units of a feature's typical spread; means over {len(config['seeds'])} seeds with 95 % intervals. Smaller "
+        f"is closer. Sizes are those on {TITLES[sets[-1]]}, without a promise."
+    )
+
+
+def _far(results: StudyResults, cell: str) -> str:
+    return f"{results.estimate(cell, 'wasserstein'):.2f}"
 
 
 STUDIES = {
     "private-epsilon": Study("AUC against epsilon: what a promise costs", cells, render),
+    "private-rivals": Study("Distance from real vectors, and size", rivals, render_rivals),
 }

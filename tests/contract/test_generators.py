@@ -13,7 +13,7 @@ from sklearn.utils.estimator_checks import check_estimator
 import understudy
 from understudy import EmbeddingInfo
 from understudy.errors import ConfigError, NotFittedError, PrivacyError
-from understudy.generate import BaseGenerator, ClassGaussian, CVAEGenerator, KSame, VAEGenerator
+from understudy.generate import BaseGenerator, CGANGenerator, ClassGaussian, CVAEGenerator, KSame, VAEGenerator
 from understudy.types import DP
 
 QUICK = {"max_epochs": 3, "random_state": 0}
@@ -24,6 +24,7 @@ GENERATORS: dict[str, BaseGenerator] = {
     "cvae-large": CVAEGenerator("large", **QUICK),
     "cvae-federated": CVAEGenerator("federated", **QUICK),
     "vae": VAEGenerator(**QUICK),
+    "cgan": CGANGenerator(generator_hidden=(16,), critic_hidden=(16,), **QUICK),
     "gaussian": ClassGaussian(random_state=0),
     "ksame": KSame(k=3, random_state=0),
     "ksame-per-class": KSame(k=3, per_class=True, random_state=0),
@@ -38,7 +39,7 @@ def generator(request: pytest.FixtureRequest) -> BaseGenerator:
 
 
 @pytest.mark.filterwarnings("ignore:Skipping check check_array_api_input")
-@pytest.mark.parametrize("name", ["cvae", "gaussian", "ksame", "vae"])
+@pytest.mark.parametrize("name", ["cvae", "gaussian", "ksame", "vae", "cgan"])
 def test_scikit_learn_conventions(name: str) -> None:
     check_estimator(GENERATORS[name])
 

@@ -30,6 +30,7 @@ class GeneratorName(StrEnum):
     auto = "auto"
     gaussian = "gaussian"
     cvae = "cvae"
+    cgan = "cgan"
     ksame = "ksame"
 
 

@@ -1,6 +1,7 @@
 """Generators: each learns from records and shares what stands in for them."""
 
 from understudy.generate.base import BaseGenerator
+from understudy.generate.cgan import CGANGenerator
 from understudy.generate.choose import Choice, choose_generator
 from understudy.generate.cvae import CVAEGenerator
 from understudy.generate.gaussian import ClassGaussian
@@ -13,6 +14,7 @@ from understudy.generate.vae import VAEGenerator
 __all__ = [
     "PRESETS",
     "BaseGenerator",
+    "CGANGenerator",
     "CVAEGenerator",
     "Choice",
     "ClassGaussian",

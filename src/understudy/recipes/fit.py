@@ -17,7 +17,7 @@ from understudy.audit import LEAST_NON_MEMBERS, NearestDistance
 from understudy.data import check_trainable, split
 from understudy.embed.reference import REFERENCES
 from understudy.errors import ConfigError, DataError, PolicyError, PrivacyError
-from understudy.generate import BaseGenerator, ClassGaussian, CVAEGenerator, KSame, choose_generator
+from understudy.generate import BaseGenerator, CGANGenerator, ClassGaussian, CVAEGenerator, KSame, choose_generator
 from understudy.recipes.common import check_source, choose_split, pick_split
 from understudy.recipes.images import parted, read_sets
 from understudy.release import check_target, load
@@ -28,6 +28,7 @@ __all__ = ["GENERATORS", "FitSummary", "fit_release"]
 GENERATORS: dict[str, type[BaseGenerator]] = {
     "gaussian": ClassGaussian,
     "cvae": CVAEGenerator,
+    "cgan": CGANGenerator,
     "ksame": KSame,
 }
 
@@ -115,8 +116,9 @@ def fit_release(
         settings["reference"] = train.info.backbone if train.info.backbone in REFERENCES else "none"
     model = _build(generator, settings, seed)
     started = time.monotonic()
-    if isinstance(model, CVAEGenerator):
+    if isinstance(model, CVAEGenerator | CGANGenerator):
         model.verbose = verbose
+    if isinstance(model, CVAEGenerator):
         model.checkpoint = _checkpoint(model, data) if resume else None
     model.fit(train.X, train.y, train.subject, attributes=train.attributes)
     release = model.release(train.info)
