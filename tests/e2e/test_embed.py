@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import signal
 import stat
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,6 +22,7 @@ from understudy.data import read_splits
 
 PROGRAM = [sys.executable, "-m", "understudy"]
 KILLS = 20
+Run = Callable[..., Any]
 
 
 def understudy(*words: str | Path) -> subprocess.CompletedProcess[str]:
@@ -40,7 +44,7 @@ def test_it_writes_vectors_and_says_so(folder: Path, tmp_path: Path) -> None:
     done = understudy("embed", folder, "-o", tmp_path / "v.npz", "--index", tmp_path / "rows.csv")
     assert done.returncode == 0, done.stderr
     assert "120 images of 2 classes" in done.stdout
-    assert "skipped     1 images" in done.stdout
+    assert "skipped     1 image that cannot be read" in done.stdout
     assert "MILLER" not in done.stdout + done.stderr
     assert "MILLER-bad.png" in (tmp_path / "v.skipped.csv").read_text()
     rows = (tmp_path / "rows.csv").read_text().splitlines()
@@ -77,20 +81,120 @@ def test_strict_ends_with_2_and_leaves_no_vectors(folder: Path, tmp_path: Path) 
         ([".", "-o", "v.npz", "--window", "5"], "LOW,HIGH"),
         ([".", "-o", "v.npz", "--backbone", "magic"], "There is no backbone"),
         ([".", "-o", "v.txt"], "no suffix that can be written"),
+        ([".", "-o", "."], "no suffix that can be written"),
         ([".", "-o", "nowhere/v.npz"], "its folder does not exist"),
+        ([".", "-o", "v.npz", "--window", "nan,1"], "A window is two finite numbers"),
+        ([".", "-o", "v.npz", "--index", "rows.txt"], "ends in .csv"),
+        ([".", "-o", "folder.npz", "--force"], "is a folder"),
+        ([".", "-o", "v.csv", "--index", "v.csv"], "both the output and the index"),
+        ([".", "-o", "v.npz", "--index", "v.skipped.csv"], "both the index and the list of skipped images"),
+        ([".", "-o", "v.npz", "--cache", "./v.npz"], "both the output and the cache"),
+        ([".", "-o", "v.npz", "--index", "v.csv", "--cache", "v.csv"], "both the index and the cache"),
+        ([".", "-o", "v.npz", "--cache", "notes.txt"], "not a cache"),
+        (["set.npz", "-o", "a/../set.npz", "--force"], "both the output and the input"),
+        (["table.csv", "-o", "table.csv", "--force"], "both the output and the input"),
+        (["table.csv", "-o", "v.npz", "--index", "link.csv", "--force"], "both the index and the input"),
+        (["t.skipped.csv", "-o", "t.npz"], "both the list of skipped images and the input"),
+        (["a", "-o", "v.npz"], "no classes"),
+        (["set.npz", "-o", "v.parquet"], "only an .npz file can hold several"),
     ],
 )
-def test_wrong_input_is_one_sentence(
-    words: list[str], told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_wrong_input_is_one_sentence_and_changes_nothing(
+    words: list[str], told: str, tmp_path: Path, program: Run
 ) -> None:
     (tmp_path / "a").mkdir()
+    (tmp_path / "folder.npz").mkdir()
     Image.new("RGB", (4, 4)).save(tmp_path / "a" / "0.png")
-    monkeypatch.chdir(tmp_path)
-    done = understudy("embed", *words)
-    assert done.returncode == 2, done.stdout
-    assert told in done.stderr
-    assert done.stderr.startswith("error: ")
-    assert done.stderr.count("\n") == 1
+    pixels = np.zeros((2, 4, 4), np.uint8)
+    np.savez(tmp_path / "set.npz", train_images=pixels, train_labels=[0, 1], test_images=pixels, test_labels=[0, 1])
+    for name in ("table.csv", "t.skipped.csv"):
+        (tmp_path / name).write_text("path,label\na/0.png,a\n")
+    (tmp_path / "link.csv").symlink_to("table.csv")
+    (tmp_path / "notes.txt").write_text("mine")
+    (tmp_path / "notes.txt").chmod(0o644)
+    before = state(tmp_path)
+    ran = program("embed", *words)
+    assert ran.code == 2, ran.out
+    assert told in ran.err
+    assert ran.err.startswith("error: ")
+    assert ran.err.count("\n") == 1
+    # No cache either: what is wrong was told before the first image was embedded.
+    assert state(tmp_path) == before
+
+
+def state(folder: Path) -> dict[str, tuple[int, bytes]]:
+    """Every file with its mode and content."""
+    return {
+        str(p): (p.stat().st_mode, p.read_bytes() if p.is_file() else b"")
+        for p in folder.rglob("*")
+        if p.name != ".understudy"
+    }
+
+
+def test_one_of_each_is_told_in_the_singular(tmp_path: Path, program: Run) -> None:
+    (tmp_path / "images" / "a").mkdir(parents=True)
+    Image.new("RGB", (4, 4)).save(tmp_path / "images" / "a" / "0.png")
+    (tmp_path / "images" / "a" / "notes.txt").write_text("")
+    (tmp_path / "t.csv").write_text("path,label,subject\nimages/a/0.png,a,p\nimages/a/1.png,a,q\n")
+    ran = program("embed", "images", "-o", "v.npz")
+    assert "1 image of 1 class became vectors" in ran.out
+    assert "ignored     1 file that is no image by its name" in ran.out
+    ran = program("embed", "t.csv", "-o", "w.npz")
+    assert "they belong to 1 person" in ran.out
+
+
+def endless(tmp_path: Path) -> tuple[Path, Path]:
+    """Images of which one is a pipe: the program reads it until we close our end."""
+    (tmp_path / "images" / "a").mkdir(parents=True)
+    for i in range(40):
+        Image.new("L", (8, 8), i).save(tmp_path / "images" / "a" / f"{i:02d}.png")
+    os.mkfifo(tmp_path / "images" / "a" / "zz.png")
+    return tmp_path / "images", tmp_path / "images" / "a" / "zz.png"
+
+
+def stopped(by: signal.Signals, pipe: Path, *words: str | Path, **env: str) -> tuple[int, str]:
+    """Exit code and standard error of a run that gets a signal in the middle of its work."""
+    command = [*PROGRAM, *map(str, words)]
+    running = subprocess.Popen(
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env={**os.environ, **env}
+    )
+    until = time.monotonic() + 100
+    handle = None
+    while handle is None and time.monotonic() < until and running.poll() is None:
+        try:
+            handle = os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
+        except OSError:
+            time.sleep(0.05)
+    assert handle is not None, "the program never read the pipe"
+    running.send_signal(by)
+    time.sleep(0.2)
+    os.close(handle)
+    told = running.communicate(timeout=100)[1]
+    return running.returncode, told
+
+
+def test_stopped_it_says_how_to_go_on(tmp_path: Path) -> None:
+    images, pipe = endless(tmp_path)
+    words = ("embed", images, "-o", tmp_path / "v.npz", "--workers", "1")
+    code, told = stopped(signal.SIGINT, pipe, *words)
+    assert (code, told) == (130, "stopped; run the same command again to go on\n")
+    assert not (tmp_path / "v.npz").exists()
+    pipe.unlink()
+    done = understudy(*words, "--json")
+    assert json.loads(done.stdout)["images"] == 40
+    assert json.loads(done.stdout)["computed"] < 40
+
+
+def test_terminated_without_a_cache_it_leaves_nothing(tmp_path: Path) -> None:
+    images, pipe = endless(tmp_path)
+    (tmp_path / "tmp").mkdir()
+    words = ("embed", images, "-o", tmp_path / "v.npz", "--no-cache", "--workers", "1")
+    code, told = stopped(
+        signal.SIGTERM, pipe, *words, TMPDIR=str(tmp_path / "tmp"), SQLITE_TMPDIR=str(tmp_path / "tmp")
+    )
+    assert (code, told) == (143, "stopped; nothing was kept\n")
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["images", "tmp"]
+    assert list((tmp_path / "tmp").iterdir()) == []
 
 
 def test_splits_of_medmnist_stay_apart(real_data: Path, tmp_path: Path) -> None:
@@ -103,9 +207,6 @@ def test_splits_of_medmnist_stay_apart(real_data: Path, tmp_path: Path) -> None:
     with np.load(real_data / "breastmnist_efflite0.npz") as shared:
         expected = shared["val_x"][:12].astype(np.float32)
     np.testing.assert_allclose(splits["val"].X, expected, atol=0.02)
-    parquet = understudy("embed", tmp_path / "few.npz", "-o", tmp_path / "v.parquet")
-    assert parquet.returncode == 2
-    assert "only an .npz file can hold several" in parquet.stderr
 
 
 @pytest.mark.slow

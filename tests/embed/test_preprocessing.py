@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from understudy.embed import Preprocessing
+from understudy.embed import Preprocessing, UnreadableImageError
 from understudy.embed.preprocessing import RESAMPLING
 from understudy.errors import DataError
 
@@ -56,15 +56,40 @@ def test_an_altered_text_is_refused() -> None:
         Preprocessing.parse("resize 224")
     with pytest.raises(DataError, match="cannot prepare"):
         Preprocessing.parse(Preprocessing().text.replace("v1", "v9"))
+    for old in ("v1", "224x"):
+        with pytest.raises(DataError):
+            Preprocessing.parse(Preprocessing().text.replace(old, old[0] + "1" * 5000 + old[3:]))
 
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"resize": 224}, {"resize": (0, 1)}, {"resample": "magic"}, {"std": (0, 1, 1)}, {"window": (5.0, 5.0)}],
+    [
+        {"resize": 224},
+        {"resize": (0, 1)},
+        {"resample": "magic"},
+        {"std": (0, 1, 1)},
+        {"window": (5.0, 5.0)},
+        {"mean": (0.5,)},
+        {"std": (1.0,) * 4},
+    ],
 )
 def test_a_wrong_contract_is_refused(wrong: dict) -> None:
     with pytest.raises(DataError):
         Preprocessing(**wrong)
+
+
+@pytest.mark.parametrize("window", [(float("nan"), 1.0), (0.0, float("inf")), (2.0, 1.0)])
+def test_a_wrong_window_is_called_a_window(window: tuple) -> None:
+    with pytest.raises(DataError, match="A window is two finite numbers, the lower first"):
+        Preprocessing(window=window)
+
+
+def test_a_strip_is_refused_and_a_panorama_is_not() -> None:
+    contract = Preprocessing(resize=224, crop=(224, 224))
+    for size in ((1_000_000, 1), (1, 1_000_000)):
+        with pytest.raises(UnreadableImageError, match="too long for its width"):
+            contract.apply(Image.new("L", size))
+    assert contract.apply(Image.new("L", (10_000, 100))).shape == (3, 224, 224)
 
 
 def test_pixels_by_hand() -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import sqlite3
 import stat
 import subprocess
 import sys
@@ -63,10 +66,58 @@ def test_a_lost_or_altered_vector_is_told(tmp_path: Path) -> None:
             store.get([b"x"])
 
 
-def test_a_damaged_file_is_told(tmp_path: Path) -> None:
-    (tmp_path / "v.sqlite").write_bytes(b"this is no database, but long enough to look at" * 100)
+def foreign(kind: str, file: Path) -> None:
+    """What somebody may have lying around under the name they typed."""
+    if kind == "notes":
+        file.write_text("Call Mr Miller back.\n" * 100)
+    elif kind == "short":
+        file.write_text("x")
+    elif kind == "cut":
+        file.write_bytes(b"SQLite format 3\0" + b"\0" * 10)
+    else:
+        db = sqlite3.connect(file)
+        db.execute("CREATE TABLE patients (name TEXT)" if kind == "table" else "CREATE TABLE vectors (x BLOB)")
+        db.commit()
+        db.close()
+
+
+@pytest.mark.parametrize("kind", ["notes", "short", "cut", "table", "columns"])
+def test_a_file_that_is_not_ours_stays_as_it_is(kind: str, tmp_path: Path) -> None:
+    file = tmp_path / "v.sqlite"
+    foreign(kind, file)
+    file.chmod(0o644)
+    before = file.read_bytes()
     with pytest.raises(DataError, match="delete the file"):
-        VectorStore(tmp_path / "v.sqlite", model())
+        VectorStore(file, model())
+    assert stat.S_IMODE(file.stat().st_mode) == 0o644
+    assert file.read_bytes() == before
+    assert [p.name for p in tmp_path.iterdir()] == ["v.sqlite"]
+
+
+def test_neither_a_folder_nor_a_pipe_can_be_a_cache(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for place in (tmp_path, tmp_path / "pipe", tmp_path / "none" / "v.sqlite"):
+        with pytest.raises(DataError, match="cannot be used"):
+            VectorStore(place, model())
+
+
+def test_without_a_file_nothing_is_ever_seen_on_disk(tmp_path: Path) -> None:
+    """In a process that is killed: not even that leaves anything."""
+    code = (
+        "import os, signal, numpy as np\n"
+        "from understudy.embed.backbones import Backbone\n"
+        "from understudy.embed.preprocessing import Preprocessing\n"
+        "from understudy.embed.store import VectorStore\n"
+        "m = Backbone('m', 'a' * 64, Preprocessing(), 4096, lambda x: x, concurrent=True)\n"
+        "store = VectorStore(None, m)\n"
+        "for i in range(50): store.put([(b'%d %d' % (i, j), np.full(4096, i, np.float32)) for j in range(20)])\n"
+        "assert (store.get([b'7 3']) == 7).all()\n"
+        "os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    env = {**os.environ, "TMPDIR": str(tmp_path), "SQLITE_TMPDIR": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", code], env=env, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_two_processes_write_at_once(tmp_path: Path) -> None:

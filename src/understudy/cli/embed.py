@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -64,14 +68,14 @@ def embed(
 
     What cannot be read is left out and listed in FILE.skipped.csv, which stays with you: names can be patients'.
     """
-    from understudy.recipes.embed import embed_to_file
-
     limits = _window(window)
     if cache is not None and no_cache:
         from understudy.errors import ConfigError
 
         raise ConfigError("--cache and --no-cache exclude each other; leave one out.")
-    with output.progress_bar("embed") as progress:
+    with _stoppable(kept=not no_cache), output.progress_bar("embed") as progress:
+        from understudy.recipes.embed import embed_to_file
+
         summary = embed_to_file(
             images,
             out,
@@ -93,12 +97,14 @@ def embed(
 def show_embed(summary: EmbedSummary) -> None:
     """What was written and what was not."""
     parts = ", ".join(f"{n} {split}" for split, n in summary.splits.items()) if len(summary.splits) > 1 else ""
+    images = _counted(summary.images, "image", "images")
+    classes = _counted(len(summary.classes), "class", "classes")
     output.say(
-        f"{summary.images} images{f' ({parts})' if parts else ''} of {len(summary.classes)} classes became vectors "
-        f"of {summary.features} numbers: {summary.file}"
+        f"{images}{f' ({parts})' if parts else ''} of {classes} became vectors of {summary.features} numbers: "
+        f"{summary.file}"
     )
     if summary.subjects is not None:
-        output.say(f"            they belong to {summary.subjects} people")
+        output.say(f"            they belong to {_counted(summary.subjects, 'person', 'people')}")
     output.say(f"backbone    {summary.backbone} (weights {summary.revision[:16]})")
     output.say(f"pixels      {summary.preprocessing}")
     kept = summary.images - summary.computed
@@ -106,11 +112,35 @@ def show_embed(summary: EmbedSummary) -> None:
         f"computed    {summary.computed} in {summary.seconds:.1f} s" + (f"; {kept} were in the cache" if kept else "")
     )
     if summary.skipped:
-        output.say(
-            f"skipped     {summary.skipped} images that cannot be read; {summary.skipped_file} names them (private)"
-        )
+        skipped = _counted(summary.skipped, "image", "images")
+        output.say(f"skipped     {skipped} that cannot be read; listed in {summary.skipped_file} (private)")
     if summary.ignored:
-        output.say(f"ignored     {summary.ignored} files that are no images by their names")
+        ignored = _counted(
+            summary.ignored, "file that is no image by its name", "files that are no images by their names"
+        )
+        output.say(f"ignored     {ignored}")
+
+
+def _counted(n: int, one: str, many: str) -> str:
+    return f"{n} {one if n == 1 else many}"
+
+
+@contextmanager
+def _stoppable(*, kept: bool) -> Iterator[None]:
+    """SIGINT and SIGTERM end the work in one line, after it has cleared away what is half-written."""
+
+    def stop(number: int, _: object) -> None:
+        raise KeyboardInterrupt(number)
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    except KeyboardInterrupt as stopped:
+        sys.stderr.write(f"stopped; {'run the same command again to go on' if kept else 'nothing was kept'}\n")
+        number = stopped.args[0] if stopped.args else signal.SIGINT
+        raise typer.Exit(128 + int(number)) from None
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _window(text: str | None) -> tuple[float, float] | None:

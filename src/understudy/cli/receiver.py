@@ -106,7 +106,8 @@ def show_predictions(summary: PredictSummary) -> None:
 
     tell: Callable[[str], None] = _tell_aside if summary.file is None else output.say
     where = f" ({summary.skipped_file} names them)" if summary.skipped_file else ""
-    skipped = f", {summary.skipped} images could not be read{where}" if summary.skipped else ""
+    images = "1 image" if summary.skipped == 1 else f"{summary.skipped} images"
+    skipped = f", {images} could not be read{where}" if summary.skipped else ""
     tell(f"records     {len(summary.names)} predicted with {summary.head} ({summary.kind}){skipped}")
     tell(f"predicted   {_listed([f'{name}: {count}' for name, count in Counter(summary.labels).most_common()])}")
     if summary.scores:

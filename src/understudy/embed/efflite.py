@@ -44,7 +44,10 @@ def load_efflite(number: int) -> Backbone:
 
 def _model(number: int, revision: str, side: int) -> bytes:
     """The exported graph: from the cache if it is what we put there, else made anew."""
-    file = _cache() / f"efflite{number}-{revision[:16]}-{_EXPORT}.onnx"
+    folder = _cache()
+    if folder is None:
+        return _export(number, revision, side)
+    file = folder / f"efflite{number}-{revision[:16]}-{_EXPORT}.onnx"
     mark = file.with_suffix(".sha256")
     try:
         raw = file.read_bytes()
@@ -103,9 +106,13 @@ def _weights(number: int, revision: str) -> bytes:
     return raw
 
 
-def _cache() -> Path:
-    base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    return Path(base) / "understudy"
+def _cache() -> Path | None:
+    """The user's folder for what can be made anew; None where the user has no home."""
+    base = os.environ.get("XDG_CACHE_HOME")
+    try:
+        return (Path(base) if base else Path.home() / ".cache") / "understudy"
+    except RuntimeError:
+        return None
 
 
 def _replace(file: Path, raw: bytes) -> None:

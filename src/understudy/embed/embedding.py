@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -18,7 +16,7 @@ from understudy.data.assemble import SPLITS, WHOLE
 from understudy.data.npz_stream import StreamedSplit
 from understudy.embed.backbones import Backbone, load_backbone
 from understudy.embed.pipeline import run_images
-from understudy.embed.sources import ImageItem, ImageSource, open_images
+from understudy.embed.sources import NO_CLASSES, ImageItem, ImageSource, open_images
 from understudy.embed.store import VectorStore, private_folder
 from understudy.errors import DataError
 from understudy.types import EmbeddingInfo, EmbeddingSet
@@ -46,7 +44,7 @@ class Embedded:
     """Images that have become vectors; the vectors lie on disk until they are asked for.
 
     `items` are those that could be read, in order; `problems` are names and reasons of the others. Close it, or
-    use it in a `with`, so that a temporary cache goes away.
+    use it in a `with`, so that the cache is let go of.
     """
 
     info: EmbeddingInfo
@@ -58,7 +56,6 @@ class Embedded:
     computed: int
     ignored: int
     store: VectorStore
-    temporary: Path | None
     source_items: Sequence[ImageItem]
 
     @property
@@ -73,9 +70,7 @@ class Embedded:
     def splits(self) -> dict[str, StreamedSplit]:
         """By split, with vectors that come in blocks."""
         if not self.labelled:
-            raise DataError(
-                "The images have no classes: put them into one folder a class, or give a table with labels."
-            )
+            raise DataError(NO_CLASSES)
         out = {}
         for split in (*SPLITS, WHOLE):
             rows = [i for i, item in enumerate(self.items) if item.split == split]
@@ -108,10 +103,8 @@ class Embedded:
             yield self.store.get([self.contents[i] for i in rows[start : start + _BLOCK]])
 
     def close(self) -> None:
-        """Let go of the cache; a temporary one is deleted."""
+        """Let go of the cache; without a file of its own it is gone."""
         self.store.close()
-        if self.temporary is not None:
-            shutil.rmtree(self.temporary, ignore_errors=True)
 
     def __enter__(self) -> Self:
         return self
@@ -161,16 +154,11 @@ def embed_images(
     """
     source = open_images(images) if isinstance(images, (str, os.PathLike)) else images
     model = load_backbone(backbone, window=window) if isinstance(backbone, str) else backbone
-    file, temporary = _cache_file(source, cache)
-    store = None
+    store = VectorStore(_cache_file(source, cache), model)
     try:
-        store = VectorStore(file, model)
-        return _collect(source, model, store, temporary, strict, workers, progress)
+        return _collect(source, model, store, strict, workers, progress)
     except BaseException:
-        if store is not None:
-            store.close()
-        if temporary is not None:
-            shutil.rmtree(temporary, ignore_errors=True)
+        store.close()
         raise
 
 
@@ -178,7 +166,6 @@ def _collect(
     source: ImageSource,
     model: Backbone,
     store: VectorStore,
-    temporary: Path | None,
     strict: bool,
     workers: int | None,
     progress: Progress | None,
@@ -191,33 +178,35 @@ def _collect(
     problems: list[tuple[str, str]] = []
     started = kept_at = time.monotonic()
     fresh: list[tuple[bytes, npt.NDArray[np.float32]]] = []
-    for outcomes in run_images(source, model, known, workers):
-        new = [(o.content, o.vector) for o in outcomes if o.vector is not None]
-        known.update(content for content, _ in new)
-        fresh += new
-        computed += len(new)
-        # A synced write costs as much as some images: once in a while is enough to lose little.
-        if fresh and (time.monotonic() - kept_at > _KEEP_EVERY or len(fresh) >= _BLOCK):
+    try:
+        for outcomes in run_images(source, model, known, workers):
+            new = [(o.content, o.vector) for o in outcomes if o.vector is not None]
+            known.update(content for content, _ in new)
+            fresh += new
+            computed += len(new)
+            # A synced write costs as much as some images: once in a while is enough to lose little.
+            if fresh and (time.monotonic() - kept_at > _KEEP_EVERY or len(fresh) >= _BLOCK):
+                batch, fresh = fresh, []
+                store.put(batch)
+                kept_at = time.monotonic()
+            for o in outcomes:
+                if o.problem is not None:
+                    problems.append((source.items[o.index].name, o.problem))
+                    if strict:
+                        raise StrictError(source.items[o.index].name, o.problem)
+                    continue
+                kept.append(o.index)
+                contents.append(o.content)
+                subjects.append(o.subject)
+            if progress is not None:
+                done = outcomes[-1].index + 1
+                progress(done, total, f"{done / max(time.monotonic() - started, 1e-9):.0f} images/s")
+    finally:
+        # A run that is stopped keeps what it has.
+        if fresh:
             store.put(fresh)
-            fresh, kept_at = [], time.monotonic()
-        for o in outcomes:
-            if o.problem is not None:
-                problems.append((source.items[o.index].name, o.problem))
-                if strict:
-                    raise StrictError(source.items[o.index].name, o.problem)
-                continue
-            kept.append(o.index)
-            contents.append(o.content)
-            subjects.append(o.subject)
-        if progress is not None:
-            done = outcomes[-1].index + 1
-            progress(done, total, f"{done / max(time.monotonic() - started, 1e-9):.0f} images/s")
-    if fresh:
-        store.put(fresh)
     if not kept:
-        raise DataError(
-            f"None of the {total} images could be read (the first: {problems[0][1]}): check what they are."
-        )
+        raise DataError(f"No image can be read of {total} (the first: {problems[0][1]}): check what they are.")
     return Embedded(
         info=replace(model.info, class_names=source.class_names),
         items=tuple(source.items[i] for i in kept),
@@ -228,7 +217,6 @@ def _collect(
         computed=computed,
         ignored=source.ignored,
         store=store,
-        temporary=temporary,
         source_items=source.items,
     )
 
@@ -240,16 +228,15 @@ def _people(subjects: Sequence[str | None], contents: Sequence[bytes]) -> tuple[
     return tuple(s or f"unnamed-{content.hex()[:16]}" for s, content in zip(subjects, contents, strict=True))
 
 
-def _cache_file(source: ImageSource, cache: Path | bool) -> tuple[Path, Path | None]:
+def _cache_file(source: ImageSource, cache: Path | bool) -> Path | None:
     if isinstance(cache, Path):
-        return cache, None
-    if cache:
-        try:
-            return private_folder(source.home) / "vectors.sqlite", None
-        except OSError:
-            raise DataError(
-                "The cache cannot be kept beside the images: make their parent folder writable, name a file with "
-                "--cache FILE, or go without with --no-cache."
-            ) from None
-    temporary = Path(tempfile.mkdtemp(prefix="understudy-"))
-    return temporary / "vectors.sqlite", temporary
+        return cache
+    if not cache:
+        return None
+    try:
+        return private_folder(source.home) / "vectors.sqlite"
+    except OSError:
+        raise DataError(
+            "The cache cannot be kept beside the images: make their parent folder writable, name a file with "
+            "--cache FILE, or go without with --no-cache."
+        ) from None

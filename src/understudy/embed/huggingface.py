@@ -12,7 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from understudy.embed.backbones import Backbone
-from understudy.embed.preprocessing import RESAMPLING, Preprocessing
+from understudy.embed.preprocessing import Preprocessing
+from understudy.embed.settings import KEYS, from_settings
 from understudy.errors import ConfigError, DataError
 
 __all__ = ["load_huggingface", "published_preprocessing"]
@@ -25,8 +26,9 @@ def load_huggingface(place: str, name: str | None = None) -> Backbone:
     """`OWNER/MODEL[@REVISION]` from the hub or its local cache, or a folder with the same files.
 
     Weights must be safetensors, and code that comes with a model is never run. The vector is the class token after
-    the last norm, the model's own pooled output where images and text share a model, or the average over places where
-    there is no class token. `revision` is the hash of the weights, so a folder and the hub agree.
+    the last norm, the model's own pooled output where images and text share a model (or did: CLIP's vision part), or
+    the average over places where there is no class token. Weights of half precision are computed with in single.
+    `revision` is the hash of the weights, so a folder and the hub agree.
     """
     try:
         os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
@@ -46,16 +48,31 @@ def load_huggingface(place: str, name: str | None = None) -> Backbone:
             reference, backend="pil", trust_remote_code=False, **options
         )
         digest = _weights_hash(reference, options)
+        run = _runner(model.float().eval())
     except (OSError, ValueError, KeyError, ImportError, TypeError, AttributeError, RuntimeError) as error:
         raise DataError(_why(place, local)) from error
     if lost := [key for key in report["missing_keys"] if not key.startswith("pooler.")]:
         raise DataError(f"The weights of {place!r} lack {len(lost)} tensors of the model: they would be random.")
     preprocessing = published_preprocessing(processor, place)
-    run = _runner(model.eval())
-    dim = run(np.zeros((1, *preprocessing.shape), dtype=np.float32)).shape[1]
+    dim = _width(run, preprocessing, place)
     # A folder's name says where somebody keeps files: it does not travel.
     shown = name or ("hf" if local else f"hf:{place}")
     return Backbone(shown, digest, preprocessing, dim, run, concurrent=False)
+
+
+def _width(run: Any, preprocessing: Preprocessing, place: str) -> int:
+    """Numbers in a vector, from a first run: a model may take other images than its processor gives."""
+    try:
+        out = run(np.zeros((1, *preprocessing.shape), dtype=np.float32))
+    except Exception:  # each model refuses in its own way
+        out = np.empty(0)
+    if out.ndim != 2 or len(out) != 1:
+        _, height, width = preprocessing.shape
+        raise DataError(
+            f"The model {place!r}, given {height} x {width} pixels as its image processor says, does not give one "
+            "vector an image: choose another vision model, or correct preprocessor_config.json."
+        )
+    return int(out.shape[1])
 
 
 def published_preprocessing(processor: Any, place: str) -> Preprocessing:
@@ -63,27 +80,13 @@ def published_preprocessing(processor: Any, place: str) -> Preprocessing:
 
     A processor that does more than resize, crop and scale is refused: its pixels could not be repeated by others.
     """
-    crop: tuple[int, int] | None
     try:
-        size, resample = dict(processor.size), int(processor.resample)
-        resize = int(size["shortest_edge"]) if "shortest_edge" in size else (int(size["height"]), int(size["width"]))
-        fraction = getattr(processor, "crop_pct", None)
-        if getattr(processor, "do_center_crop", None):
-            crop = (int(processor.crop_size["height"]), int(processor.crop_size["width"]))
-        elif fraction and isinstance(resize, int):
-            # ConvNeXt and ResNet: a larger image is cut to the size; from 384 on nothing is cut.
-            crop = (resize, resize)
-            resize = int(resize / fraction) if resize < 384 else crop
-        else:
-            crop = None
-        out = Preprocessing(
-            resize=resize,
-            resample={number: name for name, number in RESAMPLING.items()}[resample],
-            crop=crop,
-            scale=round(1 / float(processor.rescale_factor), 9) if processor.do_rescale else 1.0,
-            mean=_triple(processor.image_mean) if processor.do_normalize else (0.0, 0.0, 0.0),
-            std=_triple(processor.image_std) if processor.do_normalize else (1.0, 1.0, 1.0),
-        )
+        given: dict[str, Any] = {key: getattr(processor, key, None) for key in KEYS}
+        for key in ("size", "crop_size"):
+            given[key] = None if given[key] is None else dict(given[key])
+        # A step that the processor does not name it does not do, whatever its numbers.
+        given |= {key: bool(value) for key, value in given.items() if key.startswith("do_")}
+        out = from_settings(given)
         alike = all(_agrees(processor, out, shape) for shape in ((301, 400), (97, 61)))
     except (AttributeError, KeyError, TypeError, ValueError, DataError):
         alike = False
@@ -107,16 +110,19 @@ def _agrees(processor: Any, ours: Preprocessing, shape: tuple[int, int]) -> bool
 def _runner(model: Any) -> Any:
     import torch
 
-    joint = hasattr(model, "vision_model")
-    net = model.vision_model if joint else model
-    token = any(key.split(".")[-1] in ("cls_token", "class_token") for key, _ in net.named_parameters())
+    net = getattr(model, "vision_model", model)
+    names = {key.split(".")[-1] for key, _ in net.named_parameters()}
+    token = bool(names & {"cls_token", "class_token"})
+    # So CLIP calls its class token, which is normed only on its way to the pooled output. A pooler with weights of
+    # its own may lack them in the file.
+    pooled = net is not model or ("class_embedding" in names and not hasattr(net, "pooler"))
     # Torch spreads one call over all cores by itself; two at once would only get in each other's way.
     lock = threading.Lock()
 
     def run(pixels: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
         with lock, torch.inference_mode():
             out = net(pixel_values=torch.from_numpy(pixels))
-            if joint:
+            if pooled:
                 vectors = out.pooler_output
             elif out.last_hidden_state.ndim == 4:
                 vectors = out.last_hidden_state.mean((2, 3))
@@ -170,8 +176,3 @@ def _why(place: str, local: bool) -> str:
         "safetensors weights and an image processor, and the hub must be reachable. Without a network, copy its "
         "files into a folder and use hf:FOLDER."
     )
-
-
-def _triple(values: Any) -> tuple[float, float, float]:
-    first, second, third = (float(v) for v in values)
-    return first, second, third

@@ -53,6 +53,9 @@ def open_table(place: Path) -> FileSource:
                     raise DataError(
                         f"Row {number} of {str(place)!r} has {len(row)} fields where the header has {len(header)}."
                     )
+                # No file can have it in its name, and text columns would lose it at their end.
+                if any("\0" in cell for cell in row):
+                    raise DataError(f"Row {number} of {str(place)!r} holds a NUL character: export the table again.")
                 cells = {name: cell.strip() for name, cell in zip(header, row, strict=True)}
                 items.append(_item(cells, path, label, subject, split, attributes, number, place))
     except (OSError, UnicodeDecodeError, csv.Error):

@@ -12,7 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from understudy.embed.backbones import Backbone
-from understudy.embed.preprocessing import RESAMPLING, Preprocessing
+from understudy.embed.preprocessing import Preprocessing
+from understudy.embed.settings import from_settings
 from understudy.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ def load_onnx(file: str) -> Backbone:
         )
     settings = path.parent / SETTINGS
     if settings.is_file():
-        preprocessing = _from_settings(settings)
+        preprocessing = _read_settings(settings)
     else:
         sides = [s for s in inputs[0].shape[2:] if isinstance(s, int)]
         if len(sides) < 2:
@@ -105,28 +106,12 @@ def _width(run: Any, preprocessing: Preprocessing, file: str) -> int:
     return int(out.shape[1])
 
 
-def _from_settings(file: Path) -> Preprocessing:
-    """The plain cases of the Hugging Face form: a size or a shorter side, an optional crop, scale, mean, std."""
+def _read_settings(file: Path) -> Preprocessing:
     try:
-        given = json.loads(file.read_text())
-        size, crop = given["size"], given.get("crop_size")
-        if isinstance(size, int):
-            size = {"height": size, "width": size}
-        if isinstance(crop, int):
-            crop = {"height": crop, "width": crop}
-        names = {number: name for name, number in RESAMPLING.items()}
-        return Preprocessing(
-            resize=int(size["shortest_edge"])
-            if "shortest_edge" in size
-            else (int(size["height"]), int(size["width"])),
-            resample=names[given.get("resample", 3)],
-            crop=(int(crop["height"]), int(crop["width"])) if crop and given.get("do_center_crop", True) else None,
-            scale=round(1 / float(given.get("rescale_factor", 1 / 255)), 9),
-            mean=tuple(float(v) for v in given["image_mean"]),  # type: ignore[arg-type]  # checked when used
-            std=tuple(float(v) for v in given["image_std"]),  # type: ignore[arg-type]
-        )
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        raise DataError(
-            f"The {SETTINGS} beside the model must give size, image_mean and image_std (and may give crop_size, "
-            "resample and rescale_factor): correct it."
-        ) from None
+        given = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        given = None
+    try:
+        return from_settings(given if isinstance(given, dict) else {})
+    except DataError as error:
+        raise DataError(f"{SETTINGS} beside the model: {error}") from None

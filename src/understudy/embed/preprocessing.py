@@ -24,8 +24,12 @@ Triple = tuple[float, float, float]
 
 # Goes up when `decode_image` or `apply` changes what they give for the same image.
 _VERSION = 1
+# Of what is resized by its shorter side: a strip of pixels would ask for all memory. A square of 4096 needs half.
+_MAX_RESIZED = 2**25
+_SIDES = r"\d{1,9}x\d{1,9}"
 _TEXT = re.compile(
-    r"v(?P<v>\d+) resize=(?P<resize>\d+(x\d+)?),(?P<resample>[a-z]+)(?P<fine>,fine)? crop=(?P<crop>none|\d+x\d+) "
+    rf"v(?P<v>\d{{1,9}}) resize=(?P<resize>{_SIDES}|\d{{1,9}}),(?P<resample>[a-z]+)(?P<fine>,fine)? "
+    rf"crop=(?P<crop>none|{_SIDES}) "
     r"scale=(?P<scale>[^ ]+) mean=(?P<mean>[^ ]+) std=(?P<std>[^ ]+) window=(?P<window>none|[^ ]+) "
     r"sha256:(?P<sha>[0-9a-f]{16})"
 )
@@ -78,11 +82,15 @@ class Preprocessing:
             raise DataError(f"The sides of an image must lie in 1..4096; got {sides}.")
         if self.resample not in RESAMPLING:
             raise DataError(f"`resample` must be one of {', '.join(RESAMPLING)}; got {self.resample!r}.")
-        numbers = (self.scale, *self.mean, *self.std, *(self.window or ()))
+        if len(self.mean) != 3 or len(self.std) != 3:
+            raise DataError(f"`mean` and `std` need a number a colour, 3 each; got {self.mean}, {self.std}.")
+        numbers = (self.scale, *self.mean, *self.std)
         if not np.isfinite(numbers).all() or self.scale <= 0 or min(self.std) <= 0:
             raise DataError(f"`scale` and `std` must be above 0, and all be finite; got {self.scale}, {self.std}.")
-        if self.window is not None and not self.window[0] < self.window[1]:
-            raise DataError(f"A window goes from low to high; got {self.window[0]:g},{self.window[1]:g}.")
+        if self.window is not None and not -np.inf < self.window[0] < self.window[1] < np.inf:
+            raise DataError(
+                f"A window is two finite numbers, the lower first; got {self.window[0]:g},{self.window[1]:g}."
+            )
 
     @cached_property
     def text(self) -> str:
@@ -131,7 +139,10 @@ class Preprocessing:
         return self if window is None else replace(self, window=window)
 
     def apply(self, image: Image, out: npt.NDArray[np.float32] | None = None) -> npt.NDArray[np.float32]:
-        """Pixels of one image (colour or grey, 8 bits), colour first; written into `out` where it is given."""
+        """Pixels of one image (colour or grey, 8 bits), colour first; written into `out` where it is given.
+
+        UnreadableImageError where the shorter side is so short that the whole would become too large.
+        """
         if out is None:
             out = np.empty(self.shape, dtype=np.float32)
         target = self._target(image.width, image.height)
@@ -163,6 +174,10 @@ class Preprocessing:
             return self.resize[1], self.resize[0]
         short, long = sorted((width, height))
         longer = max(1, int(self.resize * long / short))
+        if self.resize * longer > _MAX_RESIZED:
+            from understudy.embed.decode import UnreadableImageError
+
+            raise UnreadableImageError(f"too long for its width ({width} x {height})")
         return (self.resize, longer) if width <= height else (longer, self.resize)
 
 

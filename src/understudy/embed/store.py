@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import sqlite3
+import stat
 from collections.abc import Iterable, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
 __all__ = ["VectorStore", "can_keep", "private_folder"]
 
+_MAGIC = b"SQLite format 3\0"
+_COLUMNS = ["model", "content", "vector"]
 # Well below what SQLite allows in one question.
 _ASKED = 500
 
@@ -29,10 +32,12 @@ class VectorStore:
     """A private SQLite file of vectors, known by backbone, weights, preprocessing and the image's content.
 
     A vector is on disk as soon as `put` returns, and a killed process leaves a file that the next one opens. Two
-    processes may share a file. It holds no names, but its vectors are as private as the images: mode 0600.
+    processes may share a file. It holds no names, but its vectors are as private as the images: mode 0600. A file
+    that is there and is no such store is refused and stays as it is. Without a file the vectors lie in one that has
+    no name (SQLite's temporary database) and is gone with the process, however that ends.
     """
 
-    def __init__(self, file: Path, backbone: Backbone) -> None:
+    def __init__(self, file: Path | None, backbone: Backbone) -> None:
         self.file = file
         self.dim = backbone.dim
         info = backbone.info
@@ -40,10 +45,7 @@ class VectorStore:
         identity = "\n".join((info.revision or info.backbone, info.preprocessing))
         self._model = hashlib.sha256(identity.encode()).digest()
         with self._told():
-            handle = os.open(file, os.O_CREAT | os.O_RDWR, 0o600)
-            os.close(handle)
-            file.chmod(0o600)
-            self._db = sqlite3.connect(file, timeout=60, isolation_level=None)
+            self._db = sqlite3.connect("", isolation_level=None) if file is None else _opened(file)
             # A page holds the vector of a usual backbone: it is written once and never moved.
             self._db.execute("PRAGMA page_size=8192")
             self._db.execute("PRAGMA synchronous=NORMAL")
@@ -82,9 +84,7 @@ class VectorStore:
         for i, content in enumerate(contents):
             raw = found.get(content, b"")
             if len(raw) != 4 * self.dim:
-                raise DataError(
-                    f"The cache {str(self.file)!r} has lost a vector or was altered: delete it, and run again."
-                )
+                raise DataError(f"The cache {self._name} has lost a vector or was altered: delete it, and run again.")
             out[i] = np.frombuffer(raw, dtype="<f4")
         return out
 
@@ -104,9 +104,45 @@ class VectorStore:
             yield
         except (sqlite3.Error, OSError) as error:
             raise DataError(
-                f"The cache {str(self.file)!r} cannot be used ({_plain(error)}): free some space, wait for another "
+                f"The cache {self._name} cannot be used ({_plain(error)}): free some space, wait for another "
                 "run to end, or delete the file if it is damaged."
             ) from None
+
+    @property
+    def _name(self) -> str:
+        return "in the folder of temporary files" if self.file is None else repr(str(self.file))
+
+
+def _opened(file: Path) -> sqlite3.Connection:
+    """The database in `file`, which is made where there is none; nothing is changed before it is known to be ours."""
+    handle = os.open(file, os.O_CREAT | os.O_RDWR, 0o600)
+    try:
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
+            raise OSError(0, "not a file")
+        start = os.read(handle, len(_MAGIC))
+    finally:
+        os.close(handle)
+    if start not in (b"", _MAGIC):
+        raise _foreign(file)
+    db = sqlite3.connect(file, timeout=60, isolation_level=None)
+    try:
+        tables = [name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+        if tables and (tables, [row[1] for row in db.execute("PRAGMA table_info(vectors)")]) != (
+            ["vectors"],
+            _COLUMNS,
+        ):
+            raise _foreign(file)
+        file.chmod(0o600)
+    except BaseException:
+        db.close()
+        raise
+    return db
+
+
+def _foreign(file: Path) -> DataError:
+    return DataError(
+        f"{str(file)!r} is not a cache of vectors: name another file, or delete the file if nobody needs it."
+    )
 
 
 def private_folder(home: Path) -> Path:

@@ -59,7 +59,8 @@ class Promise:
             raise ConfigError(f"`privacy` must be None or DP(epsilon, delta, n_public=...); got {self.privacy!r}.")
         if not self._HONOURS_DP:
             raise PrivacyError(
-                f"{name} cannot honour differential privacy: use ClassGaussian, CVAEGenerator or CGANGenerator, or privacy=None."
+                f"{name} cannot honour differential privacy: use ClassGaussian, CVAEGenerator or CGANGenerator, or "
+                "privacy=None."
             )
         self.privacy.size()
         if getattr(self, "classes", None) is None:

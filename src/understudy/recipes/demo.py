@@ -21,6 +21,7 @@ from understudy.types import EmbeddingSet
 
 __all__ = ["run_demo"]
 
+MARK = ".understudy-demo"
 # Called before each step with its title and the command that would do the same, and after it with what it gave.
 StepBegins = Callable[[str, str], None]
 StepEnds = Callable[[str, Any], None]
@@ -34,7 +35,9 @@ def run_demo(
     """Digits become images, vectors, a release, a receiver's classifier, figures and a page, all in `folder`.
 
     Returns what each step gave, by name: `embed`, `fit`, `verify`, `train`, `predict`, `evaluate`, `report`.
+    The folder must be new, empty, or an earlier demo's, which is done over.
     """
+    _claim(folder)
     images, vectors, release = folder / "images", folder / "digits.npz", folder / "release"
     head, predictions, page = folder / "head.safetensors", folder / "predictions.csv", folder / "report.html"
     begins(
@@ -95,6 +98,24 @@ def run_demo(
     return results
 
 
+def _claim(folder: Path) -> None:
+    """Make the folder ours, and leave a mark in it; one that holds somebody's files stays as it is."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if not (folder / MARK).is_file():
+            if any(folder.iterdir()):
+                raise ConfigError(
+                    f"{str(folder)!r} is not empty and holds no earlier demo: choose another folder with -o."
+                )
+            (folder / MARK).write_text("What is here was made by `understudy demo`, and can be deleted.\n")
+    except OSError as error:
+        raise _unwritable(folder, error) from None
+
+
+def _unwritable(folder: Path, error: OSError) -> ConfigError:
+    return ConfigError(f"Nothing can be written in {str(folder)!r}: {error.strerror}. Choose another with -o.")
+
+
 def _write_images(folder: Path) -> dict[str, int]:
     """A folder a split, a folder a digit, a file an image; what is there already stays."""
     from PIL import Image
@@ -111,7 +132,5 @@ def _write_images(folder: Path) -> dict[str, int]:
                     file.parent.mkdir(parents=True, exist_ok=True)
                     Image.fromarray(images[i]).save(file)
     except OSError as error:
-        raise ConfigError(
-            f"Nothing can be written in {str(folder)!r}: {error.strerror}. Choose another with -o."
-        ) from None
+        raise _unwritable(folder, error) from None
     return {name: len(rows) for name, rows in parts.items()}

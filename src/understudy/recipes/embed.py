@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
 from understudy.data import write_embeddings
 from understudy.data.files import SUFFIXES, write_atomically, write_private_table
 from understudy.data.npz_stream import write_npz_stream
-from understudy.embed import DEFAULT_BACKBONE, Embedded, StrictError, embed_images
+from understudy.embed import DEFAULT_BACKBONE, Embedded, StrictError, embed_images, open_images
+from understudy.embed.sources import NO_CLASSES
 from understudy.errors import ConfigError, DataError
 
 __all__ = ["EmbedSummary", "embed_to_file"]
@@ -56,20 +59,30 @@ def embed_to_file(
 ) -> EmbedSummary:
     """Embed and write; what is private (names of skipped files, `index`) goes to files of its own, mode 0600.
 
-    An .npz is written piece by piece and may hold several splits; other formats hold one, in memory.
+    An .npz is written piece by piece and may hold several splits; other formats hold one, in memory. What is wrong
+    with the files to write is told before the first image is embedded.
     """
     if out.suffix.lower() not in SUFFIXES:
         raise ConfigError(f"{str(out)!r} has no suffix that can be written: end it in {' or '.join(SUFFIXES)}.")
     skipped_file = out.with_name(f"{out.stem}.skipped.csv")
-    for file in (out, index):
-        if file is not None and file.exists() and not overwrite:
-            raise ConfigError(f"{str(file)!r} exists already. Choose another file, or overwrite it with --force.")
-        if file is not None and not file.resolve().parent.is_dir():
-            raise ConfigError(f"{str(file)!r} cannot be written: its folder does not exist. Create it first.")
+    given = {
+        "output": out,
+        "index": index,
+        "list of skipped images": skipped_file,
+        "input": Path(images),
+        "cache": cache if isinstance(cache, Path) else None,
+    }
+    _check_files({role: file for role, file in given.items() if file is not None}, overwrite)
+    source = open_images(images)
+    if not source.class_names:
+        raise DataError(NO_CLASSES)
+    named = list(dict.fromkeys(item.split for item in source.items))
+    if len(named) > 1 and out.suffix.lower() != ".npz":
+        raise ConfigError(f"The images have the splits {', '.join(named)}: only an .npz file can hold several.")
     started = time.monotonic()
     try:
         done = embed_images(
-            images, backbone, window=window, cache=cache, strict=strict, workers=workers, progress=progress
+            source, backbone, window=window, cache=cache, strict=strict, workers=workers, progress=progress
         )
     except StrictError as error:
         write_private_table(skipped_file, ("image", "problem"), [(error.name, error.problem)])
@@ -79,8 +92,6 @@ def embed_to_file(
         ) from None
     with done as embedded:
         splits = embedded.splits()
-        if len(splits) > 1 and out.suffix.lower() != ".npz":
-            raise ConfigError(f"The images have the splits {', '.join(splits)}: only an .npz file can hold several.")
         # The list goes first: whoever sees the vectors can see what is missing from them.
         if embedded.problems:
             write_private_table(skipped_file, ("image", "problem"), embedded.problems)
@@ -108,6 +119,30 @@ def embed_to_file(
             ignored=embedded.ignored,
             seconds=time.monotonic() - started,
         )
+
+
+def _check_files(files: dict[str, Path], overwrite: bool) -> None:
+    """What is to be written can be, and no file has two roles: writing one would destroy the other."""
+    out, index = files["output"], files.get("index")
+    if index is not None and index.suffix.lower() != ".csv":
+        raise ConfigError(f"An index is a table that ends in .csv; got {str(index)!r}.")
+    for (role, file), (other, second) in combinations(files.items(), 2):
+        if _same(file, second):
+            raise ConfigError(f"{str(second)!r} is both the {role} and the {other}: choose another file for one.")
+    for target in (out,) if index is None else (out, index):
+        if target.is_dir():
+            raise ConfigError(f"{str(target)!r} is a folder: give the name of a file in it.")
+        if target.exists() and not overwrite:
+            raise ConfigError(f"{str(target)!r} exists already. Choose another file, or overwrite it with --force.")
+        folder = target.resolve().parent
+        if not folder.is_dir():
+            raise ConfigError(f"{str(target)!r} cannot be written: its folder does not exist. Create it first.")
+        if not os.access(folder, os.W_OK):
+            raise ConfigError(f"{str(target)!r} cannot be written: check the permissions of its folder.")
+
+
+def _same(one: Path, other: Path) -> bool:
+    return one.resolve() == other.resolve() or (one.exists() and other.exists() and one.samefile(other))
 
 
 def _rows(embedded: Embedded) -> list[tuple[str, str, str]]:

@@ -51,7 +51,7 @@ def read_vectors(
 def _from_images(
     file: str, split: str | None, info: EmbeddingInfo, backbone: str | None, progress: Progress | None
 ) -> Vectors:
-    with embedded(file, like=info, backbone=backbone, progress=progress) as done:
+    with embedded(file, split=split, like=info, backbone=backbone, progress=progress) as done:
         found = [item.split for item in done.items]
         # Splits that are there, readable or not: train must never stand in for a test split that is damaged.
         there = {item.split for item in done.source_items}

@@ -154,7 +154,10 @@ def encode_labels(
     if values.dtype.kind not in "iubUS":
         raise DataError(f"Labels must be plain text or whole numbers; got {values.dtype}.")
     if values.dtype.kind == "S":
-        values = values.astype(np.str_)
+        try:
+            values = np.char.decode(values, "utf-8")
+        except UnicodeDecodeError as error:
+            raise DataError("Labels must be plain text; got bytes that are no UTF-8.") from error
     found, codes = np.unique(values, return_inverse=True)
     own = tuple(str(v) for v in found)
     if not names:
