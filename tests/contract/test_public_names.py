@@ -10,6 +10,7 @@ import pytest
 
 import understudy
 import understudy.heads
+import understudy.rebalance
 import understudy.recipes
 
 ROOT = Path(understudy.__file__).parent
@@ -55,6 +56,7 @@ def test_all_is_what_is_public(name: str) -> None:
         "train",
         "generate",
         "heads",
+        "rebalance",
         "audit",
         "report",
     ],
@@ -67,7 +69,7 @@ def test_a_folder_gives_only_names_of_its_own_modules(folder: str) -> None:
 
 
 def test_lazy_names_are_the_advertised_ones() -> None:
-    for package in (understudy, understudy.heads, understudy.recipes):
+    for package in (understudy, understudy.heads, understudy.rebalance, understudy.recipes):
         assert set(package.__all__) - {"__version__"} == set(package._HOMES) == set(dir(package))
         with pytest.raises(AttributeError, match="nonsense"):
             package.nonsense  # noqa: B018

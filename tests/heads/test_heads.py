@@ -3,7 +3,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
-from sklearn.utils.estimator_checks import check_estimator
 
 from understudy.data import load_sample, split
 from understudy.errors import ConfigError
@@ -11,12 +10,6 @@ from understudy.generate import ClassGaussian
 from understudy.heads import LinearHead, MLPHead
 
 Blobs = tuple[np.ndarray, np.ndarray]
-
-
-@pytest.mark.filterwarnings("ignore:Skipping check check_array_api_input")
-@pytest.mark.parametrize("head", [LinearHead, MLPHead])
-def test_scikit_learn_conventions(head: type) -> None:
-    check_estimator(head(learning_rate=0.05, max_epochs=30, patience=None, batch_size=16, random_state=0))
 
 
 def test_it_is_as_good_as_logistic_regression() -> None:

@@ -18,7 +18,15 @@ from hypothesis import strategies as st
 from safetensors.numpy import load, save
 
 from understudy import EmbeddingInfo, Release
-from understudy.errors import ConfigError, DataError, FormatError, NotFittedError, ReleaseError, SchemaVersionError
+from understudy.errors import (
+    ConfigError,
+    DataError,
+    FormatError,
+    NotFittedError,
+    PrivacyError,
+    ReleaseError,
+    SchemaVersionError,
+)
 from understudy.generate import ClassGaussian
 from understudy.heads import LinearHead, MLPHead, SavedHead
 
@@ -335,3 +343,17 @@ def test_damage_is_refused_or_harmless(file: Path, place: float, value: int, cut
         pass
     finally:
         file.write_bytes(whole)
+
+
+def test_a_head_that_saw_another_generator_is_not_saved(release: Release) -> None:
+    X, y = release.sample(200, random_state=0)
+    other = ClassGaussian(random_state=12345, ledger="/somewhere/ledger.sqlite")
+    quick: dict[str, Any] = {"max_epochs": 2, "random_state": 0, "p_min": 0.5, "p_max": 0.5}
+    with pytest.raises(PrivacyError, match="another generator"):
+        SavedHead.from_fitted(LinearHead(augment=other, **quick).fit(X, y), release)
+    same = SavedHead.from_fitted(
+        LinearHead(augment=release, class_weight={release.manifest.classes[0]: 2.0}, **quick).fit(X, y), release
+    )
+    # Numbers and words alone: no release, no mapping.
+    assert {"augment", "class_weight"}.isdisjoint(same.manifest.settings)
+    assert same.manifest.settings["p_min"] == 0.5

@@ -12,6 +12,8 @@ __all__ = ["LinearHead"]
 class LinearHead(TorchHead):
     """Softmax regression on z-scored embeddings, trained as the seeds train their probe.
 
+    Losses, samplers, Remix, generated rows and prior correction for classes of unequal size: see `HeadSettings`.
+
     >>> from understudy.data import load_sample
     >>> s = load_sample("breast-cancer")
     >>> LinearHead(random_state=0).fit(s.X, s.y).score(s.X, s.y) > 0.9

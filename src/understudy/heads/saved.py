@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +12,7 @@ import numpy.typing as npt
 from pydantic import Field
 
 from understudy._version import __version__
-from understudy.errors import ConfigError, DataError, FormatError, NotFittedError
+from understudy.errors import ConfigError, DataError, FormatError, NotFittedError, PrivacyError
 from understudy.release import Release, check_file, to_space
 from understudy.release.decoders import check_values, run_program, trace_program
 from understudy.release.folder import parse_tensors
@@ -96,6 +95,11 @@ class SavedHead:
         """
         if not hasattr(head, "module_"):
             raise NotFittedError(f"This {type(head).__name__} is not fitted yet; call `fit` first.")
+        if head.augment is not None and head.augment is not release:
+            raise PrivacyError(
+                "This head also learnt from another generator, about whose records the release claims nothing: fit it "
+                "without `augment`, or with the release itself."
+            )
         known = [c.item() if isinstance(c, np.generic) else c for c in head.classes_]
         place = {label: i for i, label in enumerate(release.manifest.classes)}
         if unknown := [c for c in known if c not in place]:
@@ -108,7 +112,7 @@ class SavedHead:
         names = [source.class_names[place[known[i]]] for i in order]
         manifest = HeadManifest(
             written_by=f"understudy {__version__}",
-            settings=json.loads(json.dumps({**head.get_params(), **(settings or {})}, default=str)),
+            settings={**_plain(head.get_params(deep=False)), **_plain(settings or {})},
             embedding=source.embedding,
             classes=tuple(known[i] for i in order),
             class_names=tuple(names),
@@ -240,3 +244,8 @@ def _exported(
 def _float64(tensor: Any) -> npt.NDArray[np.float64]:
     out: npt.NDArray[np.float64] = tensor.detach().double().numpy()
     return out
+
+
+def _plain(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Numbers and words alone: an object could bring along what it was made from."""
+    return {k: v for k, v in settings.items() if v is None or isinstance(v, bool | int | float | str)}

@@ -27,6 +27,7 @@ from understudy.metrics.latent import LatentKS, latent_ks, separability
 from understudy.metrics.membership import membership_auc
 from understudy.metrics.neighbours import k_nearest, nearest
 from understudy.metrics.robustness import noise_robustness
+from understudy.metrics.spheres import sphere_by_class
 from understudy.metrics.transport import entropic_wasserstein, sliced_wasserstein
 from understudy.metrics.utility import accuracy, auc_macro, balanced_accuracy, cohen_kappa, f1, score_all
 
@@ -66,4 +67,5 @@ __all__ = [
     "score_all",
     "separability",
     "sliced_wasserstein",
+    "sphere_by_class",
 ]
