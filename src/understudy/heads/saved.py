@@ -97,8 +97,8 @@ class SavedHead:
             raise NotFittedError(f"This {type(head).__name__} is not fitted yet; call `fit` first.")
         if head.augment is not None and head.augment is not release:
             raise PrivacyError(
-                "This head also learnt from another generator, about whose records the release claims nothing: fit it "
-                "without `augment`, or with the release itself."
+                "This head also learnt from another generator, about whose records the release claims nothing: fit "
+                "it without `augment`, or with the release itself."
             )
         known = [c.item() if isinstance(c, np.generic) else c for c in head.classes_]
         place = {label: i for i, label in enumerate(release.manifest.classes)}
