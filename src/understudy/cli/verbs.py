@@ -17,7 +17,7 @@ from understudy.cli.plan import plan
 from understudy.cli.receiver import predict, train
 from understudy.cli.report import report
 
-__all__ = ["register"]
+__all__ = ["class_counts", "register"]
 
 
 def sample(
@@ -41,7 +41,7 @@ def sample(
         release,
         out,
         n=n,
-        per_class=None if per_class is None else _counts(per_class),
+        per_class=None if per_class is None else class_counts(per_class),
         variance=variance,
         min_distance=min_distance,
         real=real,
@@ -99,7 +99,8 @@ def doctor(as_json: Json = False) -> None:
         raise typer.Exit(1)
 
 
-def _counts(text: str) -> dict[str, int]:
+def class_counts(text: str) -> dict[str, int]:
+    """`NAME=COUNT,...` as people type it after --per-class."""
     from understudy.errors import ConfigError
 
     out = {}

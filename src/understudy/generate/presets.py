@@ -41,7 +41,7 @@ class Preset:
     clip: float = 1.0
 
 
-# As the seeds' texts have it, and our own for differential privacy: large batches, few steps (tried on training data).
+# As the seeds' texts have it, and our own for differential privacy: large batches, few steps, tried on training data.
 # The large network's sizes are fixed in nets/.
 PRESETS: dict[str, Preset] = {
     "replica": Preset((256,), 50, beta=0.1, max_epochs=1000, batch_size=512, patience=15),

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from understudy.recipes.ledger import export_ledger, set_budget, show_ledger
     from understudy.recipes.plan import explain, make_plan
     from understudy.recipes.predict import PredictSummary, predict_records
+    from understudy.recipes.rebalance import RebalanceSummary, rebalance_to_file
+    from understudy.recipes.rebalance_compare import Comparison, compare_methods
     from understudy.recipes.report import make_report
     from understudy.recipes.sample import sample_to_file
     from understudy.recipes.study import Study, StudyResults, check_study, find_studies, run_study
@@ -25,14 +27,17 @@ if TYPE_CHECKING:
     from understudy.recipes.verify import verify_release
 
 __all__ = [
+    "Comparison",
     "EmbedSummary",
     "Evaluation",
     "FitSummary",
     "PredictSummary",
+    "RebalanceSummary",
     "Study",
     "StudyResults",
     "TrainSummary",
     "check_study",
+    "compare_methods",
     "embed_to_file",
     "evaluate_release",
     "examine",
@@ -43,6 +48,7 @@ __all__ = [
     "make_plan",
     "make_report",
     "predict_records",
+    "rebalance_to_file",
     "run_demo",
     "run_study",
     "sample_to_file",
@@ -53,14 +59,17 @@ __all__ = [
 ]
 
 _HOMES = {
+    "Comparison": "understudy.recipes.rebalance_compare",
     "EmbedSummary": "understudy.recipes.embed",
     "Evaluation": "understudy.recipes.evaluate",
     "FitSummary": "understudy.recipes.fit",
     "PredictSummary": "understudy.recipes.predict",
+    "RebalanceSummary": "understudy.recipes.rebalance",
     "Study": "understudy.recipes.study",
     "StudyResults": "understudy.recipes.study",
     "TrainSummary": "understudy.recipes.train",
     "check_study": "understudy.recipes.study",
+    "compare_methods": "understudy.recipes.rebalance_compare",
     "embed_to_file": "understudy.recipes.embed",
     "evaluate_release": "understudy.recipes.evaluate",
     "examine": "understudy.recipes.doctor",
@@ -71,6 +80,7 @@ _HOMES = {
     "make_plan": "understudy.recipes.plan",
     "make_report": "understudy.recipes.report",
     "predict_records": "understudy.recipes.predict",
+    "rebalance_to_file": "understudy.recipes.rebalance",
     "run_demo": "understudy.recipes.demo",
     "run_study": "understudy.recipes.study",
     "sample_to_file": "understudy.recipes.sample",
