@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from understudy.accounting import Charge, Gaussian, Holding
-from understudy.accounting.holding import at_least, at_most, check_name, same_name
+from understudy.accounting.holding import check_name, same_name
 from understudy.errors import ConfigError, PrivacyError
-from understudy.types import DP
+from understudy.types import DP, at_least, at_most
 
 
 def charge(epsilon: float, delta: float = 1e-9) -> Charge:

@@ -6,14 +6,13 @@ import math
 import unicodedata
 from collections.abc import Iterable
 from dataclasses import dataclass
-from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 from fractions import Fraction
 
 from understudy.accounting.events import Event
 from understudy.errors import ConfigError, PrivacyError
-from understudy.types import DP, Relation, Unit
+from understudy.types import DP, Relation, Unit, at_least, at_most
 
-__all__ = ["Charge", "Holding", "at_least", "at_most", "check_name", "same_name"]
+__all__ = ["Charge", "Holding", "check_name", "same_name"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,20 +94,6 @@ def same_name(name: str, others: Iterable[str]) -> None:
     for other in others:
         if _looks(other) == _looks(name):
             raise ConfigError(f"There is a holding {other!r} already; got {name!r}. Write it the same way.")
-
-
-def at_least(value: float) -> str:
-    """Four digits, rounded up: what is asked for or spent."""
-    return _digits(value, ROUND_CEILING)
-
-
-def at_most(value: float) -> str:
-    """Four digits, rounded down: what is left."""
-    return _digits(value, ROUND_FLOOR)
-
-
-def _digits(value: float, rounding: str) -> str:
-    return f"{float(Context(prec=4, rounding=rounding).create_decimal(repr(value))):g}"
 
 
 def _exact(value: float) -> Fraction:

@@ -12,10 +12,10 @@ from typing import Any, Self
 from understudy.accounting.chain import check_chain
 from understudy.accounting.cost import epsilon_of
 from understudy.accounting.events import Event, events_from_json, events_to_json
-from understudy.accounting.holding import Charge, Holding, at_least, check_name, same_name
+from understudy.accounting.holding import Charge, Holding, check_name, same_name
 from understudy.accounting.store import EntryFile
 from understudy.errors import ConfigError, PrivacyError
-from understudy.types import DP, Relation, Unit
+from understudy.types import DP, Relation, Unit, at_least
 
 __all__ = ["Ledger", "default_ledger"]
 
@@ -125,6 +125,23 @@ class Ledger:
             "plan. Delete the checkpoint to start, and pay, anew."
         )
 
+    def finish(self, charge: Charge, result: str) -> None:
+        """Note what a charge has bought, by a hash: it can never buy anything else.
+
+        So a fit that is resumed twice, from copies or by two processes at once, ends in an error the second time.
+        """
+        with self._entries.turn() as turn:
+            for body in (entry["body"] for entry in turn.entries):
+                if body["kind"] == "result" and body["identity"] == charge.identity:
+                    if body["result"] != result:
+                        raise PrivacyError(
+                            "This charge has paid for another result already: the same fit was finished before, from "
+                            "a copy of its checkpoint or by another process. Delete the checkpoint, and pay anew."
+                        )
+                    return
+            names = {"holding": charge.holding, "identity": charge.identity}
+            turn.append({"kind": "result", **names, "result": result})
+
     def holding(self, name: str) -> Holding:
         """One holding; an error that lists the others if there is none of that name."""
         return self._pick(self._entries.read(), name)
@@ -203,6 +220,6 @@ def _holdings(entries: Sequence[dict[str, Any]]) -> dict[str, Holding]:
             paid = (body["epsilon"], body["delta"], events_from_json(body["events"]), body["purpose"])
             charge = Charge(body["identity"], name, *paid, head=entry["hash"])
             out[name] = replace(out[name], charges=(*out[name].charges, charge))
-        else:
+        elif body["kind"] != "result" or name not in out:
             raise KeyError(body["kind"])
     return out

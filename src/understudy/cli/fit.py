@@ -126,7 +126,10 @@ def show_fit(summary: FitSummary) -> None:
     output.say(f"fingerprint {summary.fingerprint}")
     output.say(f"records     {summary.records} used, {summary.held_out} not used (this stays with you)")
     output.show_claim(summary.claim)
-    output.show_membership(summary.membership)
+    if summary.membership is not None:
+        output.show_membership(summary.membership)
+    else:
+        output.say(f"membership  not checked: {summary.problem}")
 
 
 def _wish(epsilon: float | None, delta: float | None, n_public: int | None, unit: str, relation: str) -> DP | None:

@@ -87,7 +87,7 @@ def _tell(found: dict[str, Any], as_json: bool) -> None:
     if as_json:
         output.print_json(found)
         return
-    from understudy.accounting.holding import at_least, at_most
+    from understudy.types import at_least, at_most
 
     rounded = {"budget": at_most, "spent": at_least, "left": at_most}
     rows = [

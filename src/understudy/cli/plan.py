@@ -53,7 +53,7 @@ def plan(
 def show_plan(made: dict[str, Any]) -> None:
     """The settings, then what they cost by step and by delta; costs are rounded up."""
     from understudy.accounting import events_from_json
-    from understudy.accounting.holding import at_least
+    from understudy.types import at_least
 
     names = ("steps", "sampling_rate", "expected_batch", "clip", "sensitivity", "noise_multiplier")
     rows = [[name.replace("_", " "), f"{made[name]:.6g}"] for name in names if name in made]

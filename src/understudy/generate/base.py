@@ -167,18 +167,24 @@ class BaseGenerator(Promise, BaseEstimator):
         """An endless torch dataset of fresh batches; see `Release.stream`."""
         return self._fitted().stream(batch_size, variance=variance, random_state=random_state)
 
-    def release(self, info: EmbeddingInfo | None = None) -> Release:
-        """What may leave. `info` says where the vectors come from and what the classes are called."""
+    def release(self, info: EmbeddingInfo | None = None, *, class_names: Sequence[str] | None = None) -> Release:
+        """What may leave. `info` says where the vectors come from and what the classes are called.
+
+        With a promise of privacy the names in `info` stay at home, since they are mostly collected from the records:
+        `class_names` says, in the order of `classes`, what classes may be called.
+        """
         self._check_fitted()
         if self._refusal:
             raise PrivacyError(self._refusal)
-        return self._build_release(info or EmbeddingInfo())
+        if class_names is not None and len(class_names) != len(self.classes_):
+            raise ConfigError(f"`class_names` needs {len(self.classes_)} names, one a class; got {len(class_names)}.")
+        return self._build_release(info or EmbeddingInfo(), None if class_names is None else list(class_names))
 
-    def _build_release(self, info: EmbeddingInfo) -> Release:
-        names = None
+    def _build_release(self, info: EmbeddingInfo, names: list[str] | None = None) -> Release:
         codes = self.classes_.tolist()
-        if info.class_names and all(isinstance(c, int) and 0 <= c < len(info.class_names) for c in codes):
-            names = [info.class_names[c] for c in codes]
+        known = info.class_names if names is None and self.privacy is None else ()
+        if known and all(isinstance(c, int) and 0 <= c < len(known) for c in codes):
+            names = [known[c] for c in codes]
         embedding = EmbeddingEntry(
             backbone=info.backbone, revision=info.revision, preprocessing=info.preprocessing, dim=self.n_features_in_
         )

@@ -332,11 +332,11 @@ class CVAEGenerator(BaseGenerator):
         return self._joined(release.transform(X), self._codes(y))
 
     def _codes(self, y: npt.ArrayLike) -> npt.NDArray[np.int64]:
-        labels = np.asarray(y)
+        labels, place = np.asarray(y), {label: code for code, label in enumerate(self.classes_.tolist())}
         unknown = ~np.isin(labels, self.classes_)
         if unknown.any():
             raise DataError(f"Label {labels[unknown][0]!r} was not among the classes at fit.")
-        return np.searchsorted(self.classes_, labels).reshape(-1, 1)
+        return np.array([place[label] for label in labels.tolist()], dtype=np.int64).reshape(-1, 1)
 
     def _validation_records(self, validation: Sequence[npt.ArrayLike], records: Records) -> Records:
         if records.conditions:

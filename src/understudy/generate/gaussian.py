@@ -121,8 +121,8 @@ class ClassGaussian(BaseGenerator):
         reference = load_reference(self.reference, d)
         plan = self.plan()
         products = self.covariance == "own" or (self.covariance == "auto" and products_pay(plan, classes, d))
-        charge = self._pay(plan)
         codes, people = records.codes[:, 0], self._people(records.subject)
+        charge = self._pay(plan)
         found = noisy_means(records.X, codes, people, classes, reference, plan, self.test_coins, products=products)
         claim = self._dp_claim(charge, *NOT_COVERED)
         return Learnt(

@@ -23,6 +23,7 @@ __all__ = ["DEFAULT_LEDGER", "NOT_COVERED", "Promise", "reference_told", "rounde
 DEFAULT_LEDGER = ".understudy/ledger.sqlite"
 # What no private fit covers.
 NOT_COVERED = (
+    "that the data passed the checks before the fit: finite numbers, no other label than those of `classes`",
     "the setting of epsilon, delta, `n_public` and `classes`: chosen by the holder, not hidden",
     "floating point: noise is rounded to 53 bits, not drawn on a grid",
 )
@@ -111,7 +112,15 @@ class Promise:
         """Subjects as numbers, where the promise is about subjects."""
         if self._wish().unit != "subject":
             return None
-        return np.unique(np.asarray(subject), return_inverse=True)[1].astype(np.int64)
+        place: dict[str, int] = {}
+        out = np.empty(len(np.asarray(subject)), dtype=np.int64)
+        for i, who in enumerate(np.asarray(subject).tolist()):
+            name = str(who)
+            # Two people without a name would count as one, and move the sums by more than one may.
+            if who is None or who != who or not name.strip():
+                raise PrivacyError("A promise for each subject needs a `subject` for every record; one is missing.")
+            out[i] = place.setdefault(name, len(place))
+        return out
 
     def _dp_claim(self, charge: Charge | None, *not_covered: str) -> PrivacyClaim:
         """The promise that was paid for."""

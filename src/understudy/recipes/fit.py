@@ -11,19 +11,20 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from understudy.accounting import default_ledger
 from understudy.audit import LEAST_NON_MEMBERS, NearestDistance
 from understudy.data import check_trainable, split
 from understudy.embed.reference import REFERENCES
-from understudy.errors import ConfigError, DataError, PolicyError, PrivacyError
+from understudy.errors import ConfigError, DataError, PolicyError, PrivacyError, UnderstudyError
 from understudy.generate import BaseGenerator, CGANGenerator, ClassGaussian, CVAEGenerator, KSame, choose_generator
 from understudy.recipes.common import check_source, choose_split, pick_split
 from understudy.recipes.images import parted, read_sets
 from understudy.release import check_target, load
 from understudy.types import DP, AttackResult, EmbeddingSet, PrivacyClaim
 
-__all__ = ["GENERATORS", "FitSummary", "fit_release"]
+__all__ = ["GENERATORS", "FitSummary", "each_alone", "fit_release"]
 
 GENERATORS: dict[str, type[BaseGenerator]] = {
     "gaussian": ClassGaussian,
@@ -41,11 +42,13 @@ class FitSummary:
     fingerprint: str
     generator: str
     claim: PrivacyClaim
-    membership: AttackResult
+    membership: AttackResult | None
     records: int
     held_out: int
     megabytes: float
     seconds: float
+    # Why there is no membership check, where there is none.
+    problem: str = ""
 
     def to_dict(self) -> dict[str, Any]:
         """As plain JSON."""
@@ -54,7 +57,8 @@ class FitSummary:
             "fingerprint": self.fingerprint,
             "generator": self.generator,
             "claim": self.claim.to_dict(),
-            "membership": self.membership.to_dict(),
+            "membership": None if self.membership is None else self.membership.to_dict(),
+            "problem": self.problem,
             "records": self.records,
             "held_out": self.held_out,
             "megabytes": round(self.megabytes, 3),
@@ -94,7 +98,8 @@ def fit_release(
 
     With `privacy` the release carries a promise that `ledger` (by default beside the data) pays for out of the budget
     of `holding`; `classes` then names the classes there can be. Public statistics of the backbone are used if there
-    are any.
+    are any. The release is then written before the check, whatever that says: what hangs on records unpaid must not
+    decide about it.
     """
     if generator == "auto":
         generator = choose_generator(privacy).generator
@@ -102,6 +107,11 @@ def fit_release(
         raise ConfigError(f"`generator` must be auto or one of {', '.join(GENERATORS)}; got {generator!r}.")
     check_target(out, overwrite=overwrite)
     settings = dict(settings or {})
+    if privacy is not None and refuse_leak:
+        raise PrivacyError(
+            "--fail-on-leak lets records decide whether a release is written, and no budget pays for that: leave it "
+            "out with --epsilon."
+        )
     if privacy is not None:
         settings |= _private_settings(privacy, classes, ledger or default_ledger(parted(data)[0]), holding)
     elif classes is not None:
@@ -111,7 +121,7 @@ def fit_release(
     splits = read_sets(data, backbone=backbone, progress=progress)
     if classes is not None:
         splits = {name: part.with_classes(tuple(classes)) for name, part in splits.items()}
-    train, others = _parts(splits, data, non_members, backbone, holdout, seed)
+    train, others = _parts(splits, data, non_members, backbone, holdout, seed, private=privacy is not None)
     if privacy is not None and "reference" not in settings:
         settings["reference"] = train.info.backbone if train.info.backbone in REFERENCES else "none"
     model = _build(generator, settings, seed)
@@ -121,14 +131,23 @@ def fit_release(
     if isinstance(model, CVAEGenerator):
         model.checkpoint = _checkpoint(model, data) if resume else None
     model.fit(train.X, train.y, train.subject, attributes=train.attributes)
-    release = model.release(train.info)
-    membership = NearestDistance().run(release, train, others, np.random.default_rng(seed))
-    if refuse_leak and membership.verdict == "leak":
+    release = model.release(train.info, class_names=classes)
+    problem, membership = "", None
+    if privacy is not None:
+        release.save(out, overwrite=overwrite)
+    try:
+        membership = NearestDistance().run(release, train, others, np.random.default_rng(seed))
+    except UnderstudyError as error:
+        if privacy is None:
+            raise
+        problem = str(error)
+    if refuse_leak and membership is not None and membership.verdict == "leak":
         raise PolicyError(
             f"The membership check found a leak (AUC {membership.attack:.3f}), so nothing was written. "
             "Try another generator or more records, or leave --fail-on-leak out."
         )
-    release.save(out, overwrite=overwrite)
+    if privacy is None:
+        release.save(out, overwrite=overwrite)
     saved = load(out)
     size = sum(entry.bytes for entry in saved.manifest.files.values())
     return FitSummary(
@@ -141,6 +160,7 @@ def fit_release(
         held_out=len(others),
         megabytes=size / 1e6,
         seconds=time.monotonic() - started,
+        problem=problem,
     )
 
 
@@ -151,10 +171,13 @@ def _parts(
     backbone: str | None,
     holdout: float,
     seed: int,
+    *,
+    private: bool,
 ) -> tuple[EmbeddingSet, EmbeddingSet]:
     """Records to learn from, and records that have no part in the fit at all, not even in early stopping."""
     train = choose_split(splits, data, "train")
-    check_trainable(train)
+    if not private:
+        check_trainable(train)
     rng = np.random.default_rng(seed)
     # A test split often comes from elsewhere; then strangers look strange for reasons that are no leak.
     spare = [splits[name] for name in ("val", "test") if name in splits and splits[name] is not train]
@@ -170,16 +193,34 @@ def _parts(
                 f"`holdout` must lie between 0 and 1; got {holdout!r}. Without held-out records nobody can tell "
                 "whether the release leaks: or name a file of other records with --non-members."
             )
+        if private:
+            held = each_alone(train, holdout, seed)
+            return train.take(~held), train.take(held)
         parts = split(train, {"train": 1 - holdout, "held": holdout}, rng=rng)
         train, others = parts["train"], parts["held"]
     if others.dim != train.dim:
         raise DataError(f"Records have {train.dim} features, non-members {others.dim}: they must be of one kind.")
-    if len(others) < LEAST_NON_MEMBERS:
+    if len(others) < LEAST_NON_MEMBERS and not private:
         raise DataError(
             f"The membership check needs {LEAST_NON_MEMBERS} records that the fit does not use; got {len(others)}. "
             "Raise --holdout, or name a file of other records with --non-members."
         )
     return train, others
+
+
+def each_alone(data: EmbeddingSet, share: float, seed: int) -> npt.NDArray[np.bool_]:
+    """About `share` of the records, where each record, or each subject, is drawn by a hash of itself alone.
+
+    Nobody's place hangs on who else is there: without one of them all others stay where they are, and what a private
+    fit learns from differs by that one. Equal records stay together.
+    """
+    key, limit = str(seed).encode(), round(share * 2**64)
+    if data.subject is None:
+        names = [row.tobytes() + label.tobytes() for row, label in zip(data.X, data.y, strict=True)]
+    else:
+        names = [str(who).encode() for who in data.subject.tolist()]
+    drawn = [int.from_bytes(hashlib.blake2b(name, key=key, digest_size=8).digest(), "big") for name in names]
+    return np.array([number < limit for number in drawn], dtype=bool)
 
 
 def _private_settings(privacy: DP, classes: Sequence[str] | None, ledger: Path, holding: str) -> dict[str, Any]:

@@ -6,11 +6,10 @@ import math
 from typing import Any
 
 from understudy.accounting import plan_sgd
-from understudy.accounting.holding import at_least
 from understudy.errors import ConfigError
 from understudy.generate import choose_generator
 from understudy.recipes.fit import GENERATORS
-from understudy.types import DP
+from understudy.types import DP, at_least
 
 __all__ = ["PRIVATE", "explain", "make_plan"]
 

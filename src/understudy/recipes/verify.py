@@ -4,30 +4,64 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from understudy.errors import ConfigError, PrivacyError
-from understudy.recipes.ledger import existing_ledger
 from understudy.release import Verification, verify
-from understudy.types import PrivacyClaim
+from understudy.types import DPClaim, PrivacyClaim, at_least
 
 __all__ = ["verify_release"]
 
 
 def verify_release(path: Path, *, ledger: Path | None = None) -> Verification:
-    """Check a release folder; with `ledger`, also that it knows what the release paid.
+    """Check a release folder; the epsilon of a promise is computed anew from what it says was done.
 
-    A ledger that does not know the release is another one, or an old copy that was put back: then what was spent
-    since is missing from it, and no budget in it can be trusted.
+    With `ledger`, its holder also learns whether that ledger has just this charge. If not, it is another one, or an
+    old copy that was put back: then what was spent since is missing from it, and no budget in it can be trusted.
+    Without it nobody can tell whether what was done is what the release says.
     """
     found = verify(path)
-    if ledger is None:
-        return found
     claim = PrivacyClaim.from_dict(found.claim)
     if claim.dp is None:
-        raise ConfigError(f"{str(path)!r} carries no differentially private promise: there is nothing to look up.")
-    if not existing_ledger(ledger).knows(claim.dp.ledger):
+        if ledger is not None:
+            raise ConfigError(f"{str(path)!r} carries no differentially private promise: nothing to look up.")
+        return found
+    checks = [*found.checks, _check_cost(claim.dp)]
+    if ledger is not None:
+        checks.append(_check_paid(claim, claim.dp, ledger))
+    return replace(found, checks=tuple(checks))
+
+
+def _check_cost(dp: DPClaim) -> str:
+    from understudy.accounting import epsilon_of, events_from_json
+
+    relation: Any = dp.relation
+    cost = epsilon_of(events_from_json(dp.events), dp.delta, relation)
+    # Another processor may round the last digits of a sum otherwise.
+    if cost > dp.epsilon * (1 + 1e-6):
         raise PrivacyError(
-            f"The ledger {str(ledger)!r} does not know the charge of this release: it is another ledger, or an old "
-            "copy that was put back. Find the newest one before anything else is spent."
+            f"The release claims epsilon {at_least(dp.epsilon)}, but what it says was done costs {at_least(cost)}: "
+            "do not use it, and ask who sent it."
         )
-    return replace(found, checks=(*found.checks, "the ledger knows what this release paid"))
+    return "the claimed epsilon is what its events cost"
+
+
+def _check_paid(claim: PrivacyClaim, dp: DPClaim, ledger: Path) -> str:
+    from understudy.accounting import events_to_json
+    from understudy.recipes.ledger import existing_ledger
+
+    for holding in existing_ledger(ledger).holdings().values():
+        for charge in holding.charges:
+            if charge.head != dp.ledger:
+                continue
+            paid = (charge.epsilon, charge.delta, holding.unit, holding.relation, events_to_json(charge.events))
+            if paid == (dp.epsilon, dp.delta, claim.unit, dp.relation, list(dp.events)):
+                return "the ledger knows what this release paid"
+            raise PrivacyError(
+                f"The ledger {str(ledger)!r} has the charge that this release names, but for other numbers: the "
+                "release was altered."
+            )
+    raise PrivacyError(
+        f"The ledger {str(ledger)!r} does not know the charge of this release: it is another ledger, or an old copy "
+        "that was put back. Find the newest one before anything else is spent."
+    )

@@ -156,14 +156,21 @@ class PrivateRun:
             with torch.no_grad():
                 self._train(history)
             module.eval()
+            if self._ledger is not None and self.charge is not None:
+                self._ledger.finish(self.charge, self._digest())
         finally:
             self._network.release()
             if self._progress is not None:
                 self._progress.close()
         return history
 
+    def _digest(self) -> str:
+        """What the charge has bought: the weights and the noisy sums."""
+        noisy = torch.from_numpy(self.noisy) if self.noisy is not None else torch.empty(0)
+        return fingerprint({}, self._network.flat.detach(), noisy)
+
     def remove_checkpoint(self) -> None:
-        """After the result is safe: private state does not lie around."""
+        """Once the result is taken over: private state does not lie around."""
         if self._checkpoint is not None:
             self._checkpoint.remove()
 

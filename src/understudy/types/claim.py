@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from understudy.errors import PrivacyError
+from understudy.types.digits import at_least
 
 __all__ = ["ClaimKind", "DPClaim", "PrivacyClaim", "Unit"]
 
@@ -72,7 +73,7 @@ class PrivacyClaim:
         if self.k is not None:
             return f"k-anonymity (k = {self.k}, unit: {self.unit})"
         if self.dp is not None:
-            return f"dp (epsilon = {self.dp.epsilon:.3g}, delta = {self.dp.delta:.3g}, unit: {self.unit})"
+            return f"dp (epsilon = {at_least(self.dp.epsilon)}, delta = {at_least(self.dp.delta)}, unit: {self.unit})"
         return self.kind
 
     def sentence(self) -> str:
@@ -86,8 +87,8 @@ class PrivacyClaim:
             same = _NEIGHBOURS[self.dp.relation].format(unit=self.unit)
             return (
                 f"Differential privacy: the release would have come out nearly the same {same}. The odds of any "
-                f"conclusion differ by a factor of at most exp({self.dp.epsilon:.3g}), but for a chance of "
-                f"{self.dp.delta:.3g}. Other releases of the same data add to this."
+                f"conclusion differ by a factor of at most exp({at_least(self.dp.epsilon)}), but for a chance of "
+                f"{at_least(self.dp.delta)}. Other releases of the same data add to this."
             )
         return (
             "No formal guarantee. The release holds no record, but nothing proves how much can be learnt "
