@@ -9,13 +9,14 @@ import pytest
 
 from understudy import EmbeddingSet
 from understudy.data import write_embeddings
-from understudy.generate import BaseGenerator, ClassGaussian, CVAEGenerator, KSame
+from understudy.generate import BaseGenerator, CGANGenerator, ClassGaussian, CVAEGenerator, KSame
 from understudy.recipes import fit_release
 
 GENERATORS = [
     ClassGaussian(random_state=0),
     CVAEGenerator(max_epochs=5, random_state=0),
     KSame(k=3, random_state=0),
+    CGANGenerator(generator_hidden=(16,), critic_hidden=(16,), max_epochs=3, random_state=0),
 ]
 
 
