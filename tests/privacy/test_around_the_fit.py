@@ -17,10 +17,11 @@ from understudy import EmbeddingInfo, EmbeddingSet
 from understudy.accounting import Ledger, SGDPlan
 from understudy.data import write_embeddings
 from understudy.embed.reference import Reference
-from understudy.errors import ConfigError, PrivacyError
+from understudy.errors import ConfigError, DataError, PrivacyError
 from understudy.generate import ClassGaussian, CVAEGenerator
 from understudy.generate.private_sums import query
 from understudy.recipes.fit import each_alone, fit_release
+from understudy.recipes.rebalance import rebalance_to_file
 from understudy.recipes.verify import verify_release
 from understudy.train import PrivateRun, RowLossByAutograd
 from understudy.types import DP, DPClaim, PrivacyClaim
@@ -170,3 +171,12 @@ def test_labels_of_a_private_cvae_in_any_order(blobs: Blobs) -> None:
     given = {"privacy": WISH, "test_coins": 0, "random_state": 0, "max_epochs": 1, "hidden": (4,), "latent": 2}
     model = CVAEGenerator(classes=["cat", "ant", "bee"], **given).fit(X, names)
     assert model._codes(np.array(["ant", "bee", "cat"])).ravel().tolist() == [1, 2, 0]
+
+
+def test_generated_records_are_no_records(file: str, tmp_path: Path) -> None:
+    """Each of them hangs on many: a promise about one row would say nothing about a person."""
+    rebalance_to_file(file, tmp_path / "balanced.npz")
+    for options in ({}, {"privacy": None, "classes": None}):
+        with pytest.raises(DataError, match="generated records"):
+            fitted(str(tmp_path / "balanced.npz"), tmp_path / "r", **options)
+    assert not (tmp_path / "r").exists()

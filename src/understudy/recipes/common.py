@@ -13,7 +13,10 @@ from understudy.recipes.images import read_sets
 from understudy.release import Release
 from understudy.types import EmbeddingInfo, EmbeddingSet, Estimate
 
-__all__ = ["aligned", "check_source", "choose_split", "pick_split", "scored"]
+__all__ = ["GENERATED", "aligned", "check_source", "choose_split", "only_real", "pick_split", "scored"]
+
+# The attribute by which `rebalance` marks its rows.
+GENERATED = "generated"
 
 
 def pick_split(
@@ -92,3 +95,13 @@ def scored(y: npt.NDArray[np.int64], proba: npt.NDArray[np.float64]) -> dict[str
                 low, high = value - slack, value + slack
             out[name] = Estimate(value, max(0.0, min(low, value)), min(1.0, max(high, value)), n)
     return out
+
+
+def only_real(data: EmbeddingSet, what: str) -> EmbeddingSet:
+    """`data`, if all of it is real, as far as it says; `what` says whose they are."""
+    if GENERATED in data.attributes and (data.attributes[GENERATED].astype(np.str_) != "no").any():
+        raise DataError(
+            f'The {what} data hold generated records: their attribute `{GENERATED}` is not all "no". Give the real '
+            "ones alone."
+        )
+    return data

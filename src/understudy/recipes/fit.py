@@ -19,7 +19,7 @@ from understudy.data import check_trainable, split
 from understudy.embed.reference import REFERENCES
 from understudy.errors import ConfigError, DataError, PolicyError, PrivacyError, UnderstudyError
 from understudy.generate import BaseGenerator, CGANGenerator, ClassGaussian, CVAEGenerator, KSame, choose_generator
-from understudy.recipes.common import check_source, choose_split, pick_split
+from understudy.recipes.common import check_source, choose_split, only_real, pick_split
 from understudy.recipes.images import parted, read_sets
 from understudy.release import check_target, load
 from understudy.types import DP, AttackResult, EmbeddingSet, PrivacyClaim
@@ -175,7 +175,8 @@ def _parts(
     private: bool,
 ) -> tuple[EmbeddingSet, EmbeddingSet]:
     """Records to learn from, and records that have no part in the fit at all, not even in early stopping."""
-    train = choose_split(splits, data, "train")
+    # A generated row hangs on many records: no promise, and no check, would be true of it.
+    train = only_real(choose_split(splits, data, "train"), "given")
     if not private:
         check_trainable(train)
     rng = np.random.default_rng(seed)
