@@ -76,7 +76,7 @@ def test_the_receiver_predicts_images_with_and_without_labels(story: Path, tmp_p
     (tmp_path / "heap" / "broken.png").write_bytes(b"")
     done = understudy("predict", head, tmp_path / "heap", "-o", tmp_path / "q.csv")
     assert done.returncode == 0, done.stderr
-    assert "1 images could not be read" in done.stdout
+    assert "1 image could not be read" in done.stdout
     assert "broken" not in done.stdout + done.stderr
     assert "broken.png,empty file" in (tmp_path / "q.skipped.csv").read_text()
     by_content = {row["record"]: row for row in csv.DictReader((tmp_path / "q.csv").open())}
