@@ -156,7 +156,13 @@ def stopped(by: signal.Signals, pipe: Path, *words: str | Path, **env: str) -> t
     """Exit code and standard error of a run that gets a signal in the middle of its work."""
     command = [*PROGRAM, *map(str, words)]
     running = subprocess.Popen(
-        command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env={**os.environ, **env}
+        command,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, **env},
+        # A shell that runs the tests in the background ignores SIGINT, and children inherit that.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     until = time.monotonic() + 100
     handle = None
