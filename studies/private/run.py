@@ -109,6 +109,13 @@ def render(results: StudyResults, out: Path) -> str:
             kept = (found[winner].value - 0.5) / (real.value - 0.5)
             best.append([f"{e:g}", METHODS[winner][0], f"{found[winner]:.3f}", f"{kept:.2f}"])
         text.append(markdown_table(["epsilon", "highest mean AUC", "AUC", "kept of real above chance"], best))
+        gaps = []
+        for other in [m for m in methods if m != "gaussian"]:
+            both = [e for e in methods[other] if e in methods["gaussian"]]
+            shown = {e: results.difference(f"{name}/gaussian-{e:g}", f"{name}/{other}-{e:g}", "auc") for e in both}
+            gaps.append([METHODS[other][0], *(f"{shown[e]:+.3f}" if e in shown else "" for e in every)])
+        header = ["ClassGaussian minus, paired by seed", *(f"epsilon {e:g}" for e in every)]
+        text.append(markdown_table(header, gaps))
     text.append(
         f"A linear probe on {config['samples']} samples of the release, tested on real records; means over "
         f"{len(config['seeds'])} seeds with 95 % intervals. Whitening by public statistics of drawn images."
