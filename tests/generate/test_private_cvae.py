@@ -13,7 +13,7 @@ from understudy.embed.reference import Reference
 from understudy.errors import ConfigError, PrivacyError
 from understudy.generate import CVAEGenerator, VAEGenerator
 from understudy.generate.presets import preset_for
-from understudy.generate.private_cvae import Whitener
+from understudy.generate.whitening import Whitener
 from understudy.types import DP
 
 WISH = DP(epsilon=2.0, delta=1e-5, n_public=200)

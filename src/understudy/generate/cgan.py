@@ -12,17 +12,17 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from understudy.accounting import Gaussian, SGDPlan, plan_query, plan_sgd
+from understudy.accounting import SGDPlan
 from understudy.embed.reference import load_reference
 from understudy.errors import ConfigError, DataError, PrivacyError
 from understudy.generate.adversary import AS_REAL, Maker, Training, gradient_on_made, train_in_turn
 from understudy.generate.base import BaseGenerator, Learnt, Records, lone_class
 from understudy.generate.export import export_decoder
 from understudy.generate.presets import SCALER_TOLD
-from understudy.generate.private_means import shrunk
-from understudy.generate.private_sums import COUNTS_ONLY, MEANS, Measured, measured, query, unit_vectors
+from understudy.generate.private_sums import Measured, query
 from understudy.generate.promise import NOT_COVERED, reference_told, rounded_shares
 from understudy.generate.scaling import fit_scaler
+from understudy.generate.whitening import OPENINGS, Whitener, plan_network, read_sums
 from understudy.nets import CGAN, plain_cgan
 from understudy.release import NetworkSpec
 from understudy.train import History, Opening, PrivateRun, ProgressBar, RichBar, seeded
@@ -34,8 +34,6 @@ __all__ = ["CGANGenerator"]
 # the critic weak: the generator must be slower than it.
 _PLAIN = Training(learning_rate=2e-4, critic_learning_rate=2e-4, batch_size=64, max_epochs=40)
 _PRIVATE = Training(learning_rate=1e-4, critic_learning_rate=1e-3, batch_size=256, max_epochs=30)
-# Parts of the squared budget that noisy sums take: with class means, or counts and lengths alone.
-_OPENING = {"class": (0.5, MEANS), "public": (0.05, COUNTS_ONLY)}
 
 
 class CGANGenerator(BaseGenerator):
@@ -110,9 +108,7 @@ class CGANGenerator(BaseGenerator):
     def plan(self) -> SGDPlan:
         """What a private fit will do and cost, from settings alone."""
         wish, settings = self._wish(), self._settings()
-        share, _ = _OPENING[self.scaling]
-        sums = Gaussian(plan_query(wish).noise_multiplier / share**0.5)
-        return plan_sgd(wish, batch=settings.batch_size, epochs=settings.max_epochs, clip=self.clip, extra=(sums,))
+        return plan_network(wish, self.scaling, batch=settings.batch_size, epochs=settings.max_epochs, clip=self.clip)
 
     def _learn(self, records: Records, validation: Sequence[npt.ArrayLike] | None) -> Learnt:
         settings = self._settings()
@@ -151,19 +147,19 @@ class CGANGenerator(BaseGenerator):
             raise ConfigError("Under differential privacy vectors are brought to length 1 anyway: leave `space` out.")
         X, codes, people = records.X, records.codes[:, 0], self._people(records.subject)
         d, classes, plan = X.shape[1], len(self.classes_), self.plan()
-        reference, (_, asked) = load_reference(self.reference, d), _OPENING[self.scaling]
+        reference, (_, asked) = load_reference(self.reference, d), OPENINGS[self.scaling]
         self.module_ = net = self._build(d)
-        unit, _ = unit_vectors(X, reference)
-        rows = net.join(torch.from_numpy((unit * d**0.5).astype(np.float32)), _one_hot(codes, classes))
+        rows = net.join(
+            torch.from_numpy(Whitener.bare(reference, classes).forward(X, codes)), _one_hot(codes, classes)
+        )
         # Real frequencies are private: all classes are made equally often.
         maker = Maker(net, torch.eye(classes), settings.learning_rate, seeded(self._seed(4)))
 
         def read(noisy: npt.NDArray[np.float64]) -> Measured:
-            return measured(noisy, Opening.noise(plan), classes, d, asked)
+            return read_sums(noisy, plan, self.scaling, classes, d)
 
         def start(noisy: npt.NDArray[np.float64]) -> Tensor:
-            found = read(noisy)
-            centres = np.zeros((classes, d)) if found.means is None else shrunk(found.means, found.error)
+            centres = Whitener.read(read(noisy), reference).means
             maker.centres = torch.from_numpy((centres * d**0.5).astype(np.float32))
             return rows
 
@@ -186,16 +182,10 @@ class CGANGenerator(BaseGenerator):
             self.history_ = run.run()
         _check_finite(net)
         assert run.noisy is not None
-        assert maker.centres is not None
         found = read(run.noisy)
+        whitener = Whitener.read(found, reference)
         program, tensors = export_decoder(net.generator)
-        # The way back to raw vectors goes into the last layer and into class offsets.
-        weight, bias = list(tensors)[-2:]
-        size = found.length / d**0.5
-        tensors[weight] = (size * reference.stretch(tensors[weight].T).T).astype(np.float32)
-        tensors[bias] = (size * reference.stretch(tensors[bias])).astype(np.float32)
-        tensors["span"] = np.ones(d, dtype=np.float32)
-        tensors["offset"] = reference.colour(size * maker.centres.numpy()).astype(np.float32)
+        tensors = whitener.folded(tensors, whitener.means)
         told = {**self._public_settings(), **asdict(settings), **reference_told(reference)}
         del told["penalty"]
         claim = self._dp_claim(run.charge, *NOT_COVERED)
@@ -203,7 +193,7 @@ class CGANGenerator(BaseGenerator):
 
     def _settings(self) -> Training:
         """The settings of training, checked, with those that were left out."""
-        names = ("class", "zscore", "minmax") if self.privacy is None else tuple(_OPENING)
+        names = ("class", "zscore", "minmax") if self.privacy is None else tuple(OPENINGS)
         if self.scaling not in names:
             raise ConfigError(
                 f"`scaling` must be {' or '.join(map(repr, names))} {'with' if self.privacy else 'without'} "

@@ -20,9 +20,10 @@ from understudy.generate.covariance import low_rank_plus_diagonal, safe_rank
 from understudy.generate.export import export_decoder
 from understudy.generate.holdout import hold_out
 from understudy.generate.presets import SCALER_TOLD, Preset, check_settings, preset_for
-from understudy.generate.private_cvae import Whitener, check_private, folded, plan_for, train_privately
+from understudy.generate.private_cvae import check_private, folded, train_privately
 from understudy.generate.promise import NOT_COVERED, reference_told, rounded_shares
 from understudy.generate.scaling import Scaler, fit_scaler, with_labels
+from understudy.generate.whitening import Whitener, plan_network
 from understudy.nets import CVAE, plain_cvae, residual_cvae
 from understudy.release import NetworkSpec, to_space
 from understudy.train import (
@@ -155,7 +156,13 @@ class CVAEGenerator(BaseGenerator):
         """What a private fit will do and cost, from settings alone."""
         wish, settings = self._wish(), self.settings_
         check_private(settings, authors_compat=self.authors_compat, validation=False)
-        return plan_for(wish, settings)
+        return plan_network(
+            wish,
+            settings.scaling,
+            batch=settings.batch_size,
+            epochs=settings.max_epochs,
+            clip=settings.clip,
+        )
 
     def _learn(self, records: Records, validation: Sequence[npt.ArrayLike] | None) -> Learnt:
         if self.privacy is not None:

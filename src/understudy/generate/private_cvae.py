@@ -1,7 +1,6 @@
 """A CVAE under differential privacy: whitened vectors of length 1 around noisy class means, trained by DP-SGD.
 
-One plan pays for both: a noisy sum (counts, lengths and, for the scaling "class", class means), and the steps. What
-is learnt of class means is right from the start then, and the network has to learn only how records vary around them.
+What is learnt of class means is right from the start, and the network has to learn only how records vary around them.
 """
 
 from __future__ import annotations
@@ -15,69 +14,25 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from understudy.accounting import Charge, Gaussian, Ledger, SGDPlan, plan_query, plan_sgd
+from understudy.accounting import Charge, Ledger, SGDPlan
 from understudy.embed.reference import Reference
 from understudy.errors import PrivacyError
 from understudy.generate.base import Records
 from understudy.generate.presets import Preset
-from understudy.generate.private_means import shrunk
-from understudy.generate.private_sums import COUNTS_ONLY, MEANS, Measured, Shares, measured, query, unit_vectors
+from understudy.generate.private_sums import Measured, query
 from understudy.generate.scaling import with_labels
+from understudy.generate.whitening import OPENINGS, Whitener, read_sums
 from understudy.nets import CVAE
 from understudy.train import CVAELoss, Opening, PrivateHistory, PrivateRun, ProgressBar, seeded
-from understudy.types import DP
 
-__all__ = ["PrivateFit", "Whitener", "check_private", "folded", "plan_for", "train_privately"]
+__all__ = ["PrivateFit", "check_private", "folded", "train_privately"]
 
 Array = npt.NDArray[np.float64]
 Tensors = dict[str, npt.NDArray[np.float32]]
 
-# Parts of the squared budget that the sums take: with class means, or counts and lengths alone.
-_OPENING = {"class": 0.5, "public": 0.05}
 # Class means and decoder explain at most so much of a vector's length.
 _MOST = 0.9
 _DRAWS = 4096
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Whitener:
-    """Between raw vectors and what the network sees: whitened, of length 1, less the class mean, times sqrt(d)."""
-
-    reference: Reference
-    means: Array
-    length: float
-
-    @classmethod
-    def read(cls, found: Measured, reference: Reference) -> Whitener:
-        """From noisy sums; without class means all classes are taken to lie at 0."""
-        means = np.zeros((len(found.counts), reference.dim))
-        if found.means is not None:
-            means = shrunk(found.means, found.error)
-        return cls(reference, means, found.length)
-
-    def forward(self, X: npt.NDArray[np.float32], labels: npt.NDArray[np.int64]) -> npt.NDArray[np.float32]:
-        """What the network sees. Lengths are lost: they are private."""
-        unit, _ = unit_vectors(X, self.reference)
-        out: npt.NDArray[np.float32] = (np.sqrt(X.shape[1]) * (unit - self.means[labels])).astype(np.float32)
-        return out
-
-    def backward(self, scaled: npt.NDArray[np.float32], labels: npt.NDArray[np.int64]) -> npt.NDArray[np.float32]:
-        """Undo `forward`, with the mean length for all."""
-        unit = scaled / np.sqrt(scaled.shape[1]) + self.means[labels]
-        out: npt.NDArray[np.float32] = self.reference.colour(unit * self.length).astype(np.float32)
-        return out
-
-
-def plan_for(privacy: DP, settings: Preset) -> SGDPlan:
-    """Everything that a fit will do, from public numbers alone."""
-    sums = plan_query(privacy).noise_multiplier / np.sqrt(_OPENING[settings.scaling])
-    return plan_sgd(
-        privacy,
-        batch=settings.batch_size,
-        epochs=settings.max_epochs,
-        clip=settings.clip,
-        extra=(Gaussian(sums),),
-    )
 
 
 def check_private(settings: Preset, *, authors_compat: bool, validation: bool) -> None:
@@ -91,7 +46,7 @@ def check_private(settings: Preset, *, authors_compat: bool, validation: bool) -
         raise PrivacyError(
             "What the authors ran is not private as they say: leave `authors_compat` out under differential privacy."
         )
-    if settings.scaling not in _OPENING:
+    if settings.scaling not in OPENINGS:
         raise PrivacyError(
             f"The scaling {settings.scaling!r} shows values of records: under differential privacy take 'class' "
             "(noisy class means) or 'public' (public statistics alone)."
@@ -136,10 +91,10 @@ def train_privately(
     """Pay, ask for the sums, and train `module` on what they leave of the records."""
     d = records.X.shape[1]
     classes = module.encoder[0].in_features - d
-    asked: Shares = MEANS if settings.scaling == "class" else COUNTS_ONLY
+    _, asked = OPENINGS[settings.scaling]
 
     def read(noisy: Array) -> Measured:
-        return measured(noisy, Opening.noise(plan), classes, d, asked)
+        return read_sums(noisy, plan, settings.scaling, classes, d)
 
     def rows(whitener: Whitener) -> Tensor:
         return with_labels(whitener.forward(records.X, records.codes[:, 0]), records.codes, [classes])
@@ -147,7 +102,7 @@ def train_privately(
     sums = query(records.X, records.codes[:, 0], people, classes, reference, asked)
     run = PrivateRun(
         module,
-        rows(Whitener(reference, np.zeros((classes, d)), 1.0)),
+        rows(Whitener.bare(reference, classes)),
         CVAELoss(settings.beta),
         plan,
         ledger,
@@ -182,13 +137,7 @@ def folded(
     offset = whitener.means - middle if whitener.means.any() else whitener.means
     # Squared length of what is drawn: around its middle, and of the middle where it ends up.
     explained = shares @ (np.array(energy) / d + np.square(offset + middle).sum(axis=1))
-    out = dict(tensors)
-    weight, bias = list(out)[-2:]
-    size = whitener.length / np.sqrt(d)
-    out[weight] = (size * whitener.reference.stretch(out[weight].T).T).astype(np.float32)
-    out[bias] = (size * whitener.reference.stretch(out[bias])).astype(np.float32)
-    out["span"] = np.ones(d, dtype=np.float32)
-    out["offset"] = whitener.reference.colour(whitener.length * offset).astype(np.float32)
+    out = whitener.folded(tensors, offset)
     if noise:
         factor, scale = whitener.reference.factors()
         spread = np.float32(whitener.length * np.sqrt((1 - min(float(explained), _MOST)) / d))
