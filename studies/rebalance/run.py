@@ -122,7 +122,6 @@ def methods(config: Mapping[str, Any]) -> dict[str, Cell]:
         online = {"sampler": "class_balanced", "augment": model}
         out: dict[str, float] = {}
         for variance in config["variances"]:
-            model.set_params(variance=variance)
             found = score(name, seed, X, y, **online | {"augment": _With(model, variance)})
             out |= {f"variance {variance:g}/{group}": v for group, v in found.items()}
         if preset == "large":

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +15,16 @@ from understudy.recipes.images import read_sets
 from understudy.release import Release
 from understudy.types import EmbeddingInfo, EmbeddingSet, Estimate
 
-__all__ = ["GENERATED", "aligned", "check_source", "choose_split", "only_real", "pick_split", "scored"]
+__all__ = [
+    "GENERATED",
+    "aligned",
+    "check_new_file",
+    "check_source",
+    "choose_split",
+    "only_real",
+    "pick_split",
+    "scored",
+]
 
 # The attribute by which `rebalance` marks its rows.
 GENERATED = "generated"
@@ -105,3 +116,16 @@ def only_real(data: EmbeddingSet, what: str) -> EmbeddingSet:
             "ones alone."
         )
     return data
+
+
+def check_new_file(path: Path, *, overwrite: bool) -> None:
+    """A file can be written there: what would fail at the end is said before the work."""
+    if path.is_dir():
+        raise ConfigError(f"{str(path)!r} is a folder: give the name of a file in it.")
+    if path.exists() and not overwrite:
+        raise ConfigError(f"{str(path)!r} exists already. Choose another file, or overwrite it with --force.")
+    folder = path.resolve().parent
+    if not folder.is_dir():
+        raise ConfigError(f"{str(path)!r} cannot be written: its folder does not exist. Create it first.")
+    if not os.access(folder, os.W_OK):
+        raise ConfigError(f"{str(path)!r} cannot be written: check the permissions of its folder.")

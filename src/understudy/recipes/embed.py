@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -16,6 +15,7 @@ from understudy.data.npz_stream import write_npz_stream
 from understudy.embed import DEFAULT_BACKBONE, Embedded, StrictError, embed_images, open_images
 from understudy.embed.sources import NO_CLASSES
 from understudy.errors import ConfigError, DataError
+from understudy.recipes.common import check_new_file
 
 __all__ = ["EmbedSummary", "embed_to_file"]
 
@@ -130,15 +130,7 @@ def _check_files(files: dict[str, Path], overwrite: bool) -> None:
         if _same(file, second):
             raise ConfigError(f"{str(second)!r} is both the {role} and the {other}: choose another file for one.")
     for target in (out,) if index is None else (out, index):
-        if target.is_dir():
-            raise ConfigError(f"{str(target)!r} is a folder: give the name of a file in it.")
-        if target.exists() and not overwrite:
-            raise ConfigError(f"{str(target)!r} exists already. Choose another file, or overwrite it with --force.")
-        folder = target.resolve().parent
-        if not folder.is_dir():
-            raise ConfigError(f"{str(target)!r} cannot be written: its folder does not exist. Create it first.")
-        if not os.access(folder, os.W_OK):
-            raise ConfigError(f"{str(target)!r} cannot be written: check the permissions of its folder.")
+        check_new_file(target, overwrite=overwrite)
 
 
 def _same(one: Path, other: Path) -> bool:

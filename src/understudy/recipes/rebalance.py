@@ -17,7 +17,7 @@ from understudy.data.files import SUFFIXES
 from understudy.errors import ConfigError, DataError, UnderstudyError
 from understudy.generate import BaseGenerator, ClassGaussian, CVAEGenerator
 from understudy.rebalance import GenerativeOverSampler
-from understudy.recipes.common import GENERATED, check_source, choose_split, only_real
+from understudy.recipes.common import GENERATED, check_new_file, check_source, choose_split, only_real
 from understudy.recipes.images import Progress, parted, read_sets
 from understudy.release import Release, load
 from understudy.types import EmbeddingSet
@@ -132,13 +132,10 @@ def rebalance_to_file(
 def _check_out(out: Path, data: str, *, overwrite: bool) -> None:
     if out.suffix.lower() not in SUFFIXES:
         raise ConfigError(f"{str(out)!r} has no suffix that can be written: end it in {' or '.join(SUFFIXES)}.")
-    if not out.absolute().parent.is_dir():
-        raise ConfigError(f"{str(out)!r} cannot be written: its folder does not exist. Create it first.")
     given = Path(parted(data)[0])
     if out.exists() and given.exists() and out.samefile(given):
         raise ConfigError(f"{str(out)!r} is the file of the records, which must stay as it is: choose another file.")
-    if out.exists() and not overwrite:
-        raise ConfigError(f"{str(out)!r} exists already. Choose another file, or overwrite it with --force.")
+    check_new_file(out, overwrite=overwrite)
 
 
 def _strategy(text: str) -> str | float:

@@ -29,7 +29,7 @@ from understudy.rebalance import (
     shot_group,
 )
 from understudy.rebalance.figures import FORMATS
-from understudy.recipes.common import check_source, choose_split, only_real, pick_split
+from understudy.recipes.common import check_new_file, check_source, choose_split, only_real, pick_split
 from understudy.recipes.images import Progress, read_sets
 from understudy.types import EmbeddingSet, Estimate
 
@@ -304,10 +304,7 @@ def _check_figure(figure: Path | None, *, overwrite: bool) -> None:
         raise ConfigError(f"A figure ends in {', '.join(FORMATS)}; got {str(figure)!r}.")
     if find_spec("matplotlib") is None:
         raise ConfigError("Figures need matplotlib: pip install 'understudy[figures]'.")
-    if figure.exists() and not overwrite:
-        raise ConfigError(f"{str(figure)!r} exists already. Choose another file, or overwrite it with --force.")
-    if not figure.absolute().parent.is_dir():
-        raise ConfigError(f"{str(figure)!r} cannot be written: its folder does not exist. Create it first.")
+    check_new_file(figure, overwrite=overwrite)
 
 
 def _aligned(train: EmbeddingSet, test: EmbeddingSet) -> EmbeddingSet:
