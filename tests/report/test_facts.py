@@ -115,5 +115,11 @@ def test_a_claim_s_numbers_are_found_wherever_it_keeps_them(make: Make) -> None:
     assert _numbers(deep) == {"unit": "subject", "epsilon": 1.5}
 
 
+def test_a_claim_is_titled_as_everywhere_else(make: Make) -> None:
+    report = shareable_report(make(rows=True))
+    assert report["claim"]["title"] == make(rows=True).claim.title == "k-anonymity (k = 3, unit: record)"
+    assert any(report["claim"]["title"] in card["text"] for card in report["summary"])
+
+
 def test_text_from_strangers_is_made_plain() -> None:
     assert plain({"a\x1b[2J": ["b\u202ec\nd", 3, None, "\ud800"]}) == {"a [2J": ["b c d", 3, None, ""]}

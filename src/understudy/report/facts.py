@@ -112,6 +112,7 @@ def _about(release: Release, audience: str, *, digits: int) -> dict[str, Any]:
         },
         "claim": {
             "kind": claim.kind,
+            "title": claim.title,
             "numbers": _numbers(claim.to_dict()) if claim.kind != "none" else {},
             "sentence": claim.sentence(),
             "not_covered": list(claim.not_covered),

@@ -25,9 +25,7 @@ def to_markdown(report: Mapping[str, Any]) -> str:
             for card in report["summary"]
         ),
         "## What is claimed, and what is not",
-        f"Claim: **{_text(report['claim']['kind'])}**"
-        + "".join(f", {_text(k)} = {_text(v)}" for k, v in report["claim"]["numbers"].items())
-        + f". {_text(report['claim']['sentence'])}",
+        f"Claim: **{_text(report['claim']['title'])}**. {_text(report['claim']['sentence'])}",
         "Not covered:",
         "\n".join(f"- {_text(item)}" for item in report["claim"]["not_covered"]),
         "## How useful it is",

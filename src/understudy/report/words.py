@@ -143,7 +143,7 @@ def plain(value: Any) -> Any:
 def _claimed(claim: Mapping[str, Any]) -> str:
     if claim["kind"] == "none":
         return str(claim["sentence"])
-    return f"{claim['kind']}, {', '.join(f'{k} = {v}' for k, v in claim['numbers'].items())}. {claim['sentence']}"
+    return f"{claim['title']}. {claim['sentence']}"
 
 
 def _measured(report: Mapping[str, Any]) -> str:
