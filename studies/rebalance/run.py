@@ -9,12 +9,14 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from sklearn.base import clone
 from sklearn.model_selection import StratifiedKFold
 
 from understudy.data import read_embeddings
 from understudy.generate import ClassGaussian, CVAEGenerator
 from understudy.heads import LinearHead
-from understudy.rebalance import METHODS
+from understudy.metrics import bootstrap_interval
+from understudy.rebalance import METHODS, GenerativeOverSampler
 from understudy.recipes.study import Cell, Study, StudyResults, data_folder, markdown_table
 
 Array = npt.NDArray[Any]
@@ -23,6 +25,8 @@ THINNED = (5000, 2320, 1077, 500, 232, 107, 50, 23, 10, 5)
 # The thesis' head: on raw embeddings.
 HEAD = {"batch_size": 256, "max_epochs": 10, "patience": None, "standardize": False}
 LOSSES = ("cross_entropy", "balanced_softmax", "class_balanced", "focal", "equalization", "ldam")
+# Those that are built from class counts.
+COUNTING = ("balanced_softmax", "class_balanced", "equalization", "ldam")
 GROUPS = ("overall", "many", "medium", "few", "tail")
 # What was tried on training data. A generator replaces drawn records with a probability between the two.
 CANDIDATES: dict[str, dict[str, Any]] = {
@@ -61,14 +65,20 @@ def by_group(train: Array, truth: Array, guess: Array) -> dict[str, float]:
     """Mean of class accuracies in per cent, over all classes and over each group; `tail` is 100 records or fewer."""
     sizes = np.bincount(train, minlength=10)
     right = np.array([(guess[truth == c] == c).mean() for c in range(10)]) * 100
-    groups = {
-        "overall": sizes > 0,
-        "many": sizes > 100,
-        "medium": (sizes > 20) & (sizes <= 100),
-        "few": sizes <= 20,
-        "tail": sizes <= 100,
-    }
+    groups = {name: in_group(sizes, name) for name in GROUPS}
     return {name: float(right[mine].mean()) for name, mine in groups.items() if mine.any()}
+
+
+def in_group(sizes: Array, group: str) -> Array:
+    """Which classes belong to a group, by their training records."""
+    low, high = {
+        "overall": (0, np.inf),
+        "many": (100, np.inf),
+        "medium": (20, 100),
+        "few": (0, 20),
+        "tail": (0, 100),
+    }[group]
+    return (sizes > low) & (sizes <= high)
 
 
 def choice(config: Mapping[str, Any]) -> dict[str, Cell]:
@@ -101,34 +111,85 @@ def render_choice(results: StudyResults, out: Path) -> str:
     return "\n\n".join(text)
 
 
+# The thesis' open questions, asked of the over-sampler: what it draws from, and with what settings.
+QUESTIONS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "the default": ({}, {}),
+    "means not shrunk": ({"shrink_means": False}, {}),
+    "amount 0.5": ({"amount": 0.5}, {}),
+    "amount 0.75": ({"amount": 0.75}, {}),
+    "amount 0.5, then balanced softmax": ({"amount": 0.5}, {"loss": "balanced_softmax"}),
+    "adaptive variance 0.1": ({"adaptive_variance": 0.1}, {}),
+    "adaptive variance 0.25": ({"adaptive_variance": 0.25}, {}),
+    "adaptive variance -0.1": ({"adaptive_variance": -0.1}, {}),
+    "variance 0.5": ({"variance": 0.5}, {}),
+    "variance 2": ({"variance": 2.0}, {}),
+    "small CVAE": ({"generator": CVAEGenerator("small", decoder_noise="none")}, {}),
+    "small CVAE, residual noise": ({"generator": CVAEGenerator("small", decoder_noise="low-rank")}, {}),
+}
+
+
+def questions(config: Mapping[str, Any]) -> dict[str, Cell]:
+    """Each setting of the over-sampler by cross-validation on training records alone."""
+
+    def cell(name: str, question: str, seed: int) -> Mapping[str, float]:
+        X, y = records(name, "train")
+        guess = np.empty_like(y)
+        sampler, head = QUESTIONS[question]
+        if "generator" in sampler:
+            generator = clone(sampler["generator"]).set_params(max_epochs=config["cvae_epochs"])
+            sampler = sampler | {"generator": generator}
+        folds = StratifiedKFold(config["folds"], shuffle=True, random_state=seed)
+        for a, b in folds.split(X, y):
+            found = GenerativeOverSampler(random_state=seed, **sampler).fit_resample(X[a], y[a])
+            guess[b] = LinearHead(random_state=seed, **HEAD, **head).fit(*found).predict(X[b])
+        return by_group(y, y, guess)
+
+    return {f"{name}/{q}": partial(cell, name, q) for name in config["sets"] for q in QUESTIONS}
+
+
+def render_questions(results: StudyResults, out: Path) -> str:
+    """One table a set, in the order of the questions."""
+    text, shown = [], ("overall", "many", "tail")
+    for name in results.config["sets"]:
+        table = [[q, *(f"{results.estimate(f'{name}/{q}', g).value:.1f}" for g in shown)] for q in QUESTIONS]
+        text += [f"## {TITLES[name]}", markdown_table(["GenerativeOverSampler", *shown], table)]
+    text.append(
+        f"Accuracy by {results.config['folds']}-fold cross-validation on training records, mean over classes, "
+        f"{len(results.config['seeds'])} way(s) to make folds; CVAEs trained {results.config['cvae_epochs']} epochs. "
+        "No test record was read."
+    )
+    return "\n\n".join(text)
+
+
 def methods(config: Mapping[str, Any]) -> dict[str, Cell]:
     """Each method on the test set; a CVAE is fitted once a cell and serves all variances and losses."""
 
-    def score(name: str, seed: int, X: Array, y: Array, **settings: Any) -> dict[str, float]:
+    def score(name: str, seed: int, X: Array, y: Array, **settings: Any) -> dict[str, float | str]:
         test, truth = records(name, "test")
-        head = LinearHead(random_state=seed, **HEAD, **settings).fit(X, y)
-        return by_group(records(name, "train")[1], truth, head.predict(test))
+        guess = LinearHead(random_state=seed, **HEAD, **settings).fit(X, y).predict(test)
+        right = np.packbits(guess == truth).tobytes().hex()
+        return {**by_group(records(name, "train")[1], truth, guess), "right": right}
 
-    def simple(name: str, settings: Mapping[str, Any], seed: int) -> Mapping[str, float]:
+    def simple(name: str, settings: Mapping[str, Any], seed: int) -> Mapping[str, float | str]:
         return score(name, seed, *records(name, "train"), **settings)
 
-    def resampled(name: str, method: str, seed: int) -> Mapping[str, float]:
+    def resampled(name: str, method: str, seed: int) -> Mapping[str, float | str]:
         found = METHODS[method].resample(*records(name, "train"), np.random.default_rng(seed))
         return score(name, seed, found.X, found.y)
 
-    def cvae(name: str, preset: str, seed: int) -> Mapping[str, float]:
+    def cvae(name: str, preset: str, seed: int) -> Mapping[str, float | str]:
         X, y = records(name, "train")
         model = CVAEGenerator(preset, max_epochs=config["cvae_epochs"], random_state=seed).fit(X, y)
         online = {"sampler": "class_balanced", "augment": model}
-        out: dict[str, float] = {}
+        out: dict[str, float | str] = {}
         for variance in config["variances"]:
             found = score(name, seed, X, y, **online | {"augment": _With(model, variance)})
             out |= {f"variance {variance:g}/{group}": v for group, v in found.items()}
         if preset == "large":
             for loss in LOSSES:
                 # As the thesis has it: the loss is told the records' counts, though draws are balanced.
-                told = {"counts": "records"} if loss != "cross_entropy" else {}
-                for kind, more in ((loss, told), (f"{loss}, counts as drawn", {"counts": "drawn"})):
+                ways = {loss: {"counts": "records"}, f"{loss}, counts as drawn": {"counts": "drawn"}}
+                for kind, more in (ways if loss in COUNTING else {loss: {}}).items():
                     found = score(name, seed, X, y, **online, loss=loss, **more)
                     out |= {f"{kind}/{group}": v for group, v in found.items()}
             found = score(name, seed, X, y, **online, remix=True)
@@ -184,7 +245,10 @@ def render_methods(results: StudyResults, out: Path) -> str:
         for loss in LOSSES:
             table.append(row(loss, f"{name}/{'none' if loss == 'cross_entropy' else loss}", ""))
             table.append(row(f"{loss} + CVAE", f"{name}/cvae-large", f"{loss}/"))
-            table.append(row(f"{loss} + CVAE, counts as drawn", f"{name}/cvae-large", f"{loss}, counts as drawn/"))
+            if loss in COUNTING:
+                table.append(
+                    row(f"{loss} + CVAE, counts as drawn", f"{name}/cvae-large", f"{loss}, counts as drawn/")
+                )
         text += ["### Losses, alone and with the large CVAE (Tables 7, 8)", markdown_table(["loss", *groups], table)]
         table = [
             row(f"{preset}, variance {v:g}", f"{name}/cvae-{preset}", f"variance {v:g}/")
@@ -192,16 +256,37 @@ def render_methods(results: StudyResults, out: Path) -> str:
             for v in results.config["variances"]
         ]
         text += ["### Size and variance (Tables 4, 5)", markdown_table(["CVAE", *groups], table)]
-        table = []
-        for other in [m for m in plain if m != "ours"]:
-            gaps = [results.difference(f"{name}/ours", f"{name}/{other}", g) for g in groups]
-            table.append([other, *(f"{gap:.1f}" for gap in gaps)])
-        text += ["### Ours minus each other, paired by seed", markdown_table(["against", *groups], table)]
+        rivals = {m: (f"{name}/{m}", "") for m in plain if m != "ours"}
+        rivals |= {f"algorithm 1 with the {p} CVAE": (f"{name}/cvae-{p}", "variance 1/") for p in ("small", "large")}
+        rivals |= {"the large CVAE + remix": (f"{name}/cvae-large", "remix/")}
+        rivals |= {f"{loss} + CVAE": (f"{name}/cvae-large", f"{loss}/") for loss in LOSSES[1:]}
+        table = [[other, *_paired(results, name, *rival, groups)] for other, rival in rivals.items()]
+        text += [
+            "### Ours minus each other: paired bootstrap over test records, means of the seeds",
+            markdown_table(["against", *groups], table),
+        ]
     text.append(
         f"Accuracy in per cent on balanced test records, mean over classes; {len(results.config['seeds'])} seeds, "
         "95 % intervals. many: over 100 training records, medium: 21 to 100, few: 20 or fewer, tail: 100 or fewer."
     )
     return "\n\n".join(text)
+
+
+def _paired(results: StudyResults, name: str, cell: str, prefix: str, groups: list[str]) -> list[str]:
+    """Ours minus a rival on the same test records, a word where 0 is within the interval."""
+    truth, sizes = records(name, "test")[1], np.bincount(records(name, "train")[1], minlength=10)
+
+    def right(cell: str, metric: str) -> Array:
+        runs = [np.frombuffer(bytes.fromhex(r), dtype=np.uint8) for r in results.texts(cell, metric)]
+        return np.stack([np.unpackbits(r, count=len(truth)) for r in runs]).mean(axis=0)
+
+    gap = 100 * (right(f"{name}/ours", "right") - right(cell, prefix + "right"))
+    rng, told = np.random.default_rng(0), []
+    for group in groups:
+        # Test classes are of one size, so that the mean over records is the mean over classes.
+        found = bootstrap_interval(gap[in_group(sizes, group)[truth]], rng)
+        told.append(f"{found:+.1f}" + (" (tie)" if found.low <= 0 <= found.high else ""))
+    return told
 
 
 def _row(results: StudyResults, groups: list[str], title: str, cell: str, prefix: str) -> list[str]:
@@ -210,5 +295,6 @@ def _row(results: StudyResults, groups: list[str], title: str, cell: str, prefix
 
 STUDIES: dict[str, Study] = {
     "rebalance-choice": Study("Rare classes: which head, chosen on training records", choice, render_choice),
+    "rebalance-questions": Study("Rare classes: the thesis' open questions", questions, render_questions),
     "rebalance-methods": Study("Rare classes: every method on the test set", methods, render_methods),
 }

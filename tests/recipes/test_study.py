@@ -71,6 +71,17 @@ def test_tables_can_be_written_again_without_computing(root: Path, tmp_path: Pat
     assert (tmp_path / "log").read_text() == log
 
 
+def test_a_figure_that_is_text_is_kept_and_has_no_estimate(root: Path, tmp_path: Path) -> None:
+    run = root / "made-up" / "run.py"
+    run.write_text(run.read_text().replace('"y": 1.0}', '"y": 1.0, "bits": f"0{seed}"}'))
+    found = find_studies(root)["tiny"]
+    results = run_study(found, quick=False, out=tmp_path / "out")
+    assert results.texts("b", "bits") == ["00", "01", "02"]
+    saved = json.loads((tmp_path / "out" / "tiny.json").read_text())
+    assert set(saved["estimates"]["a"]) == {"x", "y"}
+    assert set(check_study(found, tmp_path / "out" / "tiny.json", "a")["figures"]) == {"x", "y"}
+
+
 def test_quick_says_so(root: Path, tmp_path: Path) -> None:
     run_study(find_studies(root)["tiny"], quick=True, out=tmp_path / "out")
     assert "Quick setting" in (tmp_path / "out" / "tiny.md").read_text()

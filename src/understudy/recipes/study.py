@@ -37,8 +37,10 @@ __all__ = [
     "run_study",
 ]
 
-Cell = Callable[[int], Mapping[str, float]]
-Raw = dict[str, dict[str, dict[str, float]]]
+# A figure that is text, such as packed bits, is kept as it is and has no estimate.
+Figures = Mapping[str, float | str]
+Cell = Callable[[int], Figures]
+Raw = dict[str, dict[str, dict[str, Any]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +53,10 @@ class StudyResults:
 
     def runs(self, cell: str, metric: str) -> list[float]:
         """One figure a seed, in the order of the seeds: two cells can be paired."""
+        return [self.raw[cell][str(seed)][metric] for seed in self.config["seeds"]]
+
+    def texts(self, cell: str, metric: str) -> list[str]:
+        """As `runs`, for a figure that is text."""
         return [self.raw[cell][str(seed)][metric] for seed in self.config["seeds"]]
 
     def estimate(self, cell: str, metric: str) -> Estimate:
@@ -134,7 +140,7 @@ def run_study(
     if progress is not None:
         progress(len(every) - len(missing), len(every), "started")
     for done, (name, seed, figures) in enumerate(_computed(found, config, missing, jobs), start=1):
-        raw.setdefault(name, {})[str(seed)] = {k: float(v) for k, v in figures.items()}
+        raw.setdefault(name, {})[str(seed)] = {k: v if isinstance(v, str) else float(v) for k, v in figures.items()}
         _write(partial, json.dumps({"config": config, "raw": raw}))
         if progress is not None:
             progress(len(every) - len(missing) + done, len(every), f"{name} seed {seed}")
@@ -150,7 +156,7 @@ def run_study(
         "quick": quick,
         "config": config,
         "estimates": {
-            cell: {m: results.estimate(cell, m).to_dict() for m in next(iter(seeds.values()))}
+            cell: {m: results.estimate(cell, m).to_dict() for m in _numbers(next(iter(seeds.values())))}
             for cell, seeds in results.raw.items()
         },
         "raw": results.raw,
@@ -166,7 +172,7 @@ def _computed(
     config: dict[str, Any],
     missing: Sequence[tuple[str, int]],
     jobs: int,
-) -> Iterator[tuple[str, int, Mapping[str, float]]]:
+) -> Iterator[tuple[str, int, Figures]]:
     """Cells with their figures, as they are done."""
     if jobs == 1:
         cells = found.study.cells(config)
@@ -186,8 +192,8 @@ def _computed(
             pool.shutdown(cancel_futures=True)
 
 
-def _compute(run: Path, study: str, config: dict[str, Any], cell: str, seed: int) -> Mapping[str, float]:
-    figures: Mapping[str, float] = _load(run).STUDIES[study].cells(config)[cell](seed)
+def _compute(run: Path, study: str, config: dict[str, Any], cell: str, seed: int) -> Figures:
+    figures: Figures = _load(run).STUDIES[study].cells(config)[cell](seed)
     return figures
 
 
@@ -218,9 +224,9 @@ def check_study(found: FoundStudy, results: Path, cell: str | None) -> dict[str,
         raise ConfigError(f"Study {found.name!r} has no cell {name!r}; it has {', '.join(sorted(cells)[:8])}, ...")
     fresh = [cells[name](seed) for seed in saved["config"]["seeds"]]
     figures = {}
-    for metric in fresh[0]:
+    for metric in _numbers(fresh[0]):
         old = Estimate.from_dict(saved["estimates"][name][metric])
-        new = Estimate.from_runs([run[metric] for run in fresh])
+        new = Estimate.from_runs([float(run[metric]) for run in fresh])
         # One run has an interval without end, which everything would fit.
         inside = old.n > 1 and old.low <= new.value <= old.high
         agrees = inside or math.isclose(new.value, old.value, rel_tol=0.01, abs_tol=1e-9)
@@ -237,6 +243,10 @@ def markdown_table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> s
     """A Markdown table; cells are shown as they format themselves."""
     lines = ["| " + " | ".join(header) + " |", "|" + "---|" * len(header)]
     return "\n".join(lines + ["| " + " | ".join(f"{c}" for c in row) + " |" for row in rows])
+
+
+def _numbers(figures: Figures) -> list[str]:
+    return [name for name, value in figures.items() if not isinstance(value, str)]
 
 
 def _render(found: FoundStudy, results: StudyResults, out: Path) -> None:
