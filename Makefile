@@ -10,7 +10,7 @@ demo: $(VENV)/.ready-run
 	$(BIN)/understudy demo
 
 test: $(VENV)/.ready-dev
-	$(BIN)/python -m pytest
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --dist loadfile --no-loadscope-reorder
 
 check: $(VENV)/.ready-dev
 	$(BIN)/ruff check .
@@ -23,6 +23,7 @@ bench: $(VENV)/.ready-bench
 	$(BIN)/python benchmarks/neighbours.py
 	$(BIN)/python benchmarks/embed.py
 	$(BIN)/python benchmarks/backbones.py
+	$(BIN)/python benchmarks/federation.py
 
 docs: $(VENV)/.ready-docs
 	$(BIN)/sphinx-build -W --keep-going -q docs build/docs

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from itertools import combinations
 
 import pytest
 from hypothesis import given, settings
@@ -19,7 +20,8 @@ from understudy.accounting import (
     epsilon_of,
     least_delta,
 )
-from understudy.accounting.cost import _grid
+from understudy.accounting.cost import _grid, epsilon_of_any
+from understudy.accounting.events import joined, worst_of
 from understudy.errors import ConfigError
 
 Oracle = Callable[..., float]
@@ -205,3 +207,53 @@ def test_a_delta_that_cannot_be_vouched_for_is_refused(delta: float) -> None:
 def test_an_epsilon_must_be_one(epsilon: float) -> None:
     with pytest.raises(ConfigError, match="epsilon"):
         delta_of([Gaussian(1.0)], epsilon)
+
+
+@settings(max_examples=8)
+@given(RUNS, RUNS)
+def test_joined_events_cost_the_same(one: tuple[float, float, int], two: tuple[float, float, int]) -> None:
+    events: list[Event] = [PoissonGaussian(*one), Gaussian(9.0), PoissonGaussian(*two), Gaussian(12.0)] * 2
+    assert epsilon_of(joined(events), 1e-5) == pytest.approx(epsilon_of(events, 1e-5), rel=2e-3)
+
+
+@settings(max_examples=8)
+@given(RUNS, RUNS)
+def test_the_worst_of_two_costs_more_alone_and_in_company(
+    one: tuple[float, float, int], two: tuple[float, float, int]
+) -> None:
+    lists: list[list[Event]] = [[PoissonGaussian(*one), Gaussian(9.0)], [PoissonGaussian(*two)]]
+    worst = worst_of(*lists)
+    for events in lists:
+        assert epsilon_of(worst, 1e-5) >= epsilon_of(events, 1e-5) * (1 - 1e-3)
+        company = Gaussian(5.0)
+        assert epsilon_of([*worst, company], 1e-5) >= epsilon_of([*events, company], 1e-5) * (1 - 1e-3)
+
+
+@settings(max_examples=3)
+@given(st.lists(RUNS, min_size=2, max_size=3), st.data())
+def test_any_of_them_costs_no_more_than_the_bound(
+    rdp_epsilon: Oracle, runs: list[tuple[float, float, int]], data: st.DataObject
+) -> None:
+    lists: list[list[Event]] = [[PoissonGaussian(*run), Gaussian(10.0)] for run in runs]
+    k = data.draw(st.integers(1, len(lists)))
+    bound = epsilon_of_any(lists, k, 1e-5)
+    assert bound >= max(epsilon_of([e for x in some for e in x], 1e-5) for some in combinations(lists, k))
+    # For all of them it is what an accountant by Renyi divergences says, who has orders between ours too.
+    theirs = rdp_epsilon([e for x in lists for e in x], 1e-5)
+    assert theirs * (1 - 1e-6) <= epsilon_of_any(lists, len(lists), 1e-5) <= 1.1 * theirs
+
+
+@pytest.mark.parametrize("relation", ["add-or-remove", "replace-one"])
+def test_the_bound_knows_sums_and_counts(relation: str) -> None:
+    lists: list[list[Event]] = [[Gaussian(5.0), Laplace(10.0)], [Laplace(4.0)], [PoissonGaussian(1.0, 30.0, 20)]]
+    for k in (1, 2, 3):
+        bound = epsilon_of_any(lists, k, 1e-6, relation)  # type: ignore[arg-type]
+        some = [epsilon_of([e for x in c for e in x], 1e-6, relation) for c in combinations(lists, k)]  # type: ignore[arg-type]
+        assert max(some) <= bound < 1.6 * max(some)
+    assert epsilon_of_any([[PoissonGaussian(0.1, 3.0, 9)]], 1, 1e-6, "replace-one") == math.inf
+
+
+@pytest.mark.parametrize(("k", "delta"), [(0, 1e-5), (3, 1e-5), (1, 0.0), (1, 1.0)])
+def test_a_bound_for_nothing_is_refused(k: int, delta: float) -> None:
+    with pytest.raises(ConfigError, match="must lie"):
+        epsilon_of_any([[Gaussian(1.0)], [Gaussian(2.0)]], k, delta)

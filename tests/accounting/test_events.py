@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from understudy.accounting import Event, Gaussian, Laplace, PoissonGaussian, events_from_json, events_to_json
+from understudy.accounting.events import joined, worst_of
 from understudy.errors import ConfigError
 
 NOISE = st.floats(0.01, 1e9)
@@ -70,3 +72,66 @@ def test_events_in_words() -> None:
     assert str(PoissonGaussian(0.128, 4.25, 79)) == "79 noisy steps, sampling rate 0.128, noise 4.25"
     assert "normal noise 3" in str(Gaussian(3.0))
     assert "Laplace noise 10" in str(Laplace(10.0))
+
+
+# Together they must not have less noise than an event may have.
+MILD = st.floats(0.1, 1e4)
+LISTS: st.SearchStrategy[list[Event]] = st.lists(
+    st.one_of(
+        st.builds(Gaussian, MILD),
+        st.builds(Laplace, MILD),
+        st.builds(
+            PoissonGaussian, st.sampled_from([0.1, 0.2, 1.0]), st.sampled_from([1.0, 2.0]), st.integers(1, 100)
+        ),
+    ),
+    min_size=1,
+    max_size=5,
+)
+
+
+@given(LISTS, LISTS)
+def test_joining_keeps_steps_and_precision(one: list[Event], two: list[Event]) -> None:
+    """And nothing hangs on the order in which things were done."""
+    together = joined([*one, *two])
+    assert sum(e.steps for e in together if isinstance(e, PoissonGaussian)) == sum(
+        e.steps for e in (*one, *two) if isinstance(e, PoissonGaussian)
+    )
+    assert _precision(together) == pytest.approx(_precision(one) + _precision(two))
+    assert [e for e in joined(two + one) if isinstance(e, Laplace)] == [e for e in together if isinstance(e, Laplace)]
+    assert len(together) <= len(one) + len(two)
+    assert sum(isinstance(e, Gaussian) for e in together) <= 1
+
+
+def _precision(events: Sequence[Event]) -> float:
+    return sum(e.noise_multiplier**-2 for e in events if isinstance(e, Gaussian))
+
+
+@given(EVENTS)
+def test_a_single_event_stays_as_it_is(event: Event) -> None:
+    assert joined([event]) == worst_of([event]) == (event,)
+
+
+@given(st.lists(LISTS, min_size=1, max_size=3))
+def test_the_worst_is_worse_than_each_place_by_place(lists: list[list[Event]]) -> None:
+    worst = worst_of(*lists)
+    for events in map(joined, lists):
+        for kind in (Gaussian, Laplace):
+            mine, theirs = ([e.noise_multiplier for e in x if isinstance(e, kind)] for x in (events, worst))
+            assert all(a <= b for a, b in zip(theirs, mine, strict=False))
+            assert len(theirs) >= len(mine)
+        for event in (e for e in events if isinstance(e, PoissonGaussian)):
+            covers = [w for w in worst if isinstance(w, PoissonGaussian)]
+            assert any(
+                w.rate >= event.rate and w.noise_multiplier <= event.noise_multiplier and w.steps >= event.steps
+                for w in covers
+            )
+
+
+def test_the_worst_of_ordered_lists_is_the_first() -> None:
+    bad = [PoissonGaussian(0.2, 1.0, 100), Gaussian(3.0)]
+    mild = [Gaussian(4.0), PoissonGaussian(0.1, 1.5, 50)]
+    assert worst_of(bad, mild) == worst_of(mild, bad) == joined(bad)
+    assert worst_of(bad[:1], mild[:1]) == (PoissonGaussian(0.2, 1.0, 100), Gaussian(4.0))
+    assert worst_of([PoissonGaussian(0.2, 2.0, 10)], [PoissonGaussian(0.1, 1.0, 20)]) == (
+        PoissonGaussian(0.2, 1.0, 20),
+    )

@@ -311,6 +311,45 @@ def test_killed_at_random_moments(file: Path) -> None:
     assert ledger.holding("scans").spent[0] == pytest.approx(len(known) * cost)
 
 
+class TestParts:
+    def test_each_part_has_one_result(self, ledger: Ledger) -> None:
+        charge = pay(ledger)
+        assert ledger.results(charge) == {}
+        for part, result in (("sums", "a"), ("steps 0 to 2", "b"), ("", "c")):
+            ledger.finish(charge, result, part)
+        assert ledger.results(charge) == {"sums": "a", "steps 0 to 2": "b", "": "c"}
+        for part in ("sums", "steps 0 to 2", ""):
+            with pytest.raises(PrivacyError, match="another result already"):
+                ledger.finish(charge, "z", part)
+        assert ledger.results(charge) == {"sums": "a", "steps 0 to 2": "b", "": "c"}
+
+    def test_the_same_result_again_is_no_entry(self, ledger: Ledger) -> None:
+        charge = pay(ledger)
+        ledger.finish(charge, "a", "sums")
+        head = ledger.head
+        ledger.finish(charge, "a", "sums")
+        assert ledger.head == head
+
+    def test_charges_are_kept_apart_and_cost_what_they_cost(self, ledger: Ledger) -> None:
+        one, two = pay(ledger), pay(ledger)
+        spent = ledger.holding("scans").spent
+        ledger.finish(one, "a", "sums")
+        ledger.finish(two, "b", "sums")
+        assert (ledger.results(one), ledger.results(two)) == ({"sums": "a"}, {"sums": "b"})
+        assert ledger.holding("scans").spent == spent
+
+    def test_a_charge_of_another_ledger_is_refused_and_harms_nothing(self, ledger: Ledger, tmp_path: Path) -> None:
+        other = Ledger(tmp_path / "other.sqlite")
+        other.set_budget("faces", epsilon=2.0, delta=1e-5)
+        charge = other.charge("faces", FIT, delta=1e-6, purpose="means")
+        before = ledger.head
+        with pytest.raises(PrivacyError, match="paid elsewhere"):
+            ledger.finish(charge, "a", "sums")
+        # It would have been an entry that makes no sense, and the end of this ledger.
+        assert ledger.head == before
+        assert ledger.holdings().keys() == {"scans"}
+
+
 class TestPlaces:
     def test_beside_the_data(self, tmp_path: Path) -> None:
         data = tmp_path / "data.npz"

@@ -125,3 +125,12 @@ def test_wrong_settings_are_named(name: str, value: Any) -> None:
 def test_a_wrong_sensitivity_is_named() -> None:
     with pytest.raises(ConfigError, match="sensitivity"):
         plan_query(BUDGET, sensitivity=0)
+
+
+def test_steps_may_be_counted_instead_of_passes() -> None:
+    plan = plan_sgd(BUDGET, batch=256, steps=79)
+    assert plan == plan_sgd(BUDGET, batch=256, epochs=10)
+    assert plan_sgd(BUDGET, batch=256, steps=5, epochs=10).steps == 5
+    for steps in (0, -1, 2.5):
+        with pytest.raises(ConfigError, match="steps"):
+            plan_sgd(BUDGET, batch=256, steps=steps)

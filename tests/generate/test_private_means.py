@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from understudy.accounting import Ledger, epsilon_of, events_from_json, plan_query
+from understudy.accounting import Ledger, QueryPlan, epsilon_of, events_from_json, plan_query
 from understudy.embed.reference import Reference, load_reference
 from understudy.errors import DataError, PrivacyError
 from understudy.generate import ClassGaussian
-from understudy.generate.private_means import noisy_means, shrunk
-from understudy.generate.private_sums import query
+from understudy.generate.private_means import PrivateMeans, from_sums, noisy_sums, reference_hash, shrunk
+from understudy.generate.private_sums import MEANS, Shares, query
 from understudy.types import DP
 
 WISH = DP(epsilon=1.0, delta=1e-5, n_public=1000)
@@ -26,6 +26,13 @@ def reference(d: int) -> Reference:
     rng = np.random.default_rng(0)
     directions = np.linalg.qr(rng.normal(size=(d, 2)))[0].T
     return Reference("test", "made up", rng.normal(size=d), directions, np.array([5.0, 3.0]), 0.5)
+
+
+def noisy_means(X: np.ndarray, y: np.ndarray, plan: QueryPlan, seed: int) -> PrivateMeans:
+    """Ask, and read: what a fit does."""
+    known = Reference.plain(X.shape[1])
+    noisy = noisy_sums(X, y, None, 3, known, MEANS, plan, seed)
+    return from_sums(noisy, plan.noise_multiplier, 3, X.shape[1], MEANS, known)
 
 
 @given(hnp.arrays(np.float32, st.tuples(st.integers(2, 12), st.just(4)), elements=wild), st.data())
@@ -76,7 +83,7 @@ def test_the_noise_is_what_was_planned(blobs: tuple[np.ndarray, np.ndarray]) -> 
     )
     assert abs(draws.std() / plan.noise_multiplier - 1) < 0.03
     X, y = blobs
-    spread = [noisy_means(X, y, None, 3, Reference.plain(8), plan, seed).shares for seed in range(200)]
+    spread = [noisy_means(X, y, plan, seed).shares for seed in range(200)]
     assert np.std(spread, axis=0).min() > 0
 
 
@@ -87,7 +94,7 @@ def test_more_budget_means_less_error(blobs: tuple[np.ndarray, np.ndarray]) -> N
     errors = []
     for epsilon in (0.5, 5.0, 500.0):
         plan = plan_query(DP(epsilon, 1e-5, n_public=200))
-        found = [noisy_means(unit, y, None, 3, Reference.plain(8), plan, seed).means for seed in range(20)]
+        found = [noisy_means(unit, y, plan, seed).means for seed in range(20)]
         errors.append(float(np.mean([np.linalg.norm(_unit_scale(m) - _unit_scale(true)) for m in found])))
     assert errors[0] > errors[1] > errors[2]
     assert errors[2] < 0.2
@@ -147,6 +154,43 @@ def test_test_coins_repeat_and_promise_nothing(blobs: tuple[np.ndarray, np.ndarr
     assert one.claim_.kind == "none"
     assert "test coins" in one.claim_.not_covered[0]
     assert not (tmp_path / "l.sqlite").exists()
+
+
+def test_a_release_carries_the_sums_that_were_paid_for(blobs: tuple[np.ndarray, np.ndarray], tmp_path: Path) -> None:
+    """Read again from the file, they give the means and the spread that the release has; nothing else is needed."""
+    from understudy import load
+
+    for kind in ("public", "own"):
+        model = ClassGaussian(privacy=WISH, classes=[0, 1, 2], covariance=kind, test_coins=1).fit(*blobs)
+        release = load(model.release().save(tmp_path / kind))
+        told = release.manifest.decoder.statistics
+        assert told.noise == model.plan().noise_multiplier
+        assert told.reference_sha256 == reference_hash(Reference.plain(8))
+        shares = Shares(*told.shares)
+        assert len(release.tensors["statistics"]) == shares.size(3, 8) == told.size(3, 8)
+        noisy = release.tensors["statistics"].astype(np.float64)
+        found = from_sums(noisy, told.noise, 3, 8, shares, Reference.plain(8))
+        np.testing.assert_allclose(found.means, release.tensors["means"], rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(found.scale, release.tensors["scale"], rtol=1e-4)
+        assert release.manifest.settings["n_public"] == 1000
+
+
+def test_sums_that_nobody_else_could_read_stay_at_home(
+    blobs: tuple[np.ndarray, np.ndarray], tmp_path: Path, rng: np.random.Generator
+) -> None:
+    file = Reference.from_vectors(rng.normal(size=(50, 8)), source="made up", rank=2).save(tmp_path / "r.safetensors")
+    model = ClassGaussian(privacy=WISH, classes=[0, 1, 2], reference=str(file), test_coins=1).fit(*blobs)
+    assert model.release().manifest.decoder.statistics is None
+    assert "statistics" not in model.release().tensors
+    assert "statistics" not in ClassGaussian().fit(*blobs).release().manifest.dumps()
+
+
+def test_another_reference_has_another_hash() -> None:
+    one = reference(6)
+    moved = Reference(one.name, one.source, one.mean + 1e-3, one.directions, one.values, one.rest)
+    turned = Reference(one.name, one.source, one.mean, one.directions * (1 + 1e-15), one.values, one.rest)
+    assert reference_hash(one) == reference_hash(turned)
+    assert len({reference_hash(r) for r in (one, moved, Reference.plain(6), Reference.plain(7))}) == 4
 
 
 def test_an_empty_class_is_fine_and_an_unnamed_one_is_not(

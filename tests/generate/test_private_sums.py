@@ -11,12 +11,13 @@ from hypothesis.extra import numpy as hnp
 from understudy.accounting import plan_query
 from understudy.embed.reference import Reference
 from understudy.generate import ClassGaussian
-from understudy.generate.private_means import denoised, noisy_means, products_pay
+from understudy.generate.private_means import denoised, from_sums, noisy_sums, products_pay
 from understudy.generate.private_sums import (
     COUNTS_ONLY,
     MEANS,
     MEANS_AND_PRODUCTS,
     Shares,
+    _calmed,
     measured,
     query,
     unit_vectors,
@@ -130,6 +131,43 @@ def test_products_never_change_what_a_plan_costs(blobs: tuple[np.ndarray, np.nda
     """The sums with products move by at most 1 too: one plan, one price."""
     X, y = blobs
     plan = plan_query(DP(1.0, 1e-5, n_public=200))
-    one = noisy_means(X, y, None, 3, Reference.plain(8), plan, 0, products=True)
+    noisy = noisy_sums(X, y, None, 3, Reference.plain(8), MEANS_AND_PRODUCTS, plan, 0)
+    one = from_sums(noisy, plan.noise_multiplier, 3, 8, MEANS_AND_PRODUCTS, Reference.plain(8))
     assert np.isfinite(one.means).all()
     assert one.factor.shape[1] == one.scale.shape[0] == 8
+
+
+class TestCounts:
+    """Counts are drawn together by as much as noise explains of how far they lie apart."""
+
+    @given(hnp.arrays(np.float64, st.integers(2, 9), elements=st.floats(0, 1e5)))
+    def test_without_noise_they_stay(self, seen: np.ndarray) -> None:
+        np.testing.assert_allclose(_calmed(seen, 0.0), seen, atol=1e-6)
+
+    @given(hnp.arrays(np.float64, st.integers(2, 9), elements=st.floats(-1e5, 1e5)), st.floats(0, 1e6))
+    def test_the_sum_and_the_order_stay_and_nothing_moves_apart(self, seen: np.ndarray, noise: float) -> None:
+        out = _calmed(seen, noise)
+        assert out.sum() == pytest.approx(seen.sum(), abs=1e-6)
+        assert (np.diff(out[np.argsort(seen)]) >= -1e-6).all()
+        assert np.ptp(out) <= np.ptp(seen) + 1e-6
+        if noise > np.std(seen, ddof=1):
+            np.testing.assert_allclose(out, seen.mean(), atol=1e-6)
+
+    def test_half_of_the_scatter_is_noise_so_half_is_kept(self) -> None:
+        # Variance 200 by hand; noise of variance 100.
+        np.testing.assert_allclose(_calmed(np.array([90.0, 110.0]), 10.0), [95.0, 105.0])
+
+    def test_it_is_nearer_the_truth_than_what_was_seen(self, rng: np.random.Generator) -> None:
+        true, noise, wins = np.array([120.0, 100.0, 90.0, 95.0]), 30.0, 0
+        for _ in range(200):
+            seen = true + noise * rng.normal(size=4)
+            wins += np.square(_calmed(seen, noise) - true).sum() < np.square(seen - true).sum()
+        assert wins > 150
+
+    def test_what_is_read_are_the_calmed_counts(self) -> None:
+        shares, d = COUNTS_ONLY, 3
+        noisy = np.concatenate([np.sqrt(shares.counts) * np.array([90.0, 110.0]), [1.0]])
+        np.testing.assert_allclose(measured(noisy, 0.0, 2, d, shares).counts, [90, 110])
+        np.testing.assert_allclose(measured(noisy, 1e3, 2, d, shares).counts, [100, 100])
+        # Never below a few, however bad the luck.
+        assert (measured(-noisy, 0.0, 2, d, shares).counts > 0).all()

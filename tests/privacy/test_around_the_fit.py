@@ -15,12 +15,12 @@ from torch import nn
 
 from understudy import EmbeddingInfo, EmbeddingSet
 from understudy.accounting import Ledger, SGDPlan
-from understudy.data import write_embeddings
+from understudy.data import each_alone, write_embeddings
 from understudy.embed.reference import Reference
 from understudy.errors import ConfigError, DataError, PrivacyError
 from understudy.generate import ClassGaussian, CVAEGenerator
 from understudy.generate.private_sums import query
-from understudy.recipes.fit import each_alone, fit_release
+from understudy.recipes.fit import fit_release
 from understudy.recipes.rebalance import rebalance_to_file
 from understudy.recipes.verify import verify_release
 from understudy.train import PrivateRun, RowLossByAutograd

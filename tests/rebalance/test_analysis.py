@@ -8,7 +8,7 @@ import pytest
 import understudy
 from understudy.errors import ConfigError
 from understudy.generate import ClassGaussian, CVAEGenerator, VAEGenerator
-from understudy.metrics import coverage_by_class, frechet_by_class, latent_ks, sphere_by_class
+from understudy.metrics import coverage_by_class, frechet_by_class, frechet_distance, latent_ks, sphere_by_class
 from understudy.rebalance import diversity_by_class, frechet_over_variances, latent_study, sample_like
 
 Data = tuple[np.ndarray, np.ndarray]
@@ -46,6 +46,34 @@ def test_each_class_counts_by_itself(gaussian: ClassGaussian, blobs: Data) -> No
     )
     assert found == frechet_by_class(drawn, labels, *blobs)
     assert sorted(found.by_class) == [0, 1, 2]
+
+
+def test_one_shrinkage_serves_all_variances(rng: np.random.Generator) -> None:
+    """A decoder that adds noise makes rounder sets at low variances; judged by their own shrinkage they would win."""
+    y = np.repeat([0, 1], 50)
+    W = rng.normal(size=(4, 80))
+
+    class Noisy:
+        def sample(
+            self,
+            n: int | None = None,
+            *,
+            per_class: dict | None = None,
+            variance: float | None = None,
+            random_state: int | None = None,
+        ) -> Data:
+            coins = np.random.default_rng(random_state)
+            Z, noise = coins.normal(size=(len(y), 4)), coins.normal(size=(len(y), 80))
+            return (np.sqrt(variance) * Z @ W + noise).astype(np.float32), y
+
+    X, _ = Noisy().sample(variance=1.0, random_state=7)
+    found = frechet_over_variances(Noisy(), X, y, (0.01, 0.1, 1.0, 4.0), random_state=0)
+    used = {r.shrinkage for by_variance in found.values() for r in by_variance.by_class.values()}
+    assert used == {max(frechet_distance(X[y == c], X[y == c]).shrinkage for c in (0, 1))}
+    assert min(found, key=lambda v: found[v].average) == 1.0
+    drawn = {v: Noisy().sample(variance=v, random_state=0) for v in (0.01, 1.0)}
+    own = {v: frechet_by_class(*both, X, y).by_class[0].shrinkage for v, both in drawn.items()}
+    assert own[0.01] > 2 * own[1.0]
 
 
 def test_diversity_puts_coverage_and_width_side_by_side(gaussian: ClassGaussian, blobs: Data) -> None:

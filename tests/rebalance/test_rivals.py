@@ -7,6 +7,7 @@ import pytest
 from imblearn.over_sampling import SMOTE, RandomOverSampler
 from sklearn.base import clone
 
+from understudy.generate import CVAEGenerator
 from understudy.heads import LinearHead
 from understudy.rebalance import METHODS, BySampler, Method
 from understudy.rebalance.rivals import adasyn, smote
@@ -18,7 +19,7 @@ FULL = ("random", "smote", "gaussian", "cvae-small", "cvae-large")
 def quick(name: str) -> Method:
     """The method as it is registered, but for the epochs of a CVAE."""
     method = METHODS[name]
-    if "augment" in method.head:
+    if isinstance(method.head.get("augment"), CVAEGenerator):
         return Method(
             method.resample, method.head | {"augment": clone(method.head["augment"]).set_params(max_epochs=2)}
         )

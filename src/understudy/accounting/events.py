@@ -9,12 +9,22 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import zip_longest
 from numbers import Real
 from typing import Any
 
 from understudy.errors import ConfigError
 
-__all__ = ["Event", "Gaussian", "Laplace", "PoissonGaussian", "events_from_json", "events_to_json"]
+__all__ = [
+    "Event",
+    "Gaussian",
+    "Laplace",
+    "PoissonGaussian",
+    "events_from_json",
+    "events_to_json",
+    "joined",
+    "worst_of",
+]
 
 # Below it an epsilon is in the thousands: nothing that deserves to be accounted for as privacy.
 _LEAST_NOISE = 0.01
@@ -93,6 +103,45 @@ def events_from_json(data: Sequence[Mapping[str, Any]]) -> tuple[Event, ...]:
             raise ConfigError(f"An event of this kind is not known: {str(entry)[:120]!r}.")
         out.append(kind(**fields))
     return tuple(out)
+
+
+def joined(events: Sequence[Event]) -> tuple[Event, ...]:
+    """The same events in as few entries as can be, in a fixed order: they cost what the given ones cost together.
+
+    Steps of equal rate and noise add up. Sums with normal noise are one sum with less: precisions add.
+
+    >>> joined([Gaussian(15.0), PoissonGaussian(0.1, 2.0, 30), Gaussian(20.0), PoissonGaussian(0.1, 2.0, 70)])
+    (PoissonGaussian(rate=0.1, noise_multiplier=2.0, steps=100), Gaussian(noise_multiplier=12.0))
+    """
+    steps: dict[tuple[float, float], int] = {}
+    for event in events:
+        if isinstance(event, PoissonGaussian):
+            key = event.rate, event.noise_multiplier
+            steps[key] = steps.get(key, 0) + event.steps
+    # Strong ones first, so that the same place means the same in lists of several sites; see `worst_of`.
+    order = sorted(steps.items(), key=lambda item: (-item[0][0] / item[0][1] * math.sqrt(item[1]), item))
+    normal = [event.noise_multiplier for event in events if isinstance(event, Gaussian)]
+    # A single one stays as it is, to the last digit.
+    sums = [normal[0] if len(normal) == 1 else 1 / math.hypot(*(1 / noise for noise in normal))] if normal else []
+    laplace = sorted((event for event in events if isinstance(event, Laplace)), key=lambda e: e.noise_multiplier)
+    return (*(PoissonGaussian(rate, noise, n) for (rate, noise), n in order), *map(Gaussian, sums), *laplace)
+
+
+def worst_of(*lists: Sequence[Event]) -> tuple[Event, ...]:
+    """Events that cost at least as much as any one of `lists`, also together with whatever else is done.
+
+    Joined lists are laid beside each other, kind by kind and place by place, and each place gets the highest rate,
+    the least noise and the most steps: no attacker learns more from an event than from one that is worse in all of
+    these. Where one list is worse than the others in everything, that list is the answer.
+    """
+    tables, out = [joined(events) for events in lists], []
+    for kind in _KINDS.values():
+        for place in zip_longest(*([event for event in events if isinstance(event, kind)] for events in tables)):
+            here = [event for event in place if event is not None]
+            # The worst of each number: the highest rate and the most steps, but the least noise.
+            worst = {name: max(getattr(event, name) for event in here) for name in kind.__dataclass_fields__}
+            out.append(kind(**worst | {"noise_multiplier": min(event.noise_multiplier for event in here)}))
+    return joined(out)
 
 
 def _set_noise(event: Gaussian | Laplace | PoissonGaussian, value: Any) -> None:

@@ -125,22 +125,28 @@ class Ledger:
             "plan. Delete the checkpoint to start, and pay, anew."
         )
 
-    def finish(self, charge: Charge, result: str) -> None:
-        """Note what a charge has bought, by a hash: it can never buy anything else.
+    def finish(self, charge: Charge, result: str, part: str = "") -> None:
+        """Note what a charge, or a part of what it pays for, has bought, by a hash: it can never buy anything else.
 
         So a fit that is resumed twice, from copies or by two processes at once, ends in an error the second time.
         """
         with self._entries.turn() as turn:
-            for body in (entry["body"] for entry in turn.entries):
-                if body["kind"] == "result" and body["identity"] == charge.identity:
-                    if body["result"] != result:
-                        raise PrivacyError(
-                            "This charge has paid for another result already: the same fit was finished before, from "
-                            "a copy of its checkpoint or by another process. Delete the checkpoint, and pay anew."
-                        )
-                    return
-            names = {"holding": charge.holding, "identity": charge.identity}
-            turn.append({"kind": "result", **names, "result": result})
+            bodies = [entry["body"] for entry in turn.entries]
+            if not any(body["kind"] == "charge" and body["identity"] == charge.identity for body in bodies):
+                raise PrivacyError("This ledger does not know the charge: it was paid elsewhere.")
+            known = _results(turn.entries, charge.identity)
+            if known.get(part, result) != result:
+                raise PrivacyError(
+                    "This charge has paid for another result already: the same fit was finished before, from a copy "
+                    "of its checkpoint or by another process. Delete the checkpoint, and pay anew."
+                )
+            if part not in known:
+                body = {"kind": "result", "holding": charge.holding, "identity": charge.identity, "result": result}
+                turn.append({**body, "part": part} if part else body)
+
+    def results(self, charge: Charge) -> dict[str, str]:
+        """What a charge has bought so far: a hash for each part of what it pays for."""
+        return _results(self._entries.read(), charge.identity)
 
     def holding(self, name: str) -> Holding:
         """One holding; an error that lists the others if there is none of that name."""
@@ -206,6 +212,12 @@ class Ledger:
             return _holdings(entries)
         except (KeyError, TypeError, ValueError):
             raise PrivacyError(f"The ledger {str(self.file)!r} holds an entry that makes no sense.") from None
+
+
+def _results(entries: Sequence[dict[str, Any]], identity: str) -> dict[str, str]:
+    bodies = [entry["body"] for entry in entries]
+    mine = [body for body in bodies if body["kind"] == "result" and body["identity"] == identity]
+    return {body.get("part", ""): body["result"] for body in mine}
 
 
 def _holdings(entries: Sequence[dict[str, Any]]) -> dict[str, Holding]:

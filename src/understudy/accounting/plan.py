@@ -98,10 +98,19 @@ class QueryPlan:
         }
 
 
-def plan_sgd(privacy: DP, *, batch: int, epochs: float, clip: float = 1.0, extra: Sequence[Event] = ()) -> SGDPlan:
+def plan_sgd(
+    privacy: DP,
+    *,
+    batch: int,
+    epochs: float = 1.0,
+    steps: int | None = None,
+    clip: float = 1.0,
+    extra: Sequence[Event] = (),
+) -> SGDPlan:
     """The noise that `epochs` passes with batches of about `batch` units take; `extra` events share the budget.
 
-    Passes and rates go by `privacy.n_public`, never by the data. The same question is answered once.
+    `steps`, where given, counts batches instead of passes. Passes and rates go by `privacy.n_public`, never by the
+    data. The same question is answered once.
 
     Examples
     --------
@@ -117,9 +126,9 @@ def plan_sgd(privacy: DP, *, batch: int, epochs: float, clip: float = 1.0, extra
         raise ConfigError(f"`epochs` and `clip` must be above 0 and finite; got {epochs!r} and {clip!r}.")
     size = min(int(batch), n)
     # Exact: a quotient of floats could round up to one step more.
-    steps = math.ceil(Fraction(repr(float(epochs))) * n / size)
-    noise = _sgd_noise(privacy, size / n, steps, tuple(extra))
-    return SGDPlan(privacy, size / n, size, steps, float(clip), noise, tuple(extra))
+    count = math.ceil(Fraction(repr(float(epochs))) * n / size) if steps is None else steps
+    noise = _sgd_noise(privacy, size / n, count, tuple(extra))
+    return SGDPlan(privacy, size / n, size, count, float(clip), noise, tuple(extra))
 
 
 def plan_query(privacy: DP, *, sensitivity: float = 1.0) -> QueryPlan:

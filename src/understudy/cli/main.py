@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from understudy._version import __version__
-from understudy.cli import ledger, output, rebalance, study, verbs
+from understudy.cli import federate, ledger, output, rebalance, study, verbs
 from understudy.errors import UnderstudyError
 
 __all__ = ["app", "main"]
@@ -27,6 +27,7 @@ verbs.register(app)
 app.add_typer(study.app, name="study")
 app.add_typer(ledger.app, name="ledger")
 app.add_typer(rebalance.app, name="rebalance")
+app.add_typer(federate.app, name="federate")
 
 
 def _version(show: bool) -> None:

@@ -10,12 +10,13 @@ from understudy.data.npz import is_image_npz, read_image_arrays
 from understudy.data.partition import partition_by, partition_dirichlet, partition_iid
 from understudy.data.reader import read_embeddings, read_splits
 from understudy.data.samples import SAMPLES, load_digit_images, load_sample
-from understudy.data.splits import kfold, split, stratified_split, subject_split
+from understudy.data.splits import each_alone, kfold, split, stratified_split, subject_split
 from understudy.data.writer import write_embeddings
 
 __all__ = [
     "SAMPLES",
     "check_trainable",
+    "each_alone",
     "is_image_npz",
     "kfold",
     "load_digit_images",

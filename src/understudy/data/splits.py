@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
@@ -14,7 +15,7 @@ from understudy.data.groups import assign_groups, class_table, units
 from understudy.errors import ConfigError, DataError
 from understudy.types import EmbeddingSet
 
-__all__ = ["kfold", "split", "stratified_split", "subject_split"]
+__all__ = ["each_alone", "kfold", "split", "stratified_split", "subject_split"]
 
 Index = npt.NDArray[np.int64]
 
@@ -74,6 +75,21 @@ def stratified_split(
         members = rng.permutation(np.flatnonzero(data.y == c))
         part[members] = np.repeat(np.arange(len(shares)), row)
     return _parts(data, names, part)
+
+
+def each_alone(data: EmbeddingSet, share: float, seed: int) -> npt.NDArray[np.bool_]:
+    """About `share` of the records, where each record, or each subject, is drawn by a hash of itself alone.
+
+    Nobody's place hangs on who else is there: without one of them all others stay where they are, and what a private
+    fit learns from differs by that one. Equal records stay together.
+    """
+    key, limit = str(seed).encode(), round(share * 2**64)
+    if data.subject is None:
+        names = [row.tobytes() + label.tobytes() for row, label in zip(data.X, data.y, strict=True)]
+    else:
+        names = [str(who).encode() for who in data.subject.tolist()]
+    drawn = [int.from_bytes(hashlib.blake2b(name, key=key, digest_size=8).digest(), "big") for name in names]
+    return np.array([number < limit for number in drawn], dtype=bool)
 
 
 def subject_split(

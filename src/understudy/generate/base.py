@@ -204,7 +204,9 @@ class BaseGenerator(Promise, BaseEstimator):
         return int(np.random.SeedSequence(entropy).generate_state(1, np.uint64)[0] >> np.uint64(1))
 
     def _public_settings(self) -> dict[str, Any]:
-        return {k: v for k, v in self.get_params(deep=False).items() if k not in self._UNRELEASED}
+        told = {k: v for k, v in self.get_params(deep=False).items() if k not in self._UNRELEASED}
+        # Public by definition; whoever merges releases weighs sites by it.
+        return told if self.privacy is None else {**told, "n_public": self.privacy.n_public}
 
     def _check(self, X: Any, y: Any, subject: Any, attributes: Attributes) -> Records:
         self._check_privacy(subject)

@@ -14,7 +14,8 @@ from understudy.embed.reference import load_reference
 from understudy.errors import ConfigError
 from understudy.generate.base import BaseGenerator, Learnt, Records, lone_class
 from understudy.generate.covariance import low_rank_plus_diagonal, safe_rank
-from understudy.generate.private_means import noisy_means, products_pay
+from understudy.generate.private_means import from_sums, noisy_sums, products_pay, statistics_told
+from understudy.generate.private_sums import MEANS, MEANS_AND_PRODUCTS
 from understudy.generate.promise import NOT_COVERED, reference_told, rounded_shares
 from understudy.release import GaussianSpec
 from understudy.types import DP, PrivacyClaim
@@ -29,7 +30,8 @@ class ClassGaussian(BaseGenerator):
     by `shrinkage`. `rank` is lowered to a sixteenth of the records where it is higher: more directions would
     fit the records themselves. It cannot describe a class of several clusters.
 
-    With `privacy=DP(...)` the class means, counts and one scale leave in one noisy sum that `ledger` pays for.
+    With `privacy=DP(...)` the class means, counts and one scale leave in one noisy sum that `ledger` pays for; a
+    release carries it as it is, so that sums of several sites can be added (`understudy federate merge`).
     Vectors are whitened by public statistics: `reference` names them ("efflite0", or "none", which helps little).
     `covariance` says where the covariance comes from: "public", which costs nothing, "own", which takes half of the
     budget, or "auto": the better one for so many records and so much noise. `rank` and `shrinkage` have no use then.
@@ -121,18 +123,26 @@ class ClassGaussian(BaseGenerator):
         reference = load_reference(self.reference, d)
         plan = self.plan()
         products = self.covariance == "own" or (self.covariance == "auto" and products_pay(plan, classes, d))
+        shares = MEANS_AND_PRODUCTS if products else MEANS
         codes, people = records.codes[:, 0], self._people(records.subject)
         charge = self._pay(plan)
-        found = noisy_means(records.X, codes, people, classes, reference, plan, self.test_coins, products=products)
-        claim = self._dp_claim(charge, *NOT_COVERED)
+        noisy = noisy_sums(records.X, codes, people, classes, reference, shares, plan, self.test_coins)
+        # From here on nothing looks at records: what follows costs nothing.
+        found = from_sums(noisy, plan.noise_multiplier, classes, d, shares, reference)
+        tensors = {"means": found.means.astype(np.float32), "factor": found.factor, "scale": found.scale}
+        told = statistics_told(reference, shares, plan.noise_multiplier)
+        if told is not None:
+            # Rounded after the noise: that costs nothing, and moves a sum over n records by at most n / 10 million.
+            tensors["statistics"] = noisy.astype(np.float32)
         return Learnt(
-            GaussianSpec(variance=float(self.variance)),
-            {"means": found.means.astype(np.float32), "factor": found.factor, "scale": found.scale},
-            claim,
+            GaussianSpec(variance=float(self.variance), statistics=told),
+            tensors,
+            self._dp_claim(charge, *NOT_COVERED),
             {
                 **self._public_settings(),
                 **reference_told(reference),
                 "covariance": "own" if products else "public",
+                "n_public": plan.privacy.size(),
             },
             joint=rounded_shares(found.shares),
         )

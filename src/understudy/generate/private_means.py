@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from understudy.accounting import QueryPlan
-from understudy.embed.reference import Reference
-from understudy.generate.private_sums import MEANS, MEANS_AND_PRODUCTS, Shares, measured, query
+from understudy.embed.reference import REFERENCES, Reference
+from understudy.generate.private_sums import Shares, measured, query
+from understudy.release.manifest import StatisticsSpec
 from understudy.train.coins import Coins
 
-__all__ = ["PrivateMeans", "denoised", "noisy_means", "products_pay", "shrunk"]
+__all__ = [
+    "PrivateMeans",
+    "denoised",
+    "from_sums",
+    "noisy_sums",
+    "products_pay",
+    "reference_hash",
+    "shrunk",
+    "statistics_told",
+]
 
 Array = npt.NDArray[np.float64]
 
@@ -48,27 +59,35 @@ def products_pay(plan: QueryPlan, classes: int, d: int) -> bool:
     return d <= _WIDEST and plan.privacy.size() >= _WORTH * plan.noise_multiplier * np.sqrt(classes * d)
 
 
-def noisy_means(
+def noisy_sums(
     X: npt.NDArray[np.float32],
     codes: npt.NDArray[np.int64],
     subject: npt.NDArray[np.int64] | None,
     classes: int,
     reference: Reference,
+    shares: Shares,
     plan: QueryPlan,
     test_coins: int | None = None,
-    *,
-    products: bool = False,
-) -> PrivateMeans:
-    """Class means of `X`, and with `products` a covariance, that cost what `plan` says.
+) -> Array:
+    """The sums of `query` with the noise of `plan`: all that ever leaves the records, and what the plan pays for.
 
-    A subject's records count together where `subject` is given. Without `products` the covariance is the reference's.
+    A subject's records count together where `subject` is given.
     """
-    d = X.shape[1]
-    shares: Shares = MEANS_AND_PRODUCTS if products else MEANS
     sums = query(X, codes, subject, classes, reference, shares)
     coins = Coins(np.ones(1, dtype=np.int64), 1.0, len(sums), plan.noise_multiplier, test_seed=test_coins)
-    # From here on nothing looks at records: what follows costs nothing.
-    found = measured(sums + coins.draw(0).noise.numpy(), plan.noise_multiplier, classes, d, shares)
+    out: Array = sums + coins.draw(0).noise.numpy()
+    return out
+
+
+def from_sums(
+    noisy: Array, noise_std: float, classes: int, d: int, shares: Shares, reference: Reference
+) -> PrivateMeans:
+    """Class means and spread from noisy sums, of one site or added over several; it costs nothing.
+
+    Each number has normal noise of `noise_std`; added sums have noise that adds in squares. Sums to be added need the
+    same `shares` and `reference`. Without products the covariance is the reference's.
+    """
+    found = measured(noisy, noise_std, classes, d, shares)
     assert found.means is not None
     guessed = shrunk(found.means, found.error)
     # Directions have length 1: what the class means do not explain of it is spread.
@@ -85,6 +104,28 @@ def noisy_means(
         scale=size * scale,
         shares=found.shares,
     )
+
+
+def statistics_told(reference: Reference, shares: Shares, noise_std: float) -> StatisticsSpec | None:
+    """What a release says about its noisy sums; None where nobody else could read them.
+
+    That needs the reference, and only those that ship with the program are at hand everywhere.
+    """
+    if reference.name not in ("none", *REFERENCES):
+        return None
+    parts = (shares.sums, shares.counts, shares.lengths, shares.products)
+    return StatisticsSpec(
+        noise=noise_std, shares=parts, reference=reference.name, reference_sha256=reference_hash(reference)
+    )
+
+
+def reference_hash(reference: Reference) -> str:
+    """Tells two versions of one reference apart: sums that were whitened differently must not be added.
+
+    Over what is read from its file as it stands: directions are made orthonormal, and last digits may differ.
+    """
+    numbers = np.concatenate([reference.mean, reference.values, [reference.rest]]).astype("<f4")
+    return hashlib.sha256(numbers.tobytes()).hexdigest()
 
 
 def denoised(seen: Array, std: float, total: float) -> tuple[float, Array]:

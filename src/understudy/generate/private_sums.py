@@ -152,7 +152,7 @@ def _weights(
 def measured(noisy: Array, noise: float, classes: int, d: int, shares: Shares = MEANS) -> Measured:
     """Read noisy sums, with noise of standard deviation `noise` on each number. It costs nothing."""
     sums, seen, lengths, upper = shares.parts(noisy, classes, d)
-    counts = np.maximum(seen / np.sqrt(shares.counts), _FEWEST)
+    counts = np.maximum(_calmed(seen / np.sqrt(shares.counts), noise / np.sqrt(shares.counts)), _FEWEST)
     length = float(np.clip(lengths[0] / np.sqrt(shares.lengths) / counts.sum(), 0.1, 1.0)) * LONGEST * np.sqrt(d)
     means, error, products, std = None, np.zeros(classes), None, 0.0
     if shares.sums:
@@ -165,3 +165,16 @@ def measured(noisy: Array, noise: float, classes: int, d: int, shares: Shares = 
         np.fill_diagonal(products, np.diagonal(products) / np.sqrt(2.0))
         std = noise / np.sqrt(2 * shares.products)
     return Measured(means, error, counts, length, products, std)
+
+
+def _calmed(seen: Array, noise: float) -> Array:
+    """Counts drawn towards their mean, by as much of their scatter as the noise explains.
+
+    Where noise is as large as the counts differ, classes count as equally frequent: a class that seems empty by bad
+    luck would get a mean many times too long.
+    """
+    centre, free = seen.mean(), max(len(seen) - 1, 1)
+    scatter = float(np.square(seen - centre).sum()) / free
+    keep = max(0.0, 1 - noise**2 / scatter) if scatter > 0 else 0.0
+    out: Array = centre + keep * (seen - centre)
+    return out

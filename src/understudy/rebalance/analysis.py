@@ -20,6 +20,7 @@ from understudy.metrics import (
     separability,
     sphere_by_class,
 )
+from understudy.metrics.fidelity import ledoit_wolf
 from understudy.types import Estimate
 
 __all__ = [
@@ -98,18 +99,33 @@ def frechet_over_variances(
 ) -> dict[float, FrechetByClass]:
     """Frechet distance, class by class, of held-out records to as many generated ones, at each sampling variance.
 
-    The same coins serve every variance, so that figures differ by it alone. Where a class has no more records than
-    features both covariances are shrunk (see `frechet_distance`); classes of one record are skipped and named.
-    `authors_compat` standardises each set by itself, as the thesis did.
+    The same coins and one shrinkage serve every variance and every generator, so that figures differ by these alone:
+    where a class has no more records than features, all covariances are shrunk as the held-out records need it most
+    (see `frechet_distance`). Classes of one record are skipped and named. `authors_compat` standardises each set by
+    itself, as the thesis did, and shrinks nothing.
     """
     if not len(variances):
         raise ConfigError("`variances` must name at least one variance; got none.")
     seed = int(np.random.default_rng(random_state).integers(2**31 - 1))
+    shrinkage = 0.0 if authors_compat else _shrinkage(X, y)
     found = {}
     for variance in variances:
         drawn, labels = sample_like(generator, y, variance=variance, random_state=seed)
-        found[float(variance)] = frechet_by_class(drawn, labels, X, y, authors_compat=authors_compat)
+        found[float(variance)] = frechet_by_class(
+            drawn, labels, X, y, shrinkage=shrinkage, authors_compat=authors_compat
+        )
     return found
+
+
+def _shrinkage(X: npt.ArrayLike, y: npt.ArrayLike) -> float:
+    """The largest Ledoit-Wolf intensity of a class that has no more records than features; 0 if there is none.
+
+    Generated sets have no say: narrow ones would ask for more, and a distance that sees less of them is smaller.
+    """
+    x, labels = np.asarray(X, dtype=np.float64), np.asarray(y)
+    classes = [x[labels == c] for c in np.unique(labels)]
+    few = [mine - mine.mean(axis=0) for mine in classes if 1 < len(mine) <= mine.shape[-1]]
+    return max(map(ledoit_wolf, few), default=0.0)
 
 
 def diversity_by_class(

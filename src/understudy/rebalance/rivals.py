@@ -163,6 +163,7 @@ METHODS: Mapping[str, Method] = MappingProxyType(
         "algorithm-1": _head(sampler="class_balanced", augment=CVAEGenerator("large")),
         "algorithm-1-remix": _head(sampler="class_balanced", augment=CVAEGenerator("large"), remix=True),
         "balanced-softmax": _head(loss="balanced_softmax"),
+        "balanced-softmax-gaussian": _head(loss="balanced_softmax", augment=ClassGaussian()),
         "class-balanced-loss": _head(loss="class_balanced"),
         "focal": _head(loss="focal"),
         "equalization": _head(loss="equalization"),

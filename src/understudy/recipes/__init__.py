@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from understudy.recipes.doctor import examine
     from understudy.recipes.embed import EmbedSummary, embed_to_file
     from understudy.recipes.evaluate import Evaluation, evaluate_release
+    from understudy.recipes.federate import PersonalPredictions, predict_personally, simulate_federation
+    from understudy.recipes.federate_merge import MergeSummary, merge_to_folder
     from understudy.recipes.fit import FitSummary, fit_release
     from understudy.recipes.ledger import export_ledger, set_budget, show_ledger
     from understudy.recipes.plan import explain, make_plan
@@ -31,6 +33,8 @@ __all__ = [
     "EmbedSummary",
     "Evaluation",
     "FitSummary",
+    "MergeSummary",
+    "PersonalPredictions",
     "PredictSummary",
     "RebalanceSummary",
     "Study",
@@ -47,6 +51,8 @@ __all__ = [
     "fit_release",
     "make_plan",
     "make_report",
+    "merge_to_folder",
+    "predict_personally",
     "predict_records",
     "rebalance_to_file",
     "run_demo",
@@ -54,6 +60,7 @@ __all__ = [
     "sample_to_file",
     "set_budget",
     "show_ledger",
+    "simulate_federation",
     "train_head",
     "verify_release",
 ]
@@ -63,6 +70,8 @@ _HOMES = {
     "EmbedSummary": "understudy.recipes.embed",
     "Evaluation": "understudy.recipes.evaluate",
     "FitSummary": "understudy.recipes.fit",
+    "MergeSummary": "understudy.recipes.federate_merge",
+    "PersonalPredictions": "understudy.recipes.federate",
     "PredictSummary": "understudy.recipes.predict",
     "RebalanceSummary": "understudy.recipes.rebalance",
     "Study": "understudy.recipes.study",
@@ -79,6 +88,8 @@ _HOMES = {
     "fit_release": "understudy.recipes.fit",
     "make_plan": "understudy.recipes.plan",
     "make_report": "understudy.recipes.report",
+    "merge_to_folder": "understudy.recipes.federate_merge",
+    "predict_personally": "understudy.recipes.federate",
     "predict_records": "understudy.recipes.predict",
     "rebalance_to_file": "understudy.recipes.rebalance",
     "run_demo": "understudy.recipes.demo",
@@ -86,6 +97,7 @@ _HOMES = {
     "sample_to_file": "understudy.recipes.sample",
     "set_budget": "understudy.recipes.ledger",
     "show_ledger": "understudy.recipes.ledger",
+    "simulate_federation": "understudy.recipes.federate",
     "train_head": "understudy.recipes.train",
     "verify_release": "understudy.recipes.verify",
 }

@@ -11,11 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from understudy.accounting import default_ledger
 from understudy.audit import LEAST_NON_MEMBERS, NearestDistance
-from understudy.data import check_trainable, split
+from understudy.data import check_trainable, each_alone, split
 from understudy.embed.reference import REFERENCES
 from understudy.errors import ConfigError, DataError, PolicyError, PrivacyError, UnderstudyError
 from understudy.generate import BaseGenerator, CGANGenerator, ClassGaussian, CVAEGenerator, KSame, choose_generator
@@ -24,7 +23,7 @@ from understudy.recipes.images import parted, read_sets
 from understudy.release import check_target, load
 from understudy.types import DP, AttackResult, EmbeddingSet, PrivacyClaim
 
-__all__ = ["GENERATORS", "FitSummary", "each_alone", "fit_release"]
+__all__ = ["GENERATORS", "FitSummary", "fit_release"]
 
 GENERATORS: dict[str, type[BaseGenerator]] = {
     "gaussian": ClassGaussian,
@@ -207,21 +206,6 @@ def _parts(
             "Raise --holdout, or name a file of other records with --non-members."
         )
     return train, others
-
-
-def each_alone(data: EmbeddingSet, share: float, seed: int) -> npt.NDArray[np.bool_]:
-    """About `share` of the records, where each record, or each subject, is drawn by a hash of itself alone.
-
-    Nobody's place hangs on who else is there: without one of them all others stay where they are, and what a private
-    fit learns from differs by that one. Equal records stay together.
-    """
-    key, limit = str(seed).encode(), round(share * 2**64)
-    if data.subject is None:
-        names = [row.tobytes() + label.tobytes() for row, label in zip(data.X, data.y, strict=True)]
-    else:
-        names = [str(who).encode() for who in data.subject.tolist()]
-    drawn = [int.from_bytes(hashlib.blake2b(name, key=key, digest_size=8).digest(), "big") for name in names]
-    return np.array([number < limit for number in drawn], dtype=bool)
 
 
 def _private_settings(privacy: DP, classes: Sequence[str] | None, ledger: Path, holding: str) -> dict[str, Any]:

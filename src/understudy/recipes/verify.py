@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from understudy.errors import ConfigError, PrivacyError
-from understudy.release import Verification, verify
+from understudy.release import Verification, load, verify
 from understudy.types import DPClaim, PrivacyClaim, at_least
 
 __all__ = ["verify_release"]
@@ -28,7 +28,8 @@ def verify_release(path: Path, *, ledger: Path | None = None) -> Verification:
         return found
     checks = [*found.checks, _check_cost(claim.dp)]
     if ledger is not None:
-        checks.append(_check_paid(claim, claim.dp, ledger))
+        sites = load(path).manifest.settings.get("sites")
+        checks.append(_check_site(sites, ledger) if sites else _check_paid(claim, claim.dp, ledger))
     return replace(found, checks=tuple(checks))
 
 
@@ -44,6 +45,28 @@ def _check_cost(dp: DPClaim) -> str:
             "do not use it, and ask who sent it."
         )
     return "the claimed epsilon is what its events cost"
+
+
+def _check_site(sites: Any, ledger: Path) -> str:
+    """Of a joint release a ledger can back one site's part; the others have ledgers of their own."""
+    from understudy.recipes.ledger import existing_ledger
+
+    told = {site.get("ledger"): site for site in sites if isinstance(site, dict)} if isinstance(sites, list) else {}
+    for holding in existing_ledger(ledger).holdings().values():
+        for charge in holding.charges:
+            site = told.get(charge.head)
+            if site is None:
+                continue
+            if (charge.epsilon, charge.delta) == (site.get("epsilon"), site.get("delta")):
+                return "the ledger knows what one of the sites paid for this release"
+            raise PrivacyError(
+                f"The ledger {str(ledger)!r} has the charge that this release names, but for other numbers: the "
+                "release was altered."
+            )
+    raise PrivacyError(
+        f"The ledger {str(ledger)!r} knows no charge of any site of this release: it is no site's, or an old copy "
+        "that was put back. Find the newest one before anything else is spent."
+    )
 
 
 def _check_paid(claim: PrivacyClaim, dp: DPClaim, ledger: Path) -> str:

@@ -2,7 +2,7 @@
 
 from understudy.release.build import EmbeddingEntry, GaussianSpec, NetworkSpec, RowsSpec, build_release, rounded_joint
 from understudy.release.folder import check_file, check_target
-from understudy.release.manifest import Condition, Manifest
+from understudy.release.manifest import Condition, Manifest, MixtureSpec
 from understudy.release.release import Release, load
 from understudy.release.space import SPACES, to_space
 from understudy.release.verify import Verification, verify
@@ -13,6 +13,7 @@ __all__ = [
     "EmbeddingEntry",
     "GaussianSpec",
     "Manifest",
+    "MixtureSpec",
     "NetworkSpec",
     "Release",
     "RowsSpec",

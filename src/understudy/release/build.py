@@ -17,13 +17,22 @@ from understudy.release.manifest import (
     EmbeddingEntry,
     GaussianSpec,
     Manifest,
+    MixtureSpec,
     NetworkSpec,
     RowsSpec,
 )
 from understudy.release.release import Release
 from understudy.types import PrivacyClaim
 
-__all__ = ["EmbeddingEntry", "GaussianSpec", "NetworkSpec", "RowsSpec", "build_release", "rounded_joint"]
+__all__ = [
+    "EmbeddingEntry",
+    "GaussianSpec",
+    "MixtureSpec",
+    "NetworkSpec",
+    "RowsSpec",
+    "build_release",
+    "rounded_joint",
+]
 
 
 Joint = tuple[tuple[tuple[int, ...], float], ...]
@@ -39,7 +48,7 @@ def build_release(
     joint: Joint,
     conditions: Sequence[Condition] = (),
     space: str,
-    decoder: NetworkSpec | GaussianSpec | RowsSpec,
+    decoder: NetworkSpec | GaussianSpec | MixtureSpec | RowsSpec,
     tensors: Mapping[str, npt.NDArray[Any]],
     claim: PrivacyClaim,
 ) -> Release:

@@ -13,6 +13,7 @@ _SPECIAL = frozenset("<>&|`[]*\\")
 _KINDS = {
     "network": "a decoder network: it turns noise and a class into a vector, for ever new",
     "gaussian": "class means and one shared covariance: it can be sampled for ever",
+    "mixture": "decoders of several sites: each vector comes from one of them, drawn by the weights of its class",
     "rows": "a fixed table of vectors, each drawn at most once",
 }
 

@@ -9,12 +9,22 @@ import numpy as np
 import numpy.typing as npt
 
 from understudy.errors import FormatError
-from understudy.release.manifest import GaussianSpec, Linear, Manifest, NetworkSpec, Residual
+from understudy.release.manifest import GaussianSpec, Linear, Manifest, MixtureSpec, NetworkSpec, Residual
 
-__all__ = ["check_tensors", "check_values", "decode", "latent_scale", "run_program", "trace_program"]
+__all__ = [
+    "check_tensors",
+    "check_values",
+    "decode",
+    "latent_scale",
+    "part_prefix",
+    "part_tensors",
+    "run_program",
+    "trace_program",
+]
 
 Array = npt.NDArray[np.float32]
 Tensors = Mapping[str, npt.NDArray[Any]]
+Codes = npt.NDArray[np.int64]
 
 
 def run_program(program: Sequence[Any], tensors: Tensors, x: npt.NDArray[Any]) -> npt.NDArray[Any]:
@@ -38,11 +48,43 @@ def latent_scale(spec: NetworkSpec, variance: float) -> float:
     return variance if spec.variance_as_std else float(np.sqrt(variance))
 
 
-def decode(
-    manifest: Manifest, tensors: Tensors, codes: npt.NDArray[np.int64], variance: float, rng: np.random.Generator
-) -> Array:
+def decode(manifest: Manifest, tensors: Tensors, codes: Codes, variance: float, rng: np.random.Generator) -> Array:
     """One fresh vector for each row of `codes` (class, then conditions)."""
     spec = manifest.decoder
+    if isinstance(spec, MixtureSpec):
+        return _decode_mixture(manifest, spec, tensors, codes, variance, rng)
+    return _decode_one(manifest, spec, tensors, codes, variance, rng)
+
+
+def part_tensors(tensors: Tensors, number: int) -> dict[str, npt.NDArray[Any]]:
+    """The tensors of one part of a mixture, by the names that the part knows them by."""
+    prefix = part_prefix(number)
+    return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
+
+
+def part_prefix(number: int) -> str:
+    """What the names of a part's tensors begin with in the file."""
+    return f"part{number}."
+
+
+def _decode_mixture(
+    manifest: Manifest, spec: MixtureSpec, tensors: Tensors, codes: Codes, variance: float, rng: np.random.Generator
+) -> Array:
+    ends = np.cumsum(tensors["weights"].astype(np.float64), axis=0)
+    # Rounded weights may sum to a little more or less than 1.
+    chosen = ((rng.random(len(codes)) * ends[-1][codes[:, 0]]) >= ends[:-1, codes[:, 0]]).sum(axis=0)
+    out = np.empty((len(codes), manifest.embedding.dim), dtype=np.float32)
+    for number, part in enumerate(spec.parts):
+        rows = np.flatnonzero(chosen == number)
+        if len(rows):
+            own = np.asarray(part.order)[codes[rows]] if part.order else codes[rows]
+            out[rows] = _decode_one(manifest, part.decoder, part_tensors(tensors, number), own, variance, rng)
+    return out
+
+
+def _decode_one(
+    manifest: Manifest, spec: Any, tensors: Tensors, codes: Codes, variance: float, rng: np.random.Generator
+) -> Array:
     if isinstance(spec, NetworkSpec):
         return _decode_network(manifest, spec, tensors, codes, variance, rng)
     n, d = len(codes), manifest.embedding.dim
@@ -56,12 +98,7 @@ def decode(
 
 
 def _decode_network(
-    manifest: Manifest,
-    spec: NetworkSpec,
-    tensors: Tensors,
-    codes: npt.NDArray[np.int64],
-    variance: float,
-    rng: np.random.Generator,
+    manifest: Manifest, spec: NetworkSpec, tensors: Tensors, codes: Codes, variance: float, rng: np.random.Generator
 ) -> Array:
     n = len(codes)
     width = manifest.condition_width if spec.conditional else 0
@@ -86,26 +123,14 @@ def _decode_network(
 
 def check_tensors(manifest: Manifest, tensors: Tensors) -> None:
     """Every tensor that the decoder names is there, finite, of a shape that fits; and none besides."""
-    d, spec = manifest.embedding.dim, manifest.decoder
-    expected: dict[str, tuple[int, ...]] = {}
-    if isinstance(spec, NetworkSpec):
-        width = spec.latent_dim + (manifest.condition_width if spec.conditional else 0)
-        out = trace_program(
-            spec.program, _shapes(tensors), width, lambda name: expected.update({name: _shape(tensors, name)})
-        )
-        if out != d:
-            raise FormatError(f"The decoder gives vectors of {out} features, but the manifest says {d}.")
-        shared = _rows(tensors, "offset") == 1
-        expected |= {"span": (d,), "offset": (1 if shared else len(manifest.classes), d)}
-        if spec.noise != "none":
-            expected["noise_scale"] = (d,)
-        if spec.noise == "low-rank":
-            expected["noise_factor"] = (_rows(tensors, "noise_factor"), d)
-    elif isinstance(spec, GaussianSpec):
-        expected = {"means": (len(manifest.classes), d), "factor": (_rows(tensors, "factor"), d), "scale": (d,)}
+    spec = manifest.decoder
+    if isinstance(spec, MixtureSpec):
+        expected: dict[str, tuple[int, ...]] = {"weights": (len(spec.parts), len(manifest.classes))}
+        for number, part in enumerate(spec.parts):
+            own = _expected(manifest, part.decoder, part_tensors(tensors, number))
+            expected |= {part_prefix(number) + name: shape for name, shape in own.items()}
     else:
-        n = _rows(tensors, "X")
-        expected = {"X": (n, d), "codes": (n, 1 + len(manifest.conditions))}
+        expected = _expected(manifest, spec, tensors)
     for name, shape in expected.items():
         if _shape(tensors, name) != shape:
             raise FormatError(f"Tensor {name!r} must have shape {shape}; the file has {_shape(tensors, name)}.")
@@ -114,6 +139,37 @@ def check_tensors(manifest: Manifest, tensors: Tensors) -> None:
         limits = np.array([len(manifest.classes), *(len(c.values) for c in manifest.conditions)])
         if (tensors["codes"] < 0).any() or (tensors["codes"] >= limits).any():
             raise FormatError("A released row has a class or condition that the manifest does not name.")
+    if isinstance(spec, MixtureSpec):
+        weights = tensors["weights"].astype(np.float64)
+        if (weights < 0).any() or not np.allclose(weights.sum(axis=0), 1.0, rtol=0, atol=1e-4):
+            raise FormatError("The weights of a mixture must be 0 or more, and sum to 1 for each class.")
+
+
+def _expected(manifest: Manifest, spec: Any, tensors: Tensors) -> dict[str, tuple[int, ...]]:
+    """Names and shapes of what one decoder needs; ranks are what the tensors have."""
+    d, classes = manifest.embedding.dim, len(manifest.classes)
+    if isinstance(spec, NetworkSpec):
+        expected: dict[str, tuple[int, ...]] = {}
+        width = spec.latent_dim + (manifest.condition_width if spec.conditional else 0)
+        out = trace_program(
+            spec.program, _shapes(tensors), width, lambda name: expected.update({name: _shape(tensors, name)})
+        )
+        if out != d:
+            raise FormatError(f"The decoder gives vectors of {out} features, but the manifest says {d}.")
+        shared = _rows(tensors, "offset") == 1
+        expected |= {"span": (d,), "offset": (1 if shared else classes, d)}
+        if spec.noise != "none":
+            expected["noise_scale"] = (d,)
+        if spec.noise == "low-rank":
+            expected["noise_factor"] = (_rows(tensors, "noise_factor"), d)
+        return expected
+    if isinstance(spec, GaussianSpec):
+        expected = {"means": (classes, d), "factor": (_rows(tensors, "factor"), d), "scale": (d,)}
+        if spec.statistics is not None:
+            expected["statistics"] = (spec.statistics.size(classes, d),)
+        return expected
+    n = _rows(tensors, "X")
+    return {"X": (n, d), "codes": (n, 1 + len(manifest.conditions))}
 
 
 def check_values(tensors: Tensors, used: Container[str]) -> None:

@@ -32,9 +32,12 @@ __all__ = [
     "GaussianSpec",
     "Linear",
     "Manifest",
+    "MixturePart",
+    "MixtureSpec",
     "NetworkSpec",
     "Residual",
     "RowsSpec",
+    "StatisticsSpec",
     "parse_document",
     "parse_manifest",
 ]
@@ -96,11 +99,80 @@ class NetworkSpec(_Strict):
     variance_as_std: bool = False
 
 
+class StatisticsSpec(_Strict):
+    """How to read the tensor `statistics`: the noisy sums that were paid for, as they left the mechanism.
+
+    They are, one after the other: the sums of each class, its count, the sum of lengths and, if they have a share,
+    the products of two features. Each part was multiplied by the root of its entry in `shares`, and each number has
+    normal noise of standard deviation `noise`. Sums that were whitened by the same `reference` can be added.
+    """
+
+    noise: Annotated[float, Field(gt=0, le=1e9)]
+    shares: Annotated[tuple[Annotated[float, Field(ge=0, le=1)], ...], Field(min_length=4, max_length=4)]
+    reference: ShortText
+    reference_sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+
+    @model_validator(mode="after")
+    def _can_be_read(self) -> Self:
+        if not math.isclose(sum(self.shares), 1.0, abs_tol=1e-9) or not all(self.shares[:3]):
+            raise ValueError("the shares of sums, counts and lengths must be above 0, and all shares sum to 1")
+        return self
+
+    def size(self, classes: int, d: int) -> int:
+        """How many numbers there are."""
+        return classes * d + classes + 1 + (d * (d + 1) // 2 if self.shares[3] else 0)
+
+
 class GaussianSpec(_Strict):
-    """One mean a class and one covariance for all: `factor.T @ factor + diag(scale ** 2)`."""
+    """One mean a class and one covariance for all: `factor.T @ factor + diag(scale ** 2)`.
+
+    Where it was fitted under differential privacy, the noisy sums behind it may come along (`statistics`): those of
+    several sites are added, and read once.
+    """
 
     kind: Literal["gaussian"] = "gaussian"
     variance: Annotated[float, Field(ge=0, le=1e6)] = 1.0
+    statistics: StatisticsSpec | None = None
+
+    @model_serializer(mode="wrap")
+    def _dump(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Without `statistics` where there are none: such a release stays as it always was."""
+        out: dict[str, Any] = handler(self)
+        if self.statistics is None:
+            del out["statistics"]
+        return out
+
+
+class MixturePart(_Strict):
+    """One decoder of a mixture; in the file its tensors have a prefix, as `part0.means`.
+
+    `order` gives, for each class of the release, its place among the classes as the part knows them; empty, where
+    that is the same.
+    """
+
+    decoder: Annotated[NetworkSpec | GaussianSpec, Field(discriminator="kind")]
+    order: tuple[Annotated[int, Field(ge=0)], ...] = ()
+
+
+class MixtureSpec(_Strict):
+    """Several decoders: each vector comes from one of them, drawn by the weights of its class.
+
+    The tensor `weights` has a row for each part and a column for each class; columns sum to 1.
+    """
+
+    kind: Literal["mixture"] = "mixture"
+    parts: Annotated[tuple[MixturePart, ...], Field(min_length=2, max_length=1000)]
+
+    @model_validator(mode="after")
+    def _one_variance(self) -> Self:
+        if len({part.decoder.variance for part in self.parts}) > 1:
+            raise ValueError("the parts of a mixture must have one sampling variance")
+        return self
+
+    @property
+    def variance(self) -> float:
+        """The sampling variance that all parts share."""
+        return self.parts[0].decoder.variance
 
 
 class RowsSpec(_Strict):
@@ -135,7 +207,7 @@ class DPEntry(_Strict):
     epsilon: Annotated[float, Field(gt=0)]
     delta: Annotated[float, Field(gt=0, lt=1)]
     relation: Literal["add-or-remove", "replace-one"]
-    events: Annotated[tuple[dict[ShortText, int | float | ShortText], ...], Field(min_length=1, max_length=100)]
+    events: Annotated[tuple[dict[ShortText, int | float | ShortText], ...], Field(min_length=1, max_length=1000)]
     ledger: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 
 
@@ -210,7 +282,7 @@ class Manifest(Document):
     generator: ShortText
     conditions: Annotated[tuple[Condition, ...], Field(max_length=16)] = ()
     joint: Annotated[tuple[tuple[tuple[int, ...], float], ...], Field(min_length=1)]
-    decoder: Annotated[NetworkSpec | GaussianSpec | RowsSpec, Field(discriminator="kind")]
+    decoder: Annotated[NetworkSpec | GaussianSpec | MixtureSpec | RowsSpec, Field(discriminator="kind")]
     files: dict[FileName, FileEntry] = Field(default_factory=dict)
 
     @model_validator(mode="after")
@@ -225,7 +297,16 @@ class Manifest(Document):
             raise ValueError("the probabilities in `joint` do not sum to 1")
         if (self.decoder.kind == "rows") != (self.kind == "data"):
             raise ValueError("a release of kind 'data' holds rows, and only that")
+        if isinstance(self.decoder, MixtureSpec):
+            self._check_mixture(self.decoder)
         return self
+
+    def _check_mixture(self, decoder: MixtureSpec) -> None:
+        if self.conditions or self.space != "raw":
+            raise ValueError("a mixture has no conditions, and its space is 'raw'")
+        for part in decoder.parts:
+            if part.order and sorted(part.order) != list(range(len(self.classes))):
+                raise ValueError("the order of a part must name the place of each class once")
 
     @property
     def condition_width(self) -> int:

@@ -24,6 +24,7 @@ METRICS = {"auc": "AUC", "accuracy": "accuracy", "balanced_accuracy": "balanced 
 HOLDS = {
     "network": "a decoder network that turns noise and a class into a fresh vector",
     "gaussian": "class means and one shared covariance, from which fresh vectors are drawn",
+    "mixture": "the decoders of several sites side by side; each vector is drawn by one of them",
     "rows": "a fixed table of vectors, each the mean of a group or a draw made once",
 }
 

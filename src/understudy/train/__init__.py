@@ -6,6 +6,7 @@ from understudy.train.coins import Coins
 from understudy.train.loop import History, LoopSettings, run_loop, seeded, shuffled_batches
 from understudy.train.losses import CVAELoss, RowLoss, RowLossByAutograd
 from understudy.train.opening import Opening
+from understudy.train.part import PaidPlan, Part
 from understudy.train.private import PrivateHistory, PrivateRun
 from understudy.train.progress import ProgressBar, RichBar
 
@@ -17,6 +18,8 @@ __all__ = [
     "History",
     "LoopSettings",
     "Opening",
+    "PaidPlan",
+    "Part",
     "PrivateHistory",
     "PrivateRun",
     "ProgressBar",

@@ -26,6 +26,7 @@ from understudy.train.coins import Coins
 from understudy.train.loop import History, seeded
 from understudy.train.losses import RowLoss
 from understudy.train.opening import Opening
+from understudy.train.part import Part
 from understudy.train.progress import ProgressBar
 
 if TYPE_CHECKING:
@@ -81,6 +82,9 @@ class PrivateRun:
         nothing: it may read the module's weights, which are noisy already, and train on the side whatever learns from
         them alone, at no price. What it reads elsewhere nobody can check: a function that holds records breaks the
         promise. What it trains is in no checkpoint, so it takes none. Gradients are off while it runs.
+    part
+        Only some of the plan's steps, which `PaidPlan` has paid for as a whole. Nothing is charged then, and neither
+        `opening` nor `checkpoint` is possible.
 
     Attributes
     ----------
@@ -108,6 +112,7 @@ class PrivateRun:
         progress: ProgressBar | None = None,
         opening: Opening | None = None,
         public_gradient: Callable[[], Tensor] | None = None,
+        part: Part | None = None,
     ) -> None:
         self.charge: Charge | None = None
         self.noisy: npt.NDArray[np.float64] | None = None
@@ -115,7 +120,13 @@ class PrivateRun:
         self._plan, self._loss, self._ledger, self._holding = plan, loss, ledger, holding
         self._purpose, self._test_coins, self._progress = purpose, test_coins, progress
         self._opening, self._public_gradient = opening, public_gradient
+        self._part = part
+        self._last = plan.steps if part is None else part.stop
         self._begun = False
+        if part is not None and not 0 <= part.start < part.stop <= plan.steps:
+            raise PrivacyError(f"The plan has paid for {plan.steps} steps; {part.name} are no part of them.")
+        if part is not None and (opening is not None or checkpoint is not None):
+            raise ConfigError("A part of a plan has neither an opening nor a checkpoint: leave them out.")
         self._check_payment()
         if opening is not None:
             opening.noise(plan)
@@ -157,7 +168,7 @@ class PrivateRun:
                 self._train(history)
             module.eval()
             if self._ledger is not None and self.charge is not None:
-                self._ledger.finish(self.charge, self._digest())
+                self._ledger.finish(self.charge, self._digest(), self._part.name if self._part is not None else "")
         finally:
             self._network.release()
             if self._progress is not None:
@@ -189,7 +200,7 @@ class PrivateRun:
         assert gradient is not None
         a_pass = max(1, round(1 / plan.rate))
         total, count, saved_at = torch.zeros((), dtype=torch.float64), 0, time.monotonic()
-        for members, noise, latent in coins.steps(history.steps, plan.steps):
+        for members, noise, latent in coins.steps(history.steps, self._last):
             public = self._ask_public()
             index, blocks = (members, None) if subjects is None else subjects.rows(members)
             rows = self._rows[torch.from_numpy(index)]
@@ -204,7 +215,7 @@ class PrivateRun:
             self._optimizer.step()
             history.steps += 1
             total, count = total + losses.nan_to_num_(0.0, 0.0, 0.0).sum(), count + len(rows)
-            if history.steps % a_pass == 0 or history.steps == plan.steps:
+            if history.steps % a_pass == 0 or history.steps == self._last:
                 history.train_loss.append(float(total) / max(count, 1))
                 total, count = torch.zeros((), dtype=torch.float64), 0
                 if self._progress is not None:
@@ -242,6 +253,9 @@ class PrivateRun:
     def _pay(self) -> PrivateHistory:
         """The history to go on with: of an earlier run that paid and was killed, or a new one, paid now."""
         history = PrivateHistory()
+        if self._part is not None:
+            self.charge, history.steps = self._part.charge, self._part.start
+            return history
         if self._checkpoint is not None and (state := self._checkpoint.load()) is not None:
             _, kept = state.restore(self._network.module, self._optimizer, seeded(0), history)
             if "opening" in kept:
@@ -285,6 +299,10 @@ class PrivateRun:
             return
         if self._ledger is None:
             raise PrivacyError("A private fit needs a ledger that it is charged to; got none.")
+        if self._part is not None:
+            if self._part.charge is None:
+                raise PrivacyError("A part of a plan must have been paid for; it has no charge.")
+            self._ledger.paid(self._part.charge.identity, self._plan.events)
         known = self._ledger.holding(self._holding)
         if (known.unit, known.relation) != (privacy.unit, privacy.relation):
             raise PrivacyError(

@@ -1,0 +1,367 @@
+"""A whole run over a channel: rounds, refusals, poison, a stop in the middle, and what it claims."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from understudy.accounting import Ledger
+from understudy.errors import ConfigError, PrivacyError, UnderstudyError
+from understudy.federated import Coordinator, FederationSettings, LocalChannel
+from understudy.federated.messages import Answer, Question, Silence
+from understudy.recipes import verify_release
+from understudy.release import load
+
+Make = Callable[..., Any]
+Bend = Callable[[Question, Answer], Answer | Silence]
+
+
+class Bent(LocalChannel):
+    """A channel on which some answers are not what a site said."""
+
+    def __init__(self, files: Mapping[str, Path], bend: Mapping[str, Bend]) -> None:
+        super().__init__(files)
+        self.bend = dict(bend)
+        self.asked: list[tuple[str, int]] = []
+
+    def ask(self, questions: Mapping[str, Question], *, timeout: float) -> dict[str, Answer | Silence]:
+        out = super().ask(questions, timeout=timeout)
+        self.asked += [(q.step, q.round) for q in questions.values()]
+        for name, bend in self.bend.items():
+            if name in out and isinstance(answer := out[name], Answer):
+                out[name] = bend(questions[name], answer)
+        return out
+
+
+def in_training(change: Callable[[Question, Answer], Answer | Silence]) -> Bend:
+    return lambda q, a: change(q, a) if q.step == "train" else a
+
+
+def scaled(factor: float) -> Bend:
+    """What the site learnt in the round, `factor` times: -1 is a flip of the sign."""
+
+    def change(q: Question, a: Answer) -> Answer:
+        moved = {k: (q.tensors[k] + factor * (v - q.tensors[k])).astype(np.float32) for k, v in a.tensors.items()}
+        return replace(a, tensors=moved)
+
+    return in_training(change)
+
+
+def nan(q: Question, a: Answer) -> Answer:
+    return replace(a, tensors={k: np.full_like(v, np.nan) for k, v in a.tensors.items()})
+
+
+def refusals(events: list[dict[str, Any]]) -> dict[str, set[str]]:
+    out: dict[str, set[str]] = {}
+    for event in events:
+        if event["event"] == "refused":
+            out.setdefault(event["site"], set()).add(event["reason"])
+    return out
+
+
+def test_a_real_run_ends_in_a_release_that_its_ledgers_back(sites: Make, settings: Make, tmp_path: Path) -> None:
+    files = sites(3, test=False)
+    terms: FederationSettings = settings(max_sites_per_person=1)
+    events: list[dict[str, Any]] = []
+    folder = Coordinator(terms, tmp_path / "out", tell=events.append).run(LocalChannel(files))
+    release = load(folder)
+    verify_release(folder)
+    assert release.claim.dp is not None
+    assert 1.9 < release.claim.dp.epsilon <= 2.0
+    X, _ = release.sample(20, random_state=0)
+    assert X.shape == (20, 64)
+    for file in files.values():
+        with Ledger(file.parent / ".understudy" / "ledger.sqlite") as ledger:
+            (charge,) = ledger.holding("default").charges
+            # Eight steps a round: 500 records in batches of 64.
+            assert set(ledger.results(charge)) == {"sums", "steps 0 to 8", "steps 8 to 16", "steps 16 to 24"}
+            assert charge.epsilon == release.claim.dp.epsilon
+    rounds = [e for e in events if e["event"] == "round"]
+    assert [e["round"] for e in rounds] == [1, 2, 3]
+    assert rounds[-1]["epsilon"]["site-0"] == pytest.approx(release.claim.dp.epsilon)
+    assert rounds[0]["epsilon"]["site-0"] < rounds[-1]["epsilon"]["site-0"]
+    assert not {"loss", "count", "lambda", "accuracy"} & {key for event in events for key in event}
+
+
+def test_all_sites_is_what_a_claim_assumes_unless_told(sites: Make, settings: Make, tmp_path: Path) -> None:
+    folder = Coordinator(settings(mode="sums"), tmp_path / "out").run(LocalChannel(sites(3, test=False)))
+    claim = load(folder).claim
+    assert claim.dp is not None
+    assert 2.0 < claim.dp.epsilon < 6.0
+    assert claim.dp.delta == pytest.approx(3e-4)
+
+
+def test_a_rehearsal_promises_nothing_and_can_be_repeated(sites: Make, settings: Make, tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        files = sites(3, folder=f"sites-{name}")
+        Coordinator(settings(), tmp_path / name).run(LocalChannel(files))
+    one, two = load(tmp_path / "one" / "release"), load(tmp_path / "two" / "release")
+    assert one.claim.kind == "none"
+    assert "test coins" in one.claim.not_covered[0]
+    assert all(np.array_equal(one.tensors[k], two.tensors[k]) for k in one.tensors)
+
+
+def three(site_of: Make) -> dict[str, Path]:
+    """Small ones, with test coins."""
+    return {f"site-{i}": site_of(f"site-{i}", test_coins=i) for i in range(3)}
+
+
+@pytest.mark.parametrize(
+    ("bend", "reason"),
+    [
+        (in_training(nan), "numbers that are not finite"),
+        (scaled(1e6), "weights that are too far from where training began"),
+        (in_training(lambda q, a: replace(a, nonce="old")), "an answer that was given before"),
+        (in_training(lambda q, a: replace(a, round=a.round - 1)), "an answer to another question"),
+        (in_training(lambda q, a: replace(a, tensors={})), "tensors of the wrong names or shapes"),
+        (in_training(lambda q, a: Silence("lost")), "lost"),
+    ],
+)
+def test_what_cannot_be_used_is_refused_and_the_rest_goes_on(
+    bend: Bend, reason: str, site_of: Make, little: Make, tmp_path: Path
+) -> None:
+    events: list[dict[str, Any]] = []
+    channel = Bent(three(site_of), {"site-1": bend})
+    Coordinator(little(rounds=1), tmp_path / "out", tell=events.append).run(channel)
+    assert refusals(events) == {"site-1": {reason}}
+    told = next(e for e in events if e["event"] == "round")
+    assert told["sites"] == ["site-0", "site-2"]
+
+
+def test_an_answer_that_is_replayed_is_refused(site_of: Make, little: Make, tmp_path: Path) -> None:
+    kept: list[Answer] = []
+
+    def replay(q: Question, a: Answer) -> Answer:
+        kept.append(a)
+        return kept[0]
+
+    events: list[dict[str, Any]] = []
+    Coordinator(little(), tmp_path / "out", tell=events.append).run(
+        Bent(three(site_of), {"site-0": in_training(replay)})
+    )
+    assert refusals(events) == {"site-0": {"an answer to another question"}}
+
+
+def test_sums_that_are_too_large_are_refused(site_of: Make, little: Make, tmp_path: Path) -> None:
+    def million(q: Question, a: Answer) -> Answer:
+        return a if q.step != "join" else replace(a, tensors={"sums": 1e6 * a.tensors["sums"]})
+
+    events: list[dict[str, Any]] = []
+    Coordinator(little(mode="sums"), tmp_path / "out", tell=events.append).run(
+        Bent(three(site_of), {"site-2": million})
+    )
+    assert refusals(events) == {"site-2": {"sums that are too large for the size it declares"}}
+
+
+def test_somebody_who_was_not_asked_is_refused(site_of: Make, little: Make, tmp_path: Path) -> None:
+    class Crowded(LocalChannel):
+        def ask(self, questions: Mapping[str, Question], *, timeout: float) -> dict[str, Answer | Silence]:
+            out = super().ask(questions, timeout=timeout)
+            return {**out, "stranger": next(iter(out.values()))}
+
+    events: list[dict[str, Any]] = []
+    Coordinator(little(rounds=1), tmp_path / "out", tell=events.append).run(Crowded(three(site_of)))
+    assert refusals(events) == {"stranger": {"an answer of somebody who was not asked"}}
+
+
+def test_a_poisoned_site_hardly_moves_a_robust_average(sites: Make, settings: Make, tmp_path: Path) -> None:
+    """Six sites, one of which sends the opposite of what it learnt; without noise, so that the effect can be seen."""
+
+    def decoder(name: str, bend: Mapping[str, Bend], **more: Any) -> np.ndarray:
+        files = sites(6, folder=f"sites-{name}", epsilon=None)
+        terms = settings(rounds=4, local_epochs=4, learning_rate=0.01, weights="equal", **more)
+        folder = Coordinator(terms, tmp_path / name).run(Bent(files, bend))
+        return load(folder).sample(400, random_state=0)[0]
+
+    flip = {"site-5": scaled(-4.0)}
+    gone = {"site-5": in_training(lambda q, a: Silence("gone"))}
+    without = decoder("without", gone, average="trimmed-mean", trim=0.2)
+    robust = decoder("robust", flip, average="trimmed-mean", trim=0.2)
+    plain = decoder("plain", flip, average="mean")
+
+    def gap(a: np.ndarray) -> float:
+        return float(np.sqrt(np.square(a - without).mean()))
+
+    assert gap(robust) < 0.5 * gap(plain)
+
+
+def test_too_few_answers_stop_the_run_and_it_goes_on_later(sites: Make, settings: Make, tmp_path: Path) -> None:
+    files, terms, out = sites(3, test=False), settings(min_sites=3), tmp_path / "out"
+
+    def away(q: Question, a: Answer) -> Answer | Silence:
+        return Silence("gone") if q.round == 2 else a
+
+    with pytest.raises(UnderstudyError, match="2 sites gave usable answers in round 2, 3 are needed"):
+        Coordinator(terms, out).run(Bent(files, {"site-1": away}))
+    channel = Bent(files, {})
+    Coordinator(terms, out).run(channel)
+    assert ("join", 0) not in channel.asked
+    assert ("train", 1) not in channel.asked
+    for file in files.values():
+        with Ledger(file.parent / ".understudy" / "ledger.sqlite") as ledger:
+            (charge,) = ledger.holding("default").charges
+            # The repeated round was answered with what it had bought already.
+            assert len(ledger.results(charge)) == 4
+    with pytest.raises(ConfigError, match="other settings"):
+        Coordinator(settings(min_sites=2), out).run(channel)
+
+
+def test_a_site_whose_steps_are_used_up_declines(sites: Make, settings: Make, tmp_path: Path) -> None:
+    """A coordinator that forgot a round asks for more than was paid for."""
+    files, out = sites(3, test=False), tmp_path / "out"
+    Coordinator(settings(rounds=2), out).run(LocalChannel(files))
+    state = (out / "coordinator.state").read_bytes()
+    asked: list[Question] = []
+
+    class Listening(LocalChannel):
+        def ask(self, questions: Mapping[str, Question], *, timeout: float) -> dict[str, Answer | Silence]:
+            asked.extend(questions.values())
+            return super().ask(questions, timeout=timeout)
+
+    (out / "coordinator.state").write_bytes(state)
+    Coordinator(settings(rounds=2), out).run(channel := Listening(files))
+    question = asked[0]
+    tensors = {f"decoder/{k}": v for k, v in _decoder(out).items()}
+    more = Question(
+        "train",
+        3,
+        "n",
+        {**question.facts, "length": 1.0},
+        {**tensors, "means": np.zeros((10, 64), dtype=np.float32)},
+    )
+    answer = channel.ask({"site-0": more}, timeout=1)["site-0"]
+    assert isinstance(answer, Answer)
+    assert answer.declined == "its budget does not allow this"
+    assert not answer.tensors
+
+
+def _decoder(out: Path) -> dict[str, np.ndarray]:
+    from safetensors.numpy import load_file
+
+    found = load_file(out / "coordinator.state")
+    return {k.removeprefix("decoder/"): v for k, v in found.items() if k.startswith("decoder/")}
+
+
+def liar(step: str, **facts: Any) -> Bend:
+    return lambda q, a: replace(a, facts={**a.facts, **facts}) if q.step == step else a
+
+
+@pytest.mark.parametrize(
+    ("facts", "reason"),
+    [
+        ({"size": float("inf")}, "terms cannot be read"),
+        ({"size": 10**400}, "terms cannot be read"),
+        ({"noise": 10**400}, "terms cannot be read"),
+        ({"terms": None}, "not those of most sites"),
+        ({"terms": {"unit": "subject"}}, "not those of most sites"),
+        ({"terms": {"relation": "replace-one"}}, "not those of most sites"),
+        ({"terms": {"events": []}}, "terms cannot be read"),
+    ],
+    ids=str,
+)
+def test_terms_of_one_site_do_not_stop_the_others(
+    facts: dict[str, Any], reason: str, site_of: Make, little: Make, tmp_path: Path
+) -> None:
+    """They have paid by then: what could be refused at the end is refused at once."""
+    files = {f"site-{i}": site_of(f"site-{i}") for i in range(3)}
+
+    def bend(q: Question, a: Answer) -> Answer:
+        if q.step != "join":
+            return a
+        told = facts if facts.get("terms") is None else {"terms": {**a.facts["terms"], **facts["terms"]}}
+        return replace(a, facts={**a.facts, **told})
+
+    events: list[dict[str, Any]] = []
+    folder = Coordinator(little(mode="sums"), tmp_path / "out", tell=events.append).run(Bent(files, {"site-1": bend}))
+    ((site, told),) = refusals(events).items()
+    assert site == "site-1"
+    assert reason in told.pop()
+    assert load(folder).claim.kind == "dp"
+
+
+def test_two_sites_with_one_ledger_entry_are_both_refused(site_of: Make, little: Make, tmp_path: Path) -> None:
+    files = {f"site-{i}": site_of(f"site-{i}") for i in range(4)}
+
+    def copied(q: Question, a: Answer) -> Answer:
+        return (
+            a
+            if q.step != "join"
+            else replace(a, facts={**a.facts, "terms": {**a.facts["terms"], "ledger": "0" * 64}})
+        )
+
+    events: list[dict[str, Any]] = []
+    channel = Bent(files, {"site-1": copied, "site-3": copied})
+    folder = Coordinator(little(mode="sums"), tmp_path / "out", tell=events.append).run(channel)
+    assert set(refusals(events)) == {"site-1", "site-3"}
+    assert load(folder).claim.kind == "dp"
+
+
+def test_masked_sums_of_another_kind_are_told_and_no_key_is_no_site(
+    site_of: Make, little: Make, tmp_path: Path
+) -> None:
+    terms = little(mode="sums", secure=True)
+    files = {f"site-{i}": site_of(f"site-{i}") for i in range(4)}
+    events: list[dict[str, Any]] = []
+    wrong = {
+        "site-0": liar("join", key="z" * 64),
+        "site-1": lambda q, a: replace(a, tensors={k: v.astype(float) for k, v in a.tensors.items()}),
+    }
+    with pytest.raises(UnderstudyError, match="read only together"):
+        Coordinator(terms, tmp_path / "out", tell=events.append).run(Bent(files, wrong))
+    assert refusals(events) == {
+        "site-0": {"its key or its terms cannot be read"},
+        "site-1": {"tensors of the wrong kind"},
+    }
+    Coordinator(terms, tmp_path / "out").run(LocalChannel(files))
+
+
+def test_nobody_pays_for_a_run_that_cannot_be(site_of: Make, little: Make, tmp_path: Path) -> None:
+    files = {f"site-{i}": site_of(f"site-{i}") for i in range(2)}
+    for more in ({"average": "trimmed-mean"}, {"mode": "sums", "secure": True}):
+        channel = Bent(files, {})
+        with pytest.raises(UnderstudyError, match="2 sites are there, 3 are needed"):
+            Coordinator(little(**more), tmp_path / more.get("mode", "out")).run(channel)
+        assert channel.asked == []
+    assert not list(tmp_path.rglob("ledger.sqlite"))
+
+
+def test_nothing_that_is_asked_or_told_is_private(site_of: Make, little: Make, tmp_path: Path) -> None:
+    """Every question is made of settings and of what was paid for; every event of names and public numbers."""
+    files = {f"site-{i}": site_of(f"site-{i}", n=40 + i) for i in range(3)}
+    asked: list[Question] = []
+
+    class Listening(LocalChannel):
+        def ask(self, questions: Mapping[str, Question], *, timeout: float) -> dict[str, Answer | Silence]:
+            asked.extend(questions.values())
+            return super().ask(questions, timeout=timeout)
+
+    events: list[dict[str, Any]] = []
+    Coordinator(little(), tmp_path / "out", tell=events.append).run(Listening(files))
+    known = {
+        "joined": {"event", "sites", "epsilon"},
+        "round": {"event", "round", "of", "sites", "seconds", "epsilon"},
+        "done": {"event", "release", "claim"},
+    }
+    assert [e["event"] for e in events] == ["joined", "round", "round", "done"]
+    assert all(set(e) == known[e["event"]] for e in events)
+    extra = {"join": set(), "train": {"length"}, "finish": {"manifest"}}
+    assert all(set(q.facts) == {"run", "settings"} | extra[q.step] for q in asked)
+    assert len({q.nonce for q in asked}) == len(asked) == 12
+
+
+def test_a_site_s_ledger_backs_a_joint_release(sites: Make, settings: Make, tmp_path: Path) -> None:
+    files = sites(3, test=False)
+    folder = Coordinator(settings(mode="sums"), tmp_path / "out").run(LocalChannel(files))
+    mine = files["site-1"].parent / ".understudy" / "ledger.sqlite"
+    assert (
+        "the ledger knows what one of the sites paid for this release" in verify_release(folder, ledger=mine).checks
+    )
+    other = tmp_path / "other.sqlite"
+    Ledger(other).set_budget("x", epsilon=1.0, delta=1e-5)
+    with pytest.raises(PrivacyError, match="no charge of any site"):
+        verify_release(folder, ledger=other)

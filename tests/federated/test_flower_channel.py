@@ -1,0 +1,313 @@
+"""Over Flower's own link state, in this process: nodes are threads that really fetch and really reply."""
+
+from __future__ import annotations
+
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from io import BytesIO
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from understudy.errors import FormatError
+from understudy.federated.messages import Answer, Question, Silence
+
+pytest.importorskip("flwr")
+
+from flwr.app import Array, ArrayRecord, ConfigRecord, Error, Message, RecordDict
+from flwr.common.constant import SUPERLINK_NODE_ID, ErrorCode
+from flwr.proto.node_pb2 import NodeInfo
+from flwr.proto.task_pb2 import Task
+from flwr.server.superlink.linkstate import LinkStateFactory
+from flwr.server.superlink.linkstate.in_memory_linkstate import RunRecord
+from flwr.supercore.constant import FLWR_IN_MEMORY_DB_NAME, NOOP_FEDERATION_ID
+from flwr.supercore.object_store import ObjectStoreFactory
+from flwr.supercore.run import Run
+from flwr.supercore.task_identity import TaskIdentity
+from flwr.superlink.federation import NoOpFederationManager
+from flwr.superlink.grid import InMemoryGrid
+
+from understudy.federated.flower_channel import FlowerChannel, from_record, node_names, to_record
+
+Reply = RecordDict | Error | None
+
+
+class Fleet:
+    """Nodes that are asked over Flower's state. One without an answer has died: it sends no sign of life either."""
+
+    def __init__(self) -> None:
+        factory = LinkStateFactory(FLWR_IN_MEMORY_DB_NAME, NoOpFederationManager(), ObjectStoreFactory())
+        self.state: Any = factory.state()
+        run = Run.create_empty(run_id=7)
+        run.primary_task_id, run.federation_id = 8, NOOP_FEDERATION_ID
+        self.state.run_ids[7] = RunRecord(run=run)
+        self.state.task_store[8] = Task(task_id=8, run_id=7)
+        TaskIdentity.task_id, TaskIdentity.run_id, TaskIdentity.node_id = 1, 7, SUPERLINK_NODE_ID
+        self.grid = InMemoryGrid(factory)
+        self.grid.set_run(run)
+        self.ids: dict[str, int] = {}
+        self.heard: dict[str, list[Question]] = {}
+        self._end = threading.Event()
+        self._threads: list[threading.Thread] = []
+
+    def add(self, name: str, reply: Callable[[Question], Reply], *, registered: str | None = None) -> None:
+        key = uuid.uuid4().bytes
+        node = self.state.create_node("", "", key, 1e6, name=name if registered is None else registered)
+        self.ids[name], self.heard[name] = node, []
+        self.activate(name)
+        self._threads.append(threading.Thread(target=self._serve, args=(name, node, reply)))
+        self._threads[-1].start()
+
+    def activate(self, name: str, seconds: float = 1e6) -> None:
+        assert self.state.activate_node(self.ids[name], seconds / 2)
+
+    def lose(self, name: str) -> None:
+        assert self.state.deactivate_node(self.ids[name])
+
+    def _serve(self, name: str, node: int, reply: Callable[[Question], Reply]) -> None:
+        while not self._end.wait(0.02):
+            for message in self.state.get_message_ins(node_id=node, limit=1):
+                question = from_record(message.content)
+                assert isinstance(question, Question)
+                self.heard[name].append(question)
+                content = reply(question)
+                if content is not None:
+                    out = Message(content, reply_to=message)
+                    out.metadata.__dict__["_message_id"] = str(uuid.uuid4())
+                    self.state.store_message_res(out)
+
+    def channel(self, **options: Any) -> FlowerChannel:
+        return FlowerChannel(self.grid, **{"pause": 0.02, **options})
+
+    def close(self) -> None:
+        self._end.set()
+        for thread in self._threads:
+            thread.join()
+
+
+@pytest.fixture
+def fleet() -> Iterator[Fleet]:
+    fleet = Fleet()
+    yield fleet
+    fleet.close()
+
+
+def question(nonce: str = "n") -> Question:
+    return Question("train", 3, nonce, {"a": [1, "x"]}, {"w": np.arange(6, dtype=np.float32).reshape(2, 3)})
+
+
+def doubled(asked: Question) -> RecordDict:
+    tensors = {name: 2 * value for name, value in asked.tensors.items()}
+    return to_record(Answer(asked.step, asked.round, asked.nonce, "", {}, tensors))
+
+
+@given(
+    facts=st.dictionaries(st.text(max_size=5), st.integers() | st.text(max_size=5) | st.lists(st.booleans())),
+    shape=st.lists(st.integers(0, 3), max_size=3),
+    dtype=st.sampled_from([np.float32, np.float64]),
+    declined=st.none() | st.text(max_size=9),
+)
+def test_what_is_sent_arrives(facts: dict[str, Any], shape: list[int], dtype: Any, declined: str | None) -> None:
+    tensors = {"decoder/0.weight": np.random.default_rng(0).normal(size=shape).astype(dtype)}
+    message = (
+        Question("join", 1, "n", facts, tensors)
+        if declined is None
+        else Answer("join", 1, "n", declined, facts, tensors)
+    )
+    back = from_record(to_record(message))
+    assert type(back) is type(message)
+    assert (back.step, back.round, back.nonce, back.facts) == ("join", 1, "n", facts)
+    assert back.tensors["decoder/0.weight"].dtype == dtype
+    np.testing.assert_array_equal(back.tensors["decoder/0.weight"], tensors["decoder/0.weight"])
+
+
+def pickled() -> Array:
+    raw = BytesIO()
+    np.save(raw, np.array([{}], dtype=object), allow_pickle=True)
+    return Array("object", (1,), "numpy.ndarray", raw.getvalue())
+
+
+def short() -> Array:
+    whole = Array(np.zeros(1000, np.float32))
+    return Array(whole.dtype, whole.shape, whole.stype, whole.data[:200])
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda c: c.pop("tensors"),
+        lambda c: c.pop("understudy"),
+        lambda c: c.update(more=ConfigRecord({"loss": 1.0})),
+        lambda c: c.update(understudy=ConfigRecord({"message": 3})),
+        lambda c: c.update(understudy=ConfigRecord({"message": "{"})),
+        lambda c: c.update(understudy=ConfigRecord({"message": "[" * 100_000})),
+        lambda c: c.update(tensors=ArrayRecord({"w": Array(np.arange(3))})),
+        lambda c: c.update(tensors=ArrayRecord({"w": pickled()})),
+        lambda c: c.update(tensors=ArrayRecord({"w": short()})),
+        lambda c: c.update(tensors=ArrayRecord({"w": Array("float32", (1,), "torch", b"x")})),
+    ],
+)
+def test_what_is_no_message_is_refused(spoil: Callable[[RecordDict], object]) -> None:
+    content = to_record(question())
+    spoil(content)
+    with pytest.raises(FormatError, match="could not be read"):
+        from_record(content)
+
+
+def test_every_site_answers(fleet: Fleet) -> None:
+    for name in ("b", "a"):
+        fleet.add(name, doubled)
+    channel = fleet.channel()
+    assert channel.sites() == ["a", "b"]
+    answers = channel.ask({name: question(name) for name in ("a", "b")}, timeout=20)
+    for name, answer in answers.items():
+        assert isinstance(answer, Answer)
+        assert answer.nonce == name
+        np.testing.assert_array_equal(answer.tensors["w"], 2 * question().tensors["w"])
+
+
+def test_a_node_without_a_name_is_known_by_its_number(fleet: Fleet) -> None:
+    fleet.add("a", doubled, registered="")
+    assert fleet.channel().sites() == [str(fleet.ids["a"])]
+
+
+def test_two_nodes_of_one_name_are_nobody(caplog: pytest.LogCaptureFixture) -> None:
+    nodes = [NodeInfo(node_id=i, name=name) for i, name in enumerate(["a", "b", "a"], start=1)]
+    assert {name: node.node_id for name, node in node_names(nodes).items()} == {"b": 2}
+    assert "registered as 'a'" in caplog.text
+
+
+def test_a_node_that_died_and_came_back_is_asked_the_same_again(fleet: Fleet) -> None:
+    lives: list[RecordDict | None] = []
+
+    def second_life(asked: Question) -> Reply:
+        lives.append(doubled(asked) if lives else None)
+        return lives[-1]
+
+    fleet.add("a", second_life)
+    fleet.add("b", doubled)
+
+    def restart() -> None:
+        while not lives:
+            time.sleep(0.02)
+        fleet.lose("a")
+        fleet.activate("a")
+
+    other = threading.Thread(target=restart)
+    other.start()
+    answers = fleet.channel().ask({"a": question("one"), "b": question("two")}, timeout=20)
+    other.join()
+    assert isinstance(answers["a"], Answer)
+    assert [asked.nonce for asked in fleet.heard["a"]] == ["one", "one"]
+    assert [asked.nonce for asked in fleet.heard["b"]] == ["two"]
+
+
+def test_a_node_that_flower_lost_is_asked_when_it_is_back(fleet: Fleet) -> None:
+    fleet.add("a", doubled)
+    fleet.lose("a")
+    fleet.activate("a", seconds=0.2)  # it dies before anybody asks
+    time.sleep(0.3)
+    threading.Timer(0.5, fleet.activate, ["a"]).start()
+    answers = fleet.channel().ask({"a": question()}, timeout=20)
+    assert isinstance(answers["a"], Answer)
+
+
+def test_a_node_that_is_lost_between_two_looks_is_asked_again(fleet: Fleet) -> None:
+    fleet.add("a", lambda asked: doubled(asked) if len(fleet.heard["a"]) > 1 else None)
+    pull, pulls = fleet.grid.pull_messages, []
+
+    def losing(ids: Any) -> Any:
+        pulls.append(ids)
+        if len(pulls) == 1:
+            fleet.lose("a")
+            threading.Timer(0.2, fleet.activate, ["a"]).start()
+        return pull(ids)
+
+    fleet.grid.pull_messages = losing  # type: ignore[method-assign]
+    answers = fleet.channel().ask({"a": question()}, timeout=20)
+    assert isinstance(answers["a"], Answer)
+
+
+def test_a_node_that_stays_away_does_not_hold_up_the_others(fleet: Fleet) -> None:
+    fleet.add("a", lambda asked: None)
+    fleet.add("b", doubled)
+    fleet.lose("a")
+    start = time.monotonic()
+    answers = fleet.channel(patience=0.3).ask({"a": question(), "b": question(), "z": question()}, timeout=60)
+    assert time.monotonic() - start < 10
+    assert answers["a"] == answers["z"] == Silence("not connected")
+    assert isinstance(answers["b"], Answer)
+
+
+def test_time_is_up(fleet: Fleet) -> None:
+    fleet.add("a", lambda asked: None)
+    answers = fleet.channel().ask({"a": question()}, timeout=0.3)
+    assert answers == {"a": Silence("no answer in time")}
+
+
+def test_an_error_at_the_site_is_silence_in_one_short_line(fleet: Fleet) -> None:
+    fleet.add("a", lambda asked: Error(ErrorCode.CLIENT_APP_RAISED_EXCEPTION, "PrivacyError\n" + "x" * 999))
+    (answer,) = fleet.channel().ask({"a": question()}, timeout=20).values()
+    assert isinstance(answer, Silence)
+    assert answer.reason.startswith("an error at the site: PrivacyErrorxx")
+    assert len(answer.reason) < 250
+    assert len(fleet.heard["a"]) == 1
+
+
+def test_a_process_that_crashes_is_asked_three_times(fleet: Fleet) -> None:
+    fleet.add("a", lambda asked: Error(ErrorCode.CLIENT_APP_CRASHED, ""))
+    (answer,) = fleet.channel().ask({"a": question()}, timeout=20).values()
+    assert answer == Silence("an error at the site")
+    assert len(fleet.heard["a"]) == 3
+
+
+def test_what_cannot_be_read_is_silence(fleet: Fleet) -> None:
+    fleet.add("a", lambda asked: RecordDict({"x": ConfigRecord({"y": 1})}))
+    fleet.add("b", doubled)
+    fleet.add("c", to_record)
+    answers = fleet.channel().ask({name: question() for name in "abc"}, timeout=20)
+    assert isinstance(answers["a"], Silence)
+    assert "could not be read" in answers["a"].reason
+    assert isinstance(answers["b"], Answer)
+    assert answers["c"] == Silence("a question instead of an answer")
+
+
+def test_nobody_answers_for_another(fleet: Fleet) -> None:
+    fleet.add("a", doubled)
+    fleet.add("b", doubled)
+    pull = fleet.grid.pull_messages
+
+    def forged(ids: Any) -> list[Message]:
+        found = list(pull(ids))
+        for message in found:
+            message.metadata.__dict__["_src_node_id"] = fleet.ids["b"]
+        return found
+
+    fleet.grid.pull_messages = forged  # type: ignore[method-assign]
+    answers = fleet.channel().ask({"a": question()}, timeout=20)
+    assert answers == {"a": Silence("a reply from somebody else")}
+    assert fleet.heard["b"] == []
+
+
+def test_a_reply_that_breaks_flower_harms_no_other(fleet: Fleet) -> None:
+    fleet.add("a", doubled)
+    fleet.add("b", doubled)
+    pull, asked = fleet.grid.pull_messages, []
+
+    def breaking(ids: Any) -> Any:
+        asked.append(list(ids))
+        found = list(pull(asked[-1]))
+        if found and found[0].metadata.src_node_id == fleet.ids["a"]:
+            raise ValueError("object of unknown type")
+        return found
+
+    fleet.grid.pull_messages = breaking  # type: ignore[method-assign]
+    answers = fleet.channel().ask({"a": question(), "b": question()}, timeout=20)
+    assert answers["a"] == Silence("an unreadable reply (ValueError)")
+    assert isinstance(answers["b"], Answer)
+    assert all(len(ids) == 1 for ids in asked)

@@ -1,0 +1,182 @@
+"""A site's own model: what each head says, how they are mixed, and that it stays at home."""
+
+from __future__ import annotations
+
+import stat
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from safetensors.numpy import save_file
+from scipy import stats
+
+from understudy import EmbeddingSet
+from understudy.embed.reference import Reference
+from understudy.errors import DataError, FormatError
+from understudy.federated import FederationSettings, PersonalModel, fit_personal
+from understudy.federated.personal import LAMBDAS, pick_lambda
+from understudy.federated.plans import decoder_tensors, initial_network
+from understudy.federated.result import build_result
+from understudy.federated.site_file import SiteRecords
+from understudy.federated.terms import read_terms
+from understudy.generate.private_sums import MEANS, query
+from understudy.release import Release
+
+NAMES = ("ant", "bee", "cow")
+TEST = read_terms({"noise": 0, "steps": 0, "size": 9, "terms": None})
+
+
+def records(n: int, seed: int, spread: float = 1.0, classes: int = 3) -> EmbeddingSet:
+    rng = np.random.default_rng(seed)
+    y = np.arange(n) % classes
+    centres = 2.0 * np.array([[1, 0, 0, 0], [0, 1, 0, 0], [0, 0, 1, 1]])
+    X = (centres[y] + spread * rng.normal(size=(n, 4))).astype(np.float32)
+    return EmbeddingSet.from_arrays(X, np.array(NAMES)[y]).with_classes(NAMES)
+
+
+@pytest.fixture(scope="module")
+def release() -> Release:
+    """The class Gaussian of many records, without noise."""
+    data = records(3000, 0)
+    settings = FederationSettings(NAMES, dim=4, mode="sums")
+    sums = query(data.X, data.y, None, 3, Reference.plain(4), MEANS)
+    return build_result(settings, {"a": TEST, "b": TEST}, {"a": sums, "b": sums}, {})
+
+
+def proba(m: int) -> st.SearchStrategy[np.ndarray]:
+    raw = st.lists(st.lists(st.floats(0.01, 1), min_size=3, max_size=3), min_size=m, max_size=m)
+    return raw.map(lambda rows: np.array(rows) / np.sum(rows, axis=1, keepdims=True))
+
+
+@given(
+    st.integers(1, 6).flatmap(
+        lambda m: st.tuples(proba(m), proba(m), st.lists(st.integers(0, 2), min_size=m, max_size=m))
+    )
+)
+def test_lambda_is_the_one_with_the_least_loss(case: tuple[np.ndarray, np.ndarray, list[int]]) -> None:
+    local, shared, y = case
+    losses = {}
+    for lam in (k / 10 for k in range(11)):
+        losses[lam] = -sum(np.log(lam * local[i][c] + (1 - lam) * shared[i][c]) for i, c in enumerate(y)) / len(y)
+    best = pick_lambda(local, shared, np.array(y))
+    assert best in LAMBDAS
+    assert losses[best] <= min(losses.values()) + 1e-12
+
+
+def test_of_equals_the_smallest() -> None:
+    same = np.full((4, 2), 0.5)
+    assert pick_lambda(same, same, np.zeros(4, dtype=np.int64)) == 0.0
+    # A head that gives a true class no chance at all must not break the sum.
+    never = np.array([[0.0, 1.0]])
+    assert pick_lambda(never, never, np.array([0])) == 0.0
+
+
+def test_the_mixture_is_a_mixture(release: Release) -> None:
+    model = fit_personal(release, SiteRecords(records(30, 1)))
+    X = records(50, 2).X
+    ours, theirs = model.predict_proba(X, 1.0), model.predict_proba(X, 0.0)
+    np.testing.assert_allclose(model.predict_proba(X), model.lam * ours + (1 - model.lam) * theirs)
+    for p in (ours, theirs, model.predict_proba(X)):
+        assert (p >= 0).all()
+        np.testing.assert_allclose(p.sum(axis=1), 1)
+    assert (model.predict(X) == model.predict_proba(X).argmax(axis=1)).all()
+    with pytest.raises(DataError, match="4 features"):
+        model.predict(np.zeros((2, 5)))
+    with pytest.raises(DataError, match="4 features"):
+        model.predict(np.zeros(4))
+
+
+@pytest.mark.parametrize("balanced", [False, True])
+def test_of_a_class_gaussian_the_global_head_is_the_rule_of_bayes(balanced: bool, release: Release) -> None:
+    model = fit_personal(release, SiteRecords(records(30, 1)), balanced=balanced)
+    X, t = records(40, 3).X, {k: v.astype(np.float64) for k, v in release.tensors.items()}
+    covariance = t["factor"].T @ t["factor"] + np.diag(t["scale"] ** 2)
+    prior = {code: p for (code, *_), p in release.manifest.joint}
+    densities = np.stack(
+        [
+            stats.multivariate_normal(t["means"][c], covariance).pdf(X) * (1.0 if balanced else prior[c])
+            for c in range(3)
+        ],
+        axis=1,
+    )
+    twin = densities / densities.sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(model.predict_proba(X, 0.0), twin, atol=1e-4)
+
+
+def test_who_has_little_leans_on_the_others_and_who_has_much_of_another_kind_does_not(release: Release) -> None:
+    poor = fit_personal(release, SiteRecords(records(12, 1, spread=2.0)))
+    # Its classes are named otherwise than the federation's: the others can only mislead it.
+    other = records(300, 2)
+    turned = EmbeddingSet.from_arrays(other.X, np.array(NAMES)[(other.y + 1) % 3]).with_classes(NAMES)
+    assert poor.lam <= 0.5
+    assert fit_personal(release, SiteRecords(turned)).lam >= 0.9
+
+
+def test_validation_records_pick_lambda_where_there_are_some(release: Release) -> None:
+    train, held = records(60, 1), records(40, 4)
+    turned = EmbeddingSet.from_arrays(train.X, np.array(NAMES)[(train.y + 1) % 3]).with_classes(NAMES)
+    # Local labels are all wrong, seen from the validation records.
+    model = fit_personal(release, SiteRecords(turned, held))
+    assert model.lam == 0.0
+    assert (model.predict(held.X) == held.y).mean() > 0.7
+
+
+@pytest.mark.parametrize(("n", "classes"), [(1, 1), (2, 2), (7, 1), (9, 2)])
+def test_few_records_and_missing_classes(n: int, classes: int, release: Release) -> None:
+    model = fit_personal(release, SiteRecords(records(n, 1, classes=classes)))
+    p = model.predict_proba(records(20, 2).X, 1.0)
+    # A class that a site has never seen has no chance with its own head, and keeps one with the others'.
+    assert (p[:, classes:] == 0).all()
+    assert np.isfinite(p).all()
+    assert (model.predict_proba(records(20, 2).X, 0.0)[:, classes:] > 0).any()
+
+
+def test_the_same_records_give_the_same_model(release: Release) -> None:
+    one, two = (fit_personal(release, SiteRecords(records(30, 1)), seed=3) for _ in range(2))
+    assert one.lam == two.lam
+    assert all(
+        np.array_equal(a, b) for a, b in zip((*one.local, *one.shared), (*two.local, *two.shared), strict=True)
+    )
+
+
+def test_it_is_kept_for_its_owner_alone(tmp_path: Path, release: Release) -> None:
+    model = fit_personal(release, SiteRecords(records(30, 1)))
+    model.save(tmp_path / "personal")
+    (file,) = (tmp_path / "personal").iterdir()
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
+    again = PersonalModel.open(tmp_path / "personal")
+    X = records(20, 2).X
+    assert (again.classes, again.lam) == (model.classes, model.lam)
+    np.testing.assert_array_equal(again.predict_proba(X), model.predict_proba(X))
+
+
+def test_what_is_no_model_is_one_sentence(tmp_path: Path) -> None:
+    with pytest.raises(FormatError, match="take part"):
+        PersonalModel.open(tmp_path)
+    file = tmp_path / "personal.safetensors"
+    for meta in (None, {"understudy": "{}"}, {"understudy": '{"classes": ["a"], "lambda": null}'}):
+        parts = {n: np.zeros((1, 1)) for n in ("local.weight", "local.bias", "shared.weight", "shared.bias")}
+        save_file(parts, file, metadata=meta)
+        with pytest.raises(FormatError, match="damaged"):
+            PersonalModel.open(tmp_path)
+    file.write_bytes(b"no tensors")
+    with pytest.raises(FormatError, match="damaged"):
+        PersonalModel.open(tmp_path)
+
+
+def test_of_a_decoder_the_global_head_learns_from_samples(little: Callable[..., FederationSettings]) -> None:
+    """Untrained, a decoder knows the class means and no more; that is enough here."""
+    settings, rng = little(dim=200), np.random.default_rng(0)
+    y = np.arange(200) % 2
+    X = (rng.normal(size=(2, 200))[y] + rng.normal(size=(200, 200))).astype(np.float32)
+    sums = query(X, y, None, 2, Reference.plain(200), MEANS)
+    decoder = decoder_tensors(initial_network(settings))
+    release = build_result(settings, {"a": TEST, "b": TEST}, {"a": sums, "b": sums}, decoder)
+    train = EmbeddingSet.from_arrays(X[:8], np.array(["ant", "bee"])[y[:8]])
+    for balanced in (False, True):
+        model = fit_personal(release, SiteRecords(train), balanced=balanced)
+        assert (model.predict(X, 0.0) == y).mean() > 0.9

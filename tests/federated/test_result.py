@@ -1,0 +1,146 @@
+"""From sums to a release: added by hand, and with the claim that the terms allow."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from understudy.accounting import Gaussian, epsilon_of, events_to_json
+from understudy.embed.reference import Reference
+from understudy.errors import PrivacyError
+from understudy.federated import FederationSettings
+from understudy.federated.plans import decoder_tensors, initial_network
+from understudy.federated.result import TOGETHER, build_result, pooled, site_counts
+from understudy.federated.secure import noise_of_each
+from understudy.federated.terms import Terms, read_terms
+from understudy.generate.private_sums import COUNTS_ONLY, MEANS, query
+
+Make = Callable[..., FederationSettings]
+
+
+def terms(noise: float, ledger: str = "a", **more: Any) -> Terms:
+    paid = {
+        "epsilon": 1.0,
+        "delta": 1e-5,
+        "unit": "record",
+        "relation": "add-or-remove",
+        "events": events_to_json([Gaussian(noise)]),
+        "ledger": ledger * 64,
+        **more,
+    }
+    return read_terms({"noise": noise, "steps": 0, "size": 50, "terms": paid})
+
+
+def a_test(noise: float = 0.0) -> Terms:
+    return read_terms({"noise": noise, "steps": 2, "size": 50, "terms": None})
+
+
+def data(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    y = (np.arange(n) % 4 == 0).astype(np.int64)
+    return (rng.normal(size=(n, 4)) + 2 * np.eye(4)[y]).astype(np.float32), y
+
+
+def sums_of(X: np.ndarray, y: np.ndarray, shares: Any = MEANS) -> np.ndarray:
+    return query(X, y, None, 2, Reference.plain(4), shares)
+
+
+def test_what_sites_say_apart_is_what_they_would_say_as_one(little: Make) -> None:
+    (a, ya), (b, yb) = data(80, 0), data(120, 1)
+    settings = little(mode="sums")
+    whole = sums_of(np.concatenate([a, b]), np.concatenate([ya, yb]))
+    found = pooled(settings, {"a": a_test(), "b": a_test()}, {"a": sums_of(a, ya), "b": sums_of(b, yb)})
+    np.testing.assert_allclose(found.total, whole)
+    np.testing.assert_allclose(found.found.counts, np.bincount(np.concatenate([ya, yb])), rtol=1e-6)
+
+
+def test_noise_adds_up_in_squares(little: Make) -> None:
+    zero = np.zeros(MEANS.size(2, 4))
+    sites = {"a": terms(3.0), "b": terms(4.0, "b")}
+    assert pooled(little(mode="sums"), sites, dict.fromkeys(sites, zero)).noise == pytest.approx(5.0)
+    # Masked: all of them add the noise of each, set by the one that needs most.
+    secure = little(mode="sums", secure=True)
+    three = {"a": terms(3.0), "b": terms(4.0, "b"), "c": terms(4.0, "c")}
+    each = noise_of_each(4.0, 3, secure.colluding)
+    assert pooled(secure, three, {TOGETHER: zero}).noise == pytest.approx(np.sqrt(3) * each)
+
+
+def test_weights_are_the_counts_that_were_paid_for(little: Make) -> None:
+    for settings, shares in ((little(), MEANS), (little(opening="public"), COUNTS_ONLY)):
+        told = {"a": sums_of(*data(80, 0), shares), "b": sums_of(*data(120, 1), shares)}
+        found = site_counts(settings, told)
+        assert found == pytest.approx({"a": 80, "b": 120}, rel=1e-6)
+        # Noise can make a count negative; a weight never is.
+        low = site_counts(settings, {"a": -told["a"]})["a"]
+        assert 0 < low < 80
+
+
+@pytest.mark.parametrize("mode", ["sums", "decoder"])
+def test_a_release_names_no_site_and_no_count(mode: str, little: Make) -> None:
+    settings = little(mode=mode)
+    sites = {"St. Anne": terms(3.0), "Bethel": terms(4.0, "b")}
+    sums = {name: sums_of(*data(77, i)) for i, name in enumerate(sites)}
+    release = build_result(settings, sites, sums, decoder_tensors(initial_network(settings)))
+    text = release.manifest.dumps()
+    assert "Anne" not in text
+    assert "Bethel" not in text
+    # 77 records each, 154 together.
+    assert not re.search(r"\b(77|154)\b", text)
+    # Each price with the head of its ledger, so that a site finds itself; by no name.
+    assert release.manifest.settings["sites"] == [
+        {"epsilon": epsilon_of([Gaussian(noise)], 1e-5), "delta": 1e-5, "ledger": head * 64}
+        for noise, head in ((3.0, "a"), (4.0, "b"))
+    ]
+    X, _ = release.sample(30, random_state=0)
+    assert X.shape == (30, 4)
+    assert np.isfinite(X).all()
+
+
+def test_without_noise_the_class_means_come_out(little: Make) -> None:
+    X, y = data(4000, 0)
+    release = build_result(little(mode="sums"), {"a": a_test(), "b": a_test()}, {"a": sums_of(X, y)}, {})
+    for c in (0, 1):
+        true = X[y == c].mean(axis=0)
+        found = release.tensors["means"][c]
+        assert np.corrcoef(true, found)[0, 1] > 0.95
+    shares = dict(release.manifest.joint)
+    assert shares[(0,)] == pytest.approx(0.75, abs=0.01)
+
+
+class TestClaims:
+    def claim(self, settings: FederationSettings, sites: dict[str, Terms]) -> Any:
+        sums = {TOGETHER: sums_of(*data(99, 0))} if settings.secure else {n: sums_of(*data(99, 0)) for n in sites}
+        return build_result(settings, sites, sums, {}).claim
+
+    def test_one_test_among_them_makes_a_test_of_all(self, little: Make) -> None:
+        claim = self.claim(little(mode="sums"), {"a": terms(3.0), "b": a_test()})
+        assert claim.kind == "none"
+        assert "test coins" in claim.not_covered[0]
+
+    def test_disjoint_people_pay_once(self, little: Make) -> None:
+        sites = {"a": terms(3.0), "b": terms(4.0, "b"), "c": terms(4.0, "c")}
+        one = self.claim(little(mode="sums", max_sites_per_person=1), sites).dp
+        assert one.epsilon == epsilon_of([Gaussian(3.0)], 1e-5)
+        every = self.claim(little(mode="sums"), sites).dp
+        assert every.delta == pytest.approx(3e-5)
+        together = epsilon_of([Gaussian(3.0), Gaussian(4.0), Gaussian(4.0)], 3e-5)
+        assert every.epsilon == pytest.approx(together, rel=1e-3)
+
+    def test_shared_noise_is_one_mechanism(self, little: Make) -> None:
+        sites = {name: terms(4.0, name) for name in "abc"}
+        for k in (1, 2, None):
+            claim = self.claim(little(mode="sums", secure=True, max_sites_per_person=k), sites)
+            assert claim.dp.epsilon == epsilon_of([Gaussian(4.0 / (k or 3))], 1e-5)
+            assert any("siding with the coordinator" in told for told in claim.not_covered)
+            assert any("more than" in told and "person" in told for told in claim.not_covered) == (k is not None)
+
+    def test_sites_that_promise_different_things_promise_nothing_together(self, little: Make) -> None:
+        for secure, names in ((False, "ab"), (True, "abc")):
+            sites = {name: terms(4.0, name) for name in names}
+            sites["b"] = terms(4.0, "b", unit="subject")
+            with pytest.raises(PrivacyError, match="different things"):
+                self.claim(little(mode="sums", secure=secure), sites)

@@ -1,0 +1,133 @@
+"""Masked sums: only the total can be read, and the noise of the honest is enough."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from understudy.accounting import Ledger
+from understudy.errors import ConfigError, FormatError, UnderstudyError
+from understudy.federated import Coordinator, LocalChannel
+from understudy.federated.messages import Answer, Question, Silence
+from understudy.federated.secure import masked, new_key, noise_of_each, public_key, unmasked
+from understudy.release import load
+
+Make = Callable[..., Any]
+
+
+@given(st.integers(2, 6), st.integers(1, 20), st.integers(0, 2**32 - 1))
+def test_the_total_comes_out_whatever_the_masks(sites: int, length: int, seed: int) -> None:
+    values = np.random.default_rng(seed).normal(0, 1e5, (sites, length))
+    private = [new_key() for _ in range(sites)]
+    keys = [public_key(p) for p in private]
+    parts = {str(i): masked(values[i], private[i], keys, "run") for i in range(sites)}
+    assert np.abs(unmasked(parts) - values.sum(axis=0)).max() <= sites * 2.0**-32
+
+
+def test_a_single_answer_looks_like_random_words() -> None:
+    private = [new_key() for _ in range(2)]
+    keys = [public_key(p) for p in private]
+    words = masked(np.zeros(20_000), private[0], keys, "run")
+    bits = np.unpackbits(words.view(np.uint8))
+    assert abs(bits.mean() - 0.5) < 0.005
+    # Another run has other masks, though the sums are the same.
+    assert (masked(np.zeros(20_000), private[0], keys, "another") != words).all()
+
+
+def test_wrong_lists_are_refused() -> None:
+    private = new_key()
+    mine, other = public_key(private), public_key(new_key())
+    for keys in ([other], [mine, mine, other], []):
+        with pytest.raises(FormatError, match="list of keys"):
+            masked(np.zeros(1), private, keys, "run")
+    with pytest.raises(FormatError, match="no key"):
+        masked(np.zeros(1), private, [mine, "zz"], "run")
+    with pytest.raises(ConfigError, match="finite"):
+        masked(np.full(1, np.inf), private, [mine, other], "run")
+
+
+def test_the_honest_sites_add_up_to_the_noise() -> None:
+    each = noise_of_each(5.0, 9, 1 / 3)
+    assert np.sqrt(6) * each == pytest.approx(5.0)
+    with pytest.raises(ConfigError, match="two honest sites"):
+        noise_of_each(5.0, 2, 0.0)
+
+
+def test_masked_sums_cost_what_one_site_alone_would(sites: Make, settings: Make, tmp_path: Path) -> None:
+    files = sites(4, test=False)
+    terms = settings(mode="sums", secure=True, max_sites_per_person=1)
+    release = load(Coordinator(terms, tmp_path / "out").run(LocalChannel(files)))
+    assert release.claim.dp is not None
+    for file in files.values():
+        with Ledger(file.parent / ".understudy" / "ledger.sqlite") as ledger:
+            (charge,) = ledger.holding("default").charges
+            assert charge.epsilon <= 2.0
+            assert charge.epsilon == pytest.approx(release.claim.dp.epsilon)
+    assert any("siding with the coordinator" in item for item in release.claim.not_covered)
+    apart = load(
+        Coordinator(settings(mode="sums", max_sites_per_person=1), tmp_path / "apart").run(
+            LocalChannel(sites(4, test=False, folder="apart-sites"))
+        )
+    )
+    pooled = load(
+        Coordinator(settings(mode="sums"), tmp_path / "exact").run(
+            LocalChannel(sites(4, folder="exact-sites", epsilon=None))
+        )
+    )
+    # The same price, less noise: four times the noise of one, against four times four thirds of a half.
+    gap = [np.abs(r.tensors["means"] - pooled.tensors["means"]).mean() for r in (release, apart)]
+    assert gap[0] < 0.85 * gap[1]
+
+
+def test_somebody_at_several_sites_moves_the_sum_as_often(sites: Make, settings: Make, tmp_path: Path) -> None:
+    claims = []
+    for k in (1, 2, None):
+        files = sites(3, test=False, folder=f"sites-{k}")
+        terms = settings(mode="sums", secure=True, max_sites_per_person=k)
+        claims.append(load(Coordinator(terms, tmp_path / f"out-{k}").run(LocalChannel(files))).claim.dp)
+    # Noise is shared: k times the distance, not its root.
+    assert claims[1].events[0]["noise_multiplier"] == pytest.approx(claims[0].events[0]["noise_multiplier"] / 2)
+    assert claims[2].epsilon > claims[1].epsilon > claims[0].epsilon
+
+
+def test_a_site_that_is_missing_is_waited_for_at_no_price(sites: Make, settings: Make, tmp_path: Path) -> None:
+    files = sites(3, test=False)
+    terms = settings(mode="sums", secure=True)
+
+    class Late(LocalChannel):
+        late = True
+
+        def ask(self, questions: Any, *, timeout: float) -> dict[str, Answer | Silence]:
+            gone = {n: q for n, q in questions.items() if self.late and n == "site-1" and q.step == "sums"}
+            out = super().ask({n: q for n, q in questions.items() if n not in gone}, timeout=timeout)
+            return {**out, **dict.fromkeys(gone, Silence("gone"))}
+
+    channel = Late(files)
+    with pytest.raises(UnderstudyError, match="read only together"):
+        Coordinator(terms, tmp_path / "out").run(channel)
+    channel.late = False
+    Coordinator(terms, tmp_path / "out").run(channel)
+    for file in files.values():
+        with Ledger(file.parent / ".understudy" / "ledger.sqlite") as ledger:
+            assert len(ledger.holding("default").charges) == 1
+
+
+def test_less_noise_than_paid_for_is_declined(sites: Make, settings: Make) -> None:
+    """A coordinator who asks for less noise than a site's budget needs gets nothing."""
+    files, terms = sites(3, test=False), settings(mode="sums", secure=True)
+    channel = LocalChannel(files)
+    facts = {"run": "r", "settings": terms.to_dict()}
+    joined = channel.ask({n: Question("join", 0, "a", facts) for n in files}, timeout=1)
+    keys = sorted(a.facts["key"] for a in joined.values() if isinstance(a, Answer))
+    (answer,) = channel.ask(
+        {"site-0": Question("sums", 0, "b", {**facts, "keys": keys, "noise": 0.5})}, timeout=1
+    ).values()
+    assert isinstance(answer, Answer)
+    assert answer.declined
+    assert not answer.tensors

@@ -1,0 +1,141 @@
+"""Public terms: what can be said comes back the same, what cannot is one sentence."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from understudy.errors import ConfigError
+from understudy.federated import FederationSettings
+from understudy.federated.secure import noise_of_each
+
+TWO = {"classes": ["a", "b"], "dim": 3}
+
+good = st.fixed_dictionaries(
+    {
+        "classes": st.lists(st.text(min_size=1, max_size=5), min_size=2, max_size=4, unique=True),
+        "dim": st.integers(1, 2000),
+    },
+    optional={
+        "mode": st.sampled_from(["sums", "decoder"]),
+        "opening": st.sampled_from(["class", "public"]),
+        "hidden": st.lists(st.integers(1, 300), min_size=1, max_size=3),
+        "rounds": st.integers(1, 100),
+        "trim": st.floats(0, 0.49),
+        "average": st.sampled_from(["mean", "median", "trimmed-mean"]),
+        "max_sites_per_person": st.none() | st.integers(1, 9),
+        "reference": st.sampled_from(["none", "efflite0"]),
+        "balanced": st.booleans(),
+    },
+)
+
+
+@given(good)
+def test_terms_survive_json(told: dict[str, Any]) -> None:
+    settings = FederationSettings.from_dict(told)
+    assert FederationSettings.from_dict(json.loads(json.dumps(settings.to_dict()))) == settings
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"classes": ["a"]},
+        {"classes": ["a", "a"]},
+        {"classes": "ant,bee"},
+        {"dim": 0},
+        {"dim": 2.5},
+        {"dim": True},
+        {"dim": "3"},
+        {"hidden": []},
+        {"hidden": [0]},
+        {"hidden": [True]},
+        {"hidden": 5},
+        {"latent": 0},
+        {"rounds": 0},
+        {"batch": -1},
+        {"beta": 0},
+        {"beta": float("nan")},
+        {"clip": float("inf")},
+        {"learning_rate": -1e-3},
+        {"trim": 0.5},
+        {"trim": "much"},
+        {"colluding": 1},
+        {"min_sites": 0},
+        {"max_sites_per_person": 0},
+        {"max_sites_per_person": 1.5},
+        {"seed": -1},
+        {"mode": "gossip"},
+        {"opening": "own"},
+        {"weights": "lies"},
+        {"average": "mode"},
+        {"secure": True},
+        {"secure": "false", "mode": "sums"},
+        {"balanced": "false"},
+        {"reference": "/home/records.safetensors"},
+        {"reference": "records.safetensors"},
+        {"epsilon": 1.0},
+        {"data": "records.npz"},
+    ],
+    ids=str,
+)
+def test_what_makes_no_sense_is_refused(change: dict[str, Any]) -> None:
+    FederationSettings.from_dict(TWO)
+    with pytest.raises(ConfigError) as told:
+        FederationSettings.from_dict({**TWO, **change})
+    assert "\n" not in str(told.value)
+
+
+def test_a_file_without_its_classes_is_one_sentence() -> None:
+    with pytest.raises(ConfigError, match="classes"):
+        FederationSettings.from_dict({"dim": 3})
+
+
+@pytest.mark.parametrize(
+    ("more", "least"),
+    [
+        ({"min_sites": 5}, 5),
+        ({"min_sites": 1}, 1),
+        ({"average": "trimmed-mean"}, 3),
+        ({"mode": "sums", "average": "trimmed-mean"}, 2),
+        ({"mode": "sums", "secure": True}, 3),
+        # Nine of eleven may collude; of ten it is nine too.
+        ({"mode": "sums", "secure": True, "colluding": 0.9}, 11),
+    ],
+    ids=str,
+)
+def test_how_many_sites_it_takes(more: dict[str, Any], least: int, little: Callable[..., FederationSettings]) -> None:
+    settings = little(**more)
+    assert settings.least_sites == least
+    if settings.secure:
+        noise_of_each(1.0, least, settings.colluding)
+        with pytest.raises(ConfigError):
+            noise_of_each(1.0, least - 1, settings.colluding)
+
+
+def test_nothing_of_a_site_has_a_place_in_the_terms(little: Callable[..., FederationSettings]) -> None:
+    private = {"epsilon", "delta", "n_public", "data", "ledger", "holding", "path", "test_coins"}
+    assert not private & little().to_dict().keys()
+
+
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [
+        (b"classes = [0, 1]\ndim = 4\nround = 3\n", "no setting 'round'"),
+        (b"classes = [", "no TOML"),
+        (b"\xff", "no TOML"),
+        (b"dim = 4\n", "cannot be read"),
+        (None, "no file of terms"),
+    ],
+)
+def test_terms_that_cannot_be_read_stop_the_run(tmp_path: Path, text: bytes | None, word: str) -> None:
+    file = tmp_path / "federation.toml"
+    if text is not None:
+        file.write_bytes(text)
+    with pytest.raises(ConfigError, match=word):
+        FederationSettings.read(file)

@@ -1,0 +1,142 @@
+"""`federate`, as Python: how records are dealt out, and what a site's model says of others."""
+
+from __future__ import annotations
+
+import csv
+import stat
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from understudy import EmbeddingSet
+from understudy.data import write_embeddings
+from understudy.errors import ConfigError, DataError, FormatError
+from understudy.federated import PersonalModel
+from understudy.recipes.federate import deal_out, predict_personally, simulate_federation
+from understudy.release import load
+from understudy.types import DP
+
+TINY = {"hidden": [3], "latent": 2, "rounds": 1, "local_epochs": 1, "batch": 20}
+
+
+def records(n: int = 90, **more: Any) -> EmbeddingSet:
+    rng = np.random.default_rng(0)
+    y = np.arange(n) % 3
+    X = (rng.normal(size=(n, 4)) + 2 * y[:, None]).astype(np.float32)
+    return EmbeddingSet.from_arrays(X, np.array(["ant", "bee", "cow"])[y], **more)
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> str:
+    write_embeddings(tmp_path / "data.npz", records(attributes={"site": np.repeat(["n", "s"], [50, 40])}))
+    return str(tmp_path / "data.npz")
+
+
+@pytest.mark.parametrize("partition", ["iid", "dirichlet", "by-site"])
+def test_every_record_is_dealt_out_once(partition: str, rng: np.random.Generator) -> None:
+    whole = records(attributes={"ward": np.repeat(["n", "s", "w"], 30)})
+    parts = deal_out(whole, 3, partition, 1.0, "ward", rng)
+    assert len(parts) == 3
+    assert min(map(len, parts.values())) >= 10
+    rows = [row.tobytes() for part in parts.values() for row in part.X]
+    assert sorted(rows) == sorted(row.tobytes() for row in whole.X)
+    if partition == "by-site":
+        assert {len(set(p.attributes["ward"].tolist())) for p in parts.values()} == {1}
+
+
+@pytest.mark.parametrize(
+    ("sites", "partition", "error"),
+    [(1, "iid", DataError), (30, "iid", DataError), (2, "by-taste", ConfigError), (2, "by-site", Exception)],
+)
+def test_what_cannot_be_dealt_out(sites: int, partition: str, error: type[Exception], rng: Any) -> None:
+    with pytest.raises(error) as told:
+        deal_out(records(), sites, partition, 1.0, "ward", rng)
+    assert isinstance(told.value, (ConfigError, DataError))
+
+
+def test_a_rehearsal_leaves_its_release_and_nothing_else(data: str, tmp_path: Path) -> None:
+    told: list[dict[str, Any]] = []
+    wish = DP(2.0, 1e-4, "record", 50)
+    found = simulate_federation(
+        data, tmp_path / "out", sites=2, privacy=wish, classes=["ant", "bee", "cow", "dog"], settings=TINY,
+        tell=told.append,
+    )  # fmt: skip
+    assert {e["event"] for e in told} == {"joined", "round", "done"}
+    assert found.release == tmp_path / "out" / "release"
+    release = load(found.release)
+    assert release.claim.kind == "none"
+    # A class that nobody has is a class all the same.
+    assert release.manifest.class_names == ("ant", "bee", "cow", "dog")
+    assert all(0 < s.epsilon_spent <= 2 for s in found.sites)
+    assert sum(s.n for s in found.sites) == 90
+    assert {p.name for p in tmp_path.iterdir()} == {"data.npz", "out"}
+    with pytest.raises(ConfigError, match="not empty"):
+        simulate_federation(data, tmp_path / "out", sites=2, settings=TINY)
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"sites": 40},
+        {"partition": "by-taste"},
+        {"partition": "dirichlet", "alpha": 0.0},
+        {"partition": "by-site", "site_attribute": "planet"},
+        {"settings": {**TINY, "rounds": 0}},
+        {"settings": {**TINY, "speed": 3}},
+        {"classes": ["ant", "bee"]},
+        {"privacy": DP(1.0, 1e-4, "record", 50)},
+        {"seed": -1},
+    ],
+    ids=str,
+)
+def test_wrong_wishes_write_nothing(more: dict[str, Any], data: str, tmp_path: Path) -> None:
+    with pytest.raises((ConfigError, DataError)):
+        simulate_federation(data, tmp_path / "out", **{"sites": 2, "settings": TINY, **more})
+    assert [p.name for p in tmp_path.iterdir()] == ["data.npz"]
+
+
+class TestPredict:
+    @pytest.fixture
+    def site(self, tmp_path: Path) -> Path:
+        home = tmp_path / "site"
+        home.mkdir()
+        (home / "site.toml").write_text('data = "none.npz"\ntest_coins = 1\n')
+        local, shared = (np.eye(3, 4), np.zeros(3)), (np.zeros((3, 4)), np.array([0.0, 0.0, 5.0]))
+        PersonalModel(("ant", "bee", "cow"), 0.5, local, shared).save(
+            home / ".understudy" / "federation" / "personal"
+        )
+        return home / "site.toml"
+
+    def test_what_the_model_says_is_what_is_told(self, site: Path, data: str) -> None:
+        found = predict_personally(site, data)
+        told = found.to_dict()
+        assert (told["records"], told["lambda"], told["classes"]) == (90, 0.5, ["ant", "bee", "cow"])
+        assert sum(told["predicted"].values()) == len(told["predictions"]) == 90
+        for row, one in zip(found.proba, told["predictions"], strict=True):
+            assert one["label"] == told["classes"][int(np.argmax(row))]
+            assert sum(one["probabilities"]) == pytest.approx(1)
+
+    def test_a_table_for_its_owner_alone(self, site: Path, data: str, tmp_path: Path) -> None:
+        found = predict_personally(site, data, out=tmp_path / "p.csv")
+        assert "predictions" not in found.to_dict()
+        assert stat.S_IMODE((tmp_path / "p.csv").stat().st_mode) == 0o600
+        with (tmp_path / "p.csv").open() as f:
+            rows = list(csv.DictReader(f))
+        assert [r["record"] for r in rows] == [str(i) for i in range(90)]
+        assert float(rows[0]["p(cow)"]) == pytest.approx(found.proba[0, 2], rel=1e-5)
+        before = (tmp_path / "p.csv").read_bytes()
+        with pytest.raises(ConfigError, match="exists already"):
+            predict_personally(site, data, out=tmp_path / "p.csv")
+        assert (tmp_path / "p.csv").read_bytes() == before
+
+    def test_what_is_missing_is_told(self, site: Path, data: str, tmp_path: Path) -> None:
+        write_embeddings(tmp_path / "wide.npz", EmbeddingSet.from_arrays(np.zeros((2, 5), np.float32), [0, 1]))
+        with pytest.raises(DataError, match="4 features"):
+            predict_personally(site, str(tmp_path / "wide.npz"))
+        with pytest.raises(ConfigError, match="cannot be read"):
+            predict_personally(tmp_path / "nowhere.toml", data)
+        (tmp_path / "site.toml").write_text('data = "none.npz"\ntest_coins = 1\n')
+        with pytest.raises(FormatError, match="take part"):
+            predict_personally(tmp_path / "site.toml", data)
