@@ -323,6 +323,15 @@ class TestParts:
                 ledger.finish(charge, "z", part)
         assert ledger.results(charge) == {"sums": "a", "steps 0 to 2": "b", "": "c"}
 
+    def test_a_step_is_used_once_however_rounds_are_cut(self, ledger: Ledger) -> None:
+        charge = pay(ledger)
+        ledger.finish(charge, "a", "steps 0 to 8")
+        for part in ("steps 0 to 4", "steps 7 to 9", "steps 2 to 3", "steps 0 to 80"):
+            with pytest.raises(PrivacyError, match="another result already"):
+                ledger.finish(charge, "b", part)
+        ledger.finish(charge, "b", "steps 8 to 16")
+        assert set(ledger.results(charge)) == {"steps 0 to 8", "steps 8 to 16"}
+
     def test_the_same_result_again_is_no_entry(self, ledger: Ledger) -> None:
         charge = pay(ledger)
         ledger.finish(charge, "a", "sums")

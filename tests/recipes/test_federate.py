@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import stat
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from understudy.errors import ConfigError, DataError, FormatError
 from understudy.federated import PersonalModel
 from understudy.recipes.federate import deal_out, predict_personally, simulate_federation
 from understudy.release import load
-from understudy.types import DP
+from understudy.types import DP, EmbeddingInfo
 
 TINY = {"hidden": [3], "latent": 2, "rounds": 1, "local_epochs": 1, "batch": 20}
 
@@ -140,3 +141,12 @@ class TestPredict:
         (tmp_path / "site.toml").write_text('data = "none.npz"\ntest_coins = 1\n')
         with pytest.raises(FormatError, match="take part"):
             predict_personally(tmp_path / "site.toml", data)
+
+    def test_vectors_of_another_backbone_are_refused(self, site: Path, tmp_path: Path) -> None:
+        folder = site.parent / ".understudy" / "federation" / "personal"
+        replace(PersonalModel.open(folder), backbone="efflite0").save(folder)
+        assert PersonalModel.open(folder).backbone == "efflite0"
+        other = EmbeddingSet.from_arrays(np.zeros((2, 4), np.float32), [0, 1], info=EmbeddingInfo("efflite1"))
+        write_embeddings(tmp_path / "other.npz", other)
+        with pytest.raises(DataError, match="efflite1"):
+            predict_personally(site, str(tmp_path / "other.npz"))

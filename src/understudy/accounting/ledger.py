@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import secrets
 from collections.abc import Sequence
 from dataclasses import replace
@@ -18,6 +19,8 @@ from understudy.errors import ConfigError, PrivacyError
 from understudy.types import DP, Relation, Unit, at_least
 
 __all__ = ["Ledger", "default_ledger"]
+
+_STEPS = re.compile(r"steps (\d+) to (\d+)")
 
 
 def default_ledger(data: str | os.PathLike[str]) -> Path:
@@ -129,13 +132,14 @@ class Ledger:
         """Note what a charge, or a part of what it pays for, has bought, by a hash: it can never buy anything else.
 
         So a fit that is resumed twice, from copies or by two processes at once, ends in an error the second time.
+        Parts called "steps A to B" must not overlap: a step is used once, however rounds are cut.
         """
         with self._entries.turn() as turn:
             bodies = [entry["body"] for entry in turn.entries]
             if not any(body["kind"] == "charge" and body["identity"] == charge.identity for body in bodies):
                 raise PrivacyError("This ledger does not know the charge: it was paid elsewhere.")
             known = _results(turn.entries, charge.identity)
-            if known.get(part, result) != result:
+            if known.get(part, result) != result or any(_overlap(part, other) for other in known if other != part):
                 raise PrivacyError(
                     "This charge has paid for another result already: the same fit was finished before, from a copy "
                     "of its checkpoint or by another process. Delete the checkpoint, and pay anew."
@@ -212,6 +216,15 @@ class Ledger:
             return _holdings(entries)
         except (KeyError, TypeError, ValueError):
             raise PrivacyError(f"The ledger {str(self.file)!r} holds an entry that makes no sense.") from None
+
+
+def _overlap(one: str, two: str) -> bool:
+    """Whether two parts are steps, and share some."""
+    steps = [_STEPS.fullmatch(name) for name in (one, two)]
+    if not all(steps):
+        return False
+    (a, b), (c, d) = ((int(found[1]), int(found[2])) for found in steps if found is not None)
+    return a < d and c < b
 
 
 def _results(entries: Sequence[dict[str, Any]], identity: str) -> dict[str, str]:

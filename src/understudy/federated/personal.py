@@ -44,6 +44,7 @@ class PersonalModel:
     lam: float
     local: tuple[Floats, Floats]
     shared: tuple[Floats, Floats]
+    backbone: str = "unknown"
 
     def predict_proba(self, X: npt.ArrayLike, lam: float | None = None) -> Floats:
         """Probabilities by class; another `lam` than the picked one shows what each head says: 1 is local only."""
@@ -61,7 +62,14 @@ class PersonalModel:
     def save(self, folder: Path) -> None:
         """One file for its owner alone, whole or not at all."""
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        meta = json.dumps({"format": "understudy-personal", "classes": list(self.classes), "lambda": self.lam})
+        meta = json.dumps(
+            {
+                "format": "understudy-personal",
+                "classes": list(self.classes),
+                "lambda": self.lam,
+                "backbone": self.backbone,
+            }
+        )
         names = ("local.weight", "local.bias", "shared.weight", "shared.bias")
         # Transposed arrays would be written in the wrong order.
         parts = [np.ascontiguousarray(a) for a in (*self.local, *self.shared)]
@@ -82,7 +90,8 @@ class PersonalModel:
             with safe_open(file, framework="np") as f:
                 meta = json.loads((f.metadata() or {})["understudy"])
                 parts = [f.get_tensor(n) for n in ("local.weight", "local.bias", "shared.weight", "shared.bias")]
-            return cls(tuple(meta["classes"]), float(meta["lambda"]), (parts[0], parts[1]), (parts[2], parts[3]))
+            heads = (parts[0], parts[1]), (parts[2], parts[3])
+            return cls(tuple(meta["classes"]), float(meta["lambda"]), *heads, backbone=str(meta["backbone"]))
         except (SafetensorError, OSError, ValueError, KeyError, TypeError) as error:
             raise FormatError(f"{str(file)!r} is not a personal model, or is damaged.") from error
 
@@ -95,24 +104,24 @@ def fit_personal(release: Release, records: SiteRecords, *, balanced: bool = Fal
     local one by balanced softmax. Without validation records lambda is picked by cross-validation, and the local head
     learns from all records.
     """
-    names = release.manifest.class_names
+    names, backbone = release.manifest.class_names, release.manifest.embedding.backbone
     train, held = records.train, records.validation
     shared = _global_head(release, balanced, seed)
     local = _head(train.X, train.y, len(names), seed, balanced=balanced)
     if held is not None:
         theirs, ours = _softmax(held.X, *shared), _softmax(held.X, *local)
-        return PersonalModel(names, pick_lambda(ours, theirs, held.y), local, shared)
+        return PersonalModel(names, pick_lambda(ours, theirs, held.y), local, shared, backbone)
     # A person's records stay together: a head that has seen some of them would look too good on the others.
     _, who = np.unique(np.arange(len(train)) if train.subject is None else train.subject, return_inverse=True)
     people = int(who.max()) + 1
     if people < 2:
-        return PersonalModel(names, 0.0, local, shared)
+        return PersonalModel(names, 0.0, local, shared, backbone)
     ours = np.empty((len(train), len(names)))
     folds = KFold(min(_FOLDS, people), shuffle=True, random_state=seed)
     for some, others in folds.split(np.arange(people)):
         a, b = np.isin(who, some), np.isin(who, others)
         ours[b] = _softmax(train.X[b], *_head(train.X[a], train.y[a], len(names), seed, balanced=balanced))
-    return PersonalModel(names, pick_lambda(ours, _softmax(train.X, *shared), train.y), local, shared)
+    return PersonalModel(names, pick_lambda(ours, _softmax(train.X, *shared), train.y), local, shared, backbone)
 
 
 def pick_lambda(local: Floats, shared: Floats, y: npt.NDArray[np.int64]) -> float:

@@ -18,9 +18,9 @@ from understudy.data.files import write_private_table
 from understudy.embed.reference import REFERENCES
 from understudy.errors import ConfigError, DataError
 from understudy.federated import FederationSettings, PersonalModel, Rehearsal, Site, rehearse
-from understudy.recipes.common import choose_split, only_real
+from understudy.recipes.common import check_source, choose_split, only_real
 from understudy.recipes.images import Progress, read_sets
-from understudy.types import DP, EmbeddingSet
+from understudy.types import DP, EmbeddingInfo, EmbeddingSet
 
 __all__ = ["PersonalPredictions", "deal_out", "predict_personally", "simulate_federation"]
 
@@ -145,6 +145,7 @@ def predict_personally(
     """Classes of `data` by the model that a federation has left at a site, whose `site.toml` is `site`."""
     model = PersonalModel.open(Site(site).personal_folder)
     records = choose_split(read_sets(data, progress=progress), data, "test")
+    check_source(EmbeddingInfo(model.backbone), records.info, "given")
     proba = model.predict_proba(records.X)
     if out is not None:
         if out.exists():
