@@ -102,6 +102,7 @@ def init(
         average=average.value,
         max_sites_per_person=max_sites_per_person,
         min_sites=min(len(names), 2),
+        max_sites=len(names),
     )
     files = write_app(folder, settings, sites=names, insecure=insecure, host=host, port=port)
     if as_json:

@@ -53,7 +53,7 @@ delta = 1e-5
 n_public = 1000               # the declared, rounded number of records: it is public
 unit = "record"               # or "subject": the promise is for whole patients
 # holding = "clinic"          # whose budget pays
-# ledger = "ledger.jsonl"     # beside the data unless said
+# ledger = "ledger.sqlite"    # beside the data unless said
 """
 
 _CONNECTION = """\
