@@ -224,6 +224,9 @@ def test_a_node_that_is_lost_between_two_looks_is_asked_again(fleet: Fleet) -> N
     def losing(ids: Any) -> Any:
         pulls.append(ids)
         if len(pulls) == 1:
+            # Only once it has the question: else the second one would be its first.
+            while not fleet.heard["a"]:
+                time.sleep(0.01)
             fleet.lose("a")
             threading.Timer(0.2, fleet.activate, ["a"]).start()
         return pull(ids)

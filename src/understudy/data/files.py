@@ -13,7 +13,7 @@ from typing import BinaryIO
 
 from understudy.errors import DataError
 
-__all__ = ["SUFFIXES", "reading", "write_atomically", "write_private_table"]
+__all__ = ["SUFFIXES", "reading", "write_atomically", "write_bytes", "write_private_table"]
 
 SUFFIXES = (".csv", ".npz", ".parquet", ".safetensors")
 
@@ -66,6 +66,15 @@ def write_atomically(path: str, write: Callable[[BinaryIO], None]) -> None:
         raise
 
 
+def write_bytes(path: str, raw: bytes) -> None:
+    """`write_atomically` for what is at hand already."""
+
+    def write(stream: BinaryIO) -> None:
+        stream.write(raw)
+
+    write_atomically(path, write)
+
+
 def write_private_table(path: Path, header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     """A small CSV for its owner alone; for names, which are kept out of everything else."""
     text = io.StringIO()
@@ -74,8 +83,4 @@ def write_private_table(path: Path, header: Sequence[str], rows: Iterable[Sequen
     writer.writerows(rows)
     # Names of files may hold bytes that are no text.
     raw = text.getvalue().encode("utf-8", "surrogateescape")
-
-    def write(stream: BinaryIO) -> None:
-        stream.write(raw)
-
-    write_atomically(str(path), write)
+    write_bytes(str(path), raw)

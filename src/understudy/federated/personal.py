@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +13,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 from sklearn.model_selection import KFold
 
-from understudy.data.files import write_atomically
+from understudy.data.files import write_bytes
 from understudy.errors import DataError, FormatError
 from understudy.federated.site_file import SiteRecords
 from understudy.heads import LinearHead
@@ -74,11 +74,7 @@ class PersonalModel:
         # Transposed arrays would be written in the wrong order.
         parts = [np.ascontiguousarray(a) for a in (*self.local, *self.shared)]
         raw = save(dict(zip(names, parts, strict=True)), metadata={"understudy": meta})
-
-        def write(stream: BinaryIO) -> None:
-            stream.write(raw)
-
-        write_atomically(str(folder / _FILE), write)
+        write_bytes(str(folder / _FILE), raw)
 
     @classmethod
     def open(cls, folder: Path) -> PersonalModel:

@@ -10,14 +10,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
-from understudy.data.files import write_atomically
+from understudy.data.files import write_bytes
 from understudy.errors import CheckpointError, ConfigError, UnderstudyError
 from understudy.federated.settings import FederationSettings
 from understudy.federated.terms import Terms, read_terms
@@ -99,11 +99,7 @@ class RunState:
             f"decoder/{k}": v for k, v in self.decoder.items()
         }
         raw = save({k: np.ascontiguousarray(v) for k, v in tensors.items()}, {"understudy": json.dumps(meta)})
-
-        def write(stream: BinaryIO) -> None:
-            stream.write(raw)
-
-        write_atomically(str(self.file), write)
+        write_bytes(str(self.file), raw)
 
 
 def _part(tensors: dict[str, npt.NDArray[Any]], prefix: str) -> dict[str, npt.NDArray[Any]]:

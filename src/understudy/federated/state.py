@@ -10,14 +10,14 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
-from understudy.data.files import write_atomically
+from understudy.data.files import write_bytes
 from understudy.errors import CheckpointError
 from understudy.federated.messages import Answer, Question, Tensors
 
@@ -85,11 +85,7 @@ class SiteState:
         }
         tensors = _named("answer", answer.tensors) | _named("encoder", self.encoder)
         raw = save(tensors, metadata={"understudy": json.dumps(meta)})
-
-        def write(stream: BinaryIO) -> None:
-            stream.write(raw)
-
-        write_atomically(str(self.file), write)
+        write_bytes(str(self.file), raw)
 
     @classmethod
     def _read(cls, file: Path) -> SiteState:

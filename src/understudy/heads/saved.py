@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -152,16 +152,12 @@ class SavedHead:
         """
         from safetensors.numpy import save
 
-        from understudy.data.files import write_atomically
+        from understudy.data.files import write_bytes
 
         target = Path(path)
         check_file(target, SUFFIX, overwrite=overwrite)
         raw = save({k: np.ascontiguousarray(v) for k, v in self.tensors.items()}, {ENTRY: self.manifest.dumps()})
-
-        def write(stream: BinaryIO) -> None:
-            stream.write(raw)
-
-        write_atomically(str(target), write)
+        write_bytes(str(target), raw)
         return target
 
     @property

@@ -11,11 +11,11 @@ import os
 from collections.abc import Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 
-from understudy.data.files import write_atomically
+from understudy.data.files import write_bytes
 from understudy.errors import ConfigError, DataError
 from understudy.metrics import FrechetByClass
 from understudy.rebalance.shots import ClassAccuracy
@@ -118,8 +118,4 @@ def _axes(path: PathLike, width: float = 7.0) -> Any:
         figure.legend(fontsize=8, loc="outside right upper")
         image = io.BytesIO()
         figure.savefig(image, format=suffix[1:], metadata={"Date": None} if suffix == ".svg" else None)
-
-    def write(stream: BinaryIO) -> None:
-        stream.write(image.getvalue())
-
-    write_atomically(os.fspath(path), write)
+    write_bytes(os.fspath(path), image.getvalue())

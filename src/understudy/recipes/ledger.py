@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from understudy.accounting import Holding, Ledger, events_to_json
-from understudy.data.files import write_atomically
+from understudy.data.files import write_bytes
 from understudy.errors import ConfigError
 from understudy.types import Relation, Unit
 
@@ -65,11 +65,7 @@ def export_ledger(file: Path, out: Path | None = None, *, overwrite: bool = Fals
         if out.exists() and (out.samefile(file) or not overwrite):
             raise ConfigError(f"{out} is there already: name another file, or say --force if it is not the ledger.")
         text = json.dumps(entries, indent=2, sort_keys=True).encode()
-
-        def write(stream: BinaryIO) -> None:
-            stream.write(text)
-
-        write_atomically(str(out), write)
+        write_bytes(str(out), text)
     return entries
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from understudy.data.files import write_atomically
+from understudy.data.files import write_bytes
 from understudy.errors import ConfigError
 from understudy.recipes.common import aligned, pick_split
 from understudy.release import Release, load
@@ -72,11 +72,7 @@ def make_report(
         _tell(progress, "map and distances")
         report = internal_report(opened, records=records, held_out=held_out, measured=measured, map=map)
     raw = render(report, out.suffix.lower()).encode()
-
-    def write(stream: BinaryIO) -> None:
-        stream.write(raw)
-
-    write_atomically(str(out), write)
+    write_bytes(str(out), raw)
     if share:
         # Made to be sent; an internal report keeps the mode 0600 that private files are written with.
         out.chmod(0o644)
