@@ -17,7 +17,7 @@ from understudy.data import partition_dirichlet, partition_iid, read_embeddings,
 from understudy.embed.reference import load_reference
 from understudy.federated import FederationSettings, fit_personal, merge_releases, rehearse
 from understudy.federated.baselines import federated_head, scores
-from understudy.federated.personal import LAMBDAS
+from understudy.federated.personal import pick_lambda
 from understudy.federated.site_file import SiteRecords
 from understudy.generate import CGANGenerator, ClassGaussian
 from understudy.heads import LinearHead
@@ -231,11 +231,7 @@ def _interpolated(
     for a, b in KFold(5, shuffle=True, random_state=seed).split(mine.X):
         ours[b] = fitted(a)(mine.X[b])
     theirs, rows = scores(shared, mine.X, reference, whiten=whiten), np.arange(len(mine))
-    losses = [
-        -np.log(np.maximum(lam * ours[rows, mine.y] + (1 - lam) * theirs[rows, mine.y], 1e-12)).mean()
-        for lam in LAMBDAS
-    ]
-    return fitted(rows), LAMBDAS[int(np.argmin(losses))]
+    return fitted(rows), pick_lambda(ours, theirs, mine.y)
 
 
 FEDERATIONS: dict[str, tuple[dict[str, Any], float | str | None, bool]] = {

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from understudy.cli import output
-from understudy.cli.options import DATA_HELP, Force, Json, UnitName
+from understudy.cli.options import DATA_HELP, Force, Json, UnitName, listed
 
 if TYPE_CHECKING:
     from understudy.federated import Rehearsal
@@ -92,7 +92,7 @@ def init(
 
     names = site or ["site-a", "site-b", "site-c"]
     settings = FederationSettings(
-        tuple(_names(classes)),
+        tuple(listed(classes)),
         dim=dim,
         backbone=backbone,
         reference=backbone if backbone in REFERENCES else "none",
@@ -212,7 +212,7 @@ def simulate(
             alpha=alpha,
             site_attribute=site_attribute,
             privacy=privacy,
-            classes=None if classes is None else _names(classes),
+            classes=None if classes is None else listed(classes),
             settings=settings,
             engine=engine.value,
             validation=validation,
@@ -309,7 +309,3 @@ def _files(files: dict[str, Path], as_json: bool) -> None:
         return
     for file in files.values():
         output.say(str(file))
-
-
-def _names(text: str) -> list[str]:
-    return [name.strip() for name in text.split(",") if name.strip()]

@@ -16,12 +16,18 @@ __all__ = [
     "Json",
     "RelationName",
     "UnitName",
+    "listed",
 ]
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of tables.")]
 Force = Annotated[bool, typer.Option("--force", help="Overwrite what is there.")]
 DATA_HELP = "Vectors (.npz, .parquet, .safetensors, .csv) or images (see `embed`); DATA#train picks a split."
 BACKBONE_HELP = "For images: where the release's model is, if it is one of your own (onnx:FILE or hf:FOLDER)."
+
+
+def listed(text: str) -> list[str]:
+    """What is typed as A,B,C; empty places are left out."""
+    return [name.strip() for name in text.split(",") if name.strip()]
 
 
 class GeneratorName(StrEnum):

@@ -11,7 +11,7 @@ import typer
 from typer.core import TyperGroup
 
 from understudy.cli import output
-from understudy.cli.options import DATA_HELP, Force, Json
+from understudy.cli.options import DATA_HELP, Force, Json, listed
 from understudy.cli.verbs import class_counts
 
 if TYPE_CHECKING:
@@ -150,7 +150,7 @@ def compare(
         result = compare_methods(
             data,
             test,
-            methods=None if methods is None else [name.strip() for name in methods.split(",") if name.strip()],
+            methods=None if methods is None else listed(methods),
             every=every,
             seeds=seeds,
             head=head.value,

@@ -21,6 +21,7 @@ from understudy.federated.run_state import RunState, alone_in
 from understudy.federated.secure import unmasked
 from understudy.federated.settings import FederationSettings
 from understudy.federated.terms import Terms, read_terms
+from understudy.generate.whitening import Whitener
 from understudy.release import Release
 
 __all__ = ["Coordinator"]
@@ -60,8 +61,10 @@ class Coordinator:
                 )
             self._join_masked(channel, state) if self.settings.secure else self._join(channel, state)
         if self.settings.mode == "decoder":
+            whitener = pooled(self.settings, state.terms, state.sums).whitener
+            weights = site_counts(self.settings, state.sums) if self.settings.weights == "counts" else {}
             for number in range(state.round + 1, self.settings.rounds + 1):
-                self._train(channel, state, number)
+                self._train(channel, state, number, whitener, weights)
         release = build_result(self.settings, state.terms, state.sums, state.decoder)
         folder = release.save(self.out / "release", overwrite=True)
         self._finish(channel, state, release)
@@ -136,9 +139,11 @@ class Coordinator:
                 del found[name]
         return found
 
-    def _train(self, channel: Channel, state: RunState, number: int) -> None:
+    def _train(
+        self, channel: Channel, state: RunState, number: int, whitener: Whitener, weights: Mapping[str, float]
+    ) -> None:
+        """One round; sites weigh the same where `weights` is empty."""
         settings, started = self.settings, time.monotonic()
-        whitener = pooled(settings, state.terms, state.sums).whitener
         tensors = {_PREFIX + k: v for k, v in state.decoder.items()}
         wanted = {k: tuple(v.shape) for k, v in tensors.items()}
         sent = tensors | {"means": whitener.means.astype(np.float32)}
@@ -147,9 +152,8 @@ class Coordinator:
         answers = self._ask(channel, state, list(state.terms), "train", number, facts, sent, wanted, limits)
         self._enough(answers, "train", number)
         names = sorted(answers)
-        counts = site_counts(settings, state.sums) if settings.weights == "counts" else dict.fromkeys(names, 1.0)
         updates = [{k.removeprefix(_PREFIX): v for k, v in answers[n].tensors.items()} for n in names]
-        state.decoder = average(updates, [counts[n] for n in names], settings.average, settings.trim)
+        state.decoder = average(updates, [weights.get(n, 1.0) for n in names], settings.average, settings.trim)
         state.round = number
         state.save()
         told = {"event": "round", "round": number, "of": settings.rounds, "sites": names}

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save
 from sklearn.model_selection import KFold
 
-from understudy.data.files import write_bytes
 from understudy.errors import DataError, FormatError
+from understudy.federated.files import UNREADABLE, read_tensors, write_tensors
 from understudy.federated.site_file import SiteRecords
 from understudy.heads import LinearHead
 from understudy.release import GaussianSpec, Release
@@ -29,6 +26,7 @@ _SAMPLES = 500
 # The seed's: 100 steps of Adam on all rows at once.
 _STEPS, _DECAY = 100, 5e-4
 _FILE = "personal.safetensors"
+_TENSORS = ("local.weight", "local.bias", "shared.weight", "shared.bias")
 # A class that a head has never seen.
 _NEVER = -1e30
 
@@ -62,19 +60,13 @@ class PersonalModel:
     def save(self, folder: Path) -> None:
         """One file for its owner alone, whole or not at all."""
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        meta = json.dumps(
-            {
-                "format": "understudy-personal",
-                "classes": list(self.classes),
-                "lambda": self.lam,
-                "backbone": self.backbone,
-            }
-        )
-        names = ("local.weight", "local.bias", "shared.weight", "shared.bias")
-        # Transposed arrays would be written in the wrong order.
-        parts = [np.ascontiguousarray(a) for a in (*self.local, *self.shared)]
-        raw = save(dict(zip(names, parts, strict=True)), metadata={"understudy": meta})
-        write_bytes(str(folder / _FILE), raw)
+        meta = {
+            "format": "understudy-personal",
+            "classes": list(self.classes),
+            "lambda": self.lam,
+            "backbone": self.backbone,
+        }
+        write_tensors(folder / _FILE, dict(zip(_TENSORS, (*self.local, *self.shared), strict=True)), meta)
 
     @classmethod
     def open(cls, folder: Path) -> PersonalModel:
@@ -83,12 +75,11 @@ class PersonalModel:
         if not file.is_file():
             raise FormatError(f"There is no personal model in {str(folder)!r}: take part in a federation first.")
         try:
-            with safe_open(file, framework="np") as f:
-                meta = json.loads((f.metadata() or {})["understudy"])
-                parts = [f.get_tensor(n) for n in ("local.weight", "local.bias", "shared.weight", "shared.bias")]
+            meta, tensors = read_tensors(file)
+            parts = [tensors[name] for name in _TENSORS]
             heads = (parts[0], parts[1]), (parts[2], parts[3])
             return cls(tuple(meta["classes"]), float(meta["lambda"]), *heads, backbone=str(meta["backbone"]))
-        except (SafetensorError, OSError, ValueError, KeyError, TypeError) as error:
+        except UNREADABLE as error:
             raise FormatError(f"{str(file)!r} is not a personal model, or is damaged.") from error
 
 

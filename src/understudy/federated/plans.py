@@ -8,11 +8,12 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from understudy.accounting import Event, Gaussian, SGDPlan, plan_query, plan_sgd
+from understudy.accounting import Event, Gaussian, SGDPlan, plan_query
 from understudy.federated.settings import FederationSettings
 from understudy.generate.private_sums import COUNTS_ONLY, MEANS, MEANS_AND_PRODUCTS, Shares
-from understudy.generate.whitening import OPENINGS
+from understudy.generate.whitening import plan_network
 from understudy.nets import CVAE, plain_cvae
+from understudy.train import Opening
 from understudy.types import DP
 
 __all__ = ["SitePlan", "decoder_tensors", "initial_network", "plan_site", "steps_a_round", "sums_asked"]
@@ -62,15 +63,11 @@ def plan_site(settings: FederationSettings, privacy: DP | None, records: int = 0
         return SitePlan(None, 0.0, None, 0)
     if settings.mode == "sums":
         return SitePlan(privacy, plan_query(privacy).noise_multiplier, None, 0)
-    n = privacy.size()
-    batch = min(settings.batch, n)
-    steps = steps_a_round(settings, n)
-    share, _ = OPENINGS[settings.opening]
-    noise = plan_query(privacy).noise_multiplier / float(np.sqrt(share))
-    training = plan_sgd(
-        privacy, batch=batch, steps=settings.rounds * steps, clip=settings.clip, extra=(Gaussian(noise),)
+    steps = steps_a_round(settings, privacy.size())
+    training = plan_network(
+        privacy, settings.opening, batch=settings.batch, steps=settings.rounds * steps, clip=settings.clip
     )
-    return SitePlan(privacy, noise, training, steps)
+    return SitePlan(privacy, Opening.noise(training), training, steps)
 
 
 def initial_network(settings: FederationSettings) -> CVAE:

@@ -17,12 +17,12 @@ from understudy.federated.claims import check_sites_per_person, joint_claim, joi
 from understudy.federated.plans import initial_network, sums_asked
 from understudy.federated.secure import colluders, noise_of_each
 from understudy.federated.settings import FederationSettings
-from understudy.federated.terms import TEST, Terms
+from understudy.federated.terms import Terms
 from understudy.generate.export import export_decoder
 from understudy.generate.private_cvae import folded
 from understudy.generate.private_means import from_sums
 from understudy.generate.private_sums import Measured, measured
-from understudy.generate.promise import reference_told, rounded_shares
+from understudy.generate.promise import TEST, reference_told, rounded_shares
 from understudy.generate.whitening import Whitener
 from understudy.release import EmbeddingEntry, GaussianSpec, NetworkSpec, Release, build_release
 from understudy.types import DPClaim, PrivacyClaim

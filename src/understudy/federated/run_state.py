@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import fcntl
-import json
-import os
 import secrets
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save
 
-from understudy.data.files import write_bytes
 from understudy.errors import CheckpointError, ConfigError, UnderstudyError
+from understudy.federated.files import UNREADABLE, locked, named, part_of, read_tensors, write_tensors
 from understudy.federated.settings import FederationSettings
 from understudy.federated.terms import Terms, read_terms
 
@@ -31,15 +26,12 @@ _FILE, _LOCK = "coordinator.state", "coordinator.lock"
 def alone_in(out: Path) -> Iterator[None]:
     """No other coordinator works in the folder meanwhile: two of them would ask sites for the same round twice."""
     out.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(out / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
-    try:
+    with ExitStack() as stack:
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            stack.enter_context(locked(out / _LOCK, wait=False))
         except BlockingIOError:
             raise ConfigError(f"Another coordinator is at work in {str(out)!r}: wait for it, or stop it.") from None
         yield
-    finally:
-        os.close(descriptor)
 
 
 @dataclass(slots=True)
@@ -69,14 +61,12 @@ class RunState:
             state.save()
             return state
         try:
-            with safe_open(file, framework="np") as f:
-                meta = json.loads((f.metadata() or {})["understudy"])
-                tensors = {key: f.get_tensor(key) for key in f.keys()}  # noqa: SIM118
+            meta, tensors = read_tensors(file)
             known = FederationSettings.from_dict(meta["settings"])
             terms = {name: read_terms(told) for name, told in meta["terms"].items()}
             state = cls(file, known, meta["run"], meta["round"], terms, joined=meta["joined"])
-            state.sums, state.decoder = _part(tensors, "sums"), _part(tensors, "decoder")
-        except (SafetensorError, OSError, ValueError, KeyError, TypeError, UnderstudyError) as error:
+            state.sums, state.decoder = part_of(tensors, "sums"), part_of(tensors, "decoder")
+        except (*UNREADABLE, UnderstudyError) as error:
             raise CheckpointError(
                 f"{str(file)!r} is damaged: put back a copy, or begin a new run elsewhere."
             ) from error
@@ -95,12 +85,4 @@ class RunState:
             "joined": self.joined,
             "terms": {name: terms.to_dict() for name, terms in self.terms.items()},
         }
-        tensors = {f"sums/{k}": v for k, v in self.sums.items()} | {
-            f"decoder/{k}": v for k, v in self.decoder.items()
-        }
-        raw = save({k: np.ascontiguousarray(v) for k, v in tensors.items()}, {"understudy": json.dumps(meta)})
-        write_bytes(str(self.file), raw)
-
-
-def _part(tensors: dict[str, npt.NDArray[Any]], prefix: str) -> dict[str, npt.NDArray[Any]]:
-    return {k.removeprefix(f"{prefix}/"): v for k, v in tensors.items() if k.startswith(f"{prefix}/")}
+        write_tensors(self.file, named("sums", self.sums) | named("decoder", self.decoder), meta)

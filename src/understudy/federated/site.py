@@ -22,13 +22,15 @@ from understudy.federated.secure import check_keys, masked, new_key, noise_of_ea
 from understudy.federated.settings import FederationSettings
 from understudy.federated.site_file import SiteFile, SiteRecords
 from understudy.federated.state import SiteState
+from understudy.federated.terms import paid_terms
 from understudy.generate.private_sums import query
+from understudy.generate.promise import people
 from understudy.generate.scaling import with_labels
 from understudy.generate.whitening import Whitener
 from understudy.release import Release
 from understudy.release.manifest import parse_manifest
 from understudy.train import Coins, CVAELoss, PaidPlan, PrivateRun, fingerprint
-from understudy.types import EmbeddingSet
+from understudy.types import DPClaim, EmbeddingSet
 
 __all__ = ["Site"]
 
@@ -131,14 +133,9 @@ class Site:
                 return noisy, None
             ledger.finish(charge, fingerprint({}, torch.from_numpy(noisy)), "sums")
         state.identity = charge.identity
-        return noisy, {
-            "epsilon": charge.epsilon,
-            "delta": charge.delta,
-            "unit": self.file.unit,
-            "relation": self.file.relation,
-            "events": events_to_json(charge.events),
-            "ledger": charge.head,
-        }
+        told = tuple(events_to_json(charge.events))
+        dp = DPClaim(charge.epsilon, charge.delta, self.file.relation, told, charge.head)
+        return noisy, paid_terms(dp, self.file.unit)
 
     def _train(self, question: Question, settings: FederationSettings, state: SiteState) -> Answer:
         records = self.file.records(settings)
@@ -228,9 +225,7 @@ class Site:
     def _people(self, data: EmbeddingSet) -> npt.NDArray[np.int64] | None:
         if self.file.unit != "subject":
             return None
-        assert data.subject is not None
-        _, codes = np.unique(data.subject.astype(str), return_inverse=True)
-        return codes.astype(np.int64)
+        return people(data.subject)
 
     def _reply(self, question: Question, declined: str = "", **what: Any) -> Answer:
         return Answer(question.step, question.round, question.nonce, declined, **what)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
-import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,12 +12,10 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save
 
-from understudy.data.files import write_bytes
 from understudy.errors import CheckpointError
-from understudy.federated.messages import Answer, Question, Tensors
+from understudy.federated.files import UNREADABLE, locked, named, part_of, read_tensors, write_tensors
+from understudy.federated.messages import Answer, Question
 
 __all__ = ["SiteState", "question_key"]
 
@@ -56,14 +52,8 @@ class SiteState:
         """The state of a run, held by this process alone: one that was left behind may still be at work."""
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         name = hashlib.sha256(run.encode()).hexdigest()[:16]
-        descriptor = os.open(folder / f"{name}.lock", os.O_RDWR | os.O_CREAT, 0o600)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        with locked(folder / f"{name}.lock", wait=True):
             yield cls._read(folder / f"{name}.state")
-        finally:
-            # Closing is not enough where a process was forked meanwhile: it would hold the lock for ever.
-            fcntl.flock(descriptor, fcntl.LOCK_UN)
-            os.close(descriptor)
 
     def answered(self, question: Question) -> Answer | None:
         """The answer that this question has had, for its present nonce."""
@@ -83,31 +73,19 @@ class SiteState:
             "answer": head,
             "pair": self.key_pair.hex(),
         }
-        tensors = _named("answer", answer.tensors) | _named("encoder", self.encoder)
-        raw = save(tensors, metadata={"understudy": json.dumps(meta)})
-        write_bytes(str(self.file), raw)
+        write_tensors(self.file, named("answer", answer.tensors) | named("encoder", self.encoder), meta)
 
     @classmethod
     def _read(cls, file: Path) -> SiteState:
         if not file.exists():
             return cls(file)
         try:
-            with safe_open(file, framework="np") as f:
-                meta = json.loads((f.metadata() or {})["understudy"])
-                tensors = {key: f.get_tensor(key) for key in f.keys()}  # noqa: SIM118
+            meta, tensors = read_tensors(file)
             head = meta["answer"]
-            answer = Answer(**head, nonce="", tensors=_part(tensors, "answer"))
-            encoder, pair = _part(tensors, "encoder"), bytes.fromhex(meta["pair"])
+            answer = Answer(**head, nonce="", tensors=part_of(tensors, "answer"))
+            encoder, pair = part_of(tensors, "encoder"), bytes.fromhex(meta["pair"])
             return cls(file, meta["identity"], meta["used"], meta["key"], answer, encoder, pair)
-        except (SafetensorError, OSError, ValueError, KeyError, TypeError) as error:
+        except UNREADABLE as error:
             raise CheckpointError(
                 f"The site's state {str(file)!r} is damaged: put back a copy of it, or leave this run."
             ) from error
-
-
-def _named(prefix: str, tensors: Tensors) -> Arrays:
-    return {f"{prefix}/{name}": np.ascontiguousarray(value) for name, value in tensors.items()}
-
-
-def _part(tensors: Mapping[str, npt.NDArray[Any]], prefix: str) -> Arrays:
-    return {k.removeprefix(f"{prefix}/"): v for k, v in tensors.items() if k.startswith(f"{prefix}/")}

@@ -11,9 +11,10 @@ from typing import Any
 from understudy.accounting import Event, PoissonGaussian, epsilon_of, events_from_json, events_to_json
 from understudy.errors import FormatError, UnderstudyError
 from understudy.federated.settings import FederationSettings
+from understudy.generate.promise import TEST
 from understudy.types import DPClaim, PrivacyClaim
 
-__all__ = ["NOT_COVERED", "TEST", "Terms", "read_terms"]
+__all__ = ["NOT_COVERED", "Terms", "paid_terms", "read_terms"]
 
 # What a site's promise leaves out.
 NOT_COVERED = (
@@ -23,7 +24,6 @@ NOT_COVERED = (
 )
 # Nobody has more records than there will ever be people.
 _MOST = 10**12
-TEST = "everything: made with test coins, which anybody can repeat"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,16 +73,20 @@ class Terms:
         """As plain JSON, the way a site tells it."""
         told: dict[str, Any] = {"noise": self.noise, "steps": self.steps, "size": self.size, "terms": None}
         if self.paid is not None and self.paid.dp is not None:
-            dp = self.paid.dp
-            told["terms"] = {
-                "epsilon": dp.epsilon,
-                "delta": dp.delta,
-                "unit": self.paid.unit,
-                "relation": dp.relation,
-                "events": [dict(e) for e in dp.events],
-                "ledger": dp.ledger,
-            }
+            told["terms"] = paid_terms(self.paid.dp, self.paid.unit)
         return told
+
+
+def paid_terms(dp: DPClaim, unit: str) -> dict[str, Any]:
+    """A payment as a site tells it, and as `read_terms` reads it."""
+    return {
+        "epsilon": dp.epsilon,
+        "delta": dp.delta,
+        "unit": unit,
+        "relation": dp.relation,
+        "events": [dict(event) for event in dp.events],
+        "ledger": dp.ledger,
+    }
 
 
 def read_terms(facts: Mapping[str, Any]) -> Terms:

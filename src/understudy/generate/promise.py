@@ -18,9 +18,11 @@ from understudy.types import DP, DPClaim, PrivacyClaim
 if TYPE_CHECKING:
     from understudy.accounting import Ledger
 
-__all__ = ["DEFAULT_LEDGER", "NOT_COVERED", "Promise", "reference_told", "rounded_shares"]
+__all__ = ["DEFAULT_LEDGER", "NOT_COVERED", "TEST", "Promise", "people", "reference_told", "rounded_shares"]
 
 DEFAULT_LEDGER = ".understudy/ledger.sqlite"
+# What is claimed of seeded coins.
+TEST = "everything: made with test coins, which anybody can repeat"
 # What no private fit covers.
 NOT_COVERED = (
     "that the data passed the checks before the fit: finite numbers, no other label than those of `classes`",
@@ -38,6 +40,19 @@ def rounded_shares(shares: npt.NDArray[np.float64]) -> tuple[tuple[tuple[int], f
 def reference_told(reference: Reference) -> dict[str, str]:
     """The public statistics that were used, for the settings of a release."""
     return {"reference": reference.name, "reference_source": reference.source}
+
+
+def people(subject: Any) -> npt.NDArray[np.int64]:
+    """Subjects as numbers; one that is missing is an error."""
+    place: dict[str, int] = {}
+    out = np.empty(len(np.asarray(subject)), dtype=np.int64)
+    for i, who in enumerate(np.asarray(subject).tolist()):
+        name = str(who)
+        # Two people without a name would count as one, and move the sums by more than one may.
+        if who is None or who != who or not name.strip():
+            raise PrivacyError("A promise for each subject needs a `subject` for every record; one is missing.")
+        out[i] = place.setdefault(name, len(place))
+    return out
 
 
 class Promise:
@@ -112,15 +127,7 @@ class Promise:
         """Subjects as numbers, where the promise is about subjects."""
         if self._wish().unit != "subject":
             return None
-        place: dict[str, int] = {}
-        out = np.empty(len(np.asarray(subject)), dtype=np.int64)
-        for i, who in enumerate(np.asarray(subject).tolist()):
-            name = str(who)
-            # Two people without a name would count as one, and move the sums by more than one may.
-            if who is None or who != who or not name.strip():
-                raise PrivacyError("A promise for each subject needs a `subject` for every record; one is missing.")
-            out[i] = place.setdefault(name, len(place))
-        return out
+        return people(subject)
 
     def _dp_claim(self, charge: Charge | None, *not_covered: str) -> PrivacyClaim:
         """The promise that was paid for."""
@@ -129,7 +136,7 @@ class Promise:
         if self.privacy.unit == "record":
             outside = ("people with several records: the promise is about one record each", *outside)
         if charge is None:
-            return PrivacyClaim("none", ("everything: made with test coins, which anybody can repeat", *outside))
+            return PrivacyClaim("none", (TEST, *outside))
         paid = DPClaim(
             charge.epsilon, charge.delta, self.privacy.relation, tuple(events_to_json(charge.events)), charge.head
         )

@@ -28,11 +28,13 @@ Tensors = dict[str, npt.NDArray[np.float32]]
 OPENINGS: dict[str, tuple[float, Shares]] = {"class": (0.5, MEANS), "public": (0.05, COUNTS_ONLY)}
 
 
-def plan_network(privacy: DP, scaling: str, *, batch: int, epochs: float, clip: float) -> SGDPlan:
-    """Everything that a private fit of a network will do, from public numbers alone."""
+def plan_network(
+    privacy: DP, scaling: str, *, batch: int, clip: float, epochs: float = 1.0, steps: int | None = None
+) -> SGDPlan:
+    """Everything that a private fit of a network will do, from public numbers alone; see `plan_sgd`."""
     share, _ = OPENINGS[scaling]
     sums = Gaussian(plan_query(privacy).noise_multiplier / np.sqrt(share))
-    return plan_sgd(privacy, batch=batch, epochs=epochs, clip=clip, extra=(sums,))
+    return plan_sgd(privacy, batch=batch, epochs=epochs, steps=steps, clip=clip, extra=(sums,))
 
 
 def read_sums(noisy: Array, plan: SGDPlan, scaling: str, classes: int, d: int) -> Measured:
