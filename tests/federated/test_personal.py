@@ -26,7 +26,7 @@ from understudy.generate.private_sums import MEANS, query
 from understudy.release import Release
 
 NAMES = ("ant", "bee", "cow")
-TEST = read_terms({"noise": 0, "steps": 0, "size": 9, "terms": None})
+TEST = read_terms({"noise": 0, "size": 9, "terms": None})
 
 
 def records(n: int, seed: int, spread: float = 1.0, classes: int = 3) -> EmbeddingSet:

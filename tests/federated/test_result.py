@@ -32,11 +32,11 @@ def terms(noise: float, ledger: str = "a", **more: Any) -> Terms:
         "ledger": ledger * 64,
         **more,
     }
-    return read_terms({"noise": noise, "steps": 0, "size": 50, "terms": paid})
+    return read_terms({"noise": noise, "size": 50, "terms": paid})
 
 
 def a_test(noise: float = 0.0) -> Terms:
-    return read_terms({"noise": noise, "steps": 2, "size": 50, "terms": None})
+    return read_terms({"noise": noise, "size": 50, "terms": None})
 
 
 def data(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:

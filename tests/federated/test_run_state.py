@@ -23,7 +23,7 @@ def test_a_run_goes_on_where_it_was(tmp_path: Path, little: Terms) -> None:
     # Its name is on disk before any site could hear it.
     assert RunState.open(tmp_path / "out", little()).run == state.run
     state.round, state.joined = 2, {"site/odd name": {"key": "ab", "noise": 1.0}}
-    state.terms = {"site/odd name": read_terms({"noise": 1, "steps": 2, "size": 3, "terms": None})}
+    state.terms = {"site/odd name": read_terms({"noise": 1, "size": 3, "terms": None})}
     state.sums, state.decoder = {"site/odd name": np.arange(3.0)}, {"0.weight": np.float32([[1, 2]])}
     state.save()
     again = RunState.open(tmp_path / "out", little())

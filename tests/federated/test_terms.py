@@ -26,7 +26,7 @@ PAID = {
     "events": events_to_json(EVENTS),
     "ledger": "a" * 64,
 }
-FACTS: dict[str, Any] = {"noise": 8.0, "steps": 10, "size": 100, "terms": PAID}
+FACTS: dict[str, Any] = {"noise": 8.0, "size": 100, "terms": PAID}
 
 
 def test_a_sites_own_word_for_its_epsilon_does_not_count() -> None:
@@ -43,7 +43,7 @@ def test_terms_come_back_the_same(facts: dict[str, Any]) -> None:
 
 
 def test_a_test_promises_nothing() -> None:
-    terms = read_terms({"noise": 0, "steps": 0, "size": 1, "terms": None})
+    terms = read_terms({"noise": 0, "size": 1, "terms": None})
     assert terms.is_test
     assert terms.claim.kind == "none"
     assert "test coins" in terms.claim.not_covered[0]
@@ -54,7 +54,7 @@ def test_what_was_used_grows_up_to_what_was_paid(little: Callable[..., Federatio
     wish = DP(2.0, 1e-4, "record", 50)
     plan = plan_site(little(), wish)
     told = {**PAID, "delta": 1e-4, "events": events_to_json(plan.events)}
-    terms = read_terms({"noise": plan.sums_noise, "steps": plan.steps_a_round, "size": 50, "terms": told})
+    terms = read_terms({"noise": plan.sums_noise, "size": 50, "terms": told})
     used = [terms.epsilon_after(number, 2) for number in range(3)]
     assert used[0] == epsilon_of(plan.events[1:], 1e-4)
     assert used[0] < used[1] < used[2] == epsilon_of(plan.events, 1e-4) <= 2.0
@@ -107,7 +107,6 @@ def test_whatever_a_site_says_is_read_or_refused(change: dict[str, Any]) -> None
         return
     assert isinstance(terms, Terms)
     assert 0 <= terms.noise < math.inf
-    assert 0 <= terms.steps <= 10**12
     assert 1 <= terms.size <= 10**12
 
 
@@ -118,7 +117,7 @@ def test_a_paid_sum_without_noise_is_none() -> None:
 
 def test_terms_beyond_what_was_agreed_are_not_let_in(little: Callable[..., FederationSettings]) -> None:
     agreed = little(max_size=100, max_noise=50.0, max_epsilon=3.0)
-    fine = {"noise": 4.0, "steps": 2, "size": 100, "terms": None}
+    fine = {"noise": 4.0, "size": 100, "terms": None}
     assert read_terms(fine).beyond(agreed) == ""
     for worse in ({"size": 101}, {"noise": 51.0}):
         assert "more records or more noise" in read_terms({**fine, **worse}).beyond(agreed)

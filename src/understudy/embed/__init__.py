@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     )
     from understudy.embed.decode import UnreadableImageError, decode_image
     from understudy.embed.embedding import Embedded, StrictError, embed_images
+    from understudy.embed.image_attributes import ImageTable, read_celeba, read_image_arrays, read_image_attributes
     from understudy.embed.preprocessing import Preprocessing
     from understudy.embed.sources import ImageItem, ImageSource, holds_images, open_images
 
@@ -31,6 +32,7 @@ __all__ = [
     "Embedded",
     "ImageItem",
     "ImageSource",
+    "ImageTable",
     "Preprocessing",
     "StrictError",
     "UnreadableImageError",
@@ -40,6 +42,9 @@ __all__ = [
     "holds_images",
     "load_backbone",
     "open_images",
+    "read_celeba",
+    "read_image_arrays",
+    "read_image_attributes",
 ]
 
 _HOMES = {
@@ -50,6 +55,7 @@ _HOMES = {
     "Embedded": "understudy.embed.embedding",
     "ImageItem": "understudy.embed.sources",
     "ImageSource": "understudy.embed.sources",
+    "ImageTable": "understudy.embed.image_attributes",
     "Preprocessing": "understudy.embed.preprocessing",
     "StrictError": "understudy.embed.embedding",
     "UnreadableImageError": "understudy.embed.decode",
@@ -59,5 +65,8 @@ _HOMES = {
     "holds_images": "understudy.embed.sources",
     "load_backbone": "understudy.embed.backbones",
     "open_images": "understudy.embed.sources",
+    "read_celeba": "understudy.embed.image_attributes",
+    "read_image_arrays": "understudy.embed.image_attributes",
+    "read_image_attributes": "understudy.embed.image_attributes",
 }
 __getattr__, __dir__ = lazy_names(__name__, _HOMES)

@@ -18,7 +18,7 @@ from understudy.errors import ConfigError, DataError
 
 __all__ = ["REFERENCES", "Reference", "load_reference"]
 
-REFERENCES = ("efflite0",)
+REFERENCES = ("efflite0", "efflite1", "efflite2")
 Array = npt.NDArray[np.float64]
 
 

@@ -83,7 +83,7 @@ class Site:
         records = self.file.records(settings)
         plan = self._plan(settings, records)
         size = len(records.train) if plan.privacy is None else plan.privacy.size()
-        facts: dict[str, Any] = {"noise": plan.sums_noise, "steps": plan.steps_a_round, "size": size}
+        facts: dict[str, Any] = {"noise": plan.sums_noise, "size": size}
         if settings.secure:
             # Paid for once it is known who takes part.
             state.key_pair = new_key()

@@ -28,10 +28,9 @@ _MOST = 10**12
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """The promise of one site (none in a test), the noise of its sums, its steps a round, its declared size."""
+    """The promise of one site (none in a test), the noise of its sums, and its declared size."""
 
     noise: float
-    steps: int
     size: int
     paid: PrivacyClaim | None
 
@@ -71,7 +70,7 @@ class Terms:
 
     def to_dict(self) -> dict[str, Any]:
         """As plain JSON, the way a site tells it."""
-        told: dict[str, Any] = {"noise": self.noise, "steps": self.steps, "size": self.size, "terms": None}
+        told: dict[str, Any] = {"noise": self.noise, "size": self.size, "terms": None}
         if self.paid is not None and self.paid.dp is not None:
             told["terms"] = paid_terms(self.paid.dp, self.paid.unit)
         return told
@@ -92,11 +91,11 @@ def paid_terms(dp: DPClaim, unit: str) -> dict[str, Any]:
 def read_terms(facts: Mapping[str, Any]) -> Terms:
     """Checked terms. The epsilon is computed here, from the events: a site's own word for it does not count."""
     try:
-        noise, steps, size, told = float(facts["noise"]), int(facts["steps"]), int(facts["size"]), facts["terms"]
-        if not 0 <= noise < math.inf or not 0 <= steps <= _MOST or not 1 <= size <= _MOST:
+        noise, size, told = float(facts["noise"]), int(facts["size"]), facts["terms"]
+        if not 0 <= noise < math.inf or not 1 <= size <= _MOST:
             raise ValueError
         if told is None:
-            return Terms(noise, steps, size, None)
+            return Terms(noise, size, None)
         events = events_from_json(told["events"])
         epsilon = _epsilon(events, float(told["delta"]), str(told["relation"]))
         if noise <= 0 or told["unit"] not in ("record", "subject"):
@@ -104,7 +103,7 @@ def read_terms(facts: Mapping[str, Any]) -> Terms:
         dp = DPClaim(
             epsilon, float(told["delta"]), told["relation"], tuple(events_to_json(events)), str(told["ledger"])
         )
-        return Terms(noise, steps, size, PrivacyClaim("dp", NOT_COVERED, unit=told["unit"], dp=dp))
+        return Terms(noise, size, PrivacyClaim("dp", NOT_COVERED, unit=told["unit"], dp=dp))
     except (KeyError, TypeError, ValueError, OverflowError, UnderstudyError):
         raise FormatError("its terms cannot be read, or promise nothing") from None
 

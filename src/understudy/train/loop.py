@@ -28,6 +28,7 @@ class LoopSettings:
     learning_rate: float = 1e-3
     weight_decay: float = 0.0
     patience: int | None = None
+    betas: tuple[float, float] = (0.9, 0.999)
 
     def __post_init__(self) -> None:
         for name, least in (("max_epochs", 1), ("batch_size", 1), ("patience", 1)):
@@ -135,7 +136,13 @@ def seeded(seed: int) -> torch.Generator:
 def _optimizer(module: nn.Module, settings: LoopSettings) -> torch.optim.Optimizer:
     kind = torch.optim.AdamW if settings.weight_decay else torch.optim.Adam
     parameters = list(module.parameters())
-    return kind(parameters, lr=settings.learning_rate, weight_decay=settings.weight_decay, fused=True)
+    return kind(
+        parameters,
+        lr=settings.learning_rate,
+        betas=settings.betas,
+        weight_decay=settings.weight_decay,
+        fused=True,
+    )
 
 
 def _copy(module: nn.Module) -> dict[str, Tensor]:

@@ -1,0 +1,192 @@
+"""Maskings whose leak is known: each judge must find it, and nothing more."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from understudy.errors import ConfigError, DataError
+from understudy.obfuscate.judge import ATTACKERS, Judgement, Originals, judge, mean_release
+from understudy.obfuscate.labelled import Labelled
+
+KINDS = ("network", "trees")
+
+
+def rows(n: int, seed: int) -> Labelled:
+    """Utility and private code each lie in a column of their own, and agree in 7 of 10 rows."""
+    rng = np.random.default_rng(seed)
+    utility = rng.integers(0, 2, n)
+    private = np.where(rng.random(n) < 0.7, utility, rng.integers(0, 2, n))
+    X = rng.random((n, 5)) * 0.5
+    X[:, 0] += 0.4 * utility
+    X[:, 1] += 0.4 * private
+    return Labelled(X.astype(np.float32), utility, private)
+
+
+@pytest.fixture(scope="module")
+def originals() -> Originals:
+    return Originals.learn(rows(1200, 1), rows(1000, 2), seed=0, epochs=6)
+
+
+def identity(X: np.ndarray, utility: np.ndarray, coins: np.random.Generator) -> np.ndarray:
+    return X
+
+
+def label_alone(X: np.ndarray, utility: np.ndarray, coins: np.random.Generator) -> np.ndarray:
+    return np.repeat(utility[:, None], X.shape[1], axis=1).astype(np.float32)
+
+
+def noisy(X: np.ndarray, utility: np.ndarray, coins: np.random.Generator) -> np.ndarray:
+    return X + coins.normal(0, 0.8, X.shape).astype(np.float32)
+
+
+@pytest.fixture(scope="module")
+def found(originals: Originals) -> dict[str, Judgement]:
+    maskings = {"identity": identity, "label": label_alone, "noise": noisy}
+    return {name: originals.judge(masking, copies=8) for name, masking in maskings.items()}
+
+
+def test_the_identity_leaks_as_the_original(found: dict[str, Judgement]) -> None:
+    got = found["identity"]
+    for kind in KINDS:
+        assert got.weak[kind] == got.strong[kind] == got.original_private[kind]
+        assert got.utility_original[kind] == got.utility_released[kind] == got.original_utility[kind]
+        # A mean of equal rows rounds.
+        assert abs(got.averaged[kind].value - got.strong[kind].value) < 0.01
+    assert got.attacker.low > 0.85
+
+
+def test_the_label_alone_leaks_the_baseline_exactly(found: dict[str, Judgement]) -> None:
+    got = found["label"]
+    for kind in KINDS:
+        assert got.strong[kind] == got.averaged[kind] == got.label_only
+        assert got.utility_released[kind].value == 1
+    assert got.label_only.low > got.majority.high
+
+
+def test_noise_lies_between(found: dict[str, Judgement]) -> None:
+    low, mid, high = (found[name].attacker for name in ("label", "noise", "identity"))
+    assert mid.value < high.low
+    assert found["noise"].strong["trees"].value < low.value < high.value
+    assert found["noise"].utility.value <= found["identity"].utility.high
+
+
+def test_the_mean_of_releases_tells_more_than_one(found: dict[str, Judgement]) -> None:
+    got = found["noise"]
+    for kind in KINDS:
+        assert got.averaged[kind].low > got.strong[kind].high
+    assert got.attacker_name.startswith("averaged")
+    assert got.attacker == max(got.averaged.values(), key=lambda e: e.value)
+
+
+def test_who_knows_the_masking_is_never_worse_off(found: dict[str, Judgement]) -> None:
+    for got in found.values():
+        for kind in KINDS:
+            assert got.strong[kind].high >= got.weak[kind].low
+
+
+def test_a_masking_that_moves_rows_fools_only_the_weak(originals: Originals) -> None:
+    """It turns the private column round: worthless to who knows it, ruin to who does not."""
+
+    def turned(X: np.ndarray, utility: np.ndarray, coins: np.random.Generator) -> np.ndarray:
+        out = X.copy()
+        out[:, 1] = 0.9 - out[:, 1]
+        return out
+
+    got = originals.judge(turned, copies=1)
+    for kind in KINDS:
+        assert got.strong[kind].low > 0.85
+        assert got.weak[kind].high < 0.5
+    assert got.averaged == got.strong
+
+
+def test_figures_go_to_json_and_back(found: dict[str, Judgement]) -> None:
+    got = found["noise"]
+    again = Judgement.from_dict(json.loads(json.dumps(got.to_dict())))
+    assert again == got
+    flat = got.figures()
+    assert flat["strong_trees"] == got.strong["trees"]
+    assert flat["label_only"] == got.label_only
+    assert len(flat) == 2 * 7 + 3
+    assert all(0 <= e.low <= e.value <= e.high <= 1 and e.n == 1000 for e in flat.values())
+
+
+def test_judging_learns_the_originals_itself_or_takes_them() -> None:
+    train, test = rows(300, 1), rows(200, 2)
+    once = Originals.learn(train, test, ["trees"], seed=4)
+    given = judge(noisy, train, test, seed=4, copies=2, originals=once)
+    assert given == judge(noisy, train, test, judges=["trees"], seed=4, copies=2)
+    assert given != judge(noisy, train, test, judges=["trees"], seed=5, copies=2)
+    with pytest.raises(ConfigError, match="other rows"):
+        judge(noisy, test, train, originals=once)
+    with pytest.raises(ConfigError, match="learn them anew"):
+        judge(noisy, train, test, judges=["network"], originals=once)
+
+
+def test_each_party_has_coins_of_its_own() -> None:
+    """A masking that tells who asked: no two releases may be the same."""
+    seen = []
+
+    def spy(X: np.ndarray, utility: np.ndarray, coins: np.random.Generator) -> np.ndarray:
+        seen.append(coins.random())
+        return X
+
+    judge(spy, rows(60, 1), rows(40, 2), judges=["trees"], copies=3)
+    # Published test, attacker's own, three copies of each part, published training rows.
+    assert len(set(seen)) == len(seen) == 3 + 2 * 3
+
+
+def test_means_are_made_in_pieces_and_are_means(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = rows(50, 3)
+    monkeypatch.setattr("understudy.obfuscate.judge._AT_ONCE", 35)
+    sizes = []
+
+    def told(X: np.ndarray, utility: np.ndarray, coins: np.random.Generator) -> np.ndarray:
+        sizes.append(len(X))
+        assert len(utility) == len(X)
+        return X + coins.normal(0, 1, X.shape)
+
+    got = mean_release(told, data, np.random.default_rng(0), copies=400)
+    assert max(sizes) == 7
+    assert sum(sizes) == 50 * 400
+    # 250 means with a spread of 1/20 each.
+    assert np.abs(got - data.X).max() < 0.25
+    assert 0.04 < (got - data.X).std() < 0.06
+    np.testing.assert_array_equal(mean_release(identity, data, np.random.default_rng(0)), data.X)
+
+
+def test_several_utility_labels_reach_the_masking() -> None:
+    def both(data: Labelled) -> Labelled:
+        return Labelled(data.X, np.stack([data.utility, data.private], axis=1), data.private)
+
+    def first(X: np.ndarray, utility: np.ndarray, coins: np.random.Generator) -> np.ndarray:
+        assert utility.shape == (len(X), 2)
+        return label_alone(X, utility[:, 0], coins)
+
+    got = judge(first, both(rows(200, 1)), both(rows(200, 2)), judges=["trees"], copies=1)
+    assert got.utility_released["trees"].value == 1
+    # The second label is the private one: the release would tell it.
+    assert got.label_only.value == 1
+
+
+def test_images_are_judged_by_the_network() -> None:
+    def images(n: int, seed: int) -> Labelled:
+        data = rows(n, seed)
+        return Labelled(np.repeat(data.X[:, :2, None, None], 16, 2).repeat(16, 3), data.utility, data.private)
+
+    got = judge(identity, images(100, 1), images(60, 2), copies=1, epochs=1)
+    assert set(got.strong) == {"network"}
+    assert got.weak == got.strong == got.original_private
+
+
+def test_wrong_input_is_told() -> None:
+    train, test = rows(60, 1), rows(40, 2)
+    with pytest.raises(ConfigError, match="copies"):
+        judge(identity, train, test, judges=["trees"], copies=0)
+    with pytest.raises(DataError, match="shape"):
+        judge(lambda X, u, coins: X[:, :2], train, test, judges=["trees"])
+    with pytest.raises(DataError, match="shape"):
+        judge(identity, train, Labelled(test.X[:, :2], test.utility, test.private))
+    assert set(ATTACKERS) == {"weak", "strong", "averaged"}
