@@ -119,6 +119,12 @@ class TestPredict:
             assert one["label"] == told["classes"][int(np.argmax(row))]
             assert sum(one["probabilities"]) == pytest.approx(1)
 
+    def test_another_lambda_can_be_asked_for(self, site: Path, data: str) -> None:
+        told = predict_personally(site, data, lam=0.0).to_dict()
+        assert (told["lambda"], told["predicted"]) == (0.0, {"cow": 90})
+        with pytest.raises(ConfigError, match="0 is the global head"):
+            predict_personally(site, data, lam=1.5)
+
     def test_a_table_for_its_owner_alone(self, site: Path, data: str, tmp_path: Path) -> None:
         found = predict_personally(site, data, out=tmp_path / "p.csv")
         assert "predictions" not in found.to_dict()

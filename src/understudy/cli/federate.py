@@ -285,6 +285,10 @@ def merge(
 def predict(
     site: Annotated[Path, typer.Argument(metavar="SITE", help="The site.toml of the site.")],
     data: Annotated[str, typer.Argument(metavar="DATA", help=DATA_HELP)],
+    lam: Annotated[
+        float | None,
+        typer.Option("--lambda", help="Share of the site's own head, 0..1, in place of the one it picked."),
+    ] = None,
     out: Annotated[Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write a CSV.")] = None,
     as_json: Json = False,
 ) -> None:
@@ -292,7 +296,7 @@ def predict(
     from understudy.recipes.federate import predict_personally
 
     with output.progress_bar("embed") as progress:
-        found = predict_personally(site, data, out=out, progress=progress)
+        found = predict_personally(site, data, lam=lam, out=out, progress=progress)
     if as_json:
         output.print_json(found.to_dict())
         return

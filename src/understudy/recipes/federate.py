@@ -140,16 +140,21 @@ class PersonalPredictions:
 
 
 def predict_personally(
-    site: Path, data: str, *, out: Path | None = None, progress: Progress | None = None
+    site: Path, data: str, *, lam: float | None = None, out: Path | None = None, progress: Progress | None = None
 ) -> PersonalPredictions:
-    """Classes of `data` by the model that a federation has left at a site, whose `site.toml` is `site`."""
+    """Classes of `data` by the model that a federation has left at a site, whose `site.toml` is `site`.
+
+    `lam` takes the place of the lambda that the site picked: 0 asks the global head alone, 1 its own.
+    """
+    if lam is not None and not 0 <= lam <= 1:
+        raise ConfigError(f"lambda must lie in 0..1; got {lam!r}. 0 is the global head alone, 1 the site's own.")
     model = PersonalModel.open(Site(site).personal_folder)
     records = choose_split(read_sets(data, progress=progress), data, "test")
     check_source(EmbeddingInfo(model.backbone), records.info, "given")
-    proba = model.predict_proba(records.X)
+    proba = model.predict_proba(records.X, lam)
     if out is not None:
         if out.exists():
             raise ConfigError(f"{str(out)!r} exists already: name another file.")
         rows = [[str(i), model.classes[int(row.argmax())], *(f"{p:.6g}" for p in row)] for i, row in enumerate(proba)]
         write_private_table(out, ["record", "label", *(f"p({c})" for c in model.classes)], rows)
-    return PersonalPredictions(model.classes, model.lam, proba, out)
+    return PersonalPredictions(model.classes, model.lam if lam is None else lam, proba, out)
