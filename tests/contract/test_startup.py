@@ -8,7 +8,7 @@ import sys
 import pytest
 
 HELP = "import sys; sys.argv = ['understudy', '--help']\nfrom understudy.cli.main import main\n"
-HEAVY = {"torch", "sklearn", "scipy", "pyarrow", "matplotlib"}
+HEAVY = {"torch", "sklearn", "scipy", "pandas", "pyarrow", "matplotlib"}
 
 
 def run(code: str) -> str:

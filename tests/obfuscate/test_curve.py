@@ -10,7 +10,7 @@ import pytest
 
 from understudy.errors import ConfigError, DataError
 from understudy.obfuscate.curve import Point, TradeOff
-from understudy.obfuscate.judge import Judgement
+from understudy.obfuscate.judging import Judgement
 from understudy.types import Estimate
 
 

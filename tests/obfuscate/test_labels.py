@@ -56,3 +56,8 @@ def test_a_new_value_is_refused_and_not_named() -> None:
     assert "secret" not in str(caught.value)
     with pytest.raises(DataError, match="got 2"):
         labels.codes({"a": ["no"], "b": ["no"]})
+
+
+def test_text_where_numbers_were_fitted_is_told() -> None:
+    with pytest.raises(DataError, match="whole numbers; got text"):
+        UtilityLabels.fit([0, 1]).codes(["a", "b"])

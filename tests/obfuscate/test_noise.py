@@ -93,3 +93,13 @@ def test_both_are_restored_from_their_numbers() -> None:
 def test_the_seeds_noise_has_no_limit() -> None:
     with pytest.raises(ConfigError, match="no limit"):
         SeedNoise(1.0).apply(REST, CODES, math.inf, np.random.default_rng(0))
+
+
+def test_few_records_have_no_mean_of_their_own() -> None:
+    codes = CODES.copy()
+    codes[:3] = 7
+    noise = ShapedNoise.fit(REST, codes, blur=1e-6)
+    assert noise.combinations.tolist() == [[0], [1]]
+    out = noise.apply(REST[:3], codes[:3], math.inf, np.random.default_rng(0))
+    assert np.isfinite(out).all()
+    assert len(noise.means) == 3

@@ -22,7 +22,7 @@ def people(n: int = 3000, seed: int = 0) -> tuple[pd.DataFrame, pd.Series, np.nd
     frame = pd.DataFrame(
         {
             "age": np.clip(30 + 20 * needed + rng.normal(0, 6, n), 18, 80).astype(np.int64),
-            "job": pd.Categorical(np.where(rng.random(n) < 0.9, private, 1 - private), categories=[0, 1]).rename_categories(["cook", "nurse"]),
+            "job": pd.Categorical.from_codes(np.where(rng.random(n) < 0.9, private, 1 - private), ["cook", "nurse"]),
             "gain": np.where(rng.random(n) < 0.2 + 0.4 * needed, rng.random(n), 0.0),
             "member": (private + needed + rng.integers(0, 2, n)) > 1,
         }
@@ -128,13 +128,13 @@ def test_local_epsilon_falls_with_noise_and_is_infinite_in_the_seed(fitted: Tabl
 
 
 def test_a_fit_that_was_cut_ends_the_same(tmp_path: Path) -> None:
-    class Stop(Exception):
+    class CutError(Exception):
         pass
 
     class Cut:
         def step(self, done: int, total: int, loss: float) -> None:
             if done == 3:
-                raise Stop
+                raise CutError
 
         def close(self) -> None:
             pass
@@ -148,7 +148,7 @@ def test_a_fit_that_was_cut_ends_the_same(tmp_path: Path) -> None:
     original = base.Checkpoint
     try:
         base.Checkpoint = lambda path, mark: original(path, mark, every_seconds=0)  # type: ignore[misc, assignment]
-        with pytest.raises(Stop):
+        with pytest.raises(CutError):
             TableObfuscator(**settings, checkpoint=file, progress=Cut()).fit(X, needed)
         resumed = TableObfuscator(**settings, checkpoint=file).fit(X, needed)
     finally:

@@ -5,17 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-from understudy.errors import DataError
+from understudy.audit.scores import Scores
+from understudy.audit.view import LEAST_NON_MEMBERS, check_apart, look, spread
 from understudy.metrics import membership_auc, nearest
 from understudy.release import Release
 from understudy.types import AttackResult, EmbeddingSet, Estimate
 
 __all__ = ["LEAST_NON_MEMBERS", "NearestDistance"]
-
-# The control splits them into two halves of two.
-LEAST_NON_MEMBERS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,43 +25,27 @@ class NearestDistance:
     """
 
     samples: int = 20_000
+    name: str = "nearest distance"
+
+    def score(
+        self, release: Release, members: EmbeddingSet, non_members: EmbeddingSet, rng: np.random.Generator
+    ) -> Scores:
+        """Minus the distance to the nearest of fresh samples, or of all rows of a release that is a fixed table."""
+        seen = look(release, members, non_members, self.samples, rng)
+        return Scores(-nearest(seen.inside, seen.samples)[0], -nearest(seen.outside, seen.samples)[0])
 
     def run(
         self, release: Release, members: EmbeddingSet, non_members: EmbeddingSet, rng: np.random.Generator
     ) -> AttackResult:
-        """Attack with fresh samples, or with all rows of a release that is a fixed table."""
-        if len(members) < 2 or len(non_members) < LEAST_NON_MEMBERS:
-            raise DataError(
-                f"The membership check needs at least 2 members and {LEAST_NON_MEMBERS} records that were not used; "
-                f"got {len(members)} and {len(non_members)}."
-            )
-        inside, outside = release.transform(members.X), release.transform(non_members.X)
-        _check_apart(members, non_members, nearest(outside, inside)[0])
+        """The first look, after every fit: AUC and control alone, on the members' scale; `score` serves the audit."""
+        inside, outside = check_apart(release, members, non_members)
         X, _ = release.sample(None if release.manifest.kind == "data" else self.samples, random_state=rng)
-        # One scale for all features, or the one with the largest unit decides alone; but a feature that hardly
-        # varies must not decide by its noise.
-        spread = inside.std(axis=0)
-        varying = spread[spread > 0]
-        spread = np.maximum(spread, 0.1 * np.median(varying) if len(varying) else 1)
-        near, far = (nearest(a / spread, X / spread)[0] for a in (inside, outside))
+        scale = spread(inside)
+        near, far = (nearest(a / scale, X / scale)[0] for a in (inside, outside))
         half = rng.permutation(len(far))
         return AttackResult(
-            name="nearest distance",
+            name=self.name,
             attack=membership_auc(near, far),
             control=membership_auc(far[half[::2]], far[half[1::2]]),
             baseline=Estimate.exact(0.5),
-        )
-
-
-def _check_apart(members: EmbeddingSet, non_members: EmbeddingSet, distance: npt.NDArray[np.float64]) -> None:
-    """Members among the non-members would make any release look harmless."""
-    if members.subject is not None and non_members.subject is not None:
-        shared = len(np.intersect1d(members.subject, non_members.subject))
-        if shared:
-            raise DataError(f"{shared} subjects are both members and non-members: the check needs other people.")
-    copies = int((distance == 0).sum())
-    if copies > 0.05 * len(non_members):
-        raise DataError(
-            f"{copies} of {len(non_members)} non-members equal a member: they are not other records. "
-            "Give records that the fit did not use."
         )

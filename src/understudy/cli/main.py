@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from understudy._version import __version__
-from understudy.cli import federate, ledger, output, rebalance, study, verbs
+from understudy.cli import federate, ledger, obfuscate, output, rebalance, study, verbs
 from understudy.errors import UnderstudyError
 
 __all__ = ["app", "main"]
@@ -28,6 +28,7 @@ app.add_typer(study.app, name="study")
 app.add_typer(ledger.app, name="ledger")
 app.add_typer(rebalance.app, name="rebalance")
 app.add_typer(federate.app, name="federate")
+app.add_typer(obfuscate.app, name="obfuscate")
 
 
 def _version(show: bool) -> None:

@@ -8,11 +8,13 @@ from typing import Annotated, Any
 import typer
 
 from understudy.cli import output
+from understudy.cli.audit import audit
 from understudy.cli.demo import demo
 from understudy.cli.embed import embed
 from understudy.cli.evaluate import evaluate
 from understudy.cli.fit import fit
 from understudy.cli.options import Force, Json
+from understudy.cli.passport import keygen, passport, sign
 from understudy.cli.plan import plan
 from understudy.cli.receiver import predict, train
 from understudy.cli.report import report
@@ -66,18 +68,23 @@ def verify(
     ledger: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Also look the release's charge up in this ledger.")
     ] = None,
+    key: Annotated[
+        Path | None, typer.Option(metavar="PUB", help="The sender's public key: it must have signed the release.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
-    """Check that a release is whole and well formed; offline, without the data."""
+    """Check that a release is whole, well formed and, with --key, signed; offline, without the data."""
     from understudy.recipes.verify import verify_release
     from understudy.types import PrivacyClaim
 
-    result = verify_release(release, ledger=ledger)
+    result = verify_release(release, ledger=ledger, key=key)
     if as_json:
         output.print_json(result.to_dict())
         return
     for line in result.checks:
         output.say(f"ok  {line}")
+    for line in result.not_checked:
+        output.say(f"--  {line}")
     output.say(f"fingerprint {result.fingerprint}", "bold")
     output.show_claim(PrivacyClaim.from_dict(result.claim))
 
@@ -114,5 +121,6 @@ def class_counts(text: str) -> dict[str, int]:
 
 def register(app: typer.Typer) -> None:
     """Hang the verbs on the program, in the order in which people meet them."""
-    for verb in (embed, fit, sample, evaluate, train, predict, report, verify, plan, doctor, demo):
+    papers = (passport, keygen, sign, verify)
+    for verb in (embed, fit, sample, evaluate, train, predict, audit, report, *papers, plan, doctor, demo):
         app.command()(verb)

@@ -6,7 +6,7 @@ Imports torch; `import understudy` does not come here.
 from understudy.obfuscate.curve import Point, TradeOff
 from understudy.obfuscate.hull import hull_auc
 from understudy.obfuscate.image import ImageObfuscator
-from understudy.obfuscate.judge import Judgement, judge
+from understudy.obfuscate.judging import Judgement, judge
 from understudy.obfuscate.labelled import Labelled, Masking
 from understudy.obfuscate.labels import UtilityLabels
 from understudy.obfuscate.rivals import RIVALS, strengths

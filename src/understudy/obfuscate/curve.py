@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from understudy.errors import ConfigError, DataError
 from understudy.obfuscate.hull import hull_auc
-from understudy.obfuscate.judge import ATTACKERS, Judgement
+from understudy.obfuscate.judging import ATTACKERS, Judgement
 from understudy.types import Estimate
 
 if TYPE_CHECKING:
@@ -64,7 +64,8 @@ class TradeOff:
         if not 0 < attacker_at_most <= 1:
             raise ConfigError(f"`attacker_at_most` is an accuracy above 0, at most 1; got {attacker_at_most!r}.")
         leaks = [(leak, p) for p, (leak, _) in zip(self.points, self.curve(attacker), strict=True)]
-        good = [p for leak, p in leaks if leak.high <= attacker_at_most]
+        # An attacker worse than the label alone was badly trained: anybody can use the label.
+        good = [p for leak, p in leaks if max(leak.high, p.judgement.label_only.high) <= attacker_at_most]
         if good:
             return min(good, key=lambda p: (p.noise, -p.judgement.utility.value))
         least, where = min(leaks, key=lambda item: item[0].high)

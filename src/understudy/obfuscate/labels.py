@@ -52,7 +52,10 @@ class UtilityLabels:
         for (name, column), values in zip(columns.items(), self.values, strict=True):
             known = np.asarray(values)
             if column.dtype.kind != known.dtype.kind:
-                column = column.astype(known.dtype) if known.dtype.kind in "iu" else column.astype(str)
+                try:
+                    column = column.astype(known.dtype if known.dtype.kind in "iu" else str)
+                except ValueError:
+                    raise DataError(f"Utility attribute {name!r} was fitted on whole numbers; got text.") from None
             place = np.searchsorted(known, column).clip(max=len(known) - 1)
             if (known[place] != column).any():
                 raise DataError(f"Utility attribute {name!r} takes a value that was not there when it was fitted.")

@@ -19,6 +19,8 @@ Array = npt.NDArray[Any]
 Codes = npt.NDArray[np.int64]
 # Where one record's own numbers are near 0 it would get no noise at all (fault F3).
 _FLOOR = 0.5
+# Records that make a combination of labels worth a mean of its own.
+_FEW = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +46,8 @@ class SeedNoise:
         if math.isinf(noise):
             raise ConfigError("The seed's noise has no limit: give a number for `noise`; 1000 is very much.")
         mean = np.abs(rest.mean() if self.per_batch else rest.mean(axis=1, keepdims=True))
-        return rest + noise * np.maximum(mean, self.floor) * rng.standard_normal(rest.shape, dtype=np.float32)
+        out: Array = rest + noise * np.maximum(mean, self.floor) * rng.standard_normal(rest.shape, dtype=np.float32)
+        return out
 
     def local_epsilon(self, noise: float, delta: float) -> float:
         """None: nothing bounds what a record can add."""
@@ -81,14 +84,18 @@ class ShapedNoise:
     def fit(cls, rest: Array, codes: Codes, *, blur: float, bound: float | None = None) -> Self:
         """`blur` is the variance of the noise that the decoder was trained with, on every number."""
         rest, width = rest.astype(np.float64), rest.shape[1]
-        found, which = np.unique(codes, axis=0, return_inverse=True)
+        found, which, counts = np.unique(codes, axis=0, return_inverse=True, return_counts=True)
+        # A mean of few records would be theirs: such combinations are drawn from all.
+        frequent = counts >= _FEW
+        which = np.where(frequent, np.cumsum(frequent) - 1, frequent.sum())[which.ravel()]
+        found = found[frequent]
         whole = rest.mean(axis=0)
-        means = np.stack([*(rest[which.ravel() == k].mean(axis=0) for k in range(len(found))), whole])
-        centred = rest - means[which.ravel()]
+        means = np.stack([*(rest[which == k].mean(axis=0) for k in range(len(found))), whole])
+        centred = rest - means[which]
         pooled = centred.T @ centred / len(rest)
         spreads = []
         for k in range(len(found)):
-            own = centred[which.ravel() == k]
+            own = centred[which == k]
             # A small class borrows the spread of all.
             spreads.append((own.T @ own + width * pooled) / (len(own) + width))
         spreads.append(np.cov(rest.T).reshape(width, width))

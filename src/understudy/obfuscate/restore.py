@@ -18,11 +18,13 @@ from understudy.obfuscate.manifest import ImageData, ObfuscatorManifest
 from understudy.obfuscate.noise import SeedNoise, ShapedNoise
 from understudy.obfuscate.table import TableObfuscator
 
-__all__ = ["NETWORK", "restored"]
+__all__ = ["COUNTER", "NETWORK", "restored"]
 
 Array = npt.NDArray[Any]
 # What the names of a network's tensors begin with.
 NETWORK = "network."
+# Counts batches, and so records; nothing uses it after training.
+COUNTER = "num_batches_tracked"
 
 
 def restored(manifest: ObfuscatorManifest, tensors: Mapping[str, Array]) -> TableObfuscator | ImageObfuscator:
@@ -84,6 +86,9 @@ def _filled(module: Obfuscator, tensors: _Tensors) -> Obfuscator:
     """Weights go in only after all shapes fit: what a manifest asks for costs no memory beyond the file's."""
     state = {}
     for name, expected in module.state_dict().items():
+        if name.endswith(COUNTER):
+            state[name] = torch.zeros((), dtype=expected.dtype)
+            continue
         dtype = str(expected.dtype).removeprefix("torch.")
         # Of its own memory: arrays from a file may not be written to.
         state[name] = torch.from_numpy(tensors.take(NETWORK + name, tuple(expected.shape), dtype).copy())

@@ -24,7 +24,7 @@ from understudy.obfuscate.manifest import (
     parse_obfuscator_manifest,
     written_by,
 )
-from understudy.obfuscate.restore import NETWORK, restored
+from understudy.obfuscate.restore import COUNTER, NETWORK, restored
 from understudy.obfuscate.table import TableObfuscator
 from understudy.release.folder import CARD, MANIFEST, parse_tensors
 from understudy.release.manifest import MAX_MANIFEST_BYTES, ClaimEntry
@@ -91,7 +91,7 @@ def save_obfuscator(model: AnyObfuscator, path: str | Path, *, overwrite: bool =
     entries = {TENSORS: entry_of(numbers), CARD: entry_of(card)}
     # Through the reader's own eyes, so that nothing is written that cannot be read.
     about = manifest.model_copy(update={"files": entries}).dumps().encode()
-    parse_obfuscator_manifest(about)
+    restored(parse_obfuscator_manifest(about), parse_tensors(numbers, TENSORS)[0])
     if len(about) > MAX_MANIFEST_BYTES:
         raise ConfigError("The obfuscator cannot be saved: its columns have too many categories. Join rare ones.")
     contents = [(TENSORS, numbers), (CARD, card), (MANIFEST, about)]
@@ -137,7 +137,8 @@ def _manifest(model: AnyObfuscator) -> ObfuscatorManifest:
 
 
 def _tensors(model: AnyObfuscator) -> dict[str, Array]:
-    out = {NETWORK + name: value.numpy() for name, value in model.module_.state_dict().items()}
+    state = model.module_.state_dict().items()
+    out = {NETWORK + name: value.numpy() for name, value in state if not name.endswith(COUNTER)}
     out |= model.noise_.tensors()
     # Ends of ranges are values of records: they leave only where they are used.
     if isinstance(model, TableObfuscator) and model.preset == "calibrated":

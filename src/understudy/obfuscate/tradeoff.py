@@ -17,7 +17,7 @@ from understudy.data.files import write_bytes
 from understudy.errors import CheckpointError, ConfigError, DataError
 from understudy.obfuscate.adversaries import make_judges
 from understudy.obfuscate.curve import Point, TradeOff
-from understudy.obfuscate.judge import Judgement, Originals
+from understudy.obfuscate.judging import Judgement, Originals
 from understudy.obfuscate.labelled import Labelled, Masking
 from understudy.types import encode_labels
 

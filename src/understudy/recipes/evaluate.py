@@ -54,6 +54,7 @@ class Evaluation:
     test_records: int
     rows: tuple[Row, ...]
     membership: AttackResult | None
+    fingerprint: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """As plain JSON."""
@@ -63,6 +64,7 @@ class Evaluation:
             "test_records": self.test_records,
             "rows": [row.to_dict() for row in self.rows],
             "membership": None if self.membership is None else self.membership.to_dict(),
+            "fingerprint": self.fingerprint,
         }
 
 
@@ -109,7 +111,7 @@ def evaluate_release(
         membership = NearestDistance().run(release, train_set, others, np.random.default_rng(0))
     if progress is not None:
         progress(len(sources), len(sources), "done")
-    return Evaluation(head, seeds, len(target[1]), tuple(rows), membership)
+    return Evaluation(head, seeds, len(target[1]), tuple(rows), membership, release.fingerprint)
 
 
 def _sources(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import sys
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -98,7 +99,8 @@ def fit_obfuscator(
     model = kind(
         **settings,
         random_state=seed,
-        progress=RichBar("fitting an obfuscator") if verbose else None,
+        # Elsewhere than on a terminal a bar leaves an empty line.
+        progress=RichBar("fitting an obfuscator") if verbose and sys.stderr.isatty() else None,
         checkpoint=_checkpoint(data, kind.__name__, settings, utility, drop, seed) if resume else None,
     )
     model.fit(records, labels)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -14,9 +14,11 @@ import numpy.typing as npt
 from understudy.embed.image_attributes import ImageTable
 from understudy.errors import ConfigError, DataError, UnderstudyError
 from understudy.obfuscate import ImageObfuscator, SavedObfuscator, TableObfuscator, open_obfuscator
+from understudy.obfuscate.manifest import written_by
 from understudy.recipes.obfuscate_data import Rows, column, columns_of, joined, read_rows, taken
 from understudy.recipes.obfuscate_files import check_place, write_images, write_table
 from understudy.types import PrivacyClaim
+from understudy.types.digits import at_least
 
 __all__ = ["AppliedSummary", "apply_obfuscator", "default_lambda", "records_for", "utility_of"]
 
@@ -47,7 +49,7 @@ def apply_obfuscator(
     out: Path,
     *,
     noise: float,
-    lambda_: float | None = -50.0,
+    lambda_: float | Literal["own"] | None = None,
     true_label: bool = True,
     delta: float = 1e-5,
     keep_order: bool = False,
@@ -60,16 +62,17 @@ def apply_obfuscator(
 
     A table becomes `out` (.csv or .parquet); images become an .npz, or a folder of neutrally named PNGs with the
     labels in `attributes.csv`. Columns that the obfuscator does not know are left out. Records come in a new order
-    unless `keep_order`. `lambda_` None writes what C sees. Without `seed` coins are fresh; with it, whoever guesses
-    the seed takes the noise off, and the claim says so.
+    unless `keep_order`. `lambda_` is the obfuscator's usual one if not given; "own" writes labels as C sees them.
+    Without `seed` coins are fresh; with it, whoever guesses the seed takes the noise off, and the claim says so.
     """
     saved = open_obfuscator(obfuscator)
     kind = saved.manifest.data.kind
     check_place(out, kind, overwrite=overwrite)
     if not 0 < delta < 1:
         raise ConfigError(f"--delta must lie between 0 and 1; got {delta!r}. 1e-5 is usual.")
+    plain = default_lambda(saved) if lambda_ is None else None if lambda_ == "own" else lambda_
     # Wrong knobs are told before data are read.
-    saved.model.masking(noise=noise, lambda_=lambda_, use_true_label=true_label)
+    saved.model.masking(noise=noise, lambda_=plain, use_true_label=true_label)
     rows = joined(records_for(saved, data, attributes, limit))
     labels = utility_of(saved, rows, data) if true_label else None
     rng = np.random.default_rng(seed)
@@ -78,8 +81,8 @@ def apply_obfuscator(
         order = rng.permutation(len(rows))
         rows = taken(rows, order)
         labels = None if labels is None else {name: values[order] for name, values in labels.items()}
-    about = _about(saved, noise, lambda_, true_label, delta, seeded=seed is not None, ordered=keep_order)
-    knobs = {"noise": noise, "lambda_": lambda_, "use_true_label": true_label, "random_state": rng}
+    about = _about(saved, noise, plain, true_label, delta, seeded=seed is not None, ordered=keep_order)
+    knobs: dict[str, Any] = {"noise": noise, "lambda_": plain, "use_true_label": true_label, "random_state": rng}
     model = saved.model
     if isinstance(model, ImageObfuscator):
         known = [*model.labels_.names]
@@ -184,9 +187,9 @@ def _about(
     elif math.isfinite(epsilon):
         local = {"epsilon": epsilon, "delta": delta}
         told.append(
-            f"local differential privacy beyond this: one release of a record that the obfuscator was not fitted on, "
-            f"beside the labels written with it, has epsilon {epsilon:.3g} at delta {delta:g}, if nobody knows the "
-            f"coins, which come from a generator that is not cryptographic"
+            "local differential privacy, which is no part of this claim: one release of a record that the "
+            f"obfuscator was not fitted on, beside the labels written with it, has epsilon {at_least(epsilon)} at "
+            f"delta {delta:g} if nobody knows the coins, which come from a generator that is not cryptographic"
         )
     if ordered:
         told.append("whose record is whose: they are in the order of the data")
@@ -194,7 +197,7 @@ def _about(
     return {
         "format": "understudy-obfuscated",
         "schema_version": 1,
-        "written_by": saved.manifest.written_by,
+        "written_by": written_by(),
         "obfuscator": saved.fingerprint,
         "preset": saved.model.preset,
         "knobs": {

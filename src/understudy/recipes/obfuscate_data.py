@@ -37,9 +37,9 @@ def read_rows(
 ) -> dict[str, Rows]:
     """Every split of a table or of images, or the one that `PATH#train` names; "all" where there are none.
 
-    UCI Adult's two files are the splits train and test; CelebA's partitions are train, val and test. `attributes` is a
-    table about a folder of images; `side` and `channels` say what those and CelebA's become, arrays stay as they are.
-    `limit` takes the first records of each split.
+    UCI Adult's two files are the splits train and test; CelebA's partitions are train, val and test. `attributes` is
+    a table about a folder of images; `side` and `channels` say what those and CelebA's become, arrays stay as they
+    are. `limit` takes the first records of each split.
     """
     file, split = parted(path)
     place = Path(file)

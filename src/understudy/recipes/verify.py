@@ -8,32 +8,37 @@ from typing import Any
 
 from understudy.errors import ConfigError, PrivacyError
 from understudy.release import Verification, load, verify
+from understudy.release.papers import read_papers
 from understudy.types import DPClaim, PrivacyClaim, at_least
 
-__all__ = ["verify_release"]
+__all__ = ["check_cost", "verify_release"]
 
 
-def verify_release(path: Path, *, ledger: Path | None = None) -> Verification:
+def verify_release(path: Path, *, ledger: Path | None = None, key: Path | None = None) -> Verification:
     """Check a release folder; the epsilon of a promise is computed anew from what it says was done.
 
+    With `key`, a public one, it must be signed by the owner of that key.
     With `ledger`, its holder also learns whether that ledger has just this charge. If not, it is another one, or an
     old copy that was put back: then what was spent since is missing from it, and no budget in it can be trusted.
     Without it nobody can tell whether what was done is what the release says.
     """
-    found = verify(path)
+    found = verify(path, key=key)
+    if found.passport is not None:
+        found = replace(found, checks=(*found.checks, _check_pages(path)))
     claim = PrivacyClaim.from_dict(found.claim)
     if claim.dp is None:
         if ledger is not None:
             raise ConfigError(f"{str(path)!r} carries no differentially private promise: nothing to look up.")
         return found
-    checks = [*found.checks, _check_cost(claim.dp)]
+    checks = [*found.checks, check_cost(claim.dp)]
     if ledger is not None:
         sites = load(path).manifest.settings.get("sites")
         checks.append(_check_site(sites, ledger) if sites else _check_paid(claim, claim.dp, ledger))
     return replace(found, checks=tuple(checks))
 
 
-def _check_cost(dp: DPClaim) -> str:
+def check_cost(dp: DPClaim) -> str:
+    """Compute the epsilon of a claim's events anew; complain if it is more than what is claimed."""
     from understudy.accounting import epsilon_of, events_from_json
 
     relation: Any = dp.relation
@@ -45,6 +50,19 @@ def _check_cost(dp: DPClaim) -> str:
             "do not use it, and ask who sent it."
         )
     return "the claimed epsilon is what its events cost"
+
+
+def _check_pages(path: Path) -> str:
+    """Whether the papers for people say what the passport says; another version may have other words."""
+    from understudy.recipes.passport import render_papers
+
+    release = load(path)
+    passport = read_papers(path, release.manifest, release.fingerprint or "").passport
+    assert passport is not None
+    papers = render_papers(release.manifest, passport)
+    if all((path / name).read_bytes() == text.encode() for name, text in papers.items()):
+        return "the papers beside the passport are what this version would write from it"
+    return "the papers beside the passport were written by another version or by hand: trust the passport alone"
 
 
 def _check_site(sites: Any, ledger: Path) -> str:

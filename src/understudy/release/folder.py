@@ -17,10 +17,13 @@ import numpy.typing as npt
 
 from understudy.errors import ConfigError, FormatError, IntegrityError
 from understudy.release.manifest import MAX_MANIFEST_BYTES, FileEntry, Manifest, parse_manifest
+from understudy.release.passport import LISTED, PASSPORT
+from understudy.release.signature import SIGNATURE
 
 __all__ = [
     "CARD",
     "MANIFEST",
+    "PAPERS",
     "check_file",
     "check_target",
     "parse_tensors",
@@ -31,6 +34,8 @@ __all__ = [
 
 MANIFEST = "manifest.json"
 CARD = "README.md"
+# What a holder may add later: see `read_papers`.
+PAPERS = frozenset({*LISTED, PASSPORT, SIGNATURE})
 MAX_HEADER = 2**20
 
 
@@ -101,7 +106,10 @@ def write_folder(
 
 
 def read_folder(path: Path) -> tuple[Manifest, dict[str, npt.NDArray[Any]], str]:
-    """Manifest, tensors and the manifest's own fingerprint, after every check that needs no private data."""
+    """Manifest, tensors and the manifest's own fingerprint, after every check that needs no private data.
+
+    Passport and signature are left to `read_papers`: a holder can write them anew even where they are damaged.
+    """
     if not path.is_dir():
         raise FormatError(f"{str(path)!r} is not a folder: a release is a folder with {MANIFEST} in it.")
     if not os.path.lexists(path / MANIFEST):
@@ -115,7 +123,7 @@ def read_folder(path: Path) -> tuple[Manifest, dict[str, npt.NDArray[Any]], str]
     if set(manifest.files) != {numbers, CARD}:
         raise FormatError(f"A release of kind {manifest.kind!r} holds {numbers} and {CARD}, and nothing else.")
     found = {entry.name for entry in path.iterdir()}
-    if extra := sorted(found - set(manifest.files) - {MANIFEST}):
+    if extra := sorted(found - set(manifest.files) - {MANIFEST} - PAPERS):
         raise IntegrityError(f"The folder holds {extra[0][:80]!r}, which its manifest does not list: do not open it.")
     contents = {name: _checked(path / name, entry) for name, entry in manifest.files.items()}
     return manifest, parse_tensors(contents[numbers])[0], hashlib.sha256(raw).hexdigest()

@@ -40,6 +40,7 @@ __all__ = [
     "StatisticsSpec",
     "parse_document",
     "parse_manifest",
+    "parse_model",
 ]
 
 MAX_MANIFEST_BYTES = 4 * 2**20
@@ -266,6 +267,7 @@ class Document(_Strict):
 
 
 AnyDocument = TypeVar("AnyDocument", bound=Document)
+AnyModel = TypeVar("AnyModel", bound=BaseModel)
 
 
 class Manifest(Document):
@@ -321,6 +323,16 @@ def parse_manifest(raw: bytes) -> Manifest:
 
 def parse_document(raw: bytes, model: type[AnyDocument], file: str, thing: str) -> AnyDocument:
     """A checked document, or one sentence that says why not; `file` and `thing` are its words for what was read."""
+    document = parse_model(raw, model, file, thing)
+    try:
+        document.claim.claim()
+    except PrivacyError as error:
+        raise FormatError(f"{file} makes an impossible claim: {error}") from error
+    return document
+
+
+def parse_model(raw: bytes, model: type[AnyModel], file: str, thing: str) -> AnyModel:
+    """The same for whatever has a `format` and a `schema_version`, and perhaps no claim."""
     fields = model.model_fields
     try:
         data = json.loads(raw.decode("utf-8"), parse_constant=_no_constant, parse_float=_finite)
@@ -334,15 +346,11 @@ def parse_document(raw: bytes, model: type[AnyDocument], file: str, thing: str) 
             f"This {thing} has schema version {version}; this Understudy reads up to {known}. Upgrade it."
         )
     try:
-        document = model.model_validate(data)
-        document.claim.claim()
+        return model.model_validate(data)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         place = ".".join(str(p) for p in first["loc"]) or thing
         raise FormatError(f"{file} breaks the format at {place[:120]!r}: {first['msg'][:200]}.") from error
-    except PrivacyError as error:
-        raise FormatError(f"{file} makes an impossible claim: {error}") from error
-    return document
 
 
 def _finite(text: str) -> float:

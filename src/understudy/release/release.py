@@ -15,6 +15,7 @@ from understudy.release.card import render_card
 from understudy.release.decoders import check_tensors, decode
 from understudy.release.folder import read_folder, write_folder
 from understudy.release.manifest import Manifest
+from understudy.release.papers import read_papers
 from understudy.release.space import to_space
 from understudy.types import EmbeddingInfo, EmbeddingSet, PrivacyClaim
 
@@ -46,6 +47,7 @@ class Release:
     def open(cls, path: str | Path) -> Release:
         """Read a folder after checking all of it; see `load`."""
         manifest, tensors, fingerprint = read_folder(Path(path))
+        read_papers(Path(path), manifest, fingerprint)
         return cls(manifest, tensors, fingerprint)
 
     def save(self, path: str | Path, *, overwrite: bool = False) -> Path:

@@ -1,7 +1,7 @@
 """A release on one page: the facts as a plain dict, and HTML, Markdown or JSON made from it.
 
 Two builders, because two kinds of people read: `internal_report` for whoever holds the records, and
-`shareable_report`, which no real vector can reach.
+`shareable_report`, which no real vector can reach. `obfuscation_report` is of a trade-off, and internal.
 """
 
 from __future__ import annotations
@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from understudy.report.html import to_html
     from understudy.report.maps import METHODS, FlatMap, flat_map
     from understudy.report.markdown import to_markdown
+    from understudy.report.obfuscation import obfuscation_markdown, obfuscation_report
+    from understudy.report.obfuscation_page import obfuscation_html
+    from understudy.report.passport import passport_facts, passport_html, passport_markdown
 
 __all__ = [
     "METHODS",
@@ -23,6 +26,12 @@ __all__ = [
     "FlatMap",
     "flat_map",
     "internal_report",
+    "obfuscation_html",
+    "obfuscation_markdown",
+    "obfuscation_report",
+    "passport_facts",
+    "passport_html",
+    "passport_markdown",
     "render",
     "shareable_report",
     "to_html",
@@ -36,6 +45,12 @@ _HOMES = {
     "FlatMap": "understudy.report.maps",
     "flat_map": "understudy.report.maps",
     "internal_report": "understudy.report.facts",
+    "obfuscation_html": "understudy.report.obfuscation_page",
+    "obfuscation_markdown": "understudy.report.obfuscation",
+    "obfuscation_report": "understudy.report.obfuscation",
+    "passport_facts": "understudy.report.passport",
+    "passport_html": "understudy.report.passport",
+    "passport_markdown": "understudy.report.passport",
     "render": "understudy.report.formats",
     "shareable_report": "understudy.report.facts",
     "to_html": "understudy.report.html",

@@ -1,0 +1,211 @@
+"""What `passport.json` may say: the papers of a release, as a schema that anybody can check.
+
+No argument of what builds a passport could bring a real vector or an exact count into it.
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+from importlib.metadata import version
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from understudy._version import __version__
+from understudy.errors import IntegrityError
+from understudy.release.manifest import (
+    DPEntry,
+    EmbeddingEntry,
+    FileEntry,
+    Manifest,
+    ShortText,
+    _Strict,
+    parse_model,
+)
+from understudy.release.passport_entries import AuditEntry, UtilityEntry
+from understudy.release.threats import ThreatModel, threat_model
+from understudy.types import PrivacyClaim
+
+__all__ = [
+    "CROISSANT",
+    "LISTED",
+    "MEASURED",
+    "PAGE",
+    "PASSPORT",
+    "REGISTRY",
+    "SCHEMA_URL",
+    "SHEET",
+    "TOLD_VERDICTS",
+    "Passport",
+    "PassportClaim",
+    "ReleaseEntry",
+    "build_passport",
+    "check_passport",
+    "parse_passport",
+    "passport_schema",
+]
+
+PASSPORT, PAGE, SHEET = "passport.json", "passport.html", "passport.md"
+CROISSANT, REGISTRY = "croissant.json", "dp-registry.json"
+# What a passport lists, with hashes.
+LISTED = (PAGE, SHEET, CROISSANT, REGISTRY)
+SCHEMA_URL = "https://json-schema.org/draft/2020-12/schema"
+
+MEASURED = (
+    "the measured figures in the passport: they were computed from real records, no promise covers them, and the "
+    "width of an interval hints at how many records were tested"
+)
+TOLD_VERDICTS = (
+    "the verdicts of the audit in the passport, and its answers to a policy: they were computed from real records, "
+    "and no promise covers them"
+)
+
+Hash = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+PaperName = Literal["passport.html", "passport.md", "croissant.json", "dp-registry.json"]
+
+
+class ReleaseEntry(_Strict):
+    """Which release this is the passport of; `fingerprint` is the SHA-256 of its manifest."""
+
+    fingerprint: Hash
+    generator: ShortText
+    kind: Literal["decoder", "data"]
+    holds: Literal["network", "gaussian", "mixture", "rows"]
+    classes: Annotated[int, Field(ge=1)]
+    embedding: EmbeddingEntry
+    space: ShortText
+    written_by: ShortText
+    schema_version: int
+    files: dict[str, Hash]
+
+
+class PassportClaim(_Strict):
+    """The promise as the manifest makes it; `not_covered` also names what the passport itself adds."""
+
+    kind: Literal["none", "k-anonymity", "dp"]
+    k: Annotated[int, Field(ge=2)] | None = None
+    unit: Literal["record", "subject"] = "record"
+    not_covered: Annotated[tuple[Annotated[str, Field(max_length=2000)], ...], Field(min_length=1, max_length=110)]
+
+
+class Passport(_Strict):
+    """The papers of a release: claim, ledger extract, audit, usefulness, threat model, limits and versions.
+
+    `ledger` is what the holder's ledger was charged for this release and its head right after; it is there for a
+    claim of kind `dp` alone. `files` are the other papers, with their hashes.
+    """
+
+    format: Literal["understudy-passport"] = "understudy-passport"
+    schema_version: Literal[1] = 1
+    written_by: ShortText
+    written_on: Annotated[str, Field(pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$")]
+    release: ReleaseEntry
+    claim: PassportClaim
+    ledger: DPEntry | None = None
+    audit: AuditEntry | None = None
+    utility: UtilityEntry | None = None
+    threat_model: ThreatModel
+    versions: dict[ShortText, ShortText]
+    files: dict[PaperName, FileEntry] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _hangs_together(self) -> Self:
+        if (self.claim.kind == "dp") != (self.ledger is not None):
+            raise ValueError("a claim of kind 'dp' has a ledger extract, and no other has")
+        if self.has_figures and MEASURED not in self.claim.not_covered:
+            raise ValueError("measured figures must be named in `not_covered`")
+        if self.audit is not None and TOLD_VERDICTS not in self.claim.not_covered:
+            raise ValueError("the verdicts of an audit must be named in `not_covered`")
+        return self
+
+    @property
+    def has_figures(self) -> bool:
+        """Whether anything in it was measured on records."""
+        attacked = self.audit is not None and any(result.figures for result in self.audit.results)
+        return attacked or self.utility is not None
+
+    def privacy_claim(self) -> PrivacyClaim:
+        """As the core type, which knows the promise in words."""
+        dp = None if self.ledger is None else self.ledger.model_dump()
+        return PrivacyClaim.from_dict({**self.claim.model_dump(), "dp": dp})
+
+    def dumps(self) -> str:
+        """Stable text: the same facts give the same bytes."""
+        return json.dumps(self.model_dump(mode="json"), indent=1, sort_keys=True, allow_nan=False) + "\n"
+
+
+def build_passport(
+    manifest: Manifest,
+    fingerprint: str,
+    *,
+    written_on: str,
+    audit: AuditEntry | None = None,
+    utility: UtilityEntry | None = None,
+) -> Passport:
+    """A passport from a manifest and, where the holder gives them, figures that are rounded already.
+
+    It lists no other papers yet: they are made from it, and listed by a copy.
+    """
+    told = list(manifest.claim.not_covered)
+    if audit is not None:
+        told.append(TOLD_VERDICTS)
+    if utility is not None or (audit is not None and any(result.figures for result in audit.results)):
+        told.append(MEASURED)
+    versions = {"understudy": __version__, "python": platform.python_version(), "numpy": version("numpy")}
+    if manifest.claim.dp is not None:
+        versions["dp-accounting"] = version("dp-accounting")
+    return Passport(
+        written_by=f"understudy {__version__}",
+        written_on=written_on,
+        release=_release(manifest, fingerprint),
+        claim=PassportClaim(
+            kind=manifest.claim.kind, k=manifest.claim.k, unit=manifest.claim.unit, not_covered=tuple(told)
+        ),
+        ledger=manifest.claim.dp,
+        audit=audit,
+        utility=utility,
+        threat_model=threat_model(manifest),
+        versions=versions,
+    )
+
+
+def _release(manifest: Manifest, fingerprint: str) -> ReleaseEntry:
+    return ReleaseEntry(
+        fingerprint=fingerprint,
+        generator=manifest.generator,
+        kind=manifest.kind,
+        holds=manifest.decoder.kind,
+        classes=len(manifest.classes),
+        embedding=manifest.embedding,
+        space=manifest.space,
+        written_by=manifest.written_by,
+        schema_version=manifest.schema_version,
+        # Not their sizes: that of a fixed table tells its number of rows.
+        files={name: entry.sha256 for name, entry in manifest.files.items()},
+    )
+
+
+def parse_passport(raw: bytes) -> Passport:
+    """A checked passport, or one sentence that says why not."""
+    return parse_model(raw, Passport, PASSPORT, "passport")
+
+
+def check_passport(passport: Passport, manifest: Manifest, fingerprint: str) -> None:
+    """Complain about a passport of another release, or one that promises something else than its release does."""
+    if passport.release != _release(manifest, fingerprint):
+        raise IntegrityError(f"{PASSPORT} is that of another release, or one of the two was altered: do not use it.")
+    own, said = manifest.claim, passport.claim
+    same = (said.kind, said.k, said.unit, passport.ledger) == (own.kind, own.k, own.unit, own.dp)
+    # The passport may name more that is not covered, never less.
+    if not same or said.not_covered[: len(own.not_covered)] != own.not_covered:
+        raise IntegrityError(f"{PASSPORT} makes another claim than the manifest of its release: do not use it.")
+    expected = set(LISTED) - (set() if own.kind == "dp" else {REGISTRY})
+    if set(passport.files) != expected:
+        raise IntegrityError(f"{PASSPORT} must list {', '.join(sorted(expected))}, and nothing else.")
+
+
+def passport_schema() -> str:
+    """The schema as JSON Schema: what docs/reference/passport.schema.json holds."""
+    schema = {"$schema": SCHEMA_URL, **Passport.model_json_schema()}
+    return json.dumps(schema, indent=1, sort_keys=True) + "\n"

@@ -1,0 +1,45 @@
+"""A fact about members only is a leak; what nobody shares is not attacked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from understudy import EmbeddingSet
+from understudy.audit.attribute_inference import AttributeInference, inferable
+from understudy.errors import ConfigError
+
+RNG = np.random.default_rng
+
+
+def with_sex(data: EmbeddingSet, seed: int) -> EmbeddingSet:
+    """A fact that the vector does not tell."""
+    return EmbeddingSet(data.X, data.y, attributes={"sex": RNG(seed).choice(["f", "m"], size=len(data))})
+
+
+def test_a_fact_about_members_only(people: Callable[..., Any], rows: Any) -> None:
+    members, others, strangers = (with_sex(data, i) for i, data in enumerate(people(0)))
+    leaking = rows(members.X, members.y, members.attributes)
+    result = AttributeInference("sex").run(leaking, members, others, RNG(0))
+    assert (result.name, result.verdict, result.attack.value) == ("attribute inference: sex", "leak", 1)
+    assert result.control.low < 0.5 < result.control.high
+    assert result.baseline.low < 0.5 < result.baseline.high
+    fresh = rows(strangers.X, strangers.y, strangers.attributes)
+    assert AttributeInference("sex").run(fresh, members, others, RNG(0)).verdict != "leak"
+
+
+def test_attributes_that_nobody_shares(people: Callable[..., Any], rows: Any) -> None:
+    members, others, _ = people(0)
+    release = rows(members.X, members.y)
+    attack = AttributeInference("sex")
+    assert "not applicable" in attack.why_not(release, members, others)
+    with pytest.raises(ConfigError, match="not applicable"):
+        attack.run(release, members, others, RNG(0))
+    assert AttributeInference().why_not(release, members, others) == ""
+    assert "one class only" in AttributeInference().why_not(rows(members.X, 0 * members.y), members, others)
+    told = with_sex(members, 0)
+    assert inferable(rows(told.X, told.y, told.attributes), told, with_sex(others, 1)) == ("sex",)
+    assert inferable(rows(told.X, told.y, told.attributes), told, others) == ()

@@ -1,0 +1,74 @@
+"""The audit as a whole."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from understudy.audit import NearestDistance, audit
+from understudy.errors import ConfigError, DataError
+
+People = Callable[..., Any]
+
+
+def test_a_copy_is_a_leak_and_may_not_leave(people: People, rows: Callable[..., Any]) -> None:
+    members, others, _ = people(0)
+    report = audit(rows(members.X, members.y), members, others, random_state=0)
+    assert report.verdict == "leak"
+    assert not report.may_leave
+    told = report.to_dict()
+    assert told["verdict"] == "leak"
+    by_name = {r["attack"]: r for r in told["results"]}
+    assert by_name["nearest distance"]["verdict"] == "leak"
+    assert by_name["closest record"]["verdict"] == "leak"
+    assert set(by_name["nearest distance"]["estimates"]) == {"attack", "control", "baseline"}
+
+
+def test_strangers_are_no_leak(people: People, rows: Callable[..., Any]) -> None:
+    members, others, strangers = people(1, n=500)
+    report = audit(rows(strangers.X, strangers.y), members, others, random_state=0, policy="internal")
+    assert "leak" not in {r.verdict for r in report.results}
+    assert report.verdict in ("no excess risk found", "inconclusive")
+    assert all(r.adjusted is not None for r in report.results)
+    assert report.findings[0].met
+
+
+def test_what_does_not_apply_is_skipped_with_its_reason(people: People, rows: Callable[..., Any]) -> None:
+    members, others, strangers = people(2)
+    report = audit(rows(strangers.X, strangers.y), members, others, random_state=0)
+    assert {"re-identification", "hole"} <= set(report.skipped)
+    assert all(report.skipped.values())
+
+
+def test_attacks_can_be_picked(people: People, rows: Callable[..., Any]) -> None:
+    members, others, strangers = people(3)
+    told: list[str] = []
+    report = audit(
+        rows(strangers.X, strangers.y),
+        members,
+        others,
+        attacks=["nearest distance", NearestDistance(samples=50)],
+        random_state=0,
+        progress=lambda done, total, name: told.append(f"{done}/{total} {name}"),
+    )
+    assert [r.name for r in report.results] == ["nearest distance"] * 2
+    assert told[-1] == "2/2 done"
+    with pytest.raises(ConfigError, match="There is no attack 'magic'"):
+        audit(rows(strangers.X, strangers.y), members, others, attacks=["magic"])
+
+
+def test_other_people_are_needed(people: People, rows: Callable[..., Any]) -> None:
+    members, _, strangers = people(4)
+    with pytest.raises(DataError, match="equal a member"):
+        audit(rows(strangers.X, strangers.y), members, members)
+
+
+def test_another_population_does_not_reassure(people: People, rows: Callable[..., Any]) -> None:
+    members, others, strangers = people(5, n=400)
+    moved = others.__class__(others.X + np.float32(2), others.y, info=others.info)
+    report = audit(rows(strangers.X, strangers.y), members, moved, random_state=0)
+    assert report.verdict == "inconclusive"
+    assert any(p.kind == "shift" for p in report.problems)

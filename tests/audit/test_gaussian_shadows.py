@@ -1,0 +1,73 @@
+"""Shadows from sums of the pool are the fits that the generator makes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from understudy.audit.density import gaussian_log_density
+from understudy.audit.gaussian_shadows import GaussianShadows
+from understudy.errors import ConfigError
+from understudy.generate import ClassGaussian
+
+
+def pool(n: int, d: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Records far from zero, with few strong directions, and masks of halves in pairs."""
+    rng = np.random.default_rng(seed)
+    y = np.arange(n) % 3
+    X = (rng.normal(size=(n, d)) * np.arange(1, d + 1) ** -0.5) @ rng.normal(size=(d, d)) + 20 + 3 * y[:, None]
+    inside = np.empty((6, n), dtype=bool)
+    for pair in range(3):
+        inside[2 * pair] = rng.permutation(n) % 2 == 0
+        inside[2 * pair + 1] = ~inside[2 * pair]
+    return X.astype(np.float32), y, inside
+
+
+@pytest.mark.parametrize(("n", "d", "rank"), [(40, 20, 64), (150, 20, 3), (400, 20, 64), (30, 60, 0)])
+def test_they_equal_refits(n: int, d: int, rank: int) -> None:
+    X, y, inside = pool(n, d)
+    generator = ClassGaussian(rank=rank, random_state=0)
+    shadows = GaussianShadows(generator.fit(X, y).release(), X, y[:, None])
+    found = shadows.train(inside, range(6))
+    for mask, fit, mine in zip(inside, shadows.fits(inside), found, strict=True):
+        t = ClassGaussian(rank=rank, random_state=0).fit(X[mask], y[mask]).release().tensors
+        np.testing.assert_allclose(fit.means, t["means"], rtol=1e-5)
+        np.testing.assert_allclose(
+            fit.factor.T @ fit.factor, t["factor"].T @ t["factor"], atol=1e-3 * np.square(t["scale"]).max()
+        )
+        np.testing.assert_allclose(fit.scale, t["scale"], rtol=1e-3)
+        theirs = gaussian_log_density(X, y, t["means"].astype(np.float64), t["factor"], t["scale"])
+        np.testing.assert_allclose(mine, theirs, rtol=1e-3, atol=1e-2)
+
+
+def test_many_features_are_off_by_little() -> None:
+    """The search for directions of wide vectors: within 2 % of the spread of log densities, as it says about 1."""
+    X, y, inside = pool(300, 300)
+    shadows = GaussianShadows(ClassGaussian(random_state=0).fit(X, y).release(), X, y[:, None])
+    for mask, mine in zip(inside[:2], shadows.train(inside[:2], range(2)), strict=True):
+        t = ClassGaussian(random_state=0).fit(X[mask], y[mask]).release().tensors
+        theirs = gaussian_log_density(X, y, t["means"].astype(np.float64), t["factor"], t["scale"])
+        assert np.std(mine - theirs) < 0.02 * np.std(theirs)
+
+
+def test_a_class_that_a_shadow_lacks_has_no_density() -> None:
+    X, y, _ = pool(40, 6)
+    shadows = GaussianShadows(ClassGaussian(random_state=0).fit(X, y).release(), X, y[:, None])
+    found = shadows.train((y != 1)[None], [0])[0]
+    assert np.array_equal(np.isnan(found), y == 1)
+
+
+def test_its_own_density_is_that_of_the_release() -> None:
+    X, y, _ = pool(40, 6)
+    release = ClassGaussian(random_state=0).fit(X, y).release()
+    own = GaussianShadows(release, X, y[:, None]).own()
+    twin = GaussianShadows(release, X, y[:, None]).train(np.ones((1, 40), dtype=bool), [0])[0]
+    np.testing.assert_allclose(own, twin, rtol=1e-4)
+
+
+def test_settings_that_are_not_told() -> None:
+    X, y, _ = pool(40, 6)
+    release = ClassGaussian(random_state=0).fit(X, y).release()
+    bare = type(release)(release.manifest.model_copy(update={"settings": {}}), release.tensors)
+    with pytest.raises(ConfigError, match="does not say"):
+        GaussianShadows(bare, X, y[:, None])

@@ -1,0 +1,61 @@
+"""A replica that keeps its distance shows whom from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from understudy.audit.evaluate_scores import evaluate_scores
+from understudy.audit.hole import Hole
+from understudy.errors import ConfigError
+from understudy.generate import ClassGaussian
+from understudy.generate.replica import replica
+
+RNG = np.random.default_rng
+
+
+@pytest.fixture
+def holed(people: Callable[..., Any]) -> Any:
+    members, others, strangers = people(0, n=300, d=3)
+    decoder = ClassGaussian(random_state=0).fit(strangers.X, strangers.y).release()
+    near = np.linalg.norm(members.X[:, None] - members.X[None], axis=2)
+    np.fill_diagonal(near, np.inf)
+    radius = 0.2 * float(np.median(near.min(axis=1)))
+    kept = replica(decoder, 10_000, min_distance=radius, real=members.X, random_state=0)
+    free = replica(decoder, 2000, random_state=0)
+    return members, others, decoder, kept, free
+
+
+def test_a_hole_tells_who_is_in_it(holed: Any) -> None:
+    members, others, decoder, kept, _ = holed
+    for attack in (Hole(), Hole(decoder=decoder)):
+        scores = attack.score(kept, members, others, RNG(0))
+        assert scores.inside.min() >= 0
+        result = evaluate_scores(attack.name, scores, members, others, RNG(0))
+        assert result.verdict == "leak"
+    assert attack.why_not(kept, members, others) == ""
+
+
+def test_without_holes_there_is_nothing_to_find(people: Callable[..., Any]) -> None:
+    """Though the attacker believes in some: at 1 % each, three alarms in 25 have a chance of 0.002."""
+    alarms = 0
+    for seed in range(25):
+        members, others, strangers = people(seed, n=100, d=3)
+        decoder = ClassGaussian(random_state=0).fit(strangers.X, strangers.y).release()
+        free = replica(decoder, 2000, random_state=seed)
+        scores = Hole(0.2).score(free, members, others, RNG(0))
+        alarms += evaluate_scores("hole", scores, members, others, RNG(0)).p_value <= 0.01
+    assert alarms <= 2
+
+
+def test_no_radius_no_hole(holed: Any) -> None:
+    members, others, decoder, _, free = holed
+    assert "not applicable" in Hole().why_not(free, members, others)
+    assert "not applicable" in Hole(1.0).why_not(decoder, members, others)
+    with pytest.raises(ConfigError, match="not applicable"):
+        Hole().score(free, members, others, RNG(0))
+    with pytest.raises(ConfigError, match="above 0"):
+        Hole(-1.0).score(free, members, others, RNG(0))

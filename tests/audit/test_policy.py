@@ -1,0 +1,118 @@
+"""What must hold before a release may leave."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from understudy.audit.policy import POLICIES, Policy, load_policy
+from understudy.errors import ConfigError
+from understudy.types import AttackResult, DPClaim, Estimate, PrivacyClaim
+
+NONE = PrivacyClaim("none", ("everything",))
+
+
+def result(name: str, value: float, *, p: float = 0.5, tpr: float | None = None) -> AttackResult:
+    narrow = Estimate(value, value - 0.01, value + 0.01, 1000)
+    return AttackResult(
+        name=name,
+        attack=narrow,
+        control=Estimate(0.5, 0.48, 0.52, 500),
+        baseline=Estimate.exact(0.5),
+        p_value=p,
+        tpr={} if tpr is None else {0.01: Estimate(tpr, tpr, tpr + 0.005, 1000)},
+    )
+
+
+def dp(epsilon: float) -> PrivacyClaim:
+    event = {"event": "gaussian", "noise_multiplier": 3.0}
+    return PrivacyClaim("dp", ("x",), dp=DPClaim(epsilon, 1e-5, "add-or-remove", (event,), "0" * 64))
+
+
+def fine(policy: Policy) -> list[AttackResult]:
+    names = () if policy.attacks is None else policy.attacks.needed
+    return [result(name, 0.505, tpr=0.01) for name in names]
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_each_policy_lets_a_harmless_release_go_and_holds_a_leak(name: str) -> None:
+    policy = load_policy(name)
+    claim = dp(1.0)
+    assert all(f.met for f in policy.findings(fine(policy), claim))
+    leaking = [*fine(policy), result("other", 0.9, p=1e-9, tpr=0.01)]
+    assert not policy.findings(leaking, claim)[0].met
+    assert policy.findings(leaking, claim)[0].found == "other"
+
+
+def test_every_threshold_has_its_reason() -> None:
+    for name in POLICIES:
+        for finding in load_policy(name).findings(fine(load_policy(name)), dp(1.0)):
+            assert len(finding.reason) > 10
+
+
+def failed(policy: Policy, results: list[AttackResult], claim: PrivacyClaim | None) -> list[str]:
+    return [f.rule for f in policy.findings(results, claim) if not f.met]
+
+
+def test_public_asks_for_a_proof() -> None:
+    policy = load_policy("public")
+    assert failed(policy, fine(policy), NONE) == ["the promise is of kind dp"]
+    assert failed(policy, fine(policy), None) == ["the promise is of kind dp"]
+    assert failed(policy, fine(policy), dp(5.0)) == ["epsilon is at most 4"]
+
+
+def test_limits_hold_for_the_upper_ends() -> None:
+    policy = load_policy("public")
+    good = fine(policy)
+    near = result(good[0].name, 0.545, tpr=0.01)
+    assert "no attacker's AUC can be above 0.55" in failed(policy, [near, *good[1:]], dp(1.0))
+    inside = result(good[0].name, 0.539, tpr=0.01)
+    assert failed(policy, [inside, *good[1:]], dp(1.0)) == []
+    many = result(good[0].name, 0.505, tpr=0.028)
+    assert failed(policy, [many, *good[1:]], dp(1.0)) == ["at 1 % false alarms at most 3% of members are found"]
+
+
+def test_what_was_not_tested_is_not_met() -> None:
+    policy = load_policy("public")
+    assert len(failed(policy, fine(policy)[1:], dp(1.0))) == 1
+    untold = [result(name, 0.505) for name in policy.attacks.needed]  # type: ignore[union-attr]
+    assert [f.found for f in policy.findings(untold, dp(1.0)) if not f.met] == ["too few non-members to tell"]
+
+
+def test_doubts_are_counted() -> None:
+    policy = load_policy("research-sharing")
+    wide = AttackResult("wide", Estimate(0.5, 0.42, 0.59, 20), Estimate(0.5, 0.4, 0.6, 10), Estimate.exact(0.5))
+    assert wide.verdict == "inconclusive"
+    assert failed(policy, [*fine(policy), wide], NONE) == []
+    assert failed(policy, [*fine(policy), wide, wide], NONE) == ["at most 1 attacks are inconclusive"]
+
+
+def test_one_of_ones_own(tmp_path: Path) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text('name = "mine"\n[auc]\nat_most = 0.52\nreason = "we are very careful"\n')
+    policy = load_policy(file)
+    assert failed(policy, [result("a", 0.53)], None) == ["no attacker's AUC can be above 0.52"]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("name = ", "no TOML"),
+        ('name = "x"\n[auc]\nat_most = 0.5\n', "auc.reason"),
+        ('name = "x"\n[auc]\nat_most = -1\nreason = "we are careful"\n', "auc.at_most"),
+        ('name = "x"\ncolour = "red"\n', "colour"),
+    ],
+)
+def test_a_wrong_one_is_told_in_a_sentence(tmp_path: Path, text: str, words: str) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text(text)
+    with pytest.raises(ConfigError, match=words):
+        load_policy(file)
+
+
+def test_a_missing_one_is_told() -> None:
+    with pytest.raises(ConfigError, match="there are public"):
+        load_policy("strict")
+    with pytest.raises(ConfigError, match="cannot be read"):
+        load_policy("nowhere.toml")

@@ -1,0 +1,131 @@
+"""The papers of a release as people meet them: keygen, passport, sign, verify, and the page in a browser."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import stat
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Run = Callable[..., Any]
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+PROMISE = ("--epsilon", "1", "--delta", "1e-4", "--n-public", "200", "--classes", "ant,bee,cat")
+pytest.importorskip("cryptography")
+
+
+def test_the_whole_journey(understudy: Run, program: Run, files: dict[str, Path], tmp_path: Path) -> None:
+    assert program("fit", "train.npz", "-o", "r", *PROMISE).code == 0
+    made = program("keygen", "holder", "--json")
+    assert made.code == 0, made.err
+    assert made.json["public"] == "holder.pub"
+    assert stat.S_IMODE((tmp_path / "holder").stat().st_mode) == 0o600
+    written = understudy("passport", "r", "--json")
+    assert written.code == 0, written.err
+    assert written.json["claim"]["kind"] == "dp"
+    assert written.json["audit"] is None
+    assert "dp-registry.json" in written.json["files"]
+    signed = program("sign", "r", "--key", "holder", "--json")
+    assert signed.code == 0, signed.err
+    assert signed.json["key"] == made.json["key"]
+    assert set(signed.json["files"]) == {"manifest.json", "passport.json"}
+    found = program("verify", "r", "--key", "holder.pub", "--ledger", ".understudy/ledger.sqlite", "--json")
+    assert found.code == 0, found.err
+    assert found.json["signed_by"] == made.json["key"]
+    assert found.json["not_checked"] == []
+    assert found.json["passport"] == written.json["passport"] == signed.json["files"]["passport.json"]
+    assert {"the claimed epsilon is what its events cost", "the ledger knows what this release paid"} <= set(
+        found.json["checks"]
+    )
+    # The receiver's other verbs read it as any release.
+    assert program("sample", "r", "-n", 5, "-o", "s.npz").code == 0
+    unasked = program("verify", "r")
+    assert unasked.code == 0
+    assert "--  nobody's signature was checked" in unasked.out
+    with (tmp_path / "r" / "passport.html").open("a") as page:
+        page.write("<!-- -->")
+    altered = program("verify", "r", "--key", "holder.pub")
+    assert altered.code == 2
+    assert "passport.html" in altered.err
+    assert altered.out == ""
+
+
+def test_an_audit_is_told_in_the_words_of_its_file(program: Run, files: dict[str, Path], tmp_path: Path) -> None:
+    assert program("fit", "train.npz", "-o", "r").code == 0
+    fingerprint = program("verify", "r", "--json").json["fingerprint"]
+    estimate = {"value": 0.777, "low": 0.7, "high": 0.8, "n": 4711}
+    result = {"attack_name": "nearest distance", "verdict": "leak", "attack": estimate}
+    audit = {"fingerprint": fingerprint, "verdict": "leak", "results": [result]}
+    (tmp_path / "audit.json").write_text(json.dumps(audit))
+    shown = program("passport", "r", "--audit", "audit.json")
+    assert shown.code == 0, shown.err
+    assert "audit       leak" in shown.out
+    assert "verdicts of the audit" in shown.out
+    again = program("passport", "r", "--audit", "audit.json", "--include-measured", "--force", "--json")
+    assert again.json["measured"] is True
+    text = (tmp_path / "r" / "passport.md").read_text()
+    assert "0.78" in text
+    assert "4711" not in text
+
+
+def test_wrong_use_gets_one_sentence(program: Run, files: dict[str, Path], tmp_path: Path) -> None:
+    assert program("fit", "train.npz", "-o", "r").code == 0
+    (tmp_path / "word").write_text("open sesame\n")
+    assert program("keygen", "locked", "--passphrase-file", "word").code == 0
+    assert program("keygen", "open").code == 0
+    for arguments, word in (
+        (("passport", "nothing"), "not a folder"),
+        (("passport", "r", "--include-measured"), "--audit FILE"),
+        (("passport", "r", "--audit", "none.json"), "none.json"),
+        (("passport", "r", "--audit", "word"), "no JSON"),
+        (("keygen", "open"), "never replaced"),
+        (("keygen", "no/such/place"), "Nothing can be written"),
+        (("keygen", "asked", "--passphrase"), "--passphrase-file"),
+        (("sign", "r", "--key", "none"), "no key"),
+        (("sign", "r", "--key", "locked"), "has a passphrase"),
+        (("sign", "r", "--key", "open.pub"), "no private key"),
+        (("sign", "nothing", "--key", "open"), "not a folder"),
+        (("verify", "r", "--key", "open.pub"), "Nobody signed"),
+        (("verify", "r", "--key", "open"), "stays with its owner"),
+    ):
+        if arguments[-1] == "open.pub" and arguments[0] == "sign":
+            (tmp_path / "open.pub").chmod(0o600)
+        ran = program(*arguments)
+        assert ran.code == 2, (arguments, ran.out)
+        assert word in ran.err, (arguments, ran.err)
+        assert len(ran.err.strip().splitlines()) == 1, ran.err
+        assert ran.out == ""
+    assert not (tmp_path / "asked").exists()
+    assert len(list((tmp_path / "r").iterdir())) == 3
+    assert program("sign", "r", "--key", "locked", "--passphrase-file", "word").code == 0
+    assert program("verify", "r", "--key", "locked.pub").code == 0
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine")
+def test_the_page_opens_without_a_network(program: Run, files: dict[str, Path], tmp_path: Path) -> None:
+    api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    assert program("fit", "train.npz", "-o", "r", *PROMISE).code == 0
+    assert program("passport", "r").code == 0
+    page_file = tmp_path / "r" / "passport.html"
+    with api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--headless", "--no-sandbox"])
+        for width in (1200, 400):
+            context = browser.new_context(offline=True, viewport={"width": width, "height": 900})
+            page = context.new_page()
+            complaints: list[str] = []
+            requests: list[str] = []
+            page.on("console", lambda message, seen=complaints: seen.append(message.text))
+            page.on("request", lambda request, seen=requests: seen.append(request.url))
+            page.goto(page_file.as_uri())
+            assert complaints == []
+            assert requests == [page_file.as_uri()]
+            for section in ("summary", "claim", "ledger", "audit", "utility", "threats", "check", "glossary"):
+                assert page.locator(f"#{section}").is_visible(), section
+            wide = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+            assert wide <= 0, "no sideways scrolling"
+            assert page.locator("script, img, iframe").count() == 0
+            context.close()
+        browser.close()

@@ -1,0 +1,74 @@
+"""`audit`, from files."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from understudy.errors import ConfigError, DataError
+from understudy.generate import ClassGaussian
+from understudy.recipes.audit import audit_data, rows_release
+from understudy.types import EmbeddingSet
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> dict[str, str]:
+    """Members, others and strangers of one population, as files, and a release made from the members."""
+    rng = np.random.default_rng(0)
+    mix = rng.normal(size=(12, 12))
+    out = {}
+    for name in ("members", "others", "strangers"):
+        y = rng.integers(0, 2, 300)
+        X = (rng.normal(size=(300, 12)) @ mix + y[:, None]).astype(np.float32)
+        np.savez(tmp_path / f"{name}.npz", X=X, y=np.where(y, "ill", "well"))
+        out[name] = str(tmp_path / f"{name}.npz")
+        if name == "members":
+            ClassGaussian(random_state=0).fit(X, np.where(y, "ill", "well")).release().save(tmp_path / "release")
+    return {**out, "release": str(tmp_path / "release")}
+
+
+def test_a_release_and_a_file_of_another_tool(files: dict[str, str]) -> None:
+    found = audit_data(Path(files["release"]), files["members"], files["others"], seed=0, policy="internal")
+    assert found.fingerprint is not None
+    assert found.report.verdict != "leak"
+    copied = audit_data(None, files["members"], files["others"], synthetic=files["members"], seed=0)
+    assert (copied.report.verdict, copied.fingerprint) == ("leak", None)
+    other = audit_data(None, files["members"], files["others"], synthetic=files["strangers"], seed=0)
+    assert other.report.verdict != "leak"
+
+
+def test_the_program_ends_with_three_where_a_policy_is_not_met(files: dict[str, str]) -> None:
+    command = [sys.executable, "-m", "understudy", "audit", "--members", files["members"]]
+    command += ["--non-members", files["others"], "--seed", "0", "--attack", "nearest distance", "--json"]
+    done = subprocess.run([*command, "--synthetic", files["members"]], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 3
+    told = json.loads(done.stdout)
+    assert told["verdict"] == "leak"
+    assert [(r["attack"], r["verdict"]) for r in told["results"]] == [("nearest distance", "leak")]
+    assert set(told["results"][0]["estimates"]) == {"attack", "control", "baseline"}
+    wrong = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert wrong.returncode == 2
+    assert wrong.stderr.count("\n") == 1
+    assert "either a release folder or --synthetic" in wrong.stderr
+
+
+def test_wrong_use_is_told_in_a_sentence(files: dict[str, str], tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="not both"):
+        audit_data(Path(files["release"]), files["members"], files["others"], synthetic=files["members"])
+    with pytest.raises(ConfigError, match="no policy"):
+        audit_data(Path(files["release"]), files["members"], files["others"], policy="strict")
+    np.savez(tmp_path / "wide.npz", X=np.zeros((9, 13), np.float32), y=np.arange(9) % 2)
+    with pytest.raises(DataError):
+        audit_data(Path(files["release"]), files["members"], str(tmp_path / "wide.npz"))
+
+
+def test_rows_of_some_classes_keep_their_names() -> None:
+    data = EmbeddingSet.from_arrays(np.eye(6, 4), ["b", "c", "b", "c", "b", "c"])
+    release = rows_release(data)
+    assert release.claim.kind == "none"
+    assert sorted(release.sample_set(random_state=0).info.class_names) == ["b", "c"]
