@@ -10,7 +10,7 @@ demo: $(VENV)/.ready-run
 	$(BIN)/understudy demo
 
 test: $(VENV)/.ready-dev
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --dist loadfile --no-loadscope-reorder
 
 check: $(VENV)/.ready-dev
 	$(BIN)/ruff check .
