@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -110,6 +111,16 @@ def test_snap_is_the_long_way_round(table: pd.DataFrame, seed: int, coins: bool)
     assert np.array_equal(snapped, codec.encode(decoded))
     # A valid record stays what it is but for fractions, where float32 may round once more.
     assert_same(codec.decode(snapped, rngs[2]), decoded)
+
+
+@given(tables(), st.lists(st.integers(0, 5), max_size=4))
+@settings(max_examples=30)
+def test_parts_make_the_table_that_one_matrix_makes(table: pd.DataFrame, sizes: list[int]) -> None:
+    codec = TableCodec.fit(table)
+    Z = np.random.default_rng(0).normal(0.5, 1, size=(sum(sizes), codec.width))
+    ends = np.cumsum([0, *sizes])
+    parts = (Z[a:b] for a, b in pairwise(ends))
+    assert_same(codec.decode_parts(parts), codec.decode(Z))
 
 
 def test_a_case_by_hand() -> None:

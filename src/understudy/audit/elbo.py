@@ -51,8 +51,8 @@ class EncoderELBO:
     learning_rate: float = 2e-3
     name: str = "ELBO"
 
-    def why_not(self, release: Release) -> str | None:
-        """Why this attack cannot be made on a release, if so."""
+    def why_not(self, release: Release, *_: EmbeddingSet) -> str | None:
+        """Why this attack cannot be made on a release, whatever the records, if so."""
         return None if parts_of(release) else "The ELBO needs a decoder; this release is a fixed table."
 
     def score(

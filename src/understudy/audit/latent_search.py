@@ -69,8 +69,8 @@ class LatentSearch:
     search: Search = Search()
     name: str = "latent search"
 
-    def why_not(self, release: Release) -> str | None:
-        """Why this attack cannot be made on a release, if so."""
+    def why_not(self, release: Release, *_: EmbeddingSet) -> str | None:
+        """Why this attack cannot be made on a release, whatever the records, if so."""
         parts = parts_of(release)
         if not parts:
             return "Latent search needs a decoder; this release is a fixed table."

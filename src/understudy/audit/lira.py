@@ -38,8 +38,8 @@ class LiRA:
     progress: Progress | None = None
     name: str = "LiRA"
 
-    def why_not(self, release: Release) -> str | None:
-        """Why this attack cannot be made on a release, if so."""
+    def why_not(self, release: Release, *_: EmbeddingSet) -> str | None:
+        """Why this attack cannot be made on a release, whatever the records, if so."""
         return no_shadows(release)
 
     def score(

@@ -9,9 +9,10 @@ from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 
 from understudy.errors import ConfigError
+from understudy.release.manifest import Strict, first_fault
 from understudy.types import AttackResult, PrivacyClaim
 
 __all__ = ["POLICIES", "Finding", "Kinds", "Limit", "Needed", "Policy", "load_policy"]
@@ -20,25 +21,21 @@ POLICIES = ("public", "research-sharing", "internal")
 Reason = Annotated[str, Field(min_length=10, max_length=500)]
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-
-
-class Limit(_Strict):
+class Limit(Strict):
     """A number that must not be passed, and why."""
 
     at_most: Annotated[float, Field(ge=0)]
     reason: Reason
 
 
-class Needed(_Strict):
+class Needed(Strict):
     """Attacks that must have been run, and why."""
 
     needed: tuple[str, ...]
     reason: Reason
 
 
-class Kinds(_Strict):
+class Kinds(Strict):
     """Which kinds of promise will do, and why."""
 
     kinds: Annotated[tuple[Literal["none", "k-anonymity", "dp"], ...], Field(min_length=1)]
@@ -59,7 +56,7 @@ class Finding:
         return {"rule": self.rule, "met": self.met, "found": self.found, "reason": self.reason}
 
 
-class Policy(_Strict):
+class Policy(Strict):
     """What must hold. A leak, or a lower bound above the promise, is never allowed, whatever a policy says.
 
     Limits on attacks hold for the upper end of their intervals: what is not known well is not known to be low.
@@ -131,9 +128,8 @@ def load_policy(name: str | Path) -> Policy:
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"The policy {str(name)!r} is no TOML: {error}.") from error
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        place = ".".join(str(p) for p in first["loc"])
-        raise ConfigError(f"The policy {str(name)!r} is wrong at {place!r}: {first['msg']}.") from error
+        place, fault = first_fault(error)
+        raise ConfigError(f"The policy {str(name)!r} is wrong at {place!r}: {fault}.") from error
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -44,8 +44,8 @@ class RMIA:
     progress: Progress | None = None
     name: str = "RMIA"
 
-    def why_not(self, release: Release) -> str | None:
-        """Why this attack cannot be made on a release, if so."""
+    def why_not(self, release: Release, *_: EmbeddingSet) -> str | None:
+        """Why this attack cannot be made on a release, whatever the records, if so."""
         return no_shadows(release)
 
     def score(

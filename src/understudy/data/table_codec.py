@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -113,13 +113,23 @@ class TableCodec:
         Of a block the largest entry counts; with `rng` an entry is drawn in proportion to the entries clipped to
         [0, 1]. Numbers are clipped, scaled back, and rounded where they were whole.
         """
+        return self.decode_parts([Z], rng, index)
+
+    def decode_parts(
+        self, parts: Iterable[npt.ArrayLike], rng: np.random.Generator | None = None, index: pd.Index | None = None
+    ) -> pd.DataFrame:
+        """One table of the rows of several matrices, of which one at a time has to be in memory."""
         import pandas as pd
 
-        Z = self._checked(Z)
-        frame = pd.DataFrame(
-            {part.name: part.series(part.draw(Z[:, place], rng)) for part, place in self._places()},  # type: ignore[arg-type]
-            index=pd.RangeIndex(len(Z)),
-        )
+        drawn: dict[str, list[Any]] = {name: [] for name in self.columns}
+        for Z in parts:
+            matrix = self._checked(Z)
+            for part, place in self._places():
+                drawn[part.name].append(part.draw(matrix[:, place], rng))
+        if not drawn[self.columns[0]]:
+            return self.decode_parts([np.zeros((0, self.width))], rng, index)
+        # Series are made at the end, each once: hundreds of short ones take several times the room of one long.
+        frame = pd.DataFrame({part.name: part.series(_joined(drawn.pop(part.name))) for part in self.parts})
         if index is not None:
             if len(index) != len(frame):
                 raise DataError(
@@ -162,6 +172,13 @@ class TableCodec:
         if not np.isfinite(Z).all():
             raise DataError("The matrix holds NaN or infinite numbers: no record can be made of those.")
         return Z
+
+
+def _joined(drawn: list[Any]) -> Any:
+    """What a column drew from several matrices, end to end: an array, or a pair of them."""
+    if isinstance(drawn[0], tuple):
+        return tuple(np.concatenate(arrays) for arrays in zip(*drawn, strict=True))
+    return np.concatenate(drawn)
 
 
 def _check_names(frame: pd.DataFrame) -> None:

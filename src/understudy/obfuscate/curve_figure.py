@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import io
 import os
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from understudy.data.files import write_bytes
-from understudy.errors import ConfigError
+from understudy.data.figure_file import figure_file
 from understudy.types import Estimate
 
 if TYPE_CHECKING:
@@ -17,7 +14,6 @@ if TYPE_CHECKING:
 
 __all__ = ["draw_trade_off"]
 
-FORMATS = (".svg", ".png", ".pdf")
 # Lines must be told apart without colour too.
 _MARKS = "osD^vPX<"
 
@@ -28,22 +24,11 @@ def draw_trade_off(found: TradeOff, path: str | os.PathLike[str], *, attacker: s
     Numbers at the points are the noise. A star marks the original rows; upright lines mark what an attacker reaches
     by the utility label alone and by a guess, the level one what a receiver reaches by a guess.
     """
-    suffix = Path(path).suffix.lower()
-    if suffix not in FORMATS:
-        raise ConfigError(f"A figure ends in {', '.join(FORMATS)}; got {os.fspath(path)!r}.")
     pairs = found.curve(attacker, judge)
-    try:
-        from matplotlib import rc_context
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise ConfigError("Figures need matplotlib: pip install 'understudy[figures]'.") from None
     lines: dict[str, list[tuple[Point, Estimate, Estimate]]] = {}
     for point, (x, y) in zip(found.points, pairs, strict=True):
         lines.setdefault(_name(point), []).append((point, x, y))
-    # A fixed salt and no date: the same figures give the same file.
-    with rc_context({"svg.hashsalt": "understudy", "svg.fonttype": "none"}):
-        figure = Figure(figsize=(7, 4), layout="constrained")
-        axis = figure.add_subplot()
+    with figure_file(path) as axis:
         for i, (name, line) in enumerate(lines.items()):
             _draw_line(axis, name, sorted(line, key=lambda item: item[0].noise), _MARKS[i % len(_MARKS)])
         private, utility = found.original(judge)
@@ -54,11 +39,6 @@ def draw_trade_off(found: TradeOff, path: str | os.PathLike[str], *, attacker: s
         axis.axhline(baseline.utility_majority.value, color="0.6", ls=":", lw=1)
         axis.set_xlabel(f"accuracy of the attacker ({attacker})")
         axis.set_ylabel("accuracy of the receiver")
-        # Beside the axes: on them it would hide what it names.
-        figure.legend(fontsize=8, loc="outside right upper")
-        image = io.BytesIO()
-        figure.savefig(image, format=suffix[1:], metadata={"Date": None} if suffix == ".svg" else None)
-    write_bytes(os.fspath(path), image.getvalue())
 
 
 def _name(point: Point) -> str:

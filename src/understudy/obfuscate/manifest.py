@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from understudy._version import __version__
 from understudy.data.table_codec import TableCodec
 from understudy.obfuscate.labels import UtilityLabels
-from understudy.release.manifest import ClaimEntry, FileEntry, FileName, Label, ShortText, parse_document
+from understudy.release.manifest import ClaimEntry, FileEntry, FileName, Label, ShortText, Strict, parse_document
 from understudy.types import PrivacyClaim
 
 __all__ = [
@@ -25,11 +25,7 @@ __all__ = [
 ]
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-
-
-class ObfuscatorSettings(_Strict):
+class ObfuscatorSettings(Strict):
     """The public settings of `BaseObfuscator`: neither the seed nor a path of the holder's machine."""
 
     preset: Literal["calibrated", "seed"]
@@ -41,7 +37,7 @@ class ObfuscatorSettings(_Strict):
     validation_share: Annotated[float, Field(ge=0, lt=1)] = 0.1
 
 
-class UtilityEntry(_Strict):
+class UtilityEntry(Strict):
     """One utility attribute and the values that it takes, in order."""
 
     name: ShortText
@@ -55,7 +51,7 @@ class UtilityEntry(_Strict):
         return self
 
 
-class TableData(_Strict):
+class TableData(Strict):
     """The columns of a table, as `TableCodec.to_dict` tells them."""
 
     kind: Literal["table"] = "table"
@@ -66,7 +62,7 @@ class TableData(_Strict):
         return TableCodec.from_dict({"columns": [dict(column) for column in self.columns]})
 
 
-class ImageData(_Strict):
+class ImageData(Strict):
     """The shape of square images."""
 
     kind: Literal["image"] = "image"
@@ -74,7 +70,7 @@ class ImageData(_Strict):
     side: Annotated[int, Field(ge=16, le=4096, multiple_of=16)]
 
 
-class ObfuscatorManifest(_Strict):
+class ObfuscatorManifest(Strict):
     """All that a shared obfuscator says about itself."""
 
     format: Literal["understudy-obfuscator"] = "understudy-obfuscator"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,9 +11,8 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import ValidationError
 
-from understudy.errors import ConfigError, NotFittedError
+from understudy.errors import ConfigError, FormatError, NotFittedError
 from understudy.obfuscate.card import render_obfuscator_card
-from understudy.obfuscate.folder import entry_of, read_whole, write_whole
 from understudy.obfuscate.image import ImageObfuscator
 from understudy.obfuscate.manifest import (
     ImageData,
@@ -26,8 +26,9 @@ from understudy.obfuscate.manifest import (
 )
 from understudy.obfuscate.restore import COUNTER, NETWORK, restored
 from understudy.obfuscate.table import TableObfuscator
-from understudy.release.folder import CARD, MANIFEST, parse_tensors
-from understudy.release.manifest import MAX_MANIFEST_BYTES, ClaimEntry
+from understudy.release.folder import CARD, parse_tensors
+from understudy.release.manifest import MAX_MANIFEST_BYTES, ClaimEntry, FileEntry, first_fault
+from understudy.release.whole import MANIFEST, entry_of, read_whole, write_whole
 from understudy.types import PrivacyClaim
 
 __all__ = ["TENSORS", "SavedObfuscator", "load_obfuscator", "open_obfuscator", "save_obfuscator"]
@@ -83,9 +84,8 @@ def save_obfuscator(model: AnyObfuscator, path: str | Path, *, overwrite: bool =
     try:
         manifest = _manifest(model)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        place = ".".join(map(str, first["loc"]))
-        raise ConfigError(f"The obfuscator cannot be saved because of {place!r}: {first['msg']}.") from None
+        place, fault = first_fault(error)
+        raise ConfigError(f"The obfuscator cannot be saved because of {place!r}: {fault}.") from None
     card = render_obfuscator_card(manifest).encode()
     numbers = save({name: np.ascontiguousarray(value) for name, value in tensors.items()})
     entries = {TENSORS: entry_of(numbers), CARD: entry_of(card)}
@@ -104,11 +104,16 @@ def open_obfuscator(path: str | Path) -> SavedObfuscator:
 
     The checks show that the folder hangs together, not who made it nor from what.
     """
-    manifest, files, fingerprint = read_whole(
-        Path(path), "obfuscator", (TENSORS, CARD), parse_obfuscator_manifest, lambda m: m.files
-    )
+    manifest, files, fingerprint = read_whole(Path(path), "an obfuscator", _parse)
     tensors = parse_tensors(files[TENSORS], TENSORS)[0]
     return SavedObfuscator(restored(manifest, tensors), manifest, fingerprint)
+
+
+def _parse(raw: bytes) -> tuple[ObfuscatorManifest, Mapping[str, FileEntry]]:
+    manifest = parse_obfuscator_manifest(raw)
+    if set(manifest.files) != {TENSORS, CARD}:
+        raise FormatError(f"The manifest of an obfuscator lists {TENSORS} and {CARD}, and nothing else.")
+    return manifest, manifest.files
 
 
 def load_obfuscator(path: str | Path) -> AnyObfuscator:

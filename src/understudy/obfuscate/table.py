@@ -73,16 +73,11 @@ class TableObfuscator(BaseObfuscator):
         `noise`: 0 hides least; `lambda_`: how plainly the utility label is written, 0 not at all and -50 surely, None
         as C sees it. Without the true labels, C's own guess is written (`use_true_label=False`).
         """
-        import pandas as pd
-
         mask = self.masking(noise=noise, lambda_=lambda_, use_true_label=use_true_label)
         codes = self._known(utility, len(X), use_true_label)
-        rng, parts = np.random.default_rng(random_state), []
-        for start in range(0, len(X), CHUNK):
-            rows = slice(start, start + CHUNK)
-            some = X.iloc[rows]
-            parts.append(self.codec_.decode(mask(self.codec_.encode(some), codes[rows], rng), index=some.index))
-        return pd.concat(parts) if parts else X.iloc[:0].copy()
+        rng, chunks = np.random.default_rng(random_state), (slice(i, i + CHUNK) for i in range(0, len(X), CHUNK))
+        parts = (mask(self.codec_.encode(X.iloc[rows]), codes[rows], rng) for rows in chunks)
+        return self.codec_.decode_parts(parts, index=X.index)
 
     def matrix(self, X: pd.DataFrame) -> Array:
         """One-hot blocks and numbers, as `codec_` writes them."""

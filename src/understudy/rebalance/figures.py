@@ -6,24 +6,20 @@ numbers give the same SVG.
 
 from __future__ import annotations
 
-import io
 import os
 from collections.abc import Mapping, Sequence
-from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from understudy.data.files import write_bytes
-from understudy.errors import ConfigError, DataError
+from understudy.data.figure_file import figure_file
+from understudy.errors import DataError
 from understudy.metrics import FrechetByClass
 from understudy.rebalance.shots import ClassAccuracy
 
 __all__ = ["plot_accuracy_by_class", "plot_by_class", "plot_frechet"]
 
 PathLike = str | os.PathLike[str]
-FORMATS = (".svg", ".png", ".pdf")
 # More names than these would overlap.
 _NAMED = 24
 # Lines must be told apart without colour too; one mark fewer than colours, so that pairs of them repeat late.
@@ -38,7 +34,7 @@ def plot_accuracy_by_class(methods: Mapping[str, Sequence[ClassAccuracy]], path:
     first = _first(methods)
     order = [row.label for row in first]
     # Room for each interval: many methods of many classes need a wide page.
-    with _axes(path, width=min(20.0, max(7.0, 0.08 * len(order) * len(methods)))) as axis:
+    with figure_file(path, width=min(20.0, max(7.0, 0.08 * len(order) * len(methods)))) as axis:
         for i, (name, rows) in enumerate(methods.items()):
             if sorted(map(str, order)) != sorted(str(row.label) for row in rows):
                 raise DataError(f"The methods were scored on different classes: {name!r} differs from the first.")
@@ -62,7 +58,7 @@ def plot_by_class(
     """
     _first(curves)
     order = sorted(records, key=lambda c: -records[c])
-    with _axes(path) as axis:
+    with figure_file(path) as axis:
         for i, (name, curve) in enumerate(curves.items()):
             values = [curve.get(c, np.nan) for c in order]
             axis.plot(values, marker=_MARKS[i % len(_MARKS)], ms=4, lw=1, label=name)
@@ -74,7 +70,7 @@ def plot_by_class(
 def plot_frechet(generators: Mapping[str, Mapping[float, FrechetByClass]], path: PathLike) -> None:
     """Average Frechet distance over sampling variances, one line a generator."""
     _first(generators)
-    with _axes(path) as axis:
+    with figure_file(path) as axis:
         for i, (name, found) in enumerate(generators.items()):
             variances = sorted(found)
             averages = [found[v].average for v in variances]
@@ -96,26 +92,3 @@ def _name_classes(axis: Any, order: Sequence[Any], records: Mapping[Any, int]) -
         names = [f"{str(c)[:20]}\n{records[c]}".replace("$", r"\$") for c in order]
         axis.set_xticks(range(len(order)), names, fontsize=7)
     axis.set_xlabel("class, by training records")
-
-
-@contextmanager
-def _axes(path: PathLike, width: float = 7.0) -> Any:
-    """One pair of axes; what is drawn on it is in the file afterwards."""
-    suffix = Path(path).suffix.lower()
-    if suffix not in FORMATS:
-        raise ConfigError(f"A figure ends in {', '.join(FORMATS)}; got {os.fspath(path)!r}.")
-    try:
-        from matplotlib import rc_context
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise ConfigError("Figures need matplotlib: pip install 'understudy[figures]'.") from None
-    # A fixed salt and no date: the same figures give the same file.
-    with rc_context({"svg.hashsalt": "understudy", "svg.fonttype": "none"}):
-        figure = Figure(figsize=(width, 4), layout="constrained")
-        axis = figure.add_subplot()
-        yield axis
-        # Beside the axes: on them it would hide what it names.
-        figure.legend(fontsize=8, loc="outside right upper")
-        image = io.BytesIO()
-        figure.savefig(image, format=suffix[1:], metadata={"Date": None} if suffix == ".svg" else None)
-    write_bytes(os.fspath(path), image.getvalue())

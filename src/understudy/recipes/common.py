@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -26,6 +27,7 @@ __all__ = [
     "scored",
 ]
 
+Part = TypeVar("Part")
 # The attribute by which `rebalance` marks its rows.
 GENERATED = "generated"
 
@@ -40,8 +42,8 @@ def pick_split(
     return choose_split(read_sets(path, like=like, backbone=backbone), path, *preferred)
 
 
-def choose_split(splits: Mapping[str, EmbeddingSet], path: str, *preferred: str) -> EmbeddingSet:
-    """The same for a file that has been read; `path` is for the error."""
+def choose_split(splits: Mapping[str, Part], path: str, *preferred: str) -> Part:
+    """The same for whatever has been read from a file in splits; `path` is for the error."""
     if len(splits) == 1:
         return next(iter(splits.values()))
     for name in preferred:

@@ -17,8 +17,9 @@ import numpy.typing as npt
 from understudy.embed.image_attributes import ImageTable
 from understudy.errors import ConfigError, DataError
 from understudy.obfuscate import ImageObfuscator, TableObfuscator, open_obfuscator, save_obfuscator
+from understudy.recipes.common import choose_split
 from understudy.recipes.images import parted
-from understudy.recipes.obfuscate_data import Rows, column, columns_of, pick_rows, read_rows
+from understudy.recipes.obfuscate_data import Rows, column, columns_of, read_rows
 from understudy.release import check_target
 from understudy.train import RichBar
 from understudy.types import PrivacyClaim
@@ -89,7 +90,9 @@ def fit_obfuscator(
     }
     # Wrong settings are told before data are read.
     TableObfuscator(**settings)._check()
-    rows = pick_rows(read_rows(data, attributes=attributes, side=side, channels=channels, limit=limit), data, "train")
+    rows = choose_split(
+        read_rows(data, attributes=attributes, side=side, channels=channels, limit=limit), data, "train"
+    )
     labels = {name: column(rows, name, data, "--utility") for name in utility}
     images = isinstance(rows, ImageTable)
     kind = ImageObfuscator if images else TableObfuscator

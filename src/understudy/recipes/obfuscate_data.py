@@ -18,7 +18,7 @@ from understudy.recipes.images import parted
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Rows", "column", "columns_of", "joined", "pick_rows", "read_rows", "taken"]
+__all__ = ["Rows", "column", "columns_of", "joined", "read_rows", "taken"]
 
 Array = npt.NDArray[Any]
 Rows = Any  # a pandas DataFrame or an ImageTable
@@ -59,16 +59,6 @@ def read_rows(
         if limit is None
         else {name: taken(rows, np.arange(min(limit, len(rows)))) for name, rows in found.items()}
     )
-
-
-def pick_rows(splits: Mapping[str, Rows], path: str, *preferred: str) -> Rows:
-    """The only split, or the first of `preferred` that there is."""
-    if len(splits) == 1:
-        return next(iter(splits.values()))
-    for name in preferred:
-        if name in splits:
-            return splits[name]
-    raise ConfigError(f"{path!r} has the splits {', '.join(splits)}; say which with {path}#{next(iter(splits))}.")
 
 
 def joined(splits: Mapping[str, Rows]) -> Rows:

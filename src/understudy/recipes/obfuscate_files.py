@@ -15,10 +15,9 @@ import numpy.typing as npt
 from understudy.data import write_frame
 from understudy.data.files import write_atomically, write_bytes
 from understudy.errors import ConfigError
-from understudy.obfuscate.folder import entry_of, write_whole
 from understudy.recipes.common import check_new_file
 from understudy.release import check_target
-from understudy.release.folder import MANIFEST
+from understudy.release.whole import MANIFEST, entry_of, write_whole
 
 if TYPE_CHECKING:
     import pandas as pd

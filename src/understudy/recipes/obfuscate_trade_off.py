@@ -14,8 +14,9 @@ import numpy.typing as npt
 from understudy.data.files import write_bytes
 from understudy.errors import ConfigError, DataError
 from understudy.obfuscate import ImageObfuscator, Masking, SavedObfuscator, TradeOff, open_obfuscator, trade_off
+from understudy.recipes.common import choose_split
 from understudy.recipes.obfuscate_apply import default_lambda, records_for, utility_of
-from understudy.recipes.obfuscate_data import Rows, column, pick_rows, taken
+from understudy.recipes.obfuscate_data import Rows, column, taken
 from understudy.recipes.obfuscate_grid import ImageGrid, image_grid
 from understudy.report.formats import to_json
 from understudy.report.obfuscation import BLIND, judges_see, obfuscation_markdown, obfuscation_report
@@ -143,9 +144,9 @@ def _parts(
 ) -> tuple[Rows, Rows, str]:
     """Records to learn from, records to try on, and a sentence on where the latter come from."""
     splits = records_for(saved, data, attributes, limit)
-    train = pick_rows(splits, data, "train")
+    train = choose_split(splits, data, "train")
     if test is not None:
-        held = pick_rows(records_for(saved, test, test_attributes, limit), test, "test", "val")
+        held = choose_split(records_for(saved, test, test_attributes, limit), test, "test", "val")
         said = "Records of --test. They count only if the obfuscator was not fitted on them."
     elif "test" in splits and splits["test"] is not train:
         held, said = splits["test"], "The split test of DATA. It counts only if the obfuscator was not fitted on it."

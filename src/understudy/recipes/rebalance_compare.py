@@ -14,6 +14,7 @@ import numpy.typing as npt
 from sklearn.base import clone
 
 from understudy.data import check_trainable, kfold
+from understudy.data.figure_file import FORMATS
 from understudy.errors import ConfigError, DataError
 from understudy.generate import BaseGenerator, CVAEGenerator
 from understudy.heads import LinearHead
@@ -28,7 +29,6 @@ from understudy.rebalance import (
     plot_accuracy_by_class,
     shot_group,
 )
-from understudy.rebalance.figures import FORMATS
 from understudy.recipes.common import check_new_file, check_source, choose_split, only_real, pick_split
 from understudy.recipes.images import Progress, read_sets
 from understudy.types import EmbeddingSet, Estimate

@@ -20,6 +20,7 @@ from understudy.release.manifest import (
     MixtureSpec,
     NetworkSpec,
     RowsSpec,
+    first_fault,
 )
 from understudy.release.release import Release
 from understudy.types import PrivacyClaim
@@ -74,9 +75,8 @@ def build_release(
             claim=ClaimEntry(**claim.to_dict()),
         )
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        place = ".".join(str(p) for p in first["loc"])
-        raise ConfigError(f"A release cannot hold this at {place[:80]!r}: {first['msg'][:160]}.") from error
+        place, fault = first_fault(error)
+        raise ConfigError(f"A release cannot hold this at {place[:80]!r}: {fault[:160]}.") from error
     return Release(manifest, {k: _float32(v) for k, v in tensors.items()})
 
 

@@ -38,6 +38,8 @@ __all__ = [
     "Residual",
     "RowsSpec",
     "StatisticsSpec",
+    "Strict",
+    "first_fault",
     "parse_document",
     "parse_manifest",
     "parse_model",
@@ -51,11 +53,13 @@ ShortText = Annotated[str, Field(max_length=200)]
 Label = Annotated[int, Field(strict=True)] | ShortText
 
 
-class _Strict(BaseModel):
+class Strict(BaseModel):
+    """Nothing that is not written down here, and no number that is none."""
+
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
-class Linear(_Strict):
+class Linear(Strict):
     """`x @ weight.T + bias`."""
 
     op: Literal["linear"] = "linear"
@@ -63,7 +67,7 @@ class Linear(_Strict):
     bias: TensorName
 
 
-class Activation(_Strict):
+class Activation(Strict):
     """An elementwise function."""
 
     op: Literal["relu", "sigmoid"]
@@ -72,7 +76,7 @@ class Activation(_Strict):
 SimpleOp = Annotated[Linear | Activation, Field(discriminator="op")]
 
 
-class Residual(_Strict):
+class Residual(Strict):
     """`body(x) + shortcut(x)`; an empty shortcut is x itself."""
 
     op: Literal["residual"] = "residual"
@@ -83,7 +87,7 @@ class Residual(_Strict):
 Op = Annotated[Linear | Activation | Residual, Field(discriminator="op")]
 
 
-class NetworkSpec(_Strict):
+class NetworkSpec(Strict):
     """A decoder network: latent noise and a one-hot condition in, a vector out.
 
     The output is `offset + span * network(...)`, plus residual noise where `noise` says so; `offset` has one
@@ -100,7 +104,7 @@ class NetworkSpec(_Strict):
     variance_as_std: bool = False
 
 
-class StatisticsSpec(_Strict):
+class StatisticsSpec(Strict):
     """How to read the tensor `statistics`: the noisy sums that were paid for, as they left the mechanism.
 
     They are, one after the other: the sums of each class, its count, the sum of lengths and, if they have a share,
@@ -124,7 +128,7 @@ class StatisticsSpec(_Strict):
         return classes * d + classes + 1 + (d * (d + 1) // 2 if self.shares[3] else 0)
 
 
-class GaussianSpec(_Strict):
+class GaussianSpec(Strict):
     """One mean a class and one covariance for all: `factor.T @ factor + diag(scale ** 2)`.
 
     Where it was fitted under differential privacy, the noisy sums behind it may come along (`statistics`): those of
@@ -144,7 +148,7 @@ class GaussianSpec(_Strict):
         return out
 
 
-class MixturePart(_Strict):
+class MixturePart(Strict):
     """One decoder of a mixture; in the file its tensors have a prefix, as `part0.means`.
 
     `order` gives, for each class of the release, its place among the classes as the part knows them; empty, where
@@ -155,7 +159,7 @@ class MixturePart(_Strict):
     order: tuple[Annotated[int, Field(ge=0)], ...] = ()
 
 
-class MixtureSpec(_Strict):
+class MixtureSpec(Strict):
     """Several decoders: each vector comes from one of them, drawn by the weights of its class.
 
     The tensor `weights` has a row for each part and a column for each class; columns sum to 1.
@@ -176,20 +180,20 @@ class MixtureSpec(_Strict):
         return self.parts[0].decoder.variance
 
 
-class RowsSpec(_Strict):
+class RowsSpec(Strict):
     """The released vectors themselves, drawn without replacement."""
 
     kind: Literal["rows"] = "rows"
 
 
-class Condition(_Strict):
+class Condition(Strict):
     """A further attribute beside the label, with the values it can take."""
 
     name: ShortText
     values: Annotated[tuple[ShortText, ...], Field(min_length=1, max_length=1000)]
 
 
-class EmbeddingEntry(_Strict):
+class EmbeddingEntry(Strict):
     """Which vectors a receiver must bring: those of this backbone, prepared in this way."""
 
     backbone: ShortText
@@ -202,7 +206,7 @@ class EmbeddingEntry(_Strict):
         return EmbeddingInfo(self.backbone, self.revision, self.preprocessing, class_names)
 
 
-class DPEntry(_Strict):
+class DPEntry(Strict):
     """The numbers of differential privacy, as the holder's ledger computed them; `DPClaim` checks them."""
 
     epsilon: Annotated[float, Field(gt=0)]
@@ -212,7 +216,7 @@ class DPEntry(_Strict):
     ledger: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 
 
-class ClaimEntry(_Strict):
+class ClaimEntry(Strict):
     """The promise; `PrivacyClaim` checks that it hangs together."""
 
     kind: Literal["none", "k-anonymity", "dp"]
@@ -234,14 +238,14 @@ class ClaimEntry(_Strict):
         return PrivacyClaim.from_dict(self.model_dump())
 
 
-class FileEntry(_Strict):
+class FileEntry(Strict):
     """A released file's fingerprint."""
 
     sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
     bytes: Annotated[int, Field(ge=0)]
 
 
-class Document(_Strict):
+class Document(Strict):
     """What a release, and whatever is made from one alone, says about itself: `parse_document` reads it.
 
     A subclass gives `format` and `schema_version`, each with its one value as the default.
@@ -348,9 +352,14 @@ def parse_model(raw: bytes, model: type[AnyModel], file: str, thing: str) -> Any
     try:
         return model.model_validate(data)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        place = ".".join(str(p) for p in first["loc"]) or thing
-        raise FormatError(f"{file} breaks the format at {place[:120]!r}: {first['msg'][:200]}.") from error
+        place, fault = first_fault(error)
+        raise FormatError(f"{file} breaks the format at {(place or thing)[:120]!r}: {fault[:200]}.") from error
+
+
+def first_fault(error: ValidationError) -> tuple[str, str]:
+    """Where a document breaks its form first, and how; never what stood there, which may be private."""
+    first = error.errors(include_url=False, include_input=False)[0]
+    return ".".join(str(p) for p in first["loc"]), first["msg"]
 
 
 def _finite(text: str) -> float:

@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from understudy.errors import ConfigError, FormatError, IntegrityError
-from understudy.release.folder import MANIFEST, PAPERS, _check_plain, _checked, _read_plain, _write_synced
+from understudy.release.folder import PAPERS
 from understudy.release.manifest import MAX_MANIFEST_BYTES, Manifest
 from understudy.release.passport import PASSPORT, Passport, check_passport, parse_passport
 from understudy.release.signature import SIGNATURE, Signature, parse_signature
+from understudy.release.whole import MANIFEST, check_plain, checked, read_plain, write_synced
 
 __all__ = ["Papers", "present_papers", "put_papers", "read_papers"]
 
@@ -50,7 +51,7 @@ def read_papers(path: Path, manifest: Manifest, fingerprint: str) -> Papers:
         hashes[PASSPORT] = hashlib.sha256(raw).hexdigest()
         listed |= {PASSPORT, *passport.files}
         for name, entry in passport.files.items():
-            _checked(path / name, entry)
+            checked(path / name, entry)
     if extra := sorted(found - listed):
         raise IntegrityError(f"The folder holds {extra[0]!r}, which no passport in it lists: do not open it.")
     if SIGNATURE in found:
@@ -81,7 +82,7 @@ def put_papers(path: Path, contents: Mapping[str, bytes], *, remove: Iterable[st
         new.mkdir()
         old.mkdir()
         for name, raw in contents.items():
-            _write_synced(new / name, raw)
+            write_synced(new / name, raw)
         _swap(folder, new, old, set(contents) | set(remove))
     except OSError as error:
         raise ConfigError(f"Cannot write in {str(path)!r}: {error.strerror}. Change its permissions.") from error
@@ -107,7 +108,7 @@ def _swap(folder: Path, new: Path, old: Path, names: set[str]) -> None:
 
 
 def _small(file: Path) -> bytes:
-    _check_plain(file)
+    check_plain(file)
     if (size := file.stat().st_size) > MAX_MANIFEST_BYTES:
         raise FormatError(f"{file.name} is {size} bytes long; one of a release is at most {MAX_MANIFEST_BYTES}.")
-    return _read_plain(file)
+    return read_plain(file)

@@ -20,7 +20,7 @@ from understudy.release.manifest import (
     FileEntry,
     Manifest,
     ShortText,
-    _Strict,
+    Strict,
     parse_model,
 )
 from understudy.release.passport_entries import AuditEntry, UtilityEntry
@@ -65,7 +65,7 @@ Hash = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 PaperName = Literal["passport.html", "passport.md", "croissant.json", "dp-registry.json"]
 
 
-class ReleaseEntry(_Strict):
+class ReleaseEntry(Strict):
     """Which release this is the passport of; `fingerprint` is the SHA-256 of its manifest."""
 
     fingerprint: Hash
@@ -80,7 +80,7 @@ class ReleaseEntry(_Strict):
     files: dict[str, Hash]
 
 
-class PassportClaim(_Strict):
+class PassportClaim(Strict):
     """The promise as the manifest makes it; `not_covered` also names what the passport itself adds."""
 
     kind: Literal["none", "k-anonymity", "dp"]
@@ -89,7 +89,7 @@ class PassportClaim(_Strict):
     not_covered: Annotated[tuple[Annotated[str, Field(max_length=2000)], ...], Field(min_length=1, max_length=110)]
 
 
-class Passport(_Strict):
+class Passport(Strict):
     """The papers of a release: claim, ledger extract, audit, usefulness, threat model, limits and versions.
 
     `ledger` is what the holder's ledger was charged for this release and its head right after; it is there for a

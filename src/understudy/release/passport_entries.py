@@ -6,7 +6,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from understudy.release.manifest import ShortText, _Strict
+from understudy.release.manifest import ShortText, Strict
 from understudy.types import Verdict
 
 __all__ = [
@@ -25,7 +25,7 @@ Name = Annotated[str, Field(pattern=r"^[ -~]{1,120}$")]
 FigureName = Literal["attack", "control", "baseline", "most exposed", "TPR at 1 % FPR", "TPR at 0.1 % FPR"]
 
 
-class Figure(_Strict):
+class Figure(Strict):
     """A measured number, rounded to two digits, and its 95 % interval, rounded outwards; an open end is null.
 
     How many observations are behind it is not told.
@@ -36,7 +36,7 @@ class Figure(_Strict):
     high: float | None
 
 
-class AttackEntry(_Strict):
+class AttackEntry(Strict):
     """One attack on the release. `figures` are there only if the holder asked for them."""
 
     attack: Name
@@ -44,14 +44,14 @@ class AttackEntry(_Strict):
     figures: dict[FigureName, Figure] = Field(default_factory=dict)
 
 
-class RuleEntry(_Strict):
+class RuleEntry(Strict):
     """One rule of a policy, and whether it is met."""
 
     rule: ShortText
     met: bool
 
 
-class PolicyEntry(_Strict):
+class PolicyEntry(Strict):
     """The policy by which the holder judged. It is met if all its rules are, and no attack found a leak."""
 
     name: ShortText
@@ -59,7 +59,7 @@ class PolicyEntry(_Strict):
     rules: Annotated[tuple[RuleEntry, ...], Field(max_length=100)] = ()
 
 
-class SandwichEntry(_Strict):
+class SandwichEntry(Strict):
     """Epsilon from both sides: `upper` is the claim, `lower` what canaries refute in a run that read no record."""
 
     verdict: Literal["broken promise", "no contradiction found"]
@@ -76,7 +76,7 @@ class SandwichEntry(_Strict):
         return self
 
 
-class AuditEntry(_Strict):
+class AuditEntry(Strict):
     """What attackers achieved, on records that stay with the holder.
 
     `verdict` is never better than the worst of the results; a leak or a broken promise meets no policy.
@@ -100,7 +100,7 @@ class AuditEntry(_Strict):
         return self
 
 
-class UtilityRow(_Strict):
+class UtilityRow(Strict):
     """A classifier that learnt from one source, tested on real records."""
 
     method: Name
@@ -108,7 +108,7 @@ class UtilityRow(_Strict):
     distance: Figure | None = None
 
 
-class UtilityEntry(_Strict):
+class UtilityEntry(Strict):
     """How useful the release is. There only if the holder asked for it."""
 
     head: Name

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import Field
 
 from understudy.errors import ConfigError, FormatError, IntegrityError
-from understudy.release.manifest import _Strict, parse_model
+from understudy.release.manifest import Strict, parse_model
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
@@ -34,7 +34,7 @@ _MAX_KEY = 65536
 Hash = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 
 
-class Signature(_Strict):
+class Signature(Strict):
     """`files` are the SHA-256 of what is vouched for, `key` that of the public key, `signature` is over all the rest.
 
     The manifest holds the hashes of decoder and card, the passport those of the other papers: two hashes cover all.

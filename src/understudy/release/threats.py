@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from understudy.release.manifest import Manifest, _Strict
+from understudy.release.manifest import Manifest, Strict
 from understudy.types import at_least
 
 __all__ = ["ThreatModel", "threat_model"]
@@ -14,7 +14,7 @@ __all__ = ["ThreatModel", "threat_model"]
 Sentences = Annotated[tuple[Annotated[str, Field(max_length=1000)], ...], Field(min_length=1, max_length=40)]
 
 
-class ThreatModel(_Strict):
+class ThreatModel(Strict):
     """Who attacks and what they have, what is proven against them, what is not, and what must be true for it."""
 
     attacker: Sentences

@@ -11,7 +11,7 @@ from markupsafe import Markup
 from understudy.report import svg
 from understudy.report.words import METRICS, interval_text
 
-__all__ = ["to_html"]
+__all__ = ["pages", "to_html"]
 
 _TITLES = {
     "released": "released vector to nearest record",
@@ -20,19 +20,24 @@ _TITLES = {
 }
 
 
-def to_html(report: Mapping[str, Any]) -> str:
-    """One self-contained page from a report's dict.
-
-    Every text is escaped, and the page's own policy forbids scripts and requests: a class name that holds
-    markup is shown, not run.
-    """
-    environment = Environment(
+def pages() -> Environment:
+    """The templates of this package: every text is escaped, and a name that is missing is an error."""
+    return Environment(
         loader=PackageLoader("understudy.report", "templates"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
+
+
+def to_html(report: Mapping[str, Any]) -> str:
+    """One self-contained page from a report's dict.
+
+    Every text is escaped, and the page's own policy forbids scripts and requests: a class name that holds
+    markup is shown, not run.
+    """
+    environment = pages()
     environment.filters["percent"] = lambda share: f"{100 * share:.1f} %"
     environment.filters["thousands"] = lambda n: f"{n:,}"
     digits = report["digits"]

@@ -6,10 +6,10 @@ import base64
 from collections.abc import Mapping
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from understudy.report import svg
+from understudy.report.html import pages
 from understudy.report.svg import _SHAPES, _chart, _text, _tick, _ticks
 from understudy.report.words import interval_text
 
@@ -18,22 +18,19 @@ __all__ = ["curve_chart", "obfuscation_html"]
 
 def obfuscation_html(report: Mapping[str, Any]) -> str:
     """One self-contained page from the dict of `obfuscation_report`; no script, nothing fetched."""
-    environment = Environment(
-        loader=PackageLoader("understudy.report", "templates"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
     lines = _lines(report)
-    return environment.get_template("obfuscation.html.jinja").render(
-        r=report,
-        figure=lambda estimate: f"{estimate['value']:.3f}",
-        range=lambda estimate: interval_text(estimate, 3),
-        chart=curve_chart(report),
-        lines=list(lines),
-        mark=svg.legend_mark,
-        image=_image,
+    return (
+        pages()
+        .get_template("obfuscation.html.jinja")
+        .render(
+            r=report,
+            figure=lambda estimate: f"{estimate['value']:.3f}",
+            range=lambda estimate: interval_text(estimate, 3),
+            chart=curve_chart(report),
+            lines=list(lines),
+            mark=svg.legend_mark,
+            image=_image,
+        )
     )
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
-
 from understudy.accounting import events_from_json
 from understudy.errors import ConfigError
 from understudy.release import Passport
@@ -13,6 +11,7 @@ from understudy.release.passport import parse_passport
 from understudy.release.passport_entries import (
     AuditEntry,
 )
+from understudy.report.html import pages
 from understudy.report.markdown import _figure, _table, _text
 from understudy.report.words import GLOSSARY, HOLDS, METRICS, interval_text, plain
 from understudy.types import at_least
@@ -82,18 +81,15 @@ def passport_facts(passport: Passport) -> dict[str, Any]:
 
 def passport_html(passport: Passport) -> str:
     """One self-contained page: no script, nothing fetched; its own policy forbids both."""
-    environment = Environment(
-        loader=PackageLoader("understudy.report", "templates"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    return environment.get_template("passport.html.jinja").render(
-        p=passport_facts(passport),
-        titles=METRICS,
-        figure=lambda estimate: f"{estimate['value']:.2f}",
-        range=lambda estimate: interval_text(estimate, 2),
+    return (
+        pages()
+        .get_template("passport.html.jinja")
+        .render(
+            p=passport_facts(passport),
+            titles=METRICS,
+            figure=lambda estimate: f"{estimate['value']:.2f}",
+            range=lambda estimate: interval_text(estimate, 2),
+        )
     )
 
 
