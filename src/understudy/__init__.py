@@ -12,9 +12,10 @@ from understudy._version import __version__
 
 if TYPE_CHECKING:
     from understudy.release import Release, load
-    from understudy.types import EmbeddingInfo, EmbeddingSet, Estimate, PrivacyClaim
+    from understudy.types import DP, EmbeddingInfo, EmbeddingSet, Estimate, PrivacyClaim
 
 __all__ = [
+    "DP",
     "EmbeddingInfo",
     "EmbeddingSet",
     "Estimate",
@@ -25,6 +26,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "DP": "understudy.types",
     "EmbeddingInfo": "understudy.types",
     "EmbeddingSet": "understudy.types",
     "Estimate": "understudy.types",

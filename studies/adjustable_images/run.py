@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from understudy.obfuscate import ImageObfuscator, Labelled, Masking
-from understudy.obfuscate.adversaries import NetworkJudge, accuracy, label_only, majority_guess
+from understudy.obfuscate.adversaries import label_only, majority_guess
 from understudy.obfuscate.judging import Originals
 from understudy.obfuscate.rivals import RIVALS, strengths
 from understudy.recipes.study import Cell, Study, StudyResults, data_folder, markdown_table
@@ -29,12 +29,12 @@ NAMES = {
     "tiprdc": "TIPRDC",
 }
 PRESETS = {"ours": "calibrated", "seed": "seed"}
-FIGURES = {
+KINDS = ("network", "patches")
+ROLES = {
     "weak": "weak attacker",
     "strong": "strong attacker",
     "utility": "receiver on original images",
     "released": "receiver on released images",
-    "psnr": "PSNR",
 }
 BINS = 20
 SHOWN = 6
@@ -51,14 +51,9 @@ def images(split: str) -> tuple[Array, Labelled]:
 
 @cache
 def originals(seed: int, most: int, epochs: int) -> Originals:
-    """What the seed's networks find where nothing is hidden; in larger batches than by default, to save time."""
+    """What the seed's networks and windows find where nothing is hidden."""
     rows = np.random.default_rng(seed).permutation(len(images("train")[1]))[:most]
-    train, test = images("train")[1].take(rows), images("test")[1]
-    judge = NetworkJudge(epochs=epochs, batch=256)
-    attack, use = (judge.fit(train.X, codes, seed) for codes in (train.private, train.utility))
-    private, utility = accuracy(attack, test.X, test.private), accuracy(use, test.X, test.utility)
-    named = ({"network": one} for one in (attack, private, utility))
-    return Originals({"network": judge}, seed, train, test, *named)
+    return Originals.learn(images("train")[1].take(rows), images("test")[1], seed=seed, epochs=epochs)
 
 
 def learnt_from(config: Config, seed: int) -> Array:
@@ -68,7 +63,8 @@ def learnt_from(config: Config, seed: int) -> Array:
 
 def fitted(method: str, seed: int, config: Config) -> ImageObfuscator:
     """Ours or the seed's."""
-    model = ImageObfuscator(PRESETS[method], max_epochs=config[f"{method}_epochs"], random_state=seed)
+    epochs = config["seed_epochs"] if method == "seed" else None
+    model = ImageObfuscator(PRESETS[method], max_epochs=epochs, random_state=seed)
     rows = learnt_from(config, seed)
     model.fit(images("train")[0][rows], images("train")[1].utility[rows])
     return model
@@ -77,8 +73,13 @@ def fitted(method: str, seed: int, config: Config) -> ImageObfuscator:
 def judged(found: Originals, masking: Masking) -> dict[str, float]:
     """Accuracies of one release, and how near it is to the images."""
     seen = found.judge(masking, copies=1)
-    by = (seen.weak, seen.strong, seen.utility_original, seen.utility_released)
-    out = {name: one["network"].value for name, one in zip(FIGURES, by, strict=False)}
+    by = {
+        "weak": seen.weak,
+        "strong": seen.strong,
+        "utility": seen.utility_original,
+        "released": seen.utility_released,
+    }
+    out = {f"{role} {kind}": one.value for role, found in by.items() for kind, one in found.items()}
     test = found.test
     error = np.square(masking(test.X, test.utility, np.random.default_rng(found.seed)) - test.X).mean()
     return out | {"psnr": float(-10 * np.log10(max(error, 1e-10)))}
@@ -97,7 +98,8 @@ def obfuscated(method: str, seed: int, config: Config, found: Originals) -> dict
             out |= {f"{noise:g}, {lambda_:g}/{name}": value for name, value in figures.items()}
             utility = found.test.utility[:SHOWN]
             rows.append(model.transform(rows[0], utility, noise=noise, lambda_=lambda_, random_state=seed))
-    out |= decorrelation(model, found.test, config[f"{method}_lambdas"][0])
+    if method == "seed":
+        out |= decorrelation(model, found.test, config["seed_lambdas"][0])
     return out | {"grid": picture(rows).hex()}
 
 
@@ -141,12 +143,13 @@ def cells(config: Config) -> dict[str, Cell]:
 
     def original(seed: int) -> Mapping[str, float]:
         seen = found(seed)
-        return {
+        out = {
             "label only": label_only(seen.train, seen.test).value,
             "utility majority": majority_guess(seen.train.utility, seen.test.utility).value,
-            "private": seen.private["network"].value,
-            "utility": seen.utility["network"].value,
         }
+        for kind in KINDS:
+            out |= {f"private {kind}": seen.private[kind].value, f"utility {kind}": seen.utility[kind].value}
+        return out
 
     def rival(name: str, seed: int) -> Mapping[str, float]:
         out: dict[str, float] = {}
@@ -169,22 +172,29 @@ def value(results: StudyResults, cell: str, metric: str) -> float:
     return results.estimate(cell, metric).value
 
 
+def best(results: StudyResults, cell: str, role: str) -> float:
+    """Of the judge who finds most; a strong attacker can also do what a weak one does."""
+    point, _, name = role.rpartition("/")
+    roles = ("weak", "strong") if name == "strong" else (name,)
+    return max(value(results, cell, f"{point}/{r} {k}".lstrip("/")) for r in roles for k in KINDS)
+
+
 def settings(results: StudyResults, method: str) -> list[str]:
     """Names of the points, by lambda and by rising noise or strength."""
     some = results.raw[method][str(results.config["seeds"][0])]
-    names = [m.removesuffix("/strong") for m in some if m.endswith("/strong")]
+    names = [m.removesuffix("/psnr") for m in some if m.endswith("/psnr")]
     return sorted(names, key=lambda name: [float(part) for part in name.split(", ")][::-1])
 
 
 def hidden(results: StudyResults, method: str, point: str) -> float:
-    """Share of the strong attacker's advantage over the label alone that is gone."""
-    alone, whole = value(results, "original", "label only"), value(results, "original", "private")
-    return 1 - (value(results, method, f"{point}/strong") - alone) / (whole - alone)
+    """Share of the strongest attacker's advantage over the label alone that is gone."""
+    alone, whole = value(results, "original", "label only"), best(results, "original", "private")
+    return 1 - (best(results, method, f"{point}/strong") - alone) / (whole - alone)
 
 
 def lost(results: StudyResults, method: str, point: str) -> float:
-    """By how much the receiver falls on original images."""
-    return value(results, "original", "utility") - value(results, method, f"{point}/utility")
+    """By how much the best receiver falls on original images."""
+    return best(results, "original", "utility") - best(results, method, f"{point}/utility")
 
 
 def render(results: StudyResults, out: Path) -> str:
@@ -193,12 +203,16 @@ def render(results: StudyResults, out: Path) -> str:
     c, told = results.config, partial(value, results)
     text = [
         "![Curves, decorrelation and losses](cifar-curves.svg)",
-        f"Where nothing is hidden an attacker finds the class with {told('original', 'private'):.3f}, a receiver "
-        f"animal or vehicle with {told('original', 'utility'):.3f}. Who knows only animal or vehicle finds the class "
-        f"with {told('original', 'label only'):.3f}; a receiver guesses {told('original', 'utility majority'):.3f}.",
+        "Where nothing is hidden an attacker finds the class with "
+        f"{told('original', 'private network'):.3f} (the seed's network) or "
+        f"{told('original', 'private patches'):.3f} (windows), a receiver animal or vehicle with "
+        f"{told('original', 'utility network'):.3f} or {told('original', 'utility patches'):.3f}. "
+        "Who knows only animal or vehicle finds the class with "
+        f"{told('original', 'label only'):.3f}; a receiver guesses {told('original', 'utility majority'):.3f}.",
         "## What each method reaches",
-        "Of the points where the receiver loses at most 7 points, the one where the strong attacker loses most of "
-        "its advantage over the label alone. Failed: at its least strength the receiver is more than a point short.",
+        "Of the points where the best receiver loses at most 7 points, the one where the strongest attacker (weak or "
+        "strong, network or windows) loses most of its advantage over the label alone. Failed: at its least strength "
+        "the receiver is more than a point short.",
         markdown_table(
             [
                 "method",
@@ -213,12 +227,19 @@ def render(results: StudyResults, out: Path) -> str:
         ),
         "## All points",
         markdown_table(
-            ["method", "strength, or noise and lambda", *FIGURES.values(), "advantage lost"],
+            [
+                "method",
+                "strength, or noise and lambda",
+                *(f"{words}, {kind}" for words in ROLES.values() for kind in KINDS),
+                "PSNR",
+                "advantage lost",
+            ],
             [
                 [
                     NAMES[m],
                     point,
-                    *(f"{told(m, f'{point}/{f}'):{'.1f' if f == 'psnr' else '.3f'}}" for f in FIGURES),
+                    *(f"{told(m, f'{point}/{role} {kind}'):.3f}" for role in ROLES for kind in KINDS),
+                    f"{told(m, f'{point}/psnr'):.1f}",
                     f"{hidden(results, m, point):.2f}",
                 ]
                 for m in c["methods"]
@@ -237,8 +258,8 @@ def render(results: StudyResults, out: Path) -> str:
     text.append(
         f"{len(c['seeds'])} seed(s): by the choice of test images alone an accuracy is good to 0.022. Obfuscators "
         f"learn from {c['images']:,} images, judges from {c['judge_images']:,} ({c['judge_epochs']} epochs at most); "
-        f"all are tried on {len(images('test')[1]):,}. Epochs: ours {c['ours_epochs']}, the seed's preset "
-        f"{c['seed_epochs']}, rivals {c['rival_epochs']} for each strength."
+        f"all are tried on {len(images('test')[1]):,}. Epochs: the seed's preset {c['seed_epochs']}, rivals "
+        f"{c['rival_epochs']} for each strength; ours trains no network."
     )
     return "\n\n".join(text)
 
@@ -250,9 +271,9 @@ def _reached(results: StudyResults, method: str) -> list[object]:
     failed = "failed" if lost(results, method, points[0]) > 0.01 else ""
     if not good:
         return [NAMES[method], *sizes, "none", "", "", failed]
-    best = max(good, key=lambda p: hidden(results, method, p))
-    told = [f"{lost(results, method, best):+.3f}", f"{hidden(results, method, best):.2f}"]
-    return [NAMES[method], *sizes, best, *told, failed]
+    most = max(good, key=lambda p: hidden(results, method, p))
+    told = [f"{lost(results, method, most):+.3f}", f"{hidden(results, method, most):.2f}"]
+    return [NAMES[method], *sizes, most, *told, failed]
 
 
 def draw(results: StudyResults, path: Path) -> None:
@@ -260,7 +281,6 @@ def draw(results: StudyResults, path: Path) -> None:
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 
-    presets = [m for m in results.config["methods"] if m in PRESETS]
     with rc_context({"svg.hashsalt": "cifar-curves", "svg.fonttype": "none"}):
         figure = Figure(figsize=(10, 8), layout="constrained")
         axes = figure.subplots(2, 2)
@@ -268,7 +288,7 @@ def draw(results: StudyResults, path: Path) -> None:
             for i, m in enumerate(results.config["methods"]):
                 _curves(axis, results, m, attacker, i)
             axis.plot(
-                *(value(results, "original", side) for side in ("private", "utility")),
+                *(best(results, "original", side) for side in ("private", "utility")),
                 "k*",
                 ms=10,
                 label="as they are",
@@ -277,20 +297,22 @@ def draw(results: StudyResults, path: Path) -> None:
             axis.set_xlabel(f"accuracy of the {attacker} attacker (ten classes)")
             axis.set_ylabel("accuracy of the receiver, original images")
         axes[0][1].legend(fontsize=7)
-        for i, m in enumerate(presets):
+        if "seed" in results.config["methods"]:
             for label, line in ((0, "--"), (1, "-")):
-                counts = [value(results, m, f"forced {label}/{k}") for k in range(BINS)]
-                told = f"{NAMES[m]}, told {'animal' if label else 'vehicle'}"
-                axes[1][0].stairs(counts, np.linspace(0, 1, BINS + 1), color=f"C{i}", ls=line, label=told)
-            some = results.raw[m][str(results.config["seeds"][0])]
-            epochs = sum(k.startswith("validation loss/") for k in some)
-            losses = [value(results, m, f"validation loss/{k}") for k in range(1, epochs + 1)]
-            axes[1][1].plot(range(1, epochs + 1), np.divide(losses, losses[0]), color=f"C{i}", label=NAMES[m])
-        axes[1][0].set_xlabel("score of C for animal, each image with each label")
+                counts = [value(results, "seed", f"forced {label}/{k}") for k in range(BINS)]
+                told = f"told {'animal' if label else 'vehicle'}"
+                axes[1][0].stairs(counts, np.linspace(0, 1, BINS + 1), color="C1", ls=line, label=told)
+            some = results.raw["seed"][str(results.config["seeds"][0])]
+            for name, line in (("loss", "--"), ("validation loss", "-")):
+                epochs = range(1, 1 + sum(k.startswith(f"{name}/") for k in some))
+                axes[1][1].plot(
+                    epochs, [value(results, "seed", f"{name}/{k}") for k in epochs], f"C1{line}", label=name
+                )
+        axes[1][0].set_xlabel("the seed's preset: C's score for animal, each image with each label")
         axes[1][0].set_ylabel("test images")
         axes[1][1].set_xlabel("epoch")
-        axes[1][1].set_ylabel("validation loss, first epoch = 1")
-        for axis in axes[1]:
+        axes[1][1].set_ylabel("the seed's preset: loss")
+        for axis in (axis for axis in axes[1] if axis.get_legend_handles_labels()[0]):
             axis.legend(fontsize=7)
         figure.savefig(path, metadata={"Date": None})
 
@@ -301,7 +323,7 @@ def _curves(axis: Any, results: StudyResults, method: str, attacker: str, i: int
     for point in settings(results, method):
         lines.setdefault(point.partition(", ")[2], []).append(point)
     for (lambda_, points), style in zip(lines.items(), ("-", ":"), strict=False):
-        xs, ys = ([value(results, method, f"{p}/{figure}") for p in points] for figure in (attacker, "utility"))
+        xs, ys = ([best(results, method, f"{p}/{role}") for p in points] for role in (attacker, "utility"))
         name = f"{NAMES[method]}, lambda {lambda_}" if lambda_ else NAMES[method]
         axis.plot(xs, ys, f"{'osD^vP'[i % 6]}{style}", ms=4, lw=1, color=f"C{i}", label=name)
 

@@ -96,7 +96,7 @@ def test_as_dp_accounting_on_a_fixed_grid(rate: float, noise: float, steps: int)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("rate", "noise"), [(1e-3, 1.0), (1e-4, 1.0), (1e-5, 1.0), (1e-3, 20.0), (1e-5, 0.5)])
+@pytest.mark.parametrize(("rate", "noise"), [(1e-4, 1.0), (1e-3, 20.0), (1e-5, 0.5)])
 def test_tiny_rates_stay_tight(rate: float, noise: float) -> None:
     """A grid four times as fine gains less than a hundredth, even after 100,000 steps."""
     from dp_accounting.pld import privacy_loss_distribution as pld

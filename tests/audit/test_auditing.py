@@ -72,3 +72,21 @@ def test_another_population_does_not_reassure(people: People, rows: Callable[...
     report = audit(rows(strangers.X, strangers.y), members, moved, random_state=0)
     assert report.verdict == "inconclusive"
     assert any(p.kind == "shift" for p in report.problems)
+
+
+def test_attacks_with_shadows_and_on_decoders_are_asked_as_the_others_are(
+    people: People, rows: Callable[..., Any]
+) -> None:
+    from understudy.audit.elbo import EncoderELBO
+    from understudy.audit.latent_search import LatentSearch
+    from understudy.audit.lira import LiRA
+    from understudy.audit.rmia import RMIA
+    from understudy.generate import ClassGaussian
+
+    members, others, strangers = people(6, n=40)
+    attacks = [LiRA(shadows=8), RMIA(shadows=8), LatentSearch(), EncoderELBO()]
+    table = audit(rows(strangers.X, strangers.y), members, others, attacks=attacks, random_state=0)
+    assert set(table.skipped) == {attack.name for attack in attacks}
+    decoder = ClassGaussian(random_state=0).fit(strangers.X, strangers.y).release()
+    found = audit(decoder, members, others, attacks=attacks, random_state=0)
+    assert [r.name for r in found.results] == [attack.name for attack in attacks]

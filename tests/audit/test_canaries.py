@@ -9,7 +9,7 @@ from scipy import stats
 
 from understudy.accounting import Gaussian, QueryPlan, SGDPlan
 from understudy.audit.canaries import CanaryRun, log_odds, rehearse, run_canaries
-from understudy.audit.lower_bound import Guesses, lower_bound
+from understudy.audit.lower_bound import Guesses, LowerBound
 from understudy.errors import ConfigError, DataError
 from understudy.train import ClippedNetwork, Coins
 from understudy.types import DP
@@ -96,7 +96,7 @@ def test_a_run_gives_the_scores_that_the_plan_foretells(plan: SGDPlan | QueryPla
 
 def refuted(plan: SGDPlan | QueryPlan, **options: Any) -> float:
     run = run_canaries(plan, canaries=600, records=50, seed=2, **options)
-    return lower_bound(run.scores, run.included, Guesses(50, 50), plan.privacy.delta).epsilon
+    return LowerBound.from_scores(run.scores, run.included, Guesses(50, 50), plan.privacy.delta).epsilon
 
 
 def test_a_fault_in_clipping_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:

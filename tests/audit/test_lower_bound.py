@@ -10,8 +10,8 @@ from scipy import stats
 
 from understudy.audit.lower_bound import (
     Guesses,
+    LowerBound,
     chance_of_guesses,
-    lower_bound,
     plan_guesses,
     refuted_epsilon,
 )
@@ -100,7 +100,7 @@ def test_randomised_response_is_never_over_estimated_beyond_the_error_and_is_tig
 def test_the_bound_gets_tight_with_many_coins(rng: np.random.Generator) -> None:
     coins = rng.random(200_000) < 0.5
     answers = np.where(rng.random(200_000) < 1 / (1 + math.exp(-3.0)), coins, ~coins)
-    assert 2.95 < lower_bound(answers, coins, Guesses(90_000, 90_000), delta=0.0).epsilon < 3.0
+    assert 2.95 < LowerBound.from_scores(answers, coins, Guesses(90_000, 90_000), delta=0.0).epsilon < 3.0
 
 
 def test_planned_guesses_find_nothing_where_there_is_nothing(rng: np.random.Generator) -> None:
@@ -109,7 +109,7 @@ def test_planned_guesses_find_nothing_where_there_is_nothing(rng: np.random.Gene
     for _ in range(200):
         before, coins = rng.random(1000) < 0.5, rng.random(300) < 0.5
         plan = plan_guesses(rng.standard_normal(1000), before, 300, delta=0.0)
-        alarms += lower_bound(rng.standard_normal(300), coins, plan, delta=0.0).epsilon > 0
+        alarms += LowerBound.from_scores(rng.standard_normal(300), coins, plan, delta=0.0).epsilon > 0
     assert alarms <= 200 * 0.05 + 3 * math.sqrt(200 * 0.05 * 0.95)
 
 
@@ -125,7 +125,7 @@ def test_guesses_are_planned_for_what_shows(rng: np.random.Generator) -> None:
 
 def test_a_bound_says_what_it_rests_on() -> None:
     coins = np.arange(100) % 2 == 0
-    bound = lower_bound(coins, coins, Guesses(20, 10), delta=1e-5)
+    bound = LowerBound.from_scores(coins, coins, Guesses(20, 10), delta=1e-5)
     assert (bound.canaries, bound.guesses, bound.correct) == (100, 30, 30)
     assert bound.accuracy.value == 1.0
     assert bound.to_dict()["accuracy"]["low"] < 1
@@ -140,9 +140,9 @@ def test_a_bound_says_what_it_rests_on() -> None:
         lambda: chance_of_guesses(3, 4, 10, 1.0, 2.0),
         lambda: refuted_epsilon(3, 4, 10, 0.0, error=0.0),
         lambda: Guesses(0, 0),
-        lambda: lower_bound([1.0, 2.0], [True, False], Guesses(2, 1), 0.0),
-        lambda: lower_bound([1.0, math.nan], [True, False], Guesses(1, 1), 0.0),
-        lambda: lower_bound([1.0], [True, False], Guesses(1, 0), 0.0),
+        lambda: LowerBound.from_scores([1.0, 2.0], [True, False], Guesses(2, 1), 0.0),
+        lambda: LowerBound.from_scores([1.0, math.nan], [True, False], Guesses(1, 1), 0.0),
+        lambda: LowerBound.from_scores([1.0], [True, False], Guesses(1, 0), 0.0),
     ],
 )
 def test_wrong_numbers_are_refused_in_one_sentence(wrong: object) -> None:

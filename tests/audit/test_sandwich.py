@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from understudy.accounting import Gaussian, Laplace, QueryPlan, SGDPlan, events_to_json
-from understudy.audit.sandwich import sandwich
+from understudy.audit.canaries import run_canaries
+from understudy.audit.sandwich import audit_epsilon
 from understudy.errors import ConfigError, PrivacyError
 from understudy.generate import CGANGenerator, ClassGaussian, CVAEGenerator, KSame
 from understudy.train import Coins
@@ -41,7 +42,7 @@ KINDS = ["gaussian", "cvae", "cgan"]
 @pytest.mark.parametrize("kind", KINDS)
 def test_noise_switched_off_breaks_a_claim_of_one(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     change_noise(monkeypatch, 0.0)
-    found = sandwich(promised(kind, 1.0), canaries=1000, records=500, seed=0)
+    found = audit_epsilon(promised(kind, 1.0), canaries=1000, records=500, seed=0)
     assert found.lower.epsilon > 2 > found.upper
     assert found.verdict == "broken promise"
     with pytest.raises(PrivacyError, match="Broken promise"):
@@ -51,14 +52,14 @@ def test_noise_switched_off_breaks_a_claim_of_one(kind: str, monkeypatch: pytest
 @pytest.mark.parametrize("kind", ["gaussian", "cvae"])
 def test_noise_halved_breaks_a_claim_of_one(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     change_noise(monkeypatch, 0.5)
-    found = sandwich(promised(kind, 1.0), canaries=20_000, records=500, seed=0)
+    found = audit_epsilon(promised(kind, 1.0), canaries=20_000, records=500, seed=0)
     assert found.lower.epsilon > 1 >= found.upper
     assert not found.ok
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_honest_eight_is_bounded_from_both_sides(kind: str) -> None:
-    found = sandwich(promised(kind, 8.0), canaries=1000, seed=0)
+    found = audit_epsilon(promised(kind, 8.0), canaries=1000, seed=0)
     assert found.records == 5000
     assert 1 <= found.lower.epsilon < found.upper <= 8
     assert found.verdict == "no contradiction found"
@@ -67,7 +68,7 @@ def test_an_honest_eight_is_bounded_from_both_sides(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_honest_one_is_not_contradicted(kind: str) -> None:
-    found = sandwich(promised(kind, 1.0), canaries=1000, records=500, seed=0)
+    found = audit_epsilon(promised(kind, 1.0), canaries=1000, records=500, seed=0)
     assert found.ok
     assert found.lower.epsilon < 1
 
@@ -75,12 +76,12 @@ def test_an_honest_one_is_not_contradicted(kind: str) -> None:
 def test_an_honest_promise_is_not_called_broken_over_seeds() -> None:
     """Normal noise is not the worst that (epsilon, delta) allows: alarms are far rarer than one in twenty."""
     plan = promised("gaussian", 1.0).plan()
-    assert all(sandwich(plan, canaries=500, records=50, seed=seed, claimed=1.0).ok for seed in range(10))
+    assert all(audit_epsilon(plan, canaries=500, records=50, seed=seed, claimed=1.0).ok for seed in range(10))
 
 
 def test_a_plan_with_less_noise_than_the_claim_needs_is_caught() -> None:
     plan = promised("gaussian", 1.0).plan()
-    found = sandwich(replace(plan, noise_multiplier=plan.noise_multiplier / 8), records=100, claimed=1.0, seed=0)
+    found = audit_epsilon(replace(plan, noise_multiplier=plan.noise_multiplier / 8), records=100, claimed=1.0, seed=0)
     assert found.upper == 1.0
     assert not found.ok
 
@@ -91,13 +92,35 @@ def test_the_claim_of_a_release_is_audited(tmp_path: Path, rng: np.random.Genera
     fitted = ClassGaussian(privacy=wish, classes=[0, 1], ledger=tmp_path / "ledger.sqlite")
     claim = fitted.fit(X, y, subject=np.arange(60) // 2).release().claim
     before = sorted(tmp_path.iterdir()), (tmp_path / "ledger.sqlite").read_bytes()
-    found = sandwich(claim, seed=0)
+    found = audit_epsilon(claim, seed=0)
     assert (found.unit, found.relation, found.mechanism) == ("subject", "replace-one", "noisy sums")
     assert claim.dp is not None
     assert found.upper == claim.dp.epsilon
     assert 1 < found.lower.epsilon < found.upper
     # The audit pays nothing and writes nothing.
     assert before == (sorted(tmp_path.iterdir()), (tmp_path / "ledger.sqlite").read_bytes())
+
+
+def test_a_release_is_audited_by_the_networks_that_made_it(
+    tmp_path: Path, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    used: list[str] = []
+
+    def watched(*args: Any, network: str, **rest: Any) -> Any:
+        used.append(network)
+        return run_canaries(*args, network=network, **rest)  # type: ignore[arg-type]
+
+    monkeypatch.setattr("understudy.audit.sandwich.run_canaries", watched)
+    X, y = rng.standard_normal((60, 4)), np.arange(60) % 2
+    wish = DP(6.0, 1e-4, n_public=60)
+    settings = {"privacy": wish, "classes": [0, 1], "batch_size": 30, "max_epochs": 1}
+    for kind, network in ((CVAEGenerator, "cvae"), (CGANGenerator, "critic")):
+        made = kind(**settings, ledger=tmp_path / f"{network}.sqlite").fit(X, y).release()  # type: ignore[operator]
+        found = audit_epsilon(made, canaries=50, records=50, seed=0)
+        assert used[-1] == network
+        assert made.claim.dp is not None
+        assert found.upper == made.claim.dp.epsilon
+        assert found.ok
 
 
 def claim_of(*events: Any) -> PrivacyClaim:
@@ -107,8 +130,8 @@ def claim_of(*events: Any) -> PrivacyClaim:
 
 def test_the_claim_of_noisy_steps_has_their_plan() -> None:
     plan = SGDPlan(DP(6.0, 1e-5), 0.5, 500, 4, 1.0, 1.2, (Gaussian(1.1),))
-    by_claim = sandwich(claim_of(*plan.events), canaries=300, records=100, seed=0)
-    by_plan = sandwich(plan, canaries=300, records=100, seed=0)
+    by_claim = audit_epsilon(claim_of(*plan.events), canaries=300, records=100, seed=0)
+    by_plan = audit_epsilon(plan, canaries=300, records=100, seed=0)
     assert by_claim.mechanism == "noisy steps"
     # Only the clip and the divisor differ, and they do not count.
     assert by_claim.lower == by_plan.lower
@@ -116,7 +139,7 @@ def test_the_claim_of_noisy_steps_has_their_plan() -> None:
 
 
 def test_the_finding_is_told_in_words_and_as_json() -> None:
-    found = sandwich(QueryPlan(DP(6.0, 1e-5), 1.0, 0.8), canaries=200, records=20, seed=0)
+    found = audit_epsilon(QueryPlan(DP(6.0, 1e-5), 1.0, 0.8), canaries=200, records=20, seed=0)
     told = found.to_dict()
     assert told["verdict"] == "no contradiction found"
     assert told["is_test"] is True
@@ -145,4 +168,4 @@ def test_the_finding_is_told_in_words_and_as_json() -> None:
 )
 def test_what_cannot_be_audited_is_refused_in_one_sentence(audited: Any, options: dict[str, Any], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
-        sandwich(audited, **options)
+        audit_epsilon(audited, **options)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import random
 import signal
@@ -21,7 +20,8 @@ from PIL import Image
 from understudy.data import read_splits
 
 PROGRAM = [sys.executable, "-m", "understudy"]
-KILLS = 20
+IMAGES = 60
+KILLS = 6
 Run = Callable[..., Any]
 
 
@@ -31,7 +31,7 @@ def understudy(*words: str | Path) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture
 def folder(tmp_path: Path, rng: np.random.Generator) -> Path:
-    for i in range(120):
+    for i in range(IMAGES):
         label = tmp_path / "images" / ("cat", "dog")[i % 2]
         label.mkdir(parents=True, exist_ok=True)
         pixels = rng.integers(0, 256, (16, 16, 3), dtype=np.uint8)
@@ -39,37 +39,37 @@ def folder(tmp_path: Path, rng: np.random.Generator) -> Path:
     return tmp_path / "images"
 
 
-def test_it_writes_vectors_and_says_so(folder: Path, tmp_path: Path) -> None:
+def test_it_writes_vectors_and_says_so(folder: Path, program: Run, tmp_path: Path) -> None:
     (folder / "cat" / "MILLER-bad.png").write_bytes(b"\x89PNG\r\n\x1a\n")
     done = understudy("embed", folder, "-o", tmp_path / "v.npz", "--index", tmp_path / "rows.csv")
     assert done.returncode == 0, done.stderr
-    assert "120 images of 2 classes" in done.stdout
+    assert f"{IMAGES} images of 2 classes" in done.stdout
     assert "skipped     1 image that cannot be read" in done.stdout
     assert "MILLER" not in done.stdout + done.stderr
     assert "MILLER-bad.png" in (tmp_path / "v.skipped.csv").read_text()
     rows = (tmp_path / "rows.csv").read_text().splitlines()
     assert rows[1] == "all,0,cat/MILLER-000.png"
-    assert len(rows) == 121
+    assert len(rows) == 1 + IMAGES
     for name in ("v.npz", "v.skipped.csv", "rows.csv"):
         assert stat.S_IMODE((tmp_path / name).stat().st_mode) == 0o600
     data = read_splits(tmp_path / "v.npz")["all"]
-    assert data.X.shape == (120, 1280)
+    assert data.X.shape == (IMAGES, 1280)
     assert data.info.backbone == "efflite0"
     assert data.info.class_names == ("cat", "dog")
-    again = understudy("embed", folder, "-o", tmp_path / "v.npz")
-    assert again.returncode == 2
-    assert "--force" in again.stderr
-    told = json.loads(understudy("embed", folder, "-o", tmp_path / "v.npz", "--force", "--json").stdout)
-    assert (told["images"], told["computed"], told["skipped"]) == (120, 0, 1)
+    again = program("embed", folder, "-o", tmp_path / "v.npz")
+    assert again.code == 2
+    assert "--force" in again.err
+    told = program("embed", folder, "-o", tmp_path / "v.npz", "--force", "--json").json
+    assert (told["images"], told["computed"], told["skipped"]) == (IMAGES, 0, 1)
 
 
-def test_strict_ends_with_2_and_leaves_no_vectors(folder: Path, tmp_path: Path) -> None:
+def test_strict_ends_with_2_and_leaves_no_vectors(folder: Path, program: Run, tmp_path: Path) -> None:
     (folder / "cat" / "MILLER-bad.png").write_bytes(b"")
-    done = understudy("embed", folder, "-o", tmp_path / "v.npz", "--strict")
-    assert done.returncode == 2
-    assert "empty file" in done.stderr
-    assert "MILLER" not in done.stderr
-    assert "Traceback" not in done.stderr
+    done = program("embed", folder, "-o", tmp_path / "v.npz", "--strict")
+    assert done.code == 2
+    assert "empty file" in done.err
+    assert "MILLER" not in done.err
+    assert "Traceback" not in done.err
     assert not (tmp_path / "v.npz").exists()
     assert "MILLER-bad" in (tmp_path / "v.skipped.csv").read_text()
 
@@ -179,16 +179,16 @@ def stopped(by: signal.Signals, pipe: Path, *words: str | Path, **env: str) -> t
     return running.returncode, told
 
 
-def test_stopped_it_says_how_to_go_on(tmp_path: Path) -> None:
+def test_stopped_it_says_how_to_go_on(program: Run, tmp_path: Path) -> None:
     images, pipe = endless(tmp_path)
     words = ("embed", images, "-o", tmp_path / "v.npz", "--workers", "1")
     code, told = stopped(signal.SIGINT, pipe, *words)
     assert (code, told) == (130, "stopped; run the same command again to go on\n")
     assert not (tmp_path / "v.npz").exists()
     pipe.unlink()
-    done = understudy(*words, "--json")
-    assert json.loads(done.stdout)["images"] == 40
-    assert json.loads(done.stdout)["computed"] < 40
+    done = program(*words, "--json")
+    assert done.json["images"] == 40
+    assert done.json["computed"] < 40
 
 
 def test_terminated_without_a_cache_it_leaves_nothing(tmp_path: Path) -> None:
@@ -203,11 +203,11 @@ def test_terminated_without_a_cache_it_leaves_nothing(tmp_path: Path) -> None:
     assert list((tmp_path / "tmp").iterdir()) == []
 
 
-def test_splits_of_medmnist_stay_apart(real_data: Path, tmp_path: Path) -> None:
+def test_splits_of_medmnist_stay_apart(real_data: Path, program: Run, tmp_path: Path) -> None:
     with np.load(real_data / "breastmnist.npz") as source:
         np.savez(tmp_path / "few.npz", **{key: source[key][:12] for key in source.files})
-    done = understudy("embed", tmp_path / "few.npz", "-o", tmp_path / "v.npz")
-    assert done.returncode == 0, done.stderr
+    done = program("embed", tmp_path / "few.npz", "-o", tmp_path / "v.npz")
+    assert done.code == 0, done.err
     splits = read_splits(tmp_path / "v.npz")
     assert {name: len(part) for name, part in splits.items()} == {"train": 12, "val": 12, "test": 12}
     with np.load(real_data / "breastmnist_efflite0.npz") as shared:
@@ -216,7 +216,7 @@ def test_splits_of_medmnist_stay_apart(real_data: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_killed_twenty_times_it_ends_as_if_it_never_was(folder: Path, tmp_path: Path) -> None:
+def test_killed_again_and_again_it_ends_as_if_it_never_was(folder: Path, program: Run, tmp_path: Path) -> None:
     """SIGKILL at a random moment, again and again; then one run to the end."""
     started = time.monotonic()
     unbroken = understudy("embed", folder, "-o", tmp_path / "unbroken.npz", "--no-cache", "--workers", "1")
@@ -234,8 +234,8 @@ def test_killed_twenty_times_it_ends_as_if_it_never_was(folder: Path, tmp_path: 
             killed += 1
         else:
             (folder.parent / ".understudy" / "vectors.sqlite").unlink(missing_ok=True)
-    done = understudy("embed", folder, "-o", tmp_path / "v.npz", "--force")
-    assert done.returncode == 0, done.stderr
+    done = program("embed", folder, "-o", tmp_path / "v.npz", "--force")
+    assert done.code == 0, done.err
     ours, theirs = read_splits(tmp_path / "v.npz")["all"], read_splits(tmp_path / "unbroken.npz")["all"]
     np.testing.assert_array_equal(ours.X, theirs.X)
     np.testing.assert_array_equal(ours.y, theirs.y)

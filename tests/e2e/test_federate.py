@@ -20,7 +20,9 @@ BUDGET = ("--epsilon", "2", "--delta", "1e-4", "--n-public", "60", "--classes", 
 SMALL = ("--sites", "2", "--rounds", "1", "--local-epochs", "1", "--batch", "20")
 
 
-def test_a_rehearsal_in_the_shape_that_programs_read(understudy: Run, files: dict[str, Path], tmp_path: Path) -> None:
+def test_a_rehearsal_in_the_shape_that_programs_read(
+    understudy: Run, program: Run, files: dict[str, Path], tmp_path: Path
+) -> None:
     wish = ("--partition", "dirichlet", "--alpha", "5", *SMALL, *BUDGET, "--seed", "1", "--json")
     ran = understudy("federate", "simulate", "train.npz", *wish, "-o", "out")
     assert ran.code == 0, ran.err
@@ -35,7 +37,7 @@ def test_a_rehearsal_in_the_shape_that_programs_read(understudy: Run, files: dic
     release = load(tmp_path / "out" / "release")
     assert release.claim.kind == "none"
     assert "test coins" in release.claim.not_covered[0]
-    assert understudy("verify", "out/release").code == 0
+    assert program("verify", "out/release").code == 0
     # Records of the made-up sites are gone, and no ledger was opened.
     assert not list(tmp_path.rglob("site.toml"))
     assert not list(tmp_path.rglob("ledger.sqlite"))
@@ -163,9 +165,7 @@ def test_releases_of_sites_are_merged(program: Run, files: dict[str, Path], tmp_
     assert not (tmp_path / "none").exists()
 
 
-def test_a_site_predicts_with_what_a_federation_left_it(
-    understudy: Run, program: Run, blob_set: EmbeddingSet, tmp_path: Path
-) -> None:
+def test_a_site_predicts_with_what_a_federation_left_it(program: Run, blob_set: EmbeddingSet, tmp_path: Path) -> None:
     """Two sites that pay, a real run between them, then the program at one of them."""
     from understudy.federated import Coordinator, FederationSettings, LocalChannel
 
@@ -186,7 +186,7 @@ def test_a_site_predicts_with_what_a_federation_left_it(
         (tmp_path / name / "federation.toml").write_text(settings.to_toml())
     Coordinator(settings, tmp_path / "out").run(LocalChannel(sites))
 
-    ran = understudy("federate", "predict", "train/site.toml", "new.npz", "--json")
+    ran = program("federate", "predict", "train/site.toml", "new.npz", "--json")
     assert ran.code == 0, ran.err
     told = ran.json
     assert told["records"] == len(told["predictions"]) == len(parts["test"])

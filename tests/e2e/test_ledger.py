@@ -17,7 +17,7 @@ def test_a_budget_is_set_spent_and_shown(program, understudy, files, tmp_path: P
     ran = program("ledger", "set-budget", "--epsilon", "3", "--delta", "1e-3", "--holding", "insects")
     assert ran.code == 0, ran.err
     promise = ("--epsilon", "1", "--delta", "1e-4", "--n-public", "200", "--classes", "ant,bee,cat")
-    ran = understudy("fit", "train.npz", "-o", "r", *promise, "--holding", "insects")
+    ran = program("fit", "train.npz", "-o", "r", *promise, "--holding", "insects")
     assert ran.code == 0, ran.err
     told = json.loads(understudy("ledger", "show", "--json").out)
     (holding,) = told["holdings"]
@@ -121,8 +121,8 @@ def test_wrong_words_are_told(program, words: tuple[str, ...], told: str) -> Non
     assert told in ran.err
 
 
-def test_a_plan_needs_no_data(program, understudy) -> None:
-    ran = understudy("plan", "--n-public", "2000", "--generator", "sgd", "--json")
+def test_a_plan_needs_no_data(program) -> None:
+    ran = program("plan", "--n-public", "2000", "--generator", "sgd", "--json")
     assert ran.code == 0, ran.err
     assert 0.99 < ran.json["epsilon_spent"] <= 1
     assert ran.json["steps"] == 79
@@ -150,7 +150,7 @@ def test_words_need_no_size_and_take_the_numbers_given(program) -> None:
     assert program("plan", "--explain", "--epsilon", "5000").code == 0
 
 
-def test_a_plan_of_the_private_cvae_is_what_a_fit_pays(program, understudy) -> None:
+def test_a_plan_of_the_private_cvae_is_what_a_fit_pays(program) -> None:
     made = program("plan", "--n-public", "2000", "--generator", "cvae", "--epochs", "2", "--json").json
     assert made["generator"] == "cvae"
     assert [event["kind"] for event in made["events"]] == ["poisson-gaussian", "gaussian"]

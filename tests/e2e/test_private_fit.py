@@ -12,7 +12,7 @@ from understudy.accounting import Ledger
 PROMISE = ("--epsilon", "1", "--delta", "1e-4", "--n-public", "200", "--classes", "ant,bee,cat")
 
 
-def test_a_release_with_a_promise(understudy, files, tmp_path: Path) -> None:
+def test_a_release_with_a_promise(understudy, program, files, tmp_path: Path) -> None:
     ran = understudy("fit", "train.npz", "-o", "r", *PROMISE)
     assert ran.code == 0, ran.err
     assert "dp (epsilon = " in ran.out
@@ -21,8 +21,8 @@ def test_a_release_with_a_promise(understudy, files, tmp_path: Path) -> None:
     assert 0.9 < paid["epsilon"] <= 1
     with Ledger(tmp_path / ".understudy" / "ledger.sqlite") as ledger:
         assert ledger.head == paid["ledger"]
-    assert understudy("verify", "r").code == 0
-    again = understudy("fit", "train.npz", "-o", "r2", *PROMISE)
+    assert program("verify", "r").code == 0
+    again = program("fit", "train.npz", "-o", "r2", *PROMISE)
     assert again.code == 2
     assert "left" in again.err
     assert not (tmp_path / "r2").exists()
@@ -50,8 +50,8 @@ def test_what_must_be_said_is_asked_for(program, files, tmp_path: Path, words: t
     assert not (tmp_path / ".understudy" / "ledger.sqlite").exists()
 
 
-def test_a_cvae_with_a_promise_and_its_ledger(understudy, program, files, tmp_path: Path) -> None:
-    ran = understudy("fit", "train.npz", "-o", "r", *PROMISE, "--generator", "cvae", "--epochs", "2")
+def test_a_cvae_with_a_promise_and_its_ledger(program, files, tmp_path: Path) -> None:
+    ran = program("fit", "train.npz", "-o", "r", *PROMISE, "--generator", "cvae", "--epochs", "2")
     assert ran.code == 0, ran.err
     assert "dp (epsilon = " in ran.out
     assert not list((tmp_path / ".understudy").glob("*.checkpoint"))
@@ -69,12 +69,12 @@ def test_a_cvae_with_a_promise_and_its_ledger(understudy, program, files, tmp_pa
     assert "no budget pays" in hole.err
 
 
-def test_neighbours_by_replacement_cost_more_noise(understudy, program, files, tmp_path: Path) -> None:
-    assert understudy("fit", "train.npz", "-o", "r", *PROMISE, "--relation", "replace-one").code == 0
+def test_neighbours_by_replacement_cost_more_noise(program, files, tmp_path: Path) -> None:
+    assert program("fit", "train.npz", "-o", "r", *PROMISE, "--relation", "replace-one").code == 0
     claim = json.loads((tmp_path / "r" / "manifest.json").read_text())["claim"]
     assert claim["dp"]["relation"] == "replace-one"
     # One ledger counts by one relation.
     assert "replace-one" in program("fit", "train.npz", "-o", "r2", *PROMISE).err
-    without = understudy("fit", "train.npz", "-o", "plain")
+    without = program("fit", "train.npz", "-o", "plain")
     assert without.code == 0
     assert "nothing to look up" in program("verify", "plain", "--ledger", ".understudy/ledger.sqlite").err

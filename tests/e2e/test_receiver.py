@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -27,29 +28,41 @@ def one_sentence(err: str) -> str:
     return lines[0]
 
 
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the release and the head lie that every test gets a copy of."""
+    return tmp_path_factory.mktemp("kept")
+
+
 @pytest.fixture
-def release(files: dict[str, Path], tmp_path: Path) -> Path:
+def release(files: dict[str, Path], tmp_path: Path, kept: Path) -> Path:
     """Of the training file, whose vectors say where they come from."""
     for path in files.values():
         part = read_embeddings(path)
         info = EmbeddingInfo("efflite0", "", "abc", part.info.class_names)
         write_embeddings(path, EmbeddingSet(part.X, part.y, info=info))
-    return fit_release(str(files["train"]), tmp_path / "release").release
+    if not (kept / "release").exists():
+        fit_release(str(files["train"]), kept / "release")
+    return shutil.copytree(kept / "release", tmp_path / "release")
 
 
 @pytest.fixture
-def head(release: Path, tmp_path: Path) -> Path:
-    return train_head(release, tmp_path / "head.safetensors", samples=600).head
+def head(release: Path, tmp_path: Path, kept: Path) -> Path:
+    if not (kept / "head.safetensors").exists():
+        train_head(release, kept / "head.safetensors", samples=600)
+    return shutil.copy(kept / "head.safetensors", tmp_path / "head.safetensors")
 
 
-def test_the_receiver_s_story(understudy: Run, release: Path, files: dict[str, Path], tmp_path: Path) -> None:
+def test_the_receiver_s_story(
+    understudy: Run, program: Run, release: Path, files: dict[str, Path], tmp_path: Path
+) -> None:
     trained = understudy("train", "release", "-o", "head.safetensors")
     assert trained.code == 0, trained.err
     assert "learnt from 10000 vectors of the release" in trained.out
     assert "Measured on the release's own samples; not on real data." in trained.out
     assert "not covered: membership" in trained.out
 
-    told = understudy("predict", "head.safetensors", files["test"], "-o", "p.csv")
+    told = program("predict", "head.safetensors", files["test"], "-o", "p.csv")
     assert told.code == 0, told.err
     assert told.err == ""
     records = len(read_embeddings(files["test"]))
@@ -60,7 +73,7 @@ def test_the_receiver_s_story(understudy: Run, release: Path, files: dict[str, P
     labels = read_embeddings(files["test"]).labels
     assert np.mean([row["label"] == label for row, label in zip(rows, labels, strict=True)]) > 0.8
     assert (tmp_path / "p.csv").stat().st_mode & 0o777 == 0o600
-    assert understudy("verify", "release").code == 0
+    assert program("verify", "release").code == 0
 
 
 def test_the_table_goes_to_standard_output_and_all_else_beside_it(
@@ -75,17 +88,17 @@ def test_the_table_goes_to_standard_output_and_all_else_beside_it(
     assert "error" not in ran.err
 
 
-def test_json_is_one_document(understudy: Run, release: Path, files: dict[str, Path]) -> None:
-    trained = understudy("train", release, "-o", "h.safetensors", "--head", "mlp", "--samples", 300, "--json")
+def test_json_is_one_document(program: Run, release: Path, files: dict[str, Path]) -> None:
+    trained = program("train", release, "-o", "h.safetensors", "--head", "mlp", "--samples", 300, "--json")
     assert trained.code == 0, trained.err
     assert trained.json["kind"] == "mlp"
     assert trained.json["rows"] == 300
     assert trained.json["scored_on"] == "the release's own samples; not on real data"
     assert set(trained.json["scores"]) == {"accuracy", "balanced_accuracy", "auc", "f1_macro"}
-    inline = understudy("predict", "h.safetensors", files["test"], "--json")
+    inline = program("predict", "h.safetensors", files["test"], "--json")
     assert inline.json["release"] == trained.json["release"]
     assert len(inline.json["predictions"]) == inline.json["records"]
-    written = understudy("predict", "h.safetensors", files["test"], "--json", "-o", "p.csv")
+    written = program("predict", "h.safetensors", files["test"], "--json", "-o", "p.csv")
     assert written.json["file"] == "p.csv"
     assert written.json["scores"] == inline.json["scores"]
     assert "predictions" not in written.json
@@ -146,10 +159,10 @@ def test_mistakes_get_one_sentence_and_code_2(
     assert sorted(tmp_path.rglob("*")) == before
 
 
-def test_usage_errors_are_code_2(understudy: Run) -> None:
-    assert understudy("train", "release").code == 2
-    assert understudy("predict", "head.safetensors").code == 2
-    assert understudy("train", "release", "-o", "h.safetensors", "--head", "forest").code == 2
+def test_usage_errors_are_code_2(program: Run) -> None:
+    assert program("train", "release").code == 2
+    assert program("predict", "head.safetensors").code == 2
+    assert program("train", "release", "-o", "h.safetensors", "--head", "forest").code == 2
 
 
 def test_a_hostile_head_cannot_drive_the_terminal(program: Run, head: Path, files: dict[str, Path]) -> None:

@@ -41,12 +41,22 @@ UNDONE = {"check_class_weight_classifiers": "a prior is what probabilities are f
         (LinearHead, {"loss": "ldam", "learning_rate": 0.02}),
         (LinearHead, {"sampler": "class_balanced", "augment": ClassGaussian(), "p_min": 0.2}),
         (MLPHead, {}),
-        (MLPHead, {"loss": "balanced_softmax", "sampler": "class_balanced", "remix": True, "prior": "train"}),
+        (
+            MLPHead,
+            # At a rate of 0.1 its scores grow so large that single rows and batches differ by more than 1e-7.
+            {
+                "loss": "balanced_softmax",
+                "sampler": "class_balanced",
+                "remix": True,
+                "prior": "train",
+                "learning_rate": 0.05,
+            },
+        ),
     ],
     ids=lambda value: "-".join(map(str, value.values())) if isinstance(value, dict) else value.__name__,
 )
 def test_scikit_learn_conventions(head: type, settings: dict[str, Any]) -> None:
-    plain = {"learning_rate": 0.05, "max_epochs": 25, "patience": None, "batch_size": 32, "random_state": 0}
+    plain = {"learning_rate": 0.1, "max_epochs": 12, "patience": None, "batch_size": 32, "random_state": 0}
     failing = NOT_KEPT | (UNDONE if "prior" in settings else {})
     check_estimator(head(**{**plain, **settings}), expected_failed_checks=failing)
 

@@ -13,10 +13,9 @@ def count(net: torch.nn.Module) -> int:
     return sum(p.numel() for p in net.parameters())
 
 
-@pytest.mark.parametrize("ends", ["seed", "linear"])
-def test_as_many_parameters_as_the_seed(ends: str) -> None:
-    assert count(table_obfuscator(102, [2], ends=ends)) == 86_494
-    assert count(image_obfuscator(3, 64, [2], ends=ends)) == 9_204_032
+def test_as_many_parameters_as_the_seed() -> None:
+    assert {count(table_obfuscator(102, [2], ends=ends)) for ends in ("seed", "linear")} == {86_494}
+    assert count(image_obfuscator(3, 64, [2])) == 9_204_032
 
 
 @pytest.mark.parametrize(("channels", "side"), [(1, 16), (3, 32), (1, 48)])

@@ -105,7 +105,7 @@ def test_what_they_cannot_read_is_refused(rng: np.random.Generator) -> None:
 def test_judges_go_by_name(rng: np.random.Generator) -> None:
     X = rng.random((4, 3))
     assert list(make_judges(None, X)) == ["network", "trees"]
-    assert list(make_judges(None, X.reshape(4, 1, 1, 3))) == ["network"]
+    assert list(make_judges(None, X.reshape(4, 1, 1, 3))) == ["network", "patches"]
     assert make_judges(["network"], X, epochs=7) == {"network": NetworkJudge(epochs=7)}
     for wrong in ([], ["forest"]):
         with pytest.raises(ConfigError, match="network, trees"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from understudy.errors import DataError
+from understudy.errors import ConfigError, DataError
 from understudy.obfuscate import ImageObfuscator
 
 
@@ -24,7 +24,8 @@ X, SIDE = squares()
 
 @pytest.fixture(scope="module", params=["calibrated", "seed"])
 def fitted(request: pytest.FixtureRequest) -> ImageObfuscator:
-    return ImageObfuscator(request.param, max_epochs=15, batch_size=32, random_state=0).fit(X, SIDE)
+    training = {"max_epochs": 15, "batch_size": 32} if request.param == "seed" else {}
+    return ImageObfuscator(request.param, **training, random_state=0).fit(X, SIDE)
 
 
 def test_images_come_out_as_they_went_in(fitted: ImageObfuscator) -> None:
@@ -35,7 +36,7 @@ def test_images_come_out_as_they_went_in(fitted: ImageObfuscator) -> None:
 
 
 def test_what_is_needed_is_kept_under_much_noise() -> None:
-    model = ImageObfuscator(max_epochs=25, batch_size=32, random_state=0).fit(X, SIDE)
+    model = ImageObfuscator().fit(X, SIDE)
     out = model.transform(X, SIDE, noise=1000, random_state=0).astype(float)
     right = out[:, 4:12, 9:].mean(axis=(1, 2)) > out[:, 4:12, :7].mean(axis=(1, 2))
     assert (right == (SIDE == "right")).mean() > 0.9
@@ -45,9 +46,9 @@ def test_what_is_needed_is_kept_under_much_noise() -> None:
 
 def test_colours_and_single_planes() -> None:
     colour = np.repeat(X[..., None], 3, axis=3)
-    model = ImageObfuscator(max_epochs=1, random_state=0).fit(colour, SIDE)
+    model = ImageObfuscator().fit(colour, SIDE)
     assert model.transform(colour, SIDE, noise=1).shape == colour.shape
-    plane = ImageObfuscator(max_epochs=1, random_state=0).fit(X[..., None], SIDE)
+    plane = ImageObfuscator().fit(X[..., None], SIDE)
     assert plane.transform(X[..., None], SIDE, noise=1).shape == (*X.shape, 1)
 
 
@@ -56,6 +57,16 @@ def test_labels_can_be_guessed(fitted: ImageObfuscator) -> None:
     assert (guessed == SIDE).mean() > 0.8
     a = fitted.transform(X, noise=1, use_true_label=False, random_state=0)
     assert np.array_equal(a, fitted.transform(X, guessed, noise=1, random_state=0))
+
+
+def test_without_noise_images_come_back() -> None:
+    out = ImageObfuscator().fit(X, SIDE).transform(X, SIDE, noise=0).astype(int)
+    assert np.abs(out - X).max() <= 1
+
+
+def test_what_is_not_trained_has_no_epochs() -> None:
+    with pytest.raises(ConfigError, match=r"trains no network on images.*'max_epochs'"):
+        ImageObfuscator(max_epochs=3).fit(X, SIDE)
 
 
 @pytest.mark.parametrize(

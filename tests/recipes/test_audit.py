@@ -6,13 +6,15 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-from understudy.errors import ConfigError, DataError
+from understudy.audit import ATTACKS, DEFAULT_ATTACKS, SHADOW_ATTACKS
+from understudy.errors import CheckpointError, ConfigError, DataError
 from understudy.generate import ClassGaussian
-from understudy.recipes.audit import audit_data, rows_release
+from understudy.recipes.audit import audit_data, choose_attacks, rows_release
 from understudy.types import EmbeddingSet
 
 
@@ -72,3 +74,49 @@ def test_rows_of_some_classes_keep_their_names() -> None:
     release = rows_release(data)
     assert release.claim.kind == "none"
     assert sorted(release.sample_set(random_state=0).info.class_names) == ["b", "c"]
+
+
+def test_what_is_tried() -> None:
+    assert choose_attacks() == DEFAULT_ATTACKS
+    assert choose_attacks(thorough=True) == tuple(name for name in ATTACKS if name not in SHADOW_ATTACKS)
+    assert choose_attacks(thorough=True, shadows=8) == tuple(ATTACKS)
+    # In the catalogue's order and each once, however they were typed.
+    assert choose_attacks(["rmia", "HOLE", "hole"]) == ("hole", "RMIA")
+    assert choose_attacks(["RMIA"], shadows=8) == ("RMIA",)
+    with pytest.raises(ConfigError, match="give one of the two"):
+        choose_attacks(["hole"], thorough=True)
+    with pytest.raises(ConfigError, match="There is no attack"):
+        choose_attacks(["hole", "magic"])
+
+
+def test_shadows_are_kept_in_a_file_and_gone_on_from(files: dict[str, str], tmp_path: Path) -> None:
+    told: list[tuple[int, int]] = []
+
+    def run(state: Path | None, shadows: int, seed: int = 3) -> Any:
+        def progress(done: int, total: int, what: str) -> None:
+            if what == "training shadows":
+                told.append((done, total))
+
+        told.clear()
+        release = Path(files["release"])
+        return audit_data(
+            release,
+            files["members"],
+            files["others"],
+            attacks=["LiRA"],
+            shadows=shadows,
+            state=state,
+            seed=seed,
+            progress=progress,
+        )
+
+    state = tmp_path / "shadows.st"
+    run(state, 4)
+    assert told[0] == (0, 4)
+    more = run(state, 8)
+    assert told[0] == (4, 8)
+    fresh = run(None, 8)
+    assert told[0] == (0, 8)
+    assert more.report.results[0].attack == fresh.report.results[0].attack
+    with pytest.raises(CheckpointError, match="other data, settings or coins"):
+        run(state, 8, seed=4)

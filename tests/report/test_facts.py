@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import inspect
 import json
+import typing
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 
+from understudy.errors import PrivacyError
 from understudy.release import Release
+from understudy.release.passport_entries import AuditEntry
 from understudy.report import internal_report, shareable_report, to_json
 from understudy.report.facts import _numbers
 from understudy.report.words import plain
@@ -58,7 +61,16 @@ def test_what_is_missing_says_what_to_type(make: Make) -> None:
 
 
 def test_no_real_vector_can_reach_a_shareable_report() -> None:
-    assert set(inspect.signature(shareable_report).parameters) == {"release", "measured", "map", "random_state"}
+    """An audit comes in as a passport holds it, and in no other shape: see the next test."""
+    known = {"release", "measured", "audit", "map", "random_state"}
+    assert set(inspect.signature(shareable_report).parameters) == known
+    assert typing.get_type_hints(shareable_report)["audit"] == AuditEntry | None
+
+
+def test_the_holders_own_audit_cannot_reach_a_shareable_report(make: Make) -> None:
+    whole: Any = {"verdict": "leak", "results": [], "policy": None, "sandwich": None}
+    with pytest.raises(PrivacyError, match="only as a passport holds it"):
+        shareable_report(make(), audit=whole)
 
 
 def test_a_shareable_report_is_about_the_release_alone(make: Make, measured: dict[str, Any]) -> None:

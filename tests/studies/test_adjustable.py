@@ -77,16 +77,18 @@ def test_a_method_that_never_reaches_the_original_is_marked(studies: dict[str, F
 def test_image_points_are_in_order_and_shares_are_by_hand(studies: dict[str, FoundStudy]) -> None:
     study = studies["cifar-curves"]
     run, config = module_of(study), study.settings(quick=False)
-    raw: dict[str, Any] = {
-        "original": {"0": {"label only": 0.2, "private": 0.6, "utility": 0.9, "utility majority": 0.6}}
-    }
+    whole = {"label only": 0.2, "utility majority": 0.6}
+    whole |= {"private network": 0.5, "private patches": 0.6, "utility network": 0.8, "utility patches": 0.9}
     points = [f"{n:g}, {v:g}" for v in config["ours_lambdas"] for n in config["ours_noises"]]
     figures: dict[str, float] = {"released": 1.0, "trained": 1.0}
     for i, point in enumerate(points):
-        figures |= {f"{point}/{role}": 0.9 - 0.05 * i if role == "utility" else 0.4 for role in (*ROLES, "psnr")}
+        figures[f"{point}/psnr"] = 20.0
+        for kind, less in (("network", 0.1), ("patches", 0.0)):
+            best = {"weak": 0.3, "strong": 0.4, "utility": 0.9 - 0.05 * i, "released": 0.9}
+            figures |= {f"{point}/{role} {kind}": figure - less for role, figure in best.items()}
     # As a file gives them back: sorted by name.
-    raw["ours"] = {"0": dict(sorted(figures.items()))}
-    results = StudyResults(raw, {**config, "methods": ["ours"]}, quick=False)
+    raw: dict[str, Any] = {"original": {"0": whole}, "ours": {"0": dict(sorted(figures.items()))}}
+    results = StudyResults(raw, {**config, "seeds": [0], "methods": ["ours"]}, quick=False)
     assert run.settings(results, "ours") == points
     assert run.hidden(results, "ours", points[0]) == pytest.approx(0.5)
     assert run.lost(results, "ours", points[1]) == pytest.approx(0.05)
@@ -147,11 +149,16 @@ def test_what_counts_as_a_valid_row(studies: dict[str, FoundStudy]) -> None:
 @pytest.mark.usefixtures("real_data")
 def test_a_small_cell_of_images(studies: dict[str, FoundStudy], tmp_path: Path) -> None:
     study = studies["cifar-curves"]
-    few = {"methods": ["ours", "gaussian"], "images": 200, "judge_images": 100, "judge_epochs": 1, "ours_epochs": 1}
-    config = {**study.settings(quick=True), **few, "rival_epochs": 1, "ours_noises": [0]}
+    few: dict[str, Any] = {
+        "methods": ["ours", "seed", "gaussian"],
+        "images": 200,
+        "judge_images": 100,
+        "judge_epochs": 1,
+    }
+    few |= {"rival_epochs": 1, "seed_epochs": 1, "ours_noises": [2], "seed_noises": [20], "seed_lambdas": [-10]}
+    config = {**study.settings(quick=True), **few, "seeds": [0]}
     raw = {name: {"0": cell(0)} for name, cell in study.study.cells(config).items()}
-    ours = raw["ours"]["0"]
-    counts = [[ours[f"forced {label}/{i}"] for i in range(20)] for label in (0, 1)]
+    counts = [[raw["seed"]["0"][f"forced {label}/{i}"] for i in range(20)] for label in (0, 1)]
     assert np.sum(counts, axis=1).tolist() == [2000, 2000]
     text = study.study.render(StudyResults(raw, config, quick=True), tmp_path)
     assert "Gaussian noise" in text

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from understudy.audit.checks import Problem
 from understudy.audit.policy import Finding
+from understudy.audit.risk import RiskMap
 from understudy.audit.sandwich import Sandwich
 from understudy.audit.screening import Screening
 from understudy.types import AttackResult, Verdict
@@ -30,6 +31,7 @@ class AuditReport:
 
     It depends on records, members and others: it stays with their holder until somebody decides what may leave.
     `skipped` says of each attack that does not apply, why. `sandwich` is there where an epsilon was put to the test.
+    `risk` names records and is therefore in no dict: it has a file of its own, `risk.save(path)`.
     """
 
     results: tuple[AttackResult, ...]
@@ -39,6 +41,7 @@ class AuditReport:
     findings: tuple[Finding, ...]
     screening: Screening | None = None
     sandwich: Sandwich | None = None
+    risk: RiskMap | None = field(default=None, repr=False, compare=False)
 
     @property
     def verdict(self) -> Verdict:
@@ -59,7 +62,7 @@ class AuditReport:
         return _WORDS[self.verdict]
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain JSON."""
+        """As plain JSON, without the risk map."""
         return {
             "verdict": self.verdict,
             "sentence": self.sentence(),

@@ -15,7 +15,7 @@ from understudy.errors import ConfigError, DataError
 from understudy.metrics import auc_interval, nearest
 from understudy.types import AttackResult, EmbeddingSet, Estimate
 
-__all__ = ["Problem", "check_sets", "shift", "with_problems", "without_shared"]
+__all__ = ["Problem", "check_sets", "not_shared", "shift", "with_problems", "without_shared"]
 
 Kind = Literal["repeated records", "shared records", "near duplicates", "too few", "shift"]
 # Distance, as a share of what is usual between neighbours, under which two records are taken for one.
@@ -91,7 +91,15 @@ def check_sets(
 
 
 def without_shared(members: EmbeddingSet, non_members: EmbeddingSet) -> tuple[EmbeddingSet, EmbeddingSet]:
-    """Both sets without the records that the other one holds too: those are neither in nor out.
+    """Both sets without the records that the other one holds too: those are neither in nor out."""
+    inside, outside = not_shared(members, non_members)
+    return members.take(inside), non_members.take(outside)
+
+
+def not_shared(
+    members: EmbeddingSet, non_members: EmbeddingSet
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Rows of each set that the other one does not hold.
 
     More than a twentieth of all non-members is an error: then they are not other records.
     """
@@ -107,7 +115,7 @@ def without_shared(members: EmbeddingSet, non_members: EmbeddingSet) -> tuple[Em
         )
     if not inside.any():
         raise DataError("Every member is also a non-member: there is nothing to compare.")
-    return members.take(inside), non_members.take(outside)
+    return np.flatnonzero(inside), np.flatnonzero(outside)
 
 
 def shift(members: EmbeddingSet, non_members: EmbeddingSet, rng: np.random.Generator) -> tuple[Estimate, float]:

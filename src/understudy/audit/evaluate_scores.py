@@ -24,6 +24,7 @@ LEAST_IN_PART = 10
 _NEIGHBOURS = 10
 _FIRST_TOP = 4
 _ROWS = 1024
+_ROC_POINTS = 50
 
 
 def evaluate_scores(
@@ -151,7 +152,7 @@ def _roc(inside: Floats, outside: Floats) -> tuple[tuple[float, float], ...]:
     """True positive rates at false positive rates that are even on a logarithmic axis."""
     m = len(outside)
     ordered = np.append(np.sort(outside)[::-1], -np.inf)
-    counts = np.unique(np.round(np.geomspace(1, m, 25)).astype(int))
+    counts = np.unique(np.round(np.geomspace(1, m, _ROC_POINTS)).astype(int))
     return tuple((float(k / m), float((inside > ordered[k]).mean())) for k in counts)
 
 

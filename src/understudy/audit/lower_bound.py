@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -19,7 +19,7 @@ from understudy.errors import ConfigError, DataError
 from understudy.metrics import clopper_pearson
 from understudy.types import Estimate
 
-__all__ = ["Guesses", "LowerBound", "chance_of_guesses", "lower_bound", "plan_guesses", "refuted_epsilon"]
+__all__ = ["Guesses", "LowerBound", "chance_of_guesses", "plan_guesses", "refuted_epsilon"]
 
 # No number of guesses that fits into memory refutes more.
 _MOST = 40.0
@@ -128,6 +128,24 @@ class LowerBound:
     guesses: int
     correct: int
 
+    @classmethod
+    def from_scores(
+        cls, scores: npt.ArrayLike, included: npt.ArrayLike, guesses: Guesses, delta: float, error: float = 0.05
+    ) -> Self:
+        """The bound from scores of canaries, larger where a canary looks more like having been included.
+
+        Each of `included` must have been a fair coin of its own, and `guesses` be fixed without a look at them.
+
+        >>> rng = np.random.default_rng(0)
+        >>> coins = rng.random(1000) < 0.5
+        >>> answers = np.where(rng.random(1000) < 0.75, coins, ~coins)  # randomised response with epsilon = log 3
+        >>> bool(0.7 < LowerBound.from_scores(answers, coins, Guesses(500, 500), delta=0.0).epsilon < np.log(3))
+        True
+        """
+        total, right = guesses.high + guesses.low, guesses.correct(scores, included)
+        canaries = len(np.asarray(included))
+        return cls(refuted_epsilon(right, total, canaries, delta, error), delta, error, canaries, total, right)
+
     @property
     def accuracy(self) -> Estimate:
         """The share of right guesses, with its exact interval."""
@@ -144,24 +162,6 @@ class LowerBound:
             "correct": self.correct,
             "accuracy": self.accuracy.to_dict(),
         }
-
-
-def lower_bound(
-    scores: npt.ArrayLike, included: npt.ArrayLike, guesses: Guesses, delta: float, error: float = 0.05
-) -> LowerBound:
-    """The bound from scores of canaries, larger where a canary looks more like having been included.
-
-    Each of `included` must have been a fair coin of its own, and `guesses` be fixed without a look at them.
-
-    >>> rng = np.random.default_rng(0)
-    >>> coins = rng.random(1000) < 0.5
-    >>> answers = np.where(rng.random(1000) < 0.75, coins, ~coins)  # randomised response with epsilon = log 3
-    >>> bool(0.7 < lower_bound(answers, coins, Guesses(500, 500), delta=0.0).epsilon < np.log(3))
-    True
-    """
-    total, right = guesses.high + guesses.low, guesses.correct(scores, included)
-    canaries = len(np.asarray(included))
-    return LowerBound(refuted_epsilon(right, total, canaries, delta, error), delta, error, canaries, total, right)
 
 
 def plan_guesses(

@@ -14,12 +14,13 @@ import numpy as np
 from understudy.accounting import Gaussian, PoissonGaussian, QueryPlan, SGDPlan, events_from_json
 from understudy.audit.canaries import check_counts, rehearse, run_canaries
 from understudy.audit.canary_network import NetworkKind
-from understudy.audit.lower_bound import LowerBound, lower_bound, plan_guesses
+from understudy.audit.lower_bound import LowerBound, plan_guesses
 from understudy.errors import ConfigError, PrivacyError
 from understudy.generate import CGANGenerator
+from understudy.release import Release
 from understudy.types import DP, PrivacyClaim, Relation, Unit
 
-__all__ = ["Planned", "Sandwich", "SandwichVerdict", "sandwich"]
+__all__ = ["Planned", "Sandwich", "SandwichVerdict", "audit_epsilon"]
 
 SandwichVerdict = Literal["broken promise", "no contradiction found"]
 
@@ -95,8 +96,8 @@ class Sandwich:
         }
 
 
-def sandwich(
-    audited: Planned | SGDPlan | QueryPlan | PrivacyClaim,
+def audit_epsilon(
+    audited: Planned | SGDPlan | QueryPlan | PrivacyClaim | Release,
     *,
     canaries: int = 1000,
     records: int | None = None,
@@ -109,8 +110,8 @@ def sandwich(
     Parameters
     ----------
     audited
-        A generator with `privacy`, its plan, or the claim of a release. A claim with several runs of steps, or with
-        Laplace noise, is refused: there is no one run to repeat.
+        A generator with `privacy`, its plan, a release, or the claim of one. A claim with several runs of steps, or
+        with Laplace noise, is refused: there is no one run to repeat.
     canaries
         The more, the tighter. 1000 see missing noise; to see noise that was halved under an epsilon of 1 takes some
         20,000.
@@ -125,12 +126,16 @@ def sandwich(
     --------
     >>> from understudy.generate import ClassGaussian
     >>> promise = ClassGaussian(privacy=DP(8.0, 1e-5, n_public=2000), classes=[0, 1])
-    >>> found = sandwich(promise, seed=0)
+    >>> found = audit_epsilon(promise, seed=0)
     >>> found.verdict, bool(1 < found.lower.epsilon < found.upper <= 8)
     ('no contradiction found', True)
     """
     if claimed is not None and not 0 < claimed < float("inf"):
         raise ConfigError(f"`claimed` must be above 0 and finite; got {claimed!r}.")
+    # A claim does not tell which networks it is about.
+    critic = isinstance(audited, CGANGenerator)
+    if isinstance(audited, Release):
+        critic, audited = audited.manifest.generator == "CGANGenerator", audited.claim
     plan = _plan(audited)
     if records is None:
         records = min(plan.privacy.n_public or _USUAL_RECORDS, _MOST_RECORDS)
@@ -139,13 +144,13 @@ def sandwich(
     # Guesses are fixed by the plan's numbers before there is a run: nothing has to be paid for the choice.
     before = rehearse(plan, np.random.default_rng(0))
     guesses = plan_guesses(before.scores, before.included, canaries, delta, error)
-    network: NetworkKind = "critic" if isinstance(audited, CGANGenerator) else "cvae"
+    network: NetworkKind = "critic" if critic else "cvae"
     run = run_canaries(plan, canaries=canaries, records=records, seed=seed, network=network)
     if claimed is None:
         told = audited.dp if isinstance(audited, PrivacyClaim) else None
         claimed = plan.epsilon if told is None else told.epsilon
     return Sandwich(
-        lower_bound(run.scores, run.included, guesses, delta, error),
+        LowerBound.from_scores(run.scores, run.included, guesses, delta, error),
         claimed,
         plan.privacy.unit,
         plan.privacy.relation,

@@ -52,7 +52,7 @@ def fit(
     ] = PresetName.calibrated,
     epochs: Annotated[int | None, typer.Option(min=1, help="At most so many (default: by preset).")] = None,
     beta: Annotated[
-        float | None, typer.Option(help="calibrated: larger hides more at each noise, and rebuilds less well.")
+        float | None, typer.Option(help="calibrated tables: larger hides more, and rebuilds less well.")
     ] = None,
     authors_compat: Annotated[
         bool, typer.Option("--authors-compat", help="seed: what its authors ran, faults included.")
@@ -178,7 +178,7 @@ def trade_off(
         typer.Option("--true-label/--no-true-label", help="Write true utility labels, or the obfuscator's guess."),
     ] = True,
     judges: Annotated[
-        str | None, typer.Option(metavar="A,B", help="network, trees (default: all that can read the records).")
+        str | None, typer.Option(metavar="A,B", help="network, trees, patches (default: all that read the records).")
     ] = None,
     copies: Annotated[int, typer.Option(min=1, help="Releases of a record that the averaging attacker holds.")] = 10,
     epochs: Annotated[

@@ -35,11 +35,17 @@ def report(
         str | None,
         typer.Option(metavar="DATA", help="Real data that were not used: adds scores and, with --train, the check."),
     ] = None,
+    audit: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="What `understudy audit --json` wrote about this release.")
+    ] = None,
     share: Annotated[
         bool, typer.Option("--share", help="A page that can be sent: no real point, no exact count.")
     ] = False,
     include_measured: Annotated[
-        bool, typer.Option("--include-measured", help="With --share: rounded figures that were measured on DATA.")
+        bool,
+        typer.Option(
+            "--include-measured", help="With --share: rounded figures, measured on DATA or told by --audit."
+        ),
     ] = False,
     map: Annotated[MapName, typer.Option(help="How to draw the map.")] = MapName.auto,
     head: Annotated[HeadName, typer.Option(help="Classifier to train on samples.")] = HeadName.linear,
@@ -61,6 +67,7 @@ def report(
             target,
             train=train,
             test=test,
+            audit=audit,
             share=share,
             include_measured=include_measured,
             map=map.value,
@@ -86,6 +93,7 @@ def _digest(made: dict[str, Any], target: Path, unread: bool) -> dict[str, Any]:
         "claim": made["claim"]["kind"],
         "map": None if made["map"] is None else made["map"]["method"],
         "membership": None if made["membership"] is None else made["membership"]["verdict"],
+        "audit": None if made["audit"] is None else made["audit"]["verdict"],
         "missing": sorted(made["missing"]),
         "data_not_opened": unread,
     }
@@ -96,5 +104,7 @@ def _show(made: dict[str, Any], target: Path, unread: bool) -> None:
     output.say(f"            {made['audience'].upper()}. {made['banner']}")
     if made["membership"] is not None:
         output.say(f"membership  {made['membership']['words']}")
+    if made["audit"] is not None:
+        output.say(f"audit       {made['audit']['title']}. {made['audit']['answer']}".rstrip())
     if unread:
         output.say("            --train and --test were not opened: --include-measured adds what they give.")

@@ -73,13 +73,8 @@ def table_obfuscator(
     )
 
 
-def image_obfuscator(
-    channels: int, side: int, classes: Sequence[int], *, ends: Ends = "seed", code: int = 1024
-) -> Obfuscator:
-    """For square images between 0 and 1 whose side is a multiple of 16; 9,204,032 parameters at 3 x 64 x 64.
-
-    With linear ends, R gives numbers without bounds; D ends in a sigmoid all the same.
-    """
+def image_obfuscator(channels: int, side: int, classes: Sequence[int], *, code: int = 1024) -> Obfuscator:
+    """For square images between 0 and 1 whose side is a multiple of 16; 9,204,032 parameters at 3 x 64 x 64."""
     if side < 16 or side % 16:
         raise ConfigError(f"The side of an image must be a multiple of 16; got {side}. Resize the images.")
     needed, rest = _sizes(classes, code)
@@ -95,7 +90,9 @@ def image_obfuscator(
     classifier = nn.Sequential(
         *_dropped(code, 1024), *_dropped(1024, 256), nn.Linear(256, 64), nn.LeakyReLU(_SLOPE), nn.Linear(64, needed)
     )
-    residual = [*_dropped(code, 1024), *_dropped(1024, 1024), nn.Linear(1024, rest), nn.LeakyReLU(_SLOPE)]
+    residual = nn.Sequential(
+        *_dropped(code, 1024), *_dropped(1024, 1024), nn.Linear(1024, rest), nn.LeakyReLU(_SLOPE)
+    )
     decoder = nn.Sequential(
         nn.Linear(code, 128 * small**2),
         nn.LeakyReLU(_SLOPE),
@@ -104,8 +101,7 @@ def image_obfuscator(
         nn.ConvTranspose2d(64, channels, 4, 2, 1, bias=False),
         nn.Sigmoid(),
     )
-    rest_net = nn.Sequential(*residual[: -1 if ends == "linear" else None])
-    net = Obfuscator(encoder, classifier, rest_net, decoder, classes, rest)
+    net = Obfuscator(encoder, classifier, residual, decoder, classes, rest)
     net.apply(_start)
     return net
 

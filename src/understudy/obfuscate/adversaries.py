@@ -29,6 +29,8 @@ __all__ = [
     "Predict",
     "TreesJudge",
     "accuracy",
+    "always",
+    "codes_of",
     "label_only",
     "majority_guess",
     "make_judges",
@@ -37,7 +39,8 @@ __all__ = [
 Array = npt.NDArray[Any]
 Predict = Callable[[Array], Array]
 
-KINDS = ("network", "trees")
+KINDS = ("network", "trees", "patches")
+_TABLES, _IMAGES = ("network", "trees"), ("network", "patches")
 # Epochs and batch: the seed's, but for batches of tables (64 there), which take twice the time for the same accuracy.
 _TABLE, _IMAGE = (40, 256), (20, 64)
 # Numbers that a forward pass may take at once: convolutions multiply them by about twenty.
@@ -70,7 +73,7 @@ class NetworkJudge:
 
     def fit(self, X: Array, y: Array, seed: int) -> Predict:
         """Learn from `X` and its codes."""
-        codes = _codes(X, y)
+        codes = codes_of(X, y)
         epochs, batch = _TABLE if X.ndim == 2 else _IMAGE
         settings = LoopSettings(
             max_epochs=epochs if self.epochs is None else self.epochs,
@@ -79,7 +82,7 @@ class NetworkJudge:
             patience=self.patience,
         )
         if (codes == codes[0]).all():
-            return _always(codes[0])
+            return always(codes[0])
         x, target = _tensor(X), torch.from_numpy(codes)
         order = torch.randperm(len(x), generator=seeded(seed))
         held, kept = torch.tensor_split(order, [len(x) // 10 if len(x) >= _LEAST_HELD else 0])
@@ -120,11 +123,11 @@ class TreesJudge:
         """Learn from `X` and its codes; above 10,000 rows it stops early on a tenth of them."""
         from sklearn.ensemble import HistGradientBoostingClassifier
 
-        codes = _codes(X, y)
+        codes = codes_of(X, y)
         if X.ndim != 2:
             raise ConfigError("Trees read tables only: judge images with 'network'.")
         if (codes == codes[0]).all():
-            return _always(codes[0])
+            return always(codes[0])
         model = HistGradientBoostingClassifier(max_iter=self.iterations, random_state=seed).fit(X, codes)
         predict: Predict = model.predict
         return predict
@@ -132,14 +135,21 @@ class TreesJudge:
 
 def make_judges(kinds: Sequence[str] | None, X: Array, epochs: int | None = None) -> dict[str, Judge]:
     """Judges by name for rows like `X`; `None` takes all that can read them."""
-    if kinds is None:
-        kinds = KINDS if X.ndim == 2 else ("network",)
+    from understudy.obfuscate.patches import PatchesJudge
+
+    able = _TABLES if X.ndim == 2 else _IMAGES
+    kinds = able if kinds is None else kinds
     if not kinds or any(kind not in KINDS for kind in kinds):
         raise ConfigError(f"`judges` must name some of {', '.join(KINDS)}; got {list(kinds)!r}.")
-    if "trees" in kinds and X.ndim != 2:
-        raise ConfigError("Trees read tables only: judge images with 'network'.")
-    network = NetworkJudge(epochs=epochs)
-    return {kind: network if kind == "network" else TreesJudge() for kind in kinds}
+    if unable := [kind for kind in kinds if kind not in able]:
+        read, other = ("tables", "images") if X.ndim != 2 else ("images", "tables")
+        raise ConfigError(f"{unable[0].capitalize()} read {read} only: judge {other} with {' or '.join(able)}.")
+    made: dict[str, Judge] = {
+        "network": NetworkJudge(epochs=epochs),
+        "trees": TreesJudge(),
+        "patches": PatchesJudge(),
+    }
+    return {kind: made[kind] for kind in kinds}
 
 
 def accuracy(predict: Predict, X: Array, y: Array) -> Estimate:
@@ -178,13 +188,15 @@ def _network(shape: tuple[int, ...], classes: int) -> torch.nn.Module:
     return image_judge(shape[1], shape[2], classes)
 
 
-def _codes(X: Array, y: Array) -> npt.NDArray[np.int64]:
+def codes_of(X: Array, y: Array) -> npt.NDArray[np.int64]:
+    """The codes as whole numbers, one for each of two or more rows."""
     if len(X) != len(y) or len(X) < 2:
         raise DataError(f"A judge learns from 2 rows or more, with one code each; got {len(X)} rows, {len(y)} codes.")
     return np.array(y, dtype=np.int64)
 
 
-def _always(code: Any) -> Predict:
+def always(code: Any) -> Predict:
+    """What is learnt from one code alone."""
     return lambda X: np.full(len(X), code, dtype=np.int64)
 
 

@@ -21,6 +21,7 @@ from understudy.obfuscate.labelled import Masking
 from understudy.obfuscate.labels import UtilityLabels
 from understudy.obfuscate.noise import SeedNoise, ShapedNoise
 from understudy.obfuscate.objective import Objective
+from understudy.obfuscate.spectral import SpectralNoise
 from understudy.train import (
     Checkpoint,
     History,
@@ -49,12 +50,13 @@ class BaseObfuscator(BaseEstimator):
     Parameters
     ----------
     preset : {"calibrated", "seed"}
-        "seed" is the network and noise of the seed. "calibrated" has the same layers, but the rest is trained under
-        noise and given noise of its own shape, and the decoder is told labels as probabilities: records come out
-        like real ones of their class whatever the noise, so that a model learnt on them works on real ones.
+        "seed" is the network and noise of the seed. "calibrated" gives noise of the records' own shape and scales
+        the sum back: records come out like real ones of their class whatever the noise, so that a model learnt on
+        them works on real ones. For tables it has the same layers, trained under noise, and a decoder that is told
+        labels as probabilities; for images it has no network, and nothing to train.
     beta : float or None
-        "calibrated" only: how strongly the rest is kept short in training. Larger hides more at each noise and
-        rebuilds less well. None: 0.06 for tables, 1 for images.
+        "calibrated" tables only: how strongly the rest is kept short in training. Larger hides more at each noise
+        and rebuilds less well. None: 0.06.
     authors_compat : bool
         "seed" only: no floor under the noise (fault F3), as the authors ran it.
     validation_share : float
@@ -66,7 +68,7 @@ class BaseObfuscator(BaseEstimator):
 
     labels_: UtilityLabels
     module_: Obfuscator
-    noise_: SeedNoise | ShapedNoise
+    noise_: SeedNoise | ShapedNoise | SpectralNoise
     history_: History
 
     def __init__(
@@ -132,6 +134,10 @@ class BaseObfuscator(BaseEstimator):
             raise DataError(f"Each record needs its utility label; got {len(matrix)} records, {len(codes)} labels.")
         if len(matrix) < 20:
             raise DataError(f"An obfuscator needs 20 or more records to learn from; got {len(matrix)}.")
+        self._train(matrix, codes)
+        return self
+
+    def _train(self, matrix: Array, codes: Codes) -> None:
         inputs, seed = self._inputs(matrix), self._seed()
         order = np.random.default_rng(seed).permutation(len(inputs))
         held = order[: max(1, round(self.validation_share * len(order)))] if self.validation_share else order[:0]
@@ -162,7 +168,6 @@ class BaseObfuscator(BaseEstimator):
             )
         rest = self._split(inputs[kept])[1]
         self.noise_ = self._noise(rest, codes[kept])
-        return self
 
     def _noise(self, rest: Array, codes: Codes) -> SeedNoise | ShapedNoise:
         if self.preset == "seed":
@@ -192,7 +197,7 @@ class BaseObfuscator(BaseEstimator):
 
     def predict(self, X: Any) -> dict[str, Array]:
         """What C takes the utility labels to be, by attribute: what `use_true_label=False` writes."""
-        codes = self._guessed(self._split(self._inputs(self.matrix(X)))[0])
+        codes = self._seen(self.matrix(X))
         named = zip(self.labels_.names, self.labels_.values, codes.T, strict=True)
         return {name: np.asarray(values)[column] for name, values, column in named}
 
@@ -230,6 +235,10 @@ class BaseObfuscator(BaseEstimator):
         with torch.no_grad():
             parts = [self.module_.split(x) for x in torch.from_numpy(inputs).split(CHUNK)]
         return torch.cat([a for a, _ in parts]).numpy(), torch.cat([b for _, b in parts]).numpy()
+
+    def _seen(self, matrix: Array) -> Codes:
+        """Utility codes as C sees them."""
+        return self._guessed(self._split(self._inputs(matrix))[0])
 
     def _guessed(self, needed: Array) -> Codes:
         ends = np.cumsum(self.module_.classes)[:-1]

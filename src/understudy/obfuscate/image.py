@@ -9,25 +9,29 @@ import numpy as np
 import numpy.typing as npt
 from torch import Tensor
 
-from understudy.errors import DataError
+from understudy.errors import ConfigError, DataError
 from understudy.nets import Obfuscator, image_obfuscator
 from understudy.obfuscate.base import BaseObfuscator
+from understudy.obfuscate.knobs import plainness
+from understudy.obfuscate.spectral import SpectralNoise
+from understudy.train import History
 
 __all__ = ["ImageObfuscator"]
 
 Array = npt.NDArray[Any]
-# Standard deviation of a pixel that counts as rebuilt: sets the scale of `beta`.
-_PIXEL = 0.1
+Codes = npt.NDArray[np.int64]
 
 
 class ImageObfuscator(BaseObfuscator):
     """Obfuscates square images whose side is a multiple of 16: (n, h, w) or (n, h, w, 3), whole numbers 0..255.
 
-    What comes out has the same shape and type. The seed's preset has 9,204,032 parameters at 64 x 64 x 3.
+    What comes out has the same shape and type. The seed's preset has 9,204,032 parameters at 64 x 64 x 3. The
+    calibrated one has no network (`SpectralNoise`): C is a linear discriminant, and `lambda_` says how far an image
+    is drawn around the mean of its own label, or of all.
     """
 
     _DEFAULTS: Mapping[str, Mapping[str, Any]] = {
-        "calibrated": {"max_epochs": 40, "batch_size": 64, "beta": 1.0, "betas": (0.9, 0.999)},
+        "calibrated": {},
         "seed": {"max_epochs": 200, "batch_size": 64, "betas": (0.5, 0.999), "per_batch": False},
     }
 
@@ -74,14 +78,46 @@ class ImageObfuscator(BaseObfuscator):
         return matrix
 
     def _network(self, inputs: Array) -> Obfuscator:
-        return image_obfuscator(inputs.shape[1], inputs.shape[2], self.labels_.sizes, ends=self._ends)
+        return image_obfuscator(inputs.shape[1], inputs.shape[2], self.labels_.sizes)
 
     def _rebuilding(self, out: Tensor, x: Tensor) -> Tensor:
-        squared = (out - x).square().flatten(1)
-        return squared.mean(dim=1) if self.preset == "seed" else squared.sum(dim=1) / (2 * _PIXEL**2)
+        return (out - x).square().flatten(1).mean(dim=1)
 
     def _outputs(self, out: Array, rng: np.random.Generator) -> Array:
         return out
+
+    # -- without a network -----------------------------------------------------------------------------------------
+    @property
+    def parameters_(self) -> int:
+        """Numbers that were learnt."""
+        self._fitted()
+        return self.noise_.size if isinstance(self.noise_, SpectralNoise) else super().parameters_
+
+    def _train(self, matrix: Array, codes: Codes) -> None:
+        if self.preset == "seed":
+            super()._train(matrix, codes)
+            return
+        self.noise_, self.history_ = SpectralNoise.fit(matrix, codes), History()
+
+    def _seen(self, matrix: Array) -> Codes:
+        return self.noise_.guess(matrix) if isinstance(self.noise_, SpectralNoise) else super()._seen(matrix)
+
+    def _release(
+        self, matrix: Array, codes: Codes | None, noise: float, lambda_: float | None, rng: np.random.Generator
+    ) -> Array:
+        if not isinstance(self.noise_, SpectralNoise):
+            return super()._release(matrix, codes, noise, lambda_, rng)
+        known = self.noise_.guess(matrix) if codes is None or lambda_ is None else codes
+        return self.noise_.apply(matrix, known, noise, rng, plainness(self.labels_.sizes, lambda_))
+
+    def _check(self) -> None:
+        super()._check()
+        given = [name for name in ("max_epochs", "batch_size", "beta") if getattr(self, name) is not None]
+        if self.preset == "calibrated" and given:
+            raise ConfigError(
+                f"The calibrated preset trains no network on images, so that it has no {given[0]!r}: leave it out, "
+                "or take preset='seed'."
+            )
 
 
 def _pixels(X: npt.ArrayLike) -> Array:

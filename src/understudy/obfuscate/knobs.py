@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from understudy.errors import ConfigError
 
-__all__ = ["checked_lambda", "checked_noise", "probabilities", "written"]
+__all__ = ["checked_lambda", "checked_noise", "plainness", "probabilities", "written"]
 
 Array = npt.NDArray[Any]
 Codes = npt.NDArray[np.int64]
@@ -50,3 +50,11 @@ def probabilities(logs: Array, sizes: Sequence[int]) -> Array:
         risen = np.exp(group - group.max(axis=1, keepdims=True))
         parts.append(risen / risen.sum(axis=1, keepdims=True))
     return np.concatenate(parts, axis=1).astype(np.float32)
+
+
+def plainness(sizes: Sequence[int], lambda_: float | None) -> float:
+    """How far a label that `g` wrote stands out, from 0 (not at all) to 1: by the attribute where it does least."""
+    if lambda_ is None:
+        return 1.0
+    # The label's share of its attribute, less an even share; as a difference it is exact at 0 and at 1.
+    return min(-math.expm1(lambda_) / (1 + (size - 1) * math.exp(lambda_)) for size in sizes)

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from understudy.accounting import Gaussian, epsilon_of
 from understudy.errors import ConfigError
 
-__all__ = ["SeedNoise", "ShapedNoise"]
+__all__ = ["SeedNoise", "ShapedNoise", "by_labels", "row_of"]
 
 Array = npt.NDArray[Any]
 Codes = npt.NDArray[np.int64]
@@ -84,11 +84,7 @@ class ShapedNoise:
     def fit(cls, rest: Array, codes: Codes, *, blur: float, bound: float | None = None) -> Self:
         """`blur` is the variance of the noise that the decoder was trained with, on every number."""
         rest, width = rest.astype(np.float64), rest.shape[1]
-        found, which, counts = np.unique(codes, axis=0, return_inverse=True, return_counts=True)
-        # A mean of few records would be theirs: such combinations are drawn from all.
-        frequent = counts >= _FEW
-        which = np.where(frequent, np.cumsum(frequent) - 1, frequent.sum())[which.ravel()]
-        found = found[frequent]
+        found, which = by_labels(codes)
         whole = rest.mean(axis=0)
         means = np.stack([*(rest[which == k].mean(axis=0) for k in range(len(found))), whole])
         centred = rest - means[which]
@@ -106,7 +102,7 @@ class ShapedNoise:
     def apply(self, rest: Array, codes: Codes, noise: float, rng: np.random.Generator) -> Array:
         """`rest` with noise: with the weight 1 / sqrt(1 + noise ** 2) of its own."""
         out, kept = np.empty_like(rest), 1 / math.sqrt(1 + noise**2) if noise < math.inf else 0.0
-        which = self._which(codes)
+        which = row_of(codes, self.combinations)
         for k in np.unique(which):
             rows = which == k
             own = _solve(self.factors[k], rest[rows] - self.means[k])
@@ -130,10 +126,6 @@ class ShapedNoise:
             return 0.0
         return epsilon_of([Gaussian(noise / (2 * self.bound))], delta)
 
-    def _which(self, codes: Codes) -> Codes:
-        same = (codes[:, None, :] == self.combinations[None]).all(axis=2)
-        return np.where(same.any(axis=1), same.argmax(axis=1), len(self.combinations)).astype(np.int64)
-
     def tensors(self) -> dict[str, Array]:
         """What has to be kept."""
         return {
@@ -152,6 +144,22 @@ class ShapedNoise:
             tensors["noise.factors"],
             float(tensors["noise.bound"][0]),
         )
+
+
+def by_labels(codes: Codes) -> tuple[Codes, Codes]:
+    """The frequent combinations of labels, and the row of each record's; a last row is for those of the others.
+
+    A mean of few records would be theirs: such combinations are drawn from all.
+    """
+    found, which, counts = np.unique(codes, axis=0, return_inverse=True, return_counts=True)
+    frequent = counts >= _FEW
+    return found[frequent], np.where(frequent, np.cumsum(frequent) - 1, frequent.sum())[which.ravel()]
+
+
+def row_of(codes: Codes, combinations: Codes) -> Codes:
+    """The row of each record's labels; the one after the last for unknown ones."""
+    same = (codes[:, None, :] == combinations[None]).all(axis=2)
+    return np.where(same.any(axis=1), same.argmax(axis=1), len(combinations)).astype(np.int64)
 
 
 def _solve(factor: Array, rows: Array) -> Array:

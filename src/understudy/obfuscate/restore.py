@@ -16,6 +16,7 @@ from understudy.obfuscate.bins import NumberBins
 from understudy.obfuscate.image import ImageObfuscator
 from understudy.obfuscate.manifest import ImageData, ObfuscatorManifest
 from understudy.obfuscate.noise import SeedNoise, ShapedNoise
+from understudy.obfuscate.spectral import SpectralNoise
 from understudy.obfuscate.table import TableObfuscator
 
 __all__ = ["COUNTER", "NETWORK", "restored"]
@@ -38,7 +39,7 @@ def restored(manifest: ObfuscatorManifest, tensors: Mapping[str, Array]) -> Tabl
         channels, side = manifest.data.channels, manifest.data.side
         model = ImageObfuscator(**settings)
         model.shape_ = (channels, side, side)
-        module = _built(lambda: image_obfuscator(channels, side, labels.sizes, ends=model._ends))
+        module = _built(lambda: image_obfuscator(channels, side, labels.sizes))
     else:
         model = TableObfuscator(**settings)
         model.codec_ = manifest.data.codec()
@@ -48,8 +49,11 @@ def restored(manifest: ObfuscatorManifest, tensors: Mapping[str, Array]) -> Tabl
             width += sum(len(low) for low in model.bins_.low) - len(model.bins_.columns)
         module = _built(lambda: table_obfuscator(width, labels.sizes, ends=model._ends))
     model.labels_ = labels
-    model.module_ = _filled(module, left)
-    model.noise_ = _noise(model.preset, labels.sizes, module.rest, left)
+    if isinstance(model, ImageObfuscator) and model.preset == "calibrated":
+        model.noise_ = _spectral(labels.sizes, model.shape_, left)
+    else:
+        model.module_ = _filled(module, left)
+        model.noise_ = _noise(model.preset, labels.sizes, module.rest, left)
     if left.left:
         raise FormatError(f"There is a tensor {sorted(left.left)[0][:80]!r} that nothing uses: do not open it.")
     return model
@@ -119,7 +123,7 @@ def _noise(preset: str, sizes: tuple[int, ...], rest: int, tensors: _Tensors) ->
         if floor < 0 or per_batch not in (0.0, 1.0):
             raise FormatError("The noise's floor must be 0 or more, and what it is taken over 0 or 1.")
         return SeedNoise(floor, bool(per_batch))
-    combinations = tensors.take("noise.combinations", (None, len(sizes)), "int64")
+    combinations = _combinations(sizes, tensors)
     rows = len(combinations) + 1
     found = {
         "noise.combinations": combinations,
@@ -128,12 +132,34 @@ def _noise(preset: str, sizes: tuple[int, ...], rest: int, tensors: _Tensors) ->
         "noise.bound": tensors.take("noise.bound", (1,), "float64"),
     }
     factors = found["noise.factors"]
-    if not len(combinations) or (combinations < 0).any() or (combinations >= np.asarray(sizes)).any():
-        raise FormatError("The noise has combinations of utility labels that there are not.")
-    if len(np.unique(combinations, axis=0)) < len(combinations):
-        raise FormatError("The noise lists a combination of utility labels twice.")
     if (np.diagonal(factors, axis1=1, axis2=2) <= 0).any() or np.triu(factors, 1).any():
         raise FormatError("The noise's factors must be lower triangles with numbers above 0 on their diagonals.")
     if found["noise.bound"][0] <= 0:
         raise FormatError("The noise's bound must be above 0.")
     return ShapedNoise.restore(found)
+
+
+def _spectral(sizes: tuple[int, ...], shape: tuple[int, ...], tensors: _Tensors) -> SpectralNoise:
+    combinations = _combinations(sizes, tensors)
+    channels, side, _ = shape
+    found = {
+        "noise.combinations": combinations,
+        "noise.means": tensors.take("noise.means", (len(combinations) + 1, *shape), "float32"),
+        "noise.factors": tensors.take("noise.factors", (2, side, side // 2 + 1, channels, channels), "float32"),
+        "noise.bound": tensors.take("noise.bound", (1,), "float64"),
+    }
+    real, imaginary = (np.diagonal(part, axis1=2, axis2=3) for part in found["noise.factors"])
+    if (real <= 0).any() or imaginary.any() or np.triu(found["noise.factors"], 1).any():
+        raise FormatError("The noise's factors must be lower triangles with numbers above 0 on their diagonals.")
+    if found["noise.bound"][0] <= 0:
+        raise FormatError("The noise's bound must be above 0.")
+    return SpectralNoise.restore(found)
+
+
+def _combinations(sizes: tuple[int, ...], tensors: _Tensors) -> Array:
+    combinations = tensors.take("noise.combinations", (None, len(sizes)), "int64")
+    if not len(combinations) or (combinations < 0).any() or (combinations >= np.asarray(sizes)).any():
+        raise FormatError("The noise has combinations of utility labels that there are not.")
+    if len(np.unique(combinations, axis=0)) < len(combinations):
+        raise FormatError("The noise lists a combination of utility labels twice.")
+    return combinations

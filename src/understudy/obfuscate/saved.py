@@ -25,6 +25,7 @@ from understudy.obfuscate.manifest import (
     written_by,
 )
 from understudy.obfuscate.restore import COUNTER, NETWORK, restored
+from understudy.obfuscate.spectral import SpectralNoise
 from understudy.obfuscate.table import TableObfuscator
 from understudy.release.folder import CARD, parse_tensors
 from understudy.release.manifest import MAX_MANIFEST_BYTES, ClaimEntry, FileEntry, first_fault
@@ -142,9 +143,10 @@ def _manifest(model: AnyObfuscator) -> ObfuscatorManifest:
 
 
 def _tensors(model: AnyObfuscator) -> dict[str, Array]:
-    state = model.module_.state_dict().items()
-    out = {NETWORK + name: value.numpy() for name, value in state if not name.endswith(COUNTER)}
-    out |= model.noise_.tensors()
+    out = model.noise_.tensors()
+    if not isinstance(model.noise_, SpectralNoise):
+        state = model.module_.state_dict().items()
+        out |= {NETWORK + name: value.numpy() for name, value in state if not name.endswith(COUNTER)}
     # Ends of ranges are values of records: they leave only where they are used.
     if isinstance(model, TableObfuscator) and model.preset == "calibrated":
         for i, (low, high) in enumerate(zip(model.bins_.low, model.bins_.high, strict=True)):

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 from understudy._lazy import lazy_names
 
 if TYPE_CHECKING:
+    from understudy.recipes.audit_page import make_audit_page, write_audit_page
+    from understudy.recipes.audit_risk import write_risk
     from understudy.recipes.demo import run_demo
     from understudy.recipes.doctor import examine
     from understudy.recipes.embed import EmbedSummary, embed_to_file
@@ -62,6 +64,7 @@ __all__ = [
     "find_studies",
     "fit_obfuscator",
     "fit_release",
+    "make_audit_page",
     "make_key_pair",
     "make_plan",
     "make_report",
@@ -79,7 +82,9 @@ __all__ = [
     "simulate_federation",
     "train_head",
     "verify_release",
+    "write_audit_page",
     "write_passport",
+    "write_risk",
 ]
 
 _HOMES = {
@@ -111,6 +116,7 @@ _HOMES = {
     "find_studies": "understudy.recipes.study",
     "fit_obfuscator": "understudy.recipes.obfuscate",
     "fit_release": "understudy.recipes.fit",
+    "make_audit_page": "understudy.recipes.audit_page",
     "make_key_pair": "understudy.recipes.sign",
     "make_plan": "understudy.recipes.plan",
     "make_report": "understudy.recipes.report",
@@ -128,6 +134,8 @@ _HOMES = {
     "simulate_federation": "understudy.recipes.federate",
     "train_head": "understudy.recipes.train",
     "verify_release": "understudy.recipes.verify",
+    "write_audit_page": "understudy.recipes.audit_page",
     "write_passport": "understudy.recipes.passport",
+    "write_risk": "understudy.recipes.audit_risk",
 }
 __getattr__, __dir__ = lazy_names(__name__, _HOMES)

@@ -2,20 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import json
+import secrets
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from understudy.audit import AuditReport, audit
+from understudy.audit import (
+    ATTACKS,
+    DEFAULT_ATTACKS,
+    SHADOW_ATTACKS,
+    AuditReport,
+    Sandwich,
+    audit,
+    audit_epsilon,
+    load_policy,
+    shadow_attacks,
+)
+from understudy.audit.catalogue import attack_name
+from understudy.data.files import write_bytes
 from understudy.errors import ConfigError
-from understudy.recipes.common import check_source, pick_split
+from understudy.recipes.audit_page import write_audit_page
+from understudy.recipes.audit_risk import check_risk_file, write_risk
+from understudy.recipes.common import check_new_file, check_source, pick_split
 from understudy.release import EmbeddingEntry, Release, RowsSpec, build_release, load, rounded_joint
+from understudy.report.audit import audit_facts
 from understudy.types import EmbeddingSet, PrivacyClaim
 
-__all__ = ["Audited", "audit_data", "rows_release"]
+__all__ = ["USUAL_SHADOWS", "Audited", "audit_data", "choose_attacks", "rows_release"]
+
+Progress = Callable[[int, int, str], None]
+# Where an attack with shadows is asked for by its name alone.
+USUAL_SHADOWS = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,35 +65,143 @@ def audit_data(
     synthetic: str | None = None,
     policy: str = "research-sharing",
     attacks: Sequence[str] | None = None,
+    thorough: bool = False,
+    shadows: int | None = None,
+    state: Path | None = None,
+    canaries: int | None = None,
+    out: Path | None = None,
+    page: Path | None = None,
+    risk: Path | None = None,
+    overwrite: bool = False,
     seed: int | None = None,
     backbone: str | None = None,
-    progress: Callable[[int, int, str], None] | None = None,
+    progress: Progress | None = None,
 ) -> Audited:
     """Audit the release in a folder, or the vectors of a file (`synthetic`) that any tool may have made.
 
-    `members` are the records behind it, `non_members` others of the same population and of other people.
+    `members` are the records behind it, `non_members` others of the same population and of other people. `attacks`,
+    `thorough` and `shadows` say what is tried: see `choose_attacks`. `state` keeps shadows for a later call with the
+    same `seed`; `canaries` also puts the epsilon that a release claims to the test. `out` gets the findings as JSON
+    and `page` as HTML, whole or not at all, for their owner's eyes; also those of a release that must not leave.
+    `risk` gets the risk map, which names records.
     """
     if (release is None) == (synthetic is None):
         raise ConfigError("Give either a release folder or --synthetic FILE, not both and not none.")
+    names = choose_attacks(attacks, thorough=thorough, shadows=shadows)
+    _check_places(release, (out, page), overwrite, state, seed, any(name in SHADOW_ATTACKS for name in names))
+    if risk is not None:
+        check_risk_file(risk, overwrite=overwrite)
+    rules = load_policy(policy)
     if release is not None:
         attacked, title = load(release), str(release)
     else:
         attacked, title = rows_release(pick_split(str(synthetic), "train", backbone=backbone)), str(synthetic)
-    inside = pick_split(members, "train", like=attacked.info, backbone=backbone)
-    outside = pick_split(non_members, "val", "test", like=attacked.info, backbone=backbone)
-    for data, what in ((inside, "members"), (outside, "non-members")):
-        check_source(attacked.info, data.info, what)
-    names = attacked.info.class_names
-    report = audit(
-        attacked,
-        inside.with_classes(names),
-        outside.with_classes(names),
-        attacks=attacks,
-        policy=policy,
-        random_state=seed,
-        progress=progress,
-    )
-    return Audited(title, report, attacked.fingerprint)
+    # Wrong counts and claims are told before data are read, which may take long.
+    with _shared(names, shadows, state, seed, progress) as made:
+        sandwich = None if canaries is None else _sandwich(attacked, canaries, seed, progress)
+        inside = pick_split(members, "train", like=attacked.info, backbone=backbone)
+        outside = pick_split(non_members, "val", "test", like=attacked.info, backbone=backbone)
+        for data, what in ((inside, "members"), (outside, "non-members")):
+            check_source(attacked.info, data.info, what)
+        classes = attacked.info.class_names
+        report = audit(
+            attacked,
+            inside.with_classes(classes),
+            outside.with_classes(classes),
+            attacks=made,
+            policy=rules,
+            sandwich=sandwich,
+            random_state=seed,
+            progress=progress,
+        )
+    found = Audited(title, report, attacked.fingerprint)
+    if out is not None:
+        text = json.dumps(found.to_dict(), indent=2, sort_keys=True, allow_nan=False) + "\n"
+        write_bytes(str(out), text.encode())
+    if page is not None:
+        write_audit_page(page, audit_facts(found.to_dict()), overwrite=overwrite)
+    if risk is not None:
+        write_risk(report, risk, overwrite=overwrite)
+    return found
+
+
+def choose_attacks(
+    attacks: Sequence[str] | None = None, *, thorough: bool = False, shadows: int | None = None
+) -> tuple[str, ...]:
+    """Names of what is tried, in the catalogue's order and each once.
+
+    Those that are named; without names all quick ones, and with `thorough` also the slow one on the decoder. A number
+    of `shadows` adds all attacks with shadows, unless one of them is named.
+
+    >>> choose_attacks(["hole"], shadows=8), choose_attacks(["lira"], shadows=8)
+    (('hole', 'LiRA', 'RMIA'), ('LiRA',))
+    """
+    if attacks and thorough:
+        raise ConfigError("--thorough adds to the usual attacks, and --attack replaces them: give one of the two.")
+    chosen = {attack_name(name) for name in attacks or DEFAULT_ATTACKS}
+    if thorough:
+        chosen |= {name for name, entry in ATTACKS.items() if entry.group != "shadows"}
+    if shadows is not None and not chosen & set(SHADOW_ATTACKS):
+        chosen |= set(SHADOW_ATTACKS)
+    return tuple(name for name in ATTACKS if name in chosen)
+
+
+@contextmanager
+def _shared(
+    names: Sequence[str], shadows: int | None, state: Path | None, seed: int | None, progress: Progress | None
+) -> Iterator[list[Any]]:
+    """Names as attacks; those with shadows share what is trained, in a private folder that goes away if need be."""
+    with_shadows = [name for name in names if name in SHADOW_ATTACKS]
+    if not with_shadows:
+        yield list(names)
+        return
+
+    def tell(done: int, total: int) -> None:
+        if progress is not None:
+            progress(done, total, "training shadows")
+
+    coins = secrets.randbelow(2**31) if seed is None else seed
+    count = USUAL_SHADOWS if shadows is None else shadows
+    with tempfile.TemporaryDirectory(prefix="understudy-") as folder:
+        path = state or Path(folder) / "shadows.safetensors"
+        made = shadow_attacks(count, coins, path, names=with_shadows, progress=tell)
+        yield [*(name for name in names if name not in SHADOW_ATTACKS), *made]
+
+
+def _sandwich(attacked: Release, canaries: int, seed: int | None, progress: Progress | None) -> Sandwich:
+    claim = attacked.claim
+    if claim.dp is None:
+        raise ConfigError(
+            f"--canaries puts a claimed epsilon to the test, and the claim here is of kind {claim.kind!r}: leave it "
+            "out, or audit a release that was fitted with --epsilon."
+        )
+    if progress is not None:
+        progress(0, 1, f"{canaries:,} canaries")
+    return audit_epsilon(attacked, canaries=canaries, seed=seed)
+
+
+def _check_places(
+    release: Path | None,
+    outs: Sequence[Path | None],
+    overwrite: bool,
+    state: Path | None,
+    seed: int | None,
+    with_shadows: bool,
+) -> None:
+    """What would fail at the end is said before the work."""
+    if state is not None and not with_shadows:
+        raise ConfigError("--state keeps shadows, and none are trained: add --shadows N, or leave it out.")
+    if state is not None and seed is None:
+        raise ConfigError("--state can go on only with the same coins: add --seed N, the same each time.")
+    for path in (*outs, state):
+        if path is not None and release is not None and release.resolve() in path.resolve().parents:
+            raise ConfigError("A release holds only the files that its manifest lists: write beside it, not into it.")
+    for path in outs:
+        if path is not None:
+            check_new_file(path, overwrite=overwrite)
+    if state is not None:
+        # One that is there is gone on with; whether it fits is seen when it is read.
+        check_new_file(state, overwrite=True)
 
 
 def rows_release(data: EmbeddingSet) -> Release:

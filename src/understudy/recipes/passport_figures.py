@@ -21,7 +21,7 @@ from understudy.release.passport_entries import (
 )
 from understudy.report.measured import blurred, shareable_figures
 
-__all__ = ["audit_entry", "read_audit", "read_evaluation", "utility_entry"]
+__all__ = ["audit_entry", "read_audit", "read_evaluation", "read_json", "utility_entry"]
 
 # What reading a file that is not as expected can raise.
 _BAD = (ValidationError, AttributeError, KeyError, OverflowError, TypeError, ValueError)
@@ -33,12 +33,12 @@ _RATES = {0.01: "TPR at 1 % FPR", 0.001: "TPR at 0.1 % FPR"}
 
 def read_audit(path: Path, fingerprint: str, *, include_measured: bool) -> AuditEntry:
     """What `understudy audit --json` wrote about the release with this fingerprint."""
-    return audit_entry(_read(path, "audit"), fingerprint, include_measured=include_measured)
+    return audit_entry(read_json(path, "audit"), fingerprint, include_measured=include_measured)
 
 
 def read_evaluation(path: Path, fingerprint: str) -> UtilityEntry:
     """What `understudy evaluate --json` wrote."""
-    return utility_entry(_read(path, "evaluation"), fingerprint)
+    return utility_entry(read_json(path, "evaluation"), fingerprint)
 
 
 def audit_entry(audit: Mapping[str, Any], fingerprint: str, *, include_measured: bool) -> AuditEntry:
@@ -118,7 +118,8 @@ def _sandwich(found: Mapping[str, Any] | None) -> SandwichEntry | None:
     )
 
 
-def _read(path: Path, what: str) -> Mapping[str, Any]:
+def read_json(path: Path, what: str) -> Mapping[str, Any]:
+    """What `audit` or `evaluate` wrote with --json, or one sentence on why this file is not that."""
     if not path.is_file():
         raise ConfigError(
             f"There is no file {str(path)!r}: give what `understudy {_verb(what)} RELEASE --json` wrote."

@@ -12,8 +12,11 @@ import numpy.typing as npt
 
 from understudy.data.files import write_bytes
 from understudy.errors import ConfigError
+from understudy.recipes.audit_page import audit_of
 from understudy.recipes.common import aligned, pick_split
+from understudy.recipes.passport_figures import audit_entry
 from understudy.release import Release, load
+from understudy.report.audit import audit_facts
 from understudy.report.facts import internal_report, shareable_report
 from understudy.report.formats import check_suffix, render
 from understudy.report.maps import check_method
@@ -30,6 +33,7 @@ def make_report(
     *,
     train: str | None = None,
     test: str | None = None,
+    audit: Path | None = None,
     share: bool = False,
     include_measured: bool = False,
     map: str = "auto",
@@ -44,12 +48,15 @@ def make_report(
     It is internal unless `share`: it shows real points and exact counts, and only its owner may read the file.
     `train` is the records behind the release, `test` real data that were not used. A shareable report opens neither
     of them, unless `include_measured` asks for the figures; those are then rounded and named in `not_covered`.
+    `audit` is the JSON that `understudy audit` wrote about this very release; of it a shareable report tells what a
+    passport would: verdicts, and rounded figures with `include_measured`.
     Images are embedded as the release says; `backbone` says where a model of one's own is.
     """
     check_suffix(out.suffix.lower())
     check_method(map)
     _check_place(release, out, overwrite)
     opened = load(release)
+    told = None if audit is None else audit_of(audit, opened.fingerprint)
 
     def measure(test: str) -> dict[str, Any]:
         # Brings torch, which a report without data can do without.
@@ -59,18 +66,24 @@ def make_report(
             release, test, train=train, head=head, seeds=seeds, backbone=backbone, progress=progress
         ).to_dict()
 
-    if share and include_measured and test is None:
-        raise ConfigError("--include-measured needs real data to measure on: add --test DATA, or leave it out.")
+    if share and include_measured and test is None and audit is None:
+        raise ConfigError(
+            "--include-measured needs something measured: add --test DATA or --audit FILE, or leave it out."
+        )
     if share:
         measured = measure(test) if include_measured and test is not None else None
         _tell(progress, "map")
-        report = shareable_report(opened, measured=measured, map=map)
+        entry = None if told is None else audit_entry(told, told["fingerprint"], include_measured=include_measured)
+        report = shareable_report(opened, measured=measured, audit=entry, map=map)
     else:
         records = None if train is None else _read(opened, train, "train", backbone)
         held_out = None if test is None else _read(opened, test, "test", backbone)
         measured = None if test is None else measure(test)
         _tell(progress, "map and distances")
-        report = internal_report(opened, records=records, held_out=held_out, measured=measured, map=map)
+        attacks = None if told is None else audit_facts(told)
+        report = internal_report(
+            opened, records=records, held_out=held_out, measured=measured, audit=attacks, map=map
+        )
     raw = render(report, out.suffix.lower()).encode()
     write_bytes(str(out), raw)
     if share:

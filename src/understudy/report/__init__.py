@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from understudy._lazy import lazy_names
 
 if TYPE_CHECKING:
+    from understudy.report.audit import audit_facts, audit_html, entry_facts
     from understudy.report.facts import internal_report, shareable_report
     from understudy.report.formats import SUFFIXES, render, to_json
     from understudy.report.html import to_html
@@ -24,6 +25,9 @@ __all__ = [
     "METHODS",
     "SUFFIXES",
     "FlatMap",
+    "audit_facts",
+    "audit_html",
+    "entry_facts",
     "flat_map",
     "internal_report",
     "obfuscation_html",
@@ -43,6 +47,9 @@ _HOMES = {
     "METHODS": "understudy.report.maps",
     "SUFFIXES": "understudy.report.formats",
     "FlatMap": "understudy.report.maps",
+    "audit_facts": "understudy.report.audit",
+    "audit_html": "understudy.report.audit",
+    "entry_facts": "understudy.report.audit",
     "flat_map": "understudy.report.maps",
     "internal_report": "understudy.report.facts",
     "obfuscation_html": "understudy.report.obfuscation_page",

@@ -16,7 +16,11 @@ import numpy as np
 import numpy.typing as npt
 
 from understudy._version import __version__
+from understudy.errors import PrivacyError
 from understudy.release import Release
+from understudy.release.passport_entries import AuditEntry
+from understudy.report.audit import entry_facts
+from understudy.report.audit_words import with_audit_terms
 from understudy.report.maps import flat_map, points_to_draw
 from understudy.report.measured import Scale, closeness, shareable_figures
 from understudy.report.words import BANNERS, GLOSSARY, READING, VERDICTS, absent, plain, summary
@@ -35,18 +39,21 @@ def internal_report(
     records: Rows | None = None,
     held_out: Rows | None = None,
     measured: Mapping[str, Any] | None = None,
+    audit: Mapping[str, Any] | None = None,
     map: str = "auto",
     random_state: int = 0,
 ) -> dict[str, Any]:
     """All that is known of a release. Holds real points and exact counts: it stays in the building.
 
     `records` and `held_out` are vectors in the release's space with class codes in its order; `measured`
-    is an evaluation as plain JSON. What is not given is named under `missing`, with what to type.
+    is an evaluation as plain JSON, `audit` what `audit_facts` made of an audit. What is not given is named under
+    `missing`, with what to type.
     """
     rng = np.random.default_rng(random_state)
     report = _about(release, "internal", digits=3)
     report["classes"] = _classes(release, None if records is None else records[1])
     report["utility"], report["membership"] = _figures(measured)
+    report["audit"] = None if audit is None else dict(audit)
     real = records or held_out
     report["map"] = _map(release, real, "records" if records else "held-out records", map, rng)
     if records is not None:
@@ -62,17 +69,31 @@ def internal_report(
 
 
 def shareable_report(
-    release: Release, *, measured: Mapping[str, Any] | None = None, map: str = "auto", random_state: int = 0
+    release: Release,
+    *,
+    measured: Mapping[str, Any] | None = None,
+    audit: AuditEntry | None = None,
+    map: str = "auto",
+    random_state: int = 0,
 ) -> dict[str, Any]:
     """What a release tells of itself, and no real point, no exact count, no real distance.
 
-    `measured`, given only where the holder asks for it, comes out blurred and is named in `not_covered`.
+    `measured`, given only where the holder asks for it, comes out blurred and is named in `not_covered`. So is an
+    `audit`, which can come only as a passport holds it: no class, curve, count or note has a place there.
     """
     rng = np.random.default_rng(random_state)
     report = _about(release, "shareable", digits=2)
     report["classes"] = _classes(release, None)
     if measured is not None:
         report["utility"], report["membership"] = _figures(shareable_figures(measured))
+    if audit is not None:
+        if not isinstance(audit, AuditEntry):
+            raise PrivacyError("A shareable page takes an audit only as a passport holds it (`AuditEntry`).")
+        report["audit"] = entry_facts(audit.model_dump())
+        report["claim"]["not_covered"].append(
+            "the verdicts of attacks on this page: they depend on real records, and no promise covers them"
+        )
+    if measured is not None or (audit is not None and any(result.figures for result in audit.results)):
         report["claim"]["not_covered"].append(
             "the measured figures on this page: they were computed from real records, no promise covers them, and "
             "the width of an interval hints at how many records were tested"
@@ -121,6 +142,7 @@ def _about(release: Release, audience: str, *, digits: int) -> dict[str, Any]:
         "map": None,
         "distances": None,
         "membership": None,
+        "audit": None,
         "missing": {},
         "settings": {k: _short(v if isinstance(v, str) else json.dumps(v, sort_keys=True)) for k, v in settings},
         "embedding": {
@@ -156,6 +178,8 @@ def _finished(report: dict[str, Any]) -> dict[str, Any]:
             report["missing"][section] = absent(report["audience"], section)
     if report["membership"] is not None:
         report["membership"]["words"] = VERDICTS[report["membership"]["verdict"]]
+    if report["audit"] is not None:
+        report["glossary"] = with_audit_terms(report["glossary"])
     out: dict[str, Any] = plain(report | {"summary": summary(report)})
     return out
 

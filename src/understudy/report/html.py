@@ -9,6 +9,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from understudy.report import svg
+from understudy.report.audit_parts import section_parts
 from understudy.report.words import METRICS, interval_text
 
 __all__ = ["pages", "to_html"]
@@ -54,6 +55,7 @@ def to_html(report: Mapping[str, Any]) -> str:
         bar=svg.bar,
         largest=max(max(c["released"], c.get("share", 0.0)) for c in report["classes"]["rows"]),
         titles=_TITLES,
+        **section_parts(report["audit"]),
     )
 
 

@@ -28,8 +28,10 @@ def to_markdown(report: Mapping[str, Any]) -> str:
         f"Claim: **{_text(report['claim']['title'])}**. {_text(report['claim']['sentence'])}",
         "Not covered:",
         "\n".join(f"- {_text(item)}" for item in report["claim"]["not_covered"]),
-        "## How useful it is",
     ]
+    if report["audit"] is not None:
+        parts += ["## What attackers achieved", *_audit(report["audit"])]
+    parts.append("## How useful it is")
     if utility is not None:
         shown = {m: name for m, name in METRICS.items() if m in utility["rows"][0]["scores"]}
         rows = [
@@ -84,6 +86,35 @@ def _reading(report: Mapping[str, Any], section: str) -> str:
     if gap is None:
         return f"In plain words. {_text(report['reading'][section])}"
     return _text(gap["why"]) + (f" To get this, type `{gap['type']}`." if gap["type"] else "")
+
+
+def _audit(a: Mapping[str, Any]) -> list[str]:
+    """The audit without its pictures: the verdict first, then what it rests on."""
+    digits, both = a["digits"], a["sandwich"]
+    parts = [f"**{a['title']}.** {_text(a['sentence'])}", _text(a["answer"])]
+    names = ("attack", "control", "baseline")
+    rows = [
+        [r["attack"], r["verdict"], r["unit"], *(_figure(r["estimates"][n], digits) for n in names), r["p"] or "–"]
+        for r in a["results"]
+    ]
+    parts.append(_table(["attack", "verdict", "in", "members", "control", "chance", "p, corrected"], rows))
+    if both is not None:
+        parts.append(_text(both["words"]))
+    if a["policy"] is not None:
+        rules = [[r["rule"], "met" if r["met"] else "NOT MET", r["found"], r["why"]] for r in a["policy"]["rules"]]
+        parts.append(_table([f"policy {a['policy']['name']}", "met", "found", "why it is asked"], rules))
+    if a["classes"] is not None:
+        heads = [f"{head['attack']}, {head['unit']}" for head in a["classes"]["heads"]]
+        cells = [[row["name"], *(_figure(e, digits) for e in row["cells"])] for row in a["classes"]["rows"]]
+        parts.append(_table(["class", *heads], cells))
+    if a["problems"]:
+        parts.append("\n".join(f"- {_text(p['words'])} ({p['effect']})" for p in a["problems"]))
+    if a["skipped"]:
+        parts.append(_table(["not made", "why"], a["skipped"]))
+    if a["screening"] is not None:
+        looks = [[r["name"], *(_figure(r[k], digits) for k in ("members", "strangers"))] for r in a["screening"]]
+        parts.append(_table(["screening only", "members", "strangers"], looks))
+    return [part for part in parts if part]
 
 
 def _figure(estimate: Mapping[str, Any] | None, digits: int) -> str:

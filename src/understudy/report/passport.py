@@ -11,19 +11,17 @@ from understudy.release.passport import parse_passport
 from understudy.release.passport_entries import (
     AuditEntry,
 )
+from understudy.report.audit import entry_facts
+from understudy.report.audit_parts import section_parts
+from understudy.report.audit_words import SENTENCES, with_audit_terms
 from understudy.report.html import pages
 from understudy.report.markdown import _figure, _table, _text
-from understudy.report.words import GLOSSARY, HOLDS, METRICS, interval_text, plain
+from understudy.report.words import GLOSSARY, HOLDS, METRICS, interval_text, plain, rounded_down
 from understudy.types import at_least
 
 __all__ = ["passport_facts", "passport_html", "passport_markdown"]
 
 BANNER = "The passport of a release. Holds no real point and no exact count."
-_VERDICTS = {
-    "leak": "Leak: at least one attack tells records that were used from others, beyond chance.",
-    "no excess risk found": "No attack found an excess risk. A better attack may find some.",
-    "inconclusive": "Inconclusive: the figures of at least one attack do not tell. That is not a pass.",
-}
 _THREATS = {
     "attacker": "The attacker",
     "proven": "What is proven",
@@ -63,7 +61,8 @@ def passport_facts(passport: Passport) -> dict[str, Any]:
         },
         "ledger": None if passport.ledger is None else _ledger(passport),
         "audit": audit,
-        "audit_words": _NONE["audit"] if audit is None else _VERDICTS[audit["verdict"]],
+        "audit_words": _NONE["audit"] if audit is None else SENTENCES[audit["verdict"]],
+        "attacks": None if audit is None else entry_facts(audit),
         "audit_facts": [] if passport.audit is None else _audit_facts(passport.audit),
         "figures": [] if audit is None else [n for n in _FIGURES if any(n in r["figures"] for r in audit["results"])],
         "utility": utility,
@@ -74,6 +73,8 @@ def passport_facts(passport: Passport) -> dict[str, Any]:
         "check": _CHECK,
         "glossary": {term: GLOSSARY[term] for term in _TERMS if term in GLOSSARY},
     }
+    if audit is not None:
+        facts["glossary"] = with_audit_terms(facts["glossary"])
     facts["summary"] = _summary(facts)
     out: dict[str, Any] = plain(facts)
     return out
@@ -81,14 +82,16 @@ def passport_facts(passport: Passport) -> dict[str, Any]:
 
 def passport_html(passport: Passport) -> str:
     """One self-contained page: no script, nothing fetched; its own policy forbids both."""
+    facts = passport_facts(passport)
     return (
         pages()
         .get_template("passport.html.jinja")
         .render(
-            p=passport_facts(passport),
+            p=facts,
             titles=METRICS,
             figure=lambda estimate: f"{estimate['value']:.2f}",
             range=lambda estimate: interval_text(estimate, 2),
+            **section_parts(facts["attacks"]),
         )
     )
 
@@ -141,8 +144,8 @@ def _audit_facts(audit: AuditEntry) -> list[list[str]]:
         rows.append(
             [
                 f"epsilon from both sides, at delta {both.delta:g}",
-                f"{both.verdict}: {both.canaries:,} canaries refute every epsilon below {both.lower:.2f} with "
-                f"{both.confidence:.0%} confidence; the claim is {at_least(both.upper)}",
+                f"{both.verdict}: {both.canaries:,} canaries refute every epsilon below {rounded_down(both.lower)} "
+                f"with {both.confidence:.0%} confidence; the claim is {at_least(both.upper)}",
             ]
         )
     return rows

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,6 +16,7 @@ __all__ = [
     "absent",
     "interval_text",
     "plain",
+    "rounded_down",
     "summary",
 ]
 
@@ -112,7 +114,7 @@ def summary(report: Mapping[str, Any]) -> list[dict[str, str]]:
             f"{_count(release['features'], 'number', 'numbers')}.",
         },
         {"title": "What is claimed", "text": _claimed(claim)},
-        {"title": "What was measured", "text": _measured(report)},
+        {"title": "What was measured", "text": _measured(report) + _audited(report["audit"])},
         {
             "title": "May it leave?",
             "text": "Not decided here. A person decides, who knows the receiver, the law and what is already public. "
@@ -128,6 +130,15 @@ def interval_text(estimate: Mapping[str, Any], digits: int) -> str:
     if estimate["low"] == estimate["high"]:
         return "exact"
     return f"{estimate['low']:.{digits}f} to {estimate['high']:.{digits}f}"
+
+
+def rounded_down(value: float) -> str:
+    """Two digits: a lower bound must not grow by rounding.
+
+    >>> rounded_down(3.468), rounded_down(1.5)
+    ('3.46', '1.50')
+    """
+    return f"{math.floor(round(100 * value, 6)) / 100:.2f}"
 
 
 def plain(value: Any) -> Any:
@@ -149,17 +160,22 @@ def _claimed(claim: Mapping[str, Any]) -> str:
 
 def _measured(report: Mapping[str, Any]) -> str:
     utility, membership, digits = report["utility"], report["membership"], report["digits"]
+    audited = report["audit"] is not None
     if utility is None:
         if report["audience"] == "shareable":
-            return "Nothing that was measured on records is on this page."
-        return "No classifier was tested and no attack was made: no test data were given."
+            return f"{'No usefulness' if audited else 'Nothing'} that was measured on records is on this page."
+        return f"No classifier was tested{'' if audited else ' and no attack was made'}: no test data were given."
     auc = {row["method"]: _figure(row["scores"]["auc"], digits) for row in utility["rows"]}
     ours = next(iter(auc.values()))
     text = f"On real data, a {utility['head']} classifier that saw only the release has an AUC of {ours}"
     text += f"; one trained on the records has {auc['real data']}." if "real data" in auc else "."
     if membership is None:
-        return f"{text} No attack was made."
+        return text if audited else f"{text} No attack was made."
     return f"{text} Membership check: {membership['verdict']}."
+
+
+def _audited(audit: Mapping[str, Any] | None) -> str:
+    return "" if audit is None else f" Audit: {audit['verdict']}. {audit['answer']}".rstrip()
 
 
 def _figure(estimate: Mapping[str, Any], digits: int) -> str:

@@ -1,0 +1,197 @@
+"""The audit on a page: the verdict first, every part of it, nothing that runs, nothing better than what was found."""
+
+from __future__ import annotations
+
+import copy
+import json
+import re
+from html.parser import HTMLParser
+from typing import Any
+
+import pytest
+
+from understudy.errors import DataError
+from understudy.release.passport_entries import AttackEntry, AuditEntry, Figure, PolicyEntry, RuleEntry, SandwichEntry
+from understudy.report import audit_facts, audit_html, entry_facts
+
+HOSTILE = "</title><script>alert(1)</script>"
+
+
+def estimate(value: float, half: float = 0.04) -> dict[str, Any]:
+    return {"value": value, "low": max(0.0, value - half), "high": min(1.0, value + half), "n": 211}
+
+
+def an_audit(verdict: str = "no excess risk found", name: str = "nearest distance") -> dict[str, Any]:
+    """As `AuditReport.to_dict` gives it, with a game and a share of hits."""
+    coin = {"value": 0.5, "low": 0.5, "high": 0.5, "n": 1}
+    words = "211 independent non-members cannot show what happens"
+    game = {
+        "attack": name,
+        "verdict": verdict,
+        "p_value": 0.2,
+        "adjusted": 0.4,
+        "tpr": {"0.01": estimate(0.013)},
+        "by_class": {"ant": estimate(0.51), "bee": estimate(0.61)},
+        "most_exposed": estimate(0.53),
+        "roc": [[0.01, 0.0], [0.1, 0.12], [1.0, 1.0]],
+        "notes": ["a note on one attack"],
+        "inconclusive_because": f"twins; {words}",
+        "estimates": {"attack": estimate(0.52), "control": estimate(0.49), "baseline": coin},
+    }
+    share = {
+        "attack": "singling out",
+        "verdict": "no excess risk found",
+        "estimates": {n: estimate(v) for n, v in (("attack", 0.02), ("control", 0.01), ("baseline", 0.0))},
+    }
+    screens = ("closest", "closest_strangers", "ratio", "ratio_strangers", "closer", "copies")
+    lower = {"epsilon": 1.2345, "delta": 1e-5, "confidence": 0.95, "canaries": 1000}
+    return {
+        "fingerprint": "ab" * 32,
+        "verdict": verdict,
+        "sentence": "What an officer reads first.",
+        "may_leave": True,
+        "policy": {
+            "name": "internal",
+            "findings": [{"rule": "no attack found a leak", "met": True, "found": "none", "reason": "It is one."}],
+        },
+        "results": [game, share],
+        "skipped": {"hole": "not applicable: no table"},
+        "problems": [{"kind": "too few", "words": words, "count": 211, "voids": "reassurance"}],
+        "screening": {"title": "screening only"} | {n: estimate(0.4) for n in screens},
+        "sandwich": {"verdict": "no contradiction found", "lower": lower, "upper": 8.0},
+    }
+
+
+class Page(HTMLParser):
+    """Text, tags, ids, and whether every SVG that is no mere ornament has a title."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.ids: list[str] = []
+        self.charts: list[str] = []
+        self.text = re.sub(r"\s+", " ", re.sub(r"<style>.*?</style>|<[^>]*>", " ", text, flags=re.S))
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        told = dict(attrs)
+        self.tags.append(tag)
+        if told.get("id"):
+            self.ids.append(str(told["id"]))
+        if tag == "svg" and told.get("aria-hidden") != "true":
+            self.charts.append(str(told.get("aria-labelledby")))
+
+
+def test_every_part_of_an_audit_is_on_its_page() -> None:
+    page = Page(audit_html(audit_facts(an_audit())))
+    for words in (
+        "No excess risk found",
+        "What an officer reads first.",
+        "Policy internal: met.",
+        "a note on one attack",
+        "inconclusive because twins",
+        "cannot show what happens",
+        "no result may reassure",
+        "not applicable: no table",
+        "screening only",
+        "1,000 canaries refute every epsilon below 1.23 ",
+        "Risk by class",
+        "TPR at 1 % FPR",
+    ):
+        assert words in page.text, words
+    # The fault of the data is told once, not with every attack.
+    assert page.text.count("cannot show what happens") == 1
+    assert page.text.index("What an officer reads first") < page.text.index("nearest distance")
+    assert page.charts == ["forest-auc-title", "forest-share-title", "audit-roc-title", "sandwich-title"]
+    assert set(page.charts) <= set(page.ids)
+    assert len(set(page.ids)) == len(page.ids)
+
+
+def test_the_most_exposed_class_comes_first() -> None:
+    assert [row["name"] for row in audit_facts(an_audit())["classes"]["rows"]] == ["bee", "ant"]
+
+
+def test_nothing_runs_and_nothing_is_fetched() -> None:
+    audit = an_audit(name=HOSTILE)
+    audit["results"][0]["by_class"][HOSTILE] = estimate(0.5)
+    audit["skipped"][HOSTILE] = HOSTILE
+    audit["sentence"] = audit["policy"]["name"] = audit["problems"][0]["words"] = HOSTILE
+    text = audit_html(audit_facts(audit))
+    assert "script" not in Page(text).tags
+    assert "default-src 'none'" in text
+    assert not re.search(r"""(src|href)\s*=\s*["'](?!#)""", text)
+
+
+def test_a_page_is_never_better_than_what_was_found() -> None:
+    audit = an_audit()
+    audit["results"][1]["verdict"] = "leak"
+    facts = audit_facts(audit)
+    assert facts["verdict"] == "leak"
+    assert facts["policy"]["met"] is False
+    assert "must not leave" in facts["answer"]
+    broken = an_audit()
+    broken["sandwich"]["upper"] = 1.0
+    facts = audit_facts(broken)
+    assert facts["verdict"] == "leak"
+    assert "Broken promise" in Page(audit_html(facts)).text
+    unmet = an_audit()
+    unmet["policy"]["findings"][0]["met"] = False
+    assert "1 of 1 rules" in audit_facts(unmet)["answer"]
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("results",), None),
+        (("results", 0, "verdict"), "fine"),
+        (("results", 0, "estimates", "attack", "value"), float("nan")),
+        (("results", 0, "estimates", "attack", "low"), "0.1"),
+        (("results", 0, "roc"), [[0.1, 7.0]]),
+        (("sandwich", "upper"), float("inf")),
+        (("problems", 0, "voids"), "everything"),
+        (("policy",), "internal"),
+        (("screening", "closer"), None),
+    ],
+)
+def test_a_file_of_another_shape_is_one_sentence(path: tuple[Any, ...], value: Any) -> None:
+    audit = an_audit()
+    *way, last = path
+    at: Any = audit
+    for step in way:
+        at = at[step]
+    at[last] = value
+    with pytest.raises(DataError, match="not as `understudy audit RELEASE --json` writes it"):
+        audit_facts(audit)
+
+
+def test_what_is_lacking_leaves_no_empty_chart() -> None:
+    audit = copy.deepcopy(an_audit("inconclusive"))
+    audit |= {"sandwich": None, "screening": None, "policy": None, "problems": [], "skipped": {}}
+    audit["results"] = audit["results"][1:]
+    facts = audit_facts(audit)
+    page = Page(audit_html(facts))
+    assert page.charts == ["forest-share-title"]
+    assert "Inconclusive" in page.text
+    assert facts["answer"] == ""
+    assert json.loads(json.dumps(facts)) == facts
+
+
+def test_a_passports_audit_has_the_same_shape_and_less_in_it() -> None:
+    figure = Figure(value=0.52, low=0.48, high=None)
+    entry = AuditEntry(
+        verdict="inconclusive",
+        results=(
+            AttackEntry(attack="nearest distance", verdict="inconclusive", figures={"attack": figure}),
+            AttackEntry(attack="singling out", verdict="no excess risk found"),
+        ),
+        policy=PolicyEntry(name="internal", met=True, rules=(RuleEntry(rule="a rule", met=True),)),
+        sandwich=SandwichEntry(
+            verdict="no contradiction found", lower=1.0, upper=8.0, delta=1e-5, confidence=0.95, canaries=10
+        ),
+    )
+    facts, whole = entry_facts(entry.model_dump()), audit_facts(an_audit())
+    assert set(facts) == set(whole)
+    assert set(facts["results"][0]) == set(whole["results"][0])
+    assert not any((facts["classes"], facts["problems"], facts["skipped"], facts["screening"]))
+    assert all(not r["roc"] and not r["by_class"] and not r["notes"] for r in facts["results"])
+    assert facts["sentence"].startswith("The figures of at least one attack")
