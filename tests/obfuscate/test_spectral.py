@@ -92,7 +92,7 @@ def test_it_guesses_labels(images: tuple[np.ndarray, np.ndarray]) -> None:
 
 def test_the_promise(images: tuple[np.ndarray, np.ndarray]) -> None:
     noise = SpectralNoise.fit(*images)
-    assert noise.local_epsilon(0, 1e-6) == math.inf
+    assert noise.local_epsilon(0, 1e-6) == noise.local_epsilon(0.01, 1e-6) == math.inf
     assert noise.local_epsilon(math.inf, 1e-6) == 0
     assert noise.local_epsilon(1e4, 1e-6) < noise.local_epsilon(10, 1e-6)
     # An image far from all others is cut to the bound, in units of the noise: the promise covers it.

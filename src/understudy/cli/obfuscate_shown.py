@@ -27,7 +27,8 @@ def show_obfuscator(summary: ObfuscatorSummary) -> None:
     output.say(f"takes       {takes}")
     if summary.left_out:
         output.say(f"left out    {', '.join(summary.left_out)}")
-    output.say(f"records     {summary.records} used, best epoch {summary.epochs} (this stays with you)")
+    trained = f", best epoch {summary.epochs}" if summary.epochs else ""
+    output.say(f"records     {summary.records} used{trained} (this stays with you)")
     output.show_claim(summary.claim)
 
 

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from understudy.accounting import Gaussian, epsilon_of
 from understudy.errors import ConfigError
 
-__all__ = ["SeedNoise", "ShapedNoise", "by_labels", "row_of"]
+__all__ = ["SeedNoise", "ShapedNoise", "by_labels", "epsilon_of_noise", "row_of"]
 
 Array = npt.NDArray[Any]
 Codes = npt.NDArray[np.int64]
@@ -21,6 +21,8 @@ Codes = npt.NDArray[np.int64]
 _FLOOR = 0.5
 # Records that make a combination of labels worth a mean of its own.
 _FEW = 5
+# Below it the accountant gives up: epsilon is in the thousands.
+_LEAST_NOISE = 0.01
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,11 +122,7 @@ class ShapedNoise:
         mechanism. It holds for a record that the obfuscator was not fitted on, with coins that nobody knows; each
         further release of the record adds to it; its utility labels are outside.
         """
-        if noise == 0:
-            return math.inf
-        if math.isinf(noise):
-            return 0.0
-        return epsilon_of([Gaussian(noise / (2 * self.bound))], delta)
+        return epsilon_of_noise(noise, self.bound, delta)
 
     def tensors(self) -> dict[str, Array]:
         """What has to be kept."""
@@ -144,6 +142,14 @@ class ShapedNoise:
             tensors["noise.factors"],
             float(tensors["noise.bound"][0]),
         )
+
+
+def epsilon_of_noise(noise: float, bound: float, delta: float) -> float:
+    """Of normal noise with standard deviation `noise` on what is at most `bound` long; infinite where it is tiny."""
+    if math.isinf(noise):
+        return 0.0
+    multiplier = noise / (2 * bound)
+    return epsilon_of([Gaussian(multiplier)], delta) if multiplier >= _LEAST_NOISE else math.inf
 
 
 def by_labels(codes: Codes) -> tuple[Codes, Codes]:

@@ -10,9 +10,8 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from understudy.accounting import Gaussian, epsilon_of
 from understudy.errors import DataError
-from understudy.obfuscate.noise import by_labels, row_of
+from understudy.obfuscate.noise import by_labels, epsilon_of_noise, row_of
 
 __all__ = ["SpectralNoise"]
 
@@ -79,9 +78,7 @@ class SpectralNoise:
         As for `ShapedNoise`. An image has thousands of numbers, so it is large at any noise that leaves images
         useful: attackers are what to go by.
         """
-        if noise == 0:
-            return math.inf
-        return 0.0 if math.isinf(noise) else epsilon_of([Gaussian(noise / (2 * self.bound))], delta)
+        return epsilon_of_noise(noise, self.bound, delta)
 
     @property
     def size(self) -> int:
