@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from understudy.embed import ImageTable, read_celeba, read_image_arrays, read_image_attributes
+from understudy.embed import ImageTable, read_celeba, read_image_attributes, read_image_npz
 from understudy.errors import ConfigError, DataError
 
 NAMES = ("Male", "Smiling", "Young")
@@ -199,38 +199,38 @@ def test_arrays(tmp_path: Path, rng: np.random.Generator) -> None:
         test_labels=np.array([[0], [2]], np.uint8),
         test_attr_sex=np.array(["m", "m"]),
     )
-    found = read_image_arrays(tmp_path / "set.npz", labels="organ")
+    found = read_image_npz(tmp_path / "set.npz", labels="organ")
     assert list(found) == ["train", "test"]
     assert np.array_equal(found["train"].images[..., 0], train)
     assert found["train"].attributes["organ"].tolist() == [2, 0, 10, 0]
     assert found["test"].attributes["sex"].tolist() == ["m", "m"]
     with pytest.raises(ConfigError, match="has an attribute 'sex' already"):
-        read_image_arrays(tmp_path / "set.npz", labels="sex")
+        read_image_npz(tmp_path / "set.npz", labels="sex")
 
 
 def test_arrays_with_names_and_of_other_kinds(tmp_path: Path) -> None:
     path = tmp_path / "set.npz"
     images = np.zeros((2, 4, 4, 3), np.uint8)
     np.savez(path, train_images=images, train_labels=np.array([1, 0]), class_names=np.array(["cat", "dog"]))
-    assert read_image_arrays(path)["train"].attributes["label"].tolist() == ["dog", "cat"]
+    assert read_image_npz(path)["train"].attributes["label"].tolist() == ["dog", "cat"]
     np.savez(path, train_images=images / 255, train_labels=np.array([1, 0]))
     with pytest.raises(DataError, match="bytes"):
-        read_image_arrays(path)
+        read_image_npz(path)
     np.savez(path, train_images=np.zeros((2, 4, 4, 2), np.uint8), train_labels=np.array([1, 0]))
     with pytest.raises(DataError, match="1 or 3"):
-        read_image_arrays(path)
+        read_image_npz(path)
     with pytest.raises(DataError, match="There is no file"):
-        read_image_arrays(tmp_path / "none.npz")
+        read_image_npz(tmp_path / "none.npz")
 
 
 def test_real_arrays(real_data: Path) -> None:
-    cifar = read_image_arrays(real_data / "cifar10_12k.npz")
+    cifar = read_image_npz(real_data / "cifar10_12k.npz")
     assert {split: part.images.shape for split, part in cifar.items()} == {
         "train": (10_000, 32, 32, 3),
         "test": (2000, 32, 32, 3),
     }
     assert np.bincount(cifar["train"].attributes["label"]).tolist() == [1000] * 10
-    breast = read_image_arrays(real_data / "breastmnist.npz")
+    breast = read_image_npz(real_data / "breastmnist.npz")
     assert breast["val"].images.shape == (78, 28, 28, 1)
 
 

@@ -13,7 +13,7 @@ import pytest
 from PIL import Image
 
 from understudy.data import read_frame
-from understudy.embed.image_attributes import read_image_arrays, read_image_attributes
+from understudy.embed.image_attributes import read_image_attributes, read_image_npz
 from understudy.errors import CheckpointError, ConfigError, DataError
 from understudy.obfuscate import load_obfuscator
 from understudy.recipes import apply_obfuscator, fit_obfuscator, measure_trade_off
@@ -247,7 +247,7 @@ def test_images_leave_with_neutral_names_and_can_be_read_again(home: Path, tmp_p
         for name, entry in about["files"].items():
             assert hashlib.sha256((tmp_path / out / name).read_bytes()).hexdigest() == entry["sha256"]
     else:
-        made = read_image_arrays(tmp_path / out)["train"]
+        made = read_image_npz(tmp_path / out)["train"]
         about = json.loads((tmp_path / "out.claim.json").read_text())
     assert made.images.shape == (40, 16, 16, 3)
     assert sorted(made.attributes["kind"]) == ["animal"] * 20 + ["vehicle"] * 20
@@ -261,7 +261,7 @@ def test_the_folder_and_the_file_hold_the_same_images(home: Path, tmp_path: Path
     for out in ("out", "out.npz"):
         apply_obfuscator(home / "oi", str(home / "test.npz"), tmp_path / out, noise=1.0, seed=0, true_label=False)
     a = read_image_attributes(tmp_path / "out", tmp_path / "out" / "attributes.csv", side=16)
-    np.testing.assert_array_equal(a.images, read_image_arrays(tmp_path / "out.npz")["train"].images)
+    np.testing.assert_array_equal(a.images, read_image_npz(tmp_path / "out.npz")["train"].images)
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     )
     from understudy.embed.decode import UnreadableImageError, decode_image
     from understudy.embed.embedding import Embedded, StrictError, embed_images
-    from understudy.embed.image_attributes import ImageTable, read_celeba, read_image_arrays, read_image_attributes
+    from understudy.embed.image_attributes import ImageTable, read_celeba, read_image_attributes, read_image_npz
     from understudy.embed.preprocessing import Preprocessing
     from understudy.embed.sources import ImageItem, ImageSource, holds_images, open_images
 
@@ -43,8 +43,8 @@ __all__ = [
     "load_backbone",
     "open_images",
     "read_celeba",
-    "read_image_arrays",
     "read_image_attributes",
+    "read_image_npz",
 ]
 
 _HOMES = {
@@ -66,7 +66,7 @@ _HOMES = {
     "load_backbone": "understudy.embed.backbones",
     "open_images": "understudy.embed.sources",
     "read_celeba": "understudy.embed.image_attributes",
-    "read_image_arrays": "understudy.embed.image_attributes",
+    "read_image_npz": "understudy.embed.image_attributes",
     "read_image_attributes": "understudy.embed.image_attributes",
 }
 __getattr__, __dir__ = lazy_names(__name__, _HOMES)

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from understudy.data import read_frame
-from understudy.data import read_image_arrays as read_arrays
+from understudy.data import read_image_arrays
 from understudy.data.assemble import RawSplit, assemble
 from understudy.data.files import reading
 from understudy.errors import ConfigError, DataError
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from PIL.Image import Image
 
-__all__ = ["ImageTable", "read_celeba", "read_image_arrays", "read_image_attributes"]
+__all__ = ["ImageTable", "read_celeba", "read_image_attributes", "read_image_npz"]
 
 Array = npt.NDArray[Any]
 
@@ -135,7 +135,7 @@ def read_image_attributes(
     return ImageTable(_load(Path(folder), files, where, 2, side, channels), found)
 
 
-def read_image_arrays(path: str | os.PathLike[str], *, labels: str = "label") -> dict[str, ImageTable]:
+def read_image_npz(path: str | os.PathLike[str], *, labels: str = "label") -> dict[str, ImageTable]:
     """Every split of an .npz in MedMNIST's layout (`train_images, train_labels, ...`), sizes as they are.
 
     Labels become the attribute that `labels` names: whole numbers, or text where the file has text or names its
@@ -144,7 +144,7 @@ def read_image_arrays(path: str | os.PathLike[str], *, labels: str = "label") ->
     place = os.fspath(path)
     if not Path(place).is_file():
         raise DataError(f"There is no file {place}: give an .npz of images.")
-    raw, names = read_arrays(place)
+    raw, names = read_image_arrays(place)
     hollow = {k: RawSplit(np.zeros((len(r.X), 1)), r.labels, None, r.attributes) for k, r in raw.items()}
     found = {}
     for split, part in assemble(hollow, place, EmbeddingInfo(), names).items():

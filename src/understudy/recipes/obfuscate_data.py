@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from understudy.data import read_adult, read_frame
 from understudy.data.assemble import SPLITS, WHOLE
-from understudy.embed.image_attributes import ImageTable, read_celeba, read_image_arrays, read_image_attributes
+from understudy.embed.image_attributes import ImageTable, read_celeba, read_image_attributes, read_image_npz
 from understudy.errors import ConfigError, DataError
 from understudy.recipes.images import parted
 
@@ -123,7 +123,7 @@ def _read(
     if place.name in _ADULT.values():
         return {WHOLE: read_adult(place)}
     if place.suffix.lower() == ".npz":
-        return dict(read_image_arrays(file))
+        return dict(read_image_npz(file))
     if place.suffix.lower() in (".csv", ".parquet"):
         return {WHOLE: read_frame(file)}
     raise DataError(f"{file!r} is of a kind that cannot be read. Readable are {_READABLE}.")
