@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from understudy.data import read_frame
-from understudy.data import read_image_arrays
+from understudy.data import read_frame, read_image_arrays
 from understudy.data.assemble import RawSplit, assemble
 from understudy.data.files import reading
 from understudy.errors import ConfigError, DataError
