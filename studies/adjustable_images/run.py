@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import tempfile
 from collections.abc import Iterator, Mapping
 from functools import cache, partial
 from pathlib import Path
@@ -160,8 +161,53 @@ def cells(config: Config) -> dict[str, Cell]:
     def ours(name: str, seed: int) -> Mapping[str, float | str]:
         return obfuscated(name, seed, config, found(seed))
 
-    made: dict[str, Cell] = {"original": original}
+    made: dict[str, Cell] = {"original": original, "pretrained": partial(pretrained, config)}
     return made | {name: partial(ours if name in PRESETS else rival, name) for name in config["methods"]}
+
+
+def pretrained(config: Config, seed: int) -> Mapping[str, float]:
+    """Attackers and receivers who bring EfficientNet-Lite 0 and read its vectors linearly: originals, and ours."""
+    pixels, train = images("train")
+    shown, test = images("test")
+    rows = np.random.default_rng(seed).permutation(len(train))[: config["pretrained_images"]]
+    model, codes = fitted("ours", seed, config), train.take(rows)
+    learnt, tried = vectors(pixels[rows]), vectors(shown)
+    out = {
+        "private": probe(learnt, codes.private, tried, test.private),
+        "utility": probe(learnt, codes.utility, tried, test.utility),
+    }
+    for noise in config["pretrained_noises"]:
+        mine, theirs = (
+            vectors(model.transform(some, labels, noise=noise, random_state=np.random.default_rng([seed, coin])))
+            for coin, (some, labels) in enumerate(((pixels[rows], codes.utility), (shown, test.utility)))
+        )
+        out |= {
+            f"{noise:g}/weak": probe(learnt, codes.private, theirs, test.private),
+            f"{noise:g}/strong": probe(mine, codes.private, theirs, test.private),
+            f"{noise:g}/utility": probe(mine, codes.utility, tried, test.utility),
+        }
+    return out
+
+
+def vectors(pixels: Array) -> Array:
+    """Embeddings of the default backbone."""
+    from understudy.embed import embed_images
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "images.npz"
+        np.savez(path, train_images=pixels, train_labels=np.zeros(len(pixels), dtype=np.int64))
+        with embed_images(path, cache=False) as embedded:
+            return np.array(embedded.vectors())
+
+
+def probe(X: Array, y: Array, Z: Array, wanted: Array) -> float:
+    """Accuracy on Z of a penalised logistic regression that learnt from X."""
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    learner = make_pipeline(StandardScaler(), LogisticRegression(C=0.01, max_iter=200)).fit(X, y)
+    return float((learner.predict(Z) == wanted).mean())
 
 
 # What is written about them.
@@ -244,6 +290,21 @@ def render(results: StudyResults, out: Path) -> str:
                 ]
                 for m in c["methods"]
                 for point in settings(results, m)
+            ],
+        ),
+    ]
+    text += [
+        "## Who brings a pretrained network",
+        f"EfficientNet-Lite 0, its vectors read linearly, learnt from {c['pretrained_images']:,} images; "
+        "ours, lambda -50.",
+        markdown_table(
+            ["noise", "weak attacker", "strong attacker", "receiver on original images"],
+            [
+                ["nothing hidden", "", *(f"{told('pretrained', name):.3f}" for name in ("private", "utility"))],
+                *(
+                    [f"{n:g}", *(f"{told('pretrained', f'{n:g}/{r}'):.3f}" for r in ("weak", "strong", "utility"))]
+                    for n in c["pretrained_noises"]
+                ),
             ],
         ),
     ]

@@ -1,0 +1,139 @@
+"""The studies of the audit: planted cases are what they say, tables tell verdicts apart, small cells run."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+from understudy.recipes.study import FoundStudy, StudyResults, find_studies
+
+ROOT = Path(__file__).parents[2] / "studies"
+
+
+@pytest.fixture(scope="module")
+def studies() -> dict[str, FoundStudy]:
+    return find_studies(ROOT)
+
+
+def module_of(study: FoundStudy) -> ModuleType:
+    return sys.modules[study.study.cells.__module__]
+
+
+@pytest.fixture(scope="module")
+def small(studies: dict[str, FoundStudy]) -> dict[str, Any]:
+    return studies["audit-planted"].settings(quick=True) | {"members": 80, "non_members": 100, "features": 8}
+
+
+def test_seeds_below_ten_and_from_ten_on_are_told_apart(studies: dict[str, FoundStudy], tmp_path: Path) -> None:
+    study = studies["audit-planted"]
+    config = study.settings(quick=False)
+    assert config["seeds"] == list(range(30))
+    assert config["set_on"] == 10
+    raw = {
+        cell: {
+            # Found on every early seed and on all later ones but two.
+            str(seed): {"leak": float(seed < 28), "p": 0.5, "verdict": "leak", "found": "nearest distance"}
+            | ({"verdict": "inconclusive", "found": ""} if seed >= 28 else {})
+            for seed in config["seeds"]
+        }
+        for cell in study.study.cells(config)
+    }
+    text = study.study.render(StudyResults(raw, config, quick=False), tmp_path)
+    lines = {line.split("|")[1].strip(): line for line in text.splitlines() if line.startswith("| ")}
+    assert "10 of 10" in lines["exact copies"]
+    assert "18 of 20" in lines["exact copies"]
+    assert "nearest distance 18" in lines["exact copies"]
+    # For strangers a leak is the fault: none of the early seeds is as it should be, and two of the later ones.
+    assert "0 of 10" in lines["table of strangers"]
+    assert "2 of 20" in lines["table of strangers"]
+    assert text.count("## ") == 2
+
+
+@pytest.mark.parametrize(
+    ("case", "verdict", "by"),
+    [
+        ("copy", "leak", "singling out"),
+        ("jitter-0.1", "leak", "nearest distance"),
+        ("one", "leak", "closest record"),
+        ("strangers", "inconclusive", ""),
+        ("judges", "inconclusive", ""),
+    ],
+)
+def test_small_planted_cases(
+    case: str, verdict: str, by: str, studies: dict[str, FoundStudy], small: dict[str, Any]
+) -> None:
+    figures = studies["audit-planted"].study.cells(small)[f"made/{case}"](0)
+    assert figures["verdict"] == verdict
+    assert by in figures["found"].split("; ")
+    assert figures["leak"] == (verdict == "leak")
+
+
+def test_one_member_is_one_row_beside_strangers_and_not_exactly_it(
+    studies: dict[str, FoundStudy], small: dict[str, Any]
+) -> None:
+    run = module_of(studies["audit-planted"])
+    members, _, strangers = run.made(small, 0)
+    moved = run.jittered(members, 0.001, 0).take(np.arange(1))
+    gap = np.abs(moved.X[0] - members.X[0]) / members.X.std(axis=0)
+    assert gap.min() > 0
+    assert gap.max() < 0.005
+    assert len(run.table_of(strangers, moved).tensors["X"]) == len(strangers) + 1
+    assert np.array_equal(run.jittered(members, 0.0, 0).X, members.X)
+
+
+def test_the_table_has_every_generator_and_says_which_claims_survive(
+    studies: dict[str, FoundStudy], tmp_path: Path
+) -> None:
+    study = studies["audit-table"]
+    config = study.settings(quick=False) | {"seeds": [0, 1]}
+    run, raw = module_of(study), {}
+    for cell in study.study.cells(config):
+        leak = cell.endswith("2-same")
+        figures: dict[str, Any] = {"verdict": "leak" if leak else "no excess risk found", "problems": ""}
+        for attack, kind, value in (("nearest distance", "AUC", 0.75), ("record linkage", "share", 0.25)):
+            figures |= {f"{attack}/attack": value, f"{attack}/control": 0.125, f"{attack}/kind": kind}
+            figures |= {f"{attack}/verdict": figures["verdict"]}
+        if "cvae" in cell:
+            figures |= {"LiRA/attack": 0.5, "LiRA/control": 0.5, "LiRA/kind": "AUC", "LiRA/verdict": "inconclusive"}
+        raw[cell] = {"0": figures, "1": figures}
+    text = study.study.render(StudyResults(raw, config, quick=False), tmp_path)
+    assert text.count("## ") == 2
+    assert all(run.NAMES[g] in text for g in config["generators"]["breastmnist"])
+    assert "| k-Same, k = 2 | 0.750 **leak** | 0.250 (0.125) **leak** | - |" in text
+    assert "| CVAE as in the seed | 0.750 none found | 0.250 (0.125) none found | 0.500 open |" in text
+    assert (
+        'a leak in 2 of 2 seeds (first seed: nearest distance, record linkage); the claim "preserves privacy"' in text
+    )
+    assert "**CVAE as in the seed**: a leak in 0 of 2 seeds, inconclusive in 0; the claim is not refuted" in text
+    # Nobody claimed anything of the members themselves.
+    assert "**the members themselves**: a leak in 0 of 2 seeds, inconclusive in 0." in text
+
+
+def test_a_row_on_real_records(studies: dict[str, FoundStudy], real_data: Path) -> None:
+    study = studies["audit-table"]
+    config = study.settings(quick=True) | {"members": {"breastmnist": 100}}
+    cells = study.study.cells({**config, "generators": {"breastmnist": ["identity", "smote"]}})
+    for cell in cells.values():
+        figures = cell(0)
+        assert figures["verdict"] == "leak"
+        assert figures["nearest distance/verdict"] == "leak"
+        assert "latent search/attack" not in figures
+
+
+def test_private_rows_are_noisy_and_promise_nothing(studies: dict[str, FoundStudy], real_data: Path) -> None:
+    study = studies["audit-table"]
+    run, config = module_of(study), study.settings(quick=False)
+    members = run.train_split("breastmnist").take(np.arange(120))
+    release = run.generated(config, "breastmnist", "gaussian-dp", members, 0)
+    assert release.manifest.settings["n_public"] == 100
+    assert release.claim.kind == "none"
+    assert "test coins" in release.claim.not_covered[0]
+    own = np.stack([members.X[members.y == c].mean(axis=0) for c in range(2)])
+    gap = np.linalg.norm(release.tensors["means"] - own, axis=1)
+    # At epsilon 1 the noise on a hundred records is larger than what tells the classes apart.
+    assert (gap > 0.1 * np.linalg.norm(own[0] - own[1])).all()
