@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from understudy.audit.audit_report import AuditReport
-from understudy.audit.catalogue import SAMPLE_ATTACKS, attack_name, make_attack
+from understudy.audit.catalogue import DEFAULT_ATTACKS, attack_name, make_attack
 from understudy.audit.checks import check_sets, not_shared, with_problems
 from understudy.audit.evaluate_scores import evaluate_scores
 from understudy.audit.holm import holm
@@ -39,15 +39,15 @@ def audit(
 ) -> AuditReport:
     """Attack a release with records that it was made from (`members`) and with others of the same population.
 
-    `attacks` are objects of this package, or names from its catalogue (`ATTACKS`); by default those that need samples
-    alone (`SAMPLE_ATTACKS`). What does not apply to the release is skipped, with its reason. Verdicts are corrected
-    for the number of attacks. What is wrong with the two sets makes a result inconclusive instead of reassuring.
-    `random_state` seeds the attackers' coins.
+    `attacks` are objects of this package, or names from its catalogue (`ATTACKS`); by default all that train nothing
+    of their own (`DEFAULT_ATTACKS`). What does not apply to the release is skipped, with its reason. Verdicts are
+    corrected for the number of attacks. What is wrong with the two sets makes a result inconclusive instead of
+    reassuring. `random_state` seeds the attackers' coins.
     """
     rules = policy if isinstance(policy, Policy) else load_policy(policy)
     rng = np.random.default_rng(random_state)
     # A wrong name is told before any work.
-    asked = [attack_name(a) if isinstance(a, str) else a for a in (SAMPLE_ATTACKS if attacks is None else attacks)]
+    asked = [attack_name(a) if isinstance(a, str) else a for a in (DEFAULT_ATTACKS if attacks is None else attacks)]
     problems = check_sets(members, non_members, rng)
     # Twins that are left out below show that the population repeats itself, by nobody's fault.
     repeats = sum(problem.count for problem in problems if problem.kind == "shared records")
