@@ -15,6 +15,7 @@ import numpy.typing as npt
 from understudy.obfuscate import ImageObfuscator, Labelled, Masking
 from understudy.obfuscate.adversaries import label_only, majority_guess
 from understudy.obfuscate.judging import Originals
+from understudy.obfuscate.patches import PatchesJudge
 from understudy.obfuscate.rivals import RIVALS, strengths
 from understudy.recipes.study import Cell, Study, StudyResults, data_folder, markdown_table
 
@@ -152,6 +153,16 @@ def cells(config: Config) -> dict[str, Cell]:
             out |= {f"private {kind}": seen.private[kind].value, f"utility {kind}": seen.utility[kind].value}
         return out
 
+    def informed(seed: int) -> Mapping[str, float]:
+        """Attackers who read windows and know the label that is told: one for each label."""
+        seen, model = found(seed), fitted("ours", seed, config)
+        out = {"private": within_labels(seen, seen.train.X, seen.test.X)}
+        for noise in config["ours_noises"]:
+            mask = model.masking(noise=noise, lambda_=config["ours_lambdas"][0])
+            parts = ((seen.train, np.random.default_rng([seed, 8])), (seen.test, np.random.default_rng([seed, 9])))
+            out[f"{noise:g}"] = within_labels(seen, *(mask(rows.X, rows.utility, coins) for rows, coins in parts))
+        return out
+
     def rival(name: str, seed: int) -> Mapping[str, float]:
         out: dict[str, float] = {}
         for strength, masking, sizes in rivals(name, seed, config):
@@ -161,7 +172,7 @@ def cells(config: Config) -> dict[str, Cell]:
     def ours(name: str, seed: int) -> Mapping[str, float | str]:
         return obfuscated(name, seed, config, found(seed))
 
-    made: dict[str, Cell] = {"original": original, "pretrained": partial(pretrained, config)}
+    made: dict[str, Cell] = {"original": original, "pretrained": partial(pretrained, config), "informed": informed}
     return made | {name: partial(ours if name in PRESETS else rival, name) for name in config["methods"]}
 
 
@@ -187,6 +198,16 @@ def pretrained(config: Config, seed: int) -> Mapping[str, float]:
             f"{noise:g}/utility": probe(mine, codes.utility, tried, test.utility),
         }
     return out
+
+
+def within_labels(found: Originals, X: Array, Z: Array) -> float:
+    """Accuracy on Z of one learner for each utility label."""
+    right = 0
+    for label in np.unique(found.train.utility):
+        mine, theirs = found.train.utility == label, found.test.utility == label
+        guess = PatchesJudge().fit(X[mine], found.train.private[mine], found.seed)(Z[theirs])
+        right += int((guess == found.test.private[theirs]).sum())
+    return right / len(found.test)
 
 
 def vectors(pixels: Array) -> Array:
@@ -294,6 +315,14 @@ def render(results: StudyResults, out: Path) -> str:
         ),
     ]
     text += [
+        "## Who knows the label",
+        "The attackers above read images alone. A release tells the label beside each image; these have one learner "
+        f"of windows for each label (ours, lambda {c['ours_lambdas'][0]:g}). "
+        + "; ".join(
+            f"noise {n:g}: {told('informed', f'{n:g}'):.3f}, advantage lost {_informed(results, n):.2f}"
+            for n in c["ours_noises"]
+        )
+        + f". Where nothing is hidden: {told('informed', 'private'):.3f}.",
         "## Who brings a pretrained network",
         f"EfficientNet-Lite 0, its vectors read linearly, learnt from {c['pretrained_images']:,} images; "
         "ours, lambda -50.",
@@ -323,6 +352,11 @@ def render(results: StudyResults, out: Path) -> str:
         f"{c['rival_epochs']} for each strength; ours trains no network."
     )
     return "\n\n".join(text)
+
+
+def _informed(results: StudyResults, noise: float) -> float:
+    alone, whole = value(results, "original", "label only"), value(results, "informed", "private")
+    return 1 - (value(results, "informed", f"{noise:g}") - alone) / (whole - alone)
 
 
 def _reached(results: StudyResults, method: str) -> list[object]:
