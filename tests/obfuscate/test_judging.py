@@ -171,13 +171,13 @@ def test_several_utility_labels_reach_the_masking() -> None:
     assert got.label_only.value == 1
 
 
-def test_images_are_judged_by_the_network() -> None:
+def test_images_are_judged_by_the_network_and_by_windows() -> None:
     def images(n: int, seed: int) -> Labelled:
         data = rows(n, seed)
         return Labelled(np.repeat(data.X[:, :2, None, None], 16, 2).repeat(16, 3), data.utility, data.private)
 
     got = judge(identity, images(100, 1), images(60, 2), copies=1, epochs=1)
-    assert set(got.strong) == {"network"}
+    assert set(got.strong) == {"network", "patches"}
     assert got.weak == got.strong == got.original_private
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from understudy.obfuscate.adversaries import TreesJudge
 from understudy.obfuscate.rivals import strengths
 from understudy.recipes.study import FoundStudy, StudyResults, find_studies
 
@@ -114,8 +115,11 @@ def test_a_small_cell_has_every_figure(studies: dict[str, FoundStudy], method: s
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("real_data")
-def test_questions_are_answered_and_written_about(studies: dict[str, FoundStudy], tmp_path: Path) -> None:
+def test_questions_are_answered_and_written_about(
+    studies: dict[str, FoundStudy], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     study = studies["adult-analyses"]
+    monkeypatch.setattr(module_of(study), "TreesJudge", lambda _: TreesJudge(5))
     few = {
         "rows": 1000,
         "judge_rows": 400,
@@ -147,8 +151,14 @@ def test_what_counts_as_a_valid_row(studies: dict[str, FoundStudy]) -> None:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("real_data")
-def test_a_small_cell_of_images(studies: dict[str, FoundStudy], tmp_path: Path) -> None:
+def test_a_small_cell_of_images(
+    studies: dict[str, FoundStudy], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     study = studies["cifar-curves"]
+    run = module_of(study)
+    whole = {split: run.images(split) for split in ("train", "test")}
+    few_images = {split: (pixels[:200], rows.take(np.arange(200))) for split, (pixels, rows) in whole.items()}
+    monkeypatch.setattr(run, "images", few_images.__getitem__)
     few: dict[str, Any] = {
         "methods": ["ours", "seed", "gaussian"],
         "images": 200,
@@ -164,7 +174,7 @@ def test_a_small_cell_of_images(studies: dict[str, FoundStudy], tmp_path: Path) 
         "pretrained": {"0": {"private": 0.9, "utility": 1.0}}
     }
     counts = [[raw["seed"]["0"][f"forced {label}/{i}"] for i in range(20)] for label in (0, 1)]
-    assert np.sum(counts, axis=1).tolist() == [2000, 2000]
+    assert np.sum(counts, axis=1).tolist() == [200, 200]
     text = study.study.render(StudyResults(raw, config, quick=True), tmp_path)
     assert "Gaussian noise" in text
     assert (tmp_path / "cifar-grid-ours.png").stat().st_size < 300_000
