@@ -32,6 +32,7 @@ from understudy.generate import ClassGaussian, CVAEGenerator
 from understudy.metrics import nearest
 
 SHADOWS = 64
+Times = dict[str, list[tuple[float, float]]]
 DIM = 768
 
 
@@ -60,7 +61,18 @@ def seconds(run: Callable[[], Any]) -> tuple[tuple[float, float], Any]:
     return (time.process_time() - start[0], time.perf_counter() - start[1]), result
 
 
-def show(name: str, size: str, times: dict[str, list[tuple[float, float]]], apart: float) -> None:
+def in_turn(rounds: int, alone: Callable[[], Any], together: Callable[[], Any]) -> tuple[Times, Any, Any]:
+    """Times of both ways, and the last result of each."""
+    times: Times = {"alone": [], "together": []}
+    for _ in range(rounds):
+        took, theirs = seconds(alone)
+        times["alone"].append(took)
+        took, ours = seconds(together)
+        times["together"].append(took)
+    return times, theirs, ours
+
+
+def show(name: str, size: str, times: Times, apart: float) -> None:
     (alone, alone_clock), (ours, ours_clock) = (np.min(times[way], axis=0) for way in ("alone", "together"))
     print(
         f"{name:<14}{size:<14}{alone:9.2f} s one after another{ours:9.2f} s together{alone / ours:7.2f} x"
@@ -80,12 +92,7 @@ def gaussian(n: int, d: int, shadows: int, rounds: int) -> None:
     def alone() -> Any:
         return [ClassGaussian(random_state=0).fit(X[mask], y[mask]).release().tensors for mask in inside]
 
-    times: dict[str, list[tuple[float, float]]] = {"alone": [], "together": []}
-    for _ in range(rounds):
-        took, theirs = seconds(alone)
-        times["alone"].append(took)
-        took, ours = seconds(together)
-        times["together"].append(took)
+    times, theirs, ours = in_turn(rounds, alone, together)
     apart = []
     for a, b in zip(ours, theirs, strict=True):
         wanted = gaussian_log_density(X, y, b["means"].astype(np.float64), b["factor"], b["scale"])
@@ -109,12 +116,7 @@ def cvae(n: int, d: int, shadows: int, epochs: int, rounds: int) -> None:
         pairs = zip(inside, seeds, strict=True)
         return [CVAEGenerator(**settings, random_state=s).fit(X[m], y[m]).release().tensors for m, s in pairs]
 
-    times: dict[str, list[tuple[float, float]]] = {"alone": [], "together": []}
-    for _ in range(rounds):
-        took, theirs = seconds(alone)
-        times["alone"].append(took)
-        took, ours = seconds(together)
-        times["together"].append(took)
+    times, theirs, ours = in_turn(rounds, alone, together)
     flat = [{k: v[i].numpy() for k, v in block.items()} for block in ours for i in range(len(block["span"]))]
     apart = max(float(np.abs(a[k] - b[k]).max()) for a, b in zip(flat, theirs, strict=True) for k in a)
     show("CVAE", f"{n} x {d}", times, apart)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Mapping
 from functools import cache, partial
 from pathlib import Path
@@ -10,15 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from understudy.audit import SAMPLE_ATTACKS, AuditReport, audit
-from understudy.audit.elbo import EncoderELBO
-from understudy.audit.latent_search import LatentSearch, Search
-from understudy.audit.lira import LiRA
-from understudy.audit.rmia import RMIA
+from understudy.audit import SAMPLE_ATTACKS, SHADOW_ATTACKS, EncoderELBO, LatentSearch, Search, audit
 from understudy.data import read_embeddings
 from understudy.generate import ClassGaussian, CVAEGenerator
 from understudy.metrics import clopper_pearson
-from understudy.recipes.audit import rows_release
+from understudy.recipes.audit import rows_release, shared_shadows
 from understudy.recipes.study import Cell, Study, StudyResults, data_folder, markdown_table
 from understudy.release import Release
 from understudy.types import EmbeddingSet
@@ -112,9 +107,16 @@ def planted(config: Mapping[str, Any], name: str, case: str, seed: int) -> Mappi
         release = table_of(strangers)
     else:
         release = table_of(jittered(members, float(case.partition("-")[2] or 0), seed))
-    shadows = config["shadows"] if CASES[case][2] == "shadows" else 0
-    steps = config["steps"] if CASES[case][2] != "samples" else None
-    report = attacked(release, members, others, seed, steps=steps, shadows=shadows)
+    reach = CASES[case][2]
+    wanted: list[Any] = [*SAMPLE_ATTACKS]
+    if reach != "samples":
+        steps = config["steps"]
+        search = Search(restarts=steps["restarts"], steps=steps["search"])
+        wanted += [LatentSearch(search), EncoderELBO(steps=steps["encoder"])]
+    if reach == "shadows":
+        wanted += SHADOW_ATTACKS
+    with shared_shadows(wanted, config["shadows"], seed=seed) as attacks:
+        report = audit(release, members, others, attacks=attacks, random_state=seed)
     found = [r.name for r in report.results if r.verdict == "leak"]
     lowest = min((p for r in report.results if (p := r.adjusted) is not None), default=1.0)
     return {
@@ -123,30 +125,6 @@ def planted(config: Mapping[str, Any], name: str, case: str, seed: int) -> Mappi
         "verdict": report.verdict,
         "found": "; ".join(found),
     }
-
-
-def attacked(
-    release: Release,
-    members: EmbeddingSet,
-    others: EmbeddingSet,
-    seed: int,
-    *,
-    steps: Mapping[str, int] | None,
-    shadows: int,
-) -> AuditReport:
-    """The audit with all attacks on samples, those on the decoder if `steps` are given, and those with shadows.
-
-    Both shadow attacks share their shadows.
-    """
-    with tempfile.TemporaryDirectory() as folder:
-        attacks: list[Any] = [*SAMPLE_ATTACKS]
-        if steps is not None:
-            search = Search(restarts=steps["restarts"], steps=steps["search"])
-            attacks += [LatentSearch(search), EncoderELBO(steps=steps["encoder"])]
-        if shadows:
-            state = Path(folder) / "shadows"
-            attacks += [kind(shadows=shadows, seed=seed, state=state) for kind in (LiRA, RMIA)]
-        return audit(release, members, others, attacks=attacks, random_state=seed)
 
 
 def planted_cells(config: Mapping[str, Any]) -> dict[str, Cell]:

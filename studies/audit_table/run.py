@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Mapping
 from functools import cache, partial
 from pathlib import Path
@@ -10,14 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from understudy.audit import SAMPLE_ATTACKS, AuditReport, audit
-from understudy.audit.elbo import EncoderELBO
-from understudy.audit.latent_search import LatentSearch, Search
-from understudy.audit.lira import LiRA
-from understudy.audit.rmia import RMIA
+from understudy.audit import SAMPLE_ATTACKS, SHADOW_ATTACKS, EncoderELBO, LatentSearch, Search, audit
 from understudy.data import read_embeddings
 from understudy.generate import ClassGaussian, CVAEGenerator, KSame
-from understudy.recipes.audit import rows_release
+from understudy.recipes.audit import rows_release, shared_shadows
 from understudy.recipes.study import Cell, Study, StudyResults, data_folder, markdown_table
 from understudy.release import Release
 from understudy.types import DP, EmbeddingSet
@@ -86,36 +81,16 @@ def row(config: Mapping[str, Any], name: str, method: str, seed: int) -> Mapping
     release = generated(config, name, method, members, seed)
     # Shadows of private fits are not trained, and those of the preset large take as many fits.
     shadows = 0 if method.endswith(("dp", "large")) or release.manifest.kind == "data" else config["shadows"][name]
-    report = attacked(release, members, others, seed, steps=config["steps"], shadows=shadows)
+    steps = config["steps"]
+    search = Search(restarts=steps["restarts"], steps=steps["search"])
+    wanted = [*SAMPLE_ATTACKS, LatentSearch(search), EncoderELBO(steps=steps["encoder"])]
+    with shared_shadows([*wanted, *(SHADOW_ATTACKS if shadows else ())], shadows, seed=seed) as attacks:
+        report = audit(release, members, others, attacks=attacks, random_state=seed)
     out: dict[str, float | str] = {"verdict": report.verdict, "problems": "; ".join(p.words for p in report.problems)}
     for r in report.results:
         out |= {f"{r.name}/attack": r.attack.value, f"{r.name}/control": r.control.value}
         out |= {f"{r.name}/verdict": r.verdict, f"{r.name}/kind": "AUC" if r.baseline.value == 0.5 else "share"}
     return out
-
-
-def attacked(
-    release: Release,
-    members: EmbeddingSet,
-    others: EmbeddingSet,
-    seed: int,
-    *,
-    steps: Mapping[str, int] | None,
-    shadows: int,
-) -> AuditReport:
-    """The audit with all attacks on samples, those on the decoder if `steps` are given, and those with shadows.
-
-    Both shadow attacks share their shadows.
-    """
-    with tempfile.TemporaryDirectory() as folder:
-        attacks: list[Any] = [*SAMPLE_ATTACKS]
-        if steps is not None:
-            search = Search(restarts=steps["restarts"], steps=steps["search"])
-            attacks += [LatentSearch(search), EncoderELBO(steps=steps["encoder"])]
-        if shadows:
-            state = Path(folder) / "shadows"
-            attacks += [kind(shadows=shadows, seed=seed, state=state) for kind in (LiRA, RMIA)]
-        return audit(release, members, others, attacks=attacks, random_state=seed)
 
 
 def table_cells(config: Mapping[str, Any]) -> dict[str, Cell]:

@@ -14,7 +14,7 @@ from understudy.audit.scores import Scores
 from understudy.audit.view import one_a_subject
 from understudy.data.files import write_private_table
 from understudy.errors import ConfigError, PrivacyError
-from understudy.release.whole import MANIFEST
+from understudy.release.whole import lies_in_release
 from understudy.types import EmbeddingSet
 
 __all__ = ["RecordRisk", "RiskMap", "check_risk_file", "risk_map"]
@@ -112,7 +112,7 @@ class RiskMap:
 
 def check_risk_file(path: Path, *, overwrite: bool = False) -> None:
     """Complain, before any attack is made, about a place where no risk map may or can be written."""
-    if any((folder / MANIFEST).exists() for folder in path.resolve().parents):
+    if lies_in_release(path):
         raise PrivacyError(
             f"{str(path)!r} lies in a release, which is made to leave: a risk map must not. Write it elsewhere."
         )

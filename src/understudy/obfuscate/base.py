@@ -245,10 +245,6 @@ class BaseObfuscator(BaseEstimator):
         return np.stack([g.argmax(axis=1) for g in np.split(needed, ends, axis=1)], axis=1)
 
     # -- small things ----------------------------------------------------------------------------------------------
-    @property
-    def _ends(self) -> Literal["seed", "linear"]:
-        return "seed" if self.preset == "seed" else "linear"
-
     def _setting(self, name: str) -> Any:
         own = getattr(self, name, None)
         return self._DEFAULTS[self.preset][name] if own is None else own

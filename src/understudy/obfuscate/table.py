@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -110,6 +110,10 @@ class TableObfuscator(BaseObfuscator):
         moved = [slice(b.start - int((numbers < b.start).sum()), b.stop - int((numbers < b.start).sum()))
                  for b in self.codec_.blocks]  # fmt: skip
         return (*moved, *self.bins_.blocks)
+
+    @property
+    def _ends(self) -> Literal["seed", "linear"]:
+        return "seed" if self.preset == "seed" else "linear"
 
     def _inputs(self, matrix: Array) -> Array:
         return matrix if self.preset == "seed" else self.bins_.split(matrix)

@@ -34,7 +34,7 @@ from understudy.release import EmbeddingEntry, Release, RowsSpec, build_release,
 from understudy.report.audit import audit_facts
 from understudy.types import EmbeddingSet, PrivacyClaim
 
-__all__ = ["USUAL_SHADOWS", "Audited", "audit_data", "choose_attacks", "rows_release"]
+__all__ = ["USUAL_SHADOWS", "Audited", "audit_data", "choose_attacks", "rows_release", "shared_shadows"]
 
 Progress = Callable[[int, int, str], None]
 # Where an attack with shadows is asked for by its name alone.
@@ -97,7 +97,7 @@ def audit_data(
     else:
         attacked, title = rows_release(pick_split(str(synthetic), "train", backbone=backbone)), str(synthetic)
     # Wrong counts and claims are told before data are read, which may take long.
-    with _shared(names, shadows, state, seed, progress) as made:
+    with shared_shadows(names, shadows, seed=seed, state=state, progress=progress) as made:
         sandwich = None if canaries is None else _sandwich(attacked, canaries, seed, progress)
         inside = pick_split(members, "train", like=attacked.info, backbone=backbone)
         outside = pick_split(non_members, "val", "test", like=attacked.info, backbone=backbone)
@@ -147,13 +147,21 @@ def choose_attacks(
 
 
 @contextmanager
-def _shared(
-    names: Sequence[str], shadows: int | None, state: Path | None, seed: int | None, progress: Progress | None
+def shared_shadows(
+    attacks: Sequence[Any],
+    shadows: int | None = None,
+    *,
+    seed: int | None = None,
+    state: Path | None = None,
+    progress: Progress | None = None,
 ) -> Iterator[list[Any]]:
-    """Names as attacks; those with shadows share what is trained, in a private folder that goes away if need be."""
-    with_shadows = [name for name in names if name in SHADOW_ATTACKS]
+    """The same for `audit()`, with those attacks that are named and need shadows made so that they share them.
+
+    What is trained lies in the file `state`, or in a private folder that goes away at the end.
+    """
+    with_shadows = [a for a in attacks if isinstance(a, str) and a in SHADOW_ATTACKS]
     if not with_shadows:
-        yield list(names)
+        yield list(attacks)
         return
 
     def tell(done: int, total: int) -> None:
@@ -165,7 +173,7 @@ def _shared(
     with tempfile.TemporaryDirectory(prefix="understudy-") as folder:
         path = state or Path(folder) / "shadows.safetensors"
         made = shadow_attacks(count, coins, path, names=with_shadows, progress=tell)
-        yield [*(name for name in names if name not in SHADOW_ATTACKS), *made]
+        yield [*(a for a in attacks if a not in with_shadows), *made]
 
 
 def _sandwich(attacked: Release, canaries: int, seed: int | None, progress: Progress | None) -> Sandwich:

@@ -10,7 +10,7 @@ from understudy.data.files import write_bytes
 from understudy.errors import DataError, PrivacyError
 from understudy.recipes.common import check_new_file
 from understudy.recipes.passport_figures import read_json
-from understudy.release.whole import MANIFEST
+from understudy.release.whole import lies_in_release
 from understudy.report.audit import audit_facts, audit_html
 
 __all__ = ["audit_of", "make_audit_page", "write_audit_page"]
@@ -27,7 +27,7 @@ def make_audit_page(audit: Path, out: Path, *, overwrite: bool = False) -> dict[
 def write_audit_page(path: Path, facts: Mapping[str, Any], *, overwrite: bool = False) -> None:
     """Write a page from `audit_facts` that only its owner can read. A release folder, which leaves, is refused."""
     check_new_file(path, overwrite=overwrite)
-    if any((folder / MANIFEST).exists() for folder in path.resolve().parents):
+    if lies_in_release(path):
         raise PrivacyError("A release is made to leave, and this page is internal: write it beside the release.")
     write_bytes(str(path), audit_html(facts).encode())
 

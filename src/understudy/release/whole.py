@@ -20,6 +20,7 @@ __all__ = [
     "check_target",
     "checked",
     "entry_of",
+    "lies_in_release",
     "read_plain",
     "read_whole",
     "write_synced",
@@ -33,6 +34,11 @@ Parsed = TypeVar("Parsed")
 def entry_of(raw: bytes) -> FileEntry:
     """A file's fingerprint."""
     return FileEntry(sha256=hashlib.sha256(raw).hexdigest(), bytes=len(raw))
+
+
+def lies_in_release(path: Path) -> bool:
+    """Whether a folder above `path` has a manifest: what lies there is made to leave."""
+    return any((folder / MANIFEST).exists() for folder in path.resolve().parents)
 
 
 def check_target(path: Path, *, overwrite: bool) -> None:

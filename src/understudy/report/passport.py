@@ -16,7 +16,7 @@ from understudy.report.audit_parts import section_parts
 from understudy.report.audit_words import SENTENCES, with_audit_terms
 from understudy.report.html import pages
 from understudy.report.markdown import _figure, _table, _text
-from understudy.report.words import GLOSSARY, HOLDS, METRICS, interval_text, plain, rounded_down
+from understudy.report.words import GLOSSARY, METRICS, cards, interval_text, plain, rounded_down
 from understudy.types import at_least
 
 __all__ = ["passport_facts", "passport_html", "passport_markdown"]
@@ -75,7 +75,8 @@ def passport_facts(passport: Passport) -> dict[str, Any]:
     }
     if audit is not None:
         facts["glossary"] = with_audit_terms(facts["glossary"])
-    facts["summary"] = _summary(facts)
+    found = {"title": "What attackers achieved", "text": facts["audit_words"]}
+    facts["summary"] = cards(facts["release"], facts["claim"], found)
     out: dict[str, Any] = plain(facts)
     return out
 
@@ -167,28 +168,6 @@ def _ledger(passport: Passport) -> dict[str, Any]:
         ["head of the ledger", dp.ledger],
     ]
     return {"rows": rows, "events": events}
-
-
-def _summary(facts: dict[str, Any]) -> list[dict[str, str]]:
-    release, claim = facts["release"], facts["claim"]
-    return [
-        {
-            "title": "What this is",
-            "text": f"A stand-in for records that stayed at home: {HOLDS[release['holds']]}. It has "
-            f"{release['classes']:,} {'class' if release['classes'] == 1 else 'classes'}, and vectors of "
-            f"{release['features']:,} {'number' if release['features'] == 1 else 'numbers'}.",
-        },
-        {
-            "title": "What is claimed",
-            "text": claim["sentence"] if claim["kind"] == "none" else f"{claim['title']}. {claim['sentence']}",
-        },
-        {"title": "What attackers achieved", "text": facts["audit_words"]},
-        {
-            "title": "May it leave?",
-            "text": "Not decided here. A person decides, who knows the receiver, the law and what is already public. "
-            "Read what is not covered first.",
-        },
-    ]
 
 
 def _rows(p: dict[str, Any]) -> list[list[Any]]:

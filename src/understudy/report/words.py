@@ -14,6 +14,7 @@ __all__ = [
     "READING",
     "VERDICTS",
     "absent",
+    "cards",
     "interval_text",
     "plain",
     "rounded_down",
@@ -105,7 +106,12 @@ def absent(audience: str, section: str) -> dict[str, str]:
 
 def summary(report: Mapping[str, Any]) -> list[dict[str, str]]:
     """The four cards at the top: what this is, what is claimed, what was measured, and who decides."""
-    release, claim = report["release"], report["claim"]
+    measured = {"title": "What was measured", "text": _measured(report) + _audited(report["audit"])}
+    return cards(report["release"], report["claim"], measured)
+
+
+def cards(release: Mapping[str, Any], claim: Mapping[str, Any], found: dict[str, str]) -> list[dict[str, str]]:
+    """What this is and what is claimed; then what was found out; then who decides."""
     return [
         {
             "title": "What this is",
@@ -114,7 +120,7 @@ def summary(report: Mapping[str, Any]) -> list[dict[str, str]]:
             f"{_count(release['features'], 'number', 'numbers')}.",
         },
         {"title": "What is claimed", "text": _claimed(claim)},
-        {"title": "What was measured", "text": _measured(report) + _audited(report["audit"])},
+        found,
         {
             "title": "May it leave?",
             "text": "Not decided here. A person decides, who knows the receiver, the law and what is already public. "
