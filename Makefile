@@ -7,7 +7,7 @@ PIP := $(BIN)/pip --disable-pip-version-check --quiet install --constraint const
 .PHONY: demo test check bench docs clean
 
 demo: $(VENV)/.ready-run
-	$(BIN)/understudy demo
+	$(BIN)/locum demo
 
 test: $(VENV)/.ready-dev
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --dist loadfile --no-loadscope-reorder

@@ -1,6 +1,6 @@
-"""The same releases before Anonymeter and before `understudy.audit`, in one table.
+"""The same releases before Anonymeter and before `locum.audit`, in one table.
 
-    UNDERSTUDY_DATA=path/to/data python benchmarks/audit_anonymeter.py [--attacks 200] [--seed 0]
+    LOCUM_DATA=path/to/data python benchmarks/audit_anonymeter.py [--attacks 200] [--seed 0]
 
 Anonymeter is not one of our requirements, and asks for an older numpy than we use: give it an environment of its own
 that sees ours (`python -m venv --system-site-packages`, or a .pth file), and there `pip install polars numba` and
@@ -24,11 +24,11 @@ from typing import Any
 
 import numpy as np
 
-from understudy.audit import audit
-from understudy.data import read_embeddings
-from understudy.generate import ClassGaussian
-from understudy.recipes.audit import rows_release
-from understudy.types import EmbeddingSet
+from locum.audit import audit
+from locum.data import read_embeddings
+from locum.generate import ClassGaussian
+from locum.recipes.audit import rows_release
+from locum.types import EmbeddingSet
 
 COMPONENTS = 8
 JITTER = 0.001
@@ -106,10 +106,10 @@ def main() -> None:
     try:
         import anonymeter  # noqa: F401
     except ImportError:
-        sys.exit("Anonymeter is missing: see the top of this file for how to install it beside Understudy.")
-    path = Path(os.environ.get("UNDERSTUDY_DATA", ".")) / "breastmnist_efflite0.npz"
+        sys.exit("Anonymeter is missing: see the top of this file for how to install it beside Locum.")
+    path = Path(os.environ.get("LOCUM_DATA", ".")) / "breastmnist_efflite0.npz"
     if not path.is_file():
-        sys.exit("Set UNDERSTUDY_DATA to the folder that holds breastmnist_efflite0.npz.")
+        sys.exit("Set LOCUM_DATA to the folder that holds breastmnist_efflite0.npz.")
     warnings.simplefilter("ignore")
     # Anonymeter draws from numpy's global coins.
     np.random.seed(args.seed)  # noqa: NPY002

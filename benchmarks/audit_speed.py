@@ -25,11 +25,11 @@ from typing import Any
 
 import numpy as np
 
-from understudy.audit.cvae_shadows import CVAEShadows
-from understudy.audit.density import gaussian_log_density
-from understudy.audit.gaussian_shadows import GaussianShadows
-from understudy.generate import ClassGaussian, CVAEGenerator
-from understudy.metrics import nearest
+from locum.audit.decoder import gaussian_log_density
+from locum.audit.shadows.cvae import CVAEShadows
+from locum.audit.shadows.gaussian import GaussianShadows
+from locum.generate import ClassGaussian, CVAEGenerator
+from locum.metrics import nearest
 
 SHADOWS = 64
 Times = dict[str, list[tuple[float, float]]]

@@ -20,8 +20,8 @@ from typing import Any
 
 import numpy as np
 
-from understudy.embed import Backbone, load_backbone
-from understudy.embed.pipeline import cores
+from locum.embed import Backbone, load_backbone
+from locum.embed.embedding import cores
 
 BIT = {
     "image_processor_type": "BitImageProcessor",

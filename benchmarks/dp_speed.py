@@ -22,10 +22,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from understudy.accounting import Ledger, SGDPlan
-from understudy.nets import CVAE, plain_cvae
-from understudy.train import CVAELoss, LoopSettings, PrivateRun, run_loop, seeded
-from understudy.types import DP
+from locum.accounting import Ledger, SGDPlan
+from locum.nets import CVAE, plain_cvae
+from locum.train import CVAELoss, LoopSettings, run_loop, seeded
+from locum.train.dp import PrivateRun
+from locum.types import DP
 
 N, DIM, CLASSES, HIDDEN, LATENT = 20_000, 768, 10, 256, 100
 # Coins are made two steps ahead: a window must be longer than that, or it would get them for nothing.

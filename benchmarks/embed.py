@@ -24,14 +24,14 @@ import numpy as np
 import onnxruntime
 from PIL import Image
 
-from understudy.embed import embed_images, load_backbone
-from understudy.embed.efflite import MODELS, _model
-from understudy.embed.pipeline import cores
+from locum.embed import embed_images, load_backbone
+from locum.embed.efflite import MODELS, _model
+from locum.embed.embedding import cores
 
 CHILD = """
 import resource, sys
 from pathlib import Path
-from understudy.recipes.embed import embed_to_file
+from locum.recipes.embed import embed_to_file
 summary = embed_to_file(sys.argv[1], Path(sys.argv[2]), overwrite=True, cache=Path(sys.argv[3]))
 print(summary.images, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
 """

@@ -18,11 +18,11 @@ from typing import Any
 
 import numpy as np
 
-from understudy.data import partition_iid
-from understudy.federated import Answer, Coordinator, FederationSettings, LocalChannel, Question, Silence
-from understudy.federated.messages import pack
-from understudy.federated.rehearsal import write_sites
-from understudy.types import DP, EmbeddingSet
+from locum.data import partition_iid
+from locum.federated import Answer, Coordinator, FederationSettings, LocalChannel, Question, Silence
+from locum.federated.protocol import pack
+from locum.federated.simulation import write_sites
+from locum.types import DP, EmbeddingSet
 
 EACH = 64
 
@@ -85,7 +85,7 @@ def main() -> None:
                 flush=True,
             )
             if not asked.no_ray:
-                from understudy.federated.ray_simulation import simulate_on_ray
+                from locum.federated.transport.ray import simulate_on_ray
 
                 write_sites(parts, work / "again", privacy, 0)
                 told: list[dict[str, Any]] = []

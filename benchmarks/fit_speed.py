@@ -17,8 +17,8 @@ import torch
 from torch.nn import functional
 from torch.utils.data import DataLoader, Dataset
 
-from understudy.generate import CVAEGenerator
-from understudy.nets import plain_cvae
+from locum.generate import CVAEGenerator
+from locum.nets import plain_cvae
 
 CLASSES, LATENT, BETA = 10, 50, 0.1
 

@@ -34,7 +34,7 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.metrics import euclidean_distances
 
-from understudy.generate.grouping import k_groups
+from locum.generate import k_groups
 
 K, DIM, FULL, QUICK = 5, 768, 20_000, 4_000
 

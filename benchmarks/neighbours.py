@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from understudy.metrics import k_nearest, nearest
+from locum.metrics import k_nearest, nearest
 
 Contender = Callable[[], tuple[np.ndarray, np.ndarray]]
 
@@ -27,7 +27,7 @@ def with_faiss(q: np.ndarray, r: np.ndarray, k: int) -> Contender | None:
     try:
         import faiss
     except ImportError:
-        print('faiss is missing: no ratio to it. Install it with: pip install "understudy[bench]"')
+        print('faiss is missing: no ratio to it. Install it with: pip install "locum[bench]"')
         return None
 
     def run() -> tuple[np.ndarray, np.ndarray]:
@@ -75,7 +75,7 @@ def compare(q: np.ndarray, r: np.ndarray, k: int, rounds: int) -> None:
 
     few = q[: max(1, len(q) // 10)]
     contenders: dict[str, tuple[Contender | None, float]] = {
-        "understudy": (ours, 1.0),
+        "locum": (ours, 1.0),
         "faiss IndexFlatL2": (with_faiss(q, r, k), 1.0),
         "scikit-learn brute": (with_sklearn(few, r, k), len(q) / len(few)),
     }
@@ -89,11 +89,11 @@ def compare(q: np.ndarray, r: np.ndarray, k: int, rounds: int) -> None:
     print(f"\n{len(q):,} x {len(r):,} x {q.shape[1]}, k = {k}, best of {rounds}")
     for name, took in best.items():
         distances, indices = results[name]
-        ratio = best["understudy"] / took
+        ratio = best["locum"] / took
         error = largest_error(distances, indices, q, r)
         print(f"  {name:20s} {took:7.2f} s   ours/this {ratio:5.2f}   largest error {error:.1e}")
     if "faiss IndexFlatL2" in results:
-        same = float(np.mean(results["understudy"][1] == results["faiss IndexFlatL2"][1]))
+        same = float(np.mean(results["locum"][1] == results["faiss IndexFlatL2"][1]))
         print(f"  same neighbours as faiss: {same:.2%}")
 
 

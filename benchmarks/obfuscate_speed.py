@@ -4,7 +4,7 @@ Rows (102 columns, as Adult has) and images (64 x 64 x 3) in training, for each 
 `TableObfuscator` and `ImageObfuscator` in both presets and of an autoencoder of the same layers, written as people
 write it: a DataLoader, Adam as it comes, the mean squared error. (The calibrated preset trains no network on images;
 its whole fit is compared with one epoch.) Then `transform` of a million rows of Adult, drawn
-with replacement (made up where UNDERSTUDY_DATA has none), in a process of its own (Linux): time, memory at its peak
+with replacement (made up where LOCUM_DATA has none), in a process of its own (Linux): time, memory at its peak
 above what was there before, and how much of it is the result. For a tenth of the rows too, to see what grows.
 
     OMP_NUM_THREADS=1 python benchmarks/obfuscate_speed.py [--quick]
@@ -30,9 +30,9 @@ def adult() -> tuple[pd.DataFrame, np.ndarray]:
     """Rows without income and sex, and income; made up where there are none."""
     import pandas as pd
 
-    from understudy.data import read_adult
+    from locum.data import read_adult
 
-    folder = Path(os.environ.get("UNDERSTUDY_DATA", "")) / "adult"
+    folder = Path(os.environ.get("LOCUM_DATA", "")) / "adult"
     if folder.is_dir():
         table = read_adult(folder)
         return table.drop(columns=["income", "sex"]), (table["income"] == ">50K").to_numpy().astype(int)
@@ -58,7 +58,7 @@ def autoencoder(x: np.ndarray, batch: int, epochs: int) -> None:
     import torch
     from torch.utils.data import DataLoader, TensorDataset
 
-    from understudy.nets import image_obfuscator, table_obfuscator
+    from locum.nets import image_obfuscator, table_obfuscator
 
     torch.manual_seed(0)
     net = table_obfuscator(x.shape[1], [2]) if x.ndim == 2 else image_obfuscator(x.shape[1], x.shape[2], [2])
@@ -73,8 +73,8 @@ def autoencoder(x: np.ndarray, batch: int, epochs: int) -> None:
 
 
 def train_tables(frame: pd.DataFrame, income: np.ndarray, epochs: int, rounds: int) -> None:
-    from understudy.data import TableCodec
-    from understudy.obfuscate import TableObfuscator
+    from locum.data import TableCodec
+    from locum.obfuscate import TableObfuscator
 
     codec = TableCodec.fit(frame)
     x, n = codec.encode(frame), len(frame)
@@ -88,7 +88,7 @@ def train_tables(frame: pd.DataFrame, income: np.ndarray, epochs: int, rounds: i
 
 
 def train_images(n: int, side: int, rounds: int) -> None:
-    from understudy.obfuscate import ImageObfuscator
+    from locum.obfuscate import ImageObfuscator
 
     rng = np.random.default_rng(0)
     images, labels = rng.integers(0, 256, (n, side, side, 3), dtype=np.uint8), np.arange(n) % 2
@@ -115,7 +115,7 @@ def compare(what: str, n: int, epochs: int, works: dict[str, Callable[[], object
 
 def release(n: int, queue: multiprocessing.Queue) -> None:
     """Seconds of processor time, megabytes above what was there before, and those of the result."""
-    from understudy.obfuscate import TableObfuscator
+    from locum.obfuscate import TableObfuscator
 
     frame, income = adult()
     model = TableObfuscator(max_epochs=1, random_state=0).fit(frame, income)

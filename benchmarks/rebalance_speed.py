@@ -1,6 +1,6 @@
 """Time of filling up rare classes and training on the result, against SMOTE with scikit-learn, in one run, in turn.
 
-12,406 records of 1280 features in ten classes from 5000 to 50 (CIFAR-10 LT where UNDERSTUDY_DATA has it, else made
+12,406 records of 1280 features in ten classes from 5000 to 50 (CIFAR-10 LT where LOCUM_DATA has it, else made
 up): `GenerativeOverSampler` and `LinearHead` on one side, imbalanced-learn's SMOTE and scikit-learn's logistic
 regression (100 iterations at most) on the other, and the head that generates online. Then memory, in processes of
 their own (Linux): what filling up needs and how large its result is, for classes of 10,000 and of 100,000 records.
@@ -24,9 +24,9 @@ SIZES = (5000, 2997, 1796, 1077, 645, 387, 232, 139, 83, 50)
 
 
 def records() -> tuple[np.ndarray, np.ndarray]:
-    from understudy.data import read_embeddings
+    from locum.data import read_embeddings
 
-    file = Path(os.environ.get("UNDERSTUDY_DATA", "")) / "cifar10lt_efflite0.npz"
+    file = Path(os.environ.get("LOCUM_DATA", "")) / "cifar10lt_efflite0.npz"
     if file.is_file():
         found = read_embeddings(file, "train")
         return found.X, found.y
@@ -43,8 +43,8 @@ def timed(work: Callable[[], object]) -> tuple[float, object]:
 
 
 def ours(X: np.ndarray, y: np.ndarray) -> tuple[float, float]:
-    from understudy.heads import LinearHead
-    from understudy.rebalance import GenerativeOverSampler
+    from locum.heads import LinearHead
+    from locum.rebalance import GenerativeOverSampler
 
     fill, (Xr, yr) = timed(lambda: GenerativeOverSampler(random_state=0).fit_resample(X, y))
     head = LinearHead(batch_size=256, max_epochs=10, patience=None, random_state=0)
@@ -52,8 +52,8 @@ def ours(X: np.ndarray, y: np.ndarray) -> tuple[float, float]:
 
 
 def online(X: np.ndarray, y: np.ndarray) -> tuple[float, float]:
-    from understudy.generate import ClassGaussian
-    from understudy.heads import LinearHead
+    from locum.generate import ClassGaussian
+    from locum.heads import LinearHead
 
     head = LinearHead(
         batch_size=256, max_epochs=10, patience=None, random_state=0, loss="balanced_softmax", augment=ClassGaussian()
@@ -71,7 +71,7 @@ def smote(X: np.ndarray, y: np.ndarray) -> tuple[float, float]:
 
 def peak(n: int, queue: multiprocessing.Queue) -> None:
     """Megabytes above what was there before, and those of the result."""
-    from understudy.rebalance import GenerativeOverSampler
+    from locum.rebalance import GenerativeOverSampler
 
     rng = np.random.default_rng(0)
     X = rng.standard_normal((n + 50, 256), dtype=np.float32)

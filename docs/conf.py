@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 
-from understudy._version import __version__
+from locum._version import __version__
 
-project = "Understudy"
-author = "The Understudy contributors"
-copyright = "The Understudy contributors"
+project = "Locum"
+author = "The Locum contributors"
+copyright = "The Locum contributors"
 version = release = __version__
 
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
@@ -35,7 +35,7 @@ python_use_unqualified_type_names = True
 add_module_names = False
 
 html_theme = "furo"
-html_title = f"Understudy {__version__}"
+html_title = f"Locum {__version__}"
 html_show_sphinx = False
 html_copy_source = False
 

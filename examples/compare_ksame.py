@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from understudy.data import load_sample, split
-from understudy.generate import BaseGenerator, ClassGaussian, CVAEGenerator, KSame
-from understudy.heads import LinearHead
-from understudy.metrics import auc_macro, average_nearest_distance, membership_auc, nearest
+from locum.data import load_sample, split
+from locum.generate import BaseGenerator, ClassGaussian, CVAEGenerator, KSame
+from locum.heads import LinearHead
+from locum.metrics import auc_macro, average_nearest_distance, membership_auc, nearest
 
 
 def main() -> None:
@@ -37,7 +37,7 @@ def main() -> None:
         distance = average_nearest_distance(X, real)
         guess = membership_auc(nearest(real, X)[0], nearest(unseen, X)[0])
         print(f"{name:15} {generator.claim_.kind:12} {auc:6.3f}   {distance:.2f}      {guess:.3f}")
-    print("\nOne split and one seed: `understudy evaluate` gives intervals over seeds.")
+    print("\nOne split and one seed: `locum evaluate` gives intervals over seeds.")
 
 
 if __name__ == "__main__":

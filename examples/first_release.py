@@ -12,12 +12,12 @@ from pathlib import Path
 
 import numpy as np
 
-import understudy
-from understudy.audit import NearestDistance
-from understudy.data import load_sample, split
-from understudy.generate import ClassGaussian
-from understudy.heads import LinearHead
-from understudy.metrics import score_all
+import locum
+from locum.audit import NearestDistance
+from locum.data import load_sample, split
+from locum.generate import ClassGaussian
+from locum.heads import LinearHead
+from locum.metrics import score_all
 
 
 def main(folder: Path) -> None:
@@ -32,7 +32,7 @@ def main(folder: Path) -> None:
     path = generator.release(train.info).save(folder / "release", overwrite=True)
 
     # From here on only the folder counts.
-    release = understudy.load(path)
+    release = locum.load(path)
     print("files      ", ", ".join(sorted(p.name for p in path.iterdir())))
     print("claim      ", release.claim.kind, "-", release.claim.sentence())
 

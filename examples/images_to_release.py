@@ -6,11 +6,11 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-import understudy
-from understudy.data import load_digit_images
-from understudy.embed import backbone_for, embed_images
-from understudy.generate import ClassGaussian
-from understudy.heads import LinearHead
+import locum
+from locum.data import load_digit_images
+from locum.embed import backbone_for, embed_images
+from locum.generate import ClassGaussian
+from locum.heads import LinearHead
 
 
 def write_images(folder: Path) -> None:
@@ -34,7 +34,7 @@ with tempfile.TemporaryDirectory() as scratch:
     ClassGaussian(random_state=0).fit(train.X, train.y).release(train.info).save(home / "release")
 
     # The receiver has the release and images of its own, and no image of the holder.
-    release = understudy.load(home / "release")
+    release = locum.load(home / "release")
     X, y = release.sample(2000, random_state=0)
     head = LinearHead(random_state=0).fit(X, y)
     with embed_images(home / "images" / "test", backbone_for(release.info)) as embedded:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from understudy.obfuscate import TableObfuscator, load_obfuscator, save_obfuscator, trade_off
+from locum.obfuscate import TableObfuscator, load_obfuscator, save_obfuscator, trade_off
 
 
 def people(n: int, seed: int) -> tuple[pd.DataFrame, pd.Series, np.ndarray]:

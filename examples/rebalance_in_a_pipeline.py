@@ -14,9 +14,9 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import StratifiedKFold, cross_val_predict
 from sklearn.preprocessing import StandardScaler
 
-from understudy.data import load_sample, make_long_tail
-from understudy.metrics import balanced_accuracy, compare, paired_bootstrap
-from understudy.rebalance import GenerativeOverSampler
+from locum.data import load_sample, make_long_tail
+from locum.metrics import balanced_accuracy, compare, paired_bootstrap
+from locum.rebalance import GenerativeOverSampler
 
 
 def main() -> None:

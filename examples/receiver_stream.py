@@ -16,13 +16,13 @@ import numpy as np
 import torch
 from torch import nn
 
-import understudy
-from understudy.data import load_sample, split
-from understudy.generate import ClassGaussian
-from understudy.heads import LinearHead
-from understudy.metrics import accuracy
-from understudy.release import verify
-from understudy.types import EmbeddingSet
+import locum
+from locum.data import load_sample, split
+from locum.generate import ClassGaussian
+from locum.heads import LinearHead
+from locum.metrics import accuracy
+from locum.release import verify
+from locum.types import EmbeddingSet
 
 BATCH = 128
 
@@ -35,7 +35,7 @@ def holder(folder: Path) -> EmbeddingSet:
     return parts["test"]
 
 
-def plain_torch(release: understudy.Release, steps: int) -> nn.Module:
+def plain_torch(release: locum.Release, steps: int) -> nn.Module:
     """Your own loop: each batch is new, so there is no epoch and nothing to shuffle."""
     torch.manual_seed(0)
     net = nn.Linear(release.manifest.embedding.dim, len(release.classes))
@@ -50,7 +50,7 @@ def plain_torch(release: understudy.Release, steps: int) -> nn.Module:
 def main(folder: Path) -> None:
     test = holder(folder)
     verify(folder)  # raises ReleaseError if it must not be used
-    release = understudy.load(folder)
+    release = locum.load(folder)
     X = release.transform(test.X)
 
     net = plain_torch(release, steps=500)

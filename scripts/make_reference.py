@@ -3,7 +3,7 @@
     python scripts/make_reference.py efflite0
 
 Leaves, waves, clouds and blobs in colour and grey, large and small: no photograph, no person, no licence. The
-directions and variances of their vectors are what `understudy.embed.reference` ships.
+directions and variances of their vectors are what `locum.data.reference` ships.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageDraw, ImageFilter
 
-import understudy.embed
-from understudy.embed import Backbone, load_backbone
-from understudy.embed.reference import Reference
+import locum.embed
+from locum.data import Reference
+from locum.embed import Backbone, load_backbone
 
 SIDE, IMAGES = 96, 3000
 
@@ -93,7 +93,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("backbone", nargs="?", default="efflite0")
     name = parser.parse_args().backbone
-    file = Path(understudy.embed.__file__).parent / "references" / f"{name}.safetensors"
+    file = Path(locum.embed.__file__).parent / "references" / f"{name}.safetensors"
     source = f"{IMAGES} images drawn by scripts/make_reference.py"
     Reference.from_vectors(vectors(load_backbone(name)), source=source).save(file)
     print(f"{file.name}: {file.stat().st_size / 1e6:.2f} MB")

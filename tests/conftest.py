@@ -10,7 +10,7 @@ import pytest
 import torch
 from hypothesis import settings
 
-from understudy import EmbeddingSet
+from locum import EmbeddingSet
 
 # A busy machine must not fail a property.
 settings.register_profile("patient", deadline=None)
@@ -41,7 +41,7 @@ def blob_set(blobs: tuple[np.ndarray, np.ndarray]) -> EmbeddingSet:
 @pytest.fixture(scope="session")
 def real_data() -> Path:
     """The folder of real data, or a skip that says why."""
-    value = os.environ.get("UNDERSTUDY_DATA")
+    value = os.environ.get("LOCUM_DATA")
     if not value or not Path(value).is_dir():
-        pytest.skip("UNDERSTUDY_DATA names no folder of real data")
+        pytest.skip("LOCUM_DATA names no folder of real data")
     return Path(value)

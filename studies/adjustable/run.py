@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from understudy.data import TableCodec, read_adult
-from understudy.obfuscate import Labelled, Masking, TableObfuscator
-from understudy.obfuscate.adversaries import TreesJudge, accuracy, label_only, majority_guess
-from understudy.obfuscate.hull import hull_auc
-from understudy.obfuscate.judging import Originals, mean_release
-from understudy.obfuscate.rivals import RIVALS, strengths
-from understudy.recipes.study import Cell, Study, StudyResults, data_folder, markdown_table
-from understudy.types import Estimate
+from locum.data import TableCodec, read_adult
+from locum.obfuscate import Labelled, Masking, TableObfuscator, hull_auc
+from locum.obfuscate.baselines import RIVALS, strengths
+from locum.obfuscate.evaluation import Originals, mean_release
+from locum.obfuscate.judges import TreesJudge, accuracy, label_only, majority_guess
+from locum.recipes import Study, StudyResults
+from locum.recipes.study import Cell, data_folder, markdown_table
+from locum.types import Estimate
 
 if TYPE_CHECKING:
     import pandas as pd

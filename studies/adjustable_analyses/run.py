@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from understudy.data import TableCodec, read_adult
-from understudy.obfuscate import Labelled, Masking, TableObfuscator
-from understudy.obfuscate.adversaries import TreesJudge, label_only
-from understudy.obfuscate.hull import hull_auc
-from understudy.obfuscate.judging import Originals
-from understudy.obfuscate.noise import SeedNoise, ShapedNoise
-from understudy.recipes.study import Cell, Study, StudyResults, data_folder, markdown_table
+from locum.data import TableCodec, read_adult
+from locum.obfuscate import Labelled, Masking, TableObfuscator, hull_auc
+from locum.obfuscate.evaluation import Originals
+from locum.obfuscate.judges import TreesJudge, label_only
+from locum.obfuscate.noise import SeedNoise, ShapedNoise
+from locum.recipes import Study, StudyResults
+from locum.recipes.study import Cell, data_folder, markdown_table
 
 if TYPE_CHECKING:
     import pandas as pd

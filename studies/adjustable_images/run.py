@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from understudy.obfuscate import ImageObfuscator, Labelled, Masking
-from understudy.obfuscate.adversaries import label_only, majority_guess
-from understudy.obfuscate.judging import Originals
-from understudy.obfuscate.patches import PatchesJudge
-from understudy.obfuscate.rivals import RIVALS, strengths
-from understudy.recipes.study import Cell, Study, StudyResults, data_folder, markdown_table
+from locum.obfuscate import ImageObfuscator, Labelled, Masking
+from locum.obfuscate.baselines import RIVALS, strengths
+from locum.obfuscate.evaluation import Originals
+from locum.obfuscate.judges import PatchesJudge, label_only, majority_guess
+from locum.recipes import Study, StudyResults
+from locum.recipes.study import Cell, data_folder, markdown_table
 
 Array = npt.NDArray[Any]
 Config = Mapping[str, Any]
@@ -212,7 +212,7 @@ def within_labels(found: Originals, X: Array, Z: Array) -> float:
 
 def vectors(pixels: Array) -> Array:
     """Embeddings of the default backbone."""
-    from understudy.embed import embed_images
+    from locum.embed import embed_images
 
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "images.npz"

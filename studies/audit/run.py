@@ -9,14 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from understudy.audit import SAMPLE_ATTACKS, SHADOW_ATTACKS, EncoderELBO, LatentSearch, Search, audit
-from understudy.data import read_embeddings
-from understudy.generate import ClassGaussian, CVAEGenerator
-from understudy.metrics import clopper_pearson
-from understudy.recipes.audit import rows_release, shared_shadows
-from understudy.recipes.study import Cell, Study, StudyResults, data_folder, markdown_table
-from understudy.release import Release
-from understudy.types import EmbeddingSet
+from locum.audit import SAMPLE_ATTACKS, SHADOW_ATTACKS, EncoderELBO, LatentSearch, Search, audit
+from locum.data import read_embeddings
+from locum.generate import ClassGaussian, CVAEGenerator
+from locum.metrics import clopper_pearson
+from locum.recipes import Study, StudyResults
+from locum.recipes.audit import rows_release, shared_shadows
+from locum.recipes.study import Cell, data_folder, markdown_table
+from locum.release import Release
+from locum.types import EmbeddingSet
 
 Three = tuple[EmbeddingSet, EmbeddingSet, EmbeddingSet]
 LEVEL = 0.01

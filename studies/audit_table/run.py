@@ -9,13 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from understudy.audit import SAMPLE_ATTACKS, SHADOW_ATTACKS, EncoderELBO, LatentSearch, Search, audit
-from understudy.data import read_embeddings
-from understudy.generate import ClassGaussian, CVAEGenerator, KSame
-from understudy.recipes.audit import rows_release, shared_shadows
-from understudy.recipes.study import Cell, Study, StudyResults, data_folder, markdown_table
-from understudy.release import Release
-from understudy.types import DP, EmbeddingSet
+from locum.audit import SAMPLE_ATTACKS, SHADOW_ATTACKS, EncoderELBO, LatentSearch, Search, audit
+from locum.data import read_embeddings
+from locum.generate import ClassGaussian, CVAEGenerator, KSame
+from locum.recipes import Study, StudyResults
+from locum.recipes.audit import rows_release, shared_shadows
+from locum.recipes.study import Cell, data_folder, markdown_table
+from locum.release import Release
+from locum.types import DP, EmbeddingSet
 
 LEVEL = 0.01
 NAMES = {

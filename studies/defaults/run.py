@@ -9,13 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from understudy.data import kfold, read_embeddings
-from understudy.generate import ClassGaussian, CVAEGenerator
-from understudy.heads import LinearHead, MLPHead
-from understudy.metrics import auc_macro, compare
-from understudy.recipes.study import Cell, Study, StudyResults, data_folder, markdown_table
-from understudy.release import Release
-from understudy.types import EmbeddingSet, Estimate
+from locum.data import kfold, read_embeddings
+from locum.generate import ClassGaussian, CVAEGenerator
+from locum.heads import LinearHead, MLPHead
+from locum.metrics import auc_macro, compare
+from locum.recipes import Study, StudyResults
+from locum.recipes.study import Cell, data_folder, markdown_table
+from locum.release import Release
+from locum.types import EmbeddingSet, Estimate
 
 HEADS = {"linear": LinearHead, "mlp": MLPHead}
 NOISES = ("none", "diagonal", "low-rank")

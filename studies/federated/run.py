@@ -12,19 +12,19 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from understudy.accounting import PoissonGaussian, epsilon_of, plan_sgd
-from understudy.data import partition_dirichlet, partition_iid, read_embeddings, stratified_split
-from understudy.embed.reference import load_reference
-from understudy.federated import FederationSettings, fit_personal, merge_releases, rehearse
-from understudy.federated.baselines import federated_head, scores
-from understudy.federated.personal import pick_lambda
-from understudy.federated.site_file import SiteRecords
-from understudy.generate import CGANGenerator, ClassGaussian
-from understudy.heads import LinearHead
-from understudy.metrics import accuracy, balanced_accuracy, entropic_wasserstein, f1, mean_interval
-from understudy.recipes.study import Cell, Study, StudyResults, data_folder, markdown_table
-from understudy.release import load
-from understudy.types import DP, EmbeddingSet
+from locum.accounting import PoissonGaussian, epsilon_of, plan_sgd
+from locum.data import load_reference, partition_dirichlet, partition_iid, read_embeddings, stratified_split
+from locum.federated import FederationSettings, fit_personal, merge_releases, rehearse
+from locum.federated.baselines import federated_head, scores
+from locum.federated.personal import pick_lambda
+from locum.federated.site_file import SiteRecords
+from locum.generate import CGANGenerator, ClassGaussian
+from locum.heads import LinearHead
+from locum.metrics import accuracy, balanced_accuracy, entropic_wasserstein, f1, mean_interval
+from locum.recipes import Study, StudyResults
+from locum.recipes.study import Cell, data_folder, markdown_table
+from locum.release import load
+from locum.types import DP, EmbeddingSet
 
 Array = npt.NDArray[Any]
 Parts = Mapping[str, EmbeddingSet]
@@ -82,7 +82,7 @@ def dealt(
 @cache
 def embedded(backbone: str) -> EmbeddingSet:
     """CIFAR-10 through another backbone; vectors are kept in `out/`, apart from the project."""
-    from understudy.embed import embed_images
+    from locum.embed import embed_images
 
     folder = Path("out/federated-factors")
     folder.mkdir(parents=True, exist_ok=True)
@@ -419,7 +419,7 @@ def _draw_epsilons(results: StudyResults, out: Path) -> None:
     import matplotlib.pyplot as plt
 
     names, x = results.config["epsilons"], range(len(results.config["epsilons"]))
-    with plt.rc_context({"svg.hashsalt": "understudy"}):
+    with plt.rc_context({"svg.hashsalt": "locum"}):
         figure, axes = plt.subplots(figsize=(6.4, 3.8))
         for method in FACTOR_METHODS:
             found = [results.estimate(f"{method}/{e}/10/efflite0", "interpolated bacc") for e in names]
@@ -437,9 +437,9 @@ def _draw_epsilons(results: StudyResults, out: Path) -> None:
 
 def _parameters() -> str:
     """What is trained and what leaves, counted from the networks at ten classes and 1280 features."""
-    from understudy.federated.plans import sums_asked
-    from understudy.generate.private_means import query
-    from understudy.nets import plain_cvae
+    from locum.federated.plans import sums_asked
+    from locum.generate.private import query
+    from locum.nets import plain_cvae
 
     one, terms = np.zeros((1, 1280)), FederationSettings(tuple(map(str, range(10))), 1280, mode="sums")
     asked = query(one, np.zeros(1, int), None, 10, load_reference("efflite0", 1280), sums_asked(terms))

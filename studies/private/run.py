@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 from torch import nn
 
-from understudy.data import read_embeddings
-from understudy.generate import BaseGenerator, CGANGenerator, ClassGaussian, CVAEGenerator
-from understudy.heads import LinearHead
-from understudy.metrics import auc_macro, balanced_accuracy, entropic_wasserstein
-from understudy.recipes.study import Cell, Study, StudyResults, data_folder, markdown_table
-from understudy.types import DP
+from locum.data import read_embeddings
+from locum.generate import BaseGenerator, CGANGenerator, ClassGaussian, CVAEGenerator
+from locum.heads import LinearHead
+from locum.metrics import auc_macro, balanced_accuracy, entropic_wasserstein
+from locum.recipes import Study, StudyResults
+from locum.recipes.study import Cell, data_folder, markdown_table
+from locum.types import DP
 
 # Rounded sizes that may be known, and deltas of at most a tenth of one over them.
 PUBLIC = {"breastmnist": (500, 1e-4), "pneumoniamnist": (5000, 1e-5), "cifar10_12k": (10000, 1e-5)}

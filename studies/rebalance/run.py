@@ -12,12 +12,13 @@ import numpy.typing as npt
 from sklearn.base import clone
 from sklearn.model_selection import StratifiedKFold
 
-from understudy.data import read_embeddings
-from understudy.generate import ClassGaussian, CVAEGenerator
-from understudy.heads import LinearHead
-from understudy.metrics import bootstrap_interval
-from understudy.rebalance import METHODS, GenerativeOverSampler
-from understudy.recipes.study import Cell, Study, StudyResults, data_folder, markdown_table
+from locum.data import read_embeddings
+from locum.generate import ClassGaussian, CVAEGenerator
+from locum.heads import LinearHead
+from locum.metrics import bootstrap_interval
+from locum.rebalance import METHODS, GenerativeOverSampler
+from locum.recipes import Study, StudyResults
+from locum.recipes.study import Cell, data_folder, markdown_table
 
 Array = npt.NDArray[Any]
 TITLES = {"lt100": "CIFAR-10 LT, ratio 100", "lt1000": "CIFAR-10 LT, ratio 1000"}

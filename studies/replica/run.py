@@ -11,13 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from understudy.data import read_splits, stratified_split
-from understudy.generate import BaseGenerator, ClassGaussian, CVAEGenerator, KSame
-from understudy.heads import LinearHead
-from understudy.metrics import auc_macro, average_nearest_distance
-from understudy.recipes.study import Cell, Study, StudyResults, data_folder, markdown_table
-from understudy.release import Release
-from understudy.types import EmbeddingSet
+from locum.data import read_splits, stratified_split
+from locum.generate import BaseGenerator, ClassGaussian, CVAEGenerator, KSame
+from locum.heads import LinearHead
+from locum.metrics import auc_macro, average_nearest_distance
+from locum.recipes import Study, StudyResults
+from locum.recipes.study import Cell, data_folder, markdown_table
+from locum.release import Release
+from locum.types import EmbeddingSet
 
 # Table 1 of the seed, BreastMNIST (DINOv2 embeddings): AUC in percent at noise 0, 1, 2, 3.
 SEED_BREAST = {
@@ -186,8 +187,8 @@ def table(results: StudyResults, name: str) -> str:
 
 def comparisons(results: StudyResults, name: str) -> str:
     """Paired by seed: what may be called a difference, and what is a tie."""
-    from understudy.metrics import compare
-    from understudy.types import Estimate
+    from locum.metrics import compare
+    from locum.types import Estimate
 
     rows = []
     for which in ("cvae", "cvae-authors"):

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from understudy.data import read_embeddings
-from understudy.generate import CVAEGenerator, VAEGenerator
-from understudy.metrics import FrechetByClass, coverage_by_class, sphere_by_class
-from understudy.rebalance import (
+from locum.data import read_embeddings
+from locum.generate import CVAEGenerator, VAEGenerator
+from locum.metrics import FrechetByClass, coverage_by_class, sphere_by_class
+from locum.rebalance import (
     diversity_by_class,
     frechet_over_variances,
     latent_study,
@@ -23,9 +23,10 @@ from understudy.rebalance import (
     plot_frechet,
     sample_like,
 )
-from understudy.rebalance.analysis import VARIANCES
-from understudy.recipes.study import Cell, Study, StudyResults, data_folder, markdown_table
-from understudy.types import Estimate
+from locum.rebalance.analyses import VARIANCES
+from locum.recipes import Study, StudyResults
+from locum.recipes.study import Cell, data_folder, markdown_table
+from locum.types import Estimate
 
 Array = npt.NDArray[Any]
 Labelled = tuple[Array, Array]

@@ -12,12 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from understudy.data import read_splits
-from understudy.generate import BaseGenerator, ClassGaussian, CVAEGenerator, KSame
-from understudy.heads import LinearHead
-from understudy.metrics import auc_macro, compare, nearest, paired_difference, score_all
-from understudy.recipes.study import Cell, Study, StudyResults, data_folder, markdown_table
-from understudy.types import EmbeddingSet
+from locum.data import read_splits
+from locum.generate import BaseGenerator, ClassGaussian, CVAEGenerator, KSame
+from locum.heads import LinearHead
+from locum.metrics import auc_macro, compare, nearest, paired_difference, score_all
+from locum.recipes import Study, StudyResults
+from locum.recipes.study import Cell, data_folder, markdown_table
+from locum.types import EmbeddingSet
 
 # Table 9 of the seed (DINOv2): accuracy, weighted F1 and kappa, for the original and the generated set.
 SEED_TABLE9 = {
@@ -215,7 +216,7 @@ BACKBONE_PAIRS = (("cvae", "real"), ("gaussian", "real"), ("gaussian", "cvae"))
 @cache
 def embedded(backbone: str) -> dict[str, EmbeddingSet]:
     """BreastMNIST through the package's own embedding; vectors are kept in `out/`, apart from the project."""
-    from understudy.embed import embed_images
+    from locum.embed import embed_images
 
     folder = Path("out/thesis-backbones")
     folder.mkdir(parents=True, exist_ok=True)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from scipy import fft, optimize, special, stats
 
-from understudy.accounting import Event, Gaussian, PoissonGaussian
+from locum.accounting import Event, Gaussian, PoissonGaussian
 
 Oracle = Callable[..., float]
 

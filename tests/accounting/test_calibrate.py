@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from understudy.accounting import Event, Gaussian, Laplace, PoissonGaussian, epsilon_of, noise_for
-from understudy.errors import ConfigError, PrivacyError
-from understudy.types import Relation
+from locum.accounting import Event, Gaussian, Laplace, PoissonGaussian, epsilon_of, noise_for
+from locum.errors import ConfigError, PrivacyError
+from locum.types import Relation
 
 PLANS: dict[str, Callable[[float], Sequence[Event]]] = {
     "one sum": lambda z: [Gaussian(z)],

@@ -7,12 +7,11 @@ from copy import deepcopy
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from understudy.accounting import check_chain
-from understudy.accounting.chain import FIRST, link
-from understudy.errors import PrivacyError
+from locum.accounting import check_chain
+from locum.accounting.store import FIRST, link
+from locum.errors import PrivacyError
 
 
 def chain(length: int = 4) -> list[dict[str, Any]]:

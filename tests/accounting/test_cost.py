@@ -7,10 +7,9 @@ from collections.abc import Callable
 from itertools import combinations
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
-from understudy.accounting import (
+from locum.accounting import (
     Event,
     Gaussian,
     Laplace,
@@ -18,11 +17,13 @@ from understudy.accounting import (
     delta_of,
     epsilon_curve,
     epsilon_of,
+    epsilon_of_any,
+    joined,
     least_delta,
+    worst_of,
 )
-from understudy.accounting.cost import _grid, epsilon_of_any
-from understudy.accounting.events import joined, worst_of
-from understudy.errors import ConfigError
+from locum.accounting.cost import _grid
+from locum.errors import ConfigError
 
 Oracle = Callable[..., float]
 SETTINGS = [(0.5, 2.0, 10), (0.128, 18.3, 2000), (0.01, 1.0, 1000), (0.01, 4.0, 10_000), (0.1, 0.8, 50)]

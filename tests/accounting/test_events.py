@@ -9,12 +9,19 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from understudy.accounting import Event, Gaussian, Laplace, PoissonGaussian, events_from_json, events_to_json
-from understudy.accounting.events import joined, worst_of
-from understudy.errors import ConfigError
+from locum.accounting import (
+    Event,
+    Gaussian,
+    Laplace,
+    PoissonGaussian,
+    events_from_json,
+    events_to_json,
+    joined,
+    worst_of,
+)
+from locum.errors import ConfigError
 
 NOISE = st.floats(0.01, 1e9)
 EVENTS: st.SearchStrategy[Event] = st.one_of(

@@ -5,13 +5,12 @@ from __future__ import annotations
 import math
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from understudy.accounting import Charge, Gaussian, Holding
-from understudy.accounting.holding import check_name, same_name
-from understudy.errors import ConfigError, PrivacyError
-from understudy.types import DP, at_least, at_most
+from locum.accounting import Charge, Gaussian, Holding
+from locum.accounting.holding import check_name, same_name
+from locum.errors import ConfigError, PrivacyError
+from locum.types import DP, at_least, at_most
 
 
 def charge(epsilon: float, delta: float = 1e-9) -> Charge:

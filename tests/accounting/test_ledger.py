@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from understudy.accounting import (
+from locum.accounting import (
     Charge,
     Gaussian,
     Laplace,
@@ -29,9 +29,8 @@ from understudy.accounting import (
     epsilon_of,
     noise_for,
 )
-from understudy.accounting.holding import at_most
-from understudy.errors import ConfigError, DataError, PrivacyError
-from understudy.types import DP
+from locum.errors import ConfigError, DataError, PrivacyError
+from locum.types import DP, at_most
 
 SPAWN = multiprocessing.get_context("spawn")
 FIT = (Gaussian(5.0),)
@@ -39,7 +38,7 @@ FIT = (Gaussian(5.0),)
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
-    return tmp_path / ".understudy" / "ledger.sqlite"
+    return tmp_path / ".locum" / "ledger.sqlite"
 
 
 @pytest.fixture
@@ -64,7 +63,7 @@ class TestCharges:
 
     def test_it_is_there_for_the_next_process(self, ledger: Ledger, file: Path) -> None:
         charge = pay(ledger)
-        code = f"from understudy.accounting import Ledger; print(Ledger({str(file)!r}).head)"
+        code = f"from locum.accounting import Ledger; print(Ledger({str(file)!r}).head)"
         shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
         assert shown.strip() == charge.head
 
@@ -365,9 +364,9 @@ class TestPlaces:
         data.touch()
         images = tmp_path / "images"
         images.mkdir()
-        expected = tmp_path / ".understudy" / "ledger.sqlite"
+        expected = tmp_path / ".locum" / "ledger.sqlite"
         assert default_ledger(data) == default_ledger(str(images)) == expected
-        assert default_ledger("data.npz") == Path(".understudy/ledger.sqlite") == default_ledger(".")
+        assert default_ledger("data.npz") == Path(".locum/ledger.sqlite") == default_ledger(".")
 
     def test_a_link_shares_the_ledger_of_what_it_points_to(self, tmp_path: Path) -> None:
         (tmp_path / "a").mkdir()

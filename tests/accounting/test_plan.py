@@ -8,10 +8,9 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
-from understudy.accounting import (
+from locum.accounting import (
     Gaussian,
     Laplace,
     PoissonGaussian,
@@ -21,9 +20,9 @@ from understudy.accounting import (
     plan_query,
     plan_sgd,
 )
-from understudy.accounting.plan import _curve
-from understudy.errors import ConfigError, PrivacyError
-from understudy.types import DP
+from locum.accounting.plans import _curve
+from locum.errors import ConfigError, PrivacyError
+from locum.types import DP
 
 BUDGET = DP(1.0, 1e-5, n_public=2000)
 

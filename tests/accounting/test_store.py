@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from understudy.accounting.store import EntryFile
-from understudy.errors import DataError, PrivacyError
+from locum.accounting.store import EntryFile
+from locum.errors import DataError, PrivacyError
 
 SPAWN = multiprocessing.get_context("spawn")
 
@@ -167,7 +167,7 @@ def test_a_newer_file_is_left_alone(file: Path) -> None:
     with sqlite3.connect(file) as database:
         database.execute("PRAGMA user_version=2")
     database.close()
-    with pytest.raises(DataError, match="newer Understudy"):
+    with pytest.raises(DataError, match="newer Locum"):
         EntryFile(file)
 
 
@@ -188,7 +188,7 @@ def test_a_file_that_may_only_be_read_can_be_read(file: Path) -> None:
 
 def test_a_lock_that_stays_is_told(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     entries = EntryFile(file)
-    monkeypatch.setattr("understudy.accounting.store._WAIT_SECONDS", 0.05)
+    monkeypatch.setattr("locum.accounting.store._WAIT_SECONDS", 0.05)
     with entries.turn(), pytest.raises(DataError, match="locked"):
         add(entries, "b")
 

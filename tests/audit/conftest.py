@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from understudy import EmbeddingSet
-from understudy.release import Condition, EmbeddingEntry, Release, RowsSpec, build_release, rounded_joint
-from understudy.types import PrivacyClaim
+from locum import EmbeddingSet
+from locum.release import Condition, EmbeddingEntry, Release, RowsSpec, build_release, rounded_joint
+from locum.types import PrivacyClaim
 
 LEAKS = {"copy": 0.0, "jitter 0.001": 0.001, "jitter 0.1": 0.1}
 

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from understudy import EmbeddingSet
-from understudy.audit.attribute_inference import AttributeInference, inferable
-from understudy.errors import ConfigError
+from locum import EmbeddingSet
+from locum.audit import AttributeInference
+from locum.audit.attacks.attribute_inference import inferable
+from locum.errors import ConfigError
 
 RNG = np.random.default_rng
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from understudy.audit import NearestDistance, audit
-from understudy.errors import ConfigError, DataError
+from locum.audit import NearestDistance, audit
+from locum.errors import ConfigError, DataError
 
 People = Callable[..., Any]
 
@@ -77,11 +77,8 @@ def test_another_population_does_not_reassure(people: People, rows: Callable[...
 def test_attacks_with_shadows_and_on_decoders_are_asked_as_the_others_are(
     people: People, rows: Callable[..., Any]
 ) -> None:
-    from understudy.audit.elbo import EncoderELBO
-    from understudy.audit.latent_search import LatentSearch
-    from understudy.audit.lira import LiRA
-    from understudy.audit.rmia import RMIA
-    from understudy.generate import ClassGaussian
+    from locum.audit import RMIA, EncoderELBO, LatentSearch, LiRA
+    from locum.generate import ClassGaussian
 
     members, others, strangers = people(6, n=40)
     attacks = [LiRA(shadows=8), RMIA(shadows=8), LatentSearch(), EncoderELBO()]

@@ -7,12 +7,13 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from understudy.accounting import Gaussian, QueryPlan, SGDPlan
-from understudy.audit.canaries import CanaryRun, log_odds, rehearse, run_canaries
-from understudy.audit.lower_bound import Guesses, LowerBound
-from understudy.errors import ConfigError, DataError
-from understudy.train import ClippedNetwork, Coins
-from understudy.types import DP
+from locum.accounting import Gaussian, QueryPlan, SGDPlan
+from locum.audit import CanaryRun, Guesses, LowerBound, run_canaries
+from locum.audit.epsilon.canaries import log_odds, rehearse
+from locum.errors import ConfigError, DataError
+from locum.mechanisms import Coins
+from locum.train.dp import ClippedNetwork
+from locum.types import DP
 
 WISH = DP(6.0, 1e-5, n_public=500)
 UNITS = ["record", "subject"]

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from understudy.audit.canary_network import CanaryNetwork
-from understudy.errors import ConfigError
+from locum.audit.epsilon.canaries import CanaryNetwork
+from locum.errors import ConfigError
 
 
 def gradients(network: CanaryNetwork, rows: torch.Tensor) -> torch.Tensor:

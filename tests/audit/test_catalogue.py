@@ -8,10 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from understudy.audit import (
+from locum.audit import (
     ATTACKS,
     DECODER_ATTACKS,
     DEFAULT_ATTACKS,
@@ -19,13 +18,13 @@ from understudy.audit import (
     SHADOW_ATTACKS,
     ClosestRecord,
     LiRA,
+    attack_name,
     audit,
     make_attack,
     shadow_attacks,
 )
-from understudy.audit.catalogue import attack_name
-from understudy.errors import ConfigError
-from understudy.generate import ClassGaussian
+from locum.errors import ConfigError
+from locum.generate import ClassGaussian
 
 
 def test_each_name_is_the_attack_s_own() -> None:

@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from understudy import EmbeddingSet, Estimate
-from understudy.audit.checks import Problem, check_sets, shift, with_problems, without_shared
-from understudy.errors import ConfigError, DataError
-from understudy.types import AttackResult
+from locum import EmbeddingSet, Estimate
+from locum.audit import Problem, check_sets
+from locum.audit.checks import shift, with_problems, without_shared
+from locum.errors import ConfigError, DataError
+from locum.types import AttackResult
 
 RNG = np.random.default_rng
 
@@ -131,7 +132,7 @@ def test_what_problems_take_from_a_verdict() -> None:
 
 
 def test_the_shared_medical_sets_hold_repeats(real_data: Path) -> None:
-    from understudy.data import read_splits
+    from locum.data import read_splits
 
     lung = read_splits(real_data / "pneumoniamnist_efflite0.npz")
     _, rest = without_shared(lung["train"], lung["val"])

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from understudy import EmbeddingSet
-from understudy.audit.closest_record import ClosestRecord, recurring
-from understudy.errors import DataError
+from locum import EmbeddingSet
+from locum.audit import ClosestRecord
+from locum.audit.attacks.closest_record import recurring
+from locum.errors import DataError
 
 
 @pytest.mark.parametrize("kind", ["heavy", "whole numbers", "low dimension"])

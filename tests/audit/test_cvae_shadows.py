@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from understudy.audit.cvae_shadows import CVAEShadows
-from understudy.errors import ConfigError
-from understudy.generate import CVAEGenerator
+from locum.audit.shadows.cvae import CVAEShadows
+from locum.errors import ConfigError
+from locum.generate import CVAEGenerator
 
 SMALL: dict[str, Any] = {"hidden": (12,), "latent": 3, "max_epochs": 12, "learning_rate": 5e-3}
 

@@ -6,11 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from understudy.audit.decoder_bank import DecoderBank
-from understudy.generate import CVAEGenerator, VAEGenerator
-from understudy.release import Release
-from understudy.release.decoders import decode
-from understudy.release.manifest import NetworkSpec
+from locum.audit.decoder import DecoderBank
+from locum.generate import CVAEGenerator, VAEGenerator
+from locum.release import NetworkSpec, Release
+from locum.release.decoders import decode
 
 Blobs = tuple[np.ndarray, np.ndarray]
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import multivariate_normal
 
-from understudy.audit.density import gaussian_log_density
+from locum.audit.decoder import gaussian_log_density
 
 
 @pytest.mark.parametrize("rank", [0, 3])

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from understudy import EmbeddingSet
-from understudy.audit.density_ratio import DensityRatio
-from understudy.errors import ConfigError, DataError
+from locum import EmbeddingSet
+from locum.audit import DensityRatio
+from locum.errors import ConfigError, DataError
 
 RNG = np.random.default_rng
 

@@ -7,12 +7,11 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from understudy import EmbeddingSet
-from understudy.audit.elbo import EncoderELBO
-from understudy.audit.latent_search import LatentSearch
-from understudy.errors import ConfigError
-from understudy.generate import ClassGaussian, CVAEGenerator, KSame
-from understudy.metrics import auc_interval
+from locum import EmbeddingSet
+from locum.audit import EncoderELBO, LatentSearch
+from locum.errors import ConfigError
+from locum.generate import ClassGaussian, CVAEGenerator, KSame
+from locum.metrics import auc_interval
 
 QUICK = EncoderELBO(steps=250, batch=128, hidden=64, draws=16)
 
@@ -38,7 +37,7 @@ def test_an_overfitted_decoder_is_caught_and_a_stranger_s_is_not() -> None:
 
 def test_it_is_near_the_true_likelihood_where_that_is_known() -> None:
     """A network of one linear layer with noise is a Gaussian: the bound orders records as its density does."""
-    from understudy.release import NetworkSpec, build_release
+    from locum.release import NetworkSpec, build_release
 
     data, others = population(1, 60, 60, d=6)
     gaussian = ClassGaussian(rank=2, random_state=0).fit(data.X, data.y).release()

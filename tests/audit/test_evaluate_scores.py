@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from understudy import EmbeddingSet
-from understudy.audit.evaluate_scores import evaluate_scores, more_often, needed_for
-from understudy.audit.scores import Scores
-from understudy.errors import DataError
-from understudy.types import AttackResult
+from locum import EmbeddingSet
+from locum.audit import Scores
+from locum.audit.statistics import evaluate_scores, more_often, needed_for
+from locum.errors import DataError
+from locum.types import AttackResult
 
 
 def plain(n: int, rng: np.random.Generator, subject: np.ndarray | None = None) -> EmbeddingSet:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from understudy import EmbeddingSet, Estimate
-from understudy.audit.evaluate_shares import evaluate_shares
-from understudy.errors import DataError
+from locum import EmbeddingSet, Estimate
+from locum.audit.statistics import evaluate_shares
+from locum.errors import DataError
 
 ZERO = Estimate.exact(0.0)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from understudy.audit.extremes import lower_tail
-from understudy.errors import DataError
+from locum.audit.attacks.closest_record import lower_tail
+from locum.errors import DataError
 
 
 @pytest.mark.parametrize("rate", [1.0, 8.0, 30.0])

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from understudy.audit.density import gaussian_log_density
-from understudy.audit.gaussian_shadows import GaussianShadows
-from understudy.errors import ConfigError
-from understudy.generate import ClassGaussian
+from locum.audit.decoder import gaussian_log_density
+from locum.audit.shadows.gaussian import GaussianShadows
+from locum.errors import ConfigError
+from locum.generate import ClassGaussian
 
 
 def pool(n: int, d: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -8,11 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from understudy.audit.evaluate_scores import evaluate_scores
-from understudy.audit.hole import Hole
-from understudy.errors import ConfigError
-from understudy.generate import ClassGaussian
-from understudy.generate.replica import replica
+from locum.audit import Hole
+from locum.audit.statistics import evaluate_scores
+from locum.errors import ConfigError
+from locum.generate import ClassGaussian, replica
 
 RNG = np.random.default_rng
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from understudy import Estimate
-from understudy.audit.holm import holm, holm_p_values
-from understudy.types import AttackResult
+from locum import Estimate
+from locum.audit.statistics import holm, holm_p_values
+from locum.types import AttackResult
 
 
 def result(p: float | None) -> AttackResult:

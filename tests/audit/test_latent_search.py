@@ -8,13 +8,12 @@ import numpy as np
 import pytest
 from scipy.special import logsumexp
 
-from understudy import EmbeddingSet
-from understudy.audit.latent_search import LatentSearch, Search
-from understudy.errors import ConfigError, DataError
-from understudy.generate import ClassGaussian, CVAEGenerator, KSame
-from understudy.metrics import auc_interval
-from understudy.release import MixtureSpec, Release, build_release
-from understudy.release.manifest import MixturePart
+from locum import EmbeddingSet
+from locum.audit import LatentSearch, Search
+from locum.errors import ConfigError, DataError
+from locum.generate import ClassGaussian, CVAEGenerator, KSame
+from locum.metrics import auc_interval
+from locum.release import MixturePart, MixtureSpec, Release, build_release
 
 QUICK = LatentSearch(Search(steps=40, candidates=64))
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from understudy.audit.linkage import Linkage
-from understudy.errors import DataError
+from locum.audit import Linkage
+from locum.errors import DataError
 
 RNG = np.random.default_rng
 

@@ -8,14 +8,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from understudy import EmbeddingSet
-from understudy.audit.lira import LiRA, likelihood_ratio
-from understudy.audit.rmia import RMIA, best_a, relative_ratio
-from understudy.audit.shadows import ShadowScores
-from understudy.errors import ConfigError
-from understudy.generate import ClassGaussian, CVAEGenerator
-from understudy.metrics import auc_interval
-from understudy.types import Estimate
+from locum import EmbeddingSet
+from locum.audit import RMIA, LiRA
+from locum.audit.attacks.lira import likelihood_ratio
+from locum.audit.attacks.rmia import best_a, relative_ratio
+from locum.audit.shadows.shadows import ShadowScores
+from locum.errors import ConfigError
+from locum.generate import ClassGaussian, CVAEGenerator
+from locum.metrics import auc_interval
+from locum.types import Estimate
 
 
 def population(seed: int, *sizes: int, d: int = 64) -> list[EmbeddingSet]:

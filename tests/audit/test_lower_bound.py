@@ -4,18 +4,12 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from scipy import stats
 
-from understudy.audit.lower_bound import (
-    Guesses,
-    LowerBound,
-    chance_of_guesses,
-    plan_guesses,
-    refuted_epsilon,
-)
-from understudy.errors import ConfigError, DataError, UnderstudyError
+from locum.audit import Guesses, LowerBound, plan_guesses, refuted_epsilon
+from locum.audit.epsilon.bounds import chance_of_guesses
+from locum.errors import ConfigError, DataError, LocumError
 
 
 def naive_chance(correct: int, guesses: int, canaries: int, epsilon: float, delta: float) -> float:
@@ -148,5 +142,5 @@ def test_a_bound_says_what_it_rests_on() -> None:
 def test_wrong_numbers_are_refused_in_one_sentence(wrong: object) -> None:
     with pytest.raises((ConfigError, DataError)) as error:
         wrong()  # type: ignore[operator]
-    assert isinstance(error.value, UnderstudyError)
+    assert isinstance(error.value, LocumError)
     assert "\n" not in str(error.value)

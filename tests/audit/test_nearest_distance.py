@@ -7,13 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from understudy import EmbeddingSet
-from understudy.audit import NearestDistance
-from understudy.errors import DataError
-from understudy.generate import ClassGaussian, KSame
-from understudy.generate.base import BaseGenerator, Learnt, Records
-from understudy.release import RowsSpec
-from understudy.types import PrivacyClaim
+from locum import EmbeddingSet
+from locum.audit import NearestDistance
+from locum.errors import DataError
+from locum.generate import BaseGenerator, ClassGaussian, KSame, Records
+from locum.generate.base import Learnt
+from locum.release import RowsSpec
+from locum.types import PrivacyClaim
 
 
 class Identity(BaseGenerator):
@@ -90,7 +90,7 @@ def test_distances_are_taken_in_the_release_s_space() -> None:
 
 def test_a_feature_with_a_large_unit_does_not_hide_copies() -> None:
     """Measurements copied but for the four of the largest unit: seen, because features share one scale."""
-    from understudy.data import load_sample, split
+    from locum.data import load_sample, split
 
     parts = split(load_sample("breast-cancer"), {"train": 0.5, "test": 0.5}, rng=np.random.default_rng(0))
     train = parts["train"]
@@ -115,7 +115,7 @@ def test_members_among_the_non_members_are_an_error() -> None:
 
 
 def test_real_records(real_data: Path) -> None:
-    from understudy.data import read_splits
+    from locum.data import read_splits
 
     splits = read_splits(real_data / "breastmnist_efflite0.npz")
     train = splits["train"]

@@ -9,19 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from understudy import EmbeddingSet
-from understudy.audit.attribute_inference import AttributeInference
-from understudy.audit.checks import without_shared
-from understudy.audit.closest_record import ClosestRecord
-from understudy.audit.density_ratio import DensityRatio
-from understudy.audit.evaluate_scores import evaluate_scores
-from understudy.audit.holm import holm
-from understudy.audit.linkage import Linkage
-from understudy.audit.nearest_distance import NearestDistance
-from understudy.audit.singling_out import SinglingOut
-from understudy.generate import ClassGaussian
-from understudy.release import Release
-from understudy.types import AttackResult
+from locum import EmbeddingSet
+from locum.audit import AttributeInference, ClosestRecord, DensityRatio, Linkage, NearestDistance, SinglingOut
+from locum.audit.checks import without_shared
+from locum.audit.statistics import evaluate_scores, holm
+from locum.generate import ClassGaussian
+from locum.release import Release
+from locum.types import AttackResult
 
 ATTACKS = [
     NearestDistance(2000),
@@ -119,7 +113,7 @@ def test_the_answer_turns_round_with_the_sets(people: Callable[..., Any], plante
 
 
 def test_real_records(real_data: Path, rows: Any) -> None:
-    from understudy.data import read_splits
+    from locum.data import read_splits
 
     splits = read_splits(real_data / "breastmnist_efflite0.npz")
     # One record of the training data is in the test data too.

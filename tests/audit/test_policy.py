@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from understudy.audit.policy import POLICIES, Policy, load_policy
-from understudy.errors import ConfigError
-from understudy.types import AttackResult, DPClaim, Estimate, PrivacyClaim
+from locum.audit import POLICIES, Policy, load_policy
+from locum.errors import ConfigError
+from locum.types import AttackResult, DPClaim, Estimate, PrivacyClaim
 
 NONE = PrivacyClaim("none", ("everything",))
 

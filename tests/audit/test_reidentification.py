@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from understudy import EmbeddingSet
-from understudy.audit.reidentification import Reidentification
-from understudy.errors import ConfigError
+from locum import EmbeddingSet
+from locum.audit import Reidentification
+from locum.errors import ConfigError
 
 RNG = np.random.default_rng
 

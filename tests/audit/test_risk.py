@@ -11,14 +11,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from understudy import EmbeddingSet
-from understudy.audit import audit
-from understudy.audit.risk import RiskMap, risk_map
-from understudy.audit.scores import Scores
-from understudy.errors import ConfigError, PrivacyError
+from locum import EmbeddingSet
+from locum.audit import RiskMap, Scores, audit
+from locum.audit.risk import risk_map
+from locum.errors import ConfigError, PrivacyError
 
 People = Callable[..., Any]
 

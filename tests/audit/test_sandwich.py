@@ -7,13 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from understudy.accounting import Gaussian, Laplace, QueryPlan, SGDPlan, events_to_json
-from understudy.audit.canaries import run_canaries
-from understudy.audit.sandwich import audit_epsilon
-from understudy.errors import ConfigError, PrivacyError
-from understudy.generate import CGANGenerator, ClassGaussian, CVAEGenerator, KSame
-from understudy.train import Coins
-from understudy.types import DP, DPClaim, PrivacyClaim
+from locum.accounting import Gaussian, Laplace, QueryPlan, SGDPlan, events_to_json
+from locum.audit import audit_epsilon, run_canaries
+from locum.errors import ConfigError, PrivacyError
+from locum.generate import CGANGenerator, ClassGaussian, CVAEGenerator, KSame
+from locum.mechanisms import Coins
+from locum.types import DP, DPClaim, PrivacyClaim
 
 # A few large batches: quick, and as private as any others of this epsilon.
 QUICK = {"batch_size": 2500, "max_epochs": 2, "classes": [0, 1]}
@@ -110,7 +109,7 @@ def test_a_release_is_audited_by_the_networks_that_made_it(
         used.append(network)
         return run_canaries(*args, network=network, **rest)  # type: ignore[arg-type]
 
-    monkeypatch.setattr("understudy.audit.sandwich.run_canaries", watched)
+    monkeypatch.setattr("locum.audit.epsilon.sandwich.run_canaries", watched)
     X, y = rng.standard_normal((60, 4)), np.arange(60) % 2
     wish = DP(6.0, 1e-4, n_public=60)
     settings = {"privacy": wish, "classes": [0, 1], "batch_size": 30, "max_epochs": 1}

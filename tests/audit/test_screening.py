@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from understudy.audit.screening import screen
+from locum.audit import screen
 
 RNG = np.random.default_rng
 

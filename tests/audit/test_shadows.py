@@ -11,14 +11,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
-from understudy import EmbeddingSet
-from understudy.audit.shadows import Pool, ShadowScores, no_shadows, shadow_scores
-from understudy.errors import CheckpointError, ConfigError
-from understudy.generate import ClassGaussian, CVAEGenerator, KSame
-from understudy.release import Release
+from locum import EmbeddingSet
+from locum.audit.shadows.shadows import Pool, ShadowScores, no_shadows, shadow_scores
+from locum.errors import CheckpointError, ConfigError
+from locum.generate import ClassGaussian, CVAEGenerator, KSame
+from locum.release import Release
 
 
 def data(seed: int, n: int = 24, d: int = 5, **more: object) -> EmbeddingSet:
@@ -89,8 +88,8 @@ def test_a_run_goes_on_where_it_stopped(release: Release, tmp_path: Path) -> Non
 KILLED = """
 import os, signal, sys
 import numpy as np
-from understudy import EmbeddingSet, load
-from understudy.audit.shadows import Pool, shadow_scores
+from locum import EmbeddingSet, load
+from locum.audit.shadows.shadows import Pool, shadow_scores
 
 def data(seed):
     rng = np.random.default_rng(seed)

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from understudy.audit.singling_out import SinglingOut, singled_out
-from understudy.errors import ConfigError
+from locum.audit import SinglingOut
+from locum.audit.attacks.singling_out import singled_out
+from locum.errors import ConfigError
 
 RNG = np.random.default_rng
 

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from understudy import EmbeddingSet
-from understudy.audit.view import look, one_a_subject, principal_axes, spread
-from understudy.errors import DataError
-from understudy.generate import ClassGaussian
+from locum import EmbeddingSet
+from locum.audit.view import look, one_a_subject, principal_axes, spread
+from locum.errors import DataError
+from locum.generate import ClassGaussian
 
 RNG = np.random.default_rng
 

@@ -10,11 +10,11 @@ import pytest
 from sklearn.base import clone
 from sklearn.utils.estimator_checks import check_estimator
 
-import understudy
-from understudy import EmbeddingInfo
-from understudy.errors import ConfigError, NotFittedError, PrivacyError
-from understudy.generate import BaseGenerator, CGANGenerator, ClassGaussian, CVAEGenerator, KSame, VAEGenerator
-from understudy.types import DP
+import locum
+from locum import EmbeddingInfo
+from locum.errors import ConfigError, NotFittedError, PrivacyError
+from locum.generate import BaseGenerator, CGANGenerator, ClassGaussian, CVAEGenerator, KSame, VAEGenerator
+from locum.types import DP
 
 QUICK = {"max_epochs": 3, "random_state": 0}
 GENERATORS: dict[str, BaseGenerator] = {
@@ -61,7 +61,7 @@ def test_release_samples_what_the_generator_samples(
     generator: BaseGenerator, blobs: tuple[np.ndarray, np.ndarray], tmp_path: Path
 ) -> None:
     generator.fit(*blobs).release().save(tmp_path / "r")
-    loaded = understudy.load(tmp_path / "r")
+    loaded = locum.load(tmp_path / "r")
     for mine, theirs in zip(generator.sample(50, random_state=3), loaded.sample(50, random_state=3), strict=True):
         np.testing.assert_array_equal(mine, theirs)
 

@@ -1,70 +1,140 @@
-"""Imports point down only; folders on one level never import each other."""
+"""Imports point down only; folders on one level never import each other; a folder's `__init__` is its only door."""
 
 from __future__ import annotations
 
 import ast
+import importlib
+import importlib.util
 from pathlib import Path
 
-import understudy
+import pytest
 
-ROOT = Path(understudy.__file__).parent
+import locum
+
+ROOT = Path(locum.__file__).parent
+HOUSE = ROOT.parents[1] / "scripts" / "house.py"
 LEVELS = {
     "_version": 0, "_lazy": 0, "errors": 0,
-    "types": 1,
-    "accounting": 2, "metrics": 2, "release": 2, "nets": 2, "data": 2,
+    "types": 1, "io": 1,
+    "mechanisms": 2, "accounting": 2, "metrics": 2, "release": 2, "nets": 2, "data": 2,
     "embed": 3, "train": 3,
     "generate": 4, "heads": 4, "obfuscate": 4,
     "rebalance": 5, "audit": 5, "federated": 5,
     "report": 6,
     "recipes": 7,
-    "cli": 8, "__main__": 9,
+    "cli": 9, "__main__": 10,
 }  # fmt: skip
 
 
-def home(file: Path) -> str:
-    return file.relative_to(ROOT).parts[0].removesuffix(".py")
+def load_house():  # type: ignore[no-untyped-def]
+    spec = importlib.util.spec_from_file_location("house", HOUSE)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
-def imports(source: str) -> set[str]:
-    """Parts of understudy that a module imports, at its top or inside a function."""
-    found = set()
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, "imports are absolute"
-            base = node.module or ""
-            names = [f"understudy.{alias.name}" for alias in node.names] if base == "understudy" else [base]
-        else:
-            continue
-        found |= {name.split(".")[1] for name in names if name.startswith("understudy.")}
-    return found
+house = load_house()
+MODULES = house.module_files(ROOT)
+TREES = {name: ast.parse(file.read_text()) for name, file in MODULES.items()}
+PACKAGES = {name for name, file in MODULES.items() if file.name == "__init__.py"}
+GRAPH = {name: house.imported(TREES[name], MODULES, "locum") - {name} for name in MODULES}
 
 
-def violations(files: dict[str, set[str]]) -> list[str]:
-    return [
+def violations(graph: dict[str, set[str]]) -> list[str]:
+    """Imports between folders that do not point down."""
+    return sorted(
         f"{owner} imports {other}"
-        for owner, others in files.items()
+        for owner, others in graph.items()
         for other in others
-        if other != owner and LEVELS[other] >= LEVELS[owner]
+        if house.folder(owner) != house.folder(other) and LEVELS[house.folder(other)] >= LEVELS[house.folder(owner)]
+    )
+
+
+def exported(package: str) -> set[str]:
+    """Names that a package's `__init__` lists."""
+    return set(getattr(importlib.import_module(package), "__all__", ())) if package in PACKAGES else set()
+
+
+def names_taken(tree: ast.AST) -> list[tuple[str, str]]:
+    """Module and name of each `from locum.x import y`."""
+    return [
+        (node.module, alias.name)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("locum.")
+        for alias in node.names
     ]
 
 
 def test_every_folder_has_a_level() -> None:
-    found = {home(p) for p in ROOT.rglob("*.py")} - {"__init__"}
-    assert found <= set(LEVELS)
+    assert {house.folder(name) for name in MODULES} - {""} <= set(LEVELS)
+
+
+def test_imports_are_absolute() -> None:
+    relative = [n for n, tree in TREES.items() for k in ast.walk(tree) if isinstance(k, ast.ImportFrom) and k.level]
+    assert relative == []
 
 
 def test_imports_point_down_only() -> None:
-    graph: dict[str, set[str]] = {}
-    for file in ROOT.rglob("*.py"):
-        if file != ROOT / "__init__.py":
-            graph.setdefault(home(file), set()).update(imports(file.read_text()))
-    assert len(graph) > 8
-    assert violations(graph) == []
+    assert len(GRAPH) > 100
+    assert violations({name: others for name, others in GRAPH.items() if name != "locum"}) == []
 
 
-def test_the_check_sees_a_violation() -> None:
-    upward = imports("def f():\n    from understudy.generate import KSame")
-    assert violations({"metrics": upward}) == ["metrics imports generate"]
-    assert violations({"metrics": imports("import understudy.data.npz")}) == ["metrics imports data"]
+def test_no_module_cycles() -> None:
+    assert house.cycles({name: others - PACKAGES for name, others in GRAPH.items() if name not in PACKAGES}) == []
+
+
+def test_other_folders_are_reached_through_their_init() -> None:
+    past = [
+        f"{owner} takes {name} from {module}"
+        for owner, tree in TREES.items()
+        for module, name in names_taken(tree)
+        if house.folder(module) != house.folder(owner)
+        and module.count(".") >= 1
+        and (ROOT / house.folder(module)).is_dir()
+        and name not in exported(module)
+    ]
+    assert past == []
+
+
+@pytest.mark.parametrize("folder", sorted({house.folder(n) for n in PACKAGES} - {"", "cli"}))
+def test_a_name_is_listed_once(folder: str) -> None:
+    """By one `__init__` of the folder, from a module of that folder, and not under the name of a module."""
+    seen: dict[str, str] = {}
+    for package in sorted(n for n in PACKAGES if house.folder(n) == folder):
+        listed = [name for name in names_listed(package) if not name.startswith("__")]
+        assert len(set(listed)) == len(listed)
+        assert all(
+            module.startswith(f"{package}.") for module, _ in names_taken(TREES[package]) if "_lazy" not in module
+        )
+        for name in listed:
+            assert name not in seen, f"{name} is listed by {seen[name]} and by {package}"
+            assert f"{package}.{name}" not in MODULES, f"{package}.{name} is a module: the name would give either"
+            seen[name] = package
+    assert all(not defines_all(TREES[n]) for n in MODULES if house.folder(n) == folder)
+
+
+def names_listed(package: str) -> list[str]:
+    return [name for module, name in names_taken(TREES[package]) if module != "locum._lazy"]
+
+
+def defines_all(tree: ast.Module) -> bool:
+    """Whether a module writes its own list; `__init__` derives its list from what it imports."""
+    return any(isinstance(n, ast.Assign) and getattr(n.targets[0], "id", "") == "__all__" for n in tree.body)
+
+
+@pytest.mark.parametrize("package", sorted(n for n in PACKAGES if hasattr(importlib.import_module(n), "__all__")))
+def test_every_listed_name_is_there(package: str) -> None:
+    module = importlib.import_module(package)
+    assert set(module.__all__) == set(names_listed(package)) == set(dir(module))
+    for name in module.__all__:
+        assert getattr(module, name) is not None
+    with pytest.raises(AttributeError, match="nonsense"):
+        module.nonsense  # noqa: B018
+
+
+def test_the_checks_see_a_violation() -> None:
+    upward = house.imported(ast.parse("def f():\n    from locum.generate import KSame"), MODULES, "locum")
+    assert violations({"locum.metrics.utility": upward}) == ["locum.metrics.utility imports locum.generate"]
+    assert house.cycles({"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a"}}) == [["a", "b", "c"]]

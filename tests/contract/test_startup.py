@@ -1,4 +1,4 @@
-"""Starting is quick: neither `import understudy` nor the program's help loads torch."""
+"""Starting is quick: neither `import locum` nor the program's help loads torch."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from functools import cache
 
 import pytest
 
-HELP = "import sys; sys.argv = ['understudy', '--help']\nfrom understudy.cli.main import main\n"
+HELP = "import sys; sys.argv = ['locum', '--help']\nfrom locum.cli.main import main\n"
 HEAVY = {"torch", "sklearn", "scipy", "pandas", "pyarrow", "matplotlib"}
 
 
@@ -19,8 +19,8 @@ def run(code: str) -> str:
 @pytest.mark.parametrize(
     "code",
     [
-        "import understudy",
-        "import understudy; understudy.EmbeddingSet; understudy.load",
+        "import locum",
+        "import locum; locum.EmbeddingSet; locum.load",
         HELP + "try:\n    main()\nexcept SystemExit:\n    pass",
     ],
 )
@@ -30,7 +30,7 @@ def test_heavy_packages_stay_out(code: str) -> None:
 
 
 def test_a_receiver_s_verbs_do_without_torch() -> None:
-    code = "from understudy.recipes import predict_records, sample_to_file; from understudy.release import verify"
+    code = "from locum.recipes import predict_records, sample_to_file; from locum.release import verify"
     loaded = run(code + "\nimport sys; print(*{m.split('.')[0] for m in sys.modules})").split()
     assert not {"torch", "sklearn", "scipy"} & set(loaded)
 
@@ -43,7 +43,7 @@ def cpu_seconds(code: str) -> float:
 
 
 @pytest.mark.parametrize(
-    "code", ["import understudy", HELP + "try:\n    main()\nexcept SystemExit:\n    pass"], ids=["import", "help"]
+    "code", ["import locum", HELP + "try:\n    main()\nexcept SystemExit:\n    pass"], ids=["import", "help"]
 )
 def test_start_takes_under_a_third_of_torch(code: str) -> None:
     assert cpu_seconds(code) < cpu_seconds("import torch") / 3

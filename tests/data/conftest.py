@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from understudy.data import read_splits
-from understudy.errors import DataError
-from understudy.types import EmbeddingInfo, EmbeddingSet
+from locum.data import read_splits
+from locum.errors import DataError
+from locum.types import EmbeddingInfo, EmbeddingSet
 
 
 @pytest.fixture
@@ -53,15 +53,15 @@ def refuses() -> Callable[..., str]:
 
 @pytest.fixture
 def real_data() -> Callable[[str], Path]:
-    """A file of the folder that UNDERSTUDY_DATA names, or a skip that says why."""
+    """A file of the folder that LOCUM_DATA names, or a skip that says why."""
 
     def find(name: str) -> Path:
-        folder = os.environ.get("UNDERSTUDY_DATA")
+        folder = os.environ.get("LOCUM_DATA")
         if not folder:
-            pytest.skip("UNDERSTUDY_DATA is not set: no real data to read")
+            pytest.skip("LOCUM_DATA is not set: no real data to read")
         path = Path(folder) / name
         if not path.exists():
-            pytest.skip(f"UNDERSTUDY_DATA has no {name}")
+            pytest.skip(f"LOCUM_DATA has no {name}")
         return path
 
     return find

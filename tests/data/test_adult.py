@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from understudy.data import ADULT_COLUMNS, read_adult
-from understudy.errors import DataError
+from locum.data import ADULT_COLUMNS, read_adult
+from locum.errors import DataError
 
 ROW = "39, State-gov, 775, Bachelors, 13, Divorced, Sales, Unmarried, White, Male, 2174, 0, 40, Cuba, <=50K"
 

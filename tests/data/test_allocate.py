@@ -6,10 +6,10 @@ from itertools import product
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
-from understudy.data.allocate import allocate, round_shares
+from locum.data import round_shares
+from locum.data.splits import allocate
 
 counts = st.lists(st.integers(0, 40), min_size=1, max_size=8).filter(any).map(np.array)
 shares = st.lists(st.integers(1, 20), min_size=2, max_size=4).map(lambda v: np.array(v) / sum(v))

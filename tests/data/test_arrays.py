@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from understudy.data.arrays import holds_images, pixels, split_arrays
-from understudy.errors import DataError
+from locum.data.formats.arrays import holds_images, pixels, split_arrays
+from locum.errors import DataError
 
 
 def test_splits_come_in_their_usual_order() -> None:

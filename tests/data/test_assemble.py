@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from understudy.data.assemble import RawSplit, assemble, info_from_json, info_to_json
-from understudy.types import EmbeddingInfo
+from locum.data import RawSplit, assemble
+from locum.data.formats.assemble import info_from_json, info_to_json
+from locum.types import EmbeddingInfo
 
 
 def raw(labels: Any) -> RawSplit:

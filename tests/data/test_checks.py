@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from understudy.data import check_trainable
-from understudy.errors import ConfigError, DataError
-from understudy.types import EmbeddingInfo, EmbeddingSet
+from locum.data import check_trainable
+from locum.errors import ConfigError, DataError
+from locum.types import EmbeddingInfo, EmbeddingSet
 
 
 def with_labels(labels: list[str], names: tuple[str, ...] = ()) -> EmbeddingSet:

@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from understudy.data import csv_table, read_embeddings, read_splits
+from locum.data import read_embeddings, read_splits
+from locum.data.formats import csv as csv_table
 
 Refuses = Callable[..., str]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from understudy.data.files import reading
-from understudy.errors import DataError
+from locum.errors import DataError
+from locum.io import reading
 
 
 @pytest.mark.parametrize(

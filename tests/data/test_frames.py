@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from understudy.data import read_frame, write_frame
-from understudy.errors import DataError
+from locum.data import read_frame, write_frame
+from locum.errors import DataError
 
 
 def mixed() -> pd.DataFrame:

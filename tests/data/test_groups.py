@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from understudy.data.groups import assign_groups, class_table, units
-from understudy.errors import DataError
-from understudy.types import EmbeddingSet
+from locum.data.splits import assign_groups, class_table, units
+from locum.errors import DataError
+from locum.types import EmbeddingSet
 
 tables = st.integers(0, 10_000).map(
     lambda s: np.random.default_rng(s).integers(0, 4, (12, 3)) + np.eye(12, 3, dtype=int)

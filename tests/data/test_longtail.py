@@ -6,12 +6,11 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from understudy.data import load_sample, long_tail_counts, make_long_tail
-from understudy.errors import ConfigError, DataError
-from understudy.types import EmbeddingSet
+from locum.data import load_sample, long_tail_counts, make_long_tail
+from locum.errors import ConfigError, DataError
+from locum.types import EmbeddingSet
 
 
 def test_known_totals_of_cifar() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from understudy.data import read_embeddings, read_splits
+from locum.data import read_embeddings, read_splits
 
 Refuses = Callable[..., str]
 

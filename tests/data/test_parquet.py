@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from understudy.data import read_embeddings, read_splits
+from locum.data import read_embeddings, read_splits
 
 Refuses = Callable[..., str]
 

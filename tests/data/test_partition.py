@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
-from understudy.data import load_sample, partition_by, partition_dirichlet, partition_iid
-from understudy.data.partition import _draw
-from understudy.errors import ConfigError, DataError
-from understudy.types import EmbeddingSet
+from locum.data import load_sample, partition_by, partition_dirichlet, partition_iid
+from locum.data.partition import _draw
+from locum.errors import ConfigError, DataError
+from locum.types import EmbeddingSet
 
 seeds = st.integers(0, 2**32 - 1)
 

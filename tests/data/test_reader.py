@@ -8,12 +8,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
-from understudy.data import read_embeddings, read_splits, write_embeddings
-from understudy.errors import DataError
-from understudy.types import EmbeddingSet
+from locum.data import read_embeddings, read_splits, write_embeddings
+from locum.errors import DataError
+from locum.types import EmbeddingSet
 
 Refuses = Callable[..., str]
 SUFFIXES = [".csv", ".npz", ".parquet", ".safetensors"]

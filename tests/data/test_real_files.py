@@ -1,4 +1,4 @@
-"""Real files, as their makers wrote them; needs the folder that UNDERSTUDY_DATA names."""
+"""Real files, as their makers wrote them; needs the folder that LOCUM_DATA names."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from understudy.data import check_trainable, long_tail_counts, read_embeddings, read_splits, write_embeddings
+from locum.data import check_trainable, long_tail_counts, read_embeddings, read_splits, write_embeddings
 
 Find = Callable[[str], Path]
 

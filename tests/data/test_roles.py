@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from understudy.data.roles import find_roles, guess_label
-from understudy.errors import DataError
+from locum.data.formats.tables import find_roles, guess_label
+from locum.errors import DataError
 
 
 def test_every_role_at_once() -> None:

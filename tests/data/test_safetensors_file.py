@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from understudy.data import read_embeddings, read_splits
+from locum.data import read_embeddings, read_splits
 
 Refuses = Callable[..., str]
 

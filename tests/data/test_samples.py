@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from understudy.data import SAMPLES, check_trainable, load_digit_images, load_sample
-from understudy.errors import ConfigError
+from locum.data import SAMPLES, check_trainable, load_digit_images, load_sample
+from locum.errors import ConfigError
 
 
 @pytest.mark.parametrize("name", SAMPLES)

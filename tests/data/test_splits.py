@@ -6,12 +6,11 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
-from understudy.data import kfold, load_sample, split, stratified_split, subject_split
-from understudy.errors import ConfigError, DataError
-from understudy.types import EmbeddingInfo, EmbeddingSet
+from locum.data import kfold, load_sample, split, stratified_split, subject_split
+from locum.errors import ConfigError, DataError
+from locum.types import EmbeddingInfo, EmbeddingSet
 
 FRACTIONS = [{"train": 0.8, "test": 0.2}, {"train": 0.7, "val": 0.1, "test": 0.2}, {"a": 0.5, "b": 0.5}]
 

@@ -11,11 +11,10 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
-from understudy.data import TableCodec, read_adult
-from understudy.errors import ConfigError, DataError
+from locum.data import TableCodec, read_adult
+from locum.errors import ConfigError, DataError
 
 words = st.text(st.characters(codec="utf-8"), max_size=4)
 # As many steps as a float32 between 0 and 1 tells apart.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from understudy.data.table_columns import choose
+from locum.data.table_columns import choose
 
 
 def one_by_one(block: np.ndarray, rng: np.random.Generator | None) -> list[int]:

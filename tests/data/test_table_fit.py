@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from understudy.data import TableCodec
-from understudy.errors import ConfigError, DataError, FormatError
+from locum.data import TableCodec
+from locum.errors import ConfigError, DataError, FormatError
 
 TABLE = pd.DataFrame(
     {"n": [3, 5], "x": [0.5, 2.5], "c": ["a", "b"], "d": pd.to_datetime(["2020-01-01", "2021-01-01"])}

@@ -6,8 +6,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from understudy.data.tables import Source, as_whole, features, list_vectors, plain_column
-from understudy.errors import DataError
+from locum.data.formats.tables import Source, as_whole, features, list_vectors, plain_column
+from locum.errors import DataError
 
 SOURCE = Source("f", lambda i: f"record {i}")
 

@@ -9,14 +9,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 from hypothesis.extra import numpy as hnp
 
-from understudy.data import load_sample, read_embeddings, writer
-from understudy.data import write_embeddings as write
-from understudy.errors import DataError
-from understudy.types import EmbeddingInfo, EmbeddingSet
+from locum.data import files as writer, load_sample, read_embeddings, write_embeddings as write
+from locum.errors import DataError
+from locum.types import EmbeddingInfo, EmbeddingSet
 
 EXACT = [".npz", ".parquet", ".safetensors"]
 ALL = [*EXACT, ".csv"]

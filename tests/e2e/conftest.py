@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from understudy import EmbeddingSet
-from understudy.data import split, write_embeddings
+from locum import EmbeddingSet
+from locum.data import split, write_embeddings
 
 
 @dataclass
@@ -31,12 +31,12 @@ Run = Callable[..., Ran]
 
 
 @pytest.fixture
-def understudy(tmp_path: Path) -> Run:
+def locum(tmp_path: Path) -> Run:
     """The program as people start it: a process of its own, in a folder of its own."""
 
     def run(*arguments: object, timeout: float = 120) -> Ran:
         process = subprocess.run(
-            [sys.executable, "-m", "understudy", *(str(a) for a in arguments)],
+            [sys.executable, "-m", "locum", *(str(a) for a in arguments)],
             capture_output=True,
             text=True,
             cwd=tmp_path,
@@ -60,11 +60,11 @@ def files(tmp_path: Path, blob_set: EmbeddingSet) -> dict[str, Path]:
 @pytest.fixture
 def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
     """The same program inside this process: quicker, for the many ways to get it wrong."""
-    from understudy.cli.main import main
+    from locum.cli import main
 
     def run(*arguments: object) -> Ran:
         monkeypatch.chdir(tmp_path)
-        monkeypatch.setattr(sys, "argv", ["understudy", *(str(a) for a in arguments)])
+        monkeypatch.setattr(sys, "argv", ["locum", *(str(a) for a in arguments)])
         capsys.readouterr()
         with pytest.raises(SystemExit) as ended:
             main()

@@ -1,4 +1,4 @@
-"""`understudy audit` as people meet it: all attacks, shadows, canaries, the file, and the passport that reads it."""
+"""`locum audit` as people meet it: all attacks, shadows, canaries, the file, and the passport that reads it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from understudy.train import Coins
+from locum.mechanisms import Coins
 
 Run = Callable[..., Any]
 DATA = ("--members", "train.npz", "--non-members", "test.npz", "--seed", "0")

@@ -17,15 +17,15 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from understudy.data import read_splits
+from locum.data import read_splits
 
-PROGRAM = [sys.executable, "-m", "understudy"]
+PROGRAM = [sys.executable, "-m", "locum"]
 IMAGES = 60
 KILLS = 6
 Run = Callable[..., Any]
 
 
-def understudy(*words: str | Path) -> subprocess.CompletedProcess[str]:
+def locum(*words: str | Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run([*PROGRAM, *map(str, words)], capture_output=True, text=True)
 
 
@@ -41,7 +41,7 @@ def folder(tmp_path: Path, rng: np.random.Generator) -> Path:
 
 def test_it_writes_vectors_and_says_so(folder: Path, program: Run, tmp_path: Path) -> None:
     (folder / "cat" / "MILLER-bad.png").write_bytes(b"\x89PNG\r\n\x1a\n")
-    done = understudy("embed", folder, "-o", tmp_path / "v.npz", "--index", tmp_path / "rows.csv")
+    done = locum("embed", folder, "-o", tmp_path / "v.npz", "--index", tmp_path / "rows.csv")
     assert done.returncode == 0, done.stderr
     assert f"{IMAGES} images of 2 classes" in done.stdout
     assert "skipped     1 image that cannot be read" in done.stdout
@@ -127,7 +127,7 @@ def state(folder: Path) -> dict[str, tuple[int, bytes]]:
     return {
         str(p): (p.stat().st_mode, p.read_bytes() if p.is_file() else b"")
         for p in folder.rglob("*")
-        if p.name != ".understudy"
+        if p.name != ".locum"
     }
 
 
@@ -219,7 +219,7 @@ def test_splits_of_medmnist_stay_apart(real_data: Path, program: Run, tmp_path: 
 def test_killed_again_and_again_it_ends_as_if_it_never_was(folder: Path, program: Run, tmp_path: Path) -> None:
     """SIGKILL at a random moment, again and again; then one run to the end."""
     started = time.monotonic()
-    unbroken = understudy("embed", folder, "-o", tmp_path / "unbroken.npz", "--no-cache", "--workers", "1")
+    unbroken = locum("embed", folder, "-o", tmp_path / "unbroken.npz", "--no-cache", "--workers", "1")
     usual = time.monotonic() - started
     assert unbroken.returncode == 0, unbroken.stderr
     chance = random.Random(0)
@@ -233,7 +233,7 @@ def test_killed_again_and_again_it_ends_as_if_it_never_was(folder: Path, program
         if running.wait() == -signal.SIGKILL:
             killed += 1
         else:
-            (folder.parent / ".understudy" / "vectors.sqlite").unlink(missing_ok=True)
+            (folder.parent / ".locum" / "vectors.sqlite").unlink(missing_ok=True)
     done = program("embed", folder, "-o", tmp_path / "v.npz", "--force")
     assert done.code == 0, done.err
     ours, theirs = read_splits(tmp_path / "v.npz")["all"], read_splits(tmp_path / "unbroken.npz")["all"]
@@ -242,4 +242,4 @@ def test_killed_again_and_again_it_ends_as_if_it_never_was(folder: Path, program
     assert ours.info == theirs.info
     assert (tmp_path / "v.npz").read_bytes() == (tmp_path / "unbroken.npz").read_bytes()
     # A kill while the result is written cannot be caught: what it leaves is private, and no result by its name.
-    assert all(stat.S_IMODE(p.stat().st_mode) == 0o600 for p in tmp_path.glob(".understudy-*.part"))
+    assert all(stat.S_IMODE(p.stat().st_mode) == 0o600 for p in tmp_path.glob(".locum-*.part"))

@@ -1,4 +1,4 @@
-"""`understudy federate`, as people type it: rehearse, begin, predict, and what it says when they get it wrong."""
+"""`locum federate`, as people type it: rehearse, begin, predict, and what it says when they get it wrong."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from understudy import EmbeddingSet
-from understudy.data import split, write_embeddings
-from understudy.release import load
+from locum import EmbeddingSet
+from locum.data import split, write_embeddings
+from locum.release import load
 
 Run = Callable[..., Any]
 BUDGET = ("--epsilon", "2", "--delta", "1e-4", "--n-public", "60", "--classes", "ant,bee,cat")
@@ -21,10 +21,10 @@ SMALL = ("--sites", "2", "--rounds", "1", "--local-epochs", "1", "--batch", "20"
 
 
 def test_a_rehearsal_in_the_shape_that_programs_read(
-    understudy: Run, program: Run, files: dict[str, Path], tmp_path: Path
+    locum: Run, program: Run, files: dict[str, Path], tmp_path: Path
 ) -> None:
     wish = ("--partition", "dirichlet", "--alpha", "5", *SMALL, *BUDGET, "--seed", "1", "--json")
-    ran = understudy("federate", "simulate", "train.npz", *wish, "-o", "out")
+    ran = locum("federate", "simulate", "train.npz", *wish, "-o", "out")
     assert ran.code == 0, ran.err
     told = ran.json
     assert len(told["sites"]) == 2
@@ -167,7 +167,7 @@ def test_releases_of_sites_are_merged(program: Run, files: dict[str, Path], tmp_
 
 def test_a_site_predicts_with_what_a_federation_left_it(program: Run, blob_set: EmbeddingSet, tmp_path: Path) -> None:
     """Two sites that pay, a real run between them, then the program at one of them."""
-    from understudy.federated import Coordinator, FederationSettings, LocalChannel
+    from locum.federated import Coordinator, FederationSettings, LocalChannel
 
     parts = split(blob_set, {"train": 0.4, "val": 0.4, "test": 0.2}, rng=np.random.default_rng(0))
     write_embeddings(tmp_path / "new.npz", parts["test"])
@@ -207,6 +207,6 @@ def test_a_site_predicts_with_what_a_federation_left_it(program: Run, blob_set: 
         wrong = program("federate", "predict", *words)
         assert wrong.code == 2
         assert told in wrong.err
-    left = program("ledger", "show", "--ledger", "train/.understudy/ledger.sqlite", "--json")
+    left = program("ledger", "show", "--ledger", "train/.locum/ledger.sqlite", "--json")
     assert left.code == 0, left.err
     assert "federation" in json.dumps(left.json)

@@ -17,15 +17,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from understudy.accounting import Ledger
-from understudy.data import load_sample, partition_iid, write_embeddings
-from understudy.federated.certificates import make_certificates
-from understudy.federated.plans import plan_site
-from understudy.federated.scaffold import write_app
-from understudy.federated.settings import FederationSettings
-from understudy.recipes import verify_release
-from understudy.release import load
-from understudy.types import DP
+from locum.accounting import Ledger
+from locum.data import load_sample, partition_iid, write_embeddings
+from locum.federated import FederationSettings, make_certificates, plan_site, write_app
+from locum.recipes import verify_release
+from locum.release import load
+from locum.types import DP
 
 pytest.importorskip("flwr")
 
@@ -97,7 +94,7 @@ class Network:
         assert done.returncode == 0, done.stdout + done.stderr
 
     def run(self) -> None:
-        self.flwr("run", self.app, "understudy", "--run-config", f'out="{self.out}"')
+        self.flwr("run", self.app, "locum", "--run-config", f'out="{self.out}"')
 
     def kill(self, name: str) -> None:
         process = self.processes[name]
@@ -171,7 +168,7 @@ def start(network: Network, settings: FederationSettings, names: list[str]) -> N
     (network.folder / "flwr" / "config.toml").write_text(connection)
     network.link()
     for name in names:
-        network.flwr("supernode", "register", network.keys / f"{name}.pub", "understudy", "--name", name)
+        network.flwr("supernode", "register", network.keys / f"{name}.pub", "locum", "--name", name)
     for name in names:
         network.site(name)
 
@@ -185,7 +182,7 @@ def check(network: Network, settings: FederationSettings, names: list[str]) -> N
     assert np.isfinite(X).all()
     told = [event["epsilon"] for event in network.events() if event["event"] == "round"][-1]
     for name in names:
-        ledger = Ledger(network.folder / "sites" / name / ".understudy" / "ledger.sqlite")
+        ledger = Ledger(network.folder / "sites" / name / ".locum" / "ledger.sqlite")
         (charge,) = ledger.holding("default").charges
         assert charge.events == plan.events
         assert 0 < charge.epsilon <= BUDGET.epsilon

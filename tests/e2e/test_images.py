@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from understudy.data import load_digit_images
+from locum.data import load_digit_images
 
 Run = Callable[..., Any]
 
@@ -31,7 +31,7 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Path:
             place.mkdir(parents=True, exist_ok=True)
             Image.fromarray(images[k]).save(place / f"{i:03d}.png")
     # A process of its own, as people start it; what follows is the same program inside this one.
-    words = [sys.executable, "-m", "understudy", "fit", str(folder / "images"), "-o", str(folder / "release")]
+    words = [sys.executable, "-m", "locum", "fit", str(folder / "images"), "-o", str(folder / "release")]
     done = subprocess.run(words, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert "60 used, 20 not used" in done.stdout
@@ -94,7 +94,7 @@ def test_an_unreadable_image_stops_a_verb_that_would_hide_it(story: Path, progra
     done = program("evaluate", story / "release", "--test", tmp_path / "images")
     assert done.code == 2
     assert "1 of 2 images" in done.err
-    assert "understudy embed" in done.err
+    assert "locum embed" in done.err
     assert "MILLER" not in done.err
 
 
@@ -102,8 +102,8 @@ def test_one_split_is_embedded_alone(tmp_path: Path) -> None:
     """A broken image of the test split is nobody's problem who asks for `train`."""
     import sqlite3
 
-    from understudy.errors import DataError
-    from understudy.recipes.images import read_sets
+    from locum.errors import DataError
+    from locum.recipes.inputs import read_sets
 
     for split in ("train", "test"):
         for i, label in enumerate(("zero", "one")):
@@ -115,7 +115,7 @@ def test_one_split_is_embedded_alone(tmp_path: Path) -> None:
     Image.new("L", (8, 8), 250).save(tmp_path / "images" / "test" / "two" / "0.png")
     (data,) = read_sets(f"{tmp_path / 'images'}#train").values()
     assert (len(data), data.info.class_names) == (2, ("one", "two", "zero"))
-    with sqlite3.connect(tmp_path / ".understudy" / "vectors.sqlite") as cache:
+    with sqlite3.connect(tmp_path / ".locum" / "vectors.sqlite") as cache:
         assert cache.execute("SELECT count(*) FROM vectors").fetchone() == (2,)
     with pytest.raises(DataError, match="1 of 4 images"):
         read_sets(f"{tmp_path / 'images'}#test")
@@ -124,19 +124,19 @@ def test_one_split_is_embedded_alone(tmp_path: Path) -> None:
 
 
 def test_a_verb_that_needs_classes_says_so_before_it_embeds(tmp_path: Path) -> None:
-    from understudy.errors import DataError
-    from understudy.recipes.images import read_sets
+    from locum.errors import DataError
+    from locum.recipes.inputs import read_sets
 
     (tmp_path / "heap").mkdir()
     Image.new("L", (8, 8)).save(tmp_path / "heap" / "0.png")
     with pytest.raises(DataError, match="no classes"):
         read_sets(str(tmp_path / "heap"))
-    assert not (tmp_path / ".understudy").exists()
+    assert not (tmp_path / ".locum").exists()
 
 
 def test_the_demo_keeps_out_of_folders_that_are_not_its_own(tmp_path: Path) -> None:
-    from understudy.errors import ConfigError
-    from understudy.recipes.demo import run_demo
+    from locum.errors import ConfigError
+    from locum.recipes import run_demo
 
     class Enough(Exception):  # noqa: N818
         pass
@@ -185,7 +185,7 @@ def test_another_backbone_or_preparation_is_refused(story: Path, program: Run, t
 def test_a_release_of_vectors_from_nowhere_takes_no_images(
     story: Path, program: Run, tmp_path: Path, blob_set
 ) -> None:
-    from understudy.generate import ClassGaussian
+    from locum.generate import ClassGaussian
 
     ClassGaussian(random_state=0).fit(blob_set.X, blob_set.y).release(blob_set.info).save(tmp_path / "r")
     done = program("evaluate", tmp_path / "r", "--test", story / "images")

@@ -10,16 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from understudy.accounting import check_chain
+from locum.accounting import check_chain
 
 
-def test_a_budget_is_set_spent_and_shown(program, understudy, files, tmp_path: Path) -> None:
+def test_a_budget_is_set_spent_and_shown(program, locum, files, tmp_path: Path) -> None:
     ran = program("ledger", "set-budget", "--epsilon", "3", "--delta", "1e-3", "--holding", "insects")
     assert ran.code == 0, ran.err
     promise = ("--epsilon", "1", "--delta", "1e-4", "--n-public", "200", "--classes", "ant,bee,cat")
     ran = program("fit", "train.npz", "-o", "r", *promise, "--holding", "insects")
     assert ran.code == 0, ran.err
-    told = json.loads(understudy("ledger", "show", "--json").out)
+    told = json.loads(locum("ledger", "show", "--json").out)
     (holding,) = told["holdings"]
     assert holding["name"] == "insects"
     assert 0.9 < holding["spent"]["epsilon"] <= 1
@@ -91,7 +91,7 @@ def test_looking_makes_nothing(program, tmp_path: Path) -> None:
 
 def test_an_edited_ledger_is_refused(program, tmp_path: Path) -> None:
     assert program("ledger", "set-budget", "--epsilon", "1", "--delta", "1e-5").code == 0
-    with sqlite3.connect(tmp_path / ".understudy" / "ledger.sqlite") as db:
+    with sqlite3.connect(tmp_path / ".locum" / "ledger.sqlite") as db:
         names = [row[0] for row in db.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'")]
         for name in names:
             db.execute(f"DROP TRIGGER {name}")

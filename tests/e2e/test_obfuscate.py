@@ -1,4 +1,4 @@
-"""`understudy obfuscate fit|apply|trade-off` as people type them, and as they mistype them."""
+"""`locum obfuscate fit|apply|trade-off` as people type them, and as they mistype them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from understudy.data import read_frame
+from locum.data import read_frame
 
 Run = Callable[..., Any]
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -56,7 +56,7 @@ def test_help_shows_all_three(program: Run) -> None:
     assert "obfuscate" in program("--help").out
 
 
-def test_from_records_to_a_release_that_was_measured(understudy: Run, program: Run, tables: Path) -> None:
+def test_from_records_to_a_release_that_was_measured(locum: Run, program: Run, tables: Path) -> None:
     fit = program("obfuscate", "fit", "train.csv", "-o", "o", "--utility", "income", "--drop", "sex", "--epochs", 150)
     assert fit.code == 0, fit.err
     assert fit.err == ""
@@ -73,7 +73,7 @@ def test_from_records_to_a_release_that_was_measured(understudy: Run, program: R
     names = {file.name for file in (tables / "found").iterdir()}
     assert {"trade-off.json", "trade-off.md", "report.html", "state.json"} <= names
     assert b"<svg" in (tables / "found" / "curve.svg").read_bytes()
-    applied = understudy("obfuscate", "apply", "o", "test.csv", "-o", "out.csv", "--noise", 5, "--lambda", -50)
+    applied = locum("obfuscate", "apply", "o", "test.csv", "-o", "out.csv", "--noise", 5, "--lambda", -50)
     assert applied.code == 0, applied.err
     assert "Measured, not proven" in applied.out
     assert list(read_frame(tables / "out.csv").columns) == ["age", "job", "income"]
@@ -85,7 +85,7 @@ def test_json_and_a_policy_that_is_not_met(program: Run, tables: Path) -> None:
                   "--preset", "seed", "--epochs", 1, "--no-resume", "--json")  # fmt: skip
     assert fit.code == 0, fit.err
     assert fit.json["takes"] == ["age", "job"]
-    assert not (tables / ".understudy").exists()
+    assert not (tables / ".locum").exists()
     applied = program("obfuscate", "apply", "o", "train.csv", "-o", "a.parquet", "--noise", 1, "--lambda", "own",
                       "--no-true-label", "--json")  # fmt: skip
     assert applied.code == 0, applied.err
@@ -140,7 +140,7 @@ def test_wrong_input_gets_one_sentence_and_leaves_nothing(
 
 @pytest.fixture(scope="module")
 def once(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    from understudy.recipes import fit_obfuscator
+    from locum.recipes import fit_obfuscator
 
     folder = tmp_path_factory.mktemp("once")
     people(100, 0).to_csv(folder / "train.csv", index=False)

@@ -17,13 +17,13 @@ PROMISE = ("--epsilon", "1", "--delta", "1e-4", "--n-public", "200", "--classes"
 pytest.importorskip("cryptography")
 
 
-def test_the_whole_journey(understudy: Run, program: Run, files: dict[str, Path], tmp_path: Path) -> None:
+def test_the_whole_journey(locum: Run, program: Run, files: dict[str, Path], tmp_path: Path) -> None:
     assert program("fit", "train.npz", "-o", "r", *PROMISE).code == 0
     made = program("keygen", "holder", "--json")
     assert made.code == 0, made.err
     assert made.json["public"] == "holder.pub"
     assert stat.S_IMODE((tmp_path / "holder").stat().st_mode) == 0o600
-    written = understudy("passport", "r", "--json")
+    written = locum("passport", "r", "--json")
     assert written.code == 0, written.err
     assert written.json["claim"]["kind"] == "dp"
     assert written.json["audit"] is None
@@ -32,7 +32,7 @@ def test_the_whole_journey(understudy: Run, program: Run, files: dict[str, Path]
     assert signed.code == 0, signed.err
     assert signed.json["key"] == made.json["key"]
     assert set(signed.json["files"]) == {"manifest.json", "passport.json"}
-    found = program("verify", "r", "--key", "holder.pub", "--ledger", ".understudy/ledger.sqlite", "--json")
+    found = program("verify", "r", "--key", "holder.pub", "--ledger", ".locum/ledger.sqlite", "--json")
     assert found.code == 0, found.err
     assert found.json["signed_by"] == made.json["key"]
     assert found.json["not_checked"] == []

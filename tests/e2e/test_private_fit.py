@@ -7,19 +7,19 @@ from pathlib import Path
 
 import pytest
 
-from understudy.accounting import Ledger
+from locum.accounting import Ledger
 
 PROMISE = ("--epsilon", "1", "--delta", "1e-4", "--n-public", "200", "--classes", "ant,bee,cat")
 
 
-def test_a_release_with_a_promise(understudy, program, files, tmp_path: Path) -> None:
-    ran = understudy("fit", "train.npz", "-o", "r", *PROMISE)
+def test_a_release_with_a_promise(locum, program, files, tmp_path: Path) -> None:
+    ran = locum("fit", "train.npz", "-o", "r", *PROMISE)
     assert ran.code == 0, ran.err
     assert "dp (epsilon = " in ran.out
     manifest = json.loads((tmp_path / "r" / "manifest.json").read_text())
     paid = manifest["claim"]["dp"]
     assert 0.9 < paid["epsilon"] <= 1
-    with Ledger(tmp_path / ".understudy" / "ledger.sqlite") as ledger:
+    with Ledger(tmp_path / ".locum" / "ledger.sqlite") as ledger:
         assert ledger.head == paid["ledger"]
     assert program("verify", "r").code == 0
     again = program("fit", "train.npz", "-o", "r2", *PROMISE)
@@ -47,15 +47,15 @@ def test_what_must_be_said_is_asked_for(program, files, tmp_path: Path, words: t
     assert told in ran.err
     assert "Traceback" not in ran.err
     assert not (tmp_path / "r").exists()
-    assert not (tmp_path / ".understudy" / "ledger.sqlite").exists()
+    assert not (tmp_path / ".locum" / "ledger.sqlite").exists()
 
 
 def test_a_cvae_with_a_promise_and_its_ledger(program, files, tmp_path: Path) -> None:
     ran = program("fit", "train.npz", "-o", "r", *PROMISE, "--generator", "cvae", "--epochs", "2")
     assert ran.code == 0, ran.err
     assert "dp (epsilon = " in ran.out
-    assert not list((tmp_path / ".understudy").glob("*.checkpoint"))
-    ledger = ".understudy/ledger.sqlite"
+    assert not list((tmp_path / ".locum").glob("*.checkpoint"))
+    ledger = ".locum/ledger.sqlite"
     assert "the ledger knows" in program("verify", "r", "--ledger", ledger).out
     # An old copy, or somebody else's ledger, does not know it.
     other = program("ledger", "set-budget", "--epsilon", "1", "--delta", "1e-4", "--ledger", "other.sqlite")
@@ -77,4 +77,4 @@ def test_neighbours_by_replacement_cost_more_noise(program, files, tmp_path: Pat
     assert "replace-one" in program("fit", "train.npz", "-o", "r2", *PROMISE).err
     without = program("fit", "train.npz", "-o", "plain")
     assert without.code == 0
-    assert "nothing to look up" in program("verify", "plain", "--ledger", ".understudy/ledger.sqlite").err
+    assert "nothing to look up" in program("verify", "plain", "--ledger", ".locum/ledger.sqlite").err

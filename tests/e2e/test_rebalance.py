@@ -1,4 +1,4 @@
-"""`understudy rebalance` and `understudy rebalance compare` as people type them, and as they mistype them."""
+"""`locum rebalance` and `locum rebalance compare` as people type them, and as they mistype them."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from understudy import EmbeddingInfo, EmbeddingSet
-from understudy.data import load_digit_images, read_embeddings, write_embeddings
-from understudy.generate import PRESETS
-from understudy.rebalance import METHODS
+from locum import EmbeddingInfo, EmbeddingSet
+from locum.data import load_digit_images, read_embeddings, write_embeddings
+from locum.generate import PRESETS
+from locum.rebalance import METHODS
 
 Run = Callable[..., Any]
 SLOW = ["cvae-small", "cvae-large", "algorithm-1", "algorithm-1-remix"]
@@ -49,9 +49,9 @@ def test_help_shows_both_and_each_has_its_own(program: Run) -> None:
 
 
 def test_a_file_with_or_without_the_word_run(
-    understudy: Run, program: Run, files: dict[str, Path], tmp_path: Path
+    locum: Run, program: Run, files: dict[str, Path], tmp_path: Path
 ) -> None:
-    ran = understudy("rebalance", files["train"], "-o", "b.npz")
+    ran = locum("rebalance", files["train"], "-o", "b.npz")
     assert ran.code == 0, ran.err
     assert ran.err == ""
     real, made = read_embeddings(files["train"]), read_embeddings(tmp_path / "b.npz")
@@ -70,9 +70,9 @@ def test_a_file_with_or_without_the_word_run(
     np.testing.assert_array_equal(read_embeddings(tmp_path / "c.npz").X, made.X)
 
 
-def test_compare_shows_a_table_and_a_picture(understudy: Run, files: dict[str, Path], tmp_path: Path) -> None:
+def test_compare_shows_a_table_and_a_picture(locum: Run, files: dict[str, Path], tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
-    ran = understudy(
+    ran = locum(
         *("rebalance", "compare", files["train"], "--test", files["test"], "--methods", "weights, gaussian,smote"),
         *("--seeds", 2, "--head", "thesis", "--figure", "f.png"),
     )

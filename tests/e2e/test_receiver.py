@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from understudy import EmbeddingInfo, EmbeddingSet
-from understudy.data import read_embeddings, write_embeddings
-from understudy.recipes import fit_release, train_head
+from locum import EmbeddingInfo, EmbeddingSet
+from locum.data import read_embeddings, write_embeddings
+from locum.recipes import fit_release, train_head
 
 Run = Callable[..., Any]
 
@@ -54,9 +54,9 @@ def head(release: Path, tmp_path: Path, kept: Path) -> Path:
 
 
 def test_the_receiver_s_story(
-    understudy: Run, program: Run, release: Path, files: dict[str, Path], tmp_path: Path
+    locum: Run, program: Run, release: Path, files: dict[str, Path], tmp_path: Path
 ) -> None:
-    trained = understudy("train", "release", "-o", "head.safetensors")
+    trained = locum("train", "release", "-o", "head.safetensors")
     assert trained.code == 0, trained.err
     assert "learnt from 10000 vectors of the release" in trained.out
     assert "Measured on the release's own samples; not on real data." in trained.out
@@ -77,9 +77,9 @@ def test_the_receiver_s_story(
 
 
 def test_the_table_goes_to_standard_output_and_all_else_beside_it(
-    understudy: Run, head: Path, files: dict[str, Path]
+    locum: Run, head: Path, files: dict[str, Path]
 ) -> None:
-    ran = understudy("predict", head, files["test"])
+    ran = locum("predict", head, files["test"])
     assert ran.code == 0
     rows = list(csv.reader(io.StringIO(ran.out)))
     assert rows[0] == ["record", "label", "probability", "p_ant", "p_bee", "p_cat"]
@@ -170,9 +170,9 @@ def test_a_hostile_head_cannot_drive_the_terminal(program: Run, head: Path, file
 
     raw = head.read_bytes()
     header = json.loads(raw[8 : 8 + int.from_bytes(raw[:8], "little")])
-    said = json.loads(header["__metadata__"]["understudy"])
+    said = json.loads(header["__metadata__"]["locum"])
     said["class_names"] = ["\x1b[2Jant", "=1+1", "\x1b]0;owned\x07[bold]"]
-    head.write_bytes(save(load(raw), {"understudy": json.dumps(said)}))
+    head.write_bytes(save(load(raw), {"locum": json.dumps(said)}))
     shown = program("predict", head, files["test"])
     assert shown.code == 0, shown.err
     assert ",'=1+1," in shown.out

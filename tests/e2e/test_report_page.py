@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from understudy.data import load_sample, split, write_embeddings
-from understudy.recipes import fit_release
-from understudy.recipes.report import make_report
+from locum.data import load_sample, split, write_embeddings
+from locum.recipes import fit_release, make_report
 
 Run = Callable[..., Any]
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -72,9 +71,9 @@ def digits(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_the_verb_says_where_it_wrote_and_for_whom(understudy: Run, program: Run, digits: Path) -> None:
+def test_the_verb_says_where_it_wrote_and_for_whom(locum: Run, program: Run, digits: Path) -> None:
     data = ("--train", digits / "train.npz", "--test", digits / "test.npz")
-    ran = understudy("report", digits / "release", *data, "--seeds", 1, "--map", "pca")
+    ran = locum("report", digits / "release", *data, "--seeds", 1, "--map", "pca")
     assert ran.code == 0, ran.err
     assert str(digits / "release-report.html") in ran.out
     assert "INTERNAL" in ran.out

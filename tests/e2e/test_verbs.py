@@ -10,20 +10,20 @@ from typing import Any
 import numpy as np
 import pytest
 
-from understudy.data import read_embeddings
+from locum.data import read_embeddings
 
 Run = Callable[..., Any]
 
 
-def test_from_file_to_release_to_table(understudy: Run, program: Run, files: dict[str, Path], tmp_path: Path) -> None:
-    fitted = understudy("fit", files["train"], "-o", "release", "--generator", "cvae", "--epochs", 20, "--json")
+def test_from_file_to_release_to_table(locum: Run, program: Run, files: dict[str, Path], tmp_path: Path) -> None:
+    fitted = locum("fit", files["train"], "-o", "release", "--generator", "cvae", "--epochs", 20, "--json")
     assert fitted.code == 0, fitted.err
     assert fitted.json["claim"]["kind"] == "none"
     assert fitted.json["membership"]["verdict"] in ("leak", "no excess risk found", "inconclusive")
     assert fitted.json["records"] + fitted.json["held_out"] == len(read_embeddings(files["train"]))
-    assert not list((tmp_path / ".understudy").glob("*"))
+    assert not list((tmp_path / ".locum").glob("*"))
 
-    checked = understudy("verify", "release")
+    checked = locum("verify", "release")
     assert checked.code == 0
     assert fitted.json["fingerprint"] in checked.out
     assert "not covered: membership" in checked.out
@@ -59,7 +59,7 @@ def test_exact_counts_by_class_name(program: Run, files: dict[str, Path], tmp_pa
 
 
 def test_samples_can_keep_their_distance(program: Run, files: dict[str, Path], tmp_path: Path) -> None:
-    from understudy.metrics import nearest
+    from locum.metrics import nearest
 
     program("fit", files["train"], "-o", "r", "--generator", "gaussian")
     ran = program("sample", "r", "-n", 40, "-o", "s.npz", "--min-distance", 3.0, "--real", files["train"])
@@ -96,7 +96,7 @@ def test_doctor_is_content_here(program: Run) -> None:
 
 @pytest.mark.slow
 def test_demo_tells_the_whole_story(program: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from understudy.recipes import demo
+    from locum.recipes import demo
 
     # The story is the same with a quarter of the digits, and most of its time goes into embedding them.
     images, labels = demo.load_digit_images()
@@ -106,7 +106,7 @@ def test_demo_tells_the_whole_story(program: Run, tmp_path: Path, monkeypatch: p
     made = tmp_path / "out" / "demo"
     assert (made / "release" / "README.md").is_file()
     for step in ("embed", "fit", "verify", "train", "predict", "evaluate", "report"):
-        assert f"$ understudy {step} " in ran.out
+        assert f"$ locum {step} " in ran.out
     for text in ("15-Same", "What happened", "What it protects, and what it does not", "Your own folder"):
         assert text in ran.out
     # The last line is where the newcomer looks next.
@@ -154,7 +154,7 @@ def test_wrong_input_gets_one_sentence_and_code_2(
     assert ran.code == 2, ran.out + ran.err
     assert word in one_sentence(ran.err)
     assert ran.out == ""
-    left = sorted(p.name for p in tmp_path.iterdir() if p.name != ".understudy")
+    left = sorted(p.name for p in tmp_path.iterdir() if p.name != ".locum")
     assert left == before
 
 
@@ -176,9 +176,9 @@ def test_wrong_input_gets_one_sentence_and_code_2(
 def test_wrong_use_of_a_release(
     program: Run, files: dict[str, Path], tmp_path: Path, arguments: tuple, word: str
 ) -> None:
-    from understudy import EmbeddingInfo, EmbeddingSet
-    from understudy.data import write_embeddings
-    from understudy.recipes import fit_release
+    from locum import EmbeddingInfo, EmbeddingSet
+    from locum.data import write_embeddings
+    from locum.recipes import fit_release
 
     train = read_embeddings(files["train"])
     info = EmbeddingInfo("efflite0", "", "abc", train.info.class_names)
@@ -196,22 +196,22 @@ def test_wrong_use_of_a_release(
     assert {p: p.stat().st_mtime_ns for p in tmp_path.rglob("*") if p.is_file()} == before
 
 
-def test_no_traceback_as_people_start_it(understudy: Run) -> None:
-    ran = understudy("fit", "nothing.npz", "-o", "r")
+def test_no_traceback_as_people_start_it(locum: Run) -> None:
+    ran = locum("fit", "nothing.npz", "-o", "r")
     assert ran.code == 2
     assert "nothing.npz" in one_sentence(ran.err)
 
 
-def test_usage_errors_are_code_2(understudy: Run, program: Run) -> None:
+def test_usage_errors_are_code_2(locum: Run, program: Run) -> None:
     assert program("fit").code == 2
-    assert understudy("nonsense").code == 2
-    assert program("--version").out.startswith("understudy 0.")
+    assert locum("nonsense").code == 2
+    assert program("--version").out.startswith("locum 0.")
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
-def test_a_folder_without_leave_to_write(understudy: Run, files: dict[str, Path], tmp_path: Path) -> None:
+def test_a_folder_without_leave_to_write(locum: Run, files: dict[str, Path], tmp_path: Path) -> None:
     (tmp_path / "locked").mkdir(mode=0o500)
-    ran = understudy("fit", files["train"], "-o", "locked/r", "--generator", "gaussian")
+    ran = locum("fit", files["train"], "-o", "locked/r", "--generator", "gaussian")
     assert ran.code in (1, 2)
     one_sentence(ran.err)
 

@@ -15,19 +15,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from PIL import Image, ImageFile, ImageOps
 
-from understudy.embed.decode import (
-    MAX_PIXELS,
-    UnreadableImageError,
-    _linear,
-    decode_image,
-    image_from_array,
-    stretch,
-)
-from understudy.errors import ConfigError, DataError
+from locum.embed import UnreadableImageError, decode_image
+from locum.embed.decode import MAX_PIXELS, _linear, image_from_array, stretch
+from locum.errors import ConfigError, DataError
 
 RNG = np.random.default_rng(0)
 PHOTO = Image.fromarray(RNG.integers(0, 256, (11, 17, 3), dtype=np.uint8))
@@ -478,7 +471,7 @@ def test_arrays_that_are_no_images(shape: tuple[int, ...]) -> None:
 
 
 def test_importing_it_brings_neither_torch_nor_pydicom() -> None:
-    code = "import sys, understudy.embed.dicom; print({'torch', 'pydicom'} & set(sys.modules))"
+    code = "import sys, locum.embed.dicom; print({'torch', 'pydicom'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "set()\n"
 

@@ -20,13 +20,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from PIL import Image
 
-from understudy.embed.decode import UnreadableImageError, decode_image
-from understudy.embed.dicom import decode_dicom, dicom_subject, is_dicom, subject_key
-from understudy.errors import ConfigError, PrivacyError
+from locum.embed import UnreadableImageError, decode_image
+from locum.embed.dicom import decode_dicom, dicom_subject, is_dicom, subject_key
+from locum.errors import ConfigError, PrivacyError
 
 pydicom = pytest.importorskip("pydicom")
 from pydicom.dataset import Dataset, FileMetaDataset  # noqa: E402
@@ -338,7 +337,7 @@ def test_too_many_pixels() -> None:
 
 
 def test_a_deflated_bomb(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("understudy.embed.dicom._MAX_INFLATED", 10_000)
+    monkeypatch.setattr("locum.embed.dicom._MAX_INFLATED", 10_000)
     data = dataset(np.zeros((100, 100), dtype="u2"))
     raw = written(data, DeflatedExplicitVRLittleEndian)
     assert refused(raw) == "needs more memory than there is"
@@ -354,10 +353,10 @@ def test_unknown_kinds_and_bad_windows() -> None:
 
 
 def test_without_pydicom_the_reason_is_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("understudy.embed.dicom.find_spec", lambda _: None)
+    monkeypatch.setattr("locum.embed.dicom.find_spec", lambda _: None)
     raw = written(dataset(np.zeros((2, 2), dtype="u2")))
     for attempt in (lambda: decode_image(raw), lambda: dicom_subject(raw, KEY)):
-        with pytest.raises(UnreadableImageError, match=r"^DICOM needs pydicom: pip install 'understudy\[dicom\]'$"):
+        with pytest.raises(UnreadableImageError, match=r"^DICOM needs pydicom: pip install 'locum\[dicom\]'$"):
             attempt()
 
 
@@ -409,8 +408,8 @@ def test_files_of_others_are_read_or_refused_and_print_nothing() -> None:
     code = """
 import sys
 from pathlib import Path
-from understudy.embed.decode import UnreadableImageError, decode_image
-from understudy.embed.dicom import dicom_subject, is_dicom
+from locum.embed.decode import UnreadableImageError, decode_image
+from locum.embed.dicom import dicom_subject, is_dicom
 for file in sorted(Path(sys.argv[1]).glob("*.dcm")):
     raw = file.read_bytes()
     for attempt in (decode_image, lambda raw: dicom_subject(raw, bytes(32))):
@@ -530,7 +529,7 @@ def test_a_key_of_another_length_is_refused() -> None:
 
 def test_a_key_is_made_once_and_is_private(tmp_path: Path) -> None:
     key = subject_key(tmp_path)
-    file = tmp_path / ".understudy" / "subject.key"
+    file = tmp_path / ".locum" / "subject.key"
     assert len(key) == 32
     assert file.read_bytes() == key == subject_key(tmp_path)
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
@@ -543,7 +542,7 @@ def test_a_key_is_made_once_and_is_private(tmp_path: Path) -> None:
 @pytest.mark.parametrize("content", [b"", b"x" * 31, b"x" * 33])
 def test_a_damaged_key_is_one_clear_error_and_stays(tmp_path: Path, content: bytes) -> None:
     subject_key(tmp_path)
-    file = tmp_path / ".understudy" / "subject.key"
+    file = tmp_path / ".locum" / "subject.key"
     file.write_bytes(content)
     with pytest.raises(PrivacyError, match="same patient would become two"):
         subject_key(tmp_path)
@@ -568,7 +567,7 @@ def test_processes_that_ask_at_once_get_one_key(tmp_path: Path) -> None:
         for racer in racers:
             racer.join(30)
         assert keys == {subject_key(folder)}
-        assert os.listdir(folder / ".understudy") == ["subject.key"]
+        assert os.listdir(folder / ".locum") == ["subject.key"]
 
 
 def test_a_crash_before_the_end_leaves_no_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -578,4 +577,4 @@ def test_a_crash_before_the_end_leaves_no_key(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(os, "link", crash)
     with pytest.raises(OSError, match="disk"):
         subject_key(tmp_path)
-    assert os.listdir(tmp_path / ".understudy") == []
+    assert os.listdir(tmp_path / ".locum") == []

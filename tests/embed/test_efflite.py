@@ -9,9 +9,9 @@ import pytest
 import torch
 from PIL import Image
 
-from understudy.embed import load_backbone
-from understudy.embed.efflite import _cache, _weights
-from understudy.errors import DataError
+from locum.embed import load_backbone
+from locum.embed.efflite import _cache, _weights
+from locum.errors import DataError
 
 
 @pytest.fixture(scope="module")

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from understudy.embed import StrictError, embed_images, load_backbone
-from understudy.errors import DataError
+from locum.embed import StrictError, embed_images, load_backbone
+from locum.errors import DataError
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +61,7 @@ def test_a_second_run_computes_nothing_and_a_changed_file_is_noticed(image_folde
 def test_the_cache_lies_beside_the_images_for_the_owner_alone(image_folder: Path, model) -> None:
     with embed_images(image_folder, model):
         pass
-    folder = image_folder.parent / ".understudy"
+    folder = image_folder.parent / ".locum"
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     assert stat.S_IMODE((folder / "vectors.sqlite").stat().st_mode) == 0o600
     assert b"scan0" not in (folder / "vectors.sqlite").read_bytes()
@@ -168,7 +168,7 @@ def test_dicom_patients_become_subjects(tmp_path: Path, model) -> None:
         subject = dict(zip([i.name for i in done.items], done.sets()["all"].subject.tolist(), strict=True))
     assert subject["a/1.dcm"] == subject["a/2.dcm"] != subject["a/1.2.840.3"] == subject["a/wrong.png"]
     assert not any("MILLER" in s or "SMITH" in s for s in subject.values())
-    assert stat.S_IMODE((tmp_path / ".understudy" / "subject.key").stat().st_mode) == 0o600
+    assert stat.S_IMODE((tmp_path / ".locum" / "subject.key").stat().st_mode) == 0o600
 
 
 def test_a_file_without_a_patient_counts_as_one_of_its_own(tmp_path: Path, model) -> None:

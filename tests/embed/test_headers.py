@@ -9,12 +9,11 @@ import warnings
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from PIL import Image
 
-from understudy.embed.decode import UnreadableImageError, decode_image
-from understudy.embed.headers import check_jpeg2000, check_png, check_webp, exif_orientation, gif_size, plain_tiff
+from locum.embed import UnreadableImageError, decode_image
+from locum.embed.headers import check_jpeg2000, check_png, check_webp, exif_orientation, gif_size, plain_tiff
 
 GREY = Image.fromarray(np.arange(12, dtype=np.uint8).reshape(3, 4))
 

@@ -10,8 +10,8 @@ import pytest
 import torch
 from PIL import Image
 
-from understudy.embed import backbone_for, load_backbone
-from understudy.errors import DataError
+from locum.embed import backbone_for, load_backbone
+from locum.errors import DataError
 
 transformers = pytest.importorskip("transformers", reason="the extra `huggingface` is not installed")
 
@@ -144,8 +144,8 @@ def test_a_hub_out_of_reach_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     import sys
 
     code = (
-        "from understudy.embed import load_backbone\n"
-        "from understudy.errors import DataError\n"
+        "from locum.embed import load_backbone\n"
+        "from locum.errors import DataError\n"
         "try:\n    load_backbone('dinov2-small')\n"
         "except DataError as e:\n    print(e)\n"
     )

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from understudy.data import read_splits
-from understudy.embed import embed_images, load_backbone, open_images
-from understudy.errors import DataError
+from locum.data import read_splits
+from locum.embed import embed_images, load_backbone, open_images
+from locum.errors import DataError
 
 
 def test_arrays_of_images(tmp_path: Path, rng: np.random.Generator) -> None:

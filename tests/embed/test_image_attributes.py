@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from understudy.embed import ImageTable, read_celeba, read_image_attributes, read_image_npz
-from understudy.errors import ConfigError, DataError
+from locum.embed import ImageTable, read_celeba, read_image_attributes, read_image_npz
+from locum.errors import ConfigError, DataError
 
 NAMES = ("Male", "Smiling", "Young")
 SIGNS = np.array([[1, -1, 1], [-1, -1, 1], [1, 1, -1], [-1, 1, 1], [1, 1, 1]])

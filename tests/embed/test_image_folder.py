@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from understudy.embed import embed_images, load_backbone, open_images
-from understudy.errors import DataError
+from locum.embed import embed_images, load_backbone, open_images
+from locum.errors import DataError
 
 
 def test_a_folder_a_class(image_folder: Path) -> None:

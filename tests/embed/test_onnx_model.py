@@ -10,9 +10,9 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from understudy.embed import backbone_for, load_backbone
-from understudy.errors import ConfigError, DataError
-from understudy.types import EmbeddingInfo
+from locum.embed import backbone_for, load_backbone
+from locum.errors import ConfigError, DataError
+from locum.types import EmbeddingInfo
 
 
 def model(file: Path, shape=("n", 3, 8, 8), op: str = "Flatten", kind: int = TensorProto.FLOAT) -> Path:
@@ -113,7 +113,7 @@ def test_the_runtime_reports_to_nobody(tmp_path: Path) -> None:
     import sys
 
     home = {k: v for k, v in os.environ.items() if k not in ("XDG_CACHE_HOME", "ORT_DISABLE_TELEMETRY")}
-    code = "from understudy.embed import load_backbone; load_backbone()"
+    code = "from locum.embed import load_backbone; load_backbone()"
     subprocess.run([sys.executable, "-c", code], env={**home, "HOME": str(tmp_path)}, check=True)
     assert not [p for p in tmp_path.rglob("*") if "microsoft" in p.name.lower()]
     assert list(tmp_path.rglob("*.onnx"))

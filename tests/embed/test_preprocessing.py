@@ -7,13 +7,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from PIL import Image
 
-from understudy.embed import Preprocessing, UnreadableImageError
-from understudy.embed.preprocessing import RESAMPLING
-from understudy.errors import DataError
+from locum.embed import Preprocessing, UnreadableImageError
+from locum.embed.preprocessing import RESAMPLING
+from locum.errors import DataError
 
 side = st.integers(1, 4096)
 number = st.floats(-1e3, 1e3, allow_nan=False).map(lambda v: float(f"{v:.6g}"))
@@ -152,7 +151,7 @@ PUBLISHED = {
 @pytest.mark.parametrize("size", [(500, 333), (100, 231), (224, 224), (8, 8)])
 def test_pixels_equal_those_of_the_published_processor(name: str, size: tuple, tmp_path: Path, picture) -> None:
     transformers = pytest.importorskip("transformers", reason="the extra `huggingface` is not installed")
-    from understudy.embed.huggingface import published_preprocessing
+    from locum.embed.huggingface import published_preprocessing
 
     (tmp_path / "preprocessor_config.json").write_text(json.dumps(PUBLISHED[name]))
     processor = transformers.AutoImageProcessor.from_pretrained(tmp_path, backend="pil")

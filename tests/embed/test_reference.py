@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from understudy.embed.reference import REFERENCES, Reference, load_reference
-from understudy.errors import ConfigError, DataError
+from locum.data import REFERENCES, Reference, load_reference
+from locum.errors import ConfigError, DataError
 
 
 def some(rng: np.random.Generator, n: int = 400, d: int = 10) -> np.ndarray:

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from understudy.embed.settings import from_settings
-from understudy.errors import DataError
+from locum.embed.preprocessing import from_settings
+from locum.errors import DataError
 
 PLAIN: dict[str, Any] = {
     "size": {"height": 20, "width": 16}, "image_mean": [0.5, 0.4, 0.3], "image_std": [0.2, 0.3, 0.4], "resample": 2,

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from understudy.embed import holds_images, open_images
-from understudy.errors import DataError
+from locum.embed import holds_images, open_images
+from locum.errors import DataError
 
 
 def table(folder: Path, text: str) -> Path:

@@ -13,10 +13,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from understudy.embed.backbones import Backbone
-from understudy.embed.preprocessing import Preprocessing
-from understudy.embed.store import VectorStore
-from understudy.errors import DataError
+from locum.embed import Backbone, Preprocessing
+from locum.embed.cache import VectorStore
+from locum.errors import DataError
 
 
 def model(revision: str = "a" * 64, **changes: object) -> Backbone:
@@ -105,9 +104,9 @@ def test_without_a_file_nothing_is_ever_seen_on_disk(tmp_path: Path) -> None:
     """In a process that is killed: not even that leaves anything."""
     code = (
         "import os, signal, numpy as np\n"
-        "from understudy.embed.backbones import Backbone\n"
-        "from understudy.embed.preprocessing import Preprocessing\n"
-        "from understudy.embed.store import VectorStore\n"
+        "from locum.embed.backbones import Backbone\n"
+        "from locum.embed.preprocessing import Preprocessing\n"
+        "from locum.embed.cache import VectorStore\n"
         "m = Backbone('m', 'a' * 64, Preprocessing(), 4096, lambda x: x, concurrent=True)\n"
         "store = VectorStore(None, m)\n"
         "for i in range(50): store.put([(b'%d %d' % (i, j), np.full(4096, i, np.float32)) for j in range(20)])\n"
@@ -124,9 +123,9 @@ def test_two_processes_write_at_once(tmp_path: Path) -> None:
     code = (
         "import sys, numpy as np\n"
         "from pathlib import Path\n"
-        "from understudy.embed.backbones import Backbone\n"
-        "from understudy.embed.preprocessing import Preprocessing\n"
-        "from understudy.embed.store import VectorStore\n"
+        "from locum.embed.backbones import Backbone\n"
+        "from locum.embed.preprocessing import Preprocessing\n"
+        "from locum.embed.cache import VectorStore\n"
         "m = Backbone('m', 'a' * 64, Preprocessing(), 4, lambda x: x, concurrent=True)\n"
         "with VectorStore(Path(sys.argv[1]), m) as s:\n"
         "    for i in range(100): s.put([(f'{sys.argv[2]}-{i}'.encode(), np.ones(4, np.float32))])\n"

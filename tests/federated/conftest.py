@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from understudy import EmbeddingSet
-from understudy.data import load_sample, partition_iid, write_embeddings
-from understudy.federated import FederationSettings
+from locum import EmbeddingSet
+from locum.data import load_sample, partition_iid, write_embeddings
+from locum.federated import FederationSettings
 
 SETTINGS: dict[str, Any] = {
     "classes": tuple("0123456789"),

@@ -7,11 +7,10 @@ import statistics
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from understudy.errors import ConfigError
-from understudy.federated import average, averaging
+from locum.errors import ConfigError
+from locum.federated import aggregation as averaging, average
 
 HOWS = ("mean", "median", "trimmed-mean")
 numbers = st.floats(-1e3, 1e3, width=32)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from understudy.errors import ConfigError
+from locum.errors import ConfigError
 
 pytest.importorskip("cryptography")
 
@@ -17,7 +17,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from understudy.federated.certificates import make_certificates, make_site_key
+from locum.federated import make_certificates, make_site_key
 
 
 def serve(keys: Path) -> Iterator[int]:

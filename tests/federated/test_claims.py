@@ -8,13 +8,13 @@ from itertools import combinations, pairwise
 from typing import Any
 
 import pytest
-from hypothesis import assume, given, settings
-from hypothesis import strategies as st
+from hypothesis import assume, given, settings, strategies as st
 
-from understudy.accounting import Event, Gaussian, PoissonGaussian, epsilon_of, events_from_json, events_to_json
-from understudy.errors import ConfigError, PrivacyError
-from understudy.federated.claims import joint_claim, joint_ledger
-from understudy.types import DPClaim, PrivacyClaim
+from locum.accounting import Event, Gaussian, PoissonGaussian, epsilon_of, events_from_json, events_to_json
+from locum.errors import ConfigError, PrivacyError
+from locum.federated import joint_claim
+from locum.federated.claims import joint_ledger
+from locum.types import DPClaim, PrivacyClaim
 
 TEST = "everything: made with test coins, which anybody can repeat"
 
@@ -113,8 +113,8 @@ def test_more_equal_sites_cost_more(noise: float, count: int, delta: float) -> N
 
 def test_sites_of_one_budget_and_unlike_settings() -> None:
     """Two of ten sites with epsilon 1 each: nearer to the root of two than to two."""
-    from understudy.accounting import plan_sgd
-    from understudy.types import DP
+    from locum.accounting import plan_sgd
+    from locum.types import DP
 
     plans = [plan_sgd(DP(1.0, 1e-5, n_public=500 + 150 * i), batch=128, epochs=5) for i in range(4)]
     sites = [claim(plan.events, i) for i, plan in enumerate(plans)]

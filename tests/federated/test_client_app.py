@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from understudy.federated.messages import Answer, Question
+from locum.federated import Answer, Question
 
 pytest.importorskip("flwr")
 
 from flwr.app import Context, Message, RecordDict
 from flwr.supercore.task_identity import TaskIdentity
 
-from understudy.federated.client_app import app
-from understudy.federated.flower_channel import to_record
+from locum.federated.transport.client_app import app
+from locum.federated.transport.flower import to_record
 
 
 def ask(content: RecordDict, node_config: dict[str, Any], run_config: dict[str, Any] | None = None) -> Message:
@@ -52,5 +52,7 @@ def test_what_is_no_question_is_refused(content: RecordDict, capfd: pytest.Captu
 
 
 def test_it_starts_without_torch() -> None:
-    code = "import sys, understudy.federated.client_app as c; assert not {'torch', 'sklearn'} & set(sys.modules), c"
+    code = (
+        "import sys, locum.federated.transport.client_app as c; assert not {'torch', 'sklearn'} & set(sys.modules), c"
+    )
     subprocess.run([sys.executable, "-c", code], check=True)

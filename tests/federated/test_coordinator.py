@@ -10,12 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from understudy.accounting import Ledger
-from understudy.errors import ConfigError, PrivacyError, UnderstudyError
-from understudy.federated import Coordinator, FederationSettings, LocalChannel
-from understudy.federated.messages import Answer, Question, Silence
-from understudy.recipes import verify_release
-from understudy.release import load
+from locum.accounting import Ledger
+from locum.errors import ConfigError, LocumError, PrivacyError
+from locum.federated import Answer, Coordinator, FederationSettings, LocalChannel, Question, Silence
+from locum.recipes import verify_release
+from locum.release import load
 
 Make = Callable[..., Any]
 Bend = Callable[[Question, Answer], Answer | Silence]
@@ -76,7 +75,7 @@ def test_a_real_run_ends_in_a_release_that_its_ledgers_back(sites: Make, setting
     X, _ = release.sample(20, random_state=0)
     assert X.shape == (20, 64)
     for file in files.values():
-        with Ledger(file.parent / ".understudy" / "ledger.sqlite") as ledger:
+        with Ledger(file.parent / ".locum" / "ledger.sqlite") as ledger:
             (charge,) = ledger.holding("default").charges
             # Eight steps a round: 500 records in batches of 64.
             assert set(ledger.results(charge)) == {"sums", "steps 0 to 8", "steps 8 to 16", "steps 16 to 24"}
@@ -196,14 +195,14 @@ def test_too_few_answers_stop_the_run_and_it_goes_on_later(sites: Make, settings
     def away(q: Question, a: Answer) -> Answer | Silence:
         return Silence("gone") if q.round == 2 else a
 
-    with pytest.raises(UnderstudyError, match="2 sites gave usable answers in round 2, 3 are needed"):
+    with pytest.raises(LocumError, match="2 sites gave usable answers in round 2, 3 are needed"):
         Coordinator(terms, out).run(Bent(files, {"site-1": away}))
     channel = Bent(files, {})
     Coordinator(terms, out).run(channel)
     assert ("join", 0) not in channel.asked
     assert ("train", 1) not in channel.asked
     for file in files.values():
-        with Ledger(file.parent / ".understudy" / "ledger.sqlite") as ledger:
+        with Ledger(file.parent / ".locum" / "ledger.sqlite") as ledger:
             (charge,) = ledger.holding("default").charges
             # The repeated round was answered with what it had bought already.
             assert len(ledger.results(charge)) == 4
@@ -311,7 +310,7 @@ def test_masked_sums_of_another_kind_are_told_and_no_key_is_no_site(
         "site-0": liar("join", key="z" * 64),
         "site-1": lambda q, a: replace(a, tensors={k: v.astype(float) for k, v in a.tensors.items()}),
     }
-    with pytest.raises(UnderstudyError, match="read only together"):
+    with pytest.raises(LocumError, match="read only together"):
         Coordinator(terms, tmp_path / "out", tell=events.append).run(Bent(files, wrong))
     assert refusals(events) == {
         "site-0": {"its key or its terms cannot be read"},
@@ -324,7 +323,7 @@ def test_nobody_pays_for_a_run_that_cannot_be(site_of: Make, little: Make, tmp_p
     files = {f"site-{i}": site_of(f"site-{i}") for i in range(2)}
     for more in ({"average": "trimmed-mean"}, {"mode": "sums", "secure": True}):
         channel = Bent(files, {})
-        with pytest.raises(UnderstudyError, match="2 sites are there, 3 are needed"):
+        with pytest.raises(LocumError, match="2 sites are there, 3 are needed"):
             Coordinator(little(**more), tmp_path / more.get("mode", "out")).run(channel)
         assert channel.asked == []
     assert not list(tmp_path.rglob("ledger.sqlite"))
@@ -357,7 +356,7 @@ def test_nothing_that_is_asked_or_told_is_private(site_of: Make, little: Make, t
 def test_a_site_s_ledger_backs_a_joint_release(sites: Make, settings: Make, tmp_path: Path) -> None:
     files = sites(3, test=False)
     folder = Coordinator(settings(mode="sums"), tmp_path / "out").run(LocalChannel(files))
-    mine = files["site-1"].parent / ".understudy" / "ledger.sqlite"
+    mine = files["site-1"].parent / ".locum" / "ledger.sqlite"
     assert (
         "the ledger knows what one of the sites paid for this release" in verify_release(folder, ledger=mine).checks
     )

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from understudy.federated.files import UNREADABLE, locked, named, part_of, read_tensors, write_tensors
+from locum.federated.state import UNREADABLE, locked, named, part_of, read_tensors, write_tensors
 
 
 def test_tensors_and_words_come_back(tmp_path: Path) -> None:

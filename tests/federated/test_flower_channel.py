@@ -11,11 +11,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from understudy.errors import FormatError
-from understudy.federated.messages import Answer, Question, Silence
+from locum.errors import FormatError
+from locum.federated import Answer, Question, Silence
 
 pytest.importorskip("flwr")
 
@@ -32,7 +31,7 @@ from flwr.supercore.task_identity import TaskIdentity
 from flwr.superlink.federation import NoOpFederationManager
 from flwr.superlink.grid import InMemoryGrid
 
-from understudy.federated.flower_channel import FlowerChannel, from_record, node_names, to_record
+from locum.federated.transport.flower import FlowerChannel, from_record, node_names, to_record
 
 Reply = RecordDict | Error | None
 
@@ -141,11 +140,11 @@ def short() -> Array:
     "spoil",
     [
         lambda c: c.pop("tensors"),
-        lambda c: c.pop("understudy"),
+        lambda c: c.pop("locum"),
         lambda c: c.update(more=ConfigRecord({"loss": 1.0})),
-        lambda c: c.update(understudy=ConfigRecord({"message": 3})),
-        lambda c: c.update(understudy=ConfigRecord({"message": "{"})),
-        lambda c: c.update(understudy=ConfigRecord({"message": "[" * 100_000})),
+        lambda c: c.update(locum=ConfigRecord({"message": 3})),
+        lambda c: c.update(locum=ConfigRecord({"message": "{"})),
+        lambda c: c.update(locum=ConfigRecord({"message": "[" * 100_000})),
         lambda c: c.update(tensors=ArrayRecord({"w": Array(np.arange(3))})),
         lambda c: c.update(tensors=ArrayRecord({"w": pickled()})),
         lambda c: c.update(tensors=ArrayRecord({"w": short()})),

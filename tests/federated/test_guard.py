@@ -9,14 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
-from understudy.embed.reference import Reference
-from understudy.federated import FederationSettings
-from understudy.federated.guard import farthest, too_large, why_refused
-from understudy.federated.messages import Answer, Question
-from understudy.generate.private_sums import COUNTS_ONLY, MEANS, MEANS_AND_PRODUCTS, query
+from locum.data import Reference
+from locum.federated import Answer, FederationSettings, Question
+from locum.federated.aggregation import farthest, too_large, why_refused
+from locum.generate.private import COUNTS_ONLY, MEANS, MEANS_AND_PRODUCTS, query
 
 ZEROS = np.zeros((2, 2), np.float32)
 ASKED = Question("train", 3, "n", {}, {"decoder/w": ZEROS, "means": ZEROS})

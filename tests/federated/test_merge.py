@@ -9,17 +9,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-import understudy
-from understudy import EmbeddingInfo
-from understudy.accounting import Ledger, epsilon_of, events_from_json
-from understudy.embed.reference import Reference, load_reference
-from understudy.errors import ConfigError, DataError, PrivacyError, UnderstudyError
-from understudy.federated.merge import merge_releases
-from understudy.generate import CGANGenerator, ClassGaussian, CVAEGenerator, KSame
-from understudy.generate.private_means import from_sums, reference_hash
-from understudy.generate.private_sums import MEANS, MEANS_AND_PRODUCTS, query
-from understudy.release import GaussianSpec, Release
-from understudy.types import DP
+import locum
+from locum import EmbeddingInfo
+from locum.accounting import Ledger, epsilon_of, events_from_json
+from locum.data import Reference, load_reference
+from locum.errors import ConfigError, DataError, LocumError, PrivacyError
+from locum.federated import merge_releases
+from locum.generate import CGANGenerator, ClassGaussian, CVAEGenerator, KSame
+from locum.generate.private import MEANS, MEANS_AND_PRODUCTS, from_sums, query, reference_hash
+from locum.release import GaussianSpec, Release
+from locum.types import DP
 
 Blobs = tuple[np.ndarray, np.ndarray]
 # So much budget that the noise is a twentieth of a record.
@@ -170,7 +169,7 @@ def test_tests_stay_tests(blobs: Blobs) -> None:
 
 
 Change = Callable[[Blobs], list[Release]]
-REFUSED: list[tuple[str, Change, type[UnderstudyError], str]] = [
+REFUSED: list[tuple[str, Change, type[LocumError], str]] = [
     ("one", lambda b: [gaussian(*b)], ConfigError, "two sites or more; got 1"),
     ("twice", lambda b: [gaussian(*b), gaussian(*b, 1), gaussian(*b)], ConfigError, "Release 3 was given twice"),
     ("rows", lambda b: [KSame(k=3).fit(*b).release(), gaussian(*b)], ConfigError, "fixed rows"),
@@ -212,7 +211,7 @@ REFUSED: list[tuple[str, Change, type[UnderstudyError], str]] = [
 
 
 @pytest.mark.parametrize(("case", "error", "word"), [r[1:] for r in REFUSED], ids=[r[0] for r in REFUSED])
-def test_what_does_not_fit_is_refused(blobs: Blobs, case: Change, error: type[UnderstudyError], word: str) -> None:
+def test_what_does_not_fit_is_refused(blobs: Blobs, case: Change, error: type[LocumError], word: str) -> None:
     with pytest.raises(error, match=word):
         merge_releases(case(blobs))
 
@@ -274,7 +273,7 @@ def test_the_claim_is_what_three_ledgers_say(blobs: Blobs, tmp_path: Path) -> No
         folder = tmp_path / str(i)
         folder.mkdir()
         saved = small(ClassGaussian, folder).fit(*part).release().save(folder / "release")
-        releases.append(understudy.load(saved))
+        releases.append(locum.load(saved))
         with Ledger(folder / "ledger.sqlite") as ledger:
             heads.append(ledger.head)
     merged = merge_releases(releases)

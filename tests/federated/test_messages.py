@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from hypothesis.extra import numpy as hnp
 
-from understudy.errors import FormatError
-from understudy.federated.messages import STEPS, Answer, Question, pack, unpack
+from locum.errors import FormatError
+from locum.federated import Answer, Question
+from locum.federated.protocol import STEPS, pack, unpack
 
 plain = st.recursive(
     st.none()

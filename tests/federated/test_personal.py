@@ -8,22 +8,21 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from safetensors.numpy import save_file
 from scipy import stats
 
-from understudy import EmbeddingSet
-from understudy.embed.reference import Reference
-from understudy.errors import DataError, FormatError
-from understudy.federated import FederationSettings, PersonalModel, fit_personal
-from understudy.federated.personal import LAMBDAS, pick_lambda
-from understudy.federated.plans import decoder_tensors, initial_network
-from understudy.federated.result import build_result
-from understudy.federated.site_file import SiteRecords
-from understudy.federated.terms import read_terms
-from understudy.generate.private_sums import MEANS, query
-from understudy.release import Release
+from locum import EmbeddingSet
+from locum.data import Reference
+from locum.errors import DataError, FormatError
+from locum.federated import FederationSettings, PersonalModel, fit_personal
+from locum.federated.personal import LAMBDAS, pick_lambda
+from locum.federated.plans import decoder_tensors, initial_network
+from locum.federated.result import build_result
+from locum.federated.site_file import SiteRecords
+from locum.federated.terms import read_terms
+from locum.generate.private import MEANS, query
+from locum.release import Release
 
 NAMES = ("ant", "bee", "cow")
 TEST = read_terms({"noise": 0, "size": 9, "terms": None})
@@ -158,7 +157,7 @@ def test_what_is_no_model_is_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(FormatError, match="take part"):
         PersonalModel.open(tmp_path)
     file = tmp_path / "personal.safetensors"
-    for meta in (None, {"understudy": "{}"}, {"understudy": '{"classes": ["a"], "lambda": null}'}):
+    for meta in (None, {"locum": "{}"}, {"locum": '{"classes": ["a"], "lambda": null}'}):
         parts = {n: np.zeros((1, 1)) for n in ("local.weight", "local.bias", "shared.weight", "shared.bias")}
         save_file(parts, file, metadata=meta)
         with pytest.raises(FormatError, match="damaged"):

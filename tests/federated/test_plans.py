@@ -7,14 +7,13 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
-from understudy.accounting import Gaussian, PoissonGaussian, epsilon_of
-from understudy.federated import FederationSettings, plan_site
-from understudy.federated.plans import decoder_tensors, initial_network, sums_asked
-from understudy.generate.private_sums import COUNTS_ONLY, MEANS, MEANS_AND_PRODUCTS
-from understudy.types import DP
+from locum.accounting import Gaussian, PoissonGaussian, epsilon_of
+from locum.federated import FederationSettings, plan_site
+from locum.federated.plans import decoder_tensors, initial_network, sums_asked
+from locum.generate.private import COUNTS_ONLY, MEANS, MEANS_AND_PRODUCTS
+from locum.types import DP
 
 Terms = Callable[..., FederationSettings]
 

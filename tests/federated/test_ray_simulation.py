@@ -9,18 +9,16 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from understudy.data import load_sample, partition_iid
-from understudy.errors import ConfigError
-from understudy.federated.coordinator import Coordinator
-from understudy.federated.local_channel import LocalChannel
-from understudy.federated.rehearsal import write_sites
-from understudy.federated.settings import FederationSettings
-from understudy.types import DP
+from locum.data import load_sample, partition_iid
+from locum.errors import ConfigError
+from locum.federated import Coordinator, FederationSettings, LocalChannel
+from locum.federated.simulation import write_sites
+from locum.types import DP
 
 pytest.importorskip("flwr")
 pytest.importorskip("ray")
 
-from understudy.federated.ray_simulation import simulate_on_ray
+from locum.federated.transport.ray import simulate_on_ray
 
 SETTINGS = FederationSettings(
     classes=tuple(range(10)), dim=64, hidden=(16,), latent=4, local_epochs=1, batch=64, rounds=2
@@ -29,8 +27,8 @@ SETTINGS = FederationSettings(
 RUN = """
 import json, os, sys
 from pathlib import Path
-from understudy.federated.ray_simulation import simulate_on_ray
-from understudy.federated.settings import FederationSettings
+from locum.federated.transport.ray import simulate_on_ray
+from locum.federated.settings import FederationSettings
 
 told = []
 settings = FederationSettings.from_dict(json.loads(sys.argv[1]))

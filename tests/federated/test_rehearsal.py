@@ -10,14 +10,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from understudy import EmbeddingSet
-from understudy.accounting import epsilon_of
-from understudy.data import read_embeddings
-from understudy.errors import UnderstudyError
-from understudy.federated import FederationSettings, Rehearsal, SiteScore, plan_site, rehearse
-from understudy.federated.rehearsal import write_sites
-from understudy.release import load
-from understudy.types import DP, Estimate
+from locum import EmbeddingSet
+from locum.accounting import epsilon_of
+from locum.data import read_embeddings
+from locum.errors import LocumError
+from locum.federated import FederationSettings, Rehearsal, SiteScore, plan_site, rehearse
+from locum.federated.simulation import write_sites
+from locum.release import load
+from locum.types import DP, Estimate
 
 Terms = Callable[..., FederationSettings]
 BUDGET = DP(2.0, 1e-4, "record", 50)
@@ -83,7 +83,7 @@ def test_nobody_is_tested_on_what_was_learnt(validation: bool, people: bool, tmp
 
 
 def test_too_few_records_are_one_sentence(tmp_path: Path) -> None:
-    with pytest.raises(UnderstudyError):
+    with pytest.raises(LocumError):
         write_sites(parts(n=2), tmp_path, None, 0, validation=True)
 
 

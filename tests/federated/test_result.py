@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from understudy.accounting import Gaussian, epsilon_of, events_to_json
-from understudy.embed.reference import Reference
-from understudy.errors import PrivacyError
-from understudy.federated import FederationSettings
-from understudy.federated.plans import decoder_tensors, initial_network
-from understudy.federated.result import TOGETHER, build_result, pooled, site_counts
-from understudy.federated.secure import noise_of_each
-from understudy.federated.terms import Terms, read_terms
-from understudy.generate.private_sums import COUNTS_ONLY, MEANS, query
+from locum.accounting import Gaussian, epsilon_of, events_to_json
+from locum.data import Reference
+from locum.errors import PrivacyError
+from locum.federated import FederationSettings
+from locum.federated.plans import decoder_tensors, initial_network
+from locum.federated.result import TOGETHER, build_result, pooled, site_counts
+from locum.federated.secure import noise_of_each
+from locum.federated.terms import Terms, read_terms
+from locum.generate.private import COUNTS_ONLY, MEANS, query
 
 Make = Callable[..., FederationSettings]
 

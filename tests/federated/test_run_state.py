@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from understudy.errors import CheckpointError, ConfigError
-from understudy.federated import FederationSettings
-from understudy.federated.run_state import RunState, alone_in
-from understudy.federated.terms import read_terms
+from locum.errors import CheckpointError, ConfigError
+from locum.federated import FederationSettings
+from locum.federated.state import RunState, alone_in
+from locum.federated.terms import read_terms
 
 Terms = Callable[..., FederationSettings]
 

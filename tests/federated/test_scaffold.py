@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from understudy.errors import ConfigError
-from understudy.federated.settings import FederationSettings
+from locum.errors import ConfigError
+from locum.federated import FederationSettings
 
 pytest.importorskip("flwr")
 
-from understudy.federated.scaffold import write_app
+from locum.federated import write_app
 
 SETTINGS = FederationSettings(classes=('Läsion "A"', "b\\c", "ü"), dim=12, rounds=3, hidden=(8, 4), beta=1e-5)
 
@@ -66,10 +66,10 @@ def test_the_page_has_every_command_with_its_safeguards(app: Path) -> None:
         "--enable-supernode-auth",
         "--ssl-ca-certfile",
         "--auth-supernode-private-key clinic.key",
-        "flwr supernode register keys/ward-2.pub understudy --name ward-2",
+        "flwr supernode register keys/ward-2.pub locum --name ward-2",
         "--superlink fed.example.org:8443",
         "--host fed.example.org --site clinic --site ward-2",
-        "flwr run . understudy",
+        "flwr run . locum",
     ):
         assert word in page
     assert "insecure" not in page.lower()
@@ -95,11 +95,11 @@ def test_insecure_must_be_asked_for_and_is_said_first(tmp_path: Path) -> None:
     assert page.splitlines()[2].startswith("> **INSECURE")
     assert "--host 127.0.0.1" in page
     assert "keys/" not in page
-    assert tomllib.loads((tmp_path / "app" / "flower-config.toml").read_text())["superlink"]["understudy"]["insecure"]
+    assert tomllib.loads((tmp_path / "app" / "flower-config.toml").read_text())["superlink"]["locum"]["insecure"]
 
 
 def test_the_site_example_is_a_site_file(app: Path) -> None:
-    from understudy.federated.site_file import SiteFile
+    from locum.federated import SiteFile
 
     site = SiteFile.read(app / "site.example.toml")
     assert site.privacy() is not None

@@ -8,15 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from understudy.accounting import Ledger
-from understudy.errors import ConfigError, FormatError, UnderstudyError
-from understudy.federated import Coordinator, LocalChannel
-from understudy.federated.messages import Answer, Question, Silence
-from understudy.federated.secure import masked, new_key, noise_of_each, public_key, unmasked
-from understudy.release import load
+from locum.accounting import Ledger
+from locum.errors import ConfigError, FormatError, LocumError
+from locum.federated import Answer, Coordinator, LocalChannel, Question, Silence
+from locum.federated.secure import masked, new_key, noise_of_each, public_key, unmasked
+from locum.release import load
 
 Make = Callable[..., Any]
 
@@ -65,7 +63,7 @@ def test_masked_sums_cost_what_one_site_alone_would(sites: Make, settings: Make,
     release = load(Coordinator(terms, tmp_path / "out").run(LocalChannel(files)))
     assert release.claim.dp is not None
     for file in files.values():
-        with Ledger(file.parent / ".understudy" / "ledger.sqlite") as ledger:
+        with Ledger(file.parent / ".locum" / "ledger.sqlite") as ledger:
             (charge,) = ledger.holding("default").charges
             assert charge.epsilon <= 2.0
             assert charge.epsilon == pytest.approx(release.claim.dp.epsilon)
@@ -110,12 +108,12 @@ def test_a_site_that_is_missing_is_waited_for_at_no_price(sites: Make, settings:
             return {**out, **dict.fromkeys(gone, Silence("gone"))}
 
     channel = Late(files)
-    with pytest.raises(UnderstudyError, match="read only together"):
+    with pytest.raises(LocumError, match="read only together"):
         Coordinator(terms, tmp_path / "out").run(channel)
     channel.late = False
     Coordinator(terms, tmp_path / "out").run(channel)
     for file in files.values():
-        with Ledger(file.parent / ".understudy" / "ledger.sqlite") as ledger:
+        with Ledger(file.parent / ".locum" / "ledger.sqlite") as ledger:
             assert len(ledger.holding("default").charges) == 1
 
 

@@ -2,12 +2,12 @@ from __future__ import annotations
 
 import pytest
 
-from understudy.errors import PolicyError
-from understudy.federated.messages import Answer, Question, Silence
+from locum.errors import PolicyError
+from locum.federated import Answer, Question, Silence
 
 pytest.importorskip("flwr")
 
-from understudy.federated.server_app import wait_for_sites
+from locum.federated.transport.server_app import wait_for_sites
 
 
 class Slowly:

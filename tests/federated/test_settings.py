@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from understudy.errors import ConfigError
-from understudy.federated import FederationSettings
-from understudy.federated.secure import noise_of_each
+from locum.errors import ConfigError
+from locum.federated import FederationSettings
+from locum.federated.secure import noise_of_each
 
 TWO = {"classes": ["a", "b"], "dim": 3}
 

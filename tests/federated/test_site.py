@@ -14,17 +14,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from understudy.accounting import Ledger, events_from_json
-from understudy.errors import FormatError, UnderstudyError
-from understudy.federated import FederationSettings, Site
-from understudy.federated.messages import Answer, Question, Step, pack
-from understudy.federated.plans import decoder_tensors, initial_network, plan_site
-from understudy.federated.result import build_result
-from understudy.federated.secure import new_key, public_key
-from understudy.federated.site_file import SiteFile
-from understudy.federated.state import SiteState
-from understudy.federated.terms import read_terms
-from understudy.train import Coins, PrivateRun
+from locum.accounting import Ledger, events_from_json
+from locum.errors import FormatError, LocumError
+from locum.federated import Answer, FederationSettings, Question, Site, SiteFile, plan_site
+from locum.federated.plans import decoder_tensors, initial_network
+from locum.federated.protocol import Step, pack
+from locum.federated.result import build_result
+from locum.federated.secure import new_key, public_key
+from locum.federated.state import SiteState
+from locum.federated.terms import read_terms
+from locum.mechanisms import Coins
+from locum.train.dp import PrivateRun
 
 Make = Callable[..., Path]
 Terms = Callable[..., FederationSettings]
@@ -239,7 +239,7 @@ class TestPayment:
         for place in (file, copy):
             assert train(place, settings, 2).declined == DECLINED
         # An old state that is put back, or none at all, changes nothing.
-        shutil.rmtree(copy.parent / ".understudy")
+        shutil.rmtree(copy.parent / ".locum")
         assert ask(copy, settings).declined == DECLINED
         assert kinds(file).count("charge") == 1
 
@@ -251,7 +251,7 @@ class TestPayment:
         assert not answers[2].tensors
         # Other terms in between do not help either.
         for more in ({"rounds": 4}, {"local_epochs": 2}, {"batch": 10}, {"mode": "sums"}, {"opening": "public"}):
-            with contextlib.suppress(UnderstudyError):
+            with contextlib.suppress(LocumError):
                 assert train(file, little(**more), 4).declined == DECLINED
         assert kinds(file)[-1] == "steps 2 to 4"
 
@@ -298,7 +298,7 @@ class TestTerms:
         ask(file, little())
         answer = ask(file, little(), run="r2")
         assert not any(letter.isdigit() for letter in answer.declined)
-        notes = file.parent / ".understudy" / "federation" / "notes.log"
+        notes = file.parent / ".locum" / "federation" / "notes.log"
         assert "left" in notes.read_text()
         assert stat.S_IMODE(notes.stat().st_mode) == 0o600
 
@@ -365,9 +365,9 @@ class TestGarbledQuestions:
     def test_no_question_no_answer_no_price(self, facts: dict[str, Any], site_of: Make, little: Terms) -> None:
         file = site_of()
         whole = {"run": "r1", "settings": little().to_dict(), **facts}
-        with pytest.raises(UnderstudyError):
+        with pytest.raises(LocumError):
             Site(file).answer(Question("join", 0, "n", {k: v for k, v in whole.items() if v is not None}))
-        assert not (file.parent / ".understudy").exists()
+        assert not (file.parent / ".locum").exists()
 
     @pytest.mark.parametrize("step", ["train", "finish", "sums"])
     def test_nobody_is_asked_before_joining(self, step: Step, site_of: Make, little: Terms) -> None:
@@ -378,13 +378,13 @@ class TestGarbledQuestions:
             "sums": lambda: ask(file, settings, "sums", keys=[public_key(new_key())], noise=9.0),
             "train": lambda: train(file, little()),
         }
-        with contextlib.suppress(UnderstudyError):
+        with contextlib.suppress(LocumError):
             answer = asked[step]()
             assert answer.declined
             assert not answer.tensors
         assert "charge" not in kinds(file)
         assert not Site(file).personal_folder.exists()
-        assert not (file.parent / ".understudy" / "federation" / "global").exists()
+        assert not (file.parent / ".locum" / "federation" / "global").exists()
 
     @pytest.mark.parametrize(
         "change",
@@ -423,7 +423,7 @@ class TestGarbledQuestions:
             with pytest.raises(FormatError, match="its classes"):
                 ask(file, settings, "finish", **more)
             for manifest in (None, 5, "{}", "[" * 2000):
-                with pytest.raises(UnderstudyError):
+                with pytest.raises(LocumError):
                     ask(file, settings, "finish", manifest=manifest)
             assert not Site(file).personal_folder.exists()
 
@@ -434,7 +434,7 @@ class TestGarbledQuestions:
         noise = plan_site(settings, SiteFile.read(file).privacy()).sums_noise
         lists = (None, 5, own, [own], [own, own, *others], others, [own, "zz", *others], [own, 5, *others])
         for keys in (*lists, [own, others[0], others[0].upper()], [own, "00" * 32, *others]):
-            with pytest.raises(UnderstudyError):
+            with pytest.raises(LocumError):
                 ask(file, settings, "sums", keys=keys, noise=noise)
         for wrong in (None, "x", float("nan"), -1.0, 10**400):
             with pytest.raises(FormatError, match="noise"):
@@ -458,7 +458,7 @@ def test_all_that_a_site_keeps_is_for_its_owner_alone(site_of: Make, little: Ter
         ask(file, settings, run="r2")
     finally:
         os.umask(mask)
-    home = file.parent / ".understudy"
+    home = file.parent / ".locum"
     # The release is what everybody has.
     kept = [f for f in home.rglob("*") if f.is_file() and "global" not in f.parts]
     assert {f.suffix for f in kept} == {".sqlite", ".lock", ".state", ".log", ".safetensors"}

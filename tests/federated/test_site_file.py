@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from understudy import EmbeddingSet
-from understudy.data import write_embeddings
-from understudy.errors import ConfigError, DataError, PrivacyError
-from understudy.federated import FederationSettings, SiteFile
-from understudy.types import DP, EmbeddingInfo
+from locum import EmbeddingSet
+from locum.data import write_embeddings
+from locum.errors import ConfigError, DataError, PrivacyError
+from locum.federated import FederationSettings, SiteFile
+from locum.types import DP, EmbeddingInfo
 
 Make = Callable[..., Path]
 Terms = Callable[..., FederationSettings]
@@ -31,14 +31,14 @@ def test_a_site_is_what_its_file_says(site_of: Make, little: Terms) -> None:
 
 def test_paths_are_seen_from_the_file(site_of: Make, little: Terms, tmp_path: Path, monkeypatch: Any) -> None:
     path = site_of(validation="records.npz")
-    assert SiteFile.read(path).ledger_file == path.parent / ".understudy" / "ledger.sqlite"
+    assert SiteFile.read(path).ledger_file == path.parent / ".locum" / "ledger.sqlite"
     monkeypatch.chdir(path.parent)
     found = SiteFile.read("site.toml")
     assert found.records(little()).validation is not None
     named = SiteFile.read(site_of("named", ledger="../books/ledger.sqlite"))
     assert named.ledger_file.resolve() == tmp_path / "books" / "ledger.sqlite"
     part = SiteFile.read(site_of("part", data="all.npz#train"))
-    assert part.ledger_file == tmp_path / "part" / ".understudy" / "ledger.sqlite"
+    assert part.ledger_file == tmp_path / "part" / ".locum" / "ledger.sqlite"
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_what_cannot_be_used_is_refused(more: dict[str, Any], error: type[Except
     with pytest.raises(error) as told:
         SiteFile.read(path)
     assert "\n" not in str(told.value)
-    assert not (path.parent / ".understudy").exists()
+    assert not (path.parent / ".locum").exists()
 
 
 def test_only_a_rehearsal_may_be_without_a_budget(site_of: Make) -> None:

@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from understudy.errors import CheckpointError
-from understudy.federated.messages import Answer, Question
-from understudy.federated.state import SiteState, question_key
+from locum.errors import CheckpointError
+from locum.federated import Answer, Question
+from locum.federated.state import SiteState, question_key
 
 ASKED = Question("train", 2, "n1", {"run": "r", "settings": {"a": 1, "b": [2]}}, {"w": np.ones((2, 3), np.float32)})
 SAID = Answer("train", 2, "n1", "", {"terms": None}, {"w": np.arange(3.0), "m": np.zeros(2, np.uint64)})

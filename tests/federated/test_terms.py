@@ -8,14 +8,13 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from understudy.accounting import Gaussian, PoissonGaussian, epsilon_of, events_to_json
-from understudy.errors import FormatError
-from understudy.federated import FederationSettings, plan_site
-from understudy.federated.terms import Terms, read_terms
-from understudy.types import DP
+from locum.accounting import Gaussian, PoissonGaussian, epsilon_of, events_to_json
+from locum.errors import FormatError
+from locum.federated import FederationSettings, plan_site
+from locum.federated.terms import Terms, read_terms
+from locum.types import DP
 
 EVENTS = (PoissonGaussian(0.1, 3.0, 20), Gaussian(8.0))
 PAID = {

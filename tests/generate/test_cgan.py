@@ -10,16 +10,16 @@ import numpy as np
 import pytest
 import torch
 
-from understudy import load
-from understudy.accounting import Gaussian, Ledger, PoissonGaussian, SGDPlan, epsilon_of, events_from_json
-from understudy.embed.reference import load_reference
-from understudy.errors import ConfigError, DataError, PrivacyError
-from understudy.generate import CGANGenerator
-from understudy.generate.adversary import Maker, gradient_on_made
-from understudy.nets import plain_cgan
-from understudy.release.decoders import decode
-from understudy.train import seeded
-from understudy.types import DP
+from locum import load
+from locum.accounting import Gaussian, Ledger, PoissonGaussian, SGDPlan, epsilon_of, events_from_json
+from locum.data import load_reference
+from locum.errors import ConfigError, DataError, PrivacyError
+from locum.generate import CGANGenerator
+from locum.generate.adversary import Maker, gradient_on_made
+from locum.nets import plain_cgan
+from locum.release.decoders import decode
+from locum.train import seeded
+from locum.types import DP
 
 Blobs = tuple[np.ndarray, np.ndarray]
 SMALL = {"latent": 8, "generator_hidden": (32, 32), "critic_hidden": (32, 32), "random_state": 0}

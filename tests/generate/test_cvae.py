@@ -5,16 +5,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
-from understudy.errors import ConfigError, DataError, PrivacyError
-from understudy.generate import PRESETS, CVAEGenerator, VAEGenerator
-from understudy.generate.export import export_decoder
-from understudy.nets import residual_cvae
-from understudy.release.decoders import run_program
-from understudy.release.manifest import NetworkSpec
-from understudy.train import seeded
+from locum.errors import ConfigError, DataError, PrivacyError
+from locum.generate import PRESETS, CVAEGenerator, VAEGenerator, export_decoder
+from locum.nets import residual_cvae
+from locum.release import NetworkSpec, run_program
+from locum.train import seeded
 
 Blobs = tuple[np.ndarray, np.ndarray]
 
@@ -50,7 +47,7 @@ def test_the_authors_penalty_learns_half_the_variance() -> None:
 
 @pytest.mark.parametrize(("compat", "scale"), [(False, 2.0), (True, 4.0)])
 def test_variance_means_variance_unless_compat(blobs: Blobs, compat: bool, scale: float) -> None:
-    from understudy.release.decoders import latent_scale
+    from locum.release.decoders import latent_scale
 
     spec = CVAEGenerator(authors_compat=compat, max_epochs=1, random_state=0).fit(*blobs).release().manifest.decoder
     assert isinstance(spec, NetworkSpec)
@@ -142,8 +139,7 @@ def test_folded_batch_norms_give_the_network_in_evaluation_mode() -> None:
 
 
 def test_early_stopping_keeps_people_together(blobs: Blobs) -> None:
-    from understudy.generate.base import Records
-    from understudy.generate.holdout import hold_out
+    from locum.generate import Records, hold_out
 
     X, y = blobs
     people = np.arange(len(X)) // 4
@@ -156,8 +152,7 @@ def test_early_stopping_keeps_people_together(blobs: Blobs) -> None:
 
 
 def test_a_class_is_never_held_out_as_a_whole(rng: np.random.Generator) -> None:
-    from understudy.generate.base import Records
-    from understudy.generate.holdout import hold_out
+    from locum.generate import Records, hold_out
 
     codes = np.array([0] * 30 + [1] * 2).reshape(-1, 1)
     for seed in range(20):
@@ -204,9 +199,9 @@ def test_checkpoint_is_removed_after_a_finished_fit(blobs: Blobs, tmp_path: Path
 
 def test_real_embeddings(real_data: Path) -> None:
     """On breast ultrasound: a probe on samples beats chance by far."""
-    from understudy.data import read_splits
-    from understudy.heads import LinearHead
-    from understudy.metrics import auc_macro
+    from locum.data import read_splits
+    from locum.heads import LinearHead
+    from locum.metrics import auc_macro
 
     splits = read_splits(real_data / "breastmnist_efflite0.npz")
     train, test = splits["train"], splits["test"]

@@ -4,12 +4,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
-from understudy.errors import ConfigError, PrivacyError
-from understudy.generate import ClassGaussian
-from understudy.generate.covariance import low_rank_plus_diagonal, safe_rank
+from locum.errors import ConfigError, PrivacyError
+from locum.generate import ClassGaussian, safe_rank
+from locum.generate.covariance import low_rank_plus_diagonal
 
 Blobs = tuple[np.ndarray, np.ndarray]
 
@@ -90,7 +89,7 @@ def test_a_class_of_one_person_is_not_released(blobs: Blobs) -> None:
 
 def test_the_price_of_rank_on_real_records(real_data: Path) -> None:
     """The figures that docs/explain/limitations.md gives: half of the breast ultrasounds against the other half."""
-    from understudy.data import read_splits
+    from locum.data import read_splits
 
     data = read_splits(real_data / "breastmnist_efflite0.npz")["train"]
     mixed = np.random.default_rng(0).permutation(len(data))

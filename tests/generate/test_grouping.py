@@ -11,12 +11,10 @@ from unittest import mock
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
-from understudy.errors import ConfigError, DataError
-from understudy.generate import grouping
-from understudy.generate.grouping import k_groups
+from locum.errors import ConfigError, DataError
+from locum.generate import k_groups, ksame as grouping
 
 Distance = Callable[[int, int], float]
 
@@ -260,13 +258,11 @@ def test_any_kind_of_number_will_do_and_the_caller_keeps_the_data(dtype: Any) ->
     assert np.array_equal(X, before)
 
 
-@pytest.mark.skipif(
-    "UNDERSTUDY_DATA" not in os.environ, reason="set UNDERSTUDY_DATA to the folder of real embeddings"
-)
+@pytest.mark.skipif("LOCUM_DATA" not in os.environ, reason="set LOCUM_DATA to the folder of real embeddings")
 def test_real_embeddings_equal_the_textbook() -> None:
-    path = Path(os.environ["UNDERSTUDY_DATA"]) / "breastmnist_efflite0.npz"
+    path = Path(os.environ["LOCUM_DATA"]) / "breastmnist_efflite0.npz"
     if not path.exists():
-        pytest.skip("breastmnist_efflite0.npz is not in UNDERSTUDY_DATA")
+        pytest.skip("breastmnist_efflite0.npz is not in LOCUM_DATA")
     with np.load(path, allow_pickle=False) as file:
         X = file["train_x"]
     expected = textbook(X, 5)

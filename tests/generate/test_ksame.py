@@ -3,8 +3,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from understudy.errors import ConfigError, DataError, PrivacyError
-from understudy.generate import KSame
+from locum.errors import ConfigError, DataError, PrivacyError
+from locum.generate import KSame
 
 Blobs = tuple[np.ndarray, np.ndarray]
 

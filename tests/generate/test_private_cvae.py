@@ -7,14 +7,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import understudy
-from understudy.accounting import Ledger, epsilon_of, events_from_json
-from understudy.embed.reference import Reference
-from understudy.errors import ConfigError, PrivacyError
-from understudy.generate import CVAEGenerator, VAEGenerator
-from understudy.generate.presets import preset_for
-from understudy.generate.whitening import Whitener
-from understudy.types import DP
+import locum
+from locum.accounting import Ledger, epsilon_of, events_from_json
+from locum.data import Reference
+from locum.errors import ConfigError, PrivacyError
+from locum.generate import CVAEGenerator, VAEGenerator
+from locum.generate.presets import preset_for
+from locum.generate.private import Whitener
+from locum.types import DP
 
 WISH = DP(epsilon=2.0, delta=1e-5, n_public=200)
 SMALL = {"hidden": (8,), "latent": 2, "max_epochs": 3, "batch_size": 50, "random_state": 0}
@@ -39,7 +39,7 @@ def test_the_promise_is_what_the_ledger_says(blobs: Blobs, tmp_path: Path) -> No
     assert claim.dp.epsilon == charge.epsilon == epsilon_of(events_from_json(claim.dp.events), 1e-5) <= 2.0
     # Means, counts and lengths, then the steps.
     assert [e["kind"] for e in claim.dp.events] == ["poisson-gaussian", "gaussian"]
-    saved = understudy.load(model.release().save(tmp_path / "out"))
+    saved = locum.load(model.release().save(tmp_path / "out"))
     assert saved.claim == claim
     text = (tmp_path / "out" / "manifest.json").read_text()
     assert "test_coins" not in text
@@ -163,7 +163,7 @@ def test_whitening_and_back(rng: np.random.Generator) -> None:
 
 
 def test_a_killed_fit_goes_on_and_pays_once(blobs: Blobs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from understudy.generate import cvae
+    from locum.generate import cvae
 
     class Bar:
         def __init__(self, title: str) -> None: ...

@@ -6,17 +6,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from hypothesis.extra import numpy as hnp
 
-from understudy.accounting import Ledger, QueryPlan, epsilon_of, events_from_json, plan_query
-from understudy.embed.reference import Reference, load_reference
-from understudy.errors import DataError, PrivacyError
-from understudy.generate import ClassGaussian
-from understudy.generate.private_means import PrivateMeans, from_sums, noisy_sums, reference_hash, shrunk
-from understudy.generate.private_sums import MEANS, Shares, query
-from understudy.types import DP
+from locum.accounting import Ledger, QueryPlan, epsilon_of, events_from_json, plan_query
+from locum.data import Reference, load_reference
+from locum.errors import DataError, PrivacyError
+from locum.generate import ClassGaussian
+from locum.generate.private import MEANS, Shares, from_sums, noisy_sums, query, reference_hash
+from locum.generate.private.estimate import PrivateMeans, shrunk
+from locum.types import DP
 
 WISH = DP(epsilon=1.0, delta=1e-5, n_public=1000)
 wild = st.floats(allow_nan=True, allow_infinity=True, width=32)
@@ -74,7 +73,7 @@ def test_a_person_with_one_record_counts_as_the_record(blobs: tuple[np.ndarray, 
 
 def test_the_noise_is_what_was_planned(blobs: tuple[np.ndarray, np.ndarray]) -> None:
     """Ten per cent more or less noise would be seen here."""
-    from understudy.train.coins import Coins
+    from locum.mechanisms import Coins
 
     plan = plan_query(WISH)
     assert epsilon_of(plan.events, WISH.delta) <= 1.0
@@ -131,7 +130,7 @@ def test_the_promise_is_what_the_ledger_says(blobs: tuple[np.ndarray, np.ndarray
     text = (saved / "manifest.json").read_text() + (saved / "README.md").read_text()
     assert "test_coins" not in text
     assert str(tmp_path) not in text
-    from understudy import load
+    from locum import load
 
     assert load(saved).claim == claim
 
@@ -158,7 +157,7 @@ def test_test_coins_repeat_and_promise_nothing(blobs: tuple[np.ndarray, np.ndarr
 
 def test_a_release_carries_the_sums_that_were_paid_for(blobs: tuple[np.ndarray, np.ndarray], tmp_path: Path) -> None:
     """Read again from the file, they give the means and the spread that the release has; nothing else is needed."""
-    from understudy import load
+    from locum import load
 
     for kind in ("public", "own"):
         model = ClassGaussian(privacy=WISH, classes=[0, 1, 2], covariance=kind, test_coins=1).fit(*blobs)
@@ -225,7 +224,7 @@ def test_the_reference_whitens_what_it_describes(rng: np.random.Generator) -> No
 
 
 def test_the_shipped_reference_is_small_and_names_its_source() -> None:
-    from understudy.embed import reference as module
+    from locum.data import reference as module
 
     shipped = load_reference("efflite0", 1280)
     assert "make_reference" in shipped.source
@@ -237,8 +236,8 @@ def test_the_shipped_reference_is_small_and_names_its_source() -> None:
 
 def test_on_real_data_a_probe_keeps_most(real_data: Path) -> None:
     """Epsilon 1 on 10,000 records: nine tenths of what real data give above chance, by an ordinary probe."""
-    from understudy.heads import LinearHead
-    from understudy.metrics import auc_macro
+    from locum.heads import LinearHead
+    from locum.metrics import auc_macro
 
     with np.load(real_data / "cifar10_12k_efflite0.npz") as data:
         X, y = data["train_x"].astype(np.float32), data["train_y"].ravel().astype(int)

@@ -4,25 +4,26 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from hypothesis.extra import numpy as hnp
 
-from understudy.accounting import plan_query
-from understudy.embed.reference import Reference
-from understudy.generate import ClassGaussian
-from understudy.generate.private_means import denoised, from_sums, noisy_sums, products_pay
-from understudy.generate.private_sums import (
+from locum.accounting import plan_query
+from locum.data import Reference
+from locum.generate import ClassGaussian
+from locum.generate.private import (
     COUNTS_ONLY,
     MEANS,
     MEANS_AND_PRODUCTS,
     Shares,
-    _calmed,
+    from_sums,
     measured,
+    noisy_sums,
     query,
     unit_vectors,
 )
-from understudy.types import DP
+from locum.generate.private.estimate import denoised, products_pay
+from locum.generate.private.query import _calmed
+from locum.types import DP
 
 KINDS = (MEANS, MEANS_AND_PRODUCTS, COUNTS_ONLY)
 wild = st.floats(allow_nan=True, allow_infinity=True, width=32)

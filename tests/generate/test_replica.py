@@ -3,9 +3,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from understudy.errors import ConfigError, DataError
-from understudy.generate import ClassGaussian, KSame, replica
-from understudy.metrics import nearest
+from locum.errors import ConfigError, DataError
+from locum.generate import ClassGaussian, KSame, replica
+from locum.metrics import nearest
 
 Blobs = tuple[np.ndarray, np.ndarray]
 

@@ -2,11 +2,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
-from understudy.generate import CVAEGenerator
-from understudy.generate.scaling import fit_scaler
+from locum.generate import CVAEGenerator, fit_scaler
 
 KINDS = ["minmax", "zscore", "class"]
 

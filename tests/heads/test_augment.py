@@ -12,13 +12,12 @@ import pytest
 import torch
 from torch.utils.data import DataLoader
 
-from understudy.errors import ConfigError, DataError
-from understudy.generate import ClassGaussian, KSame
-from understudy.heads import AugmentedBatches, LinearHead, augment_probability
-from understudy.heads import augment as module
-from understudy.heads.augment import FreshRows
-from understudy.release import to_space
-from understudy.train import seeded
+from locum.errors import ConfigError, DataError
+from locum.generate import ClassGaussian, KSame
+from locum.heads import AugmentedBatches, LinearHead, augment as module, augment_probability
+from locum.heads.augment import FreshRows
+from locum.release import to_space
+from locum.train import seeded
 
 Blobs = tuple[np.ndarray, np.ndarray]
 

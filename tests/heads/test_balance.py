@@ -8,10 +8,10 @@ from functools import partial
 import numpy as np
 import pytest
 
-from understudy.errors import ConfigError
-from understudy.heads.balance import ClassBalance, class_weights
-from understudy.heads.losses import LDAM, BalancedSoftmax, ClassBalanced, CrossEntropy, Focal
-from understudy.heads.objective import make_plan
+from locum.errors import ConfigError
+from locum.heads.balance import ClassBalance, class_weights
+from locum.heads.losses import LDAM, BalancedSoftmax, ClassBalanced, CrossEntropy, Focal
+from locum.heads.objective import make_plan
 
 RECORDS = np.array([90.0, 10.0])
 

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
 
-from understudy.data import load_sample, split
-from understudy.errors import ConfigError
-from understudy.generate import ClassGaussian
-from understudy.heads import LinearHead, MLPHead
+from locum.data import load_sample, split
+from locum.errors import ConfigError
+from locum.generate import ClassGaussian
+from locum.heads import LinearHead, MLPHead
 
 Blobs = tuple[np.ndarray, np.ndarray]
 

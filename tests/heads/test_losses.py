@@ -9,14 +9,13 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from torch.nn import functional
 
-from understudy.errors import ConfigError
-from understudy.heads import LOSSES
-from understudy.heads.losses import LDAM, BalancedSoftmax, ClassBalanced, CrossEntropy, Equalization, Focal, Loss
-from understudy.train import seeded
+from locum.errors import ConfigError
+from locum.heads import LOSSES, Loss
+from locum.heads.losses import LDAM, BalancedSoftmax, ClassBalanced, CrossEntropy, Equalization, Focal
+from locum.train import seeded
 
 LOG2 = math.log(2)
 

@@ -8,11 +8,11 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from understudy.errors import ConfigError
-from understudy.heads import Remix
-from understudy.heads.losses import CrossEntropy
-from understudy.heads.objective import Batch, Objective
-from understudy.train import seeded
+from locum.errors import ConfigError
+from locum.heads import Remix
+from locum.heads.losses import CrossEntropy
+from locum.heads.objective import Batch, Objective
+from locum.train import seeded
 
 
 @pytest.mark.parametrize(

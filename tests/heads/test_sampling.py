@@ -7,13 +7,12 @@ import math
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from understudy.errors import ConfigError
-from understudy.heads import SAMPLERS, augment_probability, class_shares
-from understudy.heads.sampling import drawn_rows, row_batches, row_probability
-from understudy.train import seeded
+from locum.errors import ConfigError
+from locum.heads import SAMPLERS, augment_probability, class_shares
+from locum.heads.sampling import drawn_rows, row_batches, row_probability
+from locum.train import seeded
 
 counts_strategy = st.lists(st.integers(1, 10_000), min_size=2, max_size=20)
 CODES = torch.tensor([0] * 900 + [1] * 90 + [2] * 10)

@@ -13,12 +13,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 from safetensors.numpy import load, save
 
-from understudy import EmbeddingInfo, Release
-from understudy.errors import (
+from locum import EmbeddingInfo, Release
+from locum.errors import (
     ConfigError,
     DataError,
     FormatError,
@@ -27,8 +26,8 @@ from understudy.errors import (
     ReleaseError,
     SchemaVersionError,
 )
-from understudy.generate import ClassGaussian
-from understudy.heads import LinearHead, MLPHead, SavedHead
+from locum.generate import ClassGaussian
+from locum.heads import LinearHead, MLPHead, SavedHead
 
 Blobs = tuple[np.ndarray, np.ndarray]
 HEADS = {"linear": LinearHead, "mlp": MLPHead}
@@ -136,9 +135,9 @@ def test_classes_follow_the_release_s_order(blobs: Blobs) -> None:
 
 def test_open_and_predict_need_no_torch(file: Path) -> None:
     code = (
-        "import sys, numpy as np\nfrom understudy.heads import SavedHead\n"
+        "import sys, numpy as np\nfrom locum.heads import SavedHead\n"
         f"head = SavedHead.open({str(file)!r})\nhead.predict(np.zeros((2, 8)))\n"
-        "from understudy.recipes import predict_records\n"
+        "from locum.recipes import predict_records\n"
         "print(*{m.split('.')[0] for m in sys.modules})"
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -205,19 +204,19 @@ def test_a_failed_save_leaves_nothing(saved: SavedHead, tmp_path: Path, monkeypa
 def description(file: Path) -> dict[str, Any]:
     raw = file.read_bytes()
     header = json.loads(raw[8 : 8 + int.from_bytes(raw[:8], "little")])
-    return json.loads(header["__metadata__"]["understudy"])
+    return json.loads(header["__metadata__"]["locum"])
 
 
 def rewrite(file: Path, text: str | None, tensors: dict[str, np.ndarray] | None = None) -> None:
     tensors = load(file.read_bytes()) if tensors is None else tensors
-    file.write_bytes(save(tensors, None if text is None else {"understudy": text}))
+    file.write_bytes(save(tensors, None if text is None else {"locum": text}))
 
 
 @pytest.mark.parametrize(
     ("change", "word"),
     [
         (lambda m: m.update(extra=1), "extra"),
-        (lambda m: m.update(format="understudy-release"), "does not describe an Understudy head"),
+        (lambda m: m.update(format="locum-release"), "does not describe an Locum head"),
         (lambda m: m.update(head="forest"), "head"),
         (lambda m: m.update(program=[]), "program"),
         (lambda m: m.update(program=[{"op": "exec", "code": "x"}]), "program"),
@@ -252,7 +251,7 @@ def test_a_newer_schema_says_upgrade(file: Path) -> None:
         SavedHead.open(file)
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "null", '{"a":' * 50_000, '"understudy-head"', '{"x": 1e999}'])
+@pytest.mark.parametrize("text", ["", "{", "[]", "null", '{"a":' * 50_000, '"locum-head"', '{"x": 1e999}'])
 def test_descriptions_that_are_no_json_object(file: Path, text: str) -> None:
     rewrite(file, text)
     with pytest.raises(FormatError, match="The head's description"):
@@ -289,7 +288,7 @@ class Bomb:
     """Would run code if anyone unpickled it."""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (os.putenv, ("UNDERSTUDY_BOMB", "1"))
+        return (os.putenv, ("LOCUM_BOMB", "1"))
 
 
 HOSTILE = {

@@ -13,13 +13,13 @@ from sklearn.base import clone
 from sklearn.utils.estimator_checks import check_estimator
 from torch import nn
 
-from understudy.data import load_sample, make_long_tail, split
-from understudy.errors import ConfigError, DataError
-from understudy.generate import ClassGaussian
-from understudy.heads import LOSSES, LinearHead, MLPHead, Remix, SavedHead
-from understudy.heads.losses import Focal
-from understudy.metrics import balanced_accuracy
-from understudy.train import seeded
+from locum.data import load_sample, make_long_tail, split
+from locum.errors import ConfigError, DataError
+from locum.generate import ClassGaussian
+from locum.heads import LOSSES, LinearHead, MLPHead, Remix, SavedHead
+from locum.heads.losses import Focal
+from locum.metrics import balanced_accuracy
+from locum.train import seeded
 
 Blobs = tuple[np.ndarray, np.ndarray]
 NOT_KEPT = {

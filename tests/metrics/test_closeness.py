@@ -4,11 +4,10 @@ import json
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
-from understudy.errors import DataError
-from understudy.metrics import average_nearest_distance, nearest_distance_profile
+from locum.errors import DataError
+from locum.metrics import average_nearest_distance, nearest_distance_profile
 
 quick = settings(max_examples=30, deadline=None, derandomize=True)
 

@@ -4,13 +4,12 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from scipy.optimize import minimize
 from scipy.spatial.distance import pdist
 
-from understudy.errors import ConfigError, DataError
-from understudy.metrics import bounding_sphere, coverage, coverage_by_class, dispersion, dispersion_estimate
+from locum.errors import ConfigError, DataError
+from locum.metrics import bounding_sphere, coverage, coverage_by_class, dispersion, dispersion_estimate
 
 quick = settings(max_examples=30, deadline=None, derandomize=True)
 

@@ -10,20 +10,20 @@ import sys
 
 import pytest
 
-import understudy.metrics as metrics
+import locum.metrics as metrics
 
 MODULES = sorted(m.name for m in pkgutil.iter_modules(metrics.__path__))
 
 
 @pytest.mark.parametrize("name", MODULES)
 def test_examples_run(name: str) -> None:
-    module = importlib.import_module(f"understudy.metrics.{name}")
+    module = importlib.import_module(f"locum.metrics.{name}")
     assert doctest.testmod(module).failed == 0
 
 
 @pytest.mark.parametrize("name", MODULES)
 def test_modules_say_what_is_public(name: str) -> None:
-    module = importlib.import_module(f"understudy.metrics.{name}")
+    module = importlib.import_module(f"locum.metrics.{name}")
     assert module.__all__ == sorted(module.__all__)
     assert all(hasattr(module, n) for n in module.__all__)
 
@@ -35,6 +35,6 @@ def test_public_names_are_sorted_and_documented() -> None:
 
 def test_import_is_light() -> None:
     heavy = {"torch", "sklearn", "scipy.stats", "faiss"}
-    code = f"import sys, understudy.metrics; print(sorted({heavy!r} & set(sys.modules)))"
+    code = f"import sys, locum.metrics; print(sorted({heavy!r} & set(sys.modules)))"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert out.stdout.strip() == "[]"

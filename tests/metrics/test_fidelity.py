@@ -2,13 +2,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from scipy.linalg import sqrtm
 
-from understudy.errors import ConfigError, DataError
-from understudy.metrics import frechet_by_class, frechet_distance
-from understudy.metrics.fidelity import ledoit_wolf
+from locum.errors import ConfigError, DataError
+from locum.metrics import frechet_by_class, frechet_distance, ledoit_wolf
 
 quick = settings(max_examples=30, deadline=None, derandomize=True)
 

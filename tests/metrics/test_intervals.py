@@ -4,12 +4,11 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from scipy import stats
 
-from understudy.errors import ConfigError, DataError
-from understudy.metrics import (
+from locum.errors import ConfigError, DataError
+from locum.metrics import (
     accuracy,
     auc_interval,
     bootstrap_interval,
@@ -19,7 +18,7 @@ from understudy.metrics import (
     paired_bootstrap,
     paired_difference,
 )
-from understudy.types import Estimate
+from locum.types import Estimate
 
 quick = settings(max_examples=30, deadline=None, derandomize=True)
 

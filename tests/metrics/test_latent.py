@@ -2,12 +2,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from scipy.stats import kstest
 
-from understudy.errors import ConfigError, DataError
-from understudy.metrics import latent_ks, separability
+from locum.errors import ConfigError, DataError
+from locum.metrics import latent_ks, separability
 
 quick = settings(max_examples=30, deadline=None, derandomize=True)
 

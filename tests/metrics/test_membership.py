@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from understudy.errors import DataError
-from understudy.metrics import membership_auc, nearest
+from locum.errors import DataError
+from locum.metrics import membership_auc, nearest
 
 
 def attack(release: np.ndarray, members: np.ndarray, others: np.ndarray):

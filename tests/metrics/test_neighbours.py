@@ -4,12 +4,11 @@ import tracemalloc
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
-from understudy.errors import ConfigError, DataError
-from understudy.metrics import k_nearest, nearest
-from understudy.metrics.neighbours import pair_distances, squared_distances
+from locum.errors import ConfigError, DataError
+from locum.metrics import k_nearest, nearest, squared_distances
+from locum.metrics.distances import pair_distances
 
 quick = settings(max_examples=30, deadline=None, derandomize=True)
 

@@ -3,8 +3,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from understudy.errors import ConfigError
-from understudy.metrics import auc_macro, noise_robustness
+from locum.errors import ConfigError
+from locum.metrics import auc_macro, noise_robustness
 
 
 def test_scores_fall_with_noise_and_sigma_zero_is_exact(rng) -> None:

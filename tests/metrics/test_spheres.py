@@ -2,12 +2,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from scipy.optimize import minimize
 
-from understudy.errors import DataError
-from understudy.metrics import bounding_sphere, sphere_by_class
+from locum.errors import DataError
+from locum.metrics import bounding_sphere, sphere_by_class
 
 quick = settings(max_examples=30, deadline=None, derandomize=True)
 

@@ -2,14 +2,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from scipy.optimize import linear_sum_assignment
 from scipy.spatial.distance import cdist
 
-from understudy.errors import ConfigError
-from understudy.metrics import entropic_wasserstein, sliced_wasserstein
-from understudy.metrics.transport import _monotone_plan, _self_value, _sinkhorn
+from locum.errors import ConfigError
+from locum.metrics import entropic_wasserstein, sliced_wasserstein
+from locum.metrics.transport import _monotone_plan, _self_value, _sinkhorn
 
 quick = settings(max_examples=30, deadline=None, derandomize=True)
 

@@ -2,12 +2,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from sklearn import metrics as sk
 
-from understudy.errors import ConfigError, DataError
-from understudy.metrics import accuracy, auc_macro, balanced_accuracy, cohen_kappa, f1, score_all
+from locum.errors import ConfigError, DataError
+from locum.metrics import accuracy, auc_macro, balanced_accuracy, cohen_kappa, f1, score_all
 
 quick = settings(max_examples=30, deadline=None, derandomize=True)
 

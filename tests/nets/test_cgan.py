@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import nn
 
-from understudy.nets import plain_cgan
-from understudy.train import ClippedNetwork
+from locum.nets import plain_cgan
+from locum.train.dp import ClippedNetwork
 
 
 def count(module: nn.Module) -> int:

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from understudy.nets import CVAE, ResidualBlock, plain_cvae, residual_cvae
+from locum.nets import CVAE, ResidualBlock, plain_cvae, residual_cvae
 
 
 def count(module: nn.Module) -> int:

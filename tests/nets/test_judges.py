@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import nn
 
-from understudy.errors import ConfigError
-from understudy.nets.judges import image_judge, table_judge
+from locum.errors import ConfigError
+from locum.nets import image_judge, table_judge
 
 
 def count(module: nn.Module) -> int:

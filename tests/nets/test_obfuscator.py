@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from understudy.errors import ConfigError
-from understudy.nets import image_obfuscator, table_obfuscator
+from locum.errors import ConfigError
+from locum.nets import image_obfuscator, table_obfuscator
 
 
 def count(net: torch.nn.Module) -> int:

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from understudy.nets.rivals import ColumnTypes, ImageExtractor, RecordAutoencoder, guesser, masker, noise_maker
+from locum.nets import ColumnTypes, ImageExtractor, RecordAutoencoder, guesser, masker, noise_maker
 
 
 def count(module: nn.Module) -> int:

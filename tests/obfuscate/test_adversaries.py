@@ -6,17 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from understudy.errors import ConfigError, DataError
-from understudy.obfuscate.adversaries import (
-    Judge,
-    NetworkJudge,
-    TreesJudge,
-    accuracy,
-    label_only,
-    majority_guess,
-    make_judges,
-)
-from understudy.obfuscate.labelled import Labelled
+from locum.errors import ConfigError, DataError
+from locum.obfuscate import Labelled
+from locum.obfuscate.judges import Judge, NetworkJudge, TreesJudge, accuracy, label_only, majority_guess, make_judges
 
 JUDGES = [NetworkJudge(epochs=8), TreesJudge()]
 
@@ -73,7 +65,7 @@ def test_an_epoch_that_learnt_by_heart_is_not_kept(rng: np.random.Generator) -> 
     assert (patient.fit(X, y, seed=0)(X) == y).mean() < 0.75
     # Without a held-out tenth the last epoch stays, and it knows them by heart.
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("understudy.obfuscate.adversaries._LEAST_HELD", 1000)
+        patch.setattr("locum.obfuscate.judges._LEAST_HELD", 1000)
         assert (patient.fit(X, y, seed=0)(X) == y).mean() > 0.8
 
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from hypothesis.extra.numpy import arrays
 
-from understudy.obfuscate.bins import NumberBins
+from locum.obfuscate.table import NumberBins
 
 columns = arrays(np.float32, st.tuples(st.integers(1, 60), st.just(2)), elements=st.floats(0, 1, width=32))
 

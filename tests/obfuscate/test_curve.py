@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from understudy.errors import ConfigError, DataError
-from understudy.obfuscate.curve import Point, TradeOff
-from understudy.obfuscate.judging import Judgement
-from understudy.types import Estimate
+from locum.errors import ConfigError, DataError
+from locum.obfuscate import Judgement, Point, TradeOff
+from locum.types import Estimate
 
 
 def near(value: float) -> Estimate:

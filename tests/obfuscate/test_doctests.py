@@ -8,9 +8,9 @@ import pkgutil
 
 import pytest
 
-import understudy.obfuscate as obfuscate
+import locum.obfuscate as obfuscate
 
-MODULES = sorted(m.name for m in pkgutil.walk_packages(obfuscate.__path__, "understudy.obfuscate."))
+MODULES = sorted(m.name for m in pkgutil.walk_packages(obfuscate.__path__, "locum.obfuscate."))
 
 
 @pytest.mark.parametrize("name", MODULES)
@@ -19,6 +19,6 @@ def test_examples_run(name: str) -> None:
 
 
 def test_a_function_is_not_hidden_by_the_module_of_its_name() -> None:
-    importlib.import_module("understudy.obfuscate.judging")
+    importlib.import_module("locum.obfuscate.evaluation")
     assert callable(obfuscate.judge)
     assert all(getattr(obfuscate, name) is not None for name in obfuscate.__all__)

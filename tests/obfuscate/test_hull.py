@@ -6,12 +6,11 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from scipy.spatial import ConvexHull, QhullError
 
-from understudy.errors import DataError
-from understudy.obfuscate.hull import hull_auc
+from locum.errors import DataError
+from locum.obfuscate import hull_auc
 
 shares = st.integers(0, 20).map(lambda i: i / 20) | st.floats(0, 1)
 curves = st.lists(st.tuples(shares, shares), min_size=1, max_size=12)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from understudy.errors import ConfigError, DataError
-from understudy.obfuscate import ImageObfuscator
+from locum.errors import ConfigError, DataError
+from locum.obfuscate import ImageObfuscator
 
 
 def squares(n: int = 160, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:

@@ -7,9 +7,9 @@ import json
 import numpy as np
 import pytest
 
-from understudy.errors import ConfigError, DataError
-from understudy.obfuscate.judging import ATTACKERS, Judgement, Originals, judge, mean_release
-from understudy.obfuscate.labelled import Labelled
+from locum.errors import ConfigError, DataError
+from locum.obfuscate import Judgement, Labelled, judge
+from locum.obfuscate.evaluation import ATTACKERS, Originals, mean_release
 
 KINDS = ("network", "trees")
 
@@ -140,7 +140,7 @@ def test_each_party_has_coins_of_its_own() -> None:
 
 def test_means_are_made_in_pieces_and_are_means(monkeypatch: pytest.MonkeyPatch) -> None:
     data = rows(50, 3)
-    monkeypatch.setattr("understudy.obfuscate.judging._AT_ONCE", 35)
+    monkeypatch.setattr("locum.obfuscate.evaluation._AT_ONCE", 35)
     sizes = []
 
     def told(X: np.ndarray, utility: np.ndarray, coins: np.random.Generator) -> np.ndarray:

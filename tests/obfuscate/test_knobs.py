@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from understudy.errors import ConfigError
-from understudy.obfuscate.knobs import checked_lambda, checked_noise, probabilities, written
+from locum.errors import ConfigError
+from locum.obfuscate.knobs import checked_lambda, checked_noise, probabilities, written
 
 
 def test_g_writes_zero_for_the_label_and_lambda_elsewhere() -> None:

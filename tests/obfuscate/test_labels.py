@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from understudy.errors import DataError
-from understudy.obfuscate import UtilityLabels
+from locum.errors import DataError
+from locum.obfuscate import UtilityLabels
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,9 @@ import math
 import numpy as np
 import pytest
 
-from understudy.accounting import Gaussian, epsilon_of
-from understudy.errors import ConfigError
-from understudy.obfuscate.noise import SeedNoise, ShapedNoise
+from locum.accounting import Gaussian, epsilon_of
+from locum.errors import ConfigError
+from locum.obfuscate.noise import SeedNoise, ShapedNoise
 
 RNG = np.random.default_rng(0)
 CODES = RNG.integers(0, 2, (4000, 1))

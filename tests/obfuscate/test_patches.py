@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from understudy.errors import ConfigError
-from understudy.obfuscate.adversaries import make_judges
-from understudy.obfuscate.patches import PatchesJudge
+from locum.errors import ConfigError
+from locum.obfuscate.judges import PatchesJudge, make_judges
 
 
 def stripes(n: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:

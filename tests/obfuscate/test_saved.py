@@ -11,25 +11,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 from safetensors.numpy import load_file, save
 
-from understudy.errors import (
-    ConfigError,
-    FormatError,
-    IntegrityError,
-    NotFittedError,
-    ReleaseError,
-    SchemaVersionError,
-)
-from understudy.obfuscate import (
-    ImageObfuscator,
-    TableObfuscator,
-    load_obfuscator,
-    open_obfuscator,
-    save_obfuscator,
-)
+from locum.errors import ConfigError, FormatError, IntegrityError, NotFittedError, ReleaseError, SchemaVersionError
+from locum.obfuscate import ImageObfuscator, TableObfuscator, load_obfuscator, open_obfuscator, save_obfuscator
 
 TENSORS = "obfuscator.safetensors"
 
@@ -197,7 +183,7 @@ def test_links_extras_and_missing_files_are_refused(folder: Path, tmp_path: Path
 @pytest.mark.parametrize(
     ("change", "word"),
     [
-        (lambda m: m.update(format="understudy-release"), "does not describe"),
+        (lambda m: m.update(format="locum-release"), "does not describe"),
         (lambda m: m.update(surprise=1), "surprise"),
         (lambda m: m["claim"].update(kind="k-anonymity", k=5), "none"),
         (lambda m: m["claim"].update(not_covered=[]), "not_covered"),

@@ -7,8 +7,8 @@ import math
 import numpy as np
 import pytest
 
-from understudy.errors import DataError
-from understudy.obfuscate.spectral import SpectralNoise
+from locum.errors import DataError
+from locum.obfuscate.noise import SpectralNoise
 
 N, SIDE = 600, 16
 

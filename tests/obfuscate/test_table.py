@@ -10,9 +10,9 @@ import pytest
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.feature_selection import mutual_info_classif
 
-from understudy.data import TableCodec, read_adult
-from understudy.errors import ConfigError, DataError, NotFittedError
-from understudy.obfuscate import TableObfuscator
+from locum.data import TableCodec, read_adult
+from locum.errors import ConfigError, DataError, NotFittedError
+from locum.obfuscate import TableObfuscator
 
 
 def people(n: int = 3000, seed: int = 0) -> tuple[pd.DataFrame, pd.Series, np.ndarray]:
@@ -139,7 +139,7 @@ def test_a_fit_that_was_cut_ends_the_same(tmp_path: Path) -> None:
         def close(self) -> None:
             pass
 
-    import understudy.obfuscate.base as base
+    import locum.obfuscate.obfuscator as base
 
     X, needed = TRAIN[0][:300], TRAIN[1][:300]
     settings = {"max_epochs": 5, "random_state": 0}

@@ -10,9 +10,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from understudy.errors import CheckpointError, ConfigError, DataError
-from understudy.obfuscate.labelled import Labelled, Masking
-from understudy.obfuscate.tradeoff import Knobs, sweep, trade_off
+from locum.errors import CheckpointError, ConfigError, DataError
+from locum.obfuscate import Labelled, Masking, sweep, trade_off
+from locum.obfuscate.tradeoff import Knobs
 
 CHEAP = {"judges": ["trees"], "copies": 2}
 

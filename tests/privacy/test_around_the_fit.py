@@ -9,22 +9,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from torch import nn
 
-from understudy import EmbeddingInfo, EmbeddingSet
-from understudy.accounting import Ledger, SGDPlan
-from understudy.data import each_alone, write_embeddings
-from understudy.embed.reference import Reference
-from understudy.errors import ConfigError, DataError, PrivacyError
-from understudy.generate import ClassGaussian, CVAEGenerator
-from understudy.generate.private_sums import query
-from understudy.recipes.fit import fit_release
-from understudy.recipes.rebalance import rebalance_to_file
-from understudy.recipes.verify import verify_release
-from understudy.train import PrivateRun, RowLossByAutograd
-from understudy.types import DP, DPClaim, PrivacyClaim
+from locum import EmbeddingInfo, EmbeddingSet
+from locum.accounting import Ledger, SGDPlan
+from locum.data import Reference, each_alone, write_embeddings
+from locum.errors import ConfigError, DataError, PrivacyError
+from locum.generate import ClassGaussian, CVAEGenerator
+from locum.generate.private import query
+from locum.recipes import fit_release, rebalance_to_file, verify_release
+from locum.train import RowLossByAutograd
+from locum.train.dp import PrivateRun
+from locum.types import DP, DPClaim, PrivacyClaim
 
 Blobs = tuple[np.ndarray, np.ndarray]
 WISH = DP(1.0, 1e-4, n_public=200)
@@ -69,7 +66,7 @@ def fitted(file: str, out: Path, **options: object) -> object:
 def test_records_do_not_decide_whether_a_release_is_written(file: str, tmp_path: Path, blobs: Blobs) -> None:
     with pytest.raises(PrivacyError, match="--fail-on-leak"):
         fitted(file, tmp_path / "a", refuse_leak=True)
-    assert not (tmp_path / ".understudy").exists()
+    assert not (tmp_path / ".locum").exists()
     # Everybody three times, and a file of the same records as strangers: no check is possible, and yet it is written.
     same = fitted(file, tmp_path / "b", non_members=file)
     assert same.membership is None
@@ -87,7 +84,7 @@ def test_a_class_of_one_record_is_no_reason_to_refuse(blobs: Blobs, tmp_path: Pa
 
 def test_verify_computes_the_epsilon_anew(file: str, tmp_path: Path) -> None:
     fitted(file, tmp_path / "r")
-    ledger = tmp_path / ".understudy" / "ledger.sqlite"
+    ledger = tmp_path / ".locum" / "ledger.sqlite"
     assert "the claimed epsilon is what its events cost" in verify_release(tmp_path / "r").checks
     assert "the ledger knows what this release paid" in verify_release(tmp_path / "r", ledger=ledger).checks
     told = json.loads((tmp_path / "r" / "manifest.json").read_text())

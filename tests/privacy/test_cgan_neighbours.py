@@ -9,18 +9,18 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from torch import Tensor
 
-from understudy.accounting import SGDPlan
-from understudy.embed.reference import Reference
-from understudy.generate import CGANGenerator
-from understudy.generate.adversary import AS_REAL, Maker, gradient_on_made
-from understudy.generate.private_sums import unit_vectors
-from understudy.nets import CGAN, plain_cgan
-from understudy.train import PrivateRun, seeded
-from understudy.types import DP
+from locum.accounting import SGDPlan
+from locum.data import Reference
+from locum.generate import AS_REAL, CGANGenerator
+from locum.generate.adversary import Maker, gradient_on_made
+from locum.generate.private import unit_vectors
+from locum.nets import CGAN, plain_cgan
+from locum.train import seeded
+from locum.train.dp import PrivateRun
+from locum.types import DP
 
 D = 4
 

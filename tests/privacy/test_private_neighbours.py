@@ -9,14 +9,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
+from hypothesis import example, given, settings, strategies as st
 from torch import Tensor, nn
 
-from understudy.accounting import SGDPlan
-from understudy.nets import plain_cvae
-from understudy.train import CVAELoss, PrivateRun, RowLossByAutograd
-from understudy.types import DP
+from locum.accounting import SGDPlan
+from locum.nets import plain_cvae
+from locum.train import CVAELoss, RowLossByAutograd
+from locum.train.dp import PrivateRun
+from locum.types import DP
 
 SQUARED = RowLossByAutograd(lambda out, rows: torch.square(out - rows[:, -out.shape[1] :]).sum(dim=1))
 COLUMNS = 5

@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from understudy import EmbeddingSet
-from understudy.data import write_embeddings
-from understudy.generate import BaseGenerator, CGANGenerator, ClassGaussian, CVAEGenerator, KSame
-from understudy.recipes import fit_release
+from locum import EmbeddingSet
+from locum.data import write_embeddings
+from locum.generate import BaseGenerator, CGANGenerator, ClassGaussian, CVAEGenerator, KSame
+from locum.recipes import fit_release
 
 GENERATORS = [
     ClassGaussian(random_state=0),

@@ -5,11 +5,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import understudy
-from understudy.errors import ConfigError
-from understudy.generate import ClassGaussian, CVAEGenerator, VAEGenerator
-from understudy.metrics import coverage_by_class, frechet_by_class, frechet_distance, latent_ks, sphere_by_class
-from understudy.rebalance import diversity_by_class, frechet_over_variances, latent_study, sample_like
+import locum
+from locum.errors import ConfigError
+from locum.generate import ClassGaussian, CVAEGenerator, VAEGenerator
+from locum.metrics import coverage_by_class, frechet_by_class, frechet_distance, latent_ks, sphere_by_class
+from locum.rebalance import diversity_by_class, frechet_over_variances, latent_study, sample_like
 
 Data = tuple[np.ndarray, np.ndarray]
 
@@ -30,7 +30,7 @@ def test_the_variance_of_the_data_is_the_best_one(gaussian: ClassGaussian, blobs
     found = frechet_over_variances(gaussian, X, y, (0.1, 1.0, 4.0), random_state=0)
     assert found[1.0].average < min(found[0.1].average, found[4.0].average)
     gaussian.release().save(tmp_path / "r")
-    again = frechet_over_variances(understudy.load(tmp_path / "r"), X, y, (1.0,), random_state=0)
+    again = frechet_over_variances(locum.load(tmp_path / "r"), X, y, (1.0,), random_state=0)
     assert again[1.0].average == found[1.0].average
     # Standardised each by itself, sets that differ by their scale alone are equal: fault F10.
     compat = frechet_over_variances(gaussian, X, y, (1.0, 4.0), random_state=0, authors_compat=True)

@@ -8,14 +8,14 @@ import pkgutil
 
 import pytest
 
-import understudy.rebalance as rebalance
+import locum.rebalance as rebalance
 
 MODULES = sorted(m.name for m in pkgutil.iter_modules(rebalance.__path__))
 
 
 @pytest.mark.parametrize("name", MODULES)
 def test_examples_run(name: str) -> None:
-    assert doctest.testmod(importlib.import_module(f"understudy.rebalance.{name}")).failed == 0
+    assert doctest.testmod(importlib.import_module(f"locum.rebalance.{name}")).failed == 0
 
 
 def test_names_are_fetched_when_first_used() -> None:

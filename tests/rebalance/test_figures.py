@@ -6,10 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from understudy.errors import ConfigError, DataError
-from understudy.metrics import FrechetByClass
-from understudy.rebalance import accuracy_by_class, plot_accuracy_by_class, plot_by_class, plot_frechet
-from understudy.rebalance.figures import _MARKS
+from locum.errors import ConfigError, DataError
+from locum.metrics import FrechetByClass
+from locum.rebalance import accuracy_by_class, plot_accuracy_by_class, plot_by_class, plot_frechet
+from locum.rebalance.figures import _MARKS
 
 pytest.importorskip("matplotlib")
 

@@ -2,11 +2,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
-from understudy.errors import DataError
-from understudy.rebalance import shrunk_means
+from locum.errors import DataError
+from locum.rebalance import shrunk_means
 
 quick = settings(max_examples=40, deadline=None, derandomize=True)
 

@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from imblearn.pipeline import Pipeline
 from imblearn.utils.estimator_checks import estimator_checks_generator
 from scipy import sparse
@@ -16,10 +15,10 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from understudy.errors import ConfigError
-from understudy.generate import ClassGaussian, CVAEGenerator
-from understudy.heads import LinearHead
-from understudy.rebalance import GenerativeOverSampler, accuracy_by_shots, shrunk_means
+from locum.errors import ConfigError
+from locum.generate import ClassGaussian, CVAEGenerator
+from locum.heads import LinearHead
+from locum.rebalance import GenerativeOverSampler, accuracy_by_shots, shrunk_means
 
 quick = settings(max_examples=30, deadline=None, derandomize=True)
 SEEDED = GenerativeOverSampler(random_state=0)
@@ -271,7 +270,7 @@ def test_memory_grows_with_the_records_only(rng: np.random.Generator) -> None:
 def test_rare_classes_of_real_embeddings_are_found_more_often(real_data: Path) -> None:
     file = real_data / "cifar10_12k_efflite0.npz"
     if not file.exists():
-        pytest.skip(f"{file.name} is not in UNDERSTUDY_DATA")
+        pytest.skip(f"{file.name} is not in LOCUM_DATA")
     with np.load(file, allow_pickle=False) as z:
         X, y, X_test, y_test = (z[k] for k in ("train_x", "train_y", "test_x", "test_y"))
     kept = np.concatenate([np.flatnonzero(y == c)[: int(200 / 1.6**c)] for c in range(10)])

@@ -7,10 +7,10 @@ import pytest
 from imblearn.over_sampling import SMOTE, RandomOverSampler
 from sklearn.base import clone
 
-from understudy.generate import CVAEGenerator
-from understudy.heads import LinearHead
-from understudy.rebalance import METHODS, BySampler, Method
-from understudy.rebalance.rivals import adasyn, smote
+from locum.generate import CVAEGenerator
+from locum.heads import LinearHead
+from locum.rebalance import METHODS, BySampler, Method
+from locum.rebalance.baselines import adasyn, smote
 
 Data = tuple[np.ndarray, np.ndarray]
 FULL = ("random", "smote", "gaussian", "cvae-small", "cvae-large")

@@ -5,10 +5,10 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from understudy.data import long_tail_counts
-from understudy.errors import DataError
-from understudy.metrics import clopper_pearson
-from understudy.rebalance import accuracy_by_class, accuracy_by_shots, shot_group
+from locum.data import long_tail_counts
+from locum.errors import DataError
+from locum.metrics import clopper_pearson
+from locum.rebalance import accuracy_by_class, accuracy_by_shots, shot_group
 
 
 def test_groups_are_those_of_the_printed_tables() -> None:

@@ -9,20 +9,20 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 
-import understudy
-from understudy import EmbeddingInfo
-from understudy.errors import ConfigError, DataError, PrivacyError
-from understudy.generate import ClassGaussian, CVAEGenerator, KSame, VAEGenerator
-from understudy.rebalance import GenerativeOverSampler
-from understudy.release import Release
-from understudy.types import DP
+import locum
+from locum import EmbeddingInfo
+from locum.errors import ConfigError, DataError, PrivacyError
+from locum.generate import ClassGaussian, CVAEGenerator, KSame, VAEGenerator
+from locum.rebalance import GenerativeOverSampler
+from locum.release import Release
+from locum.types import DP
 
 Data = tuple[np.ndarray, np.ndarray]
 
 
 def opened(generator: Any, folder: Path, info: EmbeddingInfo | None = None) -> Release:
     generator.release(info).save(folder / "r")
-    return understudy.load(folder / "r")
+    return locum.load(folder / "r")
 
 
 def test_somebody_else_s_decoder_fills_up(blobs: Data, tmp_path: Path) -> None:
@@ -88,7 +88,7 @@ def test_generated_and_real_share_one_space(blobs: Data, tmp_path: Path) -> None
 
 @pytest.mark.parametrize(
     ("generator", "word"),
-    [(KSame(k=3), "once"), (VAEGenerator(), "no classes"), ("folder", "understudy.load"), (3, "int")],
+    [(KSame(k=3), "once"), (VAEGenerator(), "no classes"), ("folder", "locum.load"), (3, "int")],
 )
 def test_what_cannot_fill_up_says_why(blobs: Data, generator: Any, word: str) -> None:
     with pytest.raises(ConfigError, match=word):

@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from understudy.audit import ATTACKS, DEFAULT_ATTACKS, SHADOW_ATTACKS
-from understudy.errors import CheckpointError, ConfigError, DataError
-from understudy.generate import ClassGaussian
-from understudy.recipes.audit import audit_data, choose_attacks, rows_release
-from understudy.types import EmbeddingSet
+from locum.audit import ATTACKS, DEFAULT_ATTACKS, SHADOW_ATTACKS
+from locum.errors import CheckpointError, ConfigError, DataError
+from locum.generate import ClassGaussian
+from locum.recipes import audit_data
+from locum.recipes.audit import choose_attacks, rows_release
+from locum.types import EmbeddingSet
 
 
 @pytest.fixture
@@ -45,7 +46,7 @@ def test_a_release_and_a_file_of_another_tool(files: dict[str, str]) -> None:
 
 
 def test_the_program_ends_with_three_where_a_policy_is_not_met(files: dict[str, str]) -> None:
-    command = [sys.executable, "-m", "understudy", "audit", "--members", files["members"]]
+    command = [sys.executable, "-m", "locum", "audit", "--members", files["members"]]
     command += ["--non-members", files["others"], "--seed", "0", "--attack", "nearest distance", "--json"]
     done = subprocess.run([*command, "--synthetic", files["members"]], capture_output=True, text=True, timeout=120)
     assert done.returncode == 3

@@ -10,13 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from understudy import EmbeddingSet
-from understudy.audit import audit
-from understudy.audit.audit_report import AuditReport
-from understudy.errors import ConfigError, DataError, PrivacyError
-from understudy.generate import ClassGaussian
-from understudy.recipes import make_audit_page, make_report, write_passport, write_risk
-from understudy.release import load
+from locum import EmbeddingSet
+from locum.audit import AuditReport, audit
+from locum.errors import ConfigError, DataError, PrivacyError
+from locum.generate import ClassGaussian
+from locum.recipes import make_audit_page, make_report, write_passport, write_risk
+from locum.release import load
 
 
 @pytest.fixture(scope="module")

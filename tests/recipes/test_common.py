@@ -8,10 +8,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from understudy import EmbeddingInfo
-from understudy.errors import DataError
-from understudy.metrics import clopper_pearson, score_all
-from understudy.recipes.common import check_source, scored
+from locum import EmbeddingInfo
+from locum.errors import DataError
+from locum.metrics import clopper_pearson, score_all
+from locum.recipes.inputs import check_source, scored
 
 
 def guesses(rng: np.random.Generator, n: int, classes: int = 3, signal: float = 1.0) -> tuple[np.ndarray, np.ndarray]:

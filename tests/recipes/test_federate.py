@@ -11,13 +11,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from understudy import EmbeddingSet
-from understudy.data import write_embeddings
-from understudy.errors import ConfigError, DataError, FormatError
-from understudy.federated import PersonalModel
-from understudy.recipes.federate import deal_out, predict_personally, simulate_federation
-from understudy.release import load
-from understudy.types import DP, EmbeddingInfo
+from locum import EmbeddingSet
+from locum.data import write_embeddings
+from locum.errors import ConfigError, DataError, FormatError
+from locum.federated import PersonalModel
+from locum.recipes import predict_personally, simulate_federation
+from locum.recipes.federate import deal_out
+from locum.release import load
+from locum.types import DP, EmbeddingInfo
 
 TINY = {"hidden": [3], "latent": 2, "rounds": 1, "local_epochs": 1, "batch": 20}
 
@@ -105,9 +106,7 @@ class TestPredict:
         home.mkdir()
         (home / "site.toml").write_text('data = "none.npz"\ntest_coins = 1\n')
         local, shared = (np.eye(3, 4), np.zeros(3)), (np.zeros((3, 4)), np.array([0.0, 0.0, 5.0]))
-        PersonalModel(("ant", "bee", "cow"), 0.5, local, shared).save(
-            home / ".understudy" / "federation" / "personal"
-        )
+        PersonalModel(("ant", "bee", "cow"), 0.5, local, shared).save(home / ".locum" / "federation" / "personal")
         return home / "site.toml"
 
     def test_what_the_model_says_is_what_is_told(self, site: Path, data: str) -> None:
@@ -149,7 +148,7 @@ class TestPredict:
             predict_personally(tmp_path / "site.toml", data)
 
     def test_vectors_of_another_backbone_are_refused(self, site: Path, tmp_path: Path) -> None:
-        folder = site.parent / ".understudy" / "federation" / "personal"
+        folder = site.parent / ".locum" / "federation" / "personal"
         replace(PersonalModel.open(folder), backbone="efflite0").save(folder)
         assert PersonalModel.open(folder).backbone == "efflite0"
         other = EmbeddingSet.from_arrays(np.zeros((2, 4), np.float32), [0, 1], info=EmbeddingInfo("efflite1"))

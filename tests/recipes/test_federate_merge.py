@@ -9,13 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-import understudy
-from understudy.errors import ConfigError, PrivacyError, ReleaseError
-from understudy.generate import ClassGaussian
-from understudy.recipes.federate_merge import MergeSummary, merge_to_folder
-from understudy.recipes.sample import sample_to_file
-from understudy.recipes.verify import verify_release
-from understudy.types import DP
+import locum
+from locum.errors import ConfigError, PrivacyError, ReleaseError
+from locum.generate import ClassGaussian
+from locum.recipes import MergeSummary, merge_to_folder, sample_to_file, verify_release
+from locum.types import DP
 
 WISH = DP(epsilon=2.0, delta=1e-4, n_public=100)
 
@@ -39,7 +37,7 @@ def test_merge_save_sample_verify(folders: list[Path], tmp_path: Path, weights: 
     summary = merge_to_folder(folders, tmp_path / "global", weights=weights)
     assert isinstance(summary, MergeSummary)
     assert summary.how == how
-    assert summary.fingerprint == understudy.load(tmp_path / "global").fingerprint
+    assert summary.fingerprint == locum.load(tmp_path / "global").fingerprint
     verified = verify_release(tmp_path / "global")
     assert "the claimed epsilon is what its events cost" in verified.checks
     told = json.loads(json.dumps(summary.to_dict()))
@@ -81,7 +79,7 @@ def test_nothing_is_lost(folders: list[Path], tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="exists already"):
         merge_to_folder(folders, tmp_path / "global")
     merge_to_folder(folders[:2], tmp_path / "global", overwrite=True)
-    assert len(understudy.load(tmp_path / "global").manifest.settings["sites"]) == 2
+    assert len(locum.load(tmp_path / "global").manifest.settings["sites"]) == 2
 
 
 def test_damaged_missing_or_repeated_folders(folders: list[Path], tmp_path: Path) -> None:

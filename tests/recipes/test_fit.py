@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from understudy import EmbeddingSet
-from understudy.data import write_embeddings
-from understudy.errors import ConfigError, DataError, PrivacyError
-from understudy.recipes import fit_release
+from locum import EmbeddingSet
+from locum.data import write_embeddings
+from locum.errors import ConfigError, DataError, PrivacyError
+from locum.recipes import fit_release
 
 
 def save(path: Path, **arrays: object) -> str:
@@ -38,7 +38,7 @@ def test_non_members_do_not_steer_the_fit(tmp_path: Path, blobs: tuple[np.ndarra
 
 
 def test_too_few_records_are_noticed_before_the_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from understudy.generate import ClassGaussian
+    from locum.generate import ClassGaussian
 
     monkeypatch.setattr(ClassGaussian, "fit", lambda *_, **__: pytest.fail("fitted before the check"))
     data = save(tmp_path / "d.npz", X=np.eye(12), y=[0, 1] * 6)
@@ -49,7 +49,7 @@ def test_too_few_records_are_noticed_before_the_work(tmp_path: Path, monkeypatch
 def test_people_are_not_on_both_sides(
     tmp_path: Path, blob_set: EmbeddingSet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from understudy.recipes import fit as module
+    from locum.recipes import fit as module
 
     seen: dict[str, EmbeddingSet] = {}
 
@@ -84,9 +84,9 @@ def test_conditions_reach_the_generator(tmp_path: Path, blob_set: EmbeddingSet) 
     write_embeddings(tmp_path / "d.npz", data)
     settings = {"max_epochs": 3, "condition_on": ["site"]}
     fit_release(str(tmp_path / "d.npz"), tmp_path / "r", generator="cvae", settings=settings)
-    import understudy
+    import locum
 
-    drawn = understudy.load(tmp_path / "r").sample_set(50)
+    drawn = locum.load(tmp_path / "r").sample_set(50)
     assert set(drawn.attributes["site"]) == {"north", "south"}
 
 
@@ -110,7 +110,7 @@ def test_a_place_that_cannot_be_written_beside_the_data_is_no_obstacle(
     real = Path.mkdir
 
     def mkdir(self: Path, *args: object, **options: object) -> None:
-        if self.name == ".understudy":
+        if self.name == ".locum":
             raise PermissionError(13, "no")
         real(self, *args, **options)
 
@@ -141,4 +141,4 @@ def test_a_wrong_target_is_noticed_before_the_work(tmp_path: Path, blob_set: Emb
     for out in (tmp_path / "notes", tmp_path / "d.npz" / "r"):
         with pytest.raises(ConfigError, match=r"left alone|Nothing can be written"):
             fit_release(str(tmp_path / "d.npz"), out, generator="cvae", overwrite=True)
-    assert not (tmp_path / ".understudy").exists()
+    assert not (tmp_path / ".locum").exists()

@@ -12,12 +12,12 @@ import pandas as pd
 import pytest
 from PIL import Image
 
-from understudy.data import read_frame
-from understudy.embed.image_attributes import read_image_attributes, read_image_npz
-from understudy.errors import CheckpointError, ConfigError, DataError
-from understudy.obfuscate import load_obfuscator
-from understudy.recipes import apply_obfuscator, fit_obfuscator, measure_trade_off
-from understudy.recipes.obfuscate_data import columns_of, joined, read_rows
+from locum.data import read_frame
+from locum.embed import read_image_attributes, read_image_npz
+from locum.errors import CheckpointError, ConfigError, DataError
+from locum.obfuscate import load_obfuscator
+from locum.recipes import apply_obfuscator, fit_obfuscator, measure_trade_off
+from locum.recipes.obfuscate_data import columns_of, joined, read_rows
 
 
 def people(n: int, seed: int = 0) -> pd.DataFrame:
@@ -162,7 +162,7 @@ def test_missing_labels_are_told(tmp_path: Path) -> None:
 def test_an_unfinished_fit_goes_on_and_its_checkpoint_goes_away(home: Path, tmp_path: Path) -> None:
     people(60).drop(columns="id").to_csv(tmp_path / "t.csv", index=False)
     fit_obfuscator(str(tmp_path / "t.csv"), tmp_path / "new", utility=["income"], epochs=1)
-    assert list((tmp_path / ".understudy").iterdir()) == []
+    assert list((tmp_path / ".locum").iterdir()) == []
 
 
 def test_a_table_leaves_with_labels_and_claim_and_in_a_new_order(home: Path, tmp_path: Path) -> None:

@@ -9,15 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from understudy.accounting import Gaussian, epsilon_of, events_to_json
-from understudy.errors import ConfigError, DataError, IntegrityError, PrivacyError
-from understudy.generate import ClassGaussian, KSame
-from understudy.recipes.passport import write_passport
-from understudy.recipes.verify import verify_release
-from understudy.release import Release, load
-from understudy.release.manifest import ClaimEntry
-from understudy.release.passport import MEASURED, TOLD_VERDICTS
-from understudy.types import AttackResult, DPClaim, Estimate, PrivacyClaim
+from locum.accounting import Gaussian, epsilon_of, events_to_json
+from locum.errors import ConfigError, DataError, IntegrityError, PrivacyError
+from locum.generate import ClassGaussian, KSame
+from locum.recipes import verify_release, write_passport
+from locum.release import ClaimEntry, Release, load
+from locum.release.passport.schema import MEASURED, TOLD_VERDICTS
+from locum.types import AttackResult, DPClaim, Estimate, PrivacyClaim
 
 EVENTS = (Gaussian(4.0),)
 

@@ -10,17 +10,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from understudy import EmbeddingInfo, EmbeddingSet
-from understudy.data import read_splits, write_embeddings
-from understudy.errors import ConfigError, DataError, FormatError
-from understudy.generate import ClassGaussian
-from understudy.heads import LinearHead, SavedHead
-from understudy.metrics import clopper_pearson, score_all
-from understudy.recipes import fit_release, predict_records, train_head
-from understudy.recipes.predict import PredictSummary, _harmless
+from locum import EmbeddingInfo, EmbeddingSet
+from locum.data import read_splits, write_embeddings
+from locum.errors import ConfigError, DataError, FormatError
+from locum.generate import ClassGaussian
+from locum.heads import LinearHead, SavedHead
+from locum.metrics import clopper_pearson, score_all
+from locum.recipes import PredictSummary, fit_release, predict_records, train_head
+from locum.recipes.predict import _harmless
 
 INFO = EmbeddingInfo("efflite0", "", "abc", ("ant", "bee", "cat"))
 

@@ -10,18 +10,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
-from understudy import EmbeddingInfo, EmbeddingSet
-from understudy.data import read_embeddings, write_embeddings
-from understudy.errors import ConfigError, DataError
-from understudy.generate import ClassGaussian, CVAEGenerator, KSame
-from understudy.metrics import balanced_accuracy
-from understudy.rebalance import METHODS
-from understudy.recipes import compare_methods, rebalance_to_file
-from understudy.recipes import rebalance_compare as recipe
-from understudy.recipes.rebalance_compare import SIMPLE, _class_mean, _settings
+from locum import EmbeddingInfo, EmbeddingSet
+from locum.data import read_embeddings, write_embeddings
+from locum.errors import ConfigError, DataError
+from locum.generate import ClassGaussian, CVAEGenerator, KSame
+from locum.metrics import balanced_accuracy
+from locum.rebalance import METHODS
+from locum.recipes import compare_methods, rebalance_compare as recipe, rebalance_to_file
+from locum.recipes.rebalance_compare import SIMPLE, _class_mean, _settings
 
 NAMES = ("cat", "ant", "bee", "dog")
 CENTRES = 3 * np.random.default_rng(7).normal(size=(4, 6))

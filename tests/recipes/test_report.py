@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-import understudy
-from understudy import EmbeddingSet
-from understudy.data import write_embeddings
-from understudy.errors import ConfigError, DataError, FormatError
-from understudy.generate import ClassGaussian, KSame
-from understudy.recipes.report import default_report_path, make_report
-from understudy.report import SUFFIXES, render
+import locum
+from locum import EmbeddingSet
+from locum.data import write_embeddings
+from locum.errors import ConfigError, DataError, FormatError
+from locum.generate import ClassGaussian, KSame
+from locum.recipes import default_report_path, make_report
+from locum.report import SUFFIXES, render
 
 # Odd on purpose: whoever finds one of these in a file has found a count of records.
 RECORDS, BY_CLASS = 1237, (701, 389, 147)
@@ -190,7 +190,7 @@ def test_a_release_stays_as_it_is(place: Path, options: dict[str, Any]) -> None:
     for out in (place / "release" / "r.html", place / "release" / ".." / "release" / "r.html"):
         with pytest.raises(ConfigError, match="beside it"):
             make_report(place / "release", out, **options)
-    understudy.load(place / "release")
+    locum.load(place / "release")
     with pytest.raises(FormatError, match="not a folder"):
         make_report(place / "nothing", place / "r.html")
 

@@ -8,14 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from understudy.errors import ConfigError, IntegrityError, PrivacyError, UnderstudyError
-from understudy.generate import ClassGaussian
-from understudy.recipes.passport import write_passport
-from understudy.recipes.sign import make_key_pair, read_passphrase, sign_release
-from understudy.recipes.verify import verify_release
-from understudy.release import Release, load
-from understudy.release.manifest import ClaimEntry
-from understudy.types import DPClaim, PrivacyClaim
+from locum.errors import ConfigError, IntegrityError, LocumError, PrivacyError
+from locum.generate import ClassGaussian
+from locum.recipes import make_key_pair, read_passphrase, sign_release, verify_release, write_passport
+from locum.release import ClaimEntry, Release, load
+from locum.types import DPClaim, PrivacyClaim
 
 pytest.importorskip("cryptography")
 PAPERS = ("passport.json", "passport.html", "passport.md", "croissant.json", "signature.json")
@@ -71,7 +68,7 @@ def test_a_changed_byte_in_any_file_is_seen(signed: Path, public: Path, name: st
             if other == whole[place]:
                 continue
             file.write_bytes(whole[:place] + bytes([other]) + whole[place + 1 :])
-            with pytest.raises(UnderstudyError):
+            with pytest.raises(LocumError):
                 verify_release(signed, key=public)
     file.write_bytes(whole)
     verify_release(signed, key=public)
@@ -81,10 +78,10 @@ def test_a_changed_byte_in_any_file_is_seen(signed: Path, public: Path, name: st
 def test_a_missing_or_an_added_file_is_seen(signed: Path, public: Path, name: str) -> None:
     whole = (signed / name).read_bytes()
     (signed / name).write_bytes(whole + b"\n")
-    with pytest.raises(UnderstudyError):
+    with pytest.raises(LocumError):
         verify_release(signed, key=public)
     (signed / name).unlink()
-    with pytest.raises(UnderstudyError):
+    with pytest.raises(LocumError):
         verify_release(signed, key=public)
     (signed / name).write_bytes(whole)
     (signed / "extra.txt").write_text("hello")

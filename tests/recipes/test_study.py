@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from understudy.errors import ConfigError, DataError
-from understudy.recipes.study import check_study, data_folder, find_studies, render_study, run_study
+from locum.errors import ConfigError, DataError
+from locum.recipes import check_study, find_studies, render_study, run_study
+from locum.recipes.study import data_folder
 
 RUN = """
 from pathlib import Path
-from understudy.recipes.study import Study, markdown_table
+from locum.recipes.study import Study, markdown_table
 
 def cells(config):
     def make(name):
@@ -122,8 +123,8 @@ def test_check_agrees_and_can_disagree(root: Path, tmp_path: Path) -> None:
 def test_what_is_missing_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ConfigError, match="source tree"):
         find_studies(tmp_path / "nowhere")
-    monkeypatch.delenv("UNDERSTUDY_DATA", raising=False)
-    with pytest.raises(DataError, match="UNDERSTUDY_DATA"):
+    monkeypatch.delenv("LOCUM_DATA", raising=False)
+    with pytest.raises(DataError, match="LOCUM_DATA"):
         data_folder()
 
 

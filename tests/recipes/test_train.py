@@ -9,17 +9,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
-import understudy
-from understudy import EmbeddingInfo, Release
-from understudy.errors import ConfigError, DataError, FormatError
-from understudy.generate import ClassGaussian, KSame, VAEGenerator
-from understudy.heads import SavedHead
-from understudy.heads.base import TorchHead
-from understudy.recipes import train_head
-from understudy.recipes.train import _decoder, _table
+import locum
+from locum import EmbeddingInfo, Release
+from locum.errors import ConfigError, DataError, FormatError
+from locum.generate import ClassGaussian, KSame, VAEGenerator
+from locum.heads import SavedHead, TorchHead
+from locum.recipes import train_head
+from locum.recipes.train import _decoder, _table
 
 Blobs = tuple[np.ndarray, np.ndarray]
 QUICK = {"max_epochs": 3}
@@ -44,7 +42,7 @@ def test_from_release_to_head(release: Path, blobs: Blobs, tmp_path: Path) -> No
     out = tmp_path / "head.safetensors"
     steps: list[str] = []
     summary = train_head(release, out, progress=lambda done, total, what: steps.append(what))
-    opened = understudy.load(release)
+    opened = locum.load(release)
     head = SavedHead.open(out)
     assert (head.predict(blobs[0]) == blobs[1]).mean() > 0.85
     assert head.manifest.release == summary.release == opened.fingerprint

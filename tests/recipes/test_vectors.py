@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from understudy import EmbeddingInfo, EmbeddingSet
-from understudy.data import write_embeddings
-from understudy.errors import DataError
-from understudy.recipes.vectors import read_vectors
+from locum import EmbeddingInfo, EmbeddingSet
+from locum.data import write_embeddings
+from locum.errors import DataError
+from locum.recipes.inputs import read_vectors
 
 INFO = EmbeddingInfo(class_names=("ant", "bee"))
 
@@ -47,7 +47,7 @@ def test_vectors_of_another_backbone_are_refused(tmp_path: Path) -> None:
 def test_train_never_stands_in_for_a_damaged_test_split(tmp_path: Path) -> None:
     from PIL import Image
 
-    from understudy.embed import load_backbone
+    from locum.embed import load_backbone
 
     for split in ("train", "test"):
         (tmp_path / "scans" / split / "a").mkdir(parents=True)

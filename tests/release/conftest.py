@@ -5,9 +5,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from understudy import EmbeddingInfo
-from understudy.generate import ClassGaussian, CVAEGenerator
-from understudy.release import Release
+from locum import EmbeddingInfo
+from locum.generate import ClassGaussian, CVAEGenerator
+from locum.release import Release
 
 
 @pytest.fixture

@@ -6,10 +6,10 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 
-from understudy import EmbeddingInfo
-from understudy.generate import ClassGaussian
-from understudy.release import Release
-from understudy.release.card import render_card
+from locum import EmbeddingInfo
+from locum.generate import ClassGaussian
+from locum.release import Release
+from locum.release.card import render_card
 
 NASTY = ("<script>alert(1)</script>", "a|b`c", "line\nbreak\u202e", "[x](javascript:alert(1))")
 
@@ -46,7 +46,7 @@ def test_a_name_cannot_break_the_table(card: str) -> None:
 
 def test_front_matter_is_yaml_and_the_claim_is_told(gaussian: Release) -> None:
     card = render_card(gaussian.manifest)
-    assert card.startswith("---\nlibrary_name: understudy\n")
+    assert card.startswith("---\nlibrary_name: locum\n")
     assert card.count("\n---\n") == 1
     assert "No formal guarantee" in card
     assert all(item in html.unescape(card) for item in gaussian.claim.not_covered)

@@ -12,12 +12,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
-import understudy
-from understudy.errors import ConfigError, FormatError, IntegrityError, ReleaseError, SchemaVersionError
-from understudy.release import Release, verify
+import locum
+from locum.errors import ConfigError, FormatError, IntegrityError, ReleaseError, SchemaVersionError
+from locum.release import Release, verify
 
 
 def edit_manifest(folder: Path, change: Any) -> None:
@@ -35,7 +34,7 @@ def replace_tensors(folder: Path, raw: bytes) -> None:
 
 
 def test_round_trip(folder: Path, gaussian: Release) -> None:
-    loaded = understudy.load(folder)
+    loaded = locum.load(folder)
     assert loaded.manifest.model_dump(exclude={"files"}) == gaussian.manifest.model_dump(exclude={"files"})
     assert sorted(p.name for p in folder.iterdir()) == ["README.md", "decoder.safetensors", "manifest.json"]
     assert loaded.info.class_names == ("ant", "bee", "cat")
@@ -59,7 +58,7 @@ def test_truncated_files_are_refused(folder: Path, name: str, keep: float) -> No
     raw = (folder / name).read_bytes()
     (folder / name).write_bytes(raw[: int(keep * len(raw))])
     with pytest.raises(ReleaseError):
-        understudy.load(folder)
+        locum.load(folder)
 
 
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
@@ -72,7 +71,7 @@ def test_any_flipped_bit_of_the_numbers_is_noticed(folder: Path, place: float, b
     file.write_bytes(raw)
     try:
         with pytest.raises(IntegrityError, match="altered"):
-            understudy.load(folder)
+            locum.load(folder)
     finally:
         file.write_bytes(whole)
 
@@ -81,27 +80,27 @@ def test_any_flipped_bit_of_the_numbers_is_noticed(folder: Path, place: float, b
 def test_missing_files_are_noticed(folder: Path, name: str) -> None:
     (folder / name).unlink()
     with pytest.raises(ReleaseError, match=r"missing|no manifest"):
-        understudy.load(folder)
+        locum.load(folder)
 
 
 @pytest.mark.parametrize("name", ["weights.pkl", "pytorch_model.bin", ".hidden"])
 def test_smuggled_files_are_noticed(folder: Path, name: str) -> None:
     (folder / name).write_bytes(pickle.dumps("x"))
     with pytest.raises(IntegrityError, match="does not list"):
-        understudy.load(folder)
+        locum.load(folder)
 
 
 class Bomb:
     """Would run code if anyone unpickled it."""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (os.putenv, ("UNDERSTUDY_BOMB", "1"))
+        return (os.putenv, ("LOCUM_BOMB", "1"))
 
 
 def test_a_pickle_under_a_good_name_is_not_opened(folder: Path) -> None:
     replace_tensors(folder, pickle.dumps(Bomb()))
     with pytest.raises(FormatError, match="safetensors"):
-        understudy.load(folder)
+        locum.load(folder)
 
 
 @pytest.mark.parametrize(
@@ -120,21 +119,21 @@ def test_a_pickle_under_a_good_name_is_not_opened(folder: Path) -> None:
 def test_hostile_tensor_files_are_refused(folder: Path, raw: bytes) -> None:
     replace_tensors(folder, raw)
     with pytest.raises(FormatError, match="safetensors"):
-        understudy.load(folder)
+        locum.load(folder)
 
 
 def test_offsets_beyond_the_file_are_refused(folder: Path) -> None:
     header = json.dumps({"means": {"dtype": "F32", "shape": [3, 8], "data_offsets": [0, 10**12]}}).encode()
     replace_tensors(folder, struct.pack("<Q", len(header)) + header)
     with pytest.raises(FormatError):
-        understudy.load(folder)
+        locum.load(folder)
 
 
 @pytest.mark.parametrize("name", ["../evil.json", "/etc/passwd", "a/b.json", "..", "x\x00.json", "C:\\evil.json"])
 def test_paths_in_the_manifest_are_refused(folder: Path, name: str) -> None:
     edit_manifest(folder, lambda m: m["files"].update({name: m["files"].pop("README.md")}))
     with pytest.raises(FormatError):
-        understudy.load(folder)
+        locum.load(folder)
 
 
 def test_links_are_not_followed(folder: Path, tmp_path: Path) -> None:
@@ -143,13 +142,13 @@ def test_links_are_not_followed(folder: Path, tmp_path: Path) -> None:
     (folder / "README.md").unlink()
     (folder / "README.md").symlink_to(outside)
     with pytest.raises(FormatError, match="link"):
-        understudy.load(folder)
+        locum.load(folder)
 
 
 def test_a_newer_schema_says_upgrade(folder: Path) -> None:
     edit_manifest(folder, lambda m: m.update(schema_version=2, something_new=True))
     with pytest.raises(SchemaVersionError, match="schema version 2"):
-        understudy.load(folder)
+        locum.load(folder)
 
 
 @pytest.mark.parametrize(
@@ -174,20 +173,20 @@ def test_a_newer_schema_says_upgrade(folder: Path) -> None:
 def test_manifests_that_break_the_rules(folder: Path, change: Any, word: str) -> None:
     edit_manifest(folder, change)
     with pytest.raises(FormatError, match=word):
-        understudy.load(folder)
+        locum.load(folder)
 
 
 def test_a_huge_manifest_is_not_parsed(folder: Path) -> None:
     (folder / "manifest.json").write_bytes(b" " * (5 * 2**20))
     with pytest.raises(FormatError, match="bytes long"):
-        understudy.load(folder)
+        locum.load(folder)
 
 
 @pytest.mark.parametrize("raw", [b"", b"{", b"[]", b"nul", b"\xff\xfe", b'{"a":' * 100_000])
 def test_manifests_that_are_no_json_object(folder: Path, raw: bytes) -> None:
     (folder / "manifest.json").write_bytes(raw)
     with pytest.raises(FormatError):
-        understudy.load(folder)
+        locum.load(folder)
 
 
 def test_numbers_that_do_not_fit_are_refused(gaussian: Release) -> None:
@@ -214,7 +213,7 @@ def test_nothing_is_overwritten_unless_asked(folder: Path, gaussian: Release) ->
     with pytest.raises(ConfigError, match="exists already"):
         gaussian.save(folder)
     gaussian.save(folder, overwrite=True)
-    assert understudy.load(folder).manifest.generator == "ClassGaussian"
+    assert locum.load(folder).manifest.generator == "ClassGaussian"
 
 
 def test_a_folder_of_other_files_is_never_replaced(gaussian: Release, tmp_path: Path) -> None:
@@ -234,9 +233,9 @@ def test_a_failed_save_leaves_nothing(gaussian: Release, tmp_path: Path, monkeyp
 
 def test_no_folder_no_release(tmp_path: Path) -> None:
     with pytest.raises(FormatError, match="not a folder"):
-        understudy.load(tmp_path / "nothing")
+        locum.load(tmp_path / "nothing")
     with pytest.raises(FormatError, match=r"no manifest\.json"):
-        understudy.load(tmp_path)
+        locum.load(tmp_path)
 
 
 def test_a_card_in_another_encoding_is_told_not_crashed_on(folder: Path) -> None:
@@ -251,4 +250,4 @@ def test_numbers_beyond_all_bounds_are_refused(folder: Path) -> None:
     text = (folder / "manifest.json").read_text()
     (folder / "manifest.json").write_text(text.replace('"settings": {', '"settings": {"x": 1e999, '))
     with pytest.raises(FormatError, match="JSON"):
-        understudy.load(folder)
+        locum.load(folder)

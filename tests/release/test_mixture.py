@@ -9,12 +9,20 @@ import numpy as np
 import pytest
 import torch
 
-import understudy
-from understudy.errors import ConfigError, FormatError
-from understudy.generate import ClassGaussian, CVAEGenerator
-from understudy.release import EmbeddingEntry, GaussianSpec, Release, build_release, verify
-from understudy.release.manifest import MixturePart, MixtureSpec, StatisticsSpec
-from understudy.types import DP, PrivacyClaim
+import locum
+from locum.errors import ConfigError, FormatError
+from locum.generate import ClassGaussian, CVAEGenerator
+from locum.release import (
+    EmbeddingEntry,
+    GaussianSpec,
+    MixturePart,
+    MixtureSpec,
+    Release,
+    StatisticsSpec,
+    build_release,
+    verify,
+)
+from locum.types import DP, PrivacyClaim
 
 WEIGHTS = np.array([[0.5, 0.9, 0.0], [0.5, 0.1, 1.0]], dtype=np.float32)
 CLAIM = PrivacyClaim("none", ("all of it",))
@@ -87,7 +95,7 @@ def test_networks_mix_with_gaussians_and_survive_the_disk(
         tensors={**tensors, "weights": weights},
         embedding=network.manifest.embedding,
     )
-    saved = understudy.load(made.save(tmp_path / "mixture"))
+    saved = locum.load(made.save(tmp_path / "mixture"))
     assert len(verify(tmp_path / "mixture").checks) == 6
     assert "decoders of several sites" in (tmp_path / "mixture" / "README.md").read_text()
     for c, alone in ((0, network), (1, gaussian)):
@@ -101,7 +109,7 @@ def test_networks_mix_with_gaussians_and_survive_the_disk(
 
 
 def test_a_report_can_be_made(tmp_path: Path) -> None:
-    from understudy.recipes import make_report
+    from locum.recipes import make_report
 
     mixture().save(tmp_path / "release")
     report = make_report(tmp_path / "release", tmp_path / "page.json", share=True, map="pca")
@@ -175,11 +183,11 @@ def test_sums_are_checked_like_all_numbers(private: Release) -> None:
 def test_a_release_without_sums_opens_as_ever(gaussian: Release, private: Release, tmp_path: Path) -> None:
     """What was written before there were sums has no such field, and a new release without sums has none either."""
     assert '"statistics"' not in gaussian.manifest.dumps()
-    loaded = understudy.load(private.save(tmp_path / "with"))
+    loaded = locum.load(private.save(tmp_path / "with"))
     assert loaded.manifest.decoder == private.manifest.decoder
     plain = private.manifest.model_copy(update={"decoder": GaussianSpec()})
     rest = {k: v for k, v in private.tensors.items() if k != "statistics"}
-    assert understudy.load(Release(plain, rest).save(tmp_path / "without")).manifest.decoder == GaussianSpec()
+    assert locum.load(Release(plain, rest).save(tmp_path / "without")).manifest.decoder == GaussianSpec()
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from understudy.errors import ConfigError, FormatError, IntegrityError, ReleaseError
-from understudy.release import load, verify
-from understudy.release.papers import present_papers, put_papers, read_papers
+from locum.errors import ConfigError, FormatError, IntegrityError, ReleaseError
+from locum.release import load, verify
+from locum.release.passport import present_papers, put_papers, read_papers
 
 
 def listing(folder: Path) -> dict[str, bytes]:

@@ -8,26 +8,26 @@ from typing import Any
 
 import jsonschema
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from pydantic import ValidationError
 
-from understudy.accounting import Gaussian, epsilon_of, events_to_json
-from understudy.errors import FormatError, IntegrityError, SchemaVersionError
-from understudy.release import Manifest, Passport, Release, build_passport, load, passport_schema
-from understudy.release.croissant import render_croissant
-from understudy.release.manifest import ClaimEntry
-from understudy.release.passport import LISTED, MEASURED, TOLD_VERDICTS, check_passport, parse_passport
-from understudy.release.passport_entries import (
+from locum.accounting import Gaussian, epsilon_of, events_to_json
+from locum.errors import FormatError, IntegrityError, SchemaVersionError
+from locum.release import ClaimEntry, Manifest, Release, load
+from locum.release.passport import (
     AttackEntry,
     AuditEntry,
-    Figure,
+    Passport,
     UtilityEntry,
-    UtilityRow,
+    build_passport,
+    parse_passport,
+    passport_schema,
+    render_croissant,
+    render_registry,
     worst_verdict,
 )
-from understudy.release.registry import render_registry
-from understudy.types import DPClaim, PrivacyClaim, Verdict
+from locum.release.passport.schema import LISTED, MEASURED, TOLD_VERDICTS, Figure, UtilityRow, check_passport
+from locum.types import DPClaim, PrivacyClaim, Verdict
 
 SCHEMA = Path(__file__).parents[2] / "docs" / "reference" / "passport.schema.json"
 HASH = "ab" * 32

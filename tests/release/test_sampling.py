@@ -7,9 +7,9 @@ import pytest
 import torch
 from torch.utils.data import DataLoader
 
-from understudy.errors import ConfigError, DataError
-from understudy.generate import ClassGaussian, CVAEGenerator, KSame
-from understudy.release import Release, rounded_joint
+from locum.errors import ConfigError, DataError
+from locum.generate import ClassGaussian, CVAEGenerator, KSame
+from locum.release import Release, rounded_joint
 
 
 def test_exact_counts(gaussian: Release) -> None:

@@ -8,19 +8,11 @@ import stat
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from understudy.errors import ConfigError, FormatError, IntegrityError
-from understudy.release.signature import (
-    check_signature,
-    key_id,
-    make_keys,
-    make_signature,
-    parse_signature,
-    read_private_key,
-    read_public_key,
-)
+from locum.errors import ConfigError, FormatError, IntegrityError
+from locum.release.passport import key_id, make_keys, make_signature, read_private_key
+from locum.release.passport.signature import check_signature, parse_signature, read_public_key
 
 pytest.importorskip("cryptography")
 FILES = {"manifest.json": "12" * 32, "passport.json": "34" * 32}

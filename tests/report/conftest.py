@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from understudy import EmbeddingInfo
-from understudy.generate import ClassGaussian, KSame
-from understudy.release import Release
+from locum import EmbeddingInfo
+from locum.generate import ClassGaussian, KSame
+from locum.release import Release
 
 Make = Callable[..., Release]
 

@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
-from understudy.errors import DataError
-from understudy.release.passport_entries import AttackEntry, AuditEntry, Figure, PolicyEntry, RuleEntry, SandwichEntry
-from understudy.report import audit_facts, audit_html, entry_facts
+from locum.errors import DataError
+from locum.release.passport import AttackEntry, AuditEntry, PolicyEntry, RuleEntry, SandwichEntry
+from locum.release.passport.schema import Figure
+from locum.report import audit_facts, audit_html, entry_facts
 
 HOSTILE = "</title><script>alert(1)</script>"
 
@@ -160,7 +161,7 @@ def test_a_file_of_another_shape_is_one_sentence(path: tuple[Any, ...], value: A
     for step in way:
         at = at[step]
     at[last] = value
-    with pytest.raises(DataError, match="not as `understudy audit RELEASE --json` writes it"):
+    with pytest.raises(DataError, match="not as `locum audit RELEASE --json` writes it"):
         audit_facts(audit)
 
 

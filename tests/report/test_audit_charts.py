@@ -7,10 +7,9 @@ import re
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from understudy.report.audit_charts import forest, log_roc, sandwich_bar
+from locum.report.charts import forest, log_roc, sandwich_bar
 
 
 def estimate(value: float, low: float | None, high: float | None) -> dict[str, float | None]:

@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from understudy.errors import PrivacyError
-from understudy.release import Release
-from understudy.release.passport_entries import AuditEntry
-from understudy.report import internal_report, shareable_report, to_json
-from understudy.report.facts import _numbers
-from understudy.report.words import plain
+from locum.errors import PrivacyError
+from locum.release import Release
+from locum.release.passport import AuditEntry
+from locum.report import internal_report, shareable_report, to_json
+from locum.report.facts import _numbers
+from locum.report.text import plain
 
 Make = Callable[..., Release]
 
@@ -53,7 +53,7 @@ def test_what_is_missing_says_what_to_type(make: Make) -> None:
     report = internal_report(make(), map="pca")
     assert set(report["missing"]) == {"utility", "distances", "membership", "map_real"}
     for gap in report["missing"].values():
-        assert gap["type"].startswith("understudy report RELEASE --train DATA")
+        assert gap["type"].startswith("locum report RELEASE --train DATA")
     assert [p["title"] for p in report["map"]["panels"]] == ["Released vectors"]
     held_out_only = internal_report(make(), held_out=real(make()), map="pca")
     assert held_out_only["map"]["panels"][0]["title"] == "Real held-out records"

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from understudy.errors import ConfigError
-from understudy.release import Release
-from understudy.report import internal_report, render, shareable_report, to_html, to_markdown
+from locum.errors import ConfigError
+from locum.release import Release
+from locum.report import internal_report, render, shareable_report, to_html, to_markdown
 
 Make = Callable[..., Release]
 HOSTILE = (
@@ -108,7 +108,7 @@ def test_charts_are_named_for_those_who_cannot_see(full: dict[str, Any]) -> None
 
 def test_empty_sections_say_what_to_type(make: Make) -> None:
     page = to_html(internal_report(make(), map="pca"))
-    assert page.count("<code>understudy report RELEASE --train DATA --test DATA</code>") == 4
+    assert page.count("<code>locum report RELEASE --train DATA --test DATA</code>") == 4
     assert Seen(page).open == []
     shared = to_html(shareable_report(make(rows=True)))
     assert "--include-measured" in shared
@@ -129,7 +129,7 @@ def test_markdown_cannot_be_broken_out_of(full: dict[str, Any]) -> None:
     assert len(tables) >= 5
     for table in tables:
         assert len({line.count("|") for line in table.splitlines()}) == 1
-    assert text.startswith("# Understudy report")
+    assert text.startswith("# Locum report")
     assert "**INTERNAL.**" in text
 
 

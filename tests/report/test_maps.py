@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from hypothesis.extra.numpy import arrays
 
-from understudy.errors import ConfigError
-from understudy.report import flat_map
-from understudy.report.maps import points_to_draw
+from locum.errors import ConfigError
+from locum.report import flat_map
+from locum.report.maps import points_to_draw
 
 
 def distances(a: np.ndarray) -> np.ndarray:

@@ -7,12 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from understudy.errors import DataError
-from understudy.report import measured as module
-from understudy.report.measured import Scale, blurred, closeness, shareable_figures
+from locum.errors import DataError
+from locum.report import blurred, measured as module, shareable_figures
+from locum.report.measured import Scale, closeness
 
 
 def naive(queries: np.ndarray, records: np.ndarray, *, same: bool = False) -> np.ndarray:

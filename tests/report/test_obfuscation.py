@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 
-from understudy.obfuscate import Judgement, Point, TradeOff
-from understudy.report import obfuscation_html, obfuscation_markdown, obfuscation_report, to_json
-from understudy.report.obfuscation import judges_see
-from understudy.types import Estimate, PrivacyClaim
+from locum.obfuscate import Judgement, Point, TradeOff
+from locum.report import judges_see, obfuscation_html, obfuscation_markdown, obfuscation_report, to_json
+from locum.types import Estimate, PrivacyClaim
 
 HOSTILE = '<script>alert("x")</script>|`'
 

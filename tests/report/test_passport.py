@@ -7,20 +7,19 @@ from collections.abc import Callable
 
 import pytest
 
-from understudy.release import Passport, Release, build_passport
-from understudy.release.folder import CARD
-from understudy.release.manifest import FileEntry
-from understudy.release.passport import parse_passport
-from understudy.release.passport_entries import (
+from locum.release import CARD, FileEntry, Release
+from locum.release.passport import (
     AttackEntry,
     AuditEntry,
-    Figure,
+    Passport,
     PolicyEntry,
     RuleEntry,
     UtilityEntry,
-    UtilityRow,
+    build_passport,
+    parse_passport,
 )
-from understudy.report.passport import passport_facts, passport_html, passport_markdown
+from locum.release.passport.schema import Figure, UtilityRow
+from locum.report import passport_facts, passport_html, passport_markdown
 
 Make = Callable[..., Release]
 HASH = "ab" * 32

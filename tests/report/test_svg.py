@@ -7,10 +7,9 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from understudy.report import svg
+from locum.report import charts as svg
 
 HOSTILE = '"><script>alert(1)</script>&'
 

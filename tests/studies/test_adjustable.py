@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from understudy.obfuscate.adversaries import TreesJudge
-from understudy.obfuscate.rivals import strengths
-from understudy.recipes.study import FoundStudy, StudyResults, find_studies
+from locum.obfuscate.baselines import strengths
+from locum.obfuscate.judges import TreesJudge
+from locum.recipes import FoundStudy, StudyResults, find_studies
 
 ROOT = Path(__file__).parents[2] / "studies"
 ROLES = ("weak", "strong", "utility", "released")

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from understudy.recipes.study import FoundStudy, StudyResults, find_studies
+from locum.recipes import FoundStudy, StudyResults, find_studies
 
 ROOT = Path(__file__).parents[2] / "studies"
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from understudy.generate import CGANGenerator, ClassGaussian, CVAEGenerator
-from understudy.recipes.study import FoundStudy, StudyResults, find_studies
+from locum.generate import CGANGenerator, ClassGaussian, CVAEGenerator
+from locum.recipes import FoundStudy, StudyResults, find_studies
 
 ROOT = Path(__file__).parents[2] / "studies"
 

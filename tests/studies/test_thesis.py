@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from understudy.data import read_splits
-from understudy.generate import ClassGaussian, KSame
-from understudy.recipes.study import FoundStudy, StudyResults, find_studies, render_study, run_study
+from locum.data import read_splits
+from locum.generate import ClassGaussian, KSame
+from locum.recipes import FoundStudy, StudyResults, find_studies, render_study, run_study
 
 ROOT = Path(__file__).parents[2] / "studies"
 

@@ -7,14 +7,14 @@ import warnings
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from torch import Tensor, nn
 from torch.nn import functional
 
-from understudy.errors import PrivacyError
-from understudy.nets import CVAE, ResidualBlock, plain_cvae, residual_cvae
-from understudy.train import ClippedNetwork, CVAELoss, RowLossByAutograd, Subjects
+from locum.errors import PrivacyError
+from locum.nets import CVAE, ResidualBlock, plain_cvae, residual_cvae
+from locum.train import CVAELoss, RowLossByAutograd
+from locum.train.dp import ClippedNetwork, Subjects
 
 SQUARED = RowLossByAutograd(lambda out, rows: torch.square(out - rows[:, -out.shape[1] :]).sum(dim=1))
 

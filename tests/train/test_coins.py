@@ -8,8 +8,8 @@ import pytest
 import torch
 from scipy import stats
 
-from understudy.train import Coins
-from understudy.train.coins import normals
+from locum.mechanisms import Coins
+from locum.mechanisms.secure_random import normals
 
 ONES = np.ones(500, dtype=np.int64)
 

@@ -11,13 +11,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from safetensors.numpy import load_file
 from torch import Tensor, nn
 
-from understudy.errors import CheckpointError, ConfigError, DataError
-from understudy.train import Checkpoint, LoopSettings, fingerprint, run_loop, seeded, shuffled_batches
+from locum.errors import CheckpointError, ConfigError, DataError
+from locum.train import Checkpoint, LoopSettings, fingerprint, run_loop, seeded, shuffled_batches
 
 
 def regression(seed: int = 0) -> tuple[nn.Module, Tensor, Tensor]:
@@ -149,8 +148,8 @@ def test_fingerprints_tell_data_and_settings_apart() -> None:
 SCRIPT = """
 import sys, numpy as np, torch
 torch.set_num_threads(1)
-from understudy.generate import cvae
-from understudy.train import checkpoint
+from locum.generate import cvae
+from locum.train import checkpoint
 checkpoint.Checkpoint.__dataclass_fields__  # the real class, saving after every epoch
 real = cvae.Checkpoint
 cvae.Checkpoint = lambda path, id: real(path, id, every_seconds=0.0)

@@ -10,10 +10,11 @@ import torch
 from scipy import stats
 from torch import Tensor, nn
 
-from understudy.accounting import Gaussian, Laplace, Ledger, SGDPlan
-from understudy.errors import ConfigError, PrivacyError
-from understudy.train import Opening, PrivateRun, RowLossByAutograd
-from understudy.types import DP
+from locum.accounting import Gaussian, Laplace, Ledger, SGDPlan
+from locum.errors import ConfigError, PrivacyError
+from locum.train import RowLossByAutograd
+from locum.train.dp import Opening, PrivateRun
+from locum.types import DP
 
 SQUARED = RowLossByAutograd(lambda out, rows: torch.square(out - rows[:, -1:]).sum(dim=1))
 ROWS = torch.randn(50, 3, generator=torch.Generator().manual_seed(1))
@@ -55,7 +56,7 @@ def test_the_noise_has_the_size_that_was_paid_for() -> None:
 def test_the_coins_are_not_those_of_a_step() -> None:
     run = a_run(Opening(np.zeros(4), lambda _: ROWS), plan=plan(1.0))
     run.run()
-    from understudy.train import Coins
+    from locum.mechanisms import Coins
 
     for step in range(20):
         other = Coins(np.ones(1, np.int64), 1.0, 4, 1.0, test_seed=3).draw(step).noise.numpy()

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from torch import Tensor, nn
 
-from understudy.accounting import Gaussian, Ledger, SGDPlan
-from understudy.errors import ConfigError, PrivacyError
-from understudy.train import PaidPlan, Part, PrivateRun, RowLossByAutograd
-from understudy.types import DP
+from locum.accounting import Gaussian, Ledger, PaidPlan, Part, SGDPlan
+from locum.errors import ConfigError, PrivacyError
+from locum.train import RowLossByAutograd
+from locum.train.dp import PrivateRun
+from locum.types import DP
 
 SQUARED = RowLossByAutograd(lambda out, rows: torch.square(out - rows[:, -1:]).sum(dim=1))
 PLAN = SGDPlan(DP(50.0, 1e-5, n_public=100), 0.2, 20, 12, 1.0, 1.0, (Gaussian(5.0),))

@@ -11,11 +11,12 @@ import torch
 from scipy import stats
 from torch import Tensor, nn
 
-from understudy.accounting import Gaussian, Ledger, SGDPlan, plan_sgd
-from understudy.errors import CheckpointError, ConfigError, DataError, PrivacyError
-from understudy.nets import plain_cvae, residual_cvae
-from understudy.train import CVAELoss, PrivateHistory, PrivateRun, RowLossByAutograd
-from understudy.types import DP
+from locum.accounting import Gaussian, Ledger, SGDPlan, plan_sgd
+from locum.errors import CheckpointError, ConfigError, DataError, PrivacyError
+from locum.nets import plain_cvae, residual_cvae
+from locum.train import CVAELoss, RowLossByAutograd
+from locum.train.dp import PrivateHistory, PrivateRun
+from locum.types import DP
 
 SQUARED = RowLossByAutograd(lambda out, rows: torch.square(out - rows[:, -out.shape[1] :]).sum(dim=1))
 FLAT = RowLossByAutograd(lambda out, rows: 0.0 * out.sum(dim=1))

@@ -12,15 +12,15 @@ from pathlib import Path
 import pytest
 from safetensors import SafetensorError, safe_open
 
-from understudy.accounting import Ledger
+from locum.accounting import Ledger
 
 SCRIPT = """
 import json, os, signal, sys, time
 import torch
 from torch import nn
-from understudy.accounting import Ledger, SGDPlan
-from understudy.train import PrivateRun, RowLossByAutograd
-from understudy.types import DP
+from locum.accounting import Ledger, SGDPlan
+from locum.train import PrivateRun, RowLossByAutograd
+from locum.types import DP
 
 folder, mode = sys.argv[1:]
 torch.set_num_threads(1)

@@ -9,10 +9,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from understudy.accounting import Ledger, SGDPlan
-from understudy.errors import ConfigError
-from understudy.train import PrivateRun, RowLossByAutograd
-from understudy.types import DP
+from locum.accounting import Ledger, SGDPlan
+from locum.errors import ConfigError
+from locum.train import RowLossByAutograd
+from locum.train.dp import PrivateRun
+from locum.types import DP
 
 PLAN = SGDPlan(DP(200.0, 1e-5, n_public=100), rate=0.3, batch=20, steps=12, clip=0.5, noise_multiplier=1.0)
 SQUARED = RowLossByAutograd(lambda out, rows: torch.square(out - rows[:, -out.shape[1] :]).sum(dim=1))

@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from understudy import Estimate
-from understudy.errors import ConfigError
-from understudy.types import AttackResult
+from locum import Estimate
+from locum.errors import ConfigError
+from locum.types import AttackResult
 
 
 def result(attack: tuple[float, float, float], **more: object) -> AttackResult:

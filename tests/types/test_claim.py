@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from understudy import PrivacyClaim
-from understudy.errors import PrivacyError
+from locum import PrivacyClaim
+from locum.errors import PrivacyError
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from understudy.errors import ConfigError, PrivacyError
-from understudy.types import DP
+from locum.errors import ConfigError, PrivacyError
+from locum.types import DP
 
 
 def test_the_defaults() -> None:

@@ -3,8 +3,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from understudy import EmbeddingInfo, EmbeddingSet
-from understudy.errors import DataError
+from locum import EmbeddingInfo, EmbeddingSet
+from locum.errors import DataError
 
 
 def test_labels_become_codes_and_come_back() -> None:

@@ -4,13 +4,12 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from scipy import stats
 
-from understudy import Estimate
-from understudy.errors import ConfigError
-from understudy.types import AttackResult
+from locum import Estimate
+from locum.errors import ConfigError
+from locum.types import AttackResult
 
 
 @given(st.lists(st.floats(-1e3, 1e3), min_size=2, max_size=40))

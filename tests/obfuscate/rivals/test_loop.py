@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import torch
 
-from understudy.nets.rivals import ColumnTypes
-from understudy.obfuscate.rivals._loop import Rows, breach, confusion, gaussian_kl, guess_loss, reconstruction
-from understudy.obfuscate.rivals.vfae import mean_discrepancy
+from locum.nets import ColumnTypes
+from locum.obfuscate.baselines._loop import Rows, breach, confusion, gaussian_kl, guess_loss, reconstruction
+from locum.obfuscate.baselines.vfae import mean_discrepancy
 
 
 def test_confusion_is_nothing_for_an_attacker_who_guesses_by_frequency() -> None:

@@ -11,8 +11,8 @@ import pytest
 import torch
 from sklearn.linear_model import LogisticRegression
 
-from understudy.errors import ConfigError, DataError, NotFittedError
-from understudy.obfuscate.rivals import NOT_BUILT, RIVALS, Rival, strengths
+from locum.errors import ConfigError, DataError, NotFittedError
+from locum.obfuscate.baselines import NOT_BUILT, RIVALS, Rival, strengths
 
 Array = np.ndarray[Any, Any]
 BLOCKS = (slice(0, 3), slice(3, 5), slice(5, 7))

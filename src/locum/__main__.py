@@ -1,0 +1,8 @@
+"""`python -m locum` is the program."""
+
+from __future__ import annotations
+
+from locum.cli import main
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,43 @@
+"""What differential privacy costs: events, their epsilon, the noise for a budget, and the ledger that remembers.
+
+The only place where an epsilon is computed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from locum._lazy import lazy_exports
+
+if TYPE_CHECKING:
+    from locum.accounting.calibration import noise_for as noise_for
+    from locum.accounting.cost import (
+        delta_of as delta_of,
+        epsilon_curve as epsilon_curve,
+        epsilon_of as epsilon_of,
+        epsilon_of_any as epsilon_of_any,
+        least_delta as least_delta,
+    )
+    from locum.accounting.events import (
+        Event as Event,
+        Gaussian as Gaussian,
+        Laplace as Laplace,
+        PoissonGaussian as PoissonGaussian,
+        events_from_json as events_from_json,
+        events_to_json as events_to_json,
+        joined as joined,
+        worst_of as worst_of,
+    )
+    from locum.accounting.holding import Charge as Charge, Holding as Holding
+    from locum.accounting.ledger import Ledger as Ledger, default_ledger as default_ledger
+    from locum.accounting.plans import (
+        PaidPlan as PaidPlan,
+        Part as Part,
+        QueryPlan as QueryPlan,
+        SGDPlan as SGDPlan,
+        plan_query as plan_query,
+        plan_sgd as plan_sgd,
+    )
+    from locum.accounting.store import check_chain as check_chain
+
+__getattr__, __dir__, __all__ = lazy_exports(__name__)

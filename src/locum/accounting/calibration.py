@@ -1,0 +1,69 @@
+"""How much noise a budget takes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+from locum.accounting.cost import epsilon_of
+from locum.accounting.events import Event
+from locum.errors import PrivacyError
+from locum.types import Relation
+
+_LOWEST, _HIGHEST = 0.05, 1e6
+
+
+def noise_for(
+    events: Callable[[float], Sequence[Event]],
+    epsilon: float,
+    delta: float,
+    relation: Relation = "add-or-remove",
+    *,
+    tolerance: float = 1e-3,
+) -> float:
+    """The least noise multiplier, within `tolerance` of itself, at which `events(noise)` cost at most `epsilon`.
+
+    `events` says what would be done with a given noise; more noise must not cost more. The search ends on the safe
+    side: what it returns has been asked for its cost, and the answer was within the budget. Never below 0.05.
+
+    Examples
+    --------
+    >>> from locum.accounting import Gaussian, epsilon_of, noise_for
+    >>> noise = noise_for(lambda z: [Gaussian(z)], epsilon=1.0, delta=1e-5)
+    >>> epsilon_of([Gaussian(noise)], delta=1e-5) <= 1.0
+    True
+    """
+    cost: dict[float, float] = {}
+
+    def fits(noise: float) -> bool:
+        cost[noise] = epsilon_of(events(noise), delta, relation)
+        return cost[noise] <= epsilon
+
+    low, high = 1.0, 1.0
+    while not fits(high):
+        low, high = high, high * 2
+        if high > _HIGHEST:
+            raise PrivacyError(
+                f"No noise of a sensible size reaches epsilon {epsilon:g} at delta {delta:g} with this plan: "
+                "take fewer steps, smaller batches, or a larger budget."
+            )
+    while low >= high and high > _LOWEST:
+        low = max(_LOWEST, high / 2)
+        if fits(low):
+            high = low
+    # Epsilon is near to a power of the noise, so a guess lands close; a little beside it, now above and now below,
+    # both ends close in. Where guesses are poor, halving takes over.
+    for turn in range(200):
+        if high <= low * (1 + tolerance):
+            return high
+        middle = math.sqrt(low * high)
+        if turn % 3 < 2 and 0 < cost[high] < cost[low] < math.inf:
+            share = math.log(cost[low] / epsilon) / math.log(cost[low] / cost[high])
+            nudge = (1 + tolerance) ** (0.3 if turn % 3 == 0 else -0.3)
+            guess = low * (high / low) ** share * nudge
+            middle = guess if low < guess < high else middle
+        if fits(middle):
+            high = middle
+        else:
+            low = middle
+    return high

@@ -1,0 +1,145 @@
+"""What was done to private data, apart from what it costs.
+
+A noise multiplier is the noise divided by how far one unit can move the released sum when it is added or removed.
+Replacing a unit moves it twice as far; that is the business of `cost`, not of the event.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from itertools import zip_longest
+from numbers import Real
+from typing import Any
+
+from locum.errors import ConfigError
+
+# Below it an epsilon is in the thousands: nothing that deserves to be accounted for as privacy.
+_LEAST_NOISE = 0.01
+
+
+@dataclass(frozen=True, slots=True)
+class Gaussian:
+    """Normal noise on a sum, once; `noise_multiplier` is its standard deviation over the L2 sensitivity."""
+
+    noise_multiplier: float
+
+    def __post_init__(self) -> None:
+        _set_noise(self, self.noise_multiplier)
+
+    def __str__(self) -> str:
+        return f"one sum with normal noise {self.noise_multiplier:.4g}"
+
+
+@dataclass(frozen=True, slots=True)
+class Laplace:
+    """Laplace noise, or geometric noise on counts, once; `noise_multiplier` is its scale over the L1 sensitivity.
+
+    Known by its pure epsilon alone, 1 / `noise_multiplier`: a sum may have any number of parts, continuous or whole.
+    """
+
+    noise_multiplier: float
+
+    def __post_init__(self) -> None:
+        _set_noise(self, self.noise_multiplier)
+
+    def __str__(self) -> str:
+        return f"one sum or count with Laplace noise {self.noise_multiplier:.4g}"
+
+
+@dataclass(frozen=True, slots=True)
+class PoissonGaussian:
+    """`steps` times: each unit joins by a coin of its own with probability `rate`; the sum gets normal noise.
+
+    The cost holds only if batches are really drawn so. Shuffled batches of fixed size are something else.
+    """
+
+    rate: float
+    noise_multiplier: float
+    steps: int
+
+    def __post_init__(self) -> None:
+        _set_noise(self, self.noise_multiplier)
+        if not (_is_number(self.rate) and 0 < self.rate <= 1):
+            raise ConfigError(f"`rate` must lie above 0 and at most be 1; got {self.rate!r}.")
+        if not (_is_number(self.steps) and 1 <= self.steps < math.inf and self.steps % 1 == 0):
+            raise ConfigError(f"`steps` must be a whole number, 1 or more; got {self.steps!r}.")
+        object.__setattr__(self, "rate", float(self.rate))
+        object.__setattr__(self, "steps", int(self.steps))
+
+    def __str__(self) -> str:
+        return f"{self.steps} noisy steps, sampling rate {self.rate:.4g}, noise {self.noise_multiplier:.4g}"
+
+
+Event = Gaussian | Laplace | PoissonGaussian
+_KINDS: dict[str, type[Any]] = {"gaussian": Gaussian, "laplace": Laplace, "poisson-gaussian": PoissonGaussian}
+
+
+def events_to_json(events: Sequence[Event]) -> list[dict[str, Any]]:
+    """Plain JSON, for the ledger and the claim."""
+    names = {kind: name for name, kind in _KINDS.items()}
+    return [{"kind": names[type(event)], **asdict(event)} for event in events]
+
+
+def events_from_json(data: Sequence[Mapping[str, Any]]) -> tuple[Event, ...]:
+    """Undo `events_to_json`; what is unknown is refused."""
+    out = []
+    for entry in data:
+        fields = dict(entry)
+        kind = _KINDS.get(str(fields.pop("kind", None)))
+        if kind is None or set(fields) != set(kind.__dataclass_fields__):
+            raise ConfigError(f"An event of this kind is not known: {str(entry)[:120]!r}.")
+        out.append(kind(**fields))
+    return tuple(out)
+
+
+def joined(events: Sequence[Event]) -> tuple[Event, ...]:
+    """The same events in as few entries as can be, in a fixed order: they cost what the given ones cost together.
+
+    Steps of equal rate and noise add up. Sums with normal noise are one sum with less: precisions add.
+
+    >>> joined([Gaussian(15.0), PoissonGaussian(0.1, 2.0, 30), Gaussian(20.0), PoissonGaussian(0.1, 2.0, 70)])
+    (PoissonGaussian(rate=0.1, noise_multiplier=2.0, steps=100), Gaussian(noise_multiplier=12.0))
+    """
+    steps: dict[tuple[float, float], int] = {}
+    for event in events:
+        if isinstance(event, PoissonGaussian):
+            key = event.rate, event.noise_multiplier
+            steps[key] = steps.get(key, 0) + event.steps
+    # Strong ones first, so that the same place means the same in lists of several sites; see `worst_of`.
+    order = sorted(steps.items(), key=lambda item: (-item[0][0] / item[0][1] * math.sqrt(item[1]), item))
+    normal = [event.noise_multiplier for event in events if isinstance(event, Gaussian)]
+    # A single one stays as it is, to the last digit.
+    sums = [normal[0] if len(normal) == 1 else 1 / math.hypot(*(1 / noise for noise in normal))] if normal else []
+    laplace = sorted((event for event in events if isinstance(event, Laplace)), key=lambda e: e.noise_multiplier)
+    return (*(PoissonGaussian(rate, noise, n) for (rate, noise), n in order), *map(Gaussian, sums), *laplace)
+
+
+def worst_of(*lists: Sequence[Event]) -> tuple[Event, ...]:
+    """Events that cost at least as much as any one of `lists`, also together with whatever else is done.
+
+    Joined lists are laid beside each other, kind by kind and place by place, and each place gets the highest rate,
+    the least noise and the most steps: no attacker learns more from an event than from one that is worse in all of
+    these. Where one list is worse than the others in everything, that list is the answer.
+    """
+    tables, out = [joined(events) for events in lists], []
+    for kind in _KINDS.values():
+        for place in zip_longest(*([event for event in events if isinstance(event, kind)] for events in tables)):
+            here = [event for event in place if event is not None]
+            # The worst of each number: the highest rate and the most steps, but the least noise.
+            worst = {name: max(getattr(event, name) for event in here) for name in kind.__dataclass_fields__}
+            out.append(kind(**worst | {"noise_multiplier": min(event.noise_multiplier for event in here)}))
+    return joined(out)
+
+
+def _set_noise(event: Gaussian | Laplace | PoissonGaussian, value: Any) -> None:
+    if not (_is_number(value) and _LEAST_NOISE <= value < math.inf):
+        raise ConfigError(
+            f"`noise_multiplier` must be {_LEAST_NOISE:g} or more and finite; got {value!r}. No noise, no privacy."
+        )
+    object.__setattr__(event, "noise_multiplier", float(value))
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool)

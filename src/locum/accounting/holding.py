@@ -1,0 +1,109 @@
+"""A named body of data, its budget, and what has been spent of it."""
+
+from __future__ import annotations
+
+import math
+import unicodedata
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fractions import Fraction
+
+from locum.accounting.events import Event
+from locum.errors import ConfigError, PrivacyError
+from locum.types import DP, Relation, Unit, at_least, at_most
+
+
+@dataclass(frozen=True, slots=True)
+class Charge:
+    """One payment: `identity` names it, `head` is the ledger's hash right after it."""
+
+    identity: str
+    holding: str
+    epsilon: float
+    delta: float
+    events: tuple[Event, ...]
+    purpose: str
+    head: str
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """A named body of data: one unit, one relation, one budget, and what has been spent of it.
+
+    Epsilons and deltas add up: valid however each fit was chosen after a look at the last (docs/adr/0013). Sums are
+    exact, over the decimal figures as they are written: ten charges of 0.1 fit a budget of 1.
+    """
+
+    name: str
+    unit: Unit
+    relation: Relation
+    epsilon: float
+    delta: float
+    charges: tuple[Charge, ...] = ()
+
+    @property
+    def spent(self) -> tuple[float, float]:
+        """Epsilon and delta so far."""
+        epsilon, delta = self._spent()
+        return float(epsilon), float(delta)
+
+    @property
+    def left(self) -> tuple[float, float]:
+        """What may still be spent, never below 0; rounded down, so that all of it can be asked for."""
+        epsilon, delta = self._spent()
+        return _below(_exact(self.epsilon) - epsilon), _below(_exact(self.delta) - delta)
+
+    def check(self, charge: Charge) -> None:
+        """Refuse a charge that exceeds what is left; the error says how much that is."""
+        epsilon, delta = self._spent()
+        if (
+            not math.isfinite(charge.epsilon)
+            or epsilon + _exact(charge.epsilon) > _exact(self.epsilon)
+            or delta + _exact(charge.delta) > _exact(self.delta)
+        ):
+            left = self.left
+            raise PrivacyError(
+                f"The budget of {self.name!r} does not allow this: epsilon {at_least(charge.epsilon)} and delta "
+                f"{at_least(charge.delta)} are asked for, {at_most(left[0])} and {at_most(left[1])} are left. Ask "
+                "for less, or decide on a larger budget with `locum ledger set-budget`."
+            )
+
+    def check_terms(self, dp: DP) -> None:
+        """Refuse another unit or another relation: what is hidden would differ from charge to charge."""
+        if (self.unit, self.relation) != (dp.unit, dp.relation):
+            raise PrivacyError(
+                f"The holding {self.name!r} counts by {self.unit} and {self.relation}; got {dp.unit} and "
+                f"{dp.relation}. The two cannot be mixed in one budget: name another holding."
+            )
+
+    def _spent(self) -> tuple[Fraction, Fraction]:
+        epsilon = sum((_exact(c.epsilon) for c in self.charges), Fraction(0))
+        return epsilon, sum((_exact(c.delta) for c in self.charges), Fraction(0))
+
+
+def check_name(name: str) -> None:
+    """Refuse a name that people could not tell from another, or not type."""
+    if not name or len(name) > 100 or not name.isprintable() or name != name.strip():
+        raise ConfigError(f"A holding needs a printable name of up to 100 letters; got {name[:100]!r}.")
+
+
+def same_name(name: str, others: Iterable[str]) -> None:
+    """Refuse a new name that looks like a known one: a slip of the pen must not open a second budget."""
+    for other in others:
+        if _looks(other) == _looks(name):
+            raise ConfigError(f"There is a holding {other!r} already; got {name!r}. Write it the same way.")
+
+
+def _exact(value: float) -> Fraction:
+    return Fraction(repr(value))
+
+
+def _below(exact: Fraction) -> float:
+    if exact <= 0:
+        return 0.0
+    near = float(exact)
+    return near if _exact(near) <= exact else math.nextafter(near, 0.0)
+
+
+def _looks(name: str) -> str:
+    return unicodedata.normalize("NFKC", name).casefold()

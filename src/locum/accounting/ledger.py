@@ -1,0 +1,247 @@
+"""The book of what was spent on each data holding: durable, append-only, chained by hashes, shared by processes."""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Self
+
+from locum.accounting.cost import epsilon_of
+from locum.accounting.events import Event, events_from_json, events_to_json
+from locum.accounting.holding import Charge, Holding, check_name, same_name
+from locum.accounting.store import EntryFile, check_chain
+from locum.errors import ConfigError, PrivacyError
+from locum.types import DP, Relation, Unit, at_least
+
+_STEPS = re.compile(r"steps (\d+) to (\d+)")
+
+
+def default_ledger(data: str | os.PathLike[str]) -> Path:
+    """`.locum/ledger.sqlite` beside the data, which may be a file or a folder."""
+    place = Path(data)
+    # A link to the data is not the data: all links to one file share its ledger.
+    place = place.resolve() if place.is_symlink() else place
+    return (place.parent if place.name else place) / ".locum" / "ledger.sqlite"
+
+
+class Ledger:
+    """A SQLite file that remembers every charge; a charge is on disk before the work that it pays for begins.
+
+    Two processes at once cannot overspend: each charge is one exclusive transaction, synced before it returns, and
+    nothing takes it back. Threads and forked processes may share a `Ledger`: nothing is held open. The file is for
+    its owner alone (mode 0600), and is made on first use.
+
+    Entries are only ever added, and each holds the hash of the one before: what is edited, deleted or moved breaks
+    the chain, and then nothing is spent. Entries cut off at the end, or an old copy put back, cannot be told from the
+    file alone: the head in a newer release tells (`knows`). Nothing here stops somebody who deletes the file and all
+    releases, or who writes a whole new chain: that is in `limitations`.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from locum.accounting import Gaussian, Ledger
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     ledger = Ledger(f"{folder}/ledger.sqlite")
+    ...     opened = ledger.set_budget("scans", epsilon=2.0, delta=1e-5)
+    ...     paid = ledger.charge("scans", [Gaussian(5.0)], delta=1e-6, purpose="means")
+    ...     round(ledger.holding("scans").left[0], 2), ledger.knows(paid.head)
+    (1.17, True)
+    """
+
+    def __init__(self, file: str | os.PathLike[str]) -> None:
+        self._entries = EntryFile(file)
+
+    @property
+    def file(self) -> Path:
+        """Where it is."""
+        return self._entries.file
+
+    def set_budget(
+        self,
+        holding: str,
+        *,
+        epsilon: float,
+        delta: float,
+        unit: Unit = "record",
+        relation: Relation = "add-or-remove",
+    ) -> Holding:
+        """Open a holding with a budget, or change its budget; unit and relation can never change."""
+        return self._budget(DP(epsilon, delta, unit, None, relation), holding, keep=False)
+
+    def open_for(self, dp: DP, holding: str) -> Holding:
+        """The holding, opened with exactly the budget of `dp` if it has none yet; unit and relation must agree.
+
+        A second fit is then refused until somebody raises the budget, which is a decision of its own.
+        """
+        return self._budget(dp, holding, keep=True)
+
+    def charge(
+        self, holding: str, events: Sequence[Event], *, delta: float, purpose: str, within: float | None = None
+    ) -> Charge:
+        """Pay for `events`, now and for good, or refuse with what is left.
+
+        The epsilon is computed here from the events, for the holding's relation. `within` is what the caller believes
+        it costs at most; more is an error, so that a claim and the ledger cannot drift apart.
+        """
+        if not events:
+            raise ConfigError("A charge needs the events that it pays for; got none.")
+        if not purpose or len(purpose) > 200 or not purpose.isprintable():
+            raise ConfigError(f"A purpose needs up to 200 printable letters; got {purpose[:200]!r}.")
+        # Before the others have to wait: it may take seconds, and a holding's relation never changes.
+        epsilon = epsilon_of(events, delta, self.holding(holding).relation)
+        if within is not None and not epsilon <= within:
+            raise PrivacyError(
+                f"The plan costs epsilon {at_least(epsilon)} at delta {delta:g}, more than the {within:.6g} it was "
+                "made for: nothing was spent. Plan again."
+            )
+        charge = Charge(secrets.token_hex(16), holding, epsilon, float(delta), tuple(events), purpose, head="")
+        with self._entries.turn() as turn:
+            self._pick(turn.entries, holding).check(charge)
+            head = turn.append(
+                {
+                    "kind": "charge",
+                    "holding": holding,
+                    "identity": charge.identity,
+                    "epsilon": charge.epsilon,
+                    "delta": charge.delta,
+                    "events": events_to_json(events),
+                    "purpose": purpose,
+                }
+            )
+        return replace(charge, head=head)
+
+    def paid(self, identity: str, events: Sequence[Event]) -> Charge:
+        """The charge that a resumed fit paid before it was interrupted; it must be for just these events."""
+        for holding in self.holdings().values():
+            for charge in holding.charges:
+                if charge.identity == identity and charge.events == tuple(events):
+                    return charge
+        raise PrivacyError(
+            "The checkpoint names a payment that this ledger does not know: it belongs to another ledger or another "
+            "plan. Delete the checkpoint to start, and pay, anew."
+        )
+
+    def finish(self, charge: Charge, result: str, part: str = "") -> None:
+        """Note what a charge, or a part of what it pays for, has bought, by a hash: it can never buy anything else.
+
+        So a fit that is resumed twice, from copies or by two processes at once, ends in an error the second time.
+        Parts called "steps A to B" must not overlap: a step is used once, however rounds are cut.
+        """
+        with self._entries.turn() as turn:
+            bodies = [entry["body"] for entry in turn.entries]
+            if not any(body["kind"] == "charge" and body["identity"] == charge.identity for body in bodies):
+                raise PrivacyError("This ledger does not know the charge: it was paid elsewhere.")
+            known = _results(turn.entries, charge.identity)
+            if known.get(part, result) != result or any(_overlap(part, other) for other in known if other != part):
+                raise PrivacyError(
+                    "This charge has paid for another result already: the same fit was finished before, from a copy "
+                    "of its checkpoint or by another process. Delete the checkpoint, and pay anew."
+                )
+            if part not in known:
+                body = {"kind": "result", "holding": charge.holding, "identity": charge.identity, "result": result}
+                turn.append({**body, "part": part} if part else body)
+
+    def results(self, charge: Charge) -> dict[str, str]:
+        """What a charge has bought so far: a hash for each part of what it pays for."""
+        return _results(self._entries.read(), charge.identity)
+
+    def holding(self, name: str) -> Holding:
+        """One holding; an error that lists the others if there is none of that name."""
+        return self._pick(self._entries.read(), name)
+
+    def holdings(self) -> dict[str, Holding]:
+        """All holdings by name; the chain is checked on the way."""
+        return self._sum_up(self._entries.read())
+
+    @property
+    def head(self) -> str:
+        """The hash of the last entry: it goes into every release."""
+        return check_chain(self._entries.read())
+
+    def knows(self, head: str) -> bool:
+        """Whether `head`, as a release gives it, is the hash of one of the entries.
+
+        If not, this is another ledger, or an old copy that was put back: what was spent since is missing from it.
+        """
+        return head in {entry["hash"] for entry in self._entries.read()}
+
+    def export(self) -> list[dict[str, Any]]:
+        """Every entry with its hashes, as plain JSON; checked, and `check_chain` can check it again elsewhere."""
+        return self._entries.read()
+
+    def close(self) -> None:
+        """Nothing is held open; here so that a ledger can be used like a file."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _budget(self, dp: DP, name: str, *, keep: bool) -> Holding:
+        check_name(name)
+        with self._entries.turn() as turn:
+            holdings = self._sum_up(turn.entries)
+            known = holdings.get(name)
+            if known is None:
+                same_name(name, holdings)
+                known = Holding(name, dp.unit, dp.relation, dp.epsilon, dp.delta)
+            else:
+                known.check_terms(dp)
+                if keep:
+                    return known
+            terms = {"epsilon": dp.epsilon, "delta": dp.delta, "unit": dp.unit, "relation": dp.relation}
+            turn.append({"kind": "budget", "holding": name, **terms})
+        return replace(known, epsilon=dp.epsilon, delta=dp.delta)
+
+    def _pick(self, entries: Sequence[dict[str, Any]], name: str) -> Holding:
+        holdings = self._sum_up(entries)
+        if name not in holdings:
+            others = f"it knows {', '.join(map(repr, holdings))}" if holdings else "it knows none"
+            raise ConfigError(
+                f"The ledger {str(self.file)!r} has no holding {name!r}; {others}. Open one with `locum ledger "
+                "set-budget`."
+            )
+        return holdings[name]
+
+    def _sum_up(self, entries: Sequence[dict[str, Any]]) -> dict[str, Holding]:
+        try:
+            return _holdings(entries)
+        except (KeyError, TypeError, ValueError):
+            raise PrivacyError(f"The ledger {str(self.file)!r} holds an entry that makes no sense.") from None
+
+
+def _overlap(one: str, two: str) -> bool:
+    """Whether two parts are steps, and share some."""
+    steps = [_STEPS.fullmatch(name) for name in (one, two)]
+    if not all(steps):
+        return False
+    (a, b), (c, d) = ((int(found[1]), int(found[2])) for found in steps if found is not None)
+    return a < d and c < b
+
+
+def _results(entries: Sequence[dict[str, Any]], identity: str) -> dict[str, str]:
+    bodies = [entry["body"] for entry in entries]
+    mine = [body for body in bodies if body["kind"] == "result" and body["identity"] == identity]
+    return {body.get("part", ""): body["result"] for body in mine}
+
+
+def _holdings(entries: Sequence[dict[str, Any]]) -> dict[str, Holding]:
+    out: dict[str, Holding] = {}
+    for entry in entries:
+        body = entry["body"]
+        name = body["holding"]
+        if body["kind"] == "budget":
+            charges = out[name].charges if name in out else ()
+            out[name] = Holding(name, body["unit"], body["relation"], body["epsilon"], body["delta"], charges)
+        elif body["kind"] == "charge":
+            paid = (body["epsilon"], body["delta"], events_from_json(body["events"]), body["purpose"])
+            charge = Charge(body["identity"], name, *paid, head=entry["hash"])
+            out[name] = replace(out[name], charges=(*out[name].charges, charge))
+        elif body["kind"] != "result" or name not in out:
+            raise KeyError(body["kind"])
+    return out

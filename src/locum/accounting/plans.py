@@ -1,0 +1,223 @@
+"""A plan that is paid for as a whole and used up part by part, by processes that come and go."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from locum.accounting.calibration import noise_for
+from locum.accounting.cost import epsilon_curve, epsilon_of, least_delta
+from locum.accounting.events import Event, Gaussian, PoissonGaussian, events_to_json
+from locum.errors import ConfigError, PrivacyError
+from locum.types import DP
+
+if TYPE_CHECKING:
+    from locum.accounting.holding import Charge
+    from locum.accounting.ledger import Ledger
+
+
+@dataclass(frozen=True, slots=True)
+class SGDPlan:
+    """Noisy gradient steps on Poisson batches; everything in here is public.
+
+    A unit joins each of `steps` batches with probability `rate`. Gradients are clipped to `clip`, summed, given
+    normal noise of `noise_multiplier * clip`, and divided by `batch`, the expected size. `extra` events are paid too.
+    """
+
+    privacy: DP
+    rate: float
+    batch: int
+    steps: int
+    clip: float
+    noise_multiplier: float
+    extra: tuple[Event, ...] = ()
+
+    @property
+    def events(self) -> tuple[Event, ...]:
+        """What the ledger is charged with."""
+        return (PoissonGaussian(self.rate, self.noise_multiplier, self.steps), *self.extra)
+
+    @property
+    def epsilon(self) -> float:
+        """What it costs in all, at the budget's delta."""
+        return epsilon_of(self.events, self.privacy.delta, self.privacy.relation)
+
+    def epsilon_after(self, step: int) -> float:
+        """What it has cost after so many steps, the extra events included."""
+        done = () if step < 1 else (PoissonGaussian(self.rate, self.noise_multiplier, min(step, self.steps)),)
+        return epsilon_of((*done, *self.extra), self.privacy.delta, self.privacy.relation)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain JSON, with epsilon by step and by delta."""
+        marks = sorted({max(1, math.ceil(self.steps * k / 4)) for k in range(1, 5)})
+        return {
+            "kind": "sgd",
+            **_public(self.privacy),
+            "sampling_rate": self.rate,
+            "expected_batch": self.batch,
+            "steps": self.steps,
+            "clip": self.clip,
+            "noise_multiplier": self.noise_multiplier,
+            "epsilon_spent": self.epsilon,
+            "epsilon_by_step": [[step, self.epsilon_after(step)] for step in marks],
+            "curve": _curve(self.events, self.privacy),
+            "events": events_to_json(self.events),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class QueryPlan:
+    """One sum that a unit moves by at most `sensitivity`, with normal noise of `noise_multiplier * sensitivity`."""
+
+    privacy: DP
+    sensitivity: float
+    noise_multiplier: float
+
+    @property
+    def events(self) -> tuple[Event, ...]:
+        """What the ledger is charged with."""
+        return (Gaussian(self.noise_multiplier),)
+
+    @property
+    def epsilon(self) -> float:
+        """What it costs, at the budget's delta."""
+        return epsilon_of(self.events, self.privacy.delta, self.privacy.relation)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain JSON, with epsilon by delta."""
+        return {
+            "kind": "query",
+            **_public(self.privacy),
+            "sensitivity": self.sensitivity,
+            "noise_multiplier": self.noise_multiplier,
+            "epsilon_spent": self.epsilon,
+            "curve": _curve(self.events, self.privacy),
+            "events": events_to_json(self.events),
+        }
+
+
+def plan_sgd(
+    privacy: DP,
+    *,
+    batch: int,
+    epochs: float = 1.0,
+    steps: int | None = None,
+    clip: float = 1.0,
+    extra: Sequence[Event] = (),
+) -> SGDPlan:
+    """The noise that `epochs` passes with batches of about `batch` units take; `extra` events share the budget.
+
+    `steps`, where given, counts batches instead of passes. Passes and rates go by `privacy.n_public`, never by the
+    data. The same question is answered once.
+
+    Examples
+    --------
+    >>> from locum.types import DP
+    >>> plan = plan_sgd(DP(1.0, 1e-5, n_public=2000), batch=256, epochs=10)
+    >>> plan.steps, plan.epsilon <= 1.0
+    (79, True)
+    """
+    n = privacy.size()
+    if isinstance(batch, bool) or not 1 <= batch < math.inf or batch % 1 != 0:
+        raise ConfigError(f"`batch` must be a whole number, 1 or more; got {batch!r}.")
+    if not 0 < epochs < math.inf or not 0 < clip < math.inf:
+        raise ConfigError(f"`epochs` and `clip` must be above 0 and finite; got {epochs!r} and {clip!r}.")
+    size = min(int(batch), n)
+    # Exact: a quotient of floats could round up to one step more.
+    count = math.ceil(Fraction(repr(float(epochs))) * n / size) if steps is None else steps
+    noise = _sgd_noise(privacy, size / n, count, tuple(extra))
+    return SGDPlan(privacy, size / n, size, count, float(clip), noise, tuple(extra))
+
+
+def plan_query(privacy: DP, *, sensitivity: float = 1.0) -> QueryPlan:
+    """The noise that one sum takes."""
+    if not 0 < sensitivity < math.inf:
+        raise ConfigError(f"`sensitivity` must be above 0 and finite; got {sensitivity!r}.")
+    return QueryPlan(privacy, float(sensitivity), _query_noise(privacy))
+
+
+@lru_cache(maxsize=256)
+def _sgd_noise(privacy: DP, rate: float, steps: int, extra: tuple[Event, ...]) -> float:
+    def events(noise: float) -> tuple[Event, ...]:
+        return (PoissonGaussian(rate, noise, steps), *extra)
+
+    return noise_for(events, privacy.epsilon, privacy.delta, privacy.relation)
+
+
+@lru_cache(maxsize=256)
+def _query_noise(privacy: DP) -> float:
+    return noise_for(lambda noise: (Gaussian(noise),), privacy.epsilon, privacy.delta, privacy.relation)
+
+
+def _public(privacy: DP) -> dict[str, Any]:
+    return {
+        "epsilon": privacy.epsilon,
+        "delta": privacy.delta,
+        "unit": privacy.unit,
+        "relation": privacy.relation,
+        "n_public": privacy.n_public,
+    }
+
+
+def _curve(events: Sequence[Event], privacy: DP) -> list[list[float]]:
+    deltas = [delta for k in range(3, 10) if (delta := 10.0**-k) >= least_delta(events)]
+    return [list(pair) for pair in epsilon_curve(events, deltas, privacy.relation)]
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Steps `start` to `stop` of a plan; `charge` is None in a test with seeded coins."""
+
+    start: int
+    stop: int
+    charge: Charge | None
+
+    @property
+    def name(self) -> str:
+        """By which the ledger knows it."""
+        return f"steps {self.start} to {self.stop}"
+
+
+@dataclass(frozen=True, slots=True)
+class PaidPlan:
+    """A plan with its receipt, and how many of its steps are `used`.
+
+    The whole plan is charged before the first step: it may end early, but what it costs must not hang on when. Which
+    parts were finished stands in the ledger, so that a copy of all other files cannot use a step twice: the ledger
+    refuses a second result for the same steps. Without a charge (a test) `used` is the caller's word.
+    """
+
+    plan: SGDPlan
+    charge: Charge | None = None
+    used: int = 0
+
+    @classmethod
+    def pay(cls, plan: SGDPlan, ledger: Ledger, holding: str, purpose: str) -> PaidPlan:
+        """Charge the whole plan to the ledger, or be refused."""
+        wish = plan.privacy
+        charge = ledger.charge(holding, plan.events, delta=wish.delta, purpose=purpose, within=wish.epsilon)
+        return cls(plan, charge)
+
+    @classmethod
+    def reopen(cls, plan: SGDPlan, ledger: Ledger, identity: str) -> PaidPlan:
+        """Go on where an earlier process stopped, by the name of its charge; the ledger says how far it came."""
+        charge = ledger.paid(identity, plan.events)
+        ends = [int(name.rsplit(" ", 1)[1]) for name in ledger.results(charge) if name.startswith("steps ")]
+        return cls(plan, charge, max(ends, default=0))
+
+    @property
+    def epsilon_used(self) -> float:
+        """What the steps so far have cost, with the extra events; the ledger has been charged with all of them."""
+        return self.plan.epsilon_after(self.used)
+
+    def next(self, steps: int) -> Part:
+        """The next so many steps, or an error that says that they are not paid for."""
+        if steps < 1:
+            raise ConfigError(f"A part of a plan has one step or more; got {steps!r}.")
+        if self.used + steps > self.plan.steps:
+            raise PrivacyError(f"{steps} more steps are not paid for: {self.used} of {self.plan.steps} are used up.")
+        return Part(self.used, self.used + steps, self.charge)

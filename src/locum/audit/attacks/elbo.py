@@ -1,0 +1,162 @@
+"""White box: the likelihood of a record under the decoder, by an encoder that the attacker trains himself."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from scipy.special import logsumexp
+from torch import Tensor, nn
+
+from locum.audit.attacks.base import Scores
+from locum.audit.attacks.latent_search import part_log_density
+from locum.audit.decoder import DecoderBank, Part, feature_weights, parts_of, records_of
+from locum.errors import ConfigError
+from locum.release import GaussianSpec, Release
+from locum.train import seeded
+from locum.types import EmbeddingSet
+
+Floats = npt.NDArray[np.float64]
+Codes = npt.NDArray[np.int64]
+
+_ROOM = 2**22
+_RESIDUAL_SAMPLES = 2000
+# In units of the samples' spread: a decoder without noise is given at least so much of it.
+_LEAST_RESIDUAL = 0.01
+_LOG_2PI = math.log(2 * math.pi)
+
+
+@dataclass(frozen=True, slots=True)
+class EncoderELBO:
+    """Guess "member" where the decoder makes the record likely. The score is a lower bound of its log likelihood.
+
+    The encoder that was trained with the decoder never leaves; so the attacker draws latents and their vectors from
+    the decoder and trains one of his own on these pairs (`steps` batches of `batch`). The variance of each feature
+    around the decoded vector is what remains on fresh samples. Then the bound of each record is averaged over
+    `draws` latents by importance weights. A Gaussian decoder, or part of a mixture, has its density in closed form.
+    Where the decoder maps far latents to one vector, the encoder is poor, and so is the bound.
+    """
+
+    steps: int = 1500
+    batch: int = 256
+    hidden: int = 256
+    draws: int = 32
+    learning_rate: float = 2e-3
+    name: str = "ELBO"
+
+    def why_not(self, release: Release, *_: EmbeddingSet) -> str | None:
+        """Why this attack cannot be made on a release, whatever the records, if so."""
+        return None if parts_of(release) else "The ELBO needs a decoder; this release is a fixed table."
+
+    def score(
+        self, release: Release, members: EmbeddingSet, non_members: EmbeddingSet, rng: np.random.Generator
+    ) -> Scores:
+        """Score every record under its own class."""
+        for setting in ("steps", "batch", "hidden", "draws"):
+            if getattr(self, setting) < 1:
+                raise ConfigError(f"`{setting}` must be 1 or more; got {getattr(self, setting)!r}.")
+        if reason := self.why_not(release):
+            raise ConfigError(reason)
+        X, codes = records_of(release, members, non_members)
+        weights = feature_weights(release, rng)
+        found = np.stack([self._part(release, part, X, codes, weights, rng) for part in parts_of(release)])
+        total = logsumexp(found, axis=0)
+        return Scores(total[: len(members)], total[len(members) :])
+
+    def _part(
+        self,
+        release: Release,
+        part: Part,
+        X: npt.NDArray[np.float32],
+        codes: Codes,
+        weights: npt.NDArray[np.float32],
+        rng: np.random.Generator,
+    ) -> Floats:
+        if isinstance(part.spec, GaussianSpec):
+            # In the units of the others, whose features are weighed.
+            return part_log_density(part, X, codes) - float(np.log(weights.astype(np.float64)).sum())
+        bank = DecoderBank.stack(release.manifest, part.spec, [part.tensors])
+        seen = torch.from_numpy(part.own(np.array([c for c, _ in release.manifest.joint], dtype=np.int64)))
+        scale = torch.from_numpy(weights)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(int(rng.integers(2**62)))
+            width = len(weights) + bank.condition(seen).shape[1]
+            encoder = nn.Sequential(
+                nn.Linear(width, self.hidden),
+                nn.ReLU(),
+                nn.Linear(self.hidden, self.hidden),
+                nn.ReLU(),
+                nn.Linear(self.hidden, 2 * bank.latent),
+            )
+        guess = _Guess(bank, encoder, scale)
+        coins = seeded(int(rng.integers(2**62)))
+        self._train(guess, seen, coins)
+        variance = guess.residual_variance(seen, coins)
+        rows, own = torch.from_numpy(X * weights), torch.from_numpy(part.own(codes))
+        step = max(1, _ROOM // (self.draws * X.shape[1]))
+        bounds = [
+            guess.bound(rows[i : i + step], own[i : i + step], variance, self.draws, coins)
+            for i in range(0, len(rows), step)
+        ]
+        found: Floats = torch.cat(bounds).double().numpy()
+        return part.log_weights[codes[:, 0]] + found
+
+    def _train(self, guess: _Guess, seen: Tensor, coins: torch.Generator) -> None:
+        optimizer = torch.optim.Adam(guess.encoder.parameters(), lr=self.learning_rate, fused=True)
+        for done in range(self.steps):
+            optimizer.param_groups[0]["lr"] = self.learning_rate * (1 - done / self.steps)
+            z, codes, x = guess.draw(self.batch, seen, coins)
+            mean, log_var = guess.encode(x, codes)
+            # Minus the log likelihood of the latent that was drawn, up to a constant.
+            loss = 0.5 * (torch.square(z - mean) * torch.exp(-log_var) + log_var).sum(dim=1).mean()
+            optimizer.zero_grad(set_to_none=True)
+            loss.backward()
+            optimizer.step()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Guess:
+    """A decoder and the attacker's encoder of it; vectors are weighed by feature."""
+
+    bank: DecoderBank
+    encoder: nn.Sequential
+    scale: Tensor
+
+    def draw(self, n: int, seen: Tensor, coins: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
+        """Latents, codes (all combinations alike) and vectors as a receiver draws them."""
+        z = torch.randn(n, self.bank.latent, generator=coins)
+        codes = seen[torch.randint(len(seen), (n,), generator=coins)]
+        with torch.no_grad():
+            return z, codes, self.scale * self.bank.samples(z[None], codes, coins)[0]
+
+    def encode(self, x: Tensor, codes: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean and log-variance of the latent."""
+        out: Tensor = self.encoder(torch.cat([x, self.bank.condition(codes)], dim=1))
+        mean, log_var = out.chunk(2, dim=1)
+        return mean, log_var.clamp(-12, 4)
+
+    def residual_variance(self, seen: Tensor, coins: torch.Generator) -> Tensor:
+        """What encoder and decoder leave of each feature of fresh samples."""
+        _, codes, x = self.draw(_RESIDUAL_SAMPLES, seen, coins)
+        with torch.no_grad():
+            mean, _ = self.encode(x, codes)
+            gap = x - self.scale * self.bank.means(mean[None], codes)[0]
+        return torch.square(gap).mean(dim=0).clamp_min(_LEAST_RESIDUAL**2)
+
+    def bound(self, x: Tensor, codes: Tensor, variance: Tensor, draws: int, coins: torch.Generator) -> Tensor:
+        """The importance-weighted bound of each row's log likelihood."""
+        n = len(x)
+        with torch.no_grad():
+            mean, log_var = self.encode(x, codes)
+            noise = torch.randn(draws, n, self.bank.latent, generator=coins)
+            z = mean + noise * torch.exp(0.5 * log_var)
+            gap = x - self.scale * self.bank.means(z.reshape(1, draws * n, -1), codes.repeat(draws, 1)).reshape(
+                draws, n, -1
+            )
+            likelihood = -0.5 * (torch.square(gap) / variance + torch.log(variance) + _LOG_2PI).sum(dim=2)
+            prior = -0.5 * torch.square(z).sum(dim=2)
+            chosen = -0.5 * (torch.square(noise) + log_var).sum(dim=2)
+            return torch.logsumexp(likelihood + prior - chosen, dim=0) - math.log(draws)

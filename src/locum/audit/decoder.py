@@ -1,0 +1,218 @@
+"""Network decoders in torch, many of one shape at once: what searches for latents, or learns from samples, needs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import scipy.linalg
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from locum.audit.view import check_apart, spread
+from locum.errors import DataError
+from locum.release import (
+    GaussianSpec,
+    Linear,
+    Manifest,
+    MixtureSpec,
+    NetworkSpec,
+    Release,
+    Residual,
+    RowsSpec,
+    part_tensors,
+)
+from locum.types import EmbeddingSet
+
+Floats = npt.NDArray[np.float64]
+
+# A feature's own variance is taken to be at least so much of its total variance, and of the median total variance:
+# a direction without any spread would make each record off it impossible, and all of them alike.
+_LEAST_OWN = 1e-3
+_LEAST_OF_MEDIAN = 1e-6
+
+
+def gaussian_log_density(
+    X: npt.NDArray[np.floating], labels: npt.NDArray[np.int64], means: Floats, factor: Floats, scale: Floats
+) -> Floats:
+    """Log of N(x; means[label], factor.T @ factor + diag(scale ** 2)) for each row, in float64.
+
+    It inverts a matrix of the factor's rank, never one of the number of features. Features without spread get a
+    little. A class whose mean is not known (NaN) gives NaN.
+    """
+    factor = factor.astype(np.float64)
+    own = np.square(scale, dtype=np.float64)
+    total = own + np.square(factor).sum(axis=0)
+    varying = total[total > 0]
+    own = np.maximum(
+        own, np.maximum(_LEAST_OWN * total, _LEAST_OF_MEDIAN * (np.median(varying) if len(varying) else 1))
+    )
+    gap = (X - means[labels]) / np.sqrt(own)
+    squares: Floats = np.einsum("ij,ij->i", gap, gap)
+    log_det = np.log(own).sum()
+    if len(factor):
+        scaled = factor / np.sqrt(own)
+        inner = scipy.linalg.cholesky(np.eye(len(factor)) + scaled @ scaled.T, lower=True)
+        log_det += 2 * np.log(np.diag(inner)).sum()
+        known = scipy.linalg.solve_triangular(inner, scaled @ gap.T, lower=True, check_finite=False)
+        squares = squares - np.einsum("ij,ij->j", known, known)
+    out: Floats = -0.5 * (squares + log_det + X.shape[1] * np.log(2 * np.pi))
+    return out
+
+
+Codes = npt.NDArray[np.int64]
+
+_SPREAD_SAMPLES = 2000
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Part:
+    """One decoder of a release; a release that is no mixture has one part, of weight 1.
+
+    `order` gives each class's place among the part's own classes, `log_weights` how often a class uses the part.
+    """
+
+    spec: NetworkSpec | GaussianSpec
+    tensors: Mapping[str, npt.NDArray[Any]]
+    order: Codes
+    log_weights: Floats
+
+    def own(self, codes: Codes) -> Codes:
+        """Codes as this part knows them: the class in its own order, conditions as they are."""
+        out = codes.copy()
+        out[:, 0] = self.order[codes[:, 0]]
+        return out
+
+
+def parts_of(release: Release) -> tuple[Part, ...]:
+    """The decoders of a release; none, where it is a fixed table."""
+    spec, classes = release.manifest.decoder, len(release.manifest.classes)
+    if isinstance(spec, RowsSpec):
+        return ()
+    plain = np.arange(classes)
+    if not isinstance(spec, MixtureSpec):
+        return (Part(spec, release.tensors, plain, np.zeros(classes)),)
+    with np.errstate(divide="ignore"):
+        weights = np.log(release.tensors["weights"].astype(np.float64))
+    return tuple(
+        Part(part.decoder, part_tensors(release.tensors, i), np.asarray(part.order or plain), weights[i])
+        for i, part in enumerate(spec.parts)
+    )
+
+
+def record_codes(release: Release, data: EmbeddingSet) -> Codes:
+    """Class, then conditions, of each record, by the order that the release gives them."""
+    manifest = release.manifest
+    spec = manifest.decoder
+    if isinstance(spec, NetworkSpec) and not spec.conditional and len(manifest.classes) == 1:
+        # What it gives is of one class that stands for all: labels play no part.
+        columns = [np.zeros(len(data), dtype=np.int64)]
+    else:
+        columns = [data.with_classes(release.info.class_names).y]
+    for condition in manifest.conditions:
+        if condition.name not in data.attributes:
+            raise DataError(
+                f"The release is conditioned on {condition.name!r}, which the records do not have: "
+                "give members and non-members with that attribute."
+            )
+        place = {value: i for i, value in enumerate(condition.values)}
+        found = [place.get(str(value), -1) for value in data.attributes[condition.name].tolist()]
+        if min(found) < 0:
+            raise DataError(
+                f"A record has a value of {condition.name!r} that the release does not know: leave such records out."
+            )
+        columns.append(np.asarray(found, dtype=np.int64))
+    return np.stack(columns, axis=1)
+
+
+def records_of(
+    release: Release, members: EmbeddingSet, non_members: EmbeddingSet
+) -> tuple[npt.NDArray[np.float32], Codes]:
+    """Vectors in the release's space and codes of both sets in one table, members first."""
+    X = np.concatenate(check_apart(release, members, non_members)).astype(np.float32, copy=False)
+    return X, np.concatenate([record_codes(release, members), record_codes(release, non_members)])
+
+
+def feature_weights(release: Release, rng: np.random.Generator) -> npt.NDArray[np.float32]:
+    """One factor a feature that brings a decoder's own samples to one spread: no record has a say in it."""
+    return np.asarray(1 / spread(release.sample(_SPREAD_SAMPLES, random_state=rng)[0]), dtype=np.float32)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DecoderBank:
+    """`k` decoders with one program; every tensor has a first axis of length `k`.
+
+    It gives what `locum.release.decoders` gives in numpy, and gradients.
+    """
+
+    spec: NetworkSpec
+    tensors: Mapping[str, Tensor]
+    # Widths of the one-hot condition: classes, then each further one; none where labels play no part.
+    sizes: tuple[int, ...]
+    space: str
+
+    @classmethod
+    def stack(
+        cls, manifest: Manifest, spec: NetworkSpec, tensors: Sequence[Mapping[str, npt.NDArray[Any]]]
+    ) -> DecoderBank:
+        """The decoders of several releases of one shape, or of one."""
+        sizes = (len(manifest.classes), *(len(c.values) for c in manifest.conditions)) if spec.conditional else ()
+        joined = {name: torch.from_numpy(np.stack([t[name] for t in tensors])) for name in tensors[0]}
+        return cls(spec, joined, sizes, manifest.space)
+
+    def __len__(self) -> int:
+        return len(self.tensors["span"])
+
+    @property
+    def latent(self) -> int:
+        """Number of latents."""
+        return self.spec.latent_dim
+
+    def condition(self, codes: Tensor) -> Tensor:
+        """The one-hot condition of each row, once for all decoders: `(rows, width)`."""
+        hot = [functional.one_hot(codes[:, j], size).float() for j, size in enumerate(self.sizes)]
+        return torch.cat(hot, dim=1) if hot else torch.zeros(len(codes), 0)
+
+    def decode(self, z: Tensor, codes: Tensor) -> Tensor:
+        """What latents `(k, rows, latent)` stand for, before noise and before the release's space."""
+        hot = self.condition(codes)
+        x = torch.cat([z, hot.expand(len(z), -1, -1)], dim=2) if hot.shape[1] else z
+        offset = self.tensors["offset"]
+        base = offset if offset.shape[1] == 1 else offset[:, codes[:, 0]]
+        return torch.addcmul(base, _run(self.spec.program, self.tensors, x), self.tensors["span"][:, None])
+
+    def means(self, z: Tensor, codes: Tensor) -> Tensor:
+        """The same in the release's space."""
+        return self.to_space(self.decode(z, codes))
+
+    def samples(self, z: Tensor, codes: Tensor, coins: torch.Generator) -> Tensor:
+        """Vectors as a receiver draws them from these latents: with the decoder's noise, in the release's space."""
+        x = self.decode(z, codes)
+        if self.spec.noise != "none":
+            x = x + torch.randn(x.shape, generator=coins) * self.tensors["noise_scale"][:, None]
+        if self.spec.noise == "low-rank":
+            factor = self.tensors["noise_factor"]
+            x = torch.baddbmm(x, torch.randn((*x.shape[:2], factor.shape[1]), generator=coins), factor)
+        return self.to_space(x)
+
+    def to_space(self, x: Tensor) -> Tensor:
+        """As `locum.release.to_space`."""
+        if self.space == "raw":
+            return x
+        length: Tensor = torch.linalg.vector_norm(x, dim=-1, keepdim=True).clamp_min(1e-12)
+        return x / length
+
+
+def _run(program: Sequence[Any], tensors: Mapping[str, Tensor], x: Tensor) -> Tensor:
+    for op in program:
+        if isinstance(op, Linear):
+            x = torch.baddbmm(tensors[op.bias][:, None], x, tensors[op.weight].transpose(1, 2))
+        elif isinstance(op, Residual):
+            x = _run(op.body, tensors, x) + _run(op.shortcut, tensors, x)
+        else:
+            x = torch.relu(x) if op.op == "relu" else torch.sigmoid(x)
+    return x

@@ -1,0 +1,134 @@
+"""Policies: what a release must show before it may leave, each threshold with its reason."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, ValidationError
+
+from locum.errors import ConfigError
+from locum.release import Strict, first_fault
+from locum.types import AttackResult, PrivacyClaim
+
+POLICIES = ("public", "research-sharing", "internal")
+Reason = Annotated[str, Field(min_length=10, max_length=500)]
+
+
+class Limit(Strict):
+    """A number that must not be passed, and why."""
+
+    at_most: Annotated[float, Field(ge=0)]
+    reason: Reason
+
+
+class Needed(Strict):
+    """Attacks that must have been run, and why."""
+
+    needed: tuple[str, ...]
+    reason: Reason
+
+
+class Kinds(Strict):
+    """Which kinds of promise will do, and why."""
+
+    kinds: Annotated[tuple[Literal["none", "k-anonymity", "dp"], ...], Field(min_length=1)]
+    reason: Reason
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One rule of a policy, whether it is met, and what was found."""
+
+    rule: str
+    met: bool
+    found: str
+    reason: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain JSON."""
+        return {"rule": self.rule, "met": self.met, "found": self.found, "reason": self.reason}
+
+
+class Policy(Strict):
+    """What must hold. A leak, or a lower bound above the promise, is never allowed, whatever a policy says.
+
+    Limits on attacks hold for the upper end of their intervals: what is not known well is not known to be low.
+    """
+
+    name: Annotated[str, Field(min_length=1, max_length=60)]
+    summary: Annotated[str, Field(max_length=300)] = ""
+    claim: Kinds | None = None
+    epsilon: Limit | None = None
+    auc: Limit | None = None
+    tpr_at_1_percent: Limit | None = None
+    inconclusive: Limit | None = None
+    attacks: Needed | None = None
+
+    def findings(self, results: Sequence[AttackResult], claim: PrivacyClaim | None) -> tuple[Finding, ...]:
+        """Every rule with its answer. `claim` is None for data that another tool made."""
+        leaks = [r.name for r in results if r.verdict == "leak"]
+        open_ones = [r.name for r in results if r.verdict == "inconclusive"]
+        found = [Finding("no attack found a leak", not leaks, _listed(leaks), "A leak is one wherever it goes.")]
+        if self.claim is not None:
+            kind = "none" if claim is None else claim.kind
+            rule = f"the promise is of kind {' or '.join(self.claim.kinds)}"
+            found.append(Finding(rule, kind in self.claim.kinds, kind, self.claim.reason))
+        if self.epsilon is not None and claim is not None and claim.dp is not None:
+            rule = f"epsilon is at most {self.epsilon.at_most:g}"
+            spent = claim.dp.epsilon
+            found.append(Finding(rule, spent <= self.epsilon.at_most, f"{spent:.4g}", self.epsilon.reason))
+        # AUCs have the coin as their baseline; rates of success have another, and their verdict speaks for them.
+        games = [r for r in results if r.baseline.value == 0.5]
+        if self.auc is not None and games:
+            worst = max(games, key=lambda r: r.attack.high)
+            rule = f"no attacker's AUC can be above {self.auc.at_most:g}"
+            told = f"{worst.name}: {worst.attack:.3f}"
+            found.append(Finding(rule, worst.attack.high <= self.auc.at_most, told, self.auc.reason))
+        rates = [(r.name, r.tpr[0.01]) for r in results if 0.01 in r.tpr]
+        if self.tpr_at_1_percent is not None:
+            limit = self.tpr_at_1_percent
+            rule = f"at 1 % false alarms at most {limit.at_most:.0%} of members are found"
+            if rates:
+                name, rate = max(rates, key=lambda pair: pair[1].high)
+                found.append(Finding(rule, rate.high <= limit.at_most, f"{name}: {rate:.3f}", limit.reason))
+            else:
+                found.append(Finding(rule, False, "too few non-members to tell", limit.reason))
+        if self.inconclusive is not None:
+            rule = f"at most {self.inconclusive.at_most:g} attacks are inconclusive"
+            few = len(open_ones) <= self.inconclusive.at_most
+            found.append(Finding(rule, few, _listed(open_ones), self.inconclusive.reason))
+        if self.attacks is not None:
+            lacking = [name for name in self.attacks.needed if name not in {r.name for r in results}]
+            rule = f"run: {', '.join(self.attacks.needed)}"
+            told = "all were" if not lacking else f"not run: {', '.join(lacking)}"
+            found.append(Finding(rule, not lacking, told, self.attacks.reason))
+        return tuple(found)
+
+
+def load_policy(name: str | Path) -> Policy:
+    """A policy that ships with the program, by name, or one's own from a TOML file."""
+    if str(name) in POLICIES:
+        text = (resources.files("locum.audit") / "policies" / f"{name}.toml").read_text()
+    elif Path(name).suffix == ".toml":
+        try:
+            text = Path(name).read_text()
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigError(f"The policy {str(name)!r} cannot be read: {type(error).__name__}.") from error
+    else:
+        raise ConfigError(f"There is no policy {str(name)!r}; there are {', '.join(POLICIES)}, or give a .toml file.")
+    try:
+        return Policy.model_validate(tomllib.loads(text))
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"The policy {str(name)!r} is no TOML: {error}.") from error
+    except ValidationError as error:
+        place, fault = first_fault(error)
+        raise ConfigError(f"The policy {str(name)!r} is wrong at {place!r}: {fault}.") from error
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names) if names else "none"

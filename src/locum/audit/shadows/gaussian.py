@@ -1,0 +1,199 @@
+"""Shadows of a class Gaussian from sums over the pool: each second one by subtraction, none by a fit of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import scipy.linalg
+
+from locum.audit.decoder import gaussian_log_density
+from locum.errors import ConfigError
+from locum.generate import safe_rank
+from locum.release import Release
+
+Floats = npt.NDArray[np.float64]
+Array = npt.NDArray[np.float32]
+Masks = npt.NDArray[np.bool_]
+
+# Up to so many features the covariance itself is at hand, and taken apart exactly.
+_EXACT = 256
+# Beyond: a few directions more than wanted, so many times as many that all shadows start from, and powers of the
+# covariance that are searched.
+_SPARE = 8
+_SHARED = 4
+_POWERS = 2
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GaussianFit:
+    """What `ClassGaussian` would release: class means (NaN for a class without records), factor and scale."""
+
+    means: Floats
+    factor: Floats
+    scale: Floats
+
+
+class GaussianShadows:
+    """Class Gaussians of many parts of a pool. The statistic of a record is its log density in closed form.
+
+    Sums and squares of all shadows are one product with the pool, and products of features are computed for one half
+    of each pair: those of the other half are what is left of the pool's. Up to 256 features a shadow is the fit that
+    `ClassGaussian` makes of the same records but for rounding. Beyond, its directions come from a search in the
+    span of a few powers of its covariance, started from the pool's own directions: log densities are then off by
+    about 1 % of their spread over records.
+    """
+
+    block = 64
+
+    def __init__(self, release: Release, X: Array, codes: npt.NDArray[np.int64]) -> None:
+        settings = release.manifest.settings
+        try:
+            self._rank, self._shrinkage = int(settings["rank"]), float(settings["shrinkage"])
+        except (KeyError, TypeError, ValueError):
+            raise ConfigError(
+                "The release does not say its `rank` and `shrinkage`: no shadow can be like it."
+            ) from None
+        self._release, self._X, self._labels = release, X, codes[:, 0]
+        self._classes = len(release.manifest.classes)
+        # Around the pool's own class means sums are small, and differences of them keep their digits.
+        self._centre = np.zeros((self._classes, X.shape[1]))
+        for c in np.unique(self._labels):
+            self._centre[c] = X[self._labels == c].mean(axis=0, dtype=np.float64)
+        self._Y: Array = (X - self._centre[self._labels]).astype(np.float32)
+        self._pool: tuple[Array, Array] | None = None
+
+    def own(self) -> Floats:
+        """Log densities under the release's own Gaussian."""
+        t = self._release.tensors
+        return gaussian_log_density(self._X, self._labels, t["means"].astype(np.float64), t["factor"], t["scale"])
+
+    def train(self, inside: Masks, seeds: Sequence[int]) -> Floats:
+        """Log densities of all records under each shadow. A class Gaussian has no coins: `seeds` are not used."""
+        return np.stack(
+            [gaussian_log_density(self._X, self._labels, f.means, f.factor, f.scale) for f in self.fits(inside)]
+        )
+
+    def fits(self, inside: Masks) -> Iterator[GaussianFit]:
+        """One fit for each row of `inside`, in turn."""
+        d, part = self._X.shape[1], inside.astype(np.float32)
+        sums, counts = np.empty((len(inside), self._classes, d)), np.empty((len(inside), self._classes))
+        for c in range(self._classes):
+            mine = part[:, self._labels == c]
+            sums[:, c], counts[:, c] = mine @ self._Y[self._labels == c], mine.sum(axis=1)
+        with np.errstate(invalid="ignore"):
+            shift = sums / counts[:, :, None]
+        # A class without records has no mean, and takes no part in what follows.
+        moved = np.sqrt(counts)[:, :, None] * np.nan_to_num(shift)
+        scatter = part @ np.square(self._Y) - np.square(moved).sum(axis=1)
+        n, present = counts.sum(axis=1), (counts > 0).sum(axis=1)
+        variance = np.maximum(scatter, 0) / np.maximum(n - present, 1)[:, None]
+        for s, (rows, products) in enumerate(self._products(inside)):
+            rank = min(safe_rank(self._rank, int(n[s]), d, int(present[s])), int(n[s]), d)
+            factor, scale = np.zeros((0, d)), np.sqrt(variance[s])
+            if rank:
+                shrunk = _Shrunk(
+                    rows,
+                    products,
+                    moved[s].astype(np.float32),
+                    np.float32((1 - self._shrinkage) / max(n[s] - present[s], 1)),
+                    (self._shrinkage * variance[s]).astype(np.float32),
+                )
+                values, vectors = self._strongest(shrunk, inside[s], rank)
+                # From here on as `low_rank_plus_diagonal` has it.
+                floor = (variance[s].sum() - values.sum()) / max(d - rank, 1)
+                factor = (vectors * np.sqrt(np.maximum(values - max(floor, 0), 0))).T
+                scale = np.sqrt(np.maximum(variance[s] - np.square(factor).sum(axis=0), 0))
+            yield GaussianFit(self._centre + shift[s], factor, scale)
+
+    def _products(self, inside: Masks) -> Iterator[tuple[Array, Array | None]]:
+        """For each shadow its records around the pool's means or, where that is cheaper, products of features."""
+        n, d = self._X.shape
+        # Where records are few, two thin products are cheaper than one with a square matrix.
+        thin = n <= d and not self._exactly(safe_rank(self._rank, n // 2, d, self._classes))
+        whole = None if thin or not self._rank else self._Y.T @ self._Y
+        last = None
+        for s, mask in enumerate(inside):
+            if whole is None:
+                yield self._Y[mask], None
+            elif last is not None and s % 2 and not (mask == inside[s - 1]).any():
+                last = whole - last
+                yield self._Y[:0], last
+            else:
+                rows = self._Y[mask]
+                last = rows.T @ rows
+                yield rows, last
+
+    def _strongest(self, shrunk: _Shrunk, mask: Masks, rank: int) -> tuple[Floats, Array]:
+        if self._exactly(rank):
+            return _top(shrunk.matrix(), rank)
+        axes, along = self._shared(rank)
+        few = along[mask]
+        _, inner = _top(shrunk.within(axes, few.T @ few), rank + _SPARE)
+        powers = [axes @ inner]
+        for _ in range(_POWERS):
+            grown = shrunk.times(powers[-1])
+            powers.append(grown / np.linalg.norm(grown, axis=0))
+        basis = np.linalg.qr(np.concatenate(powers, axis=1))[0]
+        values, inner = _top(basis.T @ shrunk.times(basis), rank)
+        return values, basis @ inner
+
+    def _exactly(self, rank: int) -> bool:
+        """Few features, or so many directions that a search for them would cost more than all there are."""
+        d = int(self._X.shape[1])
+        return d <= _EXACT or 4 * (rank + _SPARE) * (_POWERS + 1) > d
+
+    def _shared(self, rank: int) -> tuple[Array, Array]:
+        """The pool's own strongest directions, from which each shadow starts, and all records along them."""
+        wanted = min(self._X.shape[1], _SHARED * (rank + _SPARE))
+        if self._pool is None or self._pool[0].shape[1] < wanted:
+            covariance = self._Y.T @ self._Y
+            spread = np.diag(covariance).copy()
+            covariance *= np.float32(1 - self._shrinkage)
+            np.fill_diagonal(covariance, spread)
+            axes = _top(covariance, wanted)[1]
+            self._pool = axes, self._Y @ axes
+        return self._pool
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Shrunk:
+    """`keep` times the scatter around a shadow's own means, plus the diagonal `own`: its shrunk covariance."""
+
+    rows: Array
+    products: Array | None
+    moved: Array
+    keep: np.float32
+    own: Array
+
+    def times(self, v: Array) -> Array:
+        """Its product with vectors, without the matrix itself."""
+        out = self.rows.T @ (self.rows @ v) if self.products is None else self.products @ v
+        out -= self.moved.T @ (self.moved @ v)
+        out *= self.keep
+        out += self.own[:, None] * v
+        return out
+
+    def matrix(self) -> Array:
+        """The matrix itself."""
+        out = self.rows.T @ self.rows if self.products is None else self.products.copy()
+        out -= self.moved.T @ self.moved
+        out *= self.keep
+        out[np.diag_indices(len(out))] += self.own
+        return out
+
+    def within(self, axes: Array, products: Array) -> Array:
+        """It among a few orthonormal directions, given the products of the records along them."""
+        moved = self.moved @ axes
+        return self.keep * (products - moved.T @ moved) + axes.T @ (self.own[:, None] * axes)
+
+
+def _top(matrix: Array, rank: int) -> tuple[Floats, Array]:
+    """Largest eigenvalues of a symmetric matrix and their vectors, strongest last."""
+    size = len(matrix)
+    values, vectors = scipy.linalg.eigh(
+        (matrix + matrix.T) / 2, subset_by_index=(size - rank, size - 1), check_finite=False, overwrite_a=True
+    )
+    return values.astype(np.float64), vectors

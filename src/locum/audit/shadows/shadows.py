@@ -1,0 +1,250 @@
+"""Shadow generators: what a record's score would be with and without the record, seen many times."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Protocol, Self
+
+import numpy as np
+import numpy.typing as npt
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save
+
+from locum.audit.attacks.base import Scores
+from locum.audit.decoder import records_of
+from locum.errors import CheckpointError, ConfigError
+from locum.io import write_bytes
+from locum.release import Release
+from locum.types import EmbeddingSet
+
+Floats = npt.NDArray[np.float64]
+FORMAT = "locum-shadows-1"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ShadowState:
+    """The statistic of each record under the release (`own`) and under the shadows so far (`found`).
+
+    In a file that is replaced as a whole; in memory alone where there is no path. A file of another key is refused.
+    """
+
+    path: Path | None
+    key: str
+    own: Floats
+    found: Floats
+
+    @classmethod
+    def read(cls, path: Path | None, key: str) -> Self | None:
+        """What an earlier run left, if there was one."""
+        if path is None or not path.is_file():
+            return None
+        try:
+            with safe_open(path, framework="numpy") as f:
+                meta = f.metadata() or {}
+                own, found = f.get_tensor("own"), f.get_tensor("found")
+        except PermissionError:
+            raise CheckpointError(f"{path} may not be read by this user: change its permissions.") from None
+        except (OSError, ValueError, SafetensorError):
+            raise CheckpointError(f"{path} is damaged, or is no state of shadows: remove it.") from None
+        if meta.get("format") != FORMAT or meta.get("key") != key:
+            raise CheckpointError(
+                f"{path} holds shadows of other data, settings or coins: give another path, or remove it."
+            )
+        if own.dtype != np.float64 or found.dtype != np.float64 or found.shape[1:] != own.shape:
+            raise CheckpointError(f"{path} is damaged, or is no state of shadows: remove it.")
+        return cls(path, key, own, found)
+
+    @classmethod
+    def begin(cls, path: Path | None, key: str, own: Floats) -> Self:
+        """No shadow yet; written at once, so that a wrong path is told before the work."""
+        return cls(path, key, own, np.empty((0, len(own))))._written()
+
+    def with_more(self, found: Floats) -> Self:
+        """These shadows and more, on disk before anything else is begun."""
+        return replace(self, found=np.concatenate([self.found, found]))._written()
+
+    def _written(self) -> Self:
+        if self.path is not None:
+            tensors = {"own": np.ascontiguousarray(self.own), "found": np.ascontiguousarray(self.found)}
+            write_bytes(str(self.path), save(tensors, metadata={"format": FORMAT, "key": self.key}))
+        return self
+
+
+Masks = npt.NDArray[np.bool_]
+# Told (shadows done, shadows in all).
+Progress = Callable[[int, int], None]
+LEAST_SHADOWS = 4
+
+
+class ShadowFamily(Protocol):
+    """How shadows of one release are trained, and the statistic that each gives for every record of the pool."""
+
+    # So many are trained at once.
+    block: int
+
+    def own(self) -> Floats:
+        """The statistic of each record under the release itself."""
+        ...
+
+    def train(self, inside: Masks, seeds: Sequence[int]) -> Floats:
+        """Train one shadow on the records of each row of `inside`; the statistic of all records under each."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pool:
+    """Members and non-members in one table, sorted and without duplicates: nothing tells which is which.
+
+    `unit` numbers what is in or out as a whole: a person's records where subjects are known, else one record.
+    `place` gives the row of each record as it came, members first.
+    """
+
+    X: npt.NDArray[np.float32]
+    codes: npt.NDArray[np.int64]
+    unit: npt.NDArray[np.int64]
+    place: npt.NDArray[np.int64]
+    members: int
+
+    @classmethod
+    def of(cls, release: Release, members: EmbeddingSet, non_members: EmbeddingSet) -> Pool:
+        """Records in the release's space; a copy, which would be in and out at once, counts once."""
+        X, codes = records_of(release, members, non_members)
+        # Adding 0 makes -0 and 0 one value.
+        rows = np.concatenate([X + np.float32(0), codes.astype(np.float32)], axis=1)
+        _, first, place = np.unique(rows, axis=0, return_index=True, return_inverse=True)
+        unit = np.arange(len(first))
+        if members.subject is not None and non_members.subject is not None:
+            people = np.concatenate([members.subject.astype(np.str_), non_members.subject.astype(np.str_)])
+            unit = np.unique(people[first], return_inverse=True)[1]
+        return cls(X[first], codes[first], unit.astype(np.int64), place.reshape(-1), len(members))
+
+    def halves(self, shadows: int, seed: int) -> Masks:
+        """Random halves of the pool, `(shadows, records)`; each second one is what the one before left out.
+
+        Within each class units are halved too, so that no shadow lacks a class of two units or more.
+        """
+        _, first = np.unique(self.unit, return_index=True)
+        classes = self.codes[first, 0]
+        out = np.empty((shadows, len(self.X)), dtype=bool)
+        for pair in range(shadows // 2):
+            rng = np.random.default_rng([seed, pair])
+            inside = np.zeros(len(first), dtype=bool)
+            spare = int(rng.integers(2))
+            for c in np.unique(classes):
+                units = rng.permutation(np.flatnonzero(classes == c))
+                # An odd one goes to either half in turn: both stay of one size.
+                inside[units[: (len(units) + spare) // 2]] = True
+                spare ^= len(units) % 2
+            out[2 * pair] = inside[self.unit]
+            out[2 * pair + 1] = ~out[2 * pair]
+        return out
+
+    def scores(self, values: Floats) -> Scores:
+        """One value a row as one score a record, in the order in which the sets came."""
+        found = values[self.place]
+        return Scores(found[: self.members], found[self.members :])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ShadowScores:
+    """For each record of a pool: its statistic under the release (`own`) and under each shadow, and who saw it.
+
+    NaN where a shadow has no such class.
+    """
+
+    own: Floats
+    shadows: Floats
+    inside: Masks
+
+    def centred(self) -> ShadowScores:
+        """Less the median of each generator: one of more records, or of fewer, moves all its statistics together."""
+        return ShadowScores(
+            self.own - np.nanmedian(self.own),
+            self.shadows - np.nanmedian(self.shadows, axis=1, keepdims=True),
+            self.inside,
+        )
+
+    def mean(self, side: Masks) -> Floats:
+        """Mean over the shadows that `side` names; NaN where there is none."""
+        known = side & ~np.isnan(self.shadows)
+        count = known.sum(axis=0)
+        total = np.where(known, self.shadows, 0).sum(axis=0)
+        return np.where(count, total / np.maximum(count, 1), np.nan)
+
+
+def no_shadows(release: Release) -> str | None:
+    """Why shadows of a release cannot be trained, if so."""
+    manifest = release.manifest
+    if manifest.claim.dp is not None:
+        return "Shadows of a differentially private generator are not trained; canaries bound what it leaks."
+    if manifest.generator not in ("ClassGaussian", "CVAEGenerator", "VAEGenerator") or manifest.kind == "data":
+        return f"There are no shadows for a {manifest.kind} release of {manifest.generator}."
+    return None
+
+
+def shadow_scores(
+    release: Release,
+    pool: Pool,
+    shadows: int,
+    seed: int,
+    *,
+    state: str | Path | None = None,
+    progress: Progress | None = None,
+) -> ShadowScores:
+    """Train `shadows` generators like the release's on random halves of the pool, and score every record by each.
+
+    Settings are those that the manifest names; halves are smaller or larger than what the release was fitted on
+    unless members and non-members are as many. `state` names a private file (mode 0600): after a kill the same call
+    goes on from there, and another attack on the same release and records uses what is done. One of other data,
+    settings or coins is refused.
+    """
+    if shadows < LEAST_SHADOWS or shadows % 2:
+        raise ConfigError(f"`shadows` must be an even number, {LEAST_SHADOWS} or more; got {shadows!r}.")
+    if reason := no_shadows(release):
+        raise ConfigError(reason)
+    family = _family(release, pool)
+    path, key = None if state is None else Path(state), _key(release, pool, seed)
+    done = ShadowState.read(path, key) or ShadowState.begin(path, key, family.own())
+    told = progress or _silent
+    told(min(len(done.found), shadows), shadows)
+    halves = pool.halves(shadows, seed)
+    while len(done.found) < shadows:
+        block = slice(len(done.found), min(len(done.found) + family.block, shadows))
+        seeds = [_shadow_seed(seed, i) for i in range(block.start, block.stop)]
+        done = done.with_more(family.train(halves[block], seeds))
+        told(len(done.found), shadows)
+    return ShadowScores(done.own, done.found[:shadows], halves)
+
+
+def _family(release: Release, pool: Pool) -> ShadowFamily:
+    if release.manifest.generator == "ClassGaussian":
+        from locum.audit.shadows.gaussian import GaussianShadows
+
+        return GaussianShadows(release, pool.X, pool.codes)
+    from locum.audit.shadows.cvae import CVAEShadows
+
+    return CVAEShadows(release, pool.X, pool.codes)
+
+
+def _shadow_seed(seed: int, number: int) -> int:
+    return int(np.random.SeedSequence([seed, number, 1]).generate_state(1, np.uint32)[0])
+
+
+def _key(release: Release, pool: Pool, seed: int) -> str:
+    """What makes these shadows these: release, records, who belongs together, coins."""
+    # A release is the same before it is saved, when it has no files yet.
+    manifest = release.manifest.model_copy(update={"files": {}})
+    digest = hashlib.sha256(json.dumps([FORMAT, seed, manifest.dumps()]).encode())
+    tensors = [release.tensors[name] for name in sorted(release.tensors)]
+    for array in (*tensors, pool.X, pool.codes, pool.unit):
+        digest.update(f"{array.shape} {array.dtype}".encode())
+        digest.update(np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()
+
+
+def _silent(done: int, total: int) -> None:
+    """Nobody wants to know."""

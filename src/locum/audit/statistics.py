@@ -1,0 +1,279 @@
+"""Several attacks on one release: each one more is one more chance to be fooled by luck."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+
+from locum.audit.attacks.base import Scores
+from locum.audit.view import LEAST_NON_MEMBERS, one_a_subject, spread
+from locum.errors import DataError
+from locum.metrics import auc_interval, clopper_pearson, squared_distances
+from locum.types import AttackResult, EmbeddingSet, Estimate
+
+Floats = npt.NDArray[np.float64]
+# False positive rates at which members are counted.
+FPRS = (0.01, 0.001)
+# Non-members above the threshold that make a rate worth telling.
+LEAST_TAIL = 5
+# Records of each kind that make an AUC of a part worth telling.
+LEAST_IN_PART = 10
+_NEIGHBOURS = 10
+_FIRST_TOP = 4
+_ROWS = 1024
+_ROC_POINTS = 50
+
+
+def evaluate_scores(
+    name: str,
+    scores: Scores,
+    members: EmbeddingSet,
+    non_members: EmbeddingSet,
+    rng: np.random.Generator,
+    *,
+    material: float = 0.05,
+) -> AttackResult:
+    """What the scores tell of membership: AUC with DeLong's interval, a control among strangers, one p-value.
+
+    The p-value is one-sided, and exact if records are exchangeable where nothing leaks. It is twice the smaller one
+    of two tests: Mann and Whitney's, for a leak that moves many records a little, and one on the highest scores, for
+    a leak that moves few records far, which an AUC hardly shows. Where one person has several records, one of them,
+    drawn at random, stands for all. `most_exposed` is the AUC within the tenth of all records that lie where the
+    attack did best, found on one half of the records and tested on the other, both ways round. A record that is
+    exposed unlike its neighbours is not found so. Parts have no correction for their number.
+    """
+    if len(scores.inside) != len(members) or len(scores.outside) != len(non_members):
+        raise DataError(
+            f"Attack {name!r} gave {len(scores.inside)} and {len(scores.outside)} scores for "
+            f"{len(members)} members and {len(non_members)} non-members; it must give one a record."
+        )
+    mine, theirs = one_a_subject(members, rng), one_a_subject(non_members, rng)
+    notes: list[str] = []
+    if len(mine) < len(members) or len(theirs) < len(non_members):
+        notes.append("one record of each person was attacked: records of one person are no independent witnesses")
+    if len(mine) < 2 or len(theirs) < LEAST_NON_MEMBERS:
+        raise DataError(
+            f"An attack is judged on at least 2 members and {LEAST_NON_MEMBERS} non-members, each another person; "
+            f"got {len(mine)} and {len(theirs)}."
+        )
+    members, non_members = members.take(mine), non_members.take(theirs)
+    inside, outside = _ranked(scores.inside[mine], scores.outside[theirs])
+    half = rng.permutation(len(outside))
+    p, words = _p_value(inside, outside)
+    if words:
+        notes.append(words)
+    for fpr in FPRS:
+        if len(outside) < needed_for(fpr):
+            notes.append(f"TPR at {fpr:.1%} FPR needs {needed_for(fpr):,} non-members; there are {len(outside):,}")
+    return AttackResult(
+        name=name,
+        attack=auc_interval(inside, outside),
+        control=auc_interval(outside[half[::2]], outside[half[1::2]]),
+        baseline=Estimate.exact(0.5),
+        material=material,
+        p_value=p,
+        tpr={fpr: _rate_at(inside, outside, fpr) for fpr in FPRS if len(outside) >= needed_for(fpr)},
+        by_class=_by_class(inside, outside, members, non_members),
+        most_exposed=_most_exposed(inside, outside, members, non_members, rng),
+        roc=_roc(inside, outside),
+        notes=tuple(notes),
+    )
+
+
+def needed_for(fpr: float) -> int:
+    """How many non-members a false positive rate takes.
+
+    >>> needed_for(0.01)
+    500
+    """
+    return round(LEAST_TAIL / fpr)
+
+
+def more_often(hits: int, n: int, other_hits: int, m: int) -> float:
+    """One-sided p-value of Fisher's exact test: do `n` records have more hits than `m` others by chance?
+
+    >>> more_often(2, 2, 0, 2)
+    0.16666666666666666
+    """
+    from scipy.stats import hypergeom
+
+    return float(min(1.0, hypergeom.sf(hits - 1, n + m, n, hits + other_hits)))
+
+
+def _ranked(inside: Floats, outside: Floats) -> tuple[Floats, Floats]:
+    """Places among all scores, ties sharing one: only the order counts, and a score may be infinite."""
+    _, place = np.unique(np.concatenate([inside, outside]), return_inverse=True)
+    first, second = np.split(place.astype(np.float64), [len(inside)])
+    return first, second
+
+
+def _p_value(inside: Floats, outside: Floats) -> tuple[float, str]:
+    """Of both tests together, and what the one on the highest scores saw, if it decided."""
+    from scipy.stats import mannwhitneyu
+
+    n, m = len(inside), len(outside)
+    ordered = np.sort(np.concatenate([inside, outside]))[::-1]
+    if ordered[0] == ordered[-1]:
+        return 1.0, ""
+    many = float(mannwhitneyu(inside, outside, alternative="greater").pvalue)
+    tops = [_FIRST_TOP * 2**j for j in range(30) if _FIRST_TOP * 2**j <= (n + m) / 4]
+    few, words = 1.0, ""
+    for top in tops:
+        # Cut at a score, not at a count: the cut then does not know who is a member.
+        bar = ordered[top - 1]
+        hits, others = int((inside >= bar).sum()), int((outside >= bar).sum())
+        p = more_often(hits, n, others, m) * len(tops)
+        if p < few:
+            few, words = p, f"{hits} of the {hits + others} highest scores belong to members"
+    return min(1.0, 2 * min(many, few)), words if few < many else ""
+
+
+def _rate_at(inside: Floats, outside: Floats, fpr: float) -> Estimate:
+    """Share of members above the bar that a share `fpr` of strangers passes; the interval covers the bar too."""
+    from scipy.special import betaincinv
+    from scipy.stats import binom
+
+    n, m, tail = len(inside), len(outside), 0.0125
+    ordered = np.append(np.sort(outside)[::-1], -np.inf)
+
+    def found(k: float) -> int:
+        return int((inside > ordered[min(int(k), m)]).sum())
+
+    least, most = found(binom.ppf(tail, m, fpr)), found(binom.ppf(1 - tail, m, fpr))
+    low = float(betaincinv(least, n - least + 1, tail)) if least else 0.0
+    high = float(betaincinv(most + 1, n - most, 1 - tail)) if most < n else 1.0
+    return Estimate(found(fpr * m) / n, low, high, n)
+
+
+def _roc(inside: Floats, outside: Floats) -> tuple[tuple[float, float], ...]:
+    """True positive rates at false positive rates that are even on a logarithmic axis."""
+    m = len(outside)
+    ordered = np.append(np.sort(outside)[::-1], -np.inf)
+    counts = np.unique(np.round(np.geomspace(1, m, _ROC_POINTS)).astype(int))
+    return tuple((float(k / m), float((inside > ordered[k]).mean())) for k in counts)
+
+
+def _by_class(
+    inside: Floats, outside: Floats, members: EmbeddingSet, non_members: EmbeddingSet
+) -> dict[str, Estimate]:
+    """AUC within each class that both sets hold often enough."""
+    mine, theirs = members.labels, non_members.labels
+    out = {}
+    for name in members.info.class_names:
+        a, b = inside[mine == name], outside[theirs == name]
+        if min(len(a), len(b)) >= LEAST_IN_PART:
+            out[name] = auc_interval(a, b)
+    return out
+
+
+def _most_exposed(
+    inside: Floats,
+    outside: Floats,
+    members: EmbeddingSet,
+    non_members: EmbeddingSet,
+    rng: np.random.Generator,
+) -> Estimate | None:
+    """AUC within the tenth of the records whose neighbours of the other half were told apart best."""
+    if min(len(inside), len(outside)) < 2 * _NEIGHBOURS:
+        return None
+    scale = spread(np.concatenate([members.X, non_members.X]))
+    sets = tuple(
+        ((data.X / scale).astype(np.float64), values) for data, values in ((members, inside), (non_members, outside))
+    )
+    halves = [np.arange(len(values)) % 2 for _, values in sets]
+    halves = [rng.permutation(half) for half in halves]
+    picked: tuple[list[Floats], list[Floats]] = ([], [])
+    for test in (0, 1):
+        gains = []
+        for (X, _), half in zip(sets, halves, strict=True):
+            told = []
+            for (other, values), other_half in zip(sets, halves, strict=True):
+                known = other_half != test
+                told.append(_around(X[half == test], other[known], values[known]))
+            gains.append(told[0] - told[1])
+        bar = np.quantile(np.concatenate(gains), 0.9)
+        for kept, (_, values), half, gain in zip(picked, sets, halves, gains, strict=True):
+            kept.append(values[half == test][gain >= bar])
+    a, b = (np.concatenate(kept) for kept in picked)
+    return auc_interval(a, b) if min(len(a), len(b)) >= LEAST_IN_PART else None
+
+
+def _around(X: Floats, others: Floats, values: Floats) -> Floats:
+    """Mean of the `values` of the ten nearest of `others`; a tie may fall either way, which nobody minds here."""
+    out = np.empty(len(X))
+    mean = others.mean(axis=0)
+    for start in range(0, len(X), _ROWS):
+        part = slice(start, start + _ROWS)
+        close = np.argpartition(squared_distances(X[part] - mean, others - mean), _NEIGHBOURS - 1, axis=1)
+        out[part] = values[close[:, :_NEIGHBOURS]].mean(axis=1)
+    return out
+
+
+Bools = npt.NDArray[np.bool_]
+
+
+def evaluate_shares(
+    name: str,
+    inside: Bools,
+    outside: Bools,
+    *,
+    baseline: Estimate,
+    members: EmbeddingSet | None = None,
+    material: float = 0.05,
+    tests: int = 1,
+    notes: tuple[str, ...] = (),
+) -> AttackResult:
+    """Share of members that were hit, beside that of non-members (the control), with exact intervals.
+
+    The p-value is Fisher's, one-sided, times the number of `tests` of which this one was chosen. Entries must be
+    independent witnesses: one a person. `members`, in the order of `inside`, gives shares by class.
+    """
+    if not len(inside) or not len(outside):
+        raise DataError(f"Attack {name!r} needs a member and a non-member; got {len(inside)} and {len(outside)}.")
+    hits, others = int(inside.sum()), int(outside.sum())
+    by_class: dict[str, Estimate] = {}
+    if members is not None:
+        labels = members.labels
+        parts = {label: inside[labels == label] for label in members.info.class_names}
+        by_class = {
+            label: clopper_pearson(int(part.sum()), len(part))
+            for label, part in parts.items()
+            if len(part) >= LEAST_IN_PART
+        }
+    return AttackResult(
+        name=name,
+        attack=clopper_pearson(hits, len(inside)),
+        control=clopper_pearson(others, len(outside)),
+        baseline=baseline,
+        material=material,
+        p_value=min(1.0, tests * more_often(hits, len(inside), others, len(outside))),
+        by_class=by_class,
+        notes=notes,
+    )
+
+
+def holm(results: Sequence[AttackResult]) -> tuple[AttackResult, ...]:
+    """The results, in their order, with `adjusted` p-values after Holm.
+
+    The chance that any attack accuses a harmless release is then at most its `level`, however the attacks hang
+    together. Results without a p-value stay as they are, and do not count.
+    """
+    tested = [i for i, result in enumerate(results) if result.p_value is not None]
+    adjusted = dict(zip(tested, holm_p_values([results[i].p_value or 0.0 for i in tested]), strict=True))
+    return tuple(replace(r, adjusted=adjusted[i]) if i in adjusted else r for i, r in enumerate(results))
+
+
+def holm_p_values(p_values: Sequence[float]) -> list[float]:
+    """Holm's step-down correction: the smallest of n is multiplied by n, the next one by n - 1, and so on.
+
+    >>> holm_p_values([0.01, 0.04, 0.03])
+    [0.03, 0.06, 0.06]
+    """
+    p = np.asarray(p_values, dtype=np.float64)
+    order = np.argsort(p, kind="stable")
+    out = np.empty_like(p)
+    out[order] = np.minimum(1.0, np.maximum.accumulate(p[order] * np.arange(len(p), 0, -1)))
+    return [float(v) for v in out]

@@ -1,0 +1,313 @@
+"""`locum federate`: sites learn one stand-in together."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from locum.cli import output
+from locum.cli.options import DATA_HELP, Force, Json, UnitName, listed
+
+if TYPE_CHECKING:
+    from locum.federated import Rehearsal
+
+
+app = typer.Typer(
+    help="Sites learn one stand-in together, each with its own ledger; nobody shows a record.",
+    no_args_is_help=True,
+)
+
+
+class Mode(StrEnum):
+    """What is learnt together."""
+
+    decoder = "decoder"
+    sums = "sums"
+
+
+class Partition(StrEnum):
+    """How records are dealt out to sites."""
+
+    iid = "iid"
+    dirichlet = "dirichlet"
+    by_site = "by-site"
+
+
+class Average(StrEnum):
+    """How decoders of sites become one."""
+
+    mean = "mean"
+    median = "median"
+    trimmed = "trimmed-mean"
+
+
+class Engine(StrEnum):
+    """What carries the messages of a rehearsal."""
+
+    local = "local"
+    ray = "ray"
+
+
+ModeOption = Annotated[
+    Mode, typer.Option(help="sums: one round of noisy class statistics. decoder: rounds of training, as the seed.")
+]
+SecureOption = Annotated[
+    bool, typer.Option("--secure", help="With --mode sums: mask each site's sums, so that only their total is read.")
+]
+RoundsOption = Annotated[int, typer.Option(help="Rounds of training (mode decoder).")]
+PersonOption = Annotated[
+    int | None, typer.Option(metavar="K", help="At how many sites one person can have records (default: all).")
+]
+
+
+@app.command()
+def init(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A new folder for the app.")],
+    classes: Annotated[str, typer.Option(metavar="A,B,...", help="All classes that there can be, at any site.")],
+    dim: Annotated[int, typer.Option(help="How many features the vectors have (EfficientNet-Lite 0: 1280).")] = 1280,
+    backbone: Annotated[str, typer.Option(help="What made the vectors.")] = "efflite0",
+    site: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="A site; give it once for each (default: three).")
+    ] = None,
+    mode: ModeOption = Mode.decoder,
+    secure: SecureOption = False,
+    rounds: RoundsOption = 50,
+    average: Annotated[Average, typer.Option(help="median and trimmed-mean resist a poisoned site.")] = Average.mean,
+    max_sites_per_person: PersonOption = None,
+    host: Annotated[str, typer.Option(help="Where the sites reach the coordinator.")] = "localhost",
+    port: Annotated[int, typer.Option(help="Its port.")] = 8010,
+    insecure: Annotated[
+        bool, typer.Option("--insecure", help="No TLS and no node authentication: made-up records on one machine.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Write the folder that `flwr run` starts: public terms, an example of a site's file, and every command."""
+    from locum.data import REFERENCES
+    from locum.federated import FederationSettings, write_app
+
+    names = site or ["site-a", "site-b", "site-c"]
+    settings = FederationSettings(
+        tuple(listed(classes)),
+        dim=dim,
+        backbone=backbone,
+        reference=backbone if backbone in REFERENCES else "none",
+        mode=mode.value,
+        secure=secure,
+        rounds=rounds,
+        average=average.value,
+        max_sites_per_person=max_sites_per_person,
+        min_sites=min(len(names), 2),
+        max_sites=len(names),
+    )
+    files = write_app(folder, settings, sites=names, insecure=insecure, host=host, port=port)
+    if as_json:
+        output.print_json({"files": [str(f) for f in files], "sites": names, "insecure": insecure})
+        return
+    if insecure:
+        output.say("INSECURE: no encryption, no authentication. For made-up records on one machine only.", "bold red")
+    output.say(f"Written to {folder}. Read {folder / 'README.md'} for the commands, in order.", "bold")
+
+
+@app.command()
+def certificates(
+    folder: Annotated[
+        Path, typer.Argument(metavar="DIR", help="Where certificates and keys go; nothing is overwritten.")
+    ],
+    host: Annotated[
+        list[str] | None, typer.Option(metavar="HOST", help="A name or address of the coordinator.")
+    ] = None,
+    site: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Make a key pair for this site too.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Make a certificate authority, the coordinator's certificate, and key pairs of sites."""
+    from locum.federated import make_certificates
+
+    files = make_certificates(folder, tuple(host or ("localhost", "127.0.0.1")), tuple(site or ()))
+    _files(files, as_json)
+
+
+@app.command()
+def key(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where the pair goes; nothing is overwritten.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The site's name.")],
+    as_json: Json = False,
+) -> None:
+    """Make a site's own key pair, at the site: NAME.key stays there, NAME.pub is sent to be registered."""
+    from locum.federated import make_site_key
+
+    _files(make_site_key(folder, name), as_json)
+
+
+@app.command()
+def simulate(
+    data: Annotated[str, typer.Argument(metavar="DATA", help=DATA_HELP)],
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", metavar="DIR", help="Keep the release and the log here.")
+    ] = None,
+    sites: Annotated[int, typer.Option(help="How many sites.")] = 5,
+    partition: Annotated[Partition, typer.Option(help="How records are dealt out.")] = Partition.iid,
+    alpha: Annotated[float, typer.Option(help="For dirichlet: the smaller, the more sites differ.")] = 0.3,
+    site_attribute: Annotated[str, typer.Option(metavar="NAME", help="For by-site: the attribute.")] = "site",
+    mode: ModeOption = Mode.decoder,
+    secure: SecureOption = False,
+    rounds: RoundsOption = 50,
+    local_epochs: Annotated[int, typer.Option(help="Passes of a site over its records, each round.")] = 5,
+    batch: Annotated[int, typer.Option(help="Expected batch of a site.")] = 256,
+    average: Annotated[Average, typer.Option(help="How decoders become one.")] = Average.mean,
+    balanced: Annotated[bool, typer.Option("--balanced", help="Heads treat classes alike, however rare.")] = False,
+    epsilon: Annotated[
+        float | None, typer.Option(help="Each site's budget over all rounds; without it nothing is noisy.")
+    ] = None,
+    delta: Annotated[float | None, typer.Option(help="At most 1 / (10 n-public).")] = None,
+    n_public: Annotated[int | None, typer.Option(help="A site's declared, rounded number of records.")] = None,
+    classes: Annotated[str | None, typer.Option(metavar="A,B,...", help="Needed with --epsilon.")] = None,
+    unit: Annotated[UnitName, typer.Option(help="Whose presence is hidden.")] = UnitName.record,
+    engine: Annotated[Engine, typer.Option(help="local: one process. ray: Flower's simulation.")] = Engine.local,
+    validation: Annotated[
+        bool, typer.Option("--validation", help="Pick lambda on records kept apart, as the seed, not by folds.")
+    ] = False,
+    seed: Annotated[int, typer.Option(help="Of everything, coins included: that is why it is a test.")] = 0,
+    as_json: Json = False,
+) -> None:
+    """Rehearse a federation on this machine with the code of a real run; its release is marked as a test."""
+    import tempfile
+
+    from locum.errors import ConfigError
+    from locum.recipes import simulate_federation
+    from locum.types import DP
+
+    privacy = None
+    if epsilon is not None:
+        if delta is None:
+            raise ConfigError("A budget needs --delta beside --epsilon; at most 1 / (10 n-public).")
+        privacy = DP(epsilon, delta, unit.value, n_public)
+        privacy.size()
+    elif delta is not None or n_public is not None:
+        raise ConfigError("--delta and --n-public belong to a budget: add --epsilon, or leave them out.")
+    settings: dict[str, Any] = {
+        "mode": mode.value,
+        "secure": secure,
+        "rounds": rounds,
+        "local_epochs": local_epochs,
+        "batch": batch,
+        "average": average.value,
+        "balanced": balanced,
+    }
+    with tempfile.TemporaryDirectory(prefix="locum-") as spare, output.progress_bar("rounds") as progress:
+
+        def tell(event: dict[str, Any]) -> None:
+            if event["event"] == "round":
+                progress(event["round"], event["of"], f"{len(event['sites'])} sites")
+
+        found = simulate_federation(
+            data,
+            out if out is not None else Path(spare) / "out",
+            sites=sites,
+            partition=partition.value,
+            alpha=alpha,
+            site_attribute=site_attribute,
+            privacy=privacy,
+            classes=None if classes is None else listed(classes),
+            settings=settings,
+            engine=engine.value,
+            validation=validation,
+            seed=seed,
+            tell=tell,
+        )
+    if as_json:
+        told = [site.to_dict() for site in found.sites]
+        kept = str(found.release) if out is not None else None
+        output.print_json({"sites": told, "release": kept, "test": True, "warning": found.warning})
+    else:
+        _show(found, out)
+
+
+def _show(found: Rehearsal, out: Path | None) -> None:
+    rows = [
+        [
+            s.name,
+            str(s.n),
+            "-" if s.epsilon_spent is None else f"{s.epsilon_spent:.3f}",
+            f"{s.lam:.1f}",
+            output.short_estimate(s.acc),
+            f"{s.bacc:.3f}",
+            f"{s.alone['local']['bacc']:.3f}",
+            f"{s.alone['global']['bacc']:.3f}",
+        ]
+        for s in found.sites
+    ]
+    columns = ["site", "records", "epsilon", "lambda", "accuracy", "bacc", "bacc local", "bacc global"]
+    output.show_table(columns, rows)
+    output.say(
+        "A rehearsal: coins are seeded, so the release promises nothing. epsilon is what a real run would be charged "
+        "with. bacc is the mean accuracy over classes, on records of the site that nobody learnt from; lambda is the "
+        "share of the site's own head."
+    )
+    if found.warning:
+        output.say(found.warning, "bold")
+    if out is not None:
+        output.say(f"Release written to {found.release}", "bold")
+
+
+@app.command()
+def merge(
+    releases: Annotated[list[Path], typer.Argument(metavar="A B ...", help="Releases of different sites.")],
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="DIR", help="The merged release.")],
+    max_sites_per_person: PersonOption = None,
+    equal: Annotated[bool, typer.Option("--equal", help="Sites weigh the same, not by their paid counts.")] = False,
+    force: Force = False,
+    as_json: Json = False,
+) -> None:
+    """Combine releases that sites made on their own: statistics of Gaussians add up, decoders become a mixture."""
+    from locum.recipes import merge_to_folder
+
+    found = merge_to_folder(
+        releases,
+        out,
+        max_sites_per_person=max_sites_per_person,
+        weights="equal" if equal else "counts",
+        overwrite=force,
+    )
+    if as_json:
+        output.print_json(found.to_dict())
+        return
+    what = "their statistics were added" if found.how == "sums" else "a mixture of their decoders"
+    output.say(f"{len(found.sites)} releases merged into {found.release} ({what})", "bold")
+    output.show_claim(found.claim)
+
+
+@app.command()
+def predict(
+    site: Annotated[Path, typer.Argument(metavar="SITE", help="The site.toml of the site.")],
+    data: Annotated[str, typer.Argument(metavar="DATA", help=DATA_HELP)],
+    lam: Annotated[
+        float | None,
+        typer.Option("--lambda", help="Share of the site's own head, 0..1, in place of the one it picked."),
+    ] = None,
+    out: Annotated[Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write a CSV.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Predict with what a federation has left at this site: its own head and the global one, interpolated."""
+    from locum.recipes import predict_personally
+
+    with output.progress_bar("embed") as progress:
+        found = predict_personally(site, data, lam=lam, out=out, progress=progress)
+    if as_json:
+        output.print_json(found.to_dict())
+        return
+    told = found.to_dict()
+    output.show_table(["class", "predicted"], [[name, str(n)] for name, n in sorted(told["predicted"].items())])
+    output.say(f"{told['records']} records, lambda {found.lam:.1f} (the share of the site's own head)")
+    if out is not None:
+        output.say(f"Written to {out} (only you may read it)")
+
+
+def _files(files: dict[str, Path], as_json: bool) -> None:
+    if as_json:
+        output.print_json({name: str(file) for name, file in files.items()})
+        return
+    for file in files.values():
+        output.say(str(file))

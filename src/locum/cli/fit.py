@@ -1,0 +1,143 @@
+"""`locum fit`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from locum.cli import output
+from locum.cli.options import DATA_HELP, Force, GeneratorName, Json, RelationName, UnitName
+
+if TYPE_CHECKING:
+    from locum.recipes import FitSummary
+    from locum.types import DP
+
+
+def fit(
+    data: Annotated[str, typer.Argument(metavar="DATA", help=DATA_HELP)],
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="RELEASE", help="Folder to write.")],
+    generator: Annotated[
+        GeneratorName, typer.Option(help="What to fit; docs/guides/choosing-a-generator.md says when.")
+    ] = GeneratorName.auto,
+    preset: Annotated[str | None, typer.Option(help="CVAE: replica, small, large, federated or private.")] = None,
+    decoder_noise: Annotated[str | None, typer.Option(help="CVAE: none, diagonal or low-rank.")] = None,
+    epochs: Annotated[int | None, typer.Option(help="CVAE: at most so many epochs.")] = None,
+    condition_on: Annotated[str | None, typer.Option(help="CVAE: further attributes, separated by commas.")] = None,
+    authors_compat: Annotated[bool, typer.Option(help="CVAE: what the seeds' authors ran, faults included.")] = False,
+    covariance: Annotated[
+        str | None, typer.Option(help="Gaussian with --epsilon: auto, own (half of the budget) or public.")
+    ] = None,
+    reference: Annotated[
+        str | None,
+        typer.Option(help="With --epsilon: public statistics to whiten by (default: the backbone's, if it has any)."),
+    ] = None,
+    rank: Annotated[int | None, typer.Option(help="Gaussian: directions of the shared covariance.")] = None,
+    k: Annotated[int | None, typer.Option(help="k-Same: least size of a group.")] = None,
+    per_class: Annotated[bool, typer.Option(help="k-Same: group within each class.")] = False,
+    variance: Annotated[float | None, typer.Option(help="Sampling variance; 1 is what training assumes.")] = None,
+    space: Annotated[str | None, typer.Option(help="raw, or unit: vectors scaled to length 1.")] = None,
+    backbone: Annotated[
+        str | None, typer.Option(help="For images: the vision model (default: efflite0; see `embed --backbones`).")
+    ] = None,
+    holdout: Annotated[float, typer.Option(help="Share of records held out for the membership check.")] = 0.1,
+    non_members: Annotated[
+        str | None, typer.Option(metavar="DATA", help="Other records for that check, instead of --holdout.")
+    ] = None,
+    fail_on_leak: Annotated[
+        bool, typer.Option(help="If the check finds a leak, write nothing and end with code 3.")
+    ] = False,
+    epsilon: Annotated[float | None, typer.Option(help="Differential privacy: how much one unit may change.")] = None,
+    delta: Annotated[
+        float | None, typer.Option(help="With --epsilon: the chance that this fails; 1/(10 n) or less.")
+    ] = None,
+    n_public: Annotated[
+        int | None, typer.Option(help="With --epsilon: about how many units, as a public number.")
+    ] = None,
+    classes: Annotated[str | None, typer.Option(help="With --epsilon: all classes there can be, by commas.")] = None,
+    unit: Annotated[UnitName, typer.Option(help="With --epsilon: whose presence is hidden.")] = UnitName.record,
+    relation: Annotated[
+        RelationName, typer.Option(help="With --epsilon: what neighbours are.")
+    ] = RelationName.add_or_remove,
+    holding: Annotated[str, typer.Option(help="With --epsilon: the name of the data whose budget pays.")] = "default",
+    ledger: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="With --epsilon: the ledger (default: beside the data).")
+    ] = None,
+    resume: Annotated[bool, typer.Option(help="Keep a private checkpoint beside the data, to resume from.")] = True,
+    seed: Annotated[int, typer.Option(min=0, help="Seeds weights, batches and splits.")] = 0,
+    force: Force = False,
+    as_json: Json = False,
+) -> None:
+    """Learn a generator from records and write a release that anyone can sample.
+
+    Records of the validation or test split, or a share held out, are used to attack the release once.
+    """
+    from locum.recipes import fit_release
+
+    settings: dict[str, Any] = {
+        "preset": preset,
+        "decoder_noise": decoder_noise,
+        "max_epochs": epochs,
+        "condition_on": [c.strip() for c in condition_on.split(",")] if condition_on else None,
+        "authors_compat": authors_compat or None,
+        "covariance": covariance,
+        "reference": reference,
+        "rank": rank,
+        "k": k,
+        "per_class": per_class or None,
+        "variance": variance,
+        "space": space,
+    }
+    with output.progress_bar("embed") as progress:
+        summary = fit_release(
+            data,
+            out,
+            generator=generator.value,
+            settings={name: value for name, value in settings.items() if value is not None},
+            holdout=holdout,
+            non_members=non_members,
+            backbone=backbone,
+            privacy=_wish(epsilon, delta, n_public, unit.value, relation.value),
+            classes=None if classes is None else [name.strip() for name in classes.split(",")],
+            ledger=ledger,
+            holding=holding,
+            refuse_leak=fail_on_leak,
+            overwrite=force,
+            resume=resume,
+            verbose=not as_json,
+            seed=seed,
+            progress=progress,
+        )
+    if as_json:
+        output.print_json(summary.to_dict())
+    else:
+        show_fit(summary)
+
+
+def show_fit(summary: FitSummary) -> None:
+    """What the data holder reads after a fit."""
+    output.say(
+        f"release     {summary.release} ({summary.generator}, {summary.megabytes:.2f} MB, {summary.seconds:.0f} s)",
+        "bold",
+    )
+    output.say(f"fingerprint {summary.fingerprint}")
+    output.say(f"records     {summary.records} used, {summary.held_out} not used (this stays with you)")
+    output.show_claim(summary.claim)
+    if summary.membership is not None:
+        output.show_membership(summary.membership)
+    else:
+        output.say(f"membership  not checked: {summary.problem}")
+
+
+def _wish(epsilon: float | None, delta: float | None, n_public: int | None, unit: str, relation: str) -> DP | None:
+    from locum import types
+    from locum.errors import ConfigError
+
+    if epsilon is None:
+        if delta is not None or n_public is not None:
+            raise ConfigError("--delta and --n-public belong to --epsilon: add it, or leave them out.")
+        return None
+    if delta is None or n_public is None:
+        raise ConfigError("--epsilon needs --delta and --n-public beside it: `locum plan --explain` helps to choose.")
+    return types.DP(epsilon, delta, unit, n_public, relation)  # type: ignore[arg-type]  # one of two words each

@@ -1,0 +1,309 @@
+"""`locum obfuscate fit|apply|trade-off`."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from locum.cli import output
+from locum.cli.options import Force, Json, listed
+
+if TYPE_CHECKING:
+    from locum.recipes import AppliedSummary, ObfuscatorSummary, TradeOffSummary
+
+
+def show_obfuscator(summary: ObfuscatorSummary) -> None:
+    """What the data holder reads after a fit."""
+    size = f"{summary.parameters:,} parameters, {summary.megabytes:.2f} MB, {summary.seconds:.0f} s"
+    output.say(f"obfuscator  {summary.obfuscator} ({summary.preset}, {size})", "bold")
+    output.say(f"fingerprint {summary.fingerprint}")
+    for name, values in summary.utility.items():
+        shown = ", ".join(map(str, values[:12])) + (", ..." if len(values) > 12 else "")
+        output.say(f"keeps       {name}: {shown}")
+    takes = " x ".join(summary.takes) if summary.kind == "image" else ", ".join(summary.takes)
+    output.say(f"takes       {takes}")
+    if summary.left_out:
+        output.say(f"left out    {', '.join(summary.left_out)}")
+    trained = f", best epoch {summary.epochs}" if summary.epochs else ""
+    output.say(f"records     {summary.records} used{trained} (this stays with you)")
+    output.show_claim(summary.claim)
+
+
+def show_applied(summary: AppliedSummary) -> None:
+    """Where the records are, and what they promise."""
+    knobs = summary.about["knobs"]
+    output.say(f"obfuscated  {summary.records} records in {summary.file}", "bold")
+    output.say(
+        f"knobs       noise {knobs['noise']:g}" if isinstance(knobs["noise"], float) else "knobs       noise inf"
+    )
+    output.say(f"            lambda {knobs['lambda']}, {knobs['labels']} labels")
+    if summary.left_out:
+        output.say(f"left out    {', '.join(summary.left_out)}")
+    output.say(f"claim       {summary.claim.title}, in {summary.claim_file}", "bold")
+    output._indented("Measured, not proven: send it only if what `obfuscate trade-off` found is acceptable.")
+    for item in summary.claim.not_covered:
+        output._indented(f"not covered: {item}")
+
+
+def show_trade_off(summary: TradeOffSummary) -> None:
+    """The table, what it is measured against, and where the report is."""
+    report, found = summary.report, summary.found
+    rows = [
+        [p.name, output.short_estimate(p.judgement.attacker), p.judgement.attacker_name,
+         output.short_estimate(p.judgement.utility), "picked" if shown["picked"] else ""]
+        for p, shown in zip(found.points, report["points"], strict=True)
+    ]  # fmt: skip
+    first, (private, utility) = found.points[0].judgement, found.original()
+    rows.append(["original records", output.short_estimate(private), "", output.short_estimate(utility), ""])
+    rows.append(["utility label alone", output.short_estimate(first.label_only), "", "", ""])
+    guesses = [output.short_estimate(e) for e in (first.majority, first.utility_majority)]
+    rows.append(["most frequent", guesses[0], "", guesses[1], ""])
+    measured = report["measured"]
+    output.show_table(
+        ["setting", f"attacker on {measured['private']}", "who", f"utility {report['obfuscator']['utility']}", ""],
+        rows,
+    )
+    output.say(f"tested on   {measured['test records']} records. {measured['tested on']}")
+    if report["caution"] and report["caution"] != summary.problem:
+        output.say(f"caution     {report['caution']}", "bold red")
+    if summary.problem:
+        output.say(f"not met     {summary.problem}", "bold red")
+    elif report["target"] is not None:
+        output.say(f"picked      {report['target']['picked']}: measure it again on other records", "bold")
+    output.say(f"report      {Path(summary.folder) / 'report.html'}", "bold")
+    output.say(f"            INTERNAL. {report['banner']}")
+
+
+app = typer.Typer(
+    help="Keep what a receiver needs of each record, hide the rest, by two knobs that are turned at use.",
+    no_args_is_help=True,
+)
+
+DATA_HELP = (
+    "A .csv or .parquet table, UCI Adult's folder, CelebA's folder, an .npz of images, or a folder of images with "
+    "--attributes; DATA#train picks a split."
+)
+Attributes = Annotated[
+    str | None, typer.Option(metavar="FILE", help="For a folder of images: a .csv or .parquet that tells of each.")
+]
+Limit = Annotated[int | None, typer.Option(help="Take the first N records only.")]
+Saved = Annotated[Path, typer.Argument(metavar="OBFUSCATOR", help="A folder that `obfuscate fit` wrote.")]
+
+
+class PresetName(StrEnum):
+    """Ways to fit and to add noise."""
+
+    calibrated = "calibrated"
+    seed = "seed"
+
+
+@app.command()
+def fit(
+    data: Annotated[str, typer.Argument(metavar="DATA", help=DATA_HELP)],
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="OBFUSCATOR", help="Folder to write.")],
+    utility: Annotated[
+        list[str], typer.Option(metavar="COLUMN", help="What must stay useful; taken out of a table. Once for each.")
+    ],
+    drop: Annotated[
+        list[str] | None, typer.Option(metavar="COLUMN", help="Of tables: leave this out. Once for each.")
+    ] = None,
+    preset: Annotated[
+        PresetName, typer.Option(help="Our own, or the networks and noise of the seed.")
+    ] = PresetName.calibrated,
+    epochs: Annotated[int | None, typer.Option(min=1, help="At most so many (default: by preset).")] = None,
+    beta: Annotated[
+        float | None, typer.Option(help="calibrated tables: larger hides more, and rebuilds less well.")
+    ] = None,
+    authors_compat: Annotated[
+        bool, typer.Option("--authors-compat", help="seed: what its authors ran, faults included.")
+    ] = False,
+    attributes: Attributes = None,
+    side: Annotated[
+        int | None, typer.Option(help="CelebA and folders of images: pixels of a side, a multiple of 16 (64).")
+    ] = None,
+    grey: Annotated[bool, typer.Option("--grey", help="Folders of images: without colour.")] = False,
+    limit: Limit = None,
+    resume: Annotated[bool, typer.Option(help="Keep a private checkpoint beside the data, to resume from.")] = True,
+    seed: Annotated[int, typer.Option(min=0, help="Seeds weights and batches.")] = 0,
+    force: Force = False,
+    as_json: Json = False,
+) -> None:
+    """Learn to obfuscate records; what is private need not be known.
+
+    Of data with splits `train` is taken. Nothing is promised about the records behind an obfuscator.
+    """
+    from locum.recipes import fit_obfuscator
+
+    summary = fit_obfuscator(
+        data,
+        out,
+        utility=utility,
+        drop=drop or (),
+        preset=preset.value,
+        epochs=epochs,
+        beta=beta,
+        authors_compat=authors_compat,
+        attributes=attributes,
+        side=side,
+        channels=1 if grey else 3,
+        limit=limit,
+        seed=seed,
+        overwrite=force,
+        resume=resume,
+        verbose=not as_json,
+    )
+    if as_json:
+        output.print_json(summary.to_dict())
+    else:
+        show_obfuscator(summary)
+
+
+@app.command()
+def apply(
+    obfuscator: Saved,
+    data: Annotated[str, typer.Argument(metavar="DATA", help=DATA_HELP + " All splits are taken otherwise.")],
+    out: Annotated[
+        Path, typer.Option("--out", "-o", metavar="OUT", help="Tables: .csv or .parquet; images: .npz or a folder.")
+    ],
+    noise: Annotated[float, typer.Option(help="How much is hidden: 0 least; inf all but the utility labels.")],
+    lambda_: Annotated[
+        str | None,
+        typer.Option(
+            "--lambda",
+            metavar="NUMBER|own",
+            help="How plainly labels are written: 0 not at all, -50 surely (default).",
+        ),
+    ] = None,
+    true_label: Annotated[
+        bool,
+        typer.Option("--true-label/--no-true-label", help="Write true utility labels, or the obfuscator's guess."),
+    ] = True,
+    keep_order: Annotated[
+        bool, typer.Option("--keep-order", help="Leave records in the order of DATA, which tells whose is whose.")
+    ] = False,
+    delta: Annotated[float, typer.Option(help="Where to read the local epsilon off.")] = 1e-5,
+    attributes: Attributes = None,
+    limit: Limit = None,
+    seed: Annotated[
+        int | None, typer.Option(min=0, help="For tests: whoever guesses it takes the noise off.")
+    ] = None,
+    force: Force = False,
+    as_json: Json = False,
+) -> None:
+    """Write obfuscated records, with the utility labels and a claim beside them.
+
+    Columns that the obfuscator does not know are left out. Measure first: `locum obfuscate trade-off`.
+    """
+    from locum.recipes import apply_obfuscator
+
+    summary = apply_obfuscator(
+        obfuscator,
+        data,
+        out,
+        noise=noise,
+        lambda_=_lambda(lambda_),
+        true_label=true_label,
+        delta=delta,
+        keep_order=keep_order,
+        attributes=attributes,
+        limit=limit,
+        seed=seed,
+        overwrite=force,
+    )
+    if as_json:
+        output.print_json(summary.to_dict())
+    else:
+        show_applied(summary)
+
+
+@app.command("trade-off")
+def trade_off(
+    obfuscator: Saved,
+    data: Annotated[str, typer.Argument(metavar="DATA", help="Records that judges learn on. " + DATA_HELP)],
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="FOLDER", help="Folder for curve, table and report.")],
+    private: Annotated[str, typer.Option(metavar="COLUMN", help="What an attacker wants to find out.")],
+    noise: Annotated[str, typer.Option(metavar="A,B,...", help="Values of the noise.")] = "0,1,2,5",
+    lambda_: Annotated[
+        str | None, typer.Option("--lambda", metavar="A,B,...", help="Values of lambda (default: -50).")
+    ] = None,
+    test: Annotated[
+        str | None, typer.Option(metavar="DATA", help="Records to try judges on (default: split test, or --holdout).")
+    ] = None,
+    holdout: Annotated[float, typer.Option(help="Without others: share of DATA to try judges on.")] = 0.2,
+    attacker_at_most: Annotated[
+        float | None, typer.Option(help="Pick the least noise that keeps the strongest attacker here; else exit 3.")
+    ] = None,
+    true_label: Annotated[
+        bool,
+        typer.Option("--true-label/--no-true-label", help="Write true utility labels, or the obfuscator's guess."),
+    ] = True,
+    judges: Annotated[
+        str | None, typer.Option(metavar="A,B", help="network, trees, patches (default: all that read the records).")
+    ] = None,
+    copies: Annotated[int, typer.Option(min=1, help="Releases of a record that the averaging attacker holds.")] = 10,
+    epochs: Annotated[
+        int | None, typer.Option(min=1, help="Of judges that are networks (default: the seed's).")
+    ] = None,
+    attributes: Attributes = None,
+    test_attributes: Annotated[
+        str | None, typer.Option(metavar="FILE", help="The same for a folder given with --test.")
+    ] = None,
+    limit: Limit = None,
+    seed: Annotated[int, typer.Option(min=0, help="Seeds judges and what they are shown.")] = 0,
+    force: Force = False,
+    as_json: Json = False,
+) -> None:
+    """Measure what attackers and receivers find, at every setting of the knobs.
+
+    A run that was killed goes on where it stopped; values can be added. The report is internal: it holds figures of
+    real records and, for images, some of them.
+    """
+    from locum.recipes import measure_trade_off
+
+    with output.progress_bar("judging") as progress:
+        summary = measure_trade_off(
+            obfuscator,
+            data,
+            out,
+            private=private,
+            noises=_numbers(noise, "--noise"),
+            lambdas=None if lambda_ is None else _numbers(lambda_, "--lambda"),
+            test=test,
+            holdout=holdout,
+            attacker_at_most=attacker_at_most,
+            true_label=true_label,
+            judges=None if judges is None else listed(judges),
+            copies=copies,
+            epochs=epochs,
+            attributes=attributes,
+            test_attributes=test_attributes,
+            limit=limit,
+            seed=seed,
+            overwrite=force,
+            progress=progress,
+        )
+    if as_json:
+        output.print_json(summary.to_dict())
+    else:
+        show_trade_off(summary)
+    if summary.problem:
+        raise typer.Exit(3)
+
+
+def _lambda(text: str | None) -> float | Literal["own"] | None:
+    return None if text is None else "own" if text == "own" else _numbers(text, "--lambda")[0]
+
+
+def _numbers(text: str, option: str) -> list[float]:
+    from locum.errors import ConfigError
+
+    try:
+        values = [float(part) for part in listed(text)]
+    except ValueError:
+        raise ConfigError(f"{option} takes numbers, separated by commas; got {text!r}.") from None
+    if not values or len(set(values)) < len(values):
+        raise ConfigError(f"{option} takes one number or more, each once; got {text!r}.")
+    return values

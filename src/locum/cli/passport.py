@@ -1,0 +1,121 @@
+"""`locum keygen`, `passport` and `sign`: the papers of a release."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from locum.cli import output
+from locum.cli.options import Force, Json
+
+if TYPE_CHECKING:
+    from locum.recipes import PassportSummary
+
+
+PassphraseFile = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Read the passphrase from this file; for programs.")
+]
+
+
+def keygen(
+    key: Annotated[Path, typer.Argument(metavar="KEY", help="File to write; the public key is KEY.pub.")],
+    passphrase: Annotated[
+        bool, typer.Option("--passphrase", help="Ask for a passphrase, and encrypt the key.")
+    ] = False,
+    passphrase_file: PassphraseFile = None,
+    as_json: Json = False,
+) -> None:
+    """Make a pair of keys: one to sign releases with, one for others to check them."""
+    from locum.recipes import make_key_pair, read_passphrase
+
+    secret = None if passphrase_file is None else read_passphrase(passphrase_file)
+    if secret is None and passphrase:
+        secret = _ask("passphrase", twice=True)
+    made = make_key_pair(key, passphrase=secret)
+    if as_json:
+        output.print_json(made.to_dict())
+        return
+    closed = "encrypted" if made.encrypted else "not encrypted: whoever has the file can sign"
+    output.say(f"private key {made.private} (only you may read it; {closed})")
+    output.say(f"public key  {made.public}: give it to receivers")
+    output.say(f"key id      {made.key}", "bold")
+    output.say("            Tell it to receivers over another channel, by telephone for example.")
+
+
+def passport(
+    release: Annotated[Path, typer.Argument(metavar="RELEASE", help="A release folder.")],
+    audit: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="What `audit --json` wrote: its verdicts are told.")
+    ] = None,
+    evaluation: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="What `evaluate --json` wrote; needs --include-measured.")
+    ] = None,
+    include_measured: Annotated[
+        bool, typer.Option("--include-measured", help="Also tell rounded figures that were measured on records.")
+    ] = False,
+    force: Force = False,
+    as_json: Json = False,
+) -> None:
+    """Write the papers of a release into it: for people, for programs, for catalogues.
+
+    They hold no real point and no exact count. `sign` comes after: a new passport takes an old signature away.
+    """
+    from locum.recipes import write_passport
+
+    made = write_passport(
+        release, audit=audit, evaluation=evaluation, include_measured=include_measured, overwrite=force
+    )
+    if as_json:
+        output.print_json(made.to_dict())
+    else:
+        show_passport(made)
+
+
+def show_passport(made: PassportSummary) -> None:
+    """What was written, what is claimed, and what comes next."""
+    output.say(f"passport    {made.path}: {', '.join(made.files)}", "bold")
+    audit = made.passport.audit
+    style = "bold red" if audit is not None and audit.verdict == "leak" else ""
+    output.say(f"audit       {'none was given' if audit is None else audit.verdict}", style)
+    if made.signature_removed:
+        output.say("signature   taken away: it was not over this passport. Sign again.")
+    output.show_claim(made.claim)
+
+
+def sign(
+    release: Annotated[Path, typer.Argument(metavar="RELEASE", help="A release folder.")],
+    key: Annotated[Path, typer.Option(metavar="KEY", help="A private key, as `keygen` writes it.")],
+    passphrase_file: PassphraseFile = None,
+    force: Force = False,
+    as_json: Json = False,
+) -> None:
+    """Vouch for a release: check it, and write a signature over manifest and passport into it."""
+    from locum.recipes import read_passphrase, sign_release
+
+    secret = None if passphrase_file is None else read_passphrase(passphrase_file)
+    if secret is None and sys.stdin.isatty() and _is_locked(key):
+        secret = _ask(f"passphrase of {key}")
+    made = sign_release(release, key, passphrase=secret, overwrite=force)
+    if as_json:
+        output.print_json(made.to_dict())
+        return
+    output.say(f"signed      {made.path} ({' and '.join(made.files)})", "bold")
+    output.say(f"key id      {made.key}")
+    if made.verified.passport is None:
+        output.say("            It has no passport: `locum passport` writes one, and takes this signature away.")
+
+
+def _is_locked(key: Path) -> bool:
+    return key.is_file() and b"ENCRYPTED" in key.read_bytes()[:200]
+
+
+def _ask(what: str, *, twice: bool = False) -> bytes:
+    from locum.errors import ConfigError
+
+    if not sys.stdin.isatty():
+        raise ConfigError("There is nobody to ask for a passphrase: give it with --passphrase-file FILE.")
+    given: str = typer.prompt(what, hide_input=True, confirmation_prompt=twice, err=True)
+    return given.encode()

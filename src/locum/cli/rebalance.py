@@ -1,0 +1,200 @@
+"""`locum rebalance [run]` and `locum rebalance compare`."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import click
+import typer
+from typer.core import TyperGroup
+
+from locum.cli import output
+from locum.cli.options import DATA_HELP, Force, Json, listed
+from locum.cli.verbs import class_counts
+
+if TYPE_CHECKING:
+    from locum.recipes import Comparison, RebalanceSummary
+    from locum.types import Estimate
+
+
+_SCORES = {
+    "balanced_accuracy": "all classes",
+    "accuracy": "all records",
+    "many": "many",
+    "medium": "medium",
+    "few": "few",
+}
+
+
+class HeadSettings(StrEnum):
+    """How the head of a comparison is trained."""
+
+    default = "default"
+    thesis = "thesis"
+
+
+class _RunUnlessNamed(TyperGroup):
+    """A group whose first command may be left out: a first word that names no command is an argument of `run`."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if args and args[0] not in self.commands and args[0] not in ctx.help_option_names:
+            args = ["run", *args]
+        return super().parse_args(ctx, args)
+
+
+app = typer.Typer(
+    cls=_RunUnlessNamed,
+    help="Rare classes: fill them up with generated records, or compare what helps. The word `run` may be left out.",
+    subcommand_metavar="[run] DATA -o FILE | compare DATA --test DATA",
+    no_args_is_help=True,
+)
+
+
+@app.command()
+def run(
+    data: Annotated[str, typer.Argument(metavar="DATA", help=DATA_HELP)],
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help=".npz, .parquet, .safetensors or .csv")],
+    generator: Annotated[
+        str, typer.Option(metavar="NAME", help="gaussian, cvae-small, cvae-large, or a release folder.")
+    ] = "gaussian",
+    amount: Annotated[float, typer.Option(help="How far to go: 0 adds nothing, 1 balances fully.")] = 1.0,
+    strategy: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="Which classes grow to the largest: auto (all), minority (the smallest), 'not minority', or for two "
+            "classes a ratio.",
+        ),
+    ] = "auto",
+    per_class: Annotated[
+        str | None, typer.Option(metavar="NAME=COUNT,...", help="Exact sizes instead, real records included.")
+    ] = None,
+    variance: Annotated[
+        float | None, typer.Option(help="Below 1: more typical records (default: the generator's own).")
+    ] = None,
+    backbone: Annotated[
+        str | None, typer.Option(help="For images: the vision model (efflite0), or where the release's own model is.")
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Seeds the generator and what it draws.")] = 0,
+    force: Force = False,
+    as_json: Json = False,
+) -> None:
+    """Write the records and, after them, generated ones that fill up rare classes.
+
+    The word `run` may be left out. The file holds the real records: it promises no privacy.
+    """
+    from locum.recipes import rebalance_to_file
+
+    with output.progress_bar("embed") as progress:
+        summary = rebalance_to_file(
+            data,
+            out,
+            generator=generator,
+            amount=amount,
+            strategy=strategy,
+            per_class=None if per_class is None else class_counts(per_class),
+            variance=variance,
+            backbone=backbone,
+            seed=seed,
+            overwrite=force,
+            verbose=not as_json,
+            progress=progress,
+        )
+    if as_json:
+        output.print_json(summary.to_dict())
+    else:
+        show_rebalanced(summary)
+
+
+def show_rebalanced(summary: RebalanceSummary) -> None:
+    """One line a class, then where the file is and what it is not."""
+    from locum.recipes import PRIVATE
+
+    rows = [[c.name, str(c.records), str(c.added), str(c.records + c.added)] for c in summary.classes]
+    output.show_table(["class", "real", "generated", "in all"], rows)
+    made = f"{summary.records} real and {summary.added} generated records ({summary.generator})"
+    output.say(f"{made} written to {summary.file}", "bold")
+    output.say(PRIVATE)
+
+
+@app.command()
+def compare(
+    data: Annotated[str, typer.Argument(metavar="DATA", help="Records to learn from. " + DATA_HELP)],
+    test: Annotated[str, typer.Option(metavar="DATA", help="Real data to test on, in their true proportions.")],
+    methods: Annotated[
+        str | None, typer.Option(metavar="A,B", help="Only these (default: all that train no CVAE).")
+    ] = None,
+    every: Annotated[bool, typer.Option("--all", help="Every method: those with a CVAE take long.")] = False,
+    seeds: Annotated[int, typer.Option(help="Repetitions behind each interval.")] = 3,
+    head: Annotated[
+        HeadSettings, typer.Option(help="Settings of the linear head: our own, or those of the thesis.")
+    ] = HeadSettings.default,
+    figure: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Draw accuracy by class: .png, .svg or .pdf.")
+    ] = None,
+    backbone: Annotated[str | None, typer.Option(help="For images: the vision model (default: efflite0).")] = None,
+    force: Force = False,
+    as_json: Json = False,
+) -> None:
+    """Train a linear head by each method for rare classes, and test all on the same real data.
+
+    The table shows, and chooses nothing. Choose by validation data, and report on test data that chose nothing.
+    """
+    from locum.recipes import compare_methods
+
+    with output.progress_bar("comparing") as progress:
+        result = compare_methods(
+            data,
+            test,
+            methods=None if methods is None else listed(methods),
+            every=every,
+            seeds=seeds,
+            head=head.value,
+            figure=figure,
+            backbone=backbone,
+            overwrite=force,
+            progress=progress,
+        )
+    if as_json:
+        output.print_json(result.to_dict())
+    else:
+        show_comparison(result)
+
+
+def show_comparison(result: Comparison) -> None:
+    """The table in per cent, then how to read it."""
+    shown = [name for name in _SCORES if name in result.rows[0].scores]
+    rows = [
+        [
+            row.method,
+            *(output.short_estimate(_percent(row.scores[name]), 1) for name in shown),
+            row.verdict if row.difference is None else f"{row.verdict:6} {_percent(row.difference):+.1f}",
+        ]
+        for row in result.rows
+    ]
+    output.show_table(["method", *(_SCORES[name] for name in shown), f"against {result.reference}"], rows)
+    output.say(
+        f"Accuracy in %, {result.head} linear head, {result.records} records, tested on {result.test_records}; mean "
+        f"and half of the 95 % interval over {result.seeds} seeds. All classes: each counts the same. Many, medium, "
+        "few: classes of over 100, 21 to 100, up to 20 training records."
+    )
+    why = f": of {', '.join(result.simple)} the best in cross-validation of the records" if result.simple[1:] else ""
+    output.say(
+        f"Against {result.reference}{why}. Difference over all classes, with its interval over test records; a tie "
+        "is what test records or seeds leave open."
+    )
+    for row in result.rows:
+        if row.note:
+            output.say(f"{row.method}: {row.note}")
+    if result.left_out:
+        output.say(f"Left out because they train a CVAE: {', '.join(result.left_out)}. --all adds them.")
+    if result.figure is not None:
+        output.say(f"Accuracy by class drawn in {result.figure} (only you may read it)")
+
+
+def _percent(value: Estimate) -> Estimate:
+    from locum.types import Estimate
+
+    return Estimate(100 * value.value, 100 * value.low, 100 * value.high, value.n)

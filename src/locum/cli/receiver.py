@@ -1,0 +1,132 @@
+"""The receiver's verbs: a classifier from a release, and what it says of the receiver's own records."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from locum.cli import output
+from locum.cli.options import BACKBONE_HELP, DATA_HELP, Force, HeadName, Json
+
+if TYPE_CHECKING:
+    from locum.recipes import PredictSummary, TrainSummary
+    from locum.types import Estimate
+
+
+_METRICS = {"accuracy": "accuracy", "balanced_accuracy": "balanced accuracy", "auc": "AUC", "f1_macro": "F1"}
+
+
+def train(
+    release: Annotated[Path, typer.Argument(metavar="RELEASE", help="A release folder.")],
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="HEAD", help="File to write; ends in .safetensors.")],
+    head: Annotated[HeadName, typer.Option(help="Classifier to train on samples.")] = HeadName.linear,
+    samples: Annotated[
+        int | None, typer.Option(help="Vectors to draw (default: 10000; of a fixed table: all its rows).")
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Seeds draws, weights and batches.")] = 0,
+    force: Force = False,
+    as_json: Json = False,
+) -> None:
+    """Learn a classifier from a release alone, and save it for `predict`.
+
+    Its scores are taken on the release's own samples. Only real data can say how good it is: see `predict`.
+    """
+    from locum.recipes import train_head
+
+    with output.progress_bar("training") as progress:
+        summary = train_head(
+            release, out, head=head.value, samples=samples, seed=seed, overwrite=force, progress=progress
+        )
+    if as_json:
+        output.print_json(summary.to_dict())
+    else:
+        show_training(summary)
+
+
+def show_training(summary: TrainSummary) -> None:
+    """What the receiver reads after training."""
+    from locum.recipes import SCORED_ON
+
+    output.say(
+        f"head        {summary.head} ({summary.kind}, {len(summary.classes)} classes, {summary.megabytes:.2f} MB, "
+        f"{summary.seconds:.0f} s)",
+        "bold",
+    )
+    output.say(f"learnt from {summary.rows} vectors of the release {summary.release[:12]} ({summary.generator})")
+    if summary.left_out:
+        output.say(f"left out    {_listed(summary.left_out)}: the release gives no vector of these classes")
+    if summary.scores:
+        _scores(output.say, summary.scores, f"{summary.fresh_rows} vectors it did not learn from")
+        output.say(f"            Measured on {SCORED_ON}.")
+    else:
+        output.say("scores      none: the release has too few rows to spare some")
+    output.show_claim(summary.claim)
+    output.say("            The head is made of the release alone: this is the release's claim.")
+
+
+def predict(
+    head: Annotated[Path, typer.Argument(metavar="HEAD", help="A file that `train` wrote.")],
+    data: Annotated[str, typer.Argument(metavar="DATA", help=DATA_HELP + " Without one: test, else val, else all.")],
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", metavar="FILE", help="A .csv to write (default: standard output).")
+    ] = None,
+    backbone: Annotated[str | None, typer.Option(help=BACKBONE_HELP)] = None,
+    force: Force = False,
+    as_json: Json = False,
+) -> None:
+    """Predict the class of each record, as CSV; where labels are known, with scores.
+
+    Images are embedded exactly as the release demands.
+
+    Without -o the table goes to standard output and all else to standard error.
+    """
+    from locum.recipes import predict_records
+
+    with output.progress_bar("embed") as progress:
+        summary = predict_records(head, data, out=out, backbone=backbone, overwrite=force, progress=progress)
+    if as_json:
+        output.print_json(summary.to_dict())
+        return
+    if out is None:
+        sys.stdout.flush()
+        summary.write_csv(sys.stdout.buffer)
+        sys.stdout.buffer.flush()
+    show_predictions(summary)
+
+
+def show_predictions(summary: PredictSummary) -> None:
+    """What was predicted and how good it was; on standard error where the table has standard output."""
+    from collections import Counter
+
+    tell: Callable[[str], None] = _tell_aside if summary.file is None else output.say
+    where = f" ({summary.skipped_file} names them)" if summary.skipped_file else ""
+    images = "1 image" if summary.skipped == 1 else f"{summary.skipped} images"
+    skipped = f", {images} could not be read{where}" if summary.skipped else ""
+    tell(f"records     {len(summary.names)} predicted with {summary.head} ({summary.kind}){skipped}")
+    tell(f"predicted   {_listed([f'{name}: {count}' for name, count in Counter(summary.labels).most_common()])}")
+    if summary.scores:
+        _scores(tell, summary.scores, f"{summary.scored_records} labelled records")
+        tell("            Intervals cover chance among records from the same source, and nothing else.")
+    if summary.unknown_labels:
+        tell(f"not scored  {summary.unknown_labels} records with a label that the head does not know")
+    if summary.file is not None:
+        tell(f"written to  {summary.file} (only you may read it)")
+
+
+def _scores(tell: Callable[[str], None], scores: Mapping[str, Estimate], on: str) -> None:
+    for i, (name, title) in enumerate((n, t) for n, t in _METRICS.items() if n in scores):
+        tell(
+            f"{'scores' if i == 0 else '':12}{title:18}{output.estimate(scores[name])}{f' on {on}' if i == 0 else ''}"
+        )
+
+
+def _tell_aside(text: str) -> None:
+    typer.echo(output.plain(text), err=True)
+
+
+def _listed(names: tuple[str, ...] | list[str]) -> str:
+    return ", ".join(names[:10]) + (f" and {len(names) - 10} more" if len(names) > 10 else "")

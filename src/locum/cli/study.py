@@ -1,0 +1,125 @@
+"""`locum study list|run|check`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from locum.cli import output
+
+if TYPE_CHECKING:
+    from locum.recipes import FoundStudy
+
+
+app = typer.Typer(help="Reproduce a table or figure of a seed, or check a number of one.", no_args_is_help=True)
+
+Studies = Annotated[Path, typer.Option("--studies", help="Folder of studies, as in the source tree.")]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="As `study list` prints it.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of tables.")]
+
+
+@app.command("list")
+def list_(studies: Studies = Path("studies"), as_json: Json = False) -> None:
+    """Which studies there are, and which have results."""
+    from locum.recipes import find_studies
+
+    found = find_studies(studies)
+    rows = [
+        {
+            "name": s.name,
+            "title": s.study.title,
+            "results": str(_results(s)) if _results(s).is_file() else None,
+        }
+        for s in found.values()
+    ]
+    if as_json:
+        output.print_json(rows)
+    else:
+        output.show_table(
+            ["name", "what", "results"], [[str(r["name"]), str(r["title"]), str(r["results"] or "-")] for r in rows]
+        )
+
+
+@app.command()
+def run(
+    name: Name,
+    quick: Annotated[bool, typer.Option("--quick", help="Fewer seeds or records; says so in its output.")] = False,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Where to write (default: the study's results; quick: out/).")
+    ] = None,
+    jobs: Annotated[int, typer.Option("--jobs", "-j", min=1, help="Cells to compute at once.")] = 1,
+    studies: Studies = Path("studies"),
+    as_json: Json = False,
+) -> None:
+    """Run a study; a run that was killed goes on where it stopped."""
+    from locum.recipes import run_study
+
+    found = _find(studies, name)
+    target = out or (Path("out/studies") if quick else found.folder / "results")
+    with output.progress_bar(name) as progress:
+        run_study(found, quick=quick, out=target, jobs=jobs, progress=progress)
+    text = (target / f"{name}.md").read_text()
+    if as_json:
+        output.print_json({"study": name, "quick": quick, "results": str(target / f"{name}.json")})
+    else:
+        typer.echo(text)
+        typer.echo(f"written to {target / name}.md and .json", err=True)
+
+
+@app.command()
+def render(name: Name, studies: Studies = Path("studies"), as_json: Json = False) -> None:
+    """Write the tables and figures of a finished study again, from its raw figures."""
+    from locum.recipes import render_study
+
+    found = _find(studies, name)
+    render_study(found, _results(found))
+    if as_json:
+        output.print_json({"study": name, "results": str(_results(found))})
+    else:
+        typer.echo(_results(found).with_suffix(".md").read_text())
+
+
+@app.command()
+def check(
+    name: Name,
+    cell: Annotated[str | None, typer.Option(help="Which cell to compute again (default: the first).")] = None,
+    studies: Studies = Path("studies"),
+    as_json: Json = False,
+) -> None:
+    """Compute one cell of a committed table again; exit code 1 if it no longer agrees."""
+    from locum.recipes import check_study
+    from locum.types import Estimate
+
+    found = _find(studies, name)
+    result = check_study(found, _results(found), cell)
+    if as_json:
+        output.print_json(result)
+    else:
+        rows = [
+            [
+                metric,
+                output.estimate(Estimate.from_dict(f["committed"]), 4),
+                output.estimate(Estimate.from_dict(f["recomputed"]), 4),
+                "yes" if f["agrees"] else "NO",
+            ]
+            for metric, f in result["figures"].items()
+        ]
+        output.show_table(["figure", "committed", "recomputed", "agrees"], rows, title=f"{name}: {result['cell']}")
+    if not result["agrees"]:
+        raise typer.Exit(1)
+
+
+def _find(studies: Path, name: str) -> FoundStudy:
+    from locum.errors import ConfigError
+    from locum.recipes import find_studies
+
+    found = find_studies(studies)
+    if name not in found:
+        raise ConfigError(f"There is no study {name!r}; there are {', '.join(found)}.")
+    return found[name]
+
+
+def _results(found: FoundStudy) -> Path:
+    return found.folder / "results" / f"{found.name}.json"

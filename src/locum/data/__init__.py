@@ -1,0 +1,60 @@
+"""Files to `EmbeddingSet` and back; splits, folds, long tails, sites; samples that need no download.
+
+Formats: .npz, .parquet, .safetensors and .csv; tables of mixed columns become pandas DataFrames. Whatever is wrong
+with a file is told in one sentence that names the path as given and no other file: file names can be patients' names.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from locum._lazy import lazy_exports
+
+if TYPE_CHECKING:
+    from locum.data.files import (
+        read_embeddings as read_embeddings,
+        read_splits as read_splits,
+        write_embeddings as write_embeddings,
+    )
+    from locum.data.formats.adult import ADULT_COLUMNS as ADULT_COLUMNS, read_adult as read_adult
+    from locum.data.formats.assemble import (
+        SPLITS as SPLITS,
+        WHOLE as WHOLE,
+        RawSplit as RawSplit,
+        assemble as assemble,
+    )
+    from locum.data.formats.frames import read_frame as read_frame, write_frame as write_frame
+    from locum.data.formats.npz import (
+        StreamedSplit as StreamedSplit,
+        is_image_npz as is_image_npz,
+        read_image_arrays as read_image_arrays,
+        write_npz_stream as write_npz_stream,
+    )
+    from locum.data.long_tail import long_tail_counts as long_tail_counts, make_long_tail as make_long_tail
+    from locum.data.partition import (
+        partition_by as partition_by,
+        partition_dirichlet as partition_dirichlet,
+        partition_iid as partition_iid,
+    )
+    from locum.data.reference import (
+        REFERENCES as REFERENCES,
+        Reference as Reference,
+        load_reference as load_reference,
+    )
+    from locum.data.samples import (
+        SAMPLES as SAMPLES,
+        load_digit_images as load_digit_images,
+        load_sample as load_sample,
+    )
+    from locum.data.splits import (
+        check_trainable as check_trainable,
+        each_alone as each_alone,
+        kfold as kfold,
+        round_shares as round_shares,
+        split as split,
+        stratified_split as stratified_split,
+        subject_split as subject_split,
+    )
+    from locum.data.table_codec import TableCodec as TableCodec
+
+__getattr__, __dir__, __all__ = lazy_exports(__name__)

@@ -1,0 +1,167 @@
+"""One way out: an `EmbeddingSet` becomes a file, whole or not at all."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import BinaryIO
+
+from locum.data.formats.assemble import SPLITS, WHOLE
+from locum.data.formats.csv import read_csv, write_csv
+from locum.data.formats.npz import read_npz, write_npz
+from locum.data.formats.parquet import read_parquet, write_parquet
+from locum.data.formats.safetensors import read_safetensors, write_safetensors
+from locum.errors import DataError
+from locum.io import SUFFIXES, write_atomically
+from locum.types import EmbeddingSet
+
+_READERS: dict[str, Callable[[str], dict[str, EmbeddingSet]]] = {
+    ".csv": read_csv,
+    ".npz": read_npz,
+    ".parquet": read_parquet,
+    ".safetensors": read_safetensors,
+}
+_IMAGES = {".bmp", ".dcm", ".gif", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp"}
+_LONGEST = 1000
+_READABLE = f"readable are {', '.join(SUFFIXES[:-1])} and {SUFFIXES[-1]}"
+
+
+def read_embeddings(path: str | os.PathLike[str], split: str | None = None) -> EmbeddingSet:
+    """One set from a file of embeddings or of measurements; `FILE#train` picks a split.
+
+    A file that holds several splits must be asked for one: fitting on the test part by accident
+    would spoil every measurement that follows. Class codes agree between the splits of a file.
+
+    Parameters
+    ----------
+    path
+        A .npz, .parquet, .safetensors or .csv file, alone or followed by `#train`, `#val` or `#test`.
+    split
+        The same choice as an argument.
+
+    Raises
+    ------
+    DataError
+        With one sentence on what is wrong. It names the path as given, and no other file.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from locum.data import load_sample, read_embeddings, write_embeddings
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write_embeddings(f"{folder}/digits.npz", load_sample("digits"))
+    ...     read_embeddings(f"{folder}/digits.npz").X.shape
+    (1797, 64)
+    """
+    file, asked = _parted(os.fspath(path))
+    if asked is not None and split is not None and asked != split:
+        raise DataError(f"{os.fspath(path)} asks for one split and `split={split!r}` for another: give one of them.")
+    asked = split if asked is None else asked
+    if asked is not None and asked not in (*SPLITS, WHOLE):
+        raise DataError(f"{asked!r} is not a split: use {file}#train, #val or #test.")
+    sets = read_splits(file)
+    held = ", ".join(sets)
+    if asked is None:
+        if len(sets) > 1:
+            raise DataError(f"{file} holds the splits {held}: say which, for example {file}#{next(iter(sets))}.")
+        return next(iter(sets.values()))
+    if asked not in sets:
+        if WHOLE in sets:
+            raise DataError(f"{file} has no splits, so no {asked!r}: use it without #{asked}.")
+        raise DataError(f"{file} has no split {asked!r}: it holds {held}.")
+    return sets[asked]
+
+
+def read_splits(path: str | os.PathLike[str]) -> dict[str, EmbeddingSet]:
+    """Every split of a file, by "train", "val" and "test", or "all" where it has none.
+
+    Class names are the union over all splits, so that codes agree between them. `FILE#split` gives that
+    one alone.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from locum.data import load_sample, read_splits, write_embeddings
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write_embeddings(f"{folder}/digits.npz", load_sample("digits"))
+    ...     list(read_splits(f"{folder}/digits.npz"))
+    ['all']
+    """
+    name = os.fspath(path)
+    file = Path(name)
+    if file.is_dir():
+        raise DataError(_about_folder(name))
+    if not file.exists():
+        split = _parted(name)[1]
+        if split is not None:
+            return {split: read_embeddings(name)}
+        raise DataError(f"There is no file {name}: check the spelling; {_READABLE}.")
+    reader = _READERS.get(file.suffix.lower())
+    if reader is None or not file.is_file():
+        raise DataError(f"{name} is not a kind of file that can be read: {_READABLE}.")
+    if file.stat().st_size == 0:
+        raise DataError(f"{name} is empty: export it again; {_READABLE}.")
+    try:
+        return reader(name)
+    except DataError as error:
+        raise DataError(_safe(str(error))) from None
+
+
+def _parted(path: str) -> tuple[str, str | None]:
+    """File and split; a file whose own name holds a # is taken as it stands."""
+    file, mark, split = path.rpartition("#")
+    if not mark or not file or Path(path).exists():
+        return path, None
+    return file, split
+
+
+def _safe(text: str) -> str:
+    """Without what could steer a terminal: a hostile file chooses the names that errors repeat."""
+    plain = "".join(c if c.isprintable() else "?" for c in text)
+    return plain if len(plain) <= _LONGEST else f"{plain[:_LONGEST]} ..."
+
+
+def _about_folder(name: str) -> str:
+    """What to say of a folder, without a word on the names in it: they may be patients'."""
+    empty = True
+    for _, _, files in os.walk(name):
+        for file in files:
+            empty = False
+            if Path(file).suffix.lower() in _IMAGES:
+                return f"{name} is a folder of images: embed it first (locum embed), or give vectors; {_READABLE}."
+    if empty:
+        return f"{name} is an empty folder: give a file of embeddings; {_READABLE}."
+    return f"{name} is a folder: give one file of embeddings; {_READABLE}."
+
+
+_WRITERS: dict[str, Callable[[BinaryIO, EmbeddingSet], None]] = {
+    ".csv": write_csv,
+    ".npz": write_npz,
+    ".parquet": write_parquet,
+    ".safetensors": write_safetensors,
+}
+
+
+def write_embeddings(path: str | os.PathLike[str], data: EmbeddingSet) -> None:
+    """Write `data` so that `read_embeddings` gives it back; the suffix chooses the format.
+
+    The file appears whole or not at all, and only its owner may read it. .npz, .parquet and
+    .safetensors keep everything. A .csv loses `info`, the order of the classes and classes without
+    records, and gives text that reads as whole numbers back as numbers.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from locum.data import load_sample, read_embeddings, write_embeddings
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write_embeddings(f"{folder}/sample.parquet", load_sample("breast-cancer"))
+    ...     read_embeddings(f"{folder}/sample.parquet").info.class_names
+    ('malignant', 'benign')
+    """
+    name = os.fspath(path)
+    writer = _WRITERS.get(Path(name).suffix.lower())
+    if writer is None:
+        known = f"{', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}"
+        raise DataError(f"{name} has no suffix that can be written: end it in {known}.")
+    write_atomically(name, lambda stream: writer(stream, data))

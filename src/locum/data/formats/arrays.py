@@ -1,0 +1,125 @@
+"""What the names of arrays mean in .npz and .safetensors files.
+
+::
+
+    X, y                  [subject] [attr_NAME ...]                one set, no splits
+    train_x, train_y      [train_subject] [train_attr_NAME ...]    and the same for val and test
+    train_images, train_labels   ...                               MedMNIST: images, read as pixels
+
+An array of any other name is an error: a `subjects` that is overlooked in silence would put one
+person on both sides of a split.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from locum.data.formats.assemble import SPLITS, WHOLE, RawSplit
+from locum.errors import DataError
+
+ATTRIBUTE = "attr_"
+META = ("class_names", "info")
+_ROLES = {
+    "x": "vectors",
+    "images": "images",
+    "y": "labels",
+    "labels": "labels",
+    "subject": "subject",
+    "patient": "subject",
+    "patient_id": "subject",
+}
+_LAYOUT = "`X` and `y`, or `train_x`, `train_y`, `test_x`, ..., or `train_images`, `train_labels`, ..."
+
+Array = npt.NDArray[Any]
+
+
+def split_arrays(
+    names: Collection[str], get: Callable[[str], Array], path: str, *, flat: bool = True
+) -> dict[str, RawSplit]:
+    """Columns by split, from arrays that `get` fetches by name; images become rows of pixels if `flat`."""
+    found: dict[str, dict[str, str]] = {}
+    for name in names:
+        if name in META:
+            continue
+        split, role = _meaning(name, path)
+        roles = found.setdefault(split, {})
+        if role in roles:
+            raise DataError(f"{path} holds both `{roles[role]}` and `{name}`, which mean the same: keep one.")
+        roles[role] = name
+    if not found:
+        raise DataError(f"{path} holds no vectors: save {_LAYOUT}.")
+    if WHOLE in found and len(found) > 1:
+        whole = next(iter(found[WHOLE].values()))
+        split = next(k for k in found if k != WHOLE)
+        raise DataError(f"{path} mixes splits with `{whole}`, which has none: name it `{split}_{whole}`, or drop it.")
+    ordered = [s for s in (*SPLITS, WHOLE) if s in found]
+    return {split: _columns(split, found[split], get, path, flat) for split in ordered}
+
+
+def holds_images(names: Collection[str]) -> bool:
+    """True for MedMNIST's layout."""
+    return any(name == f"{split}_images" for name in names for split in SPLITS)
+
+
+def pixels(images: Array, name: str, path: str) -> npt.NDArray[np.float32]:
+    """Each image as one row of values in 0..1.
+
+    Pixels are a poor description of an image: shift it by one and every value changes. Vectors of
+    a vision model serve far better wherever the images allow for one.
+    """
+    if images.ndim not in (3, 4) or 0 in images.shape:
+        raise DataError(
+            f"`{name}` in {path} must hold images (records, height, width[, colours]); got shape {images.shape}."
+        )
+    flat = images.reshape(len(images), -1)
+    if images.dtype == np.uint8:
+        return flat.astype(np.float32) / np.float32(255)
+    # A whitened or 16-bit image has no scale that could be guessed.
+    if images.dtype.kind == "f" and bool(((flat >= 0) & (flat <= 1)).all()):
+        return flat.astype(np.float32)
+    raise DataError(f"`{name}` in {path} must hold bytes (uint8) or fractions in 0..1; got other {images.dtype}.")
+
+
+def _meaning(name: str, path: str) -> tuple[str, str]:
+    """Split and role of an array, from its name."""
+    split, rest = WHOLE, name
+    for candidate in SPLITS:
+        if name.startswith(f"{candidate}_"):
+            split, rest = candidate, name[len(candidate) + 1 :]
+    role = _ROLES.get(rest.lower())
+    if rest.startswith(ATTRIBUTE) and len(rest) > len(ATTRIBUTE):
+        return split, rest
+    if role is None or (split == WHOLE and rest in ("images", "labels")):
+        raise DataError(
+            f"{path} holds an array `{name}` that has no known meaning. Expected are {_LAYOUT}; "
+            f"name it `subject` if it says who a record belongs to, `attr_...` if it is another fact of each "
+            f"record, or leave it out."
+        )
+    return split, role
+
+
+def _columns(split: str, roles: dict[str, str], get: Callable[[str], Array], path: str, flat: bool) -> RawSplit:
+    prefix = "" if split == WHOLE else f"{split}_"
+    vectors = "X" if split == WHOLE else f"{split}_x"
+    if "vectors" in roles and "images" in roles:
+        raise DataError(f"{path} holds both `{roles['vectors']}` and `{roles['images']}`: keep one.")
+    if "labels" not in roles:
+        given = roles.get("vectors") or roles.get("images") or next(iter(roles.values()))
+        raise DataError(f"{path} holds `{given}` but no labels: add `{prefix}y`, one class a record.")
+    if "vectors" in roles:
+        X = get(roles["vectors"])
+    elif "images" in roles:
+        X = get(roles["images"])
+        X = pixels(X, roles["images"], path) if flat else X
+    else:
+        raise DataError(f"{path} holds labels (`{roles['labels']}`) but no vectors: add `{vectors}`.")
+    return RawSplit(
+        X=X,
+        labels=get(roles["labels"]),
+        subject=get(roles["subject"]) if "subject" in roles else None,
+        attributes={k.removeprefix(ATTRIBUTE): get(v) for k, v in roles.items() if k.startswith(ATTRIBUTE)},
+    )

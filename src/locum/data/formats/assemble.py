@@ -1,0 +1,120 @@
+"""From columns as they stand in a file to checked sets whose codes agree between splits."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from locum.errors import DataError
+from locum.types import EmbeddingInfo, EmbeddingSet, encode_labels
+
+SPLITS = ("train", "val", "test")
+WHOLE = "all"
+
+
+@dataclass(frozen=True, slots=True)
+class RawSplit:
+    """Columns of one split as the file holds them; nothing is checked yet."""
+
+    X: npt.NDArray[Any]
+    labels: npt.NDArray[Any]
+    subject: npt.NDArray[Any] | None = None
+    attributes: Mapping[str, npt.NDArray[Any]] = field(default_factory=dict)
+
+
+def assemble(
+    raw: Mapping[str, RawSplit], path: str, info: EmbeddingInfo, names: tuple[str, ...] = ()
+) -> dict[str, EmbeddingSet]:
+    """Checked sets, one a split; class names are the union over all splits, so codes agree.
+
+    Whole numbers are codes where the file gives `names`, and names of classes where it does not.
+    """
+    if len(set(names)) != len(names):
+        raise DataError(f"{path} names a class twice in `class_names`: each class needs a name of its own.")
+    labels = {k: _whole(k, r.labels, path) for k, r in raw.items()}
+    if names:
+        coded = {k: _codes(k, v, names, path) for k, v in labels.items()}
+    else:
+        if len({v.dtype.kind for v in labels.values()}) > 1:
+            labels = {k: v.astype(np.str_) for k, v in labels.items()}
+        _, names = encode_labels(np.concatenate(list(labels.values())))
+        coded = {k: encode_labels(v, names)[0] for k, v in labels.items()}
+    full = EmbeddingInfo(info.backbone, info.revision, info.preprocessing, names)
+    sets: dict[str, EmbeddingSet] = {}
+    for split, part in raw.items():
+        try:
+            sets[split] = EmbeddingSet(part.X, coded[split], part.subject, part.attributes, full)
+        except DataError as error:
+            raise DataError(f"{_place(path, split)}: {error}") from None
+    widths = {k: s.dim for k, s in sets.items()}
+    if len(set(widths.values())) > 1:
+        told = ", ".join(f"{k} {d}" for k, d in widths.items())
+        raise DataError(f"{path} has vectors of different lengths in its splits ({told}): embed all in one way.")
+    return sets
+
+
+def info_from_json(text: str | None, path: str) -> EmbeddingInfo:
+    """Where the vectors come from; "unknown" where the file does not say."""
+    if text is None:
+        return EmbeddingInfo()
+    data = _json(text)
+    if not isinstance(data, dict):
+        raise DataError(f"{path} has an `info` that is not a JSON object: write backbone, revision, preprocessing.")
+    fields = {k: data[k] for k in ("backbone", "revision", "preprocessing") if k in data}
+    wrong = [k for k, v in fields.items() if not isinstance(v, str)]
+    if wrong:
+        raise DataError(f"{path} has an `info` whose `{wrong[0]}` is not text: write it as text.")
+    return EmbeddingInfo(**fields)
+
+
+def info_to_json(info: EmbeddingInfo) -> str:
+    """Undo `info_from_json`; class names travel apart from it."""
+    return json.dumps({"backbone": info.backbone, "revision": info.revision, "preprocessing": info.preprocessing})
+
+
+def names_from_json(text: str | None, path: str) -> tuple[str, ...]:
+    """Class names from a JSON list of text; none where the file does not say."""
+    if text is None:
+        return ()
+    data = _json(text)
+    if not isinstance(data, list) or not all(isinstance(v, str) for v in data):
+        raise DataError(f"{path} has `class_names` that are not a JSON list of text: write them as one.")
+    return tuple(data)
+
+
+def _json(text: str) -> Any:
+    """The parsed text, or None where it is not JSON."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _place(path: str, split: str) -> str:
+    return path if split == WHOLE else f"{path}#{split}"
+
+
+def _whole(split: str, labels: npt.NDArray[Any], path: str) -> npt.NDArray[Any]:
+    """One column of labels, with whole numbers as int64 and text as text."""
+    try:
+        encode_labels(labels)
+    except DataError as error:
+        raise DataError(f"{_place(path, split)}: {error}") from None
+    column = labels[:, 0] if labels.ndim == 2 else labels
+    if column.dtype.kind in "fiu":
+        return column.astype(np.int64)
+    return column if column.dtype.kind == "b" else column.astype(np.str_)
+
+
+def _codes(split: str, labels: npt.NDArray[Any], names: tuple[str, ...], path: str) -> npt.NDArray[np.int64]:
+    if labels.dtype.kind in "ib":
+        return labels.astype(np.int64)
+    try:
+        return encode_labels(labels, names)[0]
+    except DataError as error:
+        raise DataError(f"{_place(path, split)}: {error}") from None

@@ -1,0 +1,150 @@
+"""CSV tables: columns of numbers and a column of classes."""
+
+from __future__ import annotations
+
+import csv
+import re
+from typing import Any, BinaryIO
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from locum.data.formats.arrays import ATTRIBUTE
+from locum.data.formats.assemble import assemble
+from locum.data.formats.tables import (
+    Roles,
+    Source,
+    as_whole,
+    features,
+    find_roles,
+    guess_label,
+    is_text,
+    plain_column,
+    raw_splits,
+)
+from locum.errors import DataError
+from locum.io import reading
+from locum.types import EmbeddingInfo, EmbeddingSet
+
+_KIND = "a table in UTF-8 text with commas"
+# A row of many thousand numbers must fit in one block.
+_BLOCK = 1 << 24
+_WHOLE = re.compile(r"0|-?[1-9]\d{0,17}")
+_FRACTION = re.compile(r"[-+]?\d*\.\d*([eE][-+]?\d+)?")
+
+
+def read_csv(path: str) -> dict[str, EmbeddingSet]:
+    """Every split of a CSV table with a header row.
+
+    The label column is called label, y, target or class, or is the last one. `subject` (or
+    patient, patient_id) says who a record belongs to, `split` says train, val or test, columns
+    called `attr_...` become attributes, and every other column must hold numbers: the vector.
+    Text is stripped of blanks at its ends. A column of labels, subjects or attributes whose every
+    entry is a whole number is read as numbers, so 10 sorts after 9; "007" stays text.
+    """
+    names = _header(path)
+    roles = guess_label(find_roles(names, path), names, path)
+    table = _table(path, names, roles)
+    if table.num_rows == 0:
+        raise DataError(f"{path} has a header but no records: add rows.")
+    source = Source(path, lambda i: f"row {i + 2} (the header is row 1)")
+    X = features(table, roles.rest, source)
+    columns = {name: _column(table, name, roles, source) for name in _worded(roles)}
+    return assemble(raw_splits(X, columns, roles, source), path, EmbeddingInfo())
+
+
+def write_csv(stream: BinaryIO, data: EmbeddingSet) -> None:
+    """Vectors as x0, x1, ..., then label, subject and `attr_...`.
+
+    A CSV has no place for what stands behind the records: the backbone, the order of the classes
+    (they come back sorted) and classes without records are lost, and text that reads as whole
+    numbers comes back as numbers. Use another format to keep them.
+    """
+    from pyarrow.csv import write_csv as write
+
+    columns: dict[str, Any] = {f"x{j}": data.X[:, j] for j in range(data.dim)}
+    columns["label"] = data.labels.tolist()
+    if data.subject is not None:
+        columns["subject"] = _writable(data.subject)
+    columns.update({ATTRIBUTE + k: _writable(v) for k, v in data.attributes.items()})
+    write(pa.table(columns), stream)
+
+
+def _writable(column: npt.NDArray[Any]) -> Any:
+    return column.astype(np.str_).tolist() if column.dtype.kind in "US" else column
+
+
+def _header(path: str) -> list[str]:
+    with reading(path, _KIND), open(path, encoding="utf-8-sig", newline="") as file:
+        names = [cell.strip() for cell in next(csv.reader(file), [])]
+    if len(names) < 2:
+        raise DataError(f"{path} has fewer than two columns: separate columns by commas, and name them in row 1.")
+    # Entries that are not printed here: in a file without a header they belong to a record.
+    numbers = [n for n in names if _WHOLE.fullmatch(n) or (n != "." and _FRACTION.fullmatch(n))]
+    running = [str(i) for i in range(len(numbers))], [str(i + 1) for i in range(len(numbers))]
+    if len(numbers) == len(names) or numbers not in running:
+        raise DataError(f"The first row of {path} must name the columns; it holds numbers. Add a header row.")
+    if "" in names:
+        raise DataError(
+            f"Column {names.index('') + 1} of {path} has no name: name it, or leave it out if it only counts rows "
+            f"(pandas: to_csv(index=False))."
+        )
+    return names
+
+
+def _worded(roles: Roles) -> list[str]:
+    """Columns to be read as text, so that 007 keeps its zeros."""
+    return [n for n in (roles.label, roles.subject, roles.split, *roles.attributes.values()) if n is not None]
+
+
+def _table(path: str, names: list[str], roles: Roles) -> pa.Table:
+    from pyarrow import csv as arrow
+
+    bad: list[Any] = []
+
+    def keep(row: Any) -> str:
+        bad.append(row)
+        return "error"
+
+    parse = arrow.ParseOptions(newlines_in_values=True, invalid_row_handler=keep)
+    convert = arrow.ConvertOptions(
+        column_types={n: pa.string() for n in _worded(roles)},
+        strings_can_be_null=True,
+        quoted_strings_can_be_null=False,
+    )
+    # One thread: only then are rows counted, and a process that ends on an error leaves no reader behind.
+    options = arrow.ReadOptions(column_names=names, skip_rows=1, block_size=_BLOCK, use_threads=False)
+    with reading(path, _KIND):
+        try:
+            return arrow.read_csv(path, read_options=options, parse_options=parse, convert_options=convert)
+        except pa.ArrowInvalid:
+            if not bad:
+                raise
+            row = bad[0]
+            raise DataError(
+                f"Row {row.number} of {path} has {row.actual_columns} fields where the header has "
+                f"{row.expected_columns}: the file was cut off, or a comma is missing or too many."
+            ) from None
+
+
+def _column(table: pa.Table, name: str, roles: Roles, source: Source) -> npt.NDArray[Any]:
+    column = table.column(name)
+    if is_text(column.type):
+        column = pc.utf8_trim_whitespace(column)
+        if name not in roles.attributes.values():
+            column = pc.if_else(pc.equal(column, ""), pa.scalar(None, pa.string()), column)
+    return _tidy(plain_column(column, name, source), truth=name in roles.attributes.values())
+
+
+def _tidy(text: npt.NDArray[Any], *, truth: bool) -> npt.NDArray[Any]:
+    """Numbers where every entry is one; otherwise the text itself."""
+    found = np.unique(text).tolist()
+    if all(_WHOLE.fullmatch(v) for v in found):
+        return text.astype(np.int64)
+    if all(_WHOLE.fullmatch(v) or (v != "." and _FRACTION.fullmatch(v)) for v in found):
+        return as_whole(text.astype(np.float64))
+    if truth and set(found) <= {"true", "false"}:
+        return np.asarray(text == "true")
+    return text

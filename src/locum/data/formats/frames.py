@@ -1,0 +1,185 @@
+"""Tables as pandas DataFrames: CSV and Parquet, read with one clear sentence or written whole."""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+from locum.data.formats.csv import _header
+from locum.errors import DataError
+from locum.io import reading, write_atomically
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
+
+
+_CSV = "a table in UTF-8 text with commas"
+_READABLE = "readable are .csv and .parquet"
+# A row of many thousand cells must fit in one block.
+_BLOCK = 1 << 24
+_WHOLE = r"0|-?[1-9]\d{0,17}"
+_POINT = r"[-+]?(\d+\.\d*|\.\d+|\d+[eE][-+]?\d+)([eE][-+]?\d+)?"
+_TRUTH = r"(?i:true|false)"
+_TIME = r"\d{4}-\d\d-\d\d([ T]\d\d:\d\d(:\d\d(\.\d{1,9})?)?)?"
+
+
+def read_frame(path: str | os.PathLike[str]) -> pd.DataFrame:
+    """The table in a .csv with a header row, or in a .parquet file; rows are numbered from 0.
+
+    Of a CSV, a column whose every entry is a whole number, a number with a point, a truth value (true, false) or a
+    time (2020-01-31, 2020-01-31 12:00:00) is read as such; "007" stays text, without blanks at its ends. Cells that
+    are empty or say NA, NaN, null and the like are missing; whole numbers and truth values keep their kind beside
+    them (Int64, boolean). Parquet keeps the types of its columns; a named index comes as columns, any other is
+    dropped.
+
+    Raises
+    ------
+    DataError
+        With one sentence on what is wrong. It names the path as given, and quotes no cell.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import pandas as pd
+    >>> from locum.data import read_frame, write_frame
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write_frame(pd.DataFrame({"age": [20, 30], "job": ["cook", "nurse"]}), f"{folder}/people.csv")
+    ...     read_frame(f"{folder}/people.csv")["age"].tolist()
+    [20, 30]
+    """
+    name, place = os.fspath(path), Path(path)
+    if not place.exists():
+        raise DataError(f"There is no file {name}: check the spelling; {_READABLE}.")
+    reader = _READERS.get(place.suffix.lower())
+    if reader is None or not place.is_file():
+        raise DataError(f"{name} is not a kind of table that can be read: {_READABLE}.")
+    if place.stat().st_size == 0:
+        raise DataError(f"{name} is empty: export it again; {_READABLE}.")
+    frame = reader(name)
+    if len(frame) == 0:
+        raise DataError(f"{name} holds no records: add some.")
+    return frame
+
+
+def write_frame(frame: pd.DataFrame, path: str | os.PathLike[str]) -> None:
+    """Write a table without its index, as .csv or .parquet by the suffix; whole or not at all, for its owner alone.
+
+    Parquet keeps the types of the columns. A CSV keeps text: `read_frame` guesses the types, and takes a text
+    that is empty or says NA for a missing value.
+    """
+    name = os.fspath(path)
+    writer = _WRITERS.get(Path(name).suffix.lower())
+    if writer is None:
+        raise DataError(f"{name} has no suffix that can be written: end it in .csv or .parquet.")
+    if not frame.columns.is_unique:
+        raise DataError(f"{name} cannot be written: the table has columns of one name.")
+    write_atomically(name, lambda stream: writer(frame, stream, name))
+
+
+def _read_csv(path: str) -> pd.DataFrame:
+    import pandas as pd
+    import pyarrow as pa
+    from pyarrow import csv as arrow
+
+    names, bad = _header(path), []
+    if len(set(names)) < len(names):
+        raise DataError(f"The first row of {path} names a column twice: each needs a name of its own.")
+
+    def keep(row: Any) -> str:
+        bad.append(row)
+        return "error"
+
+    # One thread: only then are rows counted, and a process that ends on an error leaves no reader behind.
+    options = arrow.ReadOptions(column_names=names, skip_rows=1, block_size=_BLOCK, use_threads=False)
+    parse = arrow.ParseOptions(newlines_in_values=True, invalid_row_handler=keep)
+    convert = arrow.ConvertOptions(
+        column_types=dict.fromkeys(names, pa.string()), strings_can_be_null=True, quoted_strings_can_be_null=False
+    )
+    with reading(path, _CSV):
+        try:
+            table = arrow.read_csv(path, read_options=options, parse_options=parse, convert_options=convert)
+        except pa.ArrowInvalid:
+            if not bad:
+                raise
+            raise DataError(
+                f"Row {bad[0].number} of {path} has {bad[0].actual_columns} fields where the header has "
+                f"{bad[0].expected_columns}: the file was cut off, or a comma is missing or too many."
+            ) from None
+        return pd.DataFrame({name: _typed(table.column(name)) for name in names})
+
+
+def _typed(column: pa.ChunkedArray) -> pd.Series:
+    """Numbers, truth values or times where every cell is one; otherwise the text."""
+    import pandas as pd
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    column = pc.utf8_trim_whitespace(column)
+
+    def every(*patterns: str) -> bool:
+        return bool(pc.all(pc.match_substring_regex(column, f"^({'|'.join(patterns)})$"), min_count=1).as_py())
+
+    gaps = column.null_count > 0
+    if every(_WHOLE):
+        return column.cast(pa.int64()).to_pandas(types_mapper=lambda _: pd.Int64Dtype() if gaps else None)
+    if every(_WHOLE, _POINT):
+        return column.cast(pa.float64()).to_pandas()
+    if every(_TRUTH):
+        return column.cast(pa.bool_()).to_pandas(types_mapper=lambda _: pd.BooleanDtype() if gaps else None)
+    text = column.to_pandas()
+    if every(_TIME):
+        try:
+            return pd.to_datetime(text, format="ISO8601")
+        except ValueError:
+            # The 31st of February is a text.
+            return text
+    return text
+
+
+def _read_parquet(path: str) -> pd.DataFrame:
+    from pyarrow.parquet import ParquetFile
+
+    with reading(path, "a Parquet file"), ParquetFile(path) as file:
+        table = file.read()
+        # Arrow trusts text and offsets of a file until asked.
+        table.validate(full=True)
+        frame = table.to_pandas(date_as_object=False)
+        named = [level for level in frame.index.names if level is not None]
+        frame = frame.reset_index(level=named).reset_index(drop=True) if named else frame.reset_index(drop=True)
+    if len(frame.columns) == 0 or not frame.columns.is_unique:
+        raise DataError(f"{path} must have columns, each with a name of its own: export it again.")
+    return frame
+
+
+def _write_csv(frame: pd.DataFrame, stream: BinaryIO, path: str) -> None:
+    text = io.TextIOWrapper(stream, encoding="utf-8", newline="")
+    try:
+        frame.to_csv(text, index=False, lineterminator="\n")
+        text.flush()
+    except UnicodeError:
+        raise DataError(f"{path} cannot be written: the table holds text that is not valid.") from None
+    finally:
+        # Whoever opened the stream closes it.
+        text.detach()
+
+
+def _write_parquet(frame: pd.DataFrame, stream: BinaryIO, path: str) -> None:
+    import pyarrow as pa
+    from pyarrow.parquet import write_table
+
+    try:
+        table = pa.Table.from_pandas(frame, preserve_index=False)
+    except (pa.ArrowException, UnicodeError, ValueError):
+        # Arrow's own text quotes a cell.
+        raise DataError(
+            f"{path} cannot be written: a column mixes kinds of values. Convert it, or use .csv."
+        ) from None
+    write_table(table, stream)
+
+
+_READERS: dict[str, Callable[[str], pd.DataFrame]] = {".csv": _read_csv, ".parquet": _read_parquet}
+_WRITERS: dict[str, Callable[[pd.DataFrame, BinaryIO, str], None]] = {".csv": _write_csv, ".parquet": _write_parquet}

@@ -1,0 +1,161 @@
+"""An .npz file written piece by piece, for vectors that need not fit in memory."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import Any, BinaryIO
+
+import numpy as np
+import numpy.typing as npt
+from numpy.lib import format as npy
+
+from locum.data.formats.arrays import ATTRIBUTE, holds_images, split_arrays
+from locum.data.formats.assemble import WHOLE, RawSplit, assemble, info_from_json, info_to_json
+from locum.errors import DataError
+from locum.io import reading
+from locum.types import EmbeddingInfo, EmbeddingSet
+
+_KIND = "an .npz file"
+
+
+def read_npz(path: str) -> dict[str, EmbeddingSet]:
+    """Every split of an .npz file; nothing in it can run code, because pickle is never loaded.
+
+    Arrays: `X, y`, or `train_x, train_y, ...`, or MedMNIST's `train_images, train_labels, ...`;
+    optional `subject`, `attr_NAME`, `class_names`, and `info` (JSON text with backbone, revision
+    and preprocessing). Images come back as rows of pixels in 0..1 with the backbone "pixels";
+    embedding them with a vision model first gives far better vectors.
+    """
+    raw, names, info = _contents(path, flat=True)
+    return assemble(raw, path, info, names)
+
+
+def is_image_npz(path: str) -> bool:
+    """True for an .npz in MedMNIST's layout; False for whatever else there is, or cannot be read."""
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            return isinstance(archive, np.lib.npyio.NpzFile) and holds_images(list(archive.keys()))
+    except Exception:  # a damaged file is told of by whoever reads it
+        return False
+
+
+def read_image_arrays(path: str) -> tuple[dict[str, RawSplit], tuple[str, ...]]:
+    """Images (records, height, width[, colours]) and labels by split, and class names where the file has them."""
+    raw, names, _ = _contents(path, flat=False)
+    for split, part in raw.items():
+        if part.X.ndim not in (3, 4) or 0 in part.X.shape or part.X.dtype.kind not in "uif":
+            raise DataError(
+                f"{path} must hold images (records, height, width[, colours]) in {split}; got {part.X.dtype} of "
+                f"shape {part.X.shape}."
+            )
+    # Labels and their codes are checked as those of vectors are, on stand-ins for the images.
+    hollow = {k: RawSplit(np.zeros((len(r.X), 1)), r.labels, r.subject, r.attributes) for k, r in raw.items()}
+    assemble(hollow, path, EmbeddingInfo(), names)
+    return raw, names
+
+
+def _contents(path: str, *, flat: bool) -> tuple[dict[str, RawSplit], tuple[str, ...], EmbeddingInfo]:
+    # Opened here because NumPy leaves a file open when it is no archive.
+    with ExitStack() as stack:
+        with reading(path, _KIND):
+            archive = np.load(stack.enter_context(open(path, "rb")), allow_pickle=False)
+        if not isinstance(archive, np.lib.npyio.NpzFile):
+            raise DataError(f"{path} holds one bare array without names: save it with np.savez(file, X=..., y=...).")
+        stack.enter_context(archive)
+        keys = list(archive.keys())
+
+        def get(name: str) -> npt.NDArray[Any]:
+            return _array(archive, name, path)
+
+        raw = split_arrays(keys, get, path, flat=flat)
+        names: tuple[str, ...] = ()
+        if "class_names" in keys:
+            names = tuple(str(v) for v in _text(get("class_names"), "class_names", 1, path))
+        info = EmbeddingInfo(backbone="pixels") if holds_images(keys) else EmbeddingInfo()
+        if "info" in keys:
+            info = info_from_json(str(_text(get("info"), "info", 0, path)), path)
+    return raw, names, info
+
+
+def write_npz(stream: BinaryIO, data: EmbeddingSet) -> None:
+    """All that `data` holds, exactly; `y` as codes into `class_names`."""
+    # Typed loosely because NumPy lists its own options among the names of arrays.
+    columns: dict[str, Any] = {
+        "X": data.X,
+        "y": data.y,
+        "class_names": np.asarray(data.info.class_names, dtype=np.str_),
+        "info": np.asarray(info_to_json(data.info)),
+    }
+    if data.subject is not None:
+        columns["subject"] = data.subject
+    columns.update({ATTRIBUTE + k: v for k, v in data.attributes.items()})
+    np.savez(stream, **columns)
+
+
+def _array(archive: np.lib.npyio.NpzFile, name: str, path: str) -> npt.NDArray[Any]:
+    with reading(path, _KIND):
+        try:
+            value = archive[name]
+        except ValueError as error:
+            if "pickle" not in str(error):
+                raise
+            raise DataError(
+                f"`{name}` in {path} is an array of Python objects, which is never loaded because it can run code: "
+                f"save it again as numbers or as text, for example with .astype(str)."
+            ) from None
+    # A member that is no array comes back as bytes.
+    if not isinstance(value, np.ndarray):
+        raise DataError(f"`{name}` in {path} is not an array: save the file again with np.savez.")
+    return value
+
+
+def _text(value: npt.NDArray[Any], name: str, ndim: int, path: str) -> npt.NDArray[np.str_]:
+    if value.dtype.kind not in "USiu" or value.ndim != ndim:
+        form = "one piece of JSON text" if ndim == 0 else "a list of text"
+        raise DataError(f"`{name}` in {path} must be {form}; got {value.dtype} of shape {value.shape}.")
+    return value.astype(np.str_)
+
+
+@dataclass(frozen=True, slots=True)
+class StreamedSplit:
+    """One split: `y` and the other columns in memory, vectors as blocks of rows that come when asked for."""
+
+    shape: tuple[int, int]
+    blocks: Iterable[npt.NDArray[np.float32]]
+    y: npt.NDArray[np.int64]
+    subject: npt.NDArray[Any] | None = None
+    attributes: Mapping[str, npt.NDArray[Any]] = field(default_factory=dict)
+
+
+def write_npz_stream(stream: BinaryIO, splits: Mapping[str, StreamedSplit], info: EmbeddingInfo) -> None:
+    """What `write_npz` writes, and what `read_splits` reads: several splits, or one called "all"."""
+    with zipfile.ZipFile(stream, "w", zipfile.ZIP_STORED, allowZip64=True) as archive:
+        for split, part in splits.items():
+            prefix = "" if split == WHOLE else f"{split}_"
+            _vectors(archive, "X" if split == WHOLE else f"{prefix}x", part)
+            _column(archive, f"{prefix}y", part.y)
+            if part.subject is not None:
+                _column(archive, f"{prefix}subject", part.subject)
+            for name, values in part.attributes.items():
+                _column(archive, f"{prefix}{ATTRIBUTE}{name}", values)
+        _column(archive, "class_names", np.asarray(info.class_names, dtype=np.str_))
+        _column(archive, "info", np.asarray(info_to_json(info)))
+
+
+def _vectors(archive: zipfile.ZipFile, name: str, part: StreamedSplit) -> None:
+    header = {"descr": "<f4", "fortran_order": False, "shape": part.shape}
+    written = 0
+    with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+        npy.write_array_header_1_0(member, header)
+        for block in part.blocks:
+            member.write(np.ascontiguousarray(block, dtype="<f4").tobytes())
+            written += len(block)
+    assert written == part.shape[0], "the header promises as many rows as there are"
+
+
+def _column(archive: zipfile.ZipFile, name: str, values: npt.NDArray[Any]) -> None:
+    with archive.open(f"{name}.npy", "w") as member:
+        npy.write_array(member, values, allow_pickle=False)

@@ -1,0 +1,122 @@
+"""Parquet files: a column of vectors, or columns of numbers as in a CSV."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from typing import Any, BinaryIO
+
+import numpy as np
+import pyarrow as pa
+
+from locum.data.formats.arrays import ATTRIBUTE
+from locum.data.formats.assemble import assemble, info_from_json, info_to_json, names_from_json
+from locum.data.formats.tables import (
+    LABELS,
+    Roles,
+    Source,
+    features,
+    find_roles,
+    guess_label,
+    is_text,
+    list_vectors,
+    plain_column,
+    raw_splits,
+)
+from locum.errors import DataError
+from locum.io import reading
+from locum.types import EmbeddingSet
+
+_VECTORS = ("embedding", "vector", "X")
+_ROW_NUMBERS = re.compile(r"__index_level_\d+__")
+
+
+def read_parquet(path: str) -> dict[str, EmbeddingSet]:
+    """Every split of a Parquet file.
+
+    The vector is the only column of lists of numbers, or the one called embedding, vector or X;
+    without such a column each column of numbers is a feature, as in a CSV. Label, subject and
+    split columns are named as in a CSV. Beside a column of vectors, further columns of text or
+    whole numbers become attributes; columns of other kinds (images, times, fractions) are left out.
+    """
+    from pyarrow.parquet import ParquetFile
+
+    with reading(path, "a Parquet file"), ParquetFile(path) as file:
+        table = file.read()
+        # Arrow trusts text and offsets of a file until asked.
+        table.validate(full=True)
+    # Row numbers that pandas adds say nothing about a record.
+    table = table.select([n for n in table.column_names if not _ROW_NUMBERS.fullmatch(n)])
+    if table.num_rows == 0 or table.num_columns == 0:
+        raise DataError(f"{path} holds no records: add some.")
+    source = Source(path, lambda i: f"record {i}")
+    roles = find_roles(table.column_names, path)
+    vector = _vector_column(table, path)
+    if vector is None:
+        roles = guess_label(roles, table.column_names, path)
+        X = features(table, roles.rest, source)
+    else:
+        roles = _with_attributes(roles, table, vector, path)
+        X = list_vectors(table.column(vector), vector, source)
+    worded = [n for n in (roles.label, roles.subject, roles.split, *roles.attributes.values()) if n is not None]
+    columns = {n: plain_column(table.column(n), n, source) for n in worded}
+    meta = table.schema.metadata or {}
+    names = names_from_json(_decoded(meta.get(b"class_names")), path)
+    info = info_from_json(_decoded(meta.get(b"info")), path)
+    return assemble(raw_splits(X, columns, roles, source), path, info, names)
+
+
+def write_parquet(stream: BinaryIO, data: EmbeddingSet) -> None:
+    """All that `data` holds, exactly: `embedding`, `label` as text, `subject`, `attr_...`."""
+    from pyarrow.parquet import write_table
+
+    columns: dict[str, Any] = {
+        "embedding": pa.FixedSizeListArray.from_arrays(pa.array(data.X.ravel()), data.dim),
+        "label": pa.array(data.labels.tolist(), pa.string()),
+    }
+    if data.subject is not None:
+        columns["subject"] = _writable(data.subject)
+    columns.update({ATTRIBUTE + k: _writable(v) for k, v in data.attributes.items()})
+    meta = {"class_names": json.dumps(data.info.class_names), "info": info_to_json(data.info)}
+    write_table(pa.table(columns).replace_schema_metadata(meta), stream)
+
+
+def _writable(column: Any) -> Any:
+    text = column.dtype.kind in "US"
+    return pa.array(column.astype(np.str_).tolist(), pa.string()) if text else pa.array(column)
+
+
+def _decoded(text: bytes | None) -> str | None:
+    return None if text is None else text.decode("utf-8", errors="replace")
+
+
+def _holds_vectors(kind: pa.DataType) -> bool:
+    lists = pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
+    return bool(lists) and bool(pa.types.is_integer(kind.value_type) or pa.types.is_floating(kind.value_type))
+
+
+def _vector_column(table: pa.Table, path: str) -> str | None:
+    lists: list[str] = [f.name for f in table.schema if _holds_vectors(f.type)]
+    if len(lists) < 2:
+        return lists[0] if lists else None
+    named = [n for n in lists if n in _VECTORS]
+    if len(named) != 1:
+        raise DataError(f"{path} has several columns of vectors ({', '.join(lists)}): call one `embedding`.")
+    return named[0]
+
+
+def _with_attributes(roles: Roles, table: pa.Table, vector: str, path: str) -> Roles:
+    """Further columns of text or whole numbers as attributes beside a column of vectors."""
+    if roles.label is None or roles.label == vector:
+        raise DataError(f"{path} has vectors but no labels: add a column called {', '.join(LABELS[:-1])} or class.")
+    attributes = dict(roles.attributes)
+    for name in roles.rest:
+        kind = table.schema.field(name).type
+        kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+        if name == vector or not (is_text(kind) or pa.types.is_integer(kind) or pa.types.is_boolean(kind)):
+            continue
+        if name in attributes:
+            raise DataError(f"{path} has both `{name}` and `{ATTRIBUTE}{name}`: rename one.")
+        attributes[name] = name
+    return replace(roles, attributes=attributes, rest=())

@@ -1,0 +1,151 @@
+"""Public statistics of a backbone: where its vectors lie and how they vary, learnt from images that hold no person.
+
+Under differential privacy nothing of the records may set a scale for free. These numbers may: they come from images
+that a program drew (`scripts/make_reference.py`), so they are the same whoever's records are fitted.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from locum.errors import ConfigError, DataError
+
+REFERENCES = ("efflite0", "efflite1", "efflite2")
+Array = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Reference:
+    """A public mean, and a public covariance of a few directions and one variance for all others.
+
+    `directions` has orthonormal rows with variances `values`; what they leave has the variance `rest`.
+    """
+
+    name: str
+    source: str
+    mean: Array
+    directions: Array
+    values: Array
+    rest: float
+
+    @property
+    def dim(self) -> int:
+        """Length of the vectors it is about."""
+        return len(self.mean)
+
+    def whiten(self, X: npt.ArrayLike) -> Array:
+        """Vectors whose directions would all have variance 1, if they varied as the reference does."""
+        centred = np.asarray(X, dtype=np.float64) - self.mean
+        gain = 1 / np.sqrt(self.values) - 1 / np.sqrt(self.rest)
+        out: Array = centred / np.sqrt(self.rest) + ((centred @ self.directions.T) * gain) @ self.directions
+        return out
+
+    def colour(self, Z: npt.ArrayLike) -> Array:
+        """Undo `whiten`."""
+        return self.mean + self.stretch(Z)
+
+    def stretch(self, Z: npt.ArrayLike) -> Array:
+        """Undo `whiten` for differences of vectors: without the mean."""
+        z = np.asarray(Z, dtype=np.float64)
+        gain = np.sqrt(self.values) - np.sqrt(self.rest)
+        out: Array = z * np.sqrt(self.rest) + ((z @ self.directions.T) * gain) @ self.directions
+        return out
+
+    def factors(self) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
+        """`factor (r, d)` and `scale (d,)` with `factor.T @ factor + diag(scale**2)` the covariance."""
+        strength = np.sqrt(self.values - self.rest)
+        scale = np.full(self.dim, np.sqrt(self.rest))
+        return (self.directions * strength[:, None]).astype(np.float32), scale.astype(np.float32)
+
+    @classmethod
+    def from_vectors(cls, X: npt.ArrayLike, *, source: str, rank: int = 128, shrinkage: float = 0.1) -> Reference:
+        """Statistics of vectors that are public; `source` says where they come from, and leaves with a release.
+
+        Whoever takes vectors of patients here breaks the promise that is made with it: nothing can check that.
+        """
+        vectors = np.asarray(X, dtype=np.float64)
+        if vectors.ndim != 2 or len(vectors) < 2 or not np.isfinite(vectors).all():
+            raise DataError(f"Public statistics need a finite table of two or more vectors; got {vectors.shape}.")
+        if not source.strip():
+            raise ConfigError("Public statistics need a `source`: say which public vectors they come from.")
+        d = vectors.shape[1]
+        rank = max(0, min(rank, d - 1))
+        covariance = np.cov(vectors.T).reshape(d, d)
+        covariance += max(shrinkage * np.trace(covariance) / d, 1e-12) * np.eye(d)
+        values, columns = np.linalg.eigh(covariance)
+        return cls(
+            "own", source, vectors.mean(axis=0), columns[:, d - rank :].T.copy(), values[d - rank :],
+            float(values[: d - rank].mean()),
+        )  # fmt: skip
+
+    def save(self, file: str | Path) -> Path:
+        """Write it, small: directions in half the bits."""
+        from safetensors.numpy import save_file
+
+        tensors: dict[str, npt.NDArray[Any]] = {
+            "mean": self.mean.astype(np.float32),
+            "directions": np.ascontiguousarray(self.directions).astype(np.float16),
+            "values": self.values.astype(np.float32),
+            "rest": np.array([self.rest], dtype=np.float32),
+        }
+        save_file(tensors, file, metadata={"source": self.source})
+        return Path(file)
+
+    @classmethod
+    def plain(cls, dim: int) -> Reference:
+        """No knowledge at all: mean 0 and variance 1."""
+        return cls("none", "none", np.zeros(dim), np.zeros((0, dim)), np.zeros(0), 1.0)
+
+
+def load_reference(name: str | Path, dim: int) -> Reference:
+    """The statistics that ship with a backbone, those of a file that `Reference.save` wrote, or "none"."""
+    if name == "none":
+        return Reference.plain(dim)
+    if str(name) in REFERENCES:
+        found = _shipped(str(name))
+    elif Path(name).suffix == ".safetensors":
+        found = _read(Path(name), "own")
+    else:
+        raise ConfigError(
+            f"There are no public statistics {str(name)!r}; there are none, {', '.join(REFERENCES)}, or a "
+            ".safetensors file."
+        )
+    if found.dim != dim:
+        raise DataError(
+            f"The public statistics {str(name)!r} are about {found.dim} features; the vectors have {dim}."
+        )
+    return found
+
+
+@lru_cache(maxsize=4)
+def _shipped(name: str) -> Reference:
+    return _read(Path(__file__).parent / "references" / f"{name}.safetensors", name)
+
+
+def _read(file: Path, name: str) -> Reference:
+    from safetensors import SafetensorError, safe_open
+
+    wrong = f"{str(file)!r} holds no public statistics: write them with `Reference.save`."
+    try:
+        with safe_open(file, framework="np") as opened:
+            source = (opened.metadata() or {}).get("source", "")
+            mean, values, rest, rows = (
+                opened.get_tensor(key).astype(np.float64) for key in ("mean", "values", "rest", "directions")
+            )
+    except (SafetensorError, OSError) as error:
+        raise DataError(wrong) from error
+    shapes = mean.ndim == 1 and rows.shape == (len(values), len(mean)) and rest.shape == (1,)
+    if not shapes or not all(np.isfinite(v).all() for v in (mean, values, rest, rows)):
+        raise DataError(wrong)
+    # A direction weaker than the rest, or a rest of 0, could not be told from noise.
+    if not (rest[0] > 0 and (values >= rest[0]).all()):
+        raise DataError(wrong)
+    # Stored in half the bits; made orthonormal again, so that `colour` undoes `whiten`.
+    directions, _ = np.linalg.qr(rows.T)
+    return Reference(name, source, mean, directions.T.copy(), values, float(rest[0]))

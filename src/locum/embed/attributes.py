@@ -1,0 +1,254 @@
+"""Images with what is known of each: CelebA in its own layout, any folder with a table, arrays in an .npz file."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from locum.data import RawSplit, assemble, read_frame, read_image_arrays
+from locum.errors import ConfigError, DataError
+from locum.io import reading
+from locum.types import EmbeddingInfo
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from PIL.Image import Image
+
+
+Array = npt.NDArray[Any]
+
+_LIST, _PARTITION, _IMAGES = "list_attr_celeba.txt", "list_eval_partition.txt", "img_align_celeba"
+# As CelebA is handed out, its parts lie in folders of these names.
+_CELEBA_FOLDERS = ("", "Anno", "Eval", "Img")
+_LARGEST_SIDE = 4096
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ImageTable:
+    """Images (n, height, width, colours) of 8 bits, and named facts of each: text or whole numbers.
+
+    Examples
+    --------
+    >>> table = ImageTable(np.zeros((3, 4, 4, 1), np.uint8), {"smiling": np.array([0, 1, 1])})
+    >>> table.take([2, 0]).attributes["smiling"].tolist()
+    [1, 0]
+    """
+
+    images: npt.NDArray[np.uint8]
+    attributes: Mapping[str, Array] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.images.dtype != np.uint8 or self.images.ndim != 4 or self.images.shape[3] not in (1, 3):
+            raise DataError(
+                f"Images must be bytes (uint8) of shape (n, height, width, 1 or 3); got {self.images.dtype} of shape "
+                f"{self.images.shape}."
+            )
+        for name, values in self.attributes.items():
+            if values.shape != (len(self.images),) or values.dtype.kind not in "iuU":
+                raise DataError(
+                    f"Attribute {name!r} must be text or whole numbers, one for each of {len(self.images)} images; "
+                    f"got {values.dtype} of shape {values.shape}."
+                )
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    def take(self, rows: npt.ArrayLike) -> ImageTable:
+        """Some of the images, by position or mask."""
+        chosen = np.asarray(rows)
+        return ImageTable(self.images[chosen], {name: values[chosen] for name, values in self.attributes.items()})
+
+
+def read_celeba(
+    folder: str | os.PathLike[str],
+    *,
+    side: int = 64,
+    attributes: Sequence[str] | None = None,
+    limit: int | None = None,
+) -> ImageTable:
+    """CelebA as it is handed out: `img_align_celeba/`, `list_attr_celeba.txt` and perhaps `list_eval_partition.txt`.
+
+    The largest square in the middle of each image is resized to `side` pixels. `attributes` picks some by name (all
+    otherwise), as 1 for yes and 0 for no; `limit` takes the first images only. With a list of partitions, the
+    attribute `partition` says 0 for training, 1 for validation and 2 for test.
+
+    Raises
+    ------
+    DataError
+        Where a file is missing, damaged or tells something else than another. An image is named by its row in the
+        list, as an editor counts, and not by its file.
+    """
+    _check(side, limit)
+    listed, images, split = (_celeba_part(folder, name) for name in (_LIST, _IMAGES, _PARTITION))
+    if listed is None or images is None:
+        lacking = _LIST if listed is None else _IMAGES
+        raise DataError(f"{os.fspath(folder)} holds no {lacking}: give the folder with CelebA's own files.")
+    known, files, table = _celeba_list(listed, limit)
+    chosen = list(known if attributes is None else attributes)
+    if unknown := [name for name in chosen if name not in known]:
+        raise ConfigError(f"{listed} has no attributes {unknown}; it has {', '.join(known)}.")
+    found: dict[str, Array] = {name: table[:, known.index(name)] for name in chosen}
+    if split is not None:
+        found["partition"] = _celeba_partition(split, files)
+    return ImageTable(_load(images, files, f"of {listed}", 3, side, channels=3), found)
+
+
+def read_image_attributes(
+    folder: str | os.PathLike[str],
+    table: str | os.PathLike[str],
+    *,
+    side: int,
+    channels: int = 3,
+    attributes: Sequence[str] | None = None,
+) -> ImageTable:
+    """Images of `folder` with the facts that a .csv or .parquet tells of them, in the order of the table.
+
+    The column `file`, or else the first one, names each image from `folder`; every other column (or those that
+    `attributes` names) is an attribute: text or whole numbers, with nothing missing. Truth values become 0 and 1. The
+    largest square in the middle of each image is resized to `side` pixels, grey where `channels` is 1.
+    """
+    _check(side, None)
+    if channels not in (1, 3):
+        raise ConfigError(f"`channels` must be 1 (grey) or 3 (colours); got {channels!r}.")
+    if not Path(folder).is_dir():
+        raise DataError(f"{os.fspath(folder)} is not a folder: give the one that holds the images.")
+    frame, where = read_frame(table), f"of {os.fspath(table)}"
+    key = "file" if "file" in frame.columns else frame.columns[0]
+    chosen = [name for name in frame.columns if name != key] if attributes is None else list(attributes)
+    if unknown := [name for name in chosen if name not in frame.columns or name == key]:
+        raise ConfigError(f"{os.fspath(table)} has no attributes {unknown}; it has {', '.join(frame.columns)}.")
+    for name in (key, *chosen):
+        if frame[name].isna().any():
+            row = int(frame[name].isna().to_numpy().argmax()) + 2
+            raise DataError(f"Row {row} {where} (the header is row 1) has no {name!r}: fill it in, or drop the row.")
+    files = frame[key].astype(str).tolist()
+    found = {name: _labels(frame[name], name, os.fspath(table)) for name in chosen}
+    return ImageTable(_load(Path(folder), files, where, 2, side, channels), found)
+
+
+def read_image_npz(path: str | os.PathLike[str], *, labels: str = "label") -> dict[str, ImageTable]:
+    """Every split of an .npz in MedMNIST's layout (`train_images, train_labels, ...`), sizes as they are.
+
+    Labels become the attribute that `labels` names: whole numbers, or text where the file has text or names its
+    classes. Arrays `train_attr_NAME` become attributes too.
+    """
+    place = os.fspath(path)
+    if not Path(place).is_file():
+        raise DataError(f"There is no file {place}: give an .npz of images.")
+    raw, names = read_image_arrays(place)
+    hollow = {k: RawSplit(np.zeros((len(r.X), 1)), r.labels, None, r.attributes) for k, r in raw.items()}
+    found = {}
+    for split, part in assemble(hollow, place, EmbeddingInfo(), names).items():
+        images = raw[split].X
+        if images.dtype != np.uint8:
+            raise DataError(f"{place} must hold images of bytes (uint8) in {split}; got {images.dtype}.")
+        images = images[..., None] if images.ndim == 3 else images
+        if labels in part.attributes:
+            raise ConfigError(f"{place} has an attribute {labels!r} already: call its labels otherwise by `labels`.")
+        values = part.labels.astype(np.str_)
+        # Without names of classes a label is the number that the file holds.
+        whole = not names and raw[split].labels.dtype.kind in "iu"
+        facts = {name: v.astype(np.int64) if v.dtype.kind == "b" else v for name, v in part.attributes.items()}
+        found[split] = ImageTable(images, {labels: values.astype(np.int64) if whole else values, **facts})
+    return found
+
+
+def _check(side: int, limit: int | None) -> None:
+    if type(side) is not int or not 1 <= side <= _LARGEST_SIDE:
+        raise ConfigError(f"`side` must be a whole number in 1..{_LARGEST_SIDE}; got {side!r}.")
+    if limit is not None and (type(limit) is not int or limit < 1):
+        raise ConfigError(f"`limit` must be 1 or more, or None for all images; got {limit!r}.")
+
+
+def _celeba_part(folder: str | os.PathLike[str], name: str) -> Path | None:
+    """Where a part of CelebA lies, if it does."""
+    places = (Path(folder, inner, name) for inner in _CELEBA_FOLDERS)
+    return next((place for place in places if place.exists()), None)
+
+
+def _celeba_list(place: Path, limit: int | None) -> tuple[list[str], list[str], Array]:
+    """Names of the attributes, files, and (files, attributes) of 0 and 1."""
+    lines = _lines(place)
+    names = lines[1].split() if len(lines) > 1 else []
+    if not lines or not lines[0].strip().isdecimal() or not names or {"1", "-1"} & set(names):
+        raise DataError(f"{place} must begin with the number of images, and then the names of the attributes.")
+    if len(set(names)) < len(names):
+        raise DataError(f"{place} names an attribute twice: each needs a name of its own.")
+    if int(lines[0]) != len(lines) - 2:
+        raise DataError(
+            f"{place} promises {int(lines[0])} images and lists {len(lines) - 2}: it was cut off or changed."
+        )
+    rows = [line.split() for line in lines[2:][:limit]]
+    for number, row in enumerate(rows, start=3):
+        if len(row) != len(names) + 1 or not set(row[1:]) <= {"1", "-1"}:
+            raise DataError(f"Row {number} of {place} must name a file, and then {len(names)} times 1 or -1.")
+    if not rows:
+        raise DataError(f"{place} lists no image: fetch it again.")
+    return names, [row[0] for row in rows], np.array([row[1:] for row in rows], dtype=np.int64).clip(0)
+
+
+def _celeba_partition(place: Path, files: list[str]) -> Array:
+    parts = {row[0]: row[1] for row in map(str.split, _lines(place)) if len(row) == 2 and row[1] in ("0", "1", "2")}
+    for number, file in enumerate(files, start=3):
+        if file not in parts:
+            raise DataError(f"{place} gives no partition (0, 1 or 2) for the image in row {number} of {_LIST}.")
+    return np.array([parts[file] for file in files], dtype=np.int64)
+
+
+def _lines(place: Path) -> list[str]:
+    with reading(str(place), "a list of CelebA"):
+        lines = place.read_text(encoding="utf-8").splitlines()
+    while lines and not lines[-1].strip():
+        lines.pop()
+    return lines
+
+
+def _labels(series: pd.Series, name: str, table: str) -> Array:
+    import pandas as pd
+
+    types = pd.api.types
+    if types.is_integer_dtype(series.dtype) or types.is_bool_dtype(series.dtype):
+        return np.asarray(series.to_numpy(dtype=np.int64))
+    if types.is_float_dtype(series.dtype) or types.is_datetime64_any_dtype(series.dtype):
+        raise DataError(
+            f"Column {name!r} of {table} must hold text or whole numbers, and is {series.dtype}: make classes of it, "
+            f"or pick other columns by `attributes`."
+        )
+    return np.asarray(series.astype(str).to_numpy(dtype=np.str_))
+
+
+def _load(folder: Path, files: Sequence[str], where: str, first: int, side: int, channels: int) -> Array:
+    """The images as (n, side, side, channels); one that cannot be used is named by its row, counted from `first`."""
+    from locum.embed.decode import UnreadableImageError, decode_image
+
+    try:
+        out = np.empty((len(files), side, side, channels), dtype=np.uint8)
+    except MemoryError:
+        raise ConfigError(f"{len(files)} images of {side} pixels a side do not fit in memory: take fewer.") from None
+    for i, file in enumerate(files):
+        row = f"The image in row {i + first} {where}"
+        # A list from elsewhere must not reach into other folders.
+        if Path(file).is_absolute() or ".." in Path(file).parts or "\0" in file:
+            raise DataError(f"{row} lies outside the folder of images: correct the row.")
+        try:
+            image = decode_image((folder / file).read_bytes())
+            out[i] = _square(image, side, channels)
+        except OSError:
+            raise DataError(f"{row} is missing, or may not be read: add it, or drop the row.") from None
+        except UnreadableImageError as error:
+            raise DataError(f"{row} cannot be used ({error}): replace it, or drop the row.") from None
+    return out
+
+
+def _square(image: Image, side: int, channels: int) -> Array:
+    short = min(image.size)
+    left, top = (image.width - short) // 2, (image.height - short) // 2
+    # Pillow's number for bicubic, which smooths where it shrinks.
+    small = image.crop((left, top, left + short, top + short)).resize((side, side), resample=3)
+    return np.asarray(small if channels == 3 else small.convert("L"), dtype=np.uint8).reshape(side, side, channels)

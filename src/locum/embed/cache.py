@@ -1,0 +1,166 @@
+"""Vectors on disk, by content: what makes a run resume, and a second run quick."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sqlite3
+import stat
+from collections.abc import Iterable, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from locum.embed.backbones import Backbone
+from locum.errors import DataError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+_MAGIC = b"SQLite format 3\0"
+_COLUMNS = ["model", "content", "vector"]
+# Well below what SQLite allows in one question.
+_ASKED = 500
+
+
+class VectorStore:
+    """A private SQLite file of vectors, known by backbone, weights, preprocessing and the image's content.
+
+    A vector is on disk as soon as `put` returns, and a killed process leaves a file that the next one opens. Two
+    processes may share a file. It holds no names, but its vectors are as private as the images: mode 0600. A file
+    that is there and is no such store is refused and stays as it is. Without a file the vectors lie in one that has
+    no name (SQLite's temporary database) and is gone with the process, however that ends.
+    """
+
+    def __init__(self, file: Path | None, backbone: Backbone) -> None:
+        self.file = file
+        self.dim = backbone.dim
+        info = backbone.info
+        # Weights and pixels decide; the name of a model does not.
+        identity = "\n".join((info.revision or info.backbone, info.preprocessing))
+        self._model = hashlib.sha256(identity.encode()).digest()
+        with self._told():
+            self._db = sqlite3.connect("", isolation_level=None) if file is None else _opened(file)
+            # A page holds the vector of a usual backbone: it is written once and never moved.
+            self._db.execute("PRAGMA page_size=8192")
+            self._db.execute("PRAGMA synchronous=NORMAL")
+            self._db.execute(
+                "CREATE TABLE IF NOT EXISTS vectors "
+                "(model BLOB, content BLOB, vector BLOB, PRIMARY KEY (model, content))"
+            )
+
+    def known(self) -> set[bytes]:
+        """Contents whose vectors are here."""
+        with self._told():
+            rows = self._db.execute("SELECT content FROM vectors WHERE model = ?", (self._model,))
+            return {row[0] for row in rows}
+
+    def put(self, pairs: Iterable[tuple[bytes, npt.NDArray[np.float32]]]) -> None:
+        """Keep vectors by content, all of them or none."""
+        rows = [(self._model, content, vector.astype("<f4").tobytes()) for content, vector in pairs]
+        with self._told():
+            self._db.execute("BEGIN IMMEDIATE")
+            self._db.executemany("INSERT OR REPLACE INTO vectors VALUES (?, ?, ?)", rows)
+            self._db.execute("COMMIT")
+
+    def get(self, contents: Sequence[bytes]) -> npt.NDArray[np.float32]:
+        """Their vectors, one a row, in the order asked for."""
+        found: dict[bytes, bytes] = {}
+        for start in range(0, len(contents), _ASKED):
+            part = list(contents[start : start + _ASKED])
+            marks = ",".join("?" * len(part))
+            with self._told():
+                rows = self._db.execute(
+                    f"SELECT content, vector FROM vectors WHERE model = ? AND content IN ({marks})",
+                    (self._model, *part),
+                )
+                found.update(rows.fetchall())
+        out = np.empty((len(contents), self.dim), dtype=np.float32)
+        for i, content in enumerate(contents):
+            raw = found.get(content, b"")
+            if len(raw) != 4 * self.dim:
+                raise DataError(f"The cache {self._name} has lost a vector or was altered: delete it, and run again.")
+            out[i] = np.frombuffer(raw, dtype="<f4")
+        return out
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._db.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        try:
+            yield
+        except (sqlite3.Error, OSError) as error:
+            raise DataError(
+                f"The cache {self._name} cannot be used ({_plain(error)}): free some space, wait for another "
+                "run to end, or delete the file if it is damaged."
+            ) from None
+
+    @property
+    def _name(self) -> str:
+        return "in the folder of temporary files" if self.file is None else repr(str(self.file))
+
+
+def _opened(file: Path) -> sqlite3.Connection:
+    """The database in `file`, which is made where there is none; nothing is changed before it is known to be ours."""
+    handle = os.open(file, os.O_CREAT | os.O_RDWR, 0o600)
+    try:
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
+            raise OSError(0, "not a file")
+        start = os.read(handle, len(_MAGIC))
+    finally:
+        os.close(handle)
+    if start not in (b"", _MAGIC):
+        raise _foreign(file)
+    db = sqlite3.connect(file, timeout=60, isolation_level=None)
+    try:
+        tables = [name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+        if tables and (tables, [row[1] for row in db.execute("PRAGMA table_info(vectors)")]) != (
+            ["vectors"],
+            _COLUMNS,
+        ):
+            raise _foreign(file)
+        file.chmod(0o600)
+    except BaseException:
+        db.close()
+        raise
+    return db
+
+
+def _foreign(file: Path) -> DataError:
+    return DataError(
+        f"{str(file)!r} is not a cache of vectors: name another file, or delete the file if nobody needs it."
+    )
+
+
+def private_folder(home: Path) -> Path:
+    """The folder `.locum` beside the data, for the owner alone; OSError where it cannot be made."""
+    folder = home / ".locum"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise PermissionError(str(folder))
+    return folder
+
+
+def can_keep(home: Path) -> bool:
+    """Whether private files can be kept beside the data."""
+    try:
+        private_folder(home)
+    except OSError:
+        return False
+    return True
+
+
+def _plain(error: Exception) -> str:
+    return (error.strerror or "not accessible") if isinstance(error, OSError) else str(error)[:80]

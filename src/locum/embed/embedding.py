@@ -1,0 +1,342 @@
+"""From images to vectors: the one function that everything else calls."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Container, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Self
+
+import numpy as np
+import numpy.typing as npt
+
+from locum.data import SPLITS, WHOLE, StreamedSplit
+from locum.embed.backbones import Backbone, load_backbone
+from locum.embed.cache import VectorStore, private_folder
+from locum.embed.decode import UnreadableImageError
+from locum.embed.sources import NO_CLASSES, ImageItem, ImageSource, open_images
+from locum.errors import DataError
+from locum.types import EmbeddingInfo, EmbeddingSet
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of one image: a content with its vector (None: it is known already), or a problem."""
+
+    index: int
+    content: bytes = b""
+    vector: npt.NDArray[np.float32] | None = None
+    subject: str | None = None
+    problem: str | None = None
+
+
+def cores() -> int:
+    """Processor cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def run_images(
+    source: ImageSource, backbone: Backbone, known: Container[bytes], workers: int | None = None
+) -> Iterator[list[Outcome]]:
+    """Every image of `source`, in order, a small batch at a time.
+
+    Each thread reads, decodes and embeds its own batch: with one core a thread, decoding overlaps with inference and
+    nobody waits. At most two batches a thread are under way, whatever the number of images. `known` is asked
+    before an image is decoded.
+    """
+    threads = workers or min(cores(), 32)
+    chunks = (
+        range(i, min(i + backbone.batch, len(source.items))) for i in range(0, len(source.items), backbone.batch)
+    )
+    pending: deque[Future[list[Outcome]]] = deque()
+    pool = ThreadPoolExecutor(threads, thread_name_prefix="locum-embed")
+    try:
+        for chunk in chunks:
+            pending.append(pool.submit(_batch, source, backbone, known, chunk))
+            if len(pending) >= 2 * threads:
+                yield pending.popleft().result()
+        while pending:
+            yield pending.popleft().result()
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _batch(source: ImageSource, backbone: Backbone, known: Container[bytes], chunk: range) -> list[Outcome]:
+    pixels = _buffer((backbone.batch, *backbone.preprocessing.shape))
+    outcomes: list[Outcome] = []
+    fresh: list[int] = []
+    for i in chunk:
+        outcome, is_fresh = _prepare(source, backbone, known, i, pixels[len(fresh)])
+        if is_fresh:
+            fresh.append(len(outcomes))
+        outcomes.append(outcome)
+    if fresh:
+        vectors = backbone.run(pixels[: len(fresh)])
+        for place, vector in zip(fresh, vectors, strict=True):
+            old = outcomes[place]
+            if np.isfinite(vector).all():
+                outcomes[place] = Outcome(old.index, old.content, vector, old.subject)
+            else:
+                outcomes[place] = Outcome(old.index, problem="the model gives no finite vector")
+    return outcomes
+
+
+_local = threading.local()
+
+
+def _buffer(shape: tuple[int, ...]) -> npt.NDArray[np.float32]:
+    """Room for a batch, one a thread: fresh memory would cost as much as decoding a small image."""
+    if getattr(_local, "pixels", None) is None or _local.pixels.shape != shape:
+        _local.pixels = np.empty(shape, dtype=np.float32)
+    out: npt.NDArray[np.float32] = _local.pixels
+    return out
+
+
+def _prepare(
+    source: ImageSource,
+    backbone: Backbone,
+    known: Container[bytes],
+    i: int,
+    pixels: npt.NDArray[np.float32],
+) -> tuple[Outcome, bool]:
+    """What is known of image `i`, and whether `pixels` were filled for the model to run."""
+    try:
+        raw = source.read(i)
+        subject = source.items[i].subject or source.subject(raw)
+        content = hashlib.sha256(raw).digest()
+        if content in known:
+            return Outcome(i, content, subject=subject), False
+        backbone.preprocessing.apply(source.decode(raw, backbone.preprocessing.window), pixels)
+    except UnreadableImageError as error:
+        return Outcome(i, problem=str(error)), False
+    except OSError as error:
+        # The text of the error names the file: it stays out.
+        return Outcome(i, problem="missing" if isinstance(error, FileNotFoundError) else "cannot be opened"), False
+    except MemoryError:
+        return Outcome(i, problem="needs more memory than there is"), False
+    return Outcome(i, content, subject=subject), True
+
+
+_BLOCK = 1024
+# Seconds between writes to disk: what a killed run may have to do again.
+_KEEP_EVERY = 0.5
+Progress = Callable[[int, int, str], None]
+
+
+class StrictError(DataError):
+    """An image cannot be read, and `strict` was asked for; its name is an attribute, not part of the message."""
+
+    def __init__(self, name: str, problem: str) -> None:
+        self.name, self.problem = name, problem
+        super().__init__(
+            f"An image cannot be read ({problem}), and `strict` was asked for: mend or remove it, or do without."
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Embedded:
+    """Images that have become vectors; the vectors lie on disk until they are asked for.
+
+    `items` are those that could be read, in order; `problems` are names and reasons of the others. Close it, or
+    use it in a `with`, so that the cache is let go of.
+    """
+
+    info: EmbeddingInfo
+    items: tuple[ImageItem, ...]
+    contents: tuple[bytes, ...]
+    subjects: tuple[str, ...] | None
+    attribute_names: tuple[str, ...]
+    problems: tuple[tuple[str, str], ...]
+    computed: int
+    ignored: int
+    store: VectorStore
+    source_items: Sequence[ImageItem]
+
+    @property
+    def labelled(self) -> bool:
+        """Whether the images have classes."""
+        return bool(self.info.class_names)
+
+    def vectors(self) -> npt.NDArray[np.float32]:
+        """All vectors, in the order of `items`, in memory."""
+        return self.store.get(self.contents)
+
+    def splits(self) -> dict[str, StreamedSplit]:
+        """By split, with vectors that come in blocks."""
+        if not self.labelled:
+            raise DataError(NO_CLASSES)
+        out = {}
+        for split in (*SPLITS, WHOLE):
+            rows = [i for i, item in enumerate(self.items) if item.split == split]
+            if rows:
+                out[split] = self._split(rows)
+        return out
+
+    def sets(self) -> dict[str, EmbeddingSet]:
+        """By split, in memory."""
+        return {
+            split: EmbeddingSet(np.concatenate(list(part.blocks)), part.y, part.subject, part.attributes, self.info)
+            for split, part in self.splits().items()
+        }
+
+    def _split(self, rows: Sequence[int]) -> StreamedSplit:
+        codes = {name: code for code, name in enumerate(self.info.class_names)}
+        columns = {
+            name: np.array([self.items[i].attributes[a] for i in rows]) for a, name in enumerate(self.attribute_names)
+        }
+        return StreamedSplit(
+            shape=(len(rows), self.store.dim),
+            blocks=self._blocks(rows),
+            y=np.array([codes[str(self.items[i].label)] for i in rows], dtype=np.int64),
+            subject=None if self.subjects is None else np.array([self.subjects[i] for i in rows]),
+            attributes=columns,
+        )
+
+    def _blocks(self, rows: Sequence[int]) -> Iterator[npt.NDArray[np.float32]]:
+        for start in range(0, len(rows), _BLOCK):
+            yield self.store.get([self.contents[i] for i in rows[start : start + _BLOCK]])
+
+    def close(self) -> None:
+        """Let go of the cache; without a file of its own it is gone."""
+        self.store.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def embed_images(
+    images: str | os.PathLike[str] | ImageSource,
+    backbone: str | Backbone = "efflite0",
+    *,
+    window: tuple[float, float] | None = None,
+    cache: Path | bool = True,
+    strict: bool = False,
+    workers: int | None = None,
+    progress: Progress | None = None,
+) -> Embedded:
+    """Run a backbone over a folder of images, a .csv with a column `path`, or an .npz of images.
+
+    A run that was killed goes on where it stopped, because vectors are kept on disk twice a second; the
+    result is that of an unbroken run, bit for bit on one machine. An image that cannot be read is left out and listed
+    in `problems`.
+
+    Parameters
+    ----------
+    images
+        What to embed, or an `ImageSource`.
+    backbone
+        A name, see `load_backbone`, or a loaded one.
+    window
+        Values of 16-bit and DICOM images that become black and white; None takes each image's own.
+    cache
+        The file to keep vectors in; True for `.locum/vectors.sqlite` beside the images; False for none, and
+        then an interrupted run starts anew.
+    strict
+        Stop at the first image that cannot be read.
+    workers
+        Threads; by default one a core.
+    progress
+        Called with images done, images in all and a word on the speed.
+
+    Examples
+    --------
+    >>> with embed_images("scans/") as embedded:  # doctest: +SKIP
+    ...     train = embedded.sets()["all"]
+    """
+    source = open_images(images) if isinstance(images, (str, os.PathLike)) else images
+    model = load_backbone(backbone, window=window) if isinstance(backbone, str) else backbone
+    store = VectorStore(_cache_file(source, cache), model)
+    try:
+        return _collect(source, model, store, strict, workers, progress)
+    except BaseException:
+        store.close()
+        raise
+
+
+def _collect(
+    source: ImageSource,
+    model: Backbone,
+    store: VectorStore,
+    strict: bool,
+    workers: int | None,
+    progress: Progress | None,
+) -> Embedded:
+    known = store.known()
+    total, computed = len(source.items), 0
+    kept: list[int] = []
+    contents: list[bytes] = []
+    subjects: list[str | None] = []
+    problems: list[tuple[str, str]] = []
+    started = kept_at = time.monotonic()
+    fresh: list[tuple[bytes, npt.NDArray[np.float32]]] = []
+    try:
+        for outcomes in run_images(source, model, known, workers):
+            new = [(o.content, o.vector) for o in outcomes if o.vector is not None]
+            known.update(content for content, _ in new)
+            fresh += new
+            computed += len(new)
+            # A synced write costs as much as some images: once in a while is enough to lose little.
+            if fresh and (time.monotonic() - kept_at > _KEEP_EVERY or len(fresh) >= _BLOCK):
+                batch, fresh = fresh, []
+                store.put(batch)
+                kept_at = time.monotonic()
+            for o in outcomes:
+                if o.problem is not None:
+                    problems.append((source.items[o.index].name, o.problem))
+                    if strict:
+                        raise StrictError(source.items[o.index].name, o.problem)
+                    continue
+                kept.append(o.index)
+                contents.append(o.content)
+                subjects.append(o.subject)
+            if progress is not None:
+                done = outcomes[-1].index + 1
+                progress(done, total, f"{done / max(time.monotonic() - started, 1e-9):.0f} images/s")
+    finally:
+        # A run that is stopped keeps what it has.
+        if fresh:
+            store.put(fresh)
+    if not kept:
+        raise DataError(f"No image can be read of {total} (the first: {problems[0][1]}): check what they are.")
+    return Embedded(
+        info=replace(model.info, class_names=source.class_names),
+        items=tuple(source.items[i] for i in kept),
+        contents=tuple(contents),
+        subjects=_people(subjects, contents),
+        attribute_names=source.attribute_names,
+        problems=tuple(problems),
+        computed=computed,
+        ignored=source.ignored,
+        store=store,
+        source_items=source.items,
+    )
+
+
+def _people(subjects: Sequence[str | None], contents: Sequence[bytes]) -> tuple[str, ...] | None:
+    """Who each image belongs to, if any says so; one that does not say counts as a person of its own."""
+    if not any(subjects):
+        return None
+    return tuple(s or f"unnamed-{content.hex()[:16]}" for s, content in zip(subjects, contents, strict=True))
+
+
+def _cache_file(source: ImageSource, cache: Path | bool) -> Path | None:
+    if isinstance(cache, Path):
+        return cache
+    if not cache:
+        return None
+    try:
+        return private_folder(source.home) / "vectors.sqlite"
+    except OSError:
+        raise DataError(
+            "The cache cannot be kept beside the images: make their parent folder writable, name a file with "
+            "--cache FILE, or go without with --no-cache."
+        ) from None

@@ -1,0 +1,175 @@
+"""Any vision model of the Hugging Face hub, or a folder in its format, through transformers."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from locum.embed.backbones import Backbone
+from locum.embed.preprocessing import KEYS, Preprocessing, from_settings
+from locum.errors import ConfigError, DataError
+
+SHARDED = "model.safetensors.index.json"
+WHOLE = "model.safetensors"
+
+
+def load_huggingface(place: str, name: str | None = None) -> Backbone:
+    """`OWNER/MODEL[@REVISION]` from the hub or its local cache, or a folder with the same files.
+
+    Weights must be safetensors, and code that comes with a model is never run. The vector is the class token after
+    the last norm, the model's own pooled output where images and text share a model (or did: CLIP's vision part), or
+    the average over places where there is no class token. Weights of half precision are computed with in single.
+    `revision` is the hash of the weights, so a folder and the hub agree.
+    """
+    try:
+        os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
+        import transformers
+    except ImportError:
+        raise ConfigError("This backbone needs transformers: pip install 'locum[huggingface]'.") from None
+    local = Path(place).is_dir()
+    reference, _, revision = (place, "", "") if local else place.partition("@")
+    options: dict[str, Any] = {"revision": revision} if revision else {}
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+    try:
+        model, report = transformers.AutoModel.from_pretrained(
+            reference, use_safetensors=True, trust_remote_code=False, output_loading_info=True, **options
+        )
+        processor = transformers.AutoImageProcessor.from_pretrained(
+            reference, backend="pil", trust_remote_code=False, **options
+        )
+        digest = _weights_hash(reference, options)
+        run = _runner(model.float().eval())
+    except (OSError, ValueError, KeyError, ImportError, TypeError, AttributeError, RuntimeError) as error:
+        raise DataError(_why(place, local)) from error
+    if lost := [key for key in report["missing_keys"] if not key.startswith("pooler.")]:
+        raise DataError(f"The weights of {place!r} lack {len(lost)} tensors of the model: they would be random.")
+    preprocessing = published_preprocessing(processor, place)
+    dim = _width(run, preprocessing, place)
+    # A folder's name says where somebody keeps files: it does not travel.
+    shown = name or ("hf" if local else f"hf:{place}")
+    return Backbone(shown, digest, preprocessing, dim, run, concurrent=False)
+
+
+def _width(run: Any, preprocessing: Preprocessing, place: str) -> int:
+    """Numbers in a vector, from a first run: a model may take other images than its processor gives."""
+    try:
+        out = run(np.zeros((1, *preprocessing.shape), dtype=np.float32))
+    except Exception:  # each model refuses in its own way
+        out = np.empty(0)
+    if out.ndim != 2 or len(out) != 1:
+        _, height, width = preprocessing.shape
+        raise DataError(
+            f"The model {place!r}, given {height} x {width} pixels as its image processor says, does not give one "
+            "vector an image: choose another vision model, or correct preprocessor_config.json."
+        )
+    return int(out.shape[1])
+
+
+def published_preprocessing(processor: Any, place: str) -> Preprocessing:
+    """Our contract for what a published image processor does, compared with it on an image.
+
+    A processor that does more than resize, crop and scale is refused: its pixels could not be repeated by others.
+    """
+    try:
+        given: dict[str, Any] = {key: getattr(processor, key, None) for key in KEYS}
+        for key in ("size", "crop_size"):
+            given[key] = None if given[key] is None else dict(given[key])
+        # A step that the processor does not name it does not do, whatever its numbers.
+        given |= {key: bool(value) for key, value in given.items() if key.startswith("do_")}
+        out = from_settings(given)
+        alike = all(_agrees(processor, out, shape) for shape in ((301, 400), (97, 61)))
+    except (AttributeError, KeyError, TypeError, ValueError, DataError):
+        alike = False
+    if not alike:
+        raise DataError(
+            f"The image processor of {place!r} does more than resize, crop and scale: such pixels cannot be repeated "
+            "exactly. Choose another model, or embed elsewhere and give the vectors."
+        )
+    return out
+
+
+def _agrees(processor: Any, ours: Preprocessing, shape: tuple[int, int]) -> bool:
+    from PIL import Image
+
+    image = Image.fromarray(np.random.default_rng(0).integers(0, 256, (*shape, 3), dtype=np.uint8))
+    theirs = np.asarray(processor(image, return_tensors="np")["pixel_values"][0])
+    mine = ours.apply(image)
+    return theirs.shape == mine.shape and bool(np.abs(theirs - mine).max() <= 1e-5)
+
+
+def _runner(model: Any) -> Any:
+    import torch
+
+    net = getattr(model, "vision_model", model)
+    names = {key.split(".")[-1] for key, _ in net.named_parameters()}
+    token = bool(names & {"cls_token", "class_token"})
+    # So CLIP calls its class token, which is normed only on its way to the pooled output. A pooler with weights of
+    # its own may lack them in the file.
+    pooled = net is not model or ("class_embedding" in names and not hasattr(net, "pooler"))
+    # Torch spreads one call over all cores by itself; two at once would only get in each other's way.
+    lock = threading.Lock()
+
+    def run(pixels: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+        with lock, torch.inference_mode():
+            out = net(pixel_values=torch.from_numpy(pixels))
+            if pooled:
+                vectors = out.pooler_output
+            elif out.last_hidden_state.ndim == 4:
+                vectors = out.last_hidden_state.mean((2, 3))
+            else:
+                vectors = out.last_hidden_state[:, 0] if token else out.last_hidden_state.mean(1)
+            return vectors.float().contiguous().numpy()  # type: ignore[no-any-return]
+
+    return run
+
+
+def _weights_hash(reference: str, options: dict[str, Any]) -> str:
+    """One hash over the weights, in one file or in several in the order of their names."""
+    import json
+
+    from transformers.utils.hub import cached_file
+
+    def find(name: str, must: bool) -> str | None:
+        found: str | None = cached_file(
+            reference,
+            name,
+            _raise_exceptions_for_missing_entries=must,
+            _raise_exceptions_for_connection_errors=must,
+            **options,
+        )
+        return found
+
+    whole = find(WHOLE, False)
+    if whole is not None:
+        files = [whole]
+    else:
+        index = find(SHARDED, True)
+        assert index is not None
+        names = sorted(set(json.loads(Path(index).read_text())["weight_map"].values()))
+        files = [str(find(name, True)) for name in names]
+    digest = hashlib.sha256()
+    for file in files:
+        with open(file, "rb") as stream:
+            while block := stream.read(1 << 20):
+                digest.update(block)
+    return digest.hexdigest()
+
+
+def _why(place: str, local: bool) -> str:
+    if local:
+        return (
+            f"{place!r} is not a whole model: it needs config.json, model.safetensors and preprocessor_config.json "
+            "of a vision model that transformers knows."
+        )
+    return (
+        f"The model {place!r} could not be loaded: it must exist on the Hugging Face hub, be a vision model with "
+        "safetensors weights and an image processor, and the hub must be reachable. Without a network, copy its "
+        "files into a folder and use hf:FOLDER."
+    )

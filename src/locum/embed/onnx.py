@@ -1,0 +1,115 @@
+"""Models in ONNX format, run by ONNX Runtime: the default backbone, and files of one's own."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from locum.embed.backbones import Backbone
+from locum.embed.preprocessing import Preprocessing, from_settings
+from locum.errors import ConfigError, DataError
+
+if TYPE_CHECKING:
+    from onnxruntime import InferenceSession
+
+
+SETTINGS = "preprocessor_config.json"
+
+
+def start_session(model: bytes | str) -> InferenceSession:
+    """A session that uses one core a call: the threads that decode images also run it, each for itself.
+
+    One core a call wastes no time on threads that wait for each other, and gives the same bits whatever
+    images share a batch (tests/embed/test_onnx_model.py).
+    """
+    # It reports to its maker unless told not to, before it is imported.
+    os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    options.inter_op_num_threads = 1
+    options.log_severity_level = 3
+    try:
+        return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    except Exception as error:  # the runtime has no common class for what a damaged file does to it
+        raise DataError("The model is damaged, or is no ONNX file that this ONNX Runtime can run.") from error
+
+
+def session_runner(session: InferenceSession) -> Any:
+    """A function from pixels to vectors; a feature map or a list of tokens is averaged over its places."""
+    name = session.get_inputs()[0].name
+
+    def run(pixels: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+        out = session.run(None, {name: pixels})[0]
+        if out.ndim == 4:
+            out = out.mean(axis=(2, 3))
+        elif out.ndim == 3:
+            out = out.mean(axis=1)
+        return np.ascontiguousarray(out, dtype=np.float32)
+
+    return run
+
+
+def load_onnx(file: str) -> Backbone:
+    """A model of one's own: images (n, 3, height, width) in, its first output out.
+
+    How images are prepared is read from `preprocessor_config.json` beside the file, in the form that Hugging Face
+    models use; without one, images are resized to the model's input size and scaled with ImageNet's statistics.
+    """
+    path = Path(file)
+    if not path.is_file():
+        raise ConfigError(f"There is no file {file!r}: give the ONNX file as onnx:FILE.")
+    raw = path.read_bytes()
+    session = start_session(raw)
+    inputs = session.get_inputs()
+    if len(inputs) != 1 or len(inputs[0].shape) != 4 or inputs[0].type != "tensor(float)":
+        raise DataError(f"{file!r} must take one input of float images (n, 3, height, width): export it so.")
+    if inputs[0].shape[1] not in (3, None) and not isinstance(inputs[0].shape[1], str):
+        raise DataError(f"{file!r} takes {inputs[0].shape[1]} colours; images are given with 3. Export it so.")
+    fixed = inputs[0].shape[0]
+    if isinstance(fixed, int) and fixed > 1:
+        raise DataError(
+            f"{file!r} takes batches of {fixed} images only: export it with a free batch size, or with 1."
+        )
+    settings = path.parent / SETTINGS
+    if settings.is_file():
+        preprocessing = _read_settings(settings)
+    else:
+        sides = [s for s in inputs[0].shape[2:] if isinstance(s, int)]
+        if len(sides) < 2:
+            raise ConfigError(f"{file!r} takes images of any size: put a {SETTINGS} beside it that says which.")
+        preprocessing = Preprocessing(resize=(sides[0], sides[1]))
+    run = session_runner(session)
+    dim = _width(run, preprocessing, file)
+    batch = 1 if fixed == 1 else 4
+    return Backbone("onnx", hashlib.sha256(raw).hexdigest(), preprocessing, dim, run, concurrent=True, batch=batch)
+
+
+def _width(run: Any, preprocessing: Preprocessing, file: str) -> int:
+    try:
+        out = run(np.zeros((1, *preprocessing.shape), dtype=np.float32))
+    except Exception as error:
+        raise DataError(
+            f"{file!r} does not run on images of {preprocessing.shape}: correct {SETTINGS} beside it."
+        ) from error
+    if out.ndim != 2 or out.shape[0] != 1:
+        raise DataError(f"{file!r} must give one vector an image; got shape {out.shape}.")
+    return int(out.shape[1])
+
+
+def _read_settings(file: Path) -> Preprocessing:
+    try:
+        given = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        given = None
+    try:
+        return from_settings(given if isinstance(given, dict) else {})
+    except DataError as error:
+        raise DataError(f"{SETTINGS} beside the model: {error}") from None

@@ -1,0 +1,69 @@
+"""Every error that Locum raises on purpose.
+
+::
+
+    LocumError
+    ├── ConfigError      (ValueError)   a setting is wrong: name, value and remedy are in the text
+    ├── DataError        (ValueError)   the data given cannot be used as they are
+    ├── NotFittedError   (ValueError, AttributeError)   sampled before `fit`
+    ├── ReleaseError                    a release folder cannot be trusted or read
+    │   ├── IntegrityError              its bytes are not those that its manifest promises
+    │   ├── FormatError                 it is not a release, or breaks the format's rules
+    │   └── SchemaVersionError          it was written for a newer Locum
+    ├── CheckpointError                 a checkpoint belongs to another fit, or is damaged
+    ├── PrivacyError                    the request would break a promise of privacy
+    └── PolicyError                     a policy that was asked for is not met (exit code 3)
+
+The text of each is one sentence or two: what is wrong, what was given, what to do.
+The program prints that text alone and ends with `exit_code`; a traceback means a bug of ours.
+"""
+
+from __future__ import annotations
+
+
+class LocumError(Exception):
+    """Root of the tree: `except LocumError` catches all that we foresee."""
+
+    exit_code = 2
+
+
+class ConfigError(LocumError, ValueError):
+    """A public setting is wrong."""
+
+
+class DataError(LocumError, ValueError):
+    """The data given cannot be used as they are."""
+
+
+class NotFittedError(LocumError, ValueError, AttributeError):
+    """Something was asked of an estimator that has not seen data yet."""
+
+
+class ReleaseError(LocumError):
+    """A release folder cannot be read or trusted."""
+
+
+class IntegrityError(ReleaseError):
+    """Bytes differ from what the manifest promises: damaged or altered."""
+
+
+class FormatError(ReleaseError):
+    """Not a release, or one that breaks the rules of the format."""
+
+
+class SchemaVersionError(ReleaseError):
+    """Written for a newer Locum than this one."""
+
+
+class CheckpointError(LocumError):
+    """A checkpoint belongs to another fit, or is damaged."""
+
+
+class PrivacyError(LocumError):
+    """The request would break a promise of privacy. Never downgraded to a warning."""
+
+
+class PolicyError(LocumError):
+    """A policy that the user set is not met: nothing is written."""
+
+    exit_code = 3

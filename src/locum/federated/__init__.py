@@ -1,0 +1,33 @@
+"""Sites learn one stand-in together and show nobody a record: each with its own ledger.
+
+Fetched when first used: torch and Flower take their time.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from locum._lazy import lazy_exports
+
+if TYPE_CHECKING:
+    from locum.federated.aggregation import average as average
+    from locum.federated.certificates import make_certificates as make_certificates, make_site_key as make_site_key
+    from locum.federated.claims import joint_claim as joint_claim
+    from locum.federated.coordinator import Coordinator as Coordinator
+    from locum.federated.merge import Weights as Weights, merge_releases as merge_releases
+    from locum.federated.personal import PersonalModel as PersonalModel, fit_personal as fit_personal
+    from locum.federated.plans import SitePlan as SitePlan, plan_site as plan_site
+    from locum.federated.protocol import (
+        Answer as Answer,
+        Channel as Channel,
+        Question as Question,
+        Silence as Silence,
+    )
+    from locum.federated.scaffold import write_app as write_app
+    from locum.federated.settings import FederationSettings as FederationSettings
+    from locum.federated.simulation import Rehearsal as Rehearsal, SiteScore as SiteScore, rehearse as rehearse
+    from locum.federated.site import Site as Site
+    from locum.federated.site_file import SiteFile as SiteFile
+    from locum.federated.transport.local import LocalChannel as LocalChannel
+
+__getattr__, __dir__, __all__ = lazy_exports(__name__)

@@ -1,0 +1,173 @@
+"""A site's own model: one head from its records, one from the federation's stand-in, and how much it trusts each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.model_selection import KFold
+
+from locum.errors import DataError, FormatError
+from locum.federated.site_file import SiteRecords
+from locum.federated.state import UNREADABLE, read_tensors, write_tensors
+from locum.heads import LinearHead
+from locum.release import GaussianSpec, Release
+
+Floats = npt.NDArray[np.float64]
+LAMBDAS = tuple(round(0.1 * k, 1) for k in range(11))
+_FOLDS = 5
+# Drawn of each class, on average.
+_SAMPLES = 500
+# The seed's: 100 steps of Adam on all rows at once.
+_STEPS, _DECAY = 100, 5e-4
+_FILE = "personal.safetensors"
+_TENSORS = ("local.weight", "local.bias", "shared.weight", "shared.bias")
+# A class that a head has never seen.
+_NEVER = -1e30
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PersonalModel:
+    """`lam` of the local head's probabilities, the rest of the global one's.
+
+    Private, all of it: the local head and `lam` come from the site's records without noise. It stays at the site.
+    """
+
+    classes: tuple[str, ...]
+    lam: float
+    local: tuple[Floats, Floats]
+    shared: tuple[Floats, Floats]
+    backbone: str = "unknown"
+
+    def predict_proba(self, X: npt.ArrayLike, lam: float | None = None) -> Floats:
+        """Probabilities by class; another `lam` than the picked one shows what each head says: 1 is local only."""
+        x = np.asarray(X, dtype=np.float64)
+        if x.ndim != 2 or x.shape[1] != self.local[0].shape[1]:
+            raise DataError(f"The model takes vectors of {self.local[0].shape[1]} features; got shape {x.shape}.")
+        share = self.lam if lam is None else lam
+        return share * _softmax(x, *self.local) + (1 - share) * _softmax(x, *self.shared)
+
+    def predict(self, X: npt.ArrayLike, lam: float | None = None) -> npt.NDArray[np.int64]:
+        """The most likely class, as a place in `classes`."""
+        best: npt.NDArray[np.int64] = self.predict_proba(X, lam).argmax(axis=1)
+        return best
+
+    def save(self, folder: Path) -> None:
+        """One file for its owner alone, whole or not at all."""
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        meta = {
+            "format": "locum-personal",
+            "classes": list(self.classes),
+            "lambda": self.lam,
+            "backbone": self.backbone,
+        }
+        write_tensors(folder / _FILE, dict(zip(_TENSORS, (*self.local, *self.shared), strict=True)), meta)
+
+    @classmethod
+    def open(cls, folder: Path) -> PersonalModel:
+        """Undo `save`."""
+        file = folder / _FILE
+        if not file.is_file():
+            raise FormatError(f"There is no personal model in {str(folder)!r}: take part in a federation first.")
+        try:
+            meta, tensors = read_tensors(file)
+            parts = [tensors[name] for name in _TENSORS]
+            heads = (parts[0], parts[1]), (parts[2], parts[3])
+            return cls(tuple(meta["classes"]), float(meta["lambda"]), *heads, backbone=str(meta["backbone"]))
+        except UNREADABLE as error:
+            raise FormatError(f"{str(file)!r} is not a personal model, or is damaged.") from error
+
+
+def fit_personal(release: Release, records: SiteRecords, *, balanced: bool = False, seed: int = 0) -> PersonalModel:
+    """A local head as the seed trains it, a global one, and the lambda that serves the site's own records best.
+
+    Of a class Gaussian the global head is the Bayes rule itself; of other releases it learns from samples. With
+    `balanced` both heads treat classes alike: the global one by its prior or by as many samples of each class, the
+    local one by balanced softmax. Without validation records lambda is picked by cross-validation, and the local head
+    learns from all records.
+    """
+    names, backbone = release.manifest.class_names, release.manifest.embedding.backbone
+    train, held = records.train, records.validation
+    shared = _global_head(release, balanced, seed)
+    local = _head(train.X, train.y, len(names), seed, balanced=balanced)
+    if held is not None:
+        theirs, ours = _softmax(held.X, *shared), _softmax(held.X, *local)
+        return PersonalModel(names, pick_lambda(ours, theirs, held.y), local, shared, backbone)
+    # A person's records stay together: a head that has seen some of them would look too good on the others.
+    _, who = np.unique(np.arange(len(train)) if train.subject is None else train.subject, return_inverse=True)
+    people = int(who.max()) + 1
+    if people < 2:
+        return PersonalModel(names, 0.0, local, shared, backbone)
+    ours = np.empty((len(train), len(names)))
+    folds = KFold(min(_FOLDS, people), shuffle=True, random_state=seed)
+    for some, others in folds.split(np.arange(people)):
+        a, b = np.isin(who, some), np.isin(who, others)
+        ours[b] = _softmax(train.X[b], *_head(train.X[a], train.y[a], len(names), seed, balanced=balanced))
+    return PersonalModel(names, pick_lambda(ours, _softmax(train.X, *shared), train.y), local, shared, backbone)
+
+
+def pick_lambda(local: Floats, shared: Floats, y: npt.NDArray[np.int64]) -> float:
+    """The share of the local probabilities with the least log loss; of equals, the smallest.
+
+    Accuracy on some twenty records would leave most of the choices equal.
+
+    >>> pick_lambda(np.array([[0.9, 0.1]]), np.array([[0.2, 0.8]]), np.array([0]))
+    1.0
+    """
+    rows = np.arange(len(y))
+    mine, theirs = local[rows, y], shared[rows, y]
+    losses = [-np.log(np.maximum(lam * mine + (1 - lam) * theirs, 1e-12)).mean() for lam in LAMBDAS]
+    return LAMBDAS[int(np.argmin(losses))]
+
+
+def _global_head(release: Release, balanced: bool, seed: int) -> tuple[Floats, Floats]:
+    manifest = release.manifest
+    classes = len(manifest.classes)
+    if isinstance(manifest.decoder, GaussianSpec):
+        means, factor, scale = (release.tensors[k].astype(np.float64) for k in ("means", "factor", "scale"))
+        covariance = factor.T @ factor + np.diag(np.maximum(scale, 1e-6) ** 2)
+        weight: Floats = np.linalg.solve(covariance, means.T).T.astype(np.float64)
+        prior = np.full(classes, 1e-6)
+        for (code, *_), p in manifest.joint:
+            prior[code] += 1.0 if balanced else p
+        return weight, np.log(prior) - 0.5 * (weight * means).sum(axis=1)
+    how: dict[str, Any] = {"n": _SAMPLES * classes}
+    if balanced:
+        how = {"per_class": dict.fromkeys(manifest.classes, _SAMPLES)}
+    X, labels = release.sample(random_state=seed, **how)
+    place = {label: i for i, label in enumerate(manifest.classes)}
+    codes = np.array([place[label] for label in labels.tolist()])
+    return _head(X, codes, classes, seed, balanced=False)
+
+
+def _head(
+    X: npt.NDArray[np.float32], codes: npt.NDArray[np.int64], classes: int, seed: int, *, balanced: bool
+) -> tuple[Floats, Floats]:
+    """Weights and biases of a linear head over all classes; those it has never seen get no probability."""
+    weight, bias = np.zeros((classes, X.shape[1])), np.full(classes, _NEVER)
+    seen = np.unique(codes)
+    if len(seen) == 1:
+        bias[seen] = 0.0
+        return weight, bias
+    head = LinearHead(
+        batch_size=len(X),
+        max_epochs=_STEPS,
+        weight_decay=_DECAY,
+        patience=None,
+        loss="balanced_softmax" if balanced else "cross_entropy",
+        random_state=seed,
+    ).fit(X, codes)
+    scale, mean = head.scale_.double().numpy(), head.mean_.double().numpy()
+    weight[seen] = head.module_.weight.detach().double().numpy() / scale  # type: ignore[operator]
+    bias[seen] = head.module_.bias.detach().double().numpy() - weight[seen] @ mean  # type: ignore[operator]
+    return weight, bias
+
+
+def _softmax(x: npt.ArrayLike, weight: Floats, bias: Floats) -> Floats:
+    scores = np.asarray(x, dtype=np.float64) @ weight.T + bias
+    scores = np.exp(scores - scores.max(axis=1, keepdims=True))
+    out: Floats = scores / scores.sum(axis=1, keepdims=True)
+    return out

@@ -1,0 +1,125 @@
+"""Sums of which only the total can be read: each pair of sites shares a mask that one adds and the other takes off.
+
+Keys are agreed by X25519 over the coordinator, who can then read no site's sums; so all sites together need to add no
+more noise than one alone. It protects from a coordinator who looks, not from one who invents sites or swaps keys: who
+takes part must be known by other means. If one site's answer is missing, nothing can be read: it is waited for.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from locum.errors import ConfigError, FormatError
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+
+
+Words = npt.NDArray[np.uint64]
+# Sums are rounded to multiples of 2**-32 and must stay below 2**30 in all: a billion records.
+_GRID = 2.0**32
+_LARGEST = 2.0**30
+
+
+def colluders(sites: int, share: float) -> int:
+    """How many of the sites may tell the coordinator all they know: at least one, for each site knows itself."""
+    return max(1, math.floor(share * sites))
+
+
+def noise_of_each(total: float, sites: int, share: float) -> float:
+    """Noise that each site adds so that those who do not collude add up to `total`; variances add.
+
+    >>> round(noise_of_each(3.0, 10, 0.1), 6)
+    1.0
+    """
+    honest = sites - colluders(sites, share)
+    if honest < 2:
+        raise ConfigError(
+            f"Sums that nobody can read alone need two honest sites at least; of {sites} {honest} count."
+        )
+    return total / math.sqrt(honest)
+
+
+def new_key() -> bytes:
+    """A private key for one run; it stays at the site."""
+    private = _x25519().generate()
+    return private.private_bytes_raw()
+
+
+def public_key(private: bytes) -> str:
+    """What the others need of it."""
+    return _x25519().from_private_bytes(private).public_key().public_bytes_raw().hex()
+
+
+def check_keys(private: bytes, keys: Sequence[str]) -> None:
+    """Refuse a list with which no mask can be made; a site does so before it pays."""
+    own = public_key(private)
+    if not isinstance(keys, list) or own not in keys or len({str(key).lower() for key in keys}) < len(keys):
+        raise FormatError(
+            "The list of keys lacks this site's own, or holds one twice: it is not the list of this run."
+        )
+    for key in keys:
+        _agreed(private, key)
+
+
+def masked(values: npt.NDArray[np.float64], private: bytes, keys: Sequence[str], run: str) -> Words:
+    """Values on a grid, plus the masks shared with every other site of `keys`, the public ones of all, modulo 2**64.
+
+    Without the others' answers it cannot be told from random numbers.
+    """
+    if not np.isfinite(values).all() or np.abs(values).max(initial=0) > _LARGEST:
+        raise ConfigError(f"Sums must be finite and at most {_LARGEST:g} to be added securely.")
+    check_keys(private, keys)
+    own = public_key(private)
+    out = np.rint(values * _GRID).astype(np.int64).view(np.uint64).copy()
+    for key in keys:
+        if key == own:
+            continue
+        mask = _stream(_agreed(private, key), "\n".join([run, *sorted((own, key))]), len(out))
+        # One of each pair adds, the other takes off.
+        if own < key:
+            out += mask
+        else:
+            out -= mask
+    return out
+
+
+def unmasked(parts: Mapping[str, Words]) -> npt.NDArray[np.float64]:
+    """The sum of all values; every site of the list must be there, or the result is noise."""
+    total = np.zeros_like(next(iter(parts.values())))
+    for part in parts.values():
+        total += part
+    return total.view(np.int64).astype(np.float64) / _GRID
+
+
+def _agreed(private: bytes, key: str) -> bytes:
+    """The secret that two sites share."""
+    from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PublicKey
+
+    try:
+        return _x25519().from_private_bytes(private).exchange(X25519PublicKey.from_public_bytes(bytes.fromhex(key)))
+    except (ValueError, TypeError):
+        raise FormatError("A key in the list is no key.") from None
+
+
+def _stream(shared: bytes, context: str, words: int) -> Words:
+    """Random words that only the two can make: a block cipher in counter mode, keyed by secret and context."""
+    from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+
+    key = hashlib.sha256(b"locum secure sums\n" + shared + context.encode()).digest()
+    cipher = Cipher(algorithms.AES(key), modes.CTR(bytes(16))).encryptor()
+    return np.frombuffer(cipher.update(bytes(8 * words)), dtype=np.uint64)
+
+
+def _x25519() -> type[X25519PrivateKey]:
+    try:
+        from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+    except ImportError:
+        raise ConfigError("Secure sums need cryptography: pip install 'locum[federated]'.") from None
+    return X25519PrivateKey

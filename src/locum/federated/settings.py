@@ -1,0 +1,170 @@
+"""The public terms of a federation: everything in here may be known by everybody, and all sites share it."""
+
+from __future__ import annotations
+
+import json
+import math
+import tomllib
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any, Literal
+
+from locum.data import REFERENCES
+from locum.errors import ConfigError
+from locum.federated.secure import colluders
+
+Mode = Literal["sums", "decoder"]
+Average = Literal["mean", "median", "trimmed-mean"]
+
+
+@dataclass(frozen=True, slots=True)
+class FederationSettings:
+    """What is learnt together, and how. Budgets, paths and sizes of the sites are not in here: they stay with them.
+
+    Parameters
+    ----------
+    classes
+        The names of all classes that there can be, at any site.
+    dim, reference, backbone
+        The vectors: how many features, which public statistics whiten them, what made them.
+    mode
+        "sums": one round, in which sites send noisy class statistics, and the result is a class Gaussian. "decoder":
+        that, then `rounds` of training, in which decoders are averaged and encoders stay.
+    opening
+        For decoders: "class" trains around the noisy class means of all sites; "public" around nothing, as the seed.
+    covariance
+        For sums: "public" takes the reference's covariance, "own" pays for one.
+    hidden, latent, beta, batch, local_epochs, rounds, learning_rate, clip
+        The network of a site and its training. The defaults are the seed's.
+    weights
+        How decoders are averaged: "equal", or "counts": by the noisy counts that sites have paid for.
+    average, trim
+        "mean", or what resists a poisoned site: "median", or "trimmed-mean" without the share `trim` at either end.
+    secure, colluding
+        For sums: each site's are masked, so that only their total can be read, and all sites together add the noise
+        of one. `colluding` is the share of the sites that may side with the coordinator; more break the promise.
+    max_sites, max_size, max_epsilon, max_noise
+        What the coordinator lets a site declare, and how many may mask their sums together: a site that claims more
+        records than there can be, or next to no privacy, would spoil the result or the claim for all.
+    min_sites
+        A round with fewer usable answers stops the run.
+    max_sites_per_person
+        At how many sites one person can have records; None is all of them. It enters the claim.
+    balanced
+        Heads treat all classes alike, however rare.
+    """
+
+    classes: tuple[str, ...]
+    dim: int
+    reference: str = "none"
+    backbone: str = "unknown"
+    mode: Mode = "decoder"
+    opening: Literal["class", "public"] = "class"
+    covariance: Literal["public", "own"] = "public"
+    hidden: tuple[int, ...] = (256, 256, 256)
+    latent: int = 100
+    beta: float = 0.1
+    batch: int = 256
+    local_epochs: int = 5
+    rounds: int = 50
+    learning_rate: float = 1e-3
+    clip: float = 1.5
+    weights: Literal["equal", "counts"] = "counts"
+    average: Average = "mean"
+    trim: float = 0.2
+    secure: bool = False
+    colluding: float = 1 / 3
+    min_sites: int = 2
+    max_sites: int = 1000
+    max_size: int = 1_000_000
+    max_epsilon: float = 20.0
+    max_noise: float = 10_000.0
+    max_sites_per_person: int | None = None
+    balanced: bool = False
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "classes", tuple(str(c) for c in self.classes))
+        object.__setattr__(self, "hidden", tuple(self.hidden))
+        if len(self.classes) < 2 or len(set(self.classes)) < len(self.classes):
+            raise ConfigError(f"`classes` must name two classes or more, each once; got {list(self.classes)!r}.")
+        whole = ("dim", "latent", "batch", "local_epochs", "rounds", "min_sites", "max_sites", "max_size")
+        for name in whole:
+            _check(name, getattr(self, name), isinstance(getattr(self, name), int), least=1)
+        if not self.hidden or any(isinstance(h, bool) or not isinstance(h, int) or h < 1 for h in self.hidden):
+            raise ConfigError(f"`hidden` must be widths of 1 or more; got {list(self.hidden)!r}.")
+        for name in ("beta", "learning_rate", "clip", "max_epsilon", "max_noise"):
+            _check(name, getattr(self, name), True, least=1e-12)
+        _check("trim", self.trim, self.trim < 0.5, least=0, hint=" Below 0.5: something must be left.")
+        _check("colluding", self.colluding, self.colluding < 1, least=0, hint=" Below 1: somebody must be honest.")
+        if self.secure and self.mode != "sums":
+            raise ConfigError("Only sums can be masked: `secure` goes with mode 'sums'.")
+        _check("seed", self.seed, isinstance(self.seed, int), least=0)
+        if self.max_sites_per_person is not None:
+            _check("max_sites_per_person", self.max_sites_per_person, isinstance(self.max_sites_per_person, int), 1)
+        for name in ("secure", "balanced"):
+            # The text "false" would count as true.
+            if not isinstance(getattr(self, name), bool):
+                raise ConfigError(f"`{name}` must be true or false; got {getattr(self, name)!r}.")
+        for name, allowed in _CHOICES.items():
+            if getattr(self, name) not in allowed:
+                raise ConfigError(f"`{name}` must be one of {', '.join(allowed)}; got {getattr(self, name)!r}.")
+
+    @property
+    def least_sites(self) -> int:
+        """How many sites a round takes: `min_sites`, or as many as the average or the masks need."""
+        least = max(self.min_sites, 3 if self.average == "trimmed-mean" and self.mode == "decoder" else 1)
+        while self.secure and least - colluders(least, self.colluding) < 2:
+            least += 1
+        return least
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain JSON."""
+        return {**asdict(self), "classes": list(self.classes), "hidden": list(self.hidden)}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> FederationSettings:
+        """Undo `to_dict`; an unknown setting is an error, for a slip of the pen must not fall back to a default."""
+        known = {f.name for f in fields(cls)}
+        for name in data:
+            if name not in known:
+                raise ConfigError(f"There is no setting {name[:80]!r}; there are {', '.join(sorted(known))}.")
+        if isinstance(data.get("classes"), str):
+            raise ConfigError(f"`classes` must be a list of names; got the text {data['classes'][:80]!r}.")
+        try:
+            return cls(**data)
+        except TypeError as error:
+            raise ConfigError(f"The settings of the federation cannot be read: {str(error)[:200]}.") from None
+
+    @classmethod
+    def read(cls, file: str | Path) -> FederationSettings:
+        """From a file of terms, `federation.toml`."""
+        path = Path(file)
+        try:
+            return cls.from_dict(tomllib.loads(path.read_text(encoding="utf-8")))
+        except OSError:
+            raise ConfigError(f"There is no file of terms {str(file)!r}: put the federation's there.") from None
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise ConfigError(f"{path.name!r} is no TOML: {str(error)[:200]}.") from None
+
+    def to_toml(self) -> str:
+        """Every setting, so that a later default changes nothing. JSON's values are TOML's; None is left out."""
+        told = self.to_dict().items()
+        return "".join(f"{k} = {json.dumps(v, ensure_ascii=False)}\n" for k, v in told if v is not None)
+
+
+_CHOICES: dict[str, tuple[str, ...]] = {
+    # Never a file: whoever writes the terms must not choose which files of a site are read.
+    "reference": ("none", *REFERENCES),
+    "mode": ("sums", "decoder"),
+    "opening": ("class", "public"),
+    "covariance": ("public", "own"),
+    "weights": ("equal", "counts"),
+    "average": ("mean", "median", "trimmed-mean"),
+}
+
+
+def _check(name: str, value: Any, fine: bool, least: float, hint: str = "") -> None:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not fine or not least <= value < math.inf:
+        raise ConfigError(f"`{name}` must be {'a number' if hint else 'at least'} {least:g}; got {value!r}.{hint}")

@@ -1,0 +1,183 @@
+"""A federation rehearsed on one machine: the code of a real run, with seeded coins, so that nothing is promised."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from locum.accounting import epsilon_of
+from locum.data import stratified_split, subject_split, write_embeddings
+from locum.errors import ConfigError
+from locum.federated.coordinator import Coordinator
+from locum.federated.personal import PersonalModel
+from locum.federated.plans import plan_site
+from locum.federated.settings import FederationSettings
+from locum.federated.site import Site
+from locum.federated.transport.local import LocalChannel
+from locum.metrics import accuracy, balanced_accuracy, clopper_pearson, f1
+from locum.types import DP, EmbeddingSet, Estimate
+
+Engine = Literal["local", "ray"]
+# As in the seed: a fifth to test on, and, where asked for, of the rest a fifth to pick lambda by.
+_FIFTH = 0.2
+_LAMBDAS = {"interpolated": None, "global": 0.0, "local": 1.0}
+
+
+@dataclass(frozen=True, slots=True)
+class SiteScore:
+    """What one site got out of it, on test records of its own: for its own lambda, and for either head alone.
+
+    `epsilon_spent` is computed from the events that a real run would be charged with; None without a budget.
+    """
+
+    name: str
+    n: int
+    epsilon_spent: float | None
+    lam: float
+    acc: Estimate
+    bacc: float
+    f1: float
+    alone: Mapping[str, Mapping[str, float]]
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain JSON."""
+        return {
+            "name": self.name,
+            "n": self.n,
+            "epsilon_spent": self.epsilon_spent,
+            "lambda": self.lam,
+            "acc": self.acc.value,
+            "acc_interval": [self.acc.low, self.acc.high],
+            "bacc": self.bacc,
+            "f1": self.f1,
+            **{name: dict(scores) for name, scores in self.alone.items()},
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Rehearsal:
+    """The release of a rehearsal, which is always marked as a test, and the scores of the sites."""
+
+    release: Path
+    sites: tuple[SiteScore, ...]
+
+    @property
+    def warning(self) -> str:
+        """A word where the interpolation is none: at every site the same head wins outright."""
+        lams = {site.lam for site in self.sites}
+        if lams == {0.0}:
+            return "Every lambda is 0: no site gains from its own records. Are they too few, or badly labelled?"
+        if lams == {1.0}:
+            return "Every lambda is 1: no site gains from the federation. Has the decoder learnt anything?"
+        return ""
+
+
+def write_sites(
+    parts: Mapping[str, EmbeddingSet],
+    folder: Path,
+    privacy: DP | None,
+    seed: int,
+    *,
+    validation: bool = False,
+    test: EmbeddingSet | None = None,
+) -> dict[str, EmbeddingSet]:
+    """A folder a site with its records and `site.toml`; the test records of each, which nobody learns from.
+
+    With `test` these are the same for all, and a site learns from all of its own.
+    """
+    held = {}
+    for i, (name, data) in enumerate(parts.items()):
+        home = folder / f"site-{i}"
+        home.mkdir(parents=True, mode=0o700)
+        rng = np.random.default_rng([seed, i])
+        split = stratified_split if data.subject is None else subject_split
+        shares = {} if test is not None else {"test": _FIFTH}
+        left = 1 - sum(shares.values())
+        shares |= {"val": _FIFTH * left, "train": (1 - _FIFTH) * left} if validation else {"train": left}
+        # One part alone is no split: 1 would be a size.
+        found = split(data, shares, rng=rng) if len(shares) > 1 else {"train": data}
+        if any(part not in found or not len(found[part]) for part in shares):
+            raise ConfigError(f"{name} has too few records to be parted into {', '.join(shares)}: take fewer sites.")
+        settings: dict[str, Any] = {"data": "train.npz", "test_coins": 1000 * seed + i}
+        write_embeddings(home / "train.npz", found["train"])
+        if validation:
+            write_embeddings(home / "val.npz", found["val"])
+            settings["validation"] = "val.npz"
+        if privacy is not None:
+            names = ("epsilon", "delta", "n_public", "unit", "relation")
+            settings |= {k: getattr(privacy, k) for k in names}
+        (home / "site.toml").write_text("".join(f"{k} = {json.dumps(v)}\n" for k, v in settings.items()))
+        held[name] = found["test"] if test is None else test
+    return held
+
+
+def rehearse(
+    parts: Mapping[str, EmbeddingSet],
+    settings: FederationSettings,
+    privacy: DP | None,
+    *,
+    out: Path,
+    work: Path,
+    engine: Engine = "local",
+    seed: int = 0,
+    validation: bool = False,
+    test: EmbeddingSet | None = None,
+    tell: Callable[[dict[str, Any]], None] | None = None,
+) -> Rehearsal:
+    """Sites "learn together" on this machine, in one process or on Flower's simulation: the same result.
+
+    `parts` are the records of each site, `work` an empty folder for what a real site keeps to itself. Coins are
+    seeded: the release in `out` is marked as a test and promises nothing, whatever `privacy` says. Without a budget
+    nothing is clipped and nothing noisy. With `validation` lambda is picked as in the seed, on records that no head
+    learns from, and not by cross-validation. `test`, for sites that are alike, are records that all are tested on;
+    without it each site keeps a fifth of its own for that.
+    """
+    held = write_sites(parts, work, privacy, seed, validation=validation, test=test)
+    if engine == "local":
+        files = {f"site-{i}": work / f"site-{i}" / "site.toml" for i in range(len(parts))}
+        release = Coordinator(settings, out, tell=tell).run(LocalChannel(files))
+    else:
+        from locum.federated.transport.ray import simulate_on_ray
+
+        release = simulate_on_ray(settings, work, len(parts), out, tell=tell)
+    scores = []
+    for i, (name, test) in enumerate(held.items()):
+        site = Site(work / f"site-{i}" / "site.toml")
+        scores.append(_score(name, len(parts[name]), site, settings, privacy, test))
+    return Rehearsal(release, tuple(scores))
+
+
+def _score(
+    name: str, n: int, site: Site, settings: FederationSettings, privacy: DP | None, test: EmbeddingSet
+) -> SiteScore:
+    model = PersonalModel.open(site.personal_folder)
+    test = test.with_classes(settings.classes)
+    guesses = {kind: model.predict(test.X, lam) for kind, lam in _LAMBDAS.items()}
+    own = guesses["interpolated"]
+    spent = None
+    if privacy is not None:
+        spent = epsilon_of(plan_site(settings, privacy).events, privacy.delta, privacy.relation)
+    alone = {
+        kind: {
+            "acc": accuracy(test.y, guess),
+            "bacc": balanced_accuracy(test.y, guess),
+            "f1": f1(test.y, guess),
+        }
+        for kind, guess in guesses.items()
+        if kind != "interpolated"
+    }
+    return SiteScore(
+        name,
+        n,
+        spent,
+        model.lam,
+        clopper_pearson(int((own == test.y).sum()), len(test)),
+        balanced_accuracy(test.y, own),
+        f1(test.y, own),
+        alone,
+    )

@@ -1,0 +1,207 @@
+"""What the coordinator remembers of a run: public things and what sites have paid for, in one file."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import secrets
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save
+
+from locum.errors import CheckpointError, ConfigError, LocumError
+from locum.federated.protocol import Answer, Question
+from locum.federated.settings import FederationSettings
+from locum.federated.terms import Terms, read_terms
+from locum.io import write_bytes
+
+Arrays = dict[str, npt.NDArray[Any]]
+_ENTRY = "locum"
+# What `read_tensors`, and taking apart what it gives, raises on a file that is damaged or not ours.
+UNREADABLE = (SafetensorError, OSError, ValueError, KeyError, TypeError)
+
+
+def write_tensors(file: Path, tensors: Mapping[str, npt.NDArray[Any]], meta: Mapping[str, Any]) -> None:
+    """One private file, whole or not at all; `meta` is plain JSON."""
+    # Transposed arrays would be written in the wrong order, without a word.
+    whole = {name: np.ascontiguousarray(value) for name, value in tensors.items()}
+    write_bytes(str(file), save(whole, metadata={_ENTRY: json.dumps(meta)}))
+
+
+def read_tensors(file: Path) -> tuple[dict[str, Any], Arrays]:
+    """Undo `write_tensors`: what was said, and the arrays. One of `UNREADABLE` where that cannot be done."""
+    with safe_open(file, framework="np") as f:
+        meta: dict[str, Any] = json.loads((f.metadata() or {})[_ENTRY])
+        return meta, {key: f.get_tensor(key) for key in f.keys()}  # noqa: SIM118
+
+
+def named(prefix: str, tensors: Mapping[str, npt.NDArray[Any]]) -> Arrays:
+    """The tensors under a common prefix."""
+    return {f"{prefix}/{name}": value for name, value in tensors.items()}
+
+
+def part_of(tensors: Mapping[str, npt.NDArray[Any]], prefix: str) -> Arrays:
+    """Undo `named`."""
+    return {k.removeprefix(f"{prefix}/"): v for k, v in tensors.items() if k.startswith(f"{prefix}/")}
+
+
+@contextmanager
+def locked(file: Path, *, wait: bool) -> Iterator[None]:
+    """Hold `file` alone; without `wait`, BlockingIOError if another process has it."""
+    descriptor = os.open(file, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        try:
+            yield
+        finally:
+            # Closing is not enough where a process was forked meanwhile: it would hold the lock for ever.
+            fcntl.flock(descriptor, fcntl.LOCK_UN)
+    finally:
+        os.close(descriptor)
+
+
+def question_key(question: Question) -> str:
+    """What is asked, whoever asks and how often: the same question has the same key, but for its nonce."""
+    digest = hashlib.sha256(json.dumps([question.step, question.round, question.facts], sort_keys=True).encode())
+    for name, value in sorted(question.tensors.items()):
+        digest.update(f"{name} {value.shape} {value.dtype}".encode())
+        digest.update(np.ascontiguousarray(value).tobytes())
+    return digest.hexdigest()
+
+
+@dataclass(slots=True)
+class SiteState:
+    """The charge, the steps used (of a test), personal encoder and key, and the last answer with what it answered.
+
+    A question that comes again gets the same answer: to ask twice costs nothing and tells nothing new.
+    """
+
+    file: Path
+    identity: str = ""
+    used: int = 0
+    key: str = ""
+    answer: Answer | None = None
+    encoder: Arrays = field(default_factory=dict)
+    key_pair: bytes = b""
+
+    @classmethod
+    @contextmanager
+    def opened(cls, folder: Path, run: str) -> Iterator[SiteState]:
+        """The state of a run, held by this process alone: one that was left behind may still be at work."""
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        name = hashlib.sha256(run.encode()).hexdigest()[:16]
+        with locked(folder / f"{name}.lock", wait=True):
+            yield cls._read(folder / f"{name}.state")
+
+    def answered(self, question: Question) -> Answer | None:
+        """The answer that this question has had, for its present nonce."""
+        if self.answer is None or self.key != question_key(question):
+            return None
+        said = self.answer
+        return Answer(said.step, said.round, question.nonce, said.declined, said.facts, said.tensors)
+
+    def keep(self, question: Question, answer: Answer) -> None:
+        """Write all of it, before the answer leaves."""
+        self.key, self.answer = question_key(question), answer
+        head = {"step": answer.step, "round": answer.round, "declined": answer.declined, "facts": dict(answer.facts)}
+        meta = {
+            "identity": self.identity,
+            "used": self.used,
+            "key": self.key,
+            "answer": head,
+            "pair": self.key_pair.hex(),
+        }
+        write_tensors(self.file, named("answer", answer.tensors) | named("encoder", self.encoder), meta)
+
+    @classmethod
+    def _read(cls, file: Path) -> SiteState:
+        if not file.exists():
+            return cls(file)
+        try:
+            meta, tensors = read_tensors(file)
+            head = meta["answer"]
+            answer = Answer(**head, nonce="", tensors=part_of(tensors, "answer"))
+            encoder, pair = part_of(tensors, "encoder"), bytes.fromhex(meta["pair"])
+            return cls(file, meta["identity"], meta["used"], meta["key"], answer, encoder, pair)
+        except UNREADABLE as error:
+            raise CheckpointError(
+                f"The site's state {str(file)!r} is damaged: put back a copy of it, or leave this run."
+            ) from error
+
+
+_FILE, _LOCK = "coordinator.state", "coordinator.lock"
+
+
+@contextmanager
+def alone_in(out: Path) -> Iterator[None]:
+    """No other coordinator works in the folder meanwhile: two of them would ask sites for the same round twice."""
+    out.mkdir(parents=True, exist_ok=True)
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(locked(out / _LOCK, wait=False))
+        except BlockingIOError:
+            raise ConfigError(f"Another coordinator is at work in {str(out)!r}: wait for it, or stop it.") from None
+        yield
+
+
+@dataclass(slots=True)
+class RunState:
+    """The run's name, who joined on which terms with which sums, the decoder, and the last whole round."""
+
+    file: Path
+    settings: FederationSettings
+    run: str
+    round: int = 0
+    terms: dict[str, Terms] = field(default_factory=dict)
+    sums: dict[str, npt.NDArray[np.float64]] = field(default_factory=dict)
+    decoder: dict[str, npt.NDArray[np.float32]] = field(default_factory=dict)
+    # Of sites that are to mask their sums: what they said when they joined, their public key among it.
+    joined: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    @classmethod
+    def open(cls, out: Path, settings: FederationSettings) -> RunState:
+        """A new run, or the one that was begun in `out`; other settings are another run, and are refused there."""
+        file = out / _FILE
+        if not file.exists():
+            if out.exists() and any(file.name != _LOCK for file in out.iterdir()):
+                raise ConfigError(f"{str(out)!r} is not empty and holds no run to go on with: name another folder.")
+            out.mkdir(parents=True, exist_ok=True)
+            state = cls(file, settings, secrets.token_hex(16))
+            # Its name is on disk before any site hears it: sites pay for it.
+            state.save()
+            return state
+        try:
+            meta, tensors = read_tensors(file)
+            known = FederationSettings.from_dict(meta["settings"])
+            terms = {name: read_terms(told) for name, told in meta["terms"].items()}
+            state = cls(file, known, meta["run"], meta["round"], terms, joined=meta["joined"])
+            state.sums, state.decoder = part_of(tensors, "sums"), part_of(tensors, "decoder")
+        except (*UNREADABLE, LocumError) as error:
+            raise CheckpointError(
+                f"{str(file)!r} is damaged: put back a copy, or begin a new run elsewhere."
+            ) from error
+        if known != settings:
+            raise ConfigError(
+                f"{str(out)!r} holds a run with other settings: name another folder, or go back to them."
+            )
+        return state
+
+    def save(self) -> None:
+        """Whole or not at all."""
+        meta = {
+            "settings": self.settings.to_dict(),
+            "run": self.run,
+            "round": self.round,
+            "joined": self.joined,
+            "terms": {name: terms.to_dict() for name, terms in self.terms.items()},
+        }
+        write_tensors(self.file, named("sums", self.sums) | named("decoder", self.decoder), meta)

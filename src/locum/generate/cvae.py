@@ -1,0 +1,371 @@
+"""The conditional VAE of the seeds: learns how records of a class vary, shares only its decoder."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, fields, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from locum.accounting import SGDPlan
+from locum.data import kfold, load_reference
+from locum.errors import ConfigError, DataError
+from locum.generate.base import BaseGenerator, Learnt, Records, lone_class, lone_condition
+from locum.generate.covariance import low_rank_plus_diagonal, safe_rank
+from locum.generate.export import export_decoder
+from locum.generate.presets import SCALER_TOLD, Preset, check_settings, preset_for
+from locum.generate.private.guarantee import NOT_COVERED, reference_told, rounded_shares
+from locum.generate.private.networks import check_private, folded, train_privately
+from locum.generate.private.whitening import Whitener, plan_network
+from locum.generate.scaling import Scaler, fit_scaler, with_labels
+from locum.nets import CVAE, plain_cvae, residual_cvae
+from locum.release import NetworkSpec, to_space
+from locum.train import Checkpoint, History, LoopSettings, fingerprint, run_loop, seeded, shuffled_batches
+from locum.types import DP, EmbeddingSet, PrivacyClaim, RichBar
+
+FOLDS = 10
+
+
+def hold_out(records: Records, rng: np.random.Generator) -> tuple[Records, Records | None]:
+    """Training and held-out records; classes of fewer than ten records are left whole.
+
+    Where nothing can be spared the second part is None.
+    """
+    labels = records.codes[:, 0]
+    people = np.arange(len(labels)) if records.subject is None else records.subject
+    if len(np.unique(people)) < FOLDS:
+        return records, None
+    _, test = next(iter(kfold(EmbeddingSet(records.X, labels, records.subject), FOLDS, rng)))
+    held = np.zeros(len(labels), dtype=bool)
+    held[test] = True
+    for c in np.unique(labels):
+        if (labels == c).sum() < FOLDS or held[labels == c].all():
+            held &= ~np.isin(people, people[labels == c])
+    return (_take(records, ~held), _take(records, held)) if held.any() else (records, None)
+
+
+def _take(records: Records, mask: npt.NDArray[np.bool_]) -> Records:
+    people = None if records.subject is None else records.subject[mask]
+    return Records(records.X[mask], records.codes[mask], people, records.conditions)
+
+
+NOISE_RANK = 64
+NOISE_SHRINKAGE = 0.1
+
+
+class CVAEGenerator(BaseGenerator):
+    """A CVAE on embeddings: encoder and decoder see the label (and `condition_on`), the decoder is released.
+
+    `preset` picks network and training (`replica`, `small`, `large`, `federated`); a setting left at None
+    comes from it. `decoder_noise` adds what the decoder's mean leaves out: "none" as in the seeds, "diagonal"
+    (one variance a feature) or "low-rank" (with the directions that errors share). `patience=0` runs every
+    epoch; otherwise training stops early on `validation` or on a tenth held out from the records.
+    `authors_compat=True` is what the authors ran: min-max scaling, their KL term (the prior learnt is
+    N(0, 1/2)), "variance" used as a standard deviation, no decoder noise.
+    `checkpoint` names a private file (mode 0600) that lets a killed fit resume to the same result.
+
+    It has no formal guarantee: what its decoder remembers must be measured. With `privacy=DP(...)` it has one:
+    encoder and decoder are trained together by DP-SGD, on vectors that are whitened by public statistics
+    (`reference`) and brought to length 1; a noisy sum of counts, lengths and, with the scaling "class", class means
+    is paid for out of the same budget. It needs `classes`; nothing stops early. `plan()` tells the price.
+    """
+
+    history_: History
+    _scaler: Scaler | Whitener
+
+    def __init__(
+        self,
+        preset: str | None = None,
+        hidden: tuple[int, ...] | None = None,
+        latent: int | None = None,
+        beta: float | None = None,
+        scaling: str | None = None,
+        decoder_noise: str | None = None,
+        variance: float = 1.0,
+        condition_on: Sequence[str] = (),
+        max_epochs: int | None = None,
+        batch_size: int | None = None,
+        learning_rate: float | None = None,
+        weight_decay: float | None = None,
+        patience: int | None = None,
+        clip: float | None = None,
+        space: str = "raw",
+        authors_compat: bool = False,
+        privacy: DP | None = None,
+        classes: Sequence[Any] | None = None,
+        reference: str = "none",
+        ledger: str | Path | None = None,
+        holding: str = "default",
+        test_coins: int | None = None,
+        checkpoint: str | Path | None = None,
+        verbose: bool = False,
+        random_state: int | None = None,
+    ) -> None:
+        self.preset = preset
+        self.hidden = hidden
+        self.latent = latent
+        self.beta = beta
+        self.scaling = scaling
+        self.decoder_noise = decoder_noise
+        self.variance = variance
+        self.condition_on = condition_on
+        self.max_epochs = max_epochs
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.weight_decay = weight_decay
+        self.patience = patience
+        self.clip = clip
+        self.space = space
+        self.authors_compat = authors_compat
+        self.privacy = privacy
+        self.classes = classes
+        self.reference = reference
+        self.ledger = ledger
+        self.holding = holding
+        self.test_coins = test_coins
+        self.checkpoint = checkpoint
+        self.verbose = verbose
+        self.random_state = random_state
+
+    _conditional = True
+    _HONOURS_DP = True
+
+    def encode(self, X: npt.ArrayLike, y: npt.ArrayLike) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
+        """Mean and standard deviation of each record's latent. Private: the encoder never leaves."""
+        with torch.no_grad():
+            mean, log_var = self.module_.encode(self._inputs(X, y))
+        return mean.numpy(), torch.exp(self._std_from_log * log_var).numpy()
+
+    def reconstruct(self, X: npt.ArrayLike, y: npt.ArrayLike) -> npt.NDArray[np.float32]:
+        """What the decoder makes of each record's latent mean. Private, like the records."""
+        joined = self._inputs(X, y)
+        with torch.no_grad():
+            mean, _ = self.module_.encode(joined)
+            out = self.module_.decode(mean, joined[:, self.module_.dim :]).numpy()
+        return self._scaler.backward(out, self._codes(y)[:, 0])
+
+    @property
+    def settings_(self) -> Preset:
+        """Every setting that a preset decides, as this generator uses it."""
+        private = self.privacy is not None
+        preset = preset_for(self.preset, authors_compat=self.authors_compat, private=private)
+        names = [f.name for f in fields(Preset) if f.name != "residual"]
+        given = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
+        if "hidden" in given:
+            if isinstance(given["hidden"], int):
+                raise ConfigError(f"`hidden` must be a tuple of layer widths; got {given['hidden']!r}. Write (256,).")
+            if preset.residual:
+                raise ConfigError("The preset 'large' fixes its layers; leave `hidden` out or choose another preset.")
+            given["hidden"] = tuple(int(h) for h in given["hidden"])
+        settings = replace(preset, **given)
+        check_settings(settings, self.variance)
+        return settings
+
+    def plan(self) -> SGDPlan:
+        """What a private fit will do and cost, from settings alone."""
+        wish, settings = self._wish(), self.settings_
+        check_private(settings, authors_compat=self.authors_compat, validation=False)
+        return plan_network(
+            wish,
+            settings.scaling,
+            batch=settings.batch_size,
+            epochs=settings.max_epochs,
+            clip=settings.clip,
+        )
+
+    def _learn(self, records: Records, validation: Sequence[npt.ArrayLike] | None) -> Learnt:
+        if self.privacy is not None:
+            return self._learn_privately(records, validation)
+        settings = self.settings_
+        # Fault F1 is in the code of the thesis and of replica, not in that of federated.
+        self._std_from_log = 1.0 if self.authors_compat and self.preset != "federated" else 0.5
+        self._conditions = records.conditions
+        train, held = records, None
+        if validation is not None:
+            held = self._validation_records(validation, records)
+        elif settings.patience:
+            train, held = hold_out(records, np.random.default_rng(self._seed(3)))
+        loop = LoopSettings(
+            settings.max_epochs,
+            settings.batch_size,
+            settings.learning_rate,
+            settings.weight_decay,
+            settings.patience or None,
+        )
+        if settings.scaling == "public":
+            raise ConfigError("The scaling 'public' belongs to differential privacy: take 'class', or set `privacy`.")
+        self._scaler = scaler = fit_scaler(settings.scaling, train.X, train.codes[:, 0], len(self.classes_))
+        joined = self._joined(train.X, train.codes)
+        dim = train.X.shape[1]
+        self.module_ = self._build(dim, joined.shape[1] - dim, settings)
+        coins = seeded(self._seed(4))
+
+        def loss(i: Tensor, coins: torch.Generator) -> Tensor:
+            return self._loss(joined[i], coins, settings.beta).mean()
+
+        validate = None
+        other = joined[:0]
+        if held is not None and settings.patience:
+            other = self._joined(held.X, held.codes)
+
+            def validate() -> float:
+                # The same coins each time: epochs differ by their weights alone.
+                return float(self._loss(other, seeded(0), settings.beta).mean())
+
+        checkpoint = self._checkpoint(settings, joined, other)
+        self.history_ = run_loop(
+            self.module_,
+            shuffled_batches(len(joined), settings.batch_size),
+            loss,
+            loop,
+            coins,
+            validate=validate,
+            checkpoint=checkpoint,
+            progress=RichBar(f"fitting {type(self).__name__}") if self.verbose else None,
+        )
+        if checkpoint is not None:
+            checkpoint.remove()
+        # Conditions leave with the values of all records, class means with those that were learnt from.
+        refusal = lone_condition(records)
+        if settings.scaling == "class" and self._conditional:
+            refusal = refusal or lone_class(self.classes_, train)
+        return self._learnt(settings, scaler, joined, refusal)
+
+    def _learn_privately(self, records: Records, validation: Sequence[npt.ArrayLike] | None) -> Learnt:
+        settings = self.settings_
+        check_private(settings, authors_compat=self.authors_compat, validation=validation is not None)
+        if self.space != "raw":
+            raise ConfigError("Under differential privacy vectors are brought to length 1 anyway: leave `space` out.")
+        self._std_from_log, self._conditions = 0.5, ()
+        d, classes, plan = records.X.shape[1], len(self.classes_), self.plan()
+        reference = load_reference(self.reference, d)
+        self.module_ = self._build(d, classes, settings)
+        with self._open_ledger() as ledger:
+            fit = train_privately(
+                self.module_,
+                records,
+                settings,
+                plan,
+                reference,
+                self._people(records.subject),
+                ledger=ledger,
+                holding=self.holding,
+                purpose=type(self).__name__,
+                test_coins=self.test_coins,
+                checkpoint=self.checkpoint,
+                progress=RichBar(f"fitting {type(self).__name__}") if self.verbose else None,
+            )
+        self.history_, self._scaler = fit.history, fit.whitener
+        program, tensors = export_decoder(self.module_.decoder)
+        tensors = folded(self.module_, fit.whitener, fit.shares, tensors, noise=settings.decoder_noise != "none")
+        public = {**self._public_settings(), **asdict(settings), **reference_told(reference)}
+        claim = self._dp_claim(fit.charge, *NOT_COVERED)
+        return Learnt(self._spec(settings, program), tensors, claim, public, joint=rounded_shares(fit.shares))
+
+    def _learnt(self, settings: Preset, scaler: Scaler, joined: Tensor, refusal: str | None) -> Learnt:
+        program, tensors = export_decoder(self.module_.decoder)
+        tensors |= {"span": scaler.span, "offset": scaler.offset}
+        if settings.decoder_noise != "none":
+            with torch.no_grad():
+                draw, _, _ = self._reconstruct(joined, seeded(1))
+            errors = (joined[:, : self.module_.dim] - draw).numpy() * scaler.span
+            wanted = NOISE_RANK if settings.decoder_noise == "low-rank" else 0
+            rank = safe_rank(wanted, len(errors), errors.shape[1], groups=len(self.classes_))
+            factor, scale = low_rank_plus_diagonal(errors, rank, NOISE_SHRINKAGE)
+            tensors["noise_scale"] = scale
+            if settings.decoder_noise == "low-rank":
+                tensors["noise_factor"] = factor
+        spec = self._spec(settings, program)
+        claim = PrivacyClaim(
+            kind="none",
+            not_covered=(
+                "membership: whether a record was used is not hidden by any proof",
+                "decoder weights: they may remember records, above all rare ones",
+                SCALER_TOLD[settings.scaling],
+                "the number of records: exact means of coarse values (pixels, grades) can give it away",
+                "class frequencies: rounded to three digits, otherwise exact",
+            )
+            + (("variance of the decoder's error: exact",) if settings.decoder_noise != "none" else ())
+            + (("conditions: their values, and how often they go together",) if self._conditions else ()),
+        )
+        public = {**self._public_settings(), **asdict(settings)}
+        # Nothing is clipped without a promise.
+        del public["clip"]
+        return Learnt(spec, tensors, claim, public, refusal)
+
+    def _spec(self, settings: Preset, program: list[dict[str, Any]]) -> NetworkSpec:
+        return NetworkSpec(
+            latent_dim=settings.latent,
+            conditional=self._conditional,
+            program=program,  # type: ignore[arg-type]  # pydantic turns the dicts into operations
+            noise=settings.decoder_noise,
+            variance=float(self.variance),
+            variance_as_std=self.authors_compat,
+        )
+
+    def _loss(self, joined: Tensor, coins: torch.Generator, beta: float) -> Tensor:
+        """One value a record: squared error over features plus beta times KL over latents."""
+        out, mean, log_var = self._reconstruct(joined, coins)
+        error = torch.square(out - joined[:, : out.shape[1]]).sum(dim=1)
+        if self._std_from_log == 1.0:
+            # The authors' penalty (F1): the KL to N(0, I/2), up to a constant.
+            penalty = torch.exp(2 * log_var) + torch.square(mean) - log_var - 0.5
+        else:
+            penalty = 0.5 * (torch.exp(log_var) + torch.square(mean) - log_var - 1)
+        return error + beta * penalty.sum(dim=1)
+
+    def _reconstruct(self, joined: Tensor, coins: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
+        noise = torch.randn(len(joined), self.module_.latent, generator=coins)
+        out: tuple[Tensor, Tensor, Tensor] = self.module_(joined, noise, self._std_from_log)
+        return out
+
+    def _build(self, dim: int, condition: int, settings: Preset) -> CVAE:
+        sigmoid = settings.scaling == "minmax"
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(self._seed(5))
+            if settings.residual:
+                return residual_cvae(dim, condition, settings.latent, sigmoid=sigmoid)
+            return plain_cvae(dim, condition, settings.hidden, settings.latent, sigmoid=sigmoid)
+
+    def _checkpoint(self, settings: Preset, *tensors: Tensor) -> Checkpoint | None:
+        if self.checkpoint is None:
+            return None
+        if self.random_state is None:
+            raise ConfigError("A fit can only be resumed if it is seeded: set `random_state` beside `checkpoint`.")
+        identity = {k: v for k, v in self.get_params().items() if k not in ("checkpoint", "verbose")}
+        identity["settings"] = repr(settings)
+        return Checkpoint(Path(self.checkpoint), fingerprint(identity, *tensors))
+
+    def _joined(self, X: npt.NDArray[np.float32], codes: npt.NDArray[np.int64]) -> Tensor:
+        """What the network sees: scaled vectors, then the label and conditions one-hot."""
+        sizes = [len(self.classes_), *(len(c.values) for c in self._conditions)] if self._conditional else []
+        return with_labels(self._scaler.forward(X, codes[:, 0]), codes, sizes)
+
+    def _inputs(self, X: npt.ArrayLike, y: npt.ArrayLike) -> Tensor:
+        release = self._fitted()
+        if self._conditions:
+            raise ConfigError("encode and reconstruct take a label only; this CVAE is conditioned on more.")
+        return self._joined(release.transform(X), self._codes(y))
+
+    def _codes(self, y: npt.ArrayLike) -> npt.NDArray[np.int64]:
+        labels, place = np.asarray(y), {label: code for code, label in enumerate(self.classes_.tolist())}
+        unknown = ~np.isin(labels, self.classes_)
+        if unknown.any():
+            raise DataError(f"Label {labels[unknown][0]!r} was not among the classes at fit.")
+        return np.array([place[label] for label in labels.tolist()], dtype=np.int64).reshape(-1, 1)
+
+    def _validation_records(self, validation: Sequence[npt.ArrayLike], records: Records) -> Records:
+        if records.conditions:
+            raise ConfigError("`validation` cannot be given with `condition_on`: leave it out, a tenth is held out.")
+        X = np.asarray(validation[0], dtype=np.float32)
+        codes = self._codes(validation[1])
+        if X.ndim != 2 or X.shape[1] != records.X.shape[1] or len(X) != len(codes):
+            raise DataError(
+                f"Validation vectors must have {records.X.shape[1]} features and one label each; got shape {X.shape}."
+            )
+        return Records(to_space(X, self.space), codes, None, ())

@@ -1,0 +1,34 @@
+"""What the private generators share: query, estimate, whitening, networks and the guarantee."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from locum._lazy import lazy_exports
+
+if TYPE_CHECKING:
+    from locum.generate.private.estimate import (
+        from_sums as from_sums,
+        noisy_sums as noisy_sums,
+        reference_hash as reference_hash,
+    )
+    from locum.generate.private.guarantee import (
+        TEST as TEST,
+        people as people,
+        reference_told as reference_told,
+        rounded_shares as rounded_shares,
+    )
+    from locum.generate.private.networks import folded as folded
+    from locum.generate.private.query import (
+        COUNTS_ONLY as COUNTS_ONLY,
+        MEANS as MEANS,
+        MEANS_AND_PRODUCTS as MEANS_AND_PRODUCTS,
+        Measured as Measured,
+        Shares as Shares,
+        measured as measured,
+        query as query,
+        unit_vectors as unit_vectors,
+    )
+    from locum.generate.private.whitening import Whitener as Whitener, plan_network as plan_network
+
+__getattr__, __dir__, __all__ = lazy_exports(__name__)

@@ -1,0 +1,157 @@
+"""A CVAE under differential privacy: whitened vectors of length 1 around noisy class means, trained by DP-SGD.
+
+What is learnt of class means is right from the start, and the network has to learn only how records vary around them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from locum.accounting import Charge, Ledger, SGDPlan
+from locum.data import Reference
+from locum.errors import PrivacyError
+from locum.generate.base import Records
+from locum.generate.presets import Preset
+from locum.generate.private.query import Measured, query
+from locum.generate.private.whitening import OPENINGS, Whitener, read_sums
+from locum.generate.scaling import with_labels
+from locum.nets import CVAE
+from locum.train import CVAELoss, seeded
+from locum.train.dp import Opening, PrivateHistory, PrivateRun
+from locum.types import ProgressBar
+
+Array = npt.NDArray[np.float64]
+Tensors = dict[str, npt.NDArray[np.float32]]
+
+# Class means and decoder explain at most so much of a vector's length.
+_MOST = 0.9
+_DRAWS = 4096
+
+
+def check_private(settings: Preset, *, authors_compat: bool, validation: bool) -> None:
+    """Everything that would leave unpaid, before any record is looked at."""
+    if settings.patience or validation:
+        raise PrivacyError(
+            "Early stopping looks at records and is not paid for: under differential privacy leave `patience` and "
+            "`validation` out."
+        )
+    if authors_compat:
+        raise PrivacyError(
+            "What the authors ran is not private as they say: leave `authors_compat` out under differential privacy."
+        )
+    if settings.scaling not in OPENINGS:
+        raise PrivacyError(
+            f"The scaling {settings.scaling!r} shows values of records: under differential privacy take 'class' "
+            "(noisy class means) or 'public' (public statistics alone)."
+        )
+    if settings.decoder_noise == "diagonal":
+        raise PrivacyError(
+            "The variance of each feature's error is not paid for: under differential privacy `decoder_noise` is "
+            "'low-rank' (by public statistics) or 'none'."
+        )
+    if settings.residual:
+        raise PrivacyError(
+            "Batch norm mixes the records of a batch, so that no record's gradient can be bounded: under "
+            "differential privacy take another preset than 'large'."
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PrivateFit:
+    """What a paid fit gives besides the weights: the way back to raw vectors, noisy class shares, the receipt."""
+
+    whitener: Whitener
+    shares: Array
+    charge: Charge | None
+    history: PrivateHistory
+
+
+def train_privately(
+    module: CVAE,
+    records: Records,
+    settings: Preset,
+    plan: SGDPlan,
+    reference: Reference,
+    people: npt.NDArray[np.int64] | None,
+    *,
+    ledger: Ledger | None,
+    holding: str,
+    purpose: str,
+    test_coins: int | None,
+    checkpoint: str | Path | None,
+    progress: ProgressBar | None,
+) -> PrivateFit:
+    """Pay, ask for the sums, and train `module` on what they leave of the records."""
+    d = records.X.shape[1]
+    classes = module.encoder[0].in_features - d
+    _, asked = OPENINGS[settings.scaling]
+
+    def read(noisy: Array) -> Measured:
+        return read_sums(noisy, plan, settings.scaling, classes, d)
+
+    def rows(whitener: Whitener) -> Tensor:
+        return with_labels(whitener.forward(records.X, records.codes[:, 0]), records.codes, [classes])
+
+    sums = query(records.X, records.codes[:, 0], people, classes, reference, asked)
+    run = PrivateRun(
+        module,
+        rows(Whitener.bare(reference, classes)),
+        CVAELoss(settings.beta),
+        plan,
+        ledger,
+        holding,
+        subject=people,
+        purpose=purpose,
+        learning_rate=settings.learning_rate,
+        weight_decay=settings.weight_decay,
+        test_coins=test_coins,
+        checkpoint=checkpoint,
+        progress=progress,
+        opening=Opening(sums, lambda noisy: rows(Whitener.read(read(noisy), reference))),
+    )
+    history = run.run()
+    run.remove_checkpoint()
+    assert run.noisy is not None
+    found = read(run.noisy)
+    return PrivateFit(Whitener.read(found, reference), found.shares, run.charge, history)
+
+
+def folded(
+    module: CVAE, whitener: Whitener, shares: Array, tensors: Mapping[str, npt.NDArray[np.float32]], *, noise: bool
+) -> Tensors:
+    """The tensors of a release: the way back to raw vectors goes into the last layer and into class offsets.
+
+    With noisy class means the decoder's own mean for each class is taken off: it would only add its noise to them.
+    What class means and decoder leave of a vector's length is spread as in the public statistics.
+    """
+    d, classes = whitener.reference.dim, len(shares)
+    energy, centres = zip(*(_moments(module, c, classes) for c in range(classes)), strict=True)
+    middle = np.stack(centres) / np.sqrt(d)
+    offset = whitener.means - middle if whitener.means.any() else whitener.means
+    # Squared length of what is drawn: around its middle, and of the middle where it ends up.
+    explained = shares @ (np.array(energy) / d + np.square(offset + middle).sum(axis=1))
+    out = whitener.folded(tensors, offset)
+    if noise:
+        factor, scale = whitener.reference.factors()
+        spread = np.float32(whitener.length * np.sqrt((1 - min(float(explained), _MOST)) / d))
+        out |= {"noise_factor": spread * factor, "noise_scale": spread * scale}
+    return out
+
+
+def _moments(module: CVAE, label: int, classes: int) -> tuple[float, Array]:
+    """How far the decoder's vectors of a class lie from their middle, squared, on average; and the middle.
+
+    Coins are public, like the weights.
+    """
+    z = torch.randn(_DRAWS, module.latent, generator=seeded(0))
+    with torch.no_grad():
+        drawn = module.decode(z, torch.eye(classes)[label].expand(len(z), -1)).double()
+    centre = drawn.mean(dim=0)
+    return float(torch.square(drawn - centre).sum(dim=1).mean()), centre.numpy()

@@ -1,0 +1,99 @@
+"""An offline replica: a fixed table of samples, kept at a distance from the records if asked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from locum.errors import ConfigError, DataError, PrivacyError
+from locum.metrics import nearest
+from locum.release import Release, RowsSpec, build_release
+
+MAX_ROUNDS = 50
+
+
+def replica(
+    release: Release,
+    n: int | None = None,
+    *,
+    per_class: Mapping[Any, int] | None = None,
+    min_distance: float | None = None,
+    real: npt.ArrayLike | None = None,
+    random_state: int | None = None,
+) -> Release:
+    """A release of kind "data": `n` samples of `release`, or exact counts by `per_class`.
+
+    With `min_distance`, samples closer than that to a vector of `real` are drawn again. That depends on the
+    records: around each of them a hole is left, and who draws often enough from the decoder sees where the
+    holes are. So use it for a replica whose decoder stays at home; how many samples were drawn again is
+    neither returned nor written anywhere. A differentially private release refuses it.
+    """
+    if (min_distance is None) != (real is None):
+        raise ConfigError("`min_distance` and `real` belong together: give both, or neither.")
+    if min_distance is not None and not 0 < min_distance < np.inf:
+        raise ConfigError(f"`min_distance` must be above 0; got {min_distance!r}.")
+    if min_distance is not None and release.claim.dp is not None:
+        raise PrivacyError(
+            "`min_distance` looks at records, and no budget pays for that: a differentially private release is "
+            "sampled without it."
+        )
+    rng = np.random.default_rng(random_state)
+    drawn = release.sample_set(n, per_class=per_class, random_state=rng)
+    X, y = drawn.X.copy(), drawn.y
+    if min_distance is not None:
+        _push_away(release, X, y, release.transform(np.asarray(real)), min_distance, rng)
+    # A table ships no decoder weights.
+    told = tuple(item for item in release.claim.not_covered if not item.startswith("decoder weights"))
+    if min_distance is not None:
+        told += (f"holes of radius {min_distance:g} around the records: whoever also has the decoder can find them",)
+    claim = replace(release.claim, not_covered=told)
+    manifest = release.manifest
+    return build_release(
+        generator=manifest.generator,
+        settings={**manifest.settings, "min_distance": min_distance},
+        embedding=manifest.embedding,
+        classes=manifest.classes,
+        class_names=manifest.class_names,
+        joint=tuple(((c,), float(p)) for c, p in _class_prior(manifest.joint).items()),
+        space=manifest.space,
+        decoder=RowsSpec(),
+        tensors={"X": X, "codes": y.reshape(-1, 1)},
+        claim=claim,
+    )
+
+
+def _push_away(
+    release: Release,
+    X: npt.NDArray[np.float32],
+    y: npt.NDArray[np.int64],
+    real: npt.NDArray[np.float32],
+    min_distance: float,
+    rng: np.random.Generator,
+) -> None:
+    """Redraw, label by label, whatever lies too close; in place."""
+    if release.manifest.kind == "data":
+        raise ConfigError("`min_distance` needs a decoder to draw from again; this release is a fixed table.")
+    near = np.flatnonzero(nearest(X, real)[0] < min_distance)
+    for _ in range(MAX_ROUNDS):
+        if not len(near):
+            return
+        wanted = {release.manifest.classes[c]: int(k) for c, k in enumerate(np.bincount(y[near])) if k}
+        fresh = release.sample_set(per_class=wanted, random_state=rng)
+        order = np.argsort(fresh.y, kind="stable")
+        X[near[np.argsort(y[near], kind="stable")]] = fresh.X[order]
+        near = near[nearest(X[near], real)[0] < min_distance]
+    raise DataError(
+        f"Samples stay closer than min_distance={min_distance:g} to real vectors after {MAX_ROUNDS} rounds. "
+        "Lower it: the generator puts nearly all of some class that close."
+    )
+
+
+def _class_prior(joint: tuple[tuple[tuple[int, ...], float], ...]) -> dict[int, float]:
+    prior: dict[int, float] = {}
+    for codes, p in joint:
+        prior[codes[0]] = prior.get(codes[0], 0.0) + p
+    return prior

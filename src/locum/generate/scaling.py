@@ -1,0 +1,62 @@
+"""Between vectors as they are and numbers of order one that a network can learn."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+Array = npt.NDArray[np.float32]
+Labels = npt.NDArray[np.int64]
+Scaling = Literal["minmax", "zscore", "class", "public"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Scaler:
+    """`offset + span * scaled`: one offset for all, or one a class. Both leave with the decoder.
+
+    A constant feature has span 0: whatever the network says of it, it stays constant.
+    """
+
+    offset: Array
+    span: Array
+
+    def forward(self, X: Array, labels: Labels) -> Array:
+        """What the network sees."""
+        divisor = np.where(self.span > 0, self.span, np.float32(1)).astype(np.float32)
+        out: Array = (X - self._of(labels)) / divisor
+        return out
+
+    def backward(self, scaled: Array, labels: Labels) -> Array:
+        """Undo `forward`."""
+        out: Array = scaled * self.span + self._of(labels)
+        return out
+
+    def _of(self, labels: Labels) -> Array:
+        return self.offset if len(self.offset) == 1 else self.offset[labels]
+
+
+def fit_scaler(kind: Scaling, X: Array, labels: Labels, classes: int) -> Scaler:
+    """ "minmax" to 0..1, "zscore", or "class": the class mean taken off, then one spread a feature for all."""
+    if kind == "minmax":
+        offset = X.min(axis=0, keepdims=True)
+        span = X.max(axis=0) - offset[0]
+    elif kind == "zscore":
+        offset, span = X.mean(axis=0, keepdims=True, dtype=np.float64), X.std(axis=0, dtype=np.float64)
+    else:
+        offset = np.stack([X[labels == c].mean(axis=0, dtype=np.float64) for c in range(classes)])
+        span = np.sqrt(np.square(X - offset[labels], dtype=np.float64).mean(axis=0))
+    flat = span <= 1e-6 * (np.abs(offset).max(axis=0) + 1e-6)
+    return Scaler(offset.astype(np.float32), np.where(flat, 0, span).astype(np.float32))
+
+
+def with_labels(scaled: Array, codes: Labels, sizes: Sequence[int]) -> Tensor:
+    """What a network sees: scaled vectors, then one column of codes after the other, one-hot of so many columns."""
+    hot = [functional.one_hot(torch.from_numpy(codes[:, j].copy()), n).float() for j, n in enumerate(sizes)]
+    return torch.cat([torch.from_numpy(scaled), *hot], dim=1)

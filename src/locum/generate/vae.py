@@ -1,0 +1,53 @@
+"""The unconditional VAE of the thesis: the control that shows what the label adds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from locum.errors import ConfigError
+from locum.generate.base import Attributes
+from locum.generate.cvae import CVAEGenerator
+
+
+class VAEGenerator(CVAEGenerator):
+    """A VAE that never sees a label; what it samples is of one class, "unlabelled".
+
+    Made to study latents (`encode`, `reconstruct`), not to train a classifier on.
+    """
+
+    _conditional = False
+    _HONOURS_DP = False
+
+    def fit(
+        self,
+        X: npt.ArrayLike,
+        y: npt.ArrayLike | None = None,
+        subject: npt.ArrayLike | None = None,
+        *,
+        attributes: Attributes | None = None,
+        validation: Sequence[npt.ArrayLike] | None = None,
+    ) -> Self:
+        """Learn from vectors alone; labels are ignored."""
+        if self.condition_on:
+            raise ConfigError("A VAE sees vectors alone: leave `condition_on` out, or use CVAEGenerator.")
+        if validation is not None:
+            validation = (validation[0], _unlabelled(validation[0]))
+        return super().fit(X, _unlabelled(X), subject, attributes=attributes, validation=validation)
+
+    def _codes(self, y: npt.ArrayLike) -> npt.NDArray[np.int64]:
+        return np.zeros((len(np.asarray(y)), 1), dtype=np.int64)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = False
+        return tags
+
+
+def _unlabelled(X: Any) -> npt.NDArray[np.str_]:
+    shape = getattr(X, "shape", None)
+    n = shape[0] if shape else len(X)
+    return np.full(n, "unlabelled")

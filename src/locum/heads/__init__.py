@@ -1,0 +1,21 @@
+"""Classifiers on embeddings. Fetched when first used: a saved head predicts without torch."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from locum._lazy import lazy_exports
+
+if TYPE_CHECKING:
+    from locum.heads.augment import AugmentedBatches as AugmentedBatches
+    from locum.heads.head import LinearHead as LinearHead, MLPHead as MLPHead, TorchHead as TorchHead
+    from locum.heads.losses import LOSSES as LOSSES, Loss as Loss
+    from locum.heads.remix import Remix as Remix
+    from locum.heads.sampling import (
+        SAMPLERS as SAMPLERS,
+        augment_probability as augment_probability,
+        class_shares as class_shares,
+    )
+    from locum.heads.saved import SavedHead as SavedHead
+
+__getattr__, __dir__, __all__ = lazy_exports(__name__)

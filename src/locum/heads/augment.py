@@ -1,0 +1,202 @@
+"""Generated rows in place of drawn ones, while training: fresh each time, made in blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from sklearn.base import clone
+from torch import Tensor
+from torch.utils.data import IterableDataset, get_worker_info
+
+from locum.errors import ConfigError, DataError
+from locum.heads.sampling import augment_probability, row_batches
+from locum.release import to_space
+from locum.train import seeded
+
+# Fresh rows in one call of the generator: its cost is then the decoder's, and 1280 features take 40 MB.
+BLOCK = 8192
+Matrix = npt.NDArray[np.float32]
+Labels = npt.NDArray[Any]
+
+
+class FreshRows:
+    """Rows of wanted classes from a generator or release: each is drawn for one use and never used again.
+
+    `source` needs `sample(per_class=..., random_state=...)`. One that has `fit` and is not fitted is cloned, and
+    fitted on `X` and `y`; else it must know their labels and give vectors like theirs. It must not be a fixed table.
+    A row of class c is replaced with probability `p[c]`.
+    """
+
+    def __init__(self, source: Any, X: Matrix, y: Labels, classes: Labels, p: npt.ArrayLike, seed: int) -> None:
+        if not hasattr(source, "sample") or isinstance(source, type):
+            raise ConfigError(
+                f"Fresh rows must come from a generator or a release; got {source!r}. ClassGaussian() is quick."
+            )
+        _check_space(source, X)
+        if hasattr(source, "fit") and not any(name.endswith("_") for name in vars(source)):
+            source = clone(source, safe=False)
+            if getattr(source, "random_state", 0) is None:
+                source.random_state = seed
+            source.fit(X, y)
+        self._labels = classes.tolist()
+        self._place = {label: code for code, label in enumerate(self._labels)}
+        self._source = source
+        self._p = torch.from_numpy(np.asarray(p, dtype=np.float64))
+        self._features = X.shape[1]
+        _check_endless(source)
+        # A missing class or another backbone must show before training starts, not in the middle of it.
+        self.draw(torch.nonzero(self._p).ravel(), seeded(0))
+
+    def mixed_in(
+        self,
+        x: Tensor,
+        codes: Tensor,
+        batches: Iterator[Tensor],
+        coins: torch.Generator,
+        scaled: Callable[[Tensor], Tensor] = lambda rows: rows,
+    ) -> Iterator[tuple[Tensor, Tensor]]:
+        """Rows and positions of each of `batches`; some of the rows are fresh ones, which are `scaled` first."""
+        for block in self._blocks(codes, batches):
+            where, rows = self.replace(codes[torch.cat(block)], coins)
+            rows, start = scaled(rows), 0
+            for i in block:
+                low, high = torch.searchsorted(where, torch.tensor([start, start + len(i)])).tolist()
+                batch = x[i]
+                batch[where[low:high] - start] = rows[low:high]
+                yield batch, i
+                start += len(i)
+
+    def _blocks(self, codes: Tensor, batches: Iterator[Tensor]) -> Iterator[list[Tensor]]:
+        """As many batches at a time as need a block of fresh rows, more or less."""
+        block, wanted, drawn = list[Tensor](), 0.0, 0
+        for i in batches:
+            block.append(i)
+            wanted, drawn = wanted + float(self._p[codes[i]].sum()), drawn + len(i)
+            # Where hardly a row is replaced, batches without end must begin some time.
+            if wanted >= BLOCK or drawn >= 32 * BLOCK:
+                yield block
+                block, wanted, drawn = [], 0.0, 0
+        if block:
+            yield block
+
+    def replace(self, codes: Tensor, coins: torch.Generator) -> tuple[Tensor, Tensor]:
+        """Which of the rows with class `codes` are replaced, in order, and by what."""
+        where = torch.nonzero(torch.rand(len(codes), dtype=torch.float64, generator=coins) < self._p[codes]).ravel()
+        return where, self.draw(codes[where], coins)
+
+    def draw(self, codes: Tensor, coins: torch.Generator) -> Tensor:
+        """One fresh row for each of `codes`."""
+        out = torch.empty(len(codes), self._features)
+        if not len(codes):
+            return out
+        wanted = np.bincount(codes.numpy(), minlength=len(self._labels))
+        X, labels = self._source.sample(
+            per_class={label: int(n) for label, n in zip(self._labels, wanted, strict=True) if n},
+            random_state=int(torch.randint(2**62, (), generator=coins)),
+        )
+        names, where = np.unique(labels, return_inverse=True)
+        got = torch.tensor([self._place.get(name, -1) for name in names.tolist()])[torch.from_numpy(where.ravel())]
+        mine, order = codes.sort(stable=True)
+        given, source = got.sort(stable=True)
+        if X.shape != out.shape or not torch.equal(mine, given):
+            raise DataError(
+                f"The generator gave {X.shape[0]} rows of {X.shape[1]} features where {len(out)} rows of "
+                f"{self._features} features were asked for, or other classes: fit it on data like these."
+            )
+        out[order] = torch.from_numpy(np.require(X, np.float32, ["C", "W"]))[source]
+        return out
+
+
+class AugmentedBatches(IterableDataset[tuple[Tensor, Tensor]]):
+    """Batches `(x, class code)` without end, balanced and partly generated: the thesis's algorithm 1.
+
+    Records are drawn by `sampler`, and each is replaced by a fresh sample of its class from `generator` with the
+    probability that `augment_probability` gives its class. Codes index `classes`. A generator that is not fitted is
+    cloned and fitted on `X` and `y`; a fitted one, or a release, is used as it is.
+
+    Already batched: give `batch_size=None` to a `DataLoader`. Every worker, and every new iteration, draws from a
+    stream of its own. Batches hold real records: they must not leave.
+
+    >>> from locum.data import load_sample
+    >>> from locum.generate import ClassGaussian
+    >>> tumours = load_sample("breast-cancer")
+    >>> batches = AugmentedBatches(tumours.X, tumours.y, ClassGaussian(), batch_size=64, random_state=0)
+    >>> x, code = next(iter(batches))
+    >>> x.shape, code.shape
+    (torch.Size([64, 30]), torch.Size([64]))
+    """
+
+    def __init__(
+        self,
+        X: npt.ArrayLike,
+        y: npt.ArrayLike,
+        generator: Any,
+        *,
+        batch_size: int = 256,
+        sampler: str = "class_balanced",
+        p_min: float = 0.01,
+        p_max: float = 0.7,
+        random_state: int | None = None,
+    ) -> None:
+        rows, labels = np.array(X, dtype=np.float32), np.asarray(y)
+        if rows.ndim != 2 or labels.shape != (len(rows),) or not len(rows) or not np.isfinite(rows).all():
+            raise DataError(
+                f"`X` must hold finite rows and `y` one label for each; got shapes {rows.shape} and {labels.shape}."
+            )
+        if isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size < 1:
+            raise ConfigError(f"`batch_size` must be a whole number, 1 or more; got {batch_size!r}.")
+        if sampler == "progressive":
+            raise ConfigError("`sampler` cannot be 'progressive' here: batches without end have no last epoch.")
+        self.classes, codes = np.unique(labels, return_inverse=True)
+        self._x, self._codes = torch.from_numpy(rows), torch.from_numpy(codes)
+        self._size = batch_size
+        self._epoch = row_batches(self._codes, len(self.classes), len(rows), sampler, epochs=1)
+        self._seeds = np.random.SeedSequence(random_state)
+        p = augment_probability(np.bincount(codes), p_min, p_max)
+        seed = int(np.random.SeedSequence(self._seeds.entropy, spawn_key=(2**32 - 1,)).generate_state(1)[0])
+        self._fresh = FreshRows(generator, rows, labels, self.classes, p, seed)
+
+    def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
+        worker = get_worker_info()
+        seeds = self._seeds.spawn(1)[0]
+        if worker is not None:
+            # Workers are copies of this object: their number, and the loader's seed, tell them apart.
+            seeds = np.random.SeedSequence(entropy=[seeds.generate_state(1)[0], worker.seed % 2**63, worker.id])
+        coins = seeded(int(seeds.generate_state(1, np.uint64)[0] >> np.uint64(1)))
+        for x, i in self._fresh.mixed_in(self._x, self._codes, self._positions(coins), coins):
+            yield x, self._codes[i]
+
+    def _positions(self, coins: torch.Generator) -> Iterator[Tensor]:
+        """Full batches: one that an epoch leaves incomplete goes on in the next."""
+        rest = torch.empty(0, dtype=torch.int64)
+        while True:
+            rest = torch.cat([rest, *self._epoch(coins)])
+            if full := len(rest) // self._size * self._size:
+                yield from rest[:full].split(self._size)
+                rest = rest[full:]
+
+
+def _check_endless(source: Any) -> None:
+    if hasattr(source, "stream"):
+        try:
+            source.stream(1)
+        except ConfigError as error:
+            raise ConfigError(
+                "Fresh rows cannot come from a fixed table, such as that of k-Same, which would repeat itself: "
+                "use CVAEGenerator or ClassGaussian."
+            ) from error
+
+
+def _check_space(source: Any, X: Matrix) -> None:
+    space = getattr(getattr(source, "manifest", source), "space", "raw")
+    for start in range(0, len(X) if space != "raw" else 0, BLOCK):
+        rows = X[start : start + BLOCK]
+        if not np.allclose(to_space(rows, space), rows, atol=1e-4):
+            raise ConfigError(
+                f"The generator's vectors are in the space {space!r} and these rows are not: bring them there with "
+                "`release.transform(X)`, for training and for prediction."
+            )

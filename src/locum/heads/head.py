@@ -1,0 +1,405 @@
+"""A small network: shows what a linear probe cannot."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.model_selection import StratifiedShuffleSplit
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, validate_data
+from torch import Tensor, nn
+
+from locum.errors import ConfigError, DataError
+from locum.heads.augment import FreshRows
+from locum.heads.balance import ClassBalance, class_weights
+from locum.heads.objective import Batch, Plan, fold, make_plan
+from locum.heads.remix import Remix
+from locum.heads.sampling import augment_probability, row_batches
+from locum.train import History, LoopSettings, run_loop, seeded
+
+Floats = npt.NDArray[np.float64]
+Labels = npt.NDArray[Any]
+
+
+def spread(x: Tensor, weight: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """Mean and standard deviation of each feature, where a row counts `weight` times."""
+    if weight is None:
+        mean, scale = x.mean(dim=0), x.std(dim=0, correction=0)
+    else:
+        share = (weight / weight.sum()).to(x.dtype)
+        mean = share @ x
+        scale = (share @ (x - mean).square_()).sqrt()
+    # A constant feature tells nothing: leave it at zero instead of blowing it up.
+    return mean, torch.where(scale > 1e-6 * (mean.abs() + 1e-6), scale, torch.ones_like(scale))
+
+
+def tensor(X: npt.NDArray[np.float32]) -> Tensor:
+    """The same numbers for torch; frozen arrays are copied, since torch cannot keep a promise not to write."""
+    return torch.from_numpy(np.require(X, requirements=["C", "W"]))
+
+
+def checked_weight(weight: Any, n: int) -> Floats | None:
+    """One weight a row, 0 or more, not all of them zero; none where none is given."""
+    if weight is None:
+        return None
+    try:
+        out = np.asarray(weight, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise DataError("`sample_weight` must hold one number a row; got something else.") from None
+    if out.shape != (n,):
+        raise DataError(f"`sample_weight` must hold one number for each of {n} rows; got shape {out.shape}.")
+    if len(wrong := out[~(np.isfinite(out) & (out >= 0))]):
+        raise DataError(f"Weights in `sample_weight` must be finite, and 0 or more; got {wrong[0]:g}.")
+    if not (out > 0).any():
+        raise DataError("All weights in `sample_weight` are zero: there is nothing to learn from.")
+    return out
+
+
+def known_codes(y: Labels, classes: Labels) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.int64]]:
+    """Which validation labels are among `classes`, in any order, and the codes of those."""
+    known: npt.NDArray[np.bool_] = np.isin(y, classes)
+    if not known.any():
+        raise ConfigError("The validation rows share no class with the training rows; give others.")
+    order = np.argsort(classes)
+    return known, order[np.searchsorted(classes, y[known], sorter=order)]
+
+
+def held_out(codes: npt.NDArray[np.int64], seed: int) -> npt.NDArray[np.int64] | None:
+    """A stratified tenth; none where a class is too small to spare a row."""
+    counts = np.bincount(codes)
+    held = round(0.1 * len(codes))
+    if counts.min() < 2 or held < len(counts):
+        return None
+    splitter = StratifiedShuffleSplit(n_splits=1, test_size=held, random_state=seed % 2**32)
+    _, test = next(splitter.split(codes, codes))
+    out: npt.NDArray[np.int64] = test
+    return out
+
+
+class HeadSettings(ClassifierMixin, BaseEstimator):
+    """The settings that all heads have.
+
+    Those after `random_state` are for classes of unequal size; their defaults treat every record alike.
+
+    loss
+        "cross_entropy", "balanced_softmax", "class_balanced", "focal", "equalization", "ldam", or a function that
+        makes a `Loss` of class counts, such as `functools.partial(Focal, gamma=1)`.
+    sampler
+        Which rows an epoch draws: "instance" (each once), "class_balanced", "square_root" or "progressive", which
+        moves from the first to the second and so needs all its epochs: `patience=None`. All but the first draw with
+        replacement.
+    remix
+        Mix the rows of a batch: True, or a `Remix` with other settings.
+    augment, p_min, p_max
+        A generator or a release: a drawn record is replaced by a fresh sample of its class with a probability that
+        goes from `p_min` for the largest class to `p_max` for the smallest (`augment_probability`). With
+        `sampler="class_balanced"` this is the thesis's algorithm 1. One that is not fitted is cloned, and fitted on
+        the rows that the head learns from; scikit-learn's `clone` of a head makes its generator such a one.
+    class_weight
+        Weights in the loss: None, "balanced", or a mapping from labels.
+    counts
+        Which class counts the loss is built from: "records", "drawn" (classes as the sampler shows them; a replaced
+        record keeps its class, so that augmentation changes nothing), one number a class in the order of `classes_`,
+        or None: what fits the loss. That is "drawn" for all but LDAM, whose margins are about how few records there
+        are. Balanced softmax and weights undo an imbalance, which the sampler may have undone already: with "records"
+        and balanced draws frequent classes pay twice.
+    prior, tau
+        Which class frequencies the probabilities are meant for: None, as trained; "train", those of the records;
+        "uniform"; or one number a class. The logits get tau * (log prior - log implied), where `implied` is the
+        prior that training shows: the share of draws, times class weights, divided by the counts of balanced softmax
+        or times the weights of the class-balanced loss. So `prior="uniform"` with cross entropy is logit adjustment
+        after the fact. It is exact in the limit for proper losses; see `Loss.tilt` for the others.
+    """
+
+    classes_: npt.NDArray[Any]
+
+    def __init__(
+        self,
+        learning_rate: float = 1e-3,
+        batch_size: int = 128,
+        max_epochs: int = 100,
+        patience: int | None = 5,
+        weight_decay: float = 0.0,
+        standardize: bool = True,
+        random_state: int | None = None,
+        *,
+        loss: Any = "cross_entropy",
+        sampler: str = "instance",
+        remix: bool | Remix = False,
+        augment: Any = None,
+        p_min: float = 0.01,
+        p_max: float = 0.7,
+        class_weight: Any = None,
+        counts: Any = None,
+        prior: Any = None,
+        tau: float = 1.0,
+    ) -> None:
+        self.learning_rate = learning_rate
+        self.batch_size = batch_size
+        self.max_epochs = max_epochs
+        self.patience = patience
+        self.weight_decay = weight_decay
+        self.standardize = standardize
+        self.random_state = random_state
+        self.loss = loss
+        self.sampler = sampler
+        self.remix = remix
+        self.augment = augment
+        self.p_min = p_min
+        self.p_max = p_max
+        self.class_weight = class_weight
+        self.counts = counts
+        self.prior = prior
+        self.tau = tau
+
+    def _settings(self) -> LoopSettings:
+        return LoopSettings(self.max_epochs, self.batch_size, self.learning_rate, self.weight_decay, self.patience)
+
+    def _seed(self) -> int:
+        if self.random_state is None:
+            return int(np.random.SeedSequence().generate_state(1)[0])
+        return int(np.random.SeedSequence(int(self.random_state)).generate_state(1)[0])
+
+    def _plan(self, records: npt.NDArray[Any]) -> Plan:
+        """What the settings mean for classes of these sizes; wrong ones show here, before any work."""
+        if self.sampler == "progressive" and self.patience is not None:
+            raise ConfigError("`sampler='progressive'` needs all its epochs: give it `patience=None`.")
+        counts = records.astype(np.float64)
+        balance = ClassBalance(counts, self.sampler, class_weights(self.class_weight, self.classes_, counts))
+        return make_plan(balance, self.loss, self.counts, self.remix, self.prior, self.tau)
+
+
+Pair = tuple[npt.ArrayLike, npt.ArrayLike]
+
+
+class TorchHead(HeadSettings):
+    """A classifier on embeddings, trained with Adam; subclasses give the network.
+
+    Inputs are z-scored with the statistics of what it learns from, unless `standardize=False`.
+    With `patience` it stops early on `validation`, or on a tenth of its own rows where none is given,
+    and keeps the best epoch's weights. It watches the training loss, nothing mixed or generated, with classes
+    weighing as they are drawn: validation rows are taken to come in the proportions of the training rows.
+    What can be set for classes of unequal size is in `HeadSettings`.
+    """
+
+    classes_: npt.NDArray[Any]
+    history_: History
+    module_: nn.Module
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, *, validation: Pair | None = None) -> Self:
+        """Learn from rows; `validation` is a pair of rows and labels for early stopping.
+
+        A row of weight k counts as k rows do: in the loss where each row is drawn once, else in how often it is drawn
+        among its class; in the scaler and the class counts too. One of weight 0 is as if it were not there.
+        """
+        X, y = validate_data(self, X, y, dtype=np.float32)
+        check_classification_targets(y)
+        weight = checked_weight(sample_weight, len(X))
+        if weight is not None and not weight.all():
+            X, y, weight = X[weight > 0], y[weight > 0], weight[weight > 0]
+        self.classes_, codes = np.unique(y, return_inverse=True)
+        if len(self.classes_) < 2:
+            raise DataError("A classifier needs at least two classes; got one class. Add records of another.")
+        settings, seed = self._settings(), self._seed()
+        keep, held_weight = np.arange(len(X)), None
+        if validation is None and self.patience is not None and (held := held_out(codes, seed)) is not None:
+            validation, held_weight = (X[held], y[held]), None if weight is None else weight[held]
+            keep = np.setdiff1d(keep, held)
+        own = None if weight is None else torch.from_numpy(weight[keep])
+        plan = self._plan(np.bincount(codes[keep], own, len(self.classes_)))
+        fresh = None
+        if self.augment is not None:
+            p = augment_probability(plan.balance.records, self.p_min, self.p_max)
+            fresh = FreshRows(self.augment, X[keep], y[keep], self.classes_, p, seed)
+        x, target = self._prepare(X[keep], own), torch.from_numpy(codes[keep])
+        batches = row_batches(
+            target, len(self.classes_), settings.batch_size, self.sampler, weight=own, epochs=settings.max_epochs
+        )
+        # The other samplers draw a heavy row more often: it must not count twice.
+        charged = None if own is None or self.sampler != "instance" else (own / own.mean()).float()
+
+        def epoch(coins: torch.Generator) -> Iterator[Batch]:
+            positions = batches(coins)
+            real = ((x[i], i) for i in positions)
+            drawn = real if fresh is None else fresh.mixed_in(x, target, positions, coins, self._scaled)
+            return (Batch(rows, target[i], None if charged is None else charged[i]) for rows, i in drawn)
+
+        return self._train(epoch, plan, seed, validation, held_weight)
+
+    def fit_stream(
+        self,
+        stream: Iterable[tuple[Tensor, Tensor]],
+        *,
+        classes: npt.ArrayLike,
+        samples_per_epoch: int,
+        validation: Pair | None = None,
+    ) -> Self:
+        """Learn online from batches that never end, such as `release.stream()`: no row is seen twice.
+
+        Class codes in the stream index `classes`. Early stopping without `validation` uses rows drawn first, and so
+        do class counts, for a loss or a prior that needs them. `sampler` and `augment` have no rows to work on here;
+        `AugmentedBatches` is a stream that does what they do.
+        """
+        if self.sampler != "instance" or self.augment is not None:
+            raise ConfigError(
+                "A stream is taken as it comes: leave out `sampler` and `augment`, or stream AugmentedBatches."
+            )
+        self.classes_ = np.asarray(classes)
+        source = iter(stream)
+        first = list(islice(source, max(1, 2048 // self.batch_size)))
+        X, codes = torch.cat([x for x, _ in first]).numpy(), torch.cat([c for _, c in first]).numpy()
+        self.n_features_in_ = X.shape[1]
+        self._prepare(X)
+        if validation is None and self.patience is not None:
+            validation = (X, self.classes_[codes])
+        steps = max(1, samples_per_epoch // len(first[0][0]))
+
+        def epoch(_: torch.Generator) -> Iterator[Batch]:
+            return (Batch(self._scaled(x), c) for x, c in islice(source, steps))
+
+        # A class that the first rows lack is rare, not impossible.
+        plan = self._plan(np.maximum(np.bincount(codes, minlength=len(self.classes_)), 1))
+        return self._train(epoch, plan, self._seed(), validation)
+
+    def predict_proba(self, X: Any) -> npt.NDArray[np.float64]:
+        """Probability of each class, in the order of `classes_`, under `prior`; not calibrated."""
+        check_is_fitted(self, "module_")
+        X = validate_data(self, X, dtype=np.float32, reset=False)
+        with torch.no_grad():
+            x = self._scaled(tensor(X))
+            out: npt.NDArray[np.float64] = torch.softmax(self.module_(x).double(), dim=1).numpy()
+        return out
+
+    def predict(self, X: npt.ArrayLike) -> npt.NDArray[Any]:
+        """The most likely class."""
+        best = self.predict_proba(X).argmax(axis=1)
+        out: npt.NDArray[Any] = self.classes_[best]
+        return out
+
+    @abstractmethod
+    def _network(self, inputs: int, outputs: int) -> nn.Module:
+        """The layers between z-scored inputs and logits."""
+
+    def _prepare(self, X: npt.NDArray[np.float32], weight: Tensor | None = None) -> Tensor:
+        """Fit the scaler on what is learnt from, and apply it."""
+        x = tensor(X)
+        if not self.standardize:
+            self.mean_, self.scale_ = torch.zeros(x.shape[1]), torch.ones(x.shape[1])
+            return x
+        self.mean_, self.scale_ = spread(x, weight)
+        return self._scaled(x)
+
+    def _scaled(self, x: Tensor) -> Tensor:
+        return (x - self.mean_) / self.scale_
+
+    def _train(
+        self,
+        epoch: Callable[[torch.Generator], Iterator[Batch]],
+        plan: Plan,
+        seed: int,
+        validation: Pair | None,
+        held_weight: Floats | None = None,
+    ) -> Self:
+        def loss(batch: Batch, coins: torch.Generator) -> Tensor:
+            return plan.objective(self.module_, batch, coins)
+
+        validate = None
+        if validation is not None and self.patience is not None:
+            held = self._validation(validation, plan.balance.likeness, held_weight)
+
+            def validate() -> float:
+                # The same coins each time: epochs are compared.
+                return float(plan.objective.mean(self.module_(held.x), held.target, held.weight, seeded(seed)))
+
+        # Initial weights and dropout take torch's global coins: lend it ours, and give it back its own.
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            self.module_ = self._network(self.n_features_in_, len(self.classes_))
+            self.history_ = run_loop(self.module_, epoch, loss, self._settings(), seeded(seed), validate=validate)
+        fold(self.module_, plan.objective.loss.scale, plan.shift)
+        return self
+
+    def _validation(self, validation: Pair, likeness: Floats | None, weight: Floats | None) -> Batch:
+        known, codes = known_codes(np.asarray(validation[1]), self.classes_)
+        each = None if weight is None else weight[known]
+        if likeness is not None:
+            each = likeness[codes] * (1.0 if each is None else each)
+        counted = None if each is None else torch.from_numpy(each / each.mean()).float()
+        x = self._scaled(tensor(np.asarray(validation[0], dtype=np.float32)[known]))
+        return Batch(x, torch.from_numpy(codes), counted)
+
+
+class LinearHead(TorchHead):
+    """Softmax regression on z-scored embeddings, trained as the seeds train their probe.
+
+    Losses, samplers, Remix, generated rows and prior correction for classes of unequal size: see `HeadSettings`.
+
+    >>> from locum.data import load_sample
+    >>> s = load_sample("breast-cancer")
+    >>> LinearHead(random_state=0).fit(s.X, s.y).score(s.X, s.y) > 0.9
+    True
+    """
+
+    def _network(self, inputs: int, outputs: int) -> nn.Module:
+        return nn.Linear(inputs, outputs)
+
+
+class MLPHead(TorchHead):
+    """One hidden layer with ReLU and dropout, on z-scored embeddings; for unequal classes see `HeadSettings`."""
+
+    def __init__(
+        self,
+        hidden: int = 256,
+        dropout: float = 0.1,
+        learning_rate: float = 1e-3,
+        batch_size: int = 128,
+        max_epochs: int = 100,
+        patience: int | None = 5,
+        weight_decay: float = 0.0,
+        standardize: bool = True,
+        random_state: int | None = None,
+        *,
+        loss: Any = "cross_entropy",
+        sampler: str = "instance",
+        remix: bool | Remix = False,
+        augment: Any = None,
+        p_min: float = 0.01,
+        p_max: float = 0.7,
+        class_weight: Any = None,
+        counts: Any = None,
+        prior: Any = None,
+        tau: float = 1.0,
+    ) -> None:
+        super().__init__(
+            learning_rate,
+            batch_size,
+            max_epochs,
+            patience,
+            weight_decay,
+            standardize,
+            random_state,
+            loss=loss,
+            sampler=sampler,
+            remix=remix,
+            augment=augment,
+            p_min=p_min,
+            p_max=p_max,
+            class_weight=class_weight,
+            counts=counts,
+            prior=prior,
+            tau=tau,
+        )
+        self.hidden = hidden
+        self.dropout = dropout
+
+    def _network(self, inputs: int, outputs: int) -> nn.Module:
+        return nn.Sequential(
+            nn.Linear(inputs, self.hidden), nn.ReLU(), nn.Dropout(self.dropout), nn.Linear(self.hidden, outputs)
+        )

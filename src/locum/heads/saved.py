@@ -1,0 +1,250 @@
+"""A head in one file: no pickle, no torch, and the words of the release that it was learnt from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import Field
+
+from locum._version import __version__
+from locum.errors import ConfigError, DataError, FormatError, NotFittedError, PrivacyError
+from locum.release import (
+    MAX_MANIFEST_BYTES,
+    Activation,
+    ClaimEntry,
+    Document,
+    Label,
+    Linear,
+    Release,
+    SimpleOp,
+    check_file,
+    check_values,
+    parse_document,
+    parse_tensors,
+    run_program,
+    to_space,
+    trace_program,
+)
+from locum.types import EmbeddingInfo, PrivacyClaim
+
+if TYPE_CHECKING:
+    from locum.heads.head import TorchHead
+
+
+SUFFIX = ".safetensors"
+CHUNK = 8192
+# Safetensors takes text only: the document is one entry of it, which also keeps the bytes in one order.
+ENTRY = "locum"
+# All that a head repeats of a release's manifest fits, even where JSON inside JSON doubles its length.
+MAX_HEADER = 2 * MAX_MANIFEST_BYTES + 2**20
+
+
+class HeadManifest(Document):
+    """All that a head says about itself.
+
+    `program` takes vectors as a receiver has them, in `space`, to one score a class; what the head learnt about
+    scaling is inside its first layer. `release` is the fingerprint of the release, where it had one.
+    """
+
+    format: Literal["locum-head"] = "locum-head"
+    schema_version: Literal[1] = 1
+    head: Literal["linear", "mlp"]
+    classes: Annotated[tuple[Label, ...], Field(min_length=2, max_length=100_000)]
+    program: Annotated[tuple[SimpleOp, ...], Field(min_length=1, max_length=16)]
+    release: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")] | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class SavedHead:
+    """A classifier that was learnt from a release alone, and predicts with numpy alone.
+
+    It is made of nothing but the release, so it promises what the release promises, and no more: `claim` is the
+    release's. Probabilities are not calibrated. Numbers are float64: a feature with a large mean and a small
+    spread would lose its digits in float32.
+
+    >>> from locum.data import load_sample
+    >>> from locum.generate import ClassGaussian
+    >>> from locum.heads import LinearHead
+    >>> tumours = load_sample("breast-cancer")
+    >>> release = ClassGaussian(random_state=0).fit(tumours.X, tumours.y).release()
+    >>> fitted = LinearHead(random_state=0).fit(*release.sample(2000, random_state=0))
+    >>> head = SavedHead.from_fitted(fitted, release)
+    >>> float((head.predict(tumours.X) == tumours.y).mean()) > 0.9
+    True
+    """
+
+    manifest: HeadManifest
+    tensors: Mapping[str, npt.NDArray[Any]]
+
+    def __post_init__(self) -> None:
+        shapes = {name: tuple(value.shape) for name, value in self.tensors.items()}
+        used: set[str] = set()
+        scores = trace_program(self.manifest.program, shapes, self.manifest.embedding.dim, used.add)
+        if scores != len(self.manifest.classes):
+            raise FormatError(f"The head gives {scores} scores for {len(self.manifest.classes)} classes.")
+        check_values(self.tensors, used)
+
+    @classmethod
+    def from_fitted(cls, head: TorchHead, release: Release, settings: Mapping[str, Any] | None = None) -> SavedHead:
+        """What `head` learnt from `release.sample()`, with classes in the release's order.
+
+        The head's own settings are noted; `settings` adds to them (how many samples, say). It is trusted that the
+        head saw no other data: `locum train` keeps that promise.
+        """
+        if not hasattr(head, "module_"):
+            raise NotFittedError(f"This {type(head).__name__} is not fitted yet; call `fit` first.")
+        if head.augment is not None and head.augment is not release:
+            raise PrivacyError(
+                "This head also learnt from another generator, about whose records the release claims nothing: fit "
+                "it without `augment`, or with the release itself."
+            )
+        known = [c.item() if isinstance(c, np.generic) else c for c in head.classes_]
+        place = {label: i for i, label in enumerate(release.manifest.classes)}
+        if unknown := [c for c in known if c not in place]:
+            raise ConfigError(
+                f"The head knows a class {unknown[0]!r} that the release does not have: fit it on `release.sample()`."
+            )
+        order = sorted(range(len(known)), key=lambda i: place[known[i]])
+        program, tensors = _exported(head, order)
+        source = release.manifest
+        names = [source.class_names[place[known[i]]] for i in order]
+        manifest = HeadManifest(
+            written_by=f"locum {__version__}",
+            settings={**_plain(head.get_params(deep=False)), **_plain(settings or {})},
+            embedding=source.embedding,
+            classes=tuple(known[i] for i in order),
+            class_names=tuple(names),
+            space=source.space,
+            claim=ClaimEntry(**release.claim.to_dict()),
+            head="linear" if len(tensors) == 2 else "mlp",
+            program=program,
+            release=release.fingerprint,
+        )
+        return cls(manifest, tensors)
+
+    @classmethod
+    def open(cls, path: str | Path) -> SavedHead:
+        """Read a file after checking all of it; a hostile one ends in a `ReleaseError`, and runs nothing.
+
+        The checks show that the file hangs together, not who made it nor from what.
+        """
+        if Path(path).is_dir():
+            raise FormatError(f"{str(path)!r} is a folder; a head is one file. Make one with `locum train`.")
+        if not Path(path).is_file():
+            raise FormatError(f"There is no head at {str(path)!r}: check the spelling.")
+        try:
+            raw = Path(path).read_bytes()
+        except OSError as error:
+            raise FormatError(f"{str(path)!r} cannot be read: {error.strerror}.") from error
+        tensors, metadata = parse_tensors(raw, repr(str(path)), MAX_HEADER)
+        if ENTRY not in metadata:
+            raise FormatError(f"{str(path)!r} holds tensors but is no head. Make one with `locum train`.")
+        manifest = parse_document(metadata[ENTRY].encode(), HeadManifest, "The head's description", "head")
+        return cls(manifest, tensors)
+
+    def save(self, path: str | Path, *, overwrite: bool = False) -> Path:
+        """Write one .safetensors file, whole or not at all, that only its owner may read.
+
+        `path` must end in .safetensors: what you type is the file you get. An existing file is replaced only if
+        asked.
+        """
+        from safetensors.numpy import save
+
+        from locum.io import write_bytes
+
+        target = Path(path)
+        check_file(target, SUFFIX, overwrite=overwrite)
+        raw = save({k: np.ascontiguousarray(v) for k, v in self.tensors.items()}, {ENTRY: self.manifest.dumps()})
+        write_bytes(str(target), raw)
+        return target
+
+    @property
+    def claim(self) -> PrivacyClaim:
+        """What is promised: the release's own claim."""
+        return self.manifest.claim.claim()
+
+    @property
+    def info(self) -> EmbeddingInfo:
+        """Which vectors belong with this head."""
+        return self.manifest.embedding.info(self.manifest.class_names)
+
+    @property
+    def classes(self) -> npt.NDArray[Any]:
+        """Labels as `predict` gives them, in the order of the columns of `predict_proba`."""
+        return np.asarray(self.manifest.classes)
+
+    def transform(self, X: npt.ArrayLike) -> npt.NDArray[np.float32]:
+        """Bring vectors into the space of the release; twice does no harm, and `predict_proba` does it itself."""
+        with np.errstate(over="ignore"):
+            a = np.asarray(X, dtype=np.float32)
+        if a.ndim != 2 or a.shape[1] != self.manifest.embedding.dim:
+            raise DataError(
+                f"The head takes vectors of {self.manifest.embedding.dim} features; got shape {a.shape}. "
+                "Embed the data with the backbone that the head names."
+            )
+        if not np.isfinite(a).all():
+            raise DataError("Vectors must be finite; got NaN or infinity. Drop or repair those records.")
+        return to_space(a, self.manifest.space)
+
+    def predict_proba(self, X: npt.ArrayLike) -> npt.NDArray[np.float64]:
+        """Probability of each class, in the order of `classes`; not calibrated."""
+        rows = self.transform(X)
+        out = np.empty((len(rows), len(self.manifest.classes)))
+        with np.errstate(over="ignore", invalid="ignore"):
+            for start in range(0, len(rows), CHUNK):
+                part = slice(start, start + CHUNK)
+                scores = run_program(self.manifest.program, self.tensors, rows[part].astype(np.float64))
+                scores = np.exp(scores - scores.max(axis=1, keepdims=True))
+                out[part] = scores / scores.sum(axis=1, keepdims=True)
+        if not np.isfinite(out).all():
+            raise DataError("The head's scores are not finite: its weights or these vectors are far too large.")
+        return out
+
+    def predict(self, X: npt.ArrayLike) -> npt.NDArray[Any]:
+        """The most likely class."""
+        best: npt.NDArray[Any] = self.classes[self.predict_proba(X).argmax(axis=1)]
+        return best
+
+
+def _exported(
+    head: TorchHead, order: list[int]
+) -> tuple[tuple[Linear | Activation, ...], dict[str, npt.NDArray[np.float64]]]:
+    """The head's layers as operations and tensors: z-scores in the first, scores of the last in `order`."""
+    from torch import nn
+
+    program: list[Linear | Activation] = []
+    weights: list[tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]] = []
+    for layer in head.module_ if isinstance(head.module_, nn.Sequential) else [head.module_]:
+        if isinstance(layer, nn.Linear):
+            program.append(Linear(weight=f"layer{len(weights)}.weight", bias=f"layer{len(weights)}.bias"))
+            weights.append((_float64(layer.weight), _float64(layer.bias)))
+        elif isinstance(layer, nn.ReLU):
+            program.append(Activation(op="relu"))
+        elif not isinstance(layer, nn.Dropout):
+            raise ConfigError(
+                f"A head with a layer {type(layer).__name__} cannot be saved: only linear, ReLU, dropout."
+            )
+    weight, bias = weights[0]
+    weight = weight / _float64(head.scale_)
+    weights[0] = weight, bias - weight @ _float64(head.mean_)
+    weight, bias = weights[-1]
+    weights[-1] = weight[order], bias[order]
+    tensors: dict[str, npt.NDArray[np.float64]] = {}
+    for i, (weight, bias) in enumerate(weights):
+        tensors |= {f"layer{i}.weight": weight, f"layer{i}.bias": bias}
+    return tuple(program), tensors
+
+
+def _float64(tensor: Any) -> npt.NDArray[np.float64]:
+    out: npt.NDArray[np.float64] = tensor.detach().double().numpy()
+    return out
+
+
+def _plain(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Numbers and words alone: an object could bring along what it was made from."""
+    return {k: v for k, v in settings.items() if v is None or isinstance(v, bool | int | float | str)}

@@ -1,0 +1,12 @@
+"""Randomness that nobody can predict, and the noise made from it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from locum._lazy import lazy_exports
+
+if TYPE_CHECKING:
+    from locum.mechanisms.secure_random import Coins as Coins
+
+__getattr__, __dir__, __all__ = lazy_exports(__name__)

@@ -1,0 +1,183 @@
+"""Networks of published obfuscators, for tables and for images, and of the attackers that they train against."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import torch
+from torch import Tensor, nn
+
+_SLOPE = 0.2
+# How sure a disturbed block is of its largest value, for gradients.
+_SHARP = 4.0
+
+
+class ColumnTypes(nn.Module):
+    """Scores of a record's columns, as values: shares that sum to 1 in each one-hot block, a sigmoid elsewhere.
+
+    `blocks` are in the order of the columns and do not overlap.
+    """
+
+    def __init__(self, dim: int, blocks: Sequence[slice] = ()) -> None:
+        super().__init__()
+        self.blocks = tuple(blocks)
+        edges = [0, *(edge for block in self.blocks for edge in (block.start, block.stop)), dim]
+        # Every other stretch between the edges is a block.
+        self.numbers = tuple(slice(a, b) for a, b in pairwise(edges))[::2]
+
+    def forward(self, scores: Tensor) -> Tensor:
+        parts = [torch.sigmoid(scores[:, self.numbers[0]])]
+        for block, after in zip(self.blocks, self.numbers[1:], strict=True):
+            parts += [torch.softmax(scores[:, block], dim=1), torch.sigmoid(scores[:, after])]
+        return torch.cat(parts, dim=1)
+
+    def pick(self, values: Tensor) -> Tensor:
+        """Values with one category in each block: the largest. Gradients pass as if nothing had been picked."""
+        with torch.no_grad():
+            picked = values.clone()
+            for block in self.blocks:
+                best = values[:, block].argmax(dim=1, keepdim=True)
+                picked[:, block] = torch.zeros_like(values[:, block]).scatter_(1, best, 1.0)
+        return values + (picked - values.detach()) if values.requires_grad else picked
+
+    def settle(self, x: Tensor) -> Tensor:
+        """Disturbed records made records again: numbers cut to 0 and 1, and one category in each block.
+
+        A table without blocks, or an image, stays as it is.
+        """
+        if not self.blocks:
+            return x
+        parts = [x[:, self.numbers[0]].clamp(0, 1)]
+        for block, after in zip(self.blocks, self.numbers[1:], strict=True):
+            parts += [torch.softmax(_SHARP * x[:, block], dim=1), x[:, after].clamp(0, 1)]
+        return self.pick(torch.cat(parts, dim=1))
+
+
+class RecordAutoencoder(nn.Module):
+    """Encoder of records to a short latent, decoder of `[latent, condition]` to scores of columns.
+
+    With the sizes left out and 102 columns it has 83,716 parameters, as PUPET's generator: three hidden layers of 128
+    before the latent of 30, two after it. (Two before and three after would be as many.) A variational one has a
+    second output of the encoder, for the log-variance.
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        blocks: Sequence[slice] = (),
+        *,
+        latent: int = 30,
+        hidden: int = 128,
+        condition: int = 0,
+        variational: bool = False,
+    ) -> None:
+        super().__init__()
+        self.latent = latent
+        self.encoder = mlp([dim, hidden, hidden, hidden, latent * (2 if variational else 1)])
+        self.decoder = mlp([latent + condition, hidden, hidden, dim])
+        self.types = ColumnTypes(dim, blocks)
+
+    def encode(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean and log-variance of the latent; the latter has no column where the network is not variational."""
+        out: Tensor = self.encoder(x)
+        return out[:, : self.latent], out[:, self.latent :]
+
+    def scores(self, z: Tensor, condition: Tensor | None = None) -> Tensor:
+        """Scores of the columns that `z` stands for; `types` makes values of them."""
+        out: Tensor = self.decoder(z if condition is None else torch.cat([z, condition], dim=1))
+        return out
+
+    def forward(self, z: Tensor, condition: Tensor | None = None) -> Tensor:
+        """The record that `z` stands for."""
+        return self.types.pick(self.types(self.scores(z, condition)))
+
+
+class Added(nn.Module):
+    """A network's output is added to rows. It starts at nothing: its last layer is zero."""
+
+    def __init__(self, body: nn.Sequential) -> None:
+        super().__init__()
+        self.body = body
+        last = body[-1]
+        assert isinstance(last, nn.Linear | nn.ConvTranspose2d)
+        assert last.bias is not None
+        nn.init.zeros_(last.weight)
+        nn.init.zeros_(last.bias)
+
+    def forward(self, x: Tensor, inputs: Tensor) -> Tensor:
+        added: Tensor = self.body(inputs)
+        return x + added.view(x.shape)
+
+
+class ImageExtractor(nn.Module):
+    """Images to a map of 64 features at a quarter of the size, and a decoder of such maps to images."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.encoder = nn.Sequential(_halve(channels, 32), nn.LeakyReLU(_SLOPE), _halve(32, 64))
+        self.decoder = nn.Sequential(
+            nn.LeakyReLU(_SLOPE), _double(64, 32), nn.LeakyReLU(_SLOPE), _double(32, channels), nn.Sigmoid()
+        )
+
+    def forward(self, z: Tensor) -> Tensor:
+        """The image that a map stands for."""
+        out: Tensor = self.decoder(z)
+        return out
+
+
+def mlp(sizes: Sequence[int]) -> nn.Sequential:
+    """Linear layers with ReLU between."""
+    layers: list[nn.Module] = []
+    for a, b in pairwise(sizes):
+        layers += [nn.Linear(a, b), nn.ReLU()]
+    return nn.Sequential(*layers[:-1])
+
+
+def guesser(shape: Sequence[int], classes: int) -> nn.Sequential:
+    """A classifier of records `(d,)` or of images or maps `(c, h, w)` whose sides are multiples of 8."""
+    if len(shape) == 1:
+        return mlp([shape[0], 128, 64, classes])
+    channels, height, width = shape
+    layers: list[nn.Module] = []
+    # Halved to sides of four at least: a map of an extractor has been halved before.
+    for out in (32, 64, 64):
+        if min(height, width) % 2 or min(height, width) <= 4:
+            break
+        layers += [_halve(channels, out), nn.LeakyReLU(_SLOPE)]
+        channels, height, width = out, height // 2, width // 2
+    return nn.Sequential(*layers, nn.Flatten(), mlp([channels * height * width, 128, classes]))
+
+
+def masker(shape: Sequence[int]) -> Added:
+    """What to add to a row, from the row and as much noise beside it."""
+    if len(shape) == 1:
+        return Added(mlp([2 * shape[0], 128, 128, shape[0]]))
+    channels = shape[0]
+    return Added(
+        nn.Sequential(
+            _halve(2 * channels, 32), nn.LeakyReLU(_SLOPE), _halve(32, 64), nn.LeakyReLU(_SLOPE),
+            _double(64, 32), nn.LeakyReLU(_SLOPE), _double(32, channels),
+        )
+    )  # fmt: skip
+
+
+def noise_maker(shape: Sequence[int], latent: int) -> Added:
+    """What to add to a row, from `latent` numbers of noise alone."""
+    if len(shape) == 1:
+        return Added(mlp([latent, 128, 128, shape[0]]))
+    channels, height, width = shape
+    return Added(
+        nn.Sequential(
+            nn.Linear(latent, height * width), nn.LeakyReLU(_SLOPE), nn.Unflatten(1, (64, height // 8, width // 8)),
+            _double(64, 64), nn.LeakyReLU(_SLOPE), _double(64, 32), nn.LeakyReLU(_SLOPE), _double(32, channels),
+        )
+    )  # fmt: skip
+
+
+def _halve(inputs: int, outputs: int) -> nn.Conv2d:
+    return nn.Conv2d(inputs, outputs, 4, stride=2, padding=1)
+
+
+def _double(inputs: int, outputs: int) -> nn.ConvTranspose2d:
+    return nn.ConvTranspose2d(inputs, outputs, 4, stride=2, padding=1)

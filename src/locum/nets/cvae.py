@@ -1,0 +1,105 @@
+"""Conditional variational autoencoders: the plain one of the seeds, and the residual one of the thesis."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import torch
+from torch import Tensor, nn
+
+
+class ResidualBlock(nn.Module):
+    """Linear, norm, ReLU, linear, norm, plus a shortcut (projected where the sizes differ), then ReLU."""
+
+    def __init__(self, inputs: int, outputs: int) -> None:
+        super().__init__()
+        self.body = nn.Sequential(
+            nn.Linear(inputs, outputs),
+            nn.BatchNorm1d(outputs),
+            nn.ReLU(),
+            nn.Linear(outputs, outputs),
+            nn.BatchNorm1d(outputs),
+        )
+        self.shortcut = (
+            nn.Sequential()
+            if inputs == outputs
+            else nn.Sequential(nn.Linear(inputs, outputs), nn.BatchNorm1d(outputs))
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = torch.relu(self.body(x) + self.shortcut(x))
+        return out
+
+
+class CVAE(nn.Module):
+    """Encoder of `[x, condition]` to a Gaussian, decoder of `[z, condition]` to a vector.
+
+    Inputs come as one tensor, the vector first: a batch is then gathered once. `condition` may have no
+    column: then this is an ordinary VAE.
+    """
+
+    def __init__(self, encoder: nn.Sequential, decoder: nn.Sequential, dim: int, latent: int) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.decoder = decoder
+        self.dim = dim
+        self.latent = latent
+
+    def encode(self, joined: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean and log-variance of the latent; what "log-variance" means is the loss's affair."""
+        out: Tensor = self.encoder(joined)
+        return out[:, : self.latent], out[:, self.latent :]
+
+    def decode(self, z: Tensor, condition: Tensor) -> Tensor:
+        """The vector that `z` stands for."""
+        out: Tensor = self.decoder(torch.cat([z, condition], dim=1) if condition.shape[1] else z)
+        return out
+
+    def forward(self, joined: Tensor, noise: Tensor, std_from_log: float) -> tuple[Tensor, Tensor, Tensor]:
+        """Reconstruction, mean and log-variance, with `noise` as the coins of the latent.
+
+        The standard deviation is `exp(std_from_log * log_var)`: 0.5 is right, 1 is what the authors ran (F1).
+        """
+        mean, log_var = self.encode(joined)
+        z = mean + noise * torch.exp(std_from_log * log_var)
+        return self.decode(z, joined[:, self.dim :]), mean, log_var
+
+
+def plain_cvae(dim: int, condition: int, hidden: Sequence[int], latent: int, *, sigmoid: bool) -> CVAE:
+    """Linear layers with ReLU between; the decoder mirrors the encoder."""
+    encoder = _mlp([dim + condition, *hidden, 2 * latent])
+    decoder = _mlp([latent + condition, *reversed(hidden), dim])
+    return CVAE(encoder, _finish(decoder, sigmoid), dim, latent)
+
+
+def residual_cvae(dim: int, condition: int, latent: int, *, sigmoid: bool) -> CVAE:
+    """The thesis' large network: three residual blocks a side, 512 and 256 wide."""
+    encoder = nn.Sequential(
+        nn.Linear(dim + condition, 512),
+        ResidualBlock(512, 512),
+        ResidualBlock(512, 256),
+        ResidualBlock(256, 256),
+        nn.Linear(256, 2 * latent),
+    )
+    decoder = nn.Sequential(
+        nn.Linear(latent + condition, 256),
+        ResidualBlock(256, 256),
+        ResidualBlock(256, 512),
+        ResidualBlock(512, 512),
+        nn.Linear(512, dim),
+    )
+    return CVAE(encoder, _finish(decoder, sigmoid), dim, latent)
+
+
+def _mlp(sizes: Sequence[int]) -> nn.Sequential:
+    layers: list[nn.Module] = []
+    for a, b in pairwise(sizes):
+        layers += [nn.Linear(a, b), nn.ReLU()]
+    return nn.Sequential(*layers[:-1])
+
+
+def _finish(decoder: nn.Sequential, sigmoid: bool) -> nn.Sequential:
+    if sigmoid:
+        decoder.append(nn.Sigmoid())
+    return decoder

@@ -1,0 +1,142 @@
+"""The obfuscator of the seed *adjustable*: an autoencoder whose code is split into what is needed and the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from locum.errors import ConfigError
+
+Ends = Literal["seed", "linear"]
+_SLOPE = 0.2
+
+
+class Obfuscator(nn.Module):
+    """Encoder E, classifier C, residual network R and decoder D: `D(C(E(x)), R(E(x)))` is close to x.
+
+    C gives log-probabilities, one group for each utility attribute (`classes` has their sizes); R gives what else is
+    needed to rebuild a record.
+    """
+
+    def __init__(
+        self,
+        encoder: nn.Module,
+        classifier: nn.Module,
+        residual: nn.Module,
+        decoder: nn.Module,
+        classes: Sequence[int],
+        rest: int,
+    ) -> None:
+        super().__init__()
+        self.encoder, self.classifier, self.residual, self.decoder = encoder, classifier, residual, decoder
+        self.classes, self.rest = tuple(classes), rest
+
+    def split(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Log-probabilities of the utility attributes, and the rest."""
+        code = self.encoder(x)
+        groups = self.classifier(code).split(self.classes, dim=1)
+        return torch.cat([group.log_softmax(dim=1) for group in groups], dim=1), self.residual(code)
+
+    def join(self, needed: Tensor, rest: Tensor) -> Tensor:
+        """A record from both."""
+        out: Tensor = self.decoder(torch.cat([needed, rest], dim=1))
+        return out
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """The record rebuilt, and the log-probabilities."""
+        needed, rest = self.split(x)
+        return self.join(needed, rest), needed
+
+
+def table_obfuscator(
+    dim: int, classes: Sequence[int], *, ends: Ends = "seed", hidden: int = 128, code: int = 64
+) -> Obfuscator:
+    """For rows of `dim` numbers between 0 and 1; 86,494 parameters for 102 of them and one yes-or-no attribute.
+
+    With linear ends, R and D give numbers without bounds: noise goes both ways, and D gives logits.
+    """
+    needed, rest = _sizes(classes, code)
+    cut = -1 if ends == "linear" else None
+    return Obfuscator(
+        nn.Sequential(*_dense(dim, hidden, hidden, code)),
+        nn.Sequential(*_dense(code, 32, max(8, needed)), nn.Linear(max(8, needed), needed)),
+        nn.Sequential(*_dense(code, code, rest)[:cut]),
+        nn.Sequential(*[*_dense(code, hidden, hidden), nn.Linear(hidden, dim), nn.Sigmoid()][:cut]),
+        classes,
+        rest,
+    )
+
+
+def image_obfuscator(channels: int, side: int, classes: Sequence[int], *, code: int = 1024) -> Obfuscator:
+    """For square images between 0 and 1 whose side is a multiple of 16; 9,204,032 parameters at 3 x 64 x 64."""
+    if side < 16 or side % 16:
+        raise ConfigError(f"The side of an image must be a multiple of 16; got {side}. Resize the images.")
+    needed, rest = _sizes(classes, code)
+    small = side // 16
+    encoder = nn.Sequential(
+        _conv(channels, 64),
+        nn.LeakyReLU(_SLOPE),
+        *(layer for a, b in ((64, 64), (64, 64), (64, 128)) for layer in _convolved(a, b)),
+        nn.Flatten(),
+        nn.Linear(128 * small**2, code),
+        nn.LeakyReLU(_SLOPE),
+    )
+    classifier = nn.Sequential(
+        *_dropped(code, 1024), *_dropped(1024, 256), nn.Linear(256, 64), nn.LeakyReLU(_SLOPE), nn.Linear(64, needed)
+    )
+    residual = nn.Sequential(
+        *_dropped(code, 1024), *_dropped(1024, 1024), nn.Linear(1024, rest), nn.LeakyReLU(_SLOPE)
+    )
+    decoder = nn.Sequential(
+        nn.Linear(code, 128 * small**2),
+        nn.LeakyReLU(_SLOPE),
+        nn.Unflatten(1, (128, small, small)),
+        *(layer for a, b in ((128, 64), (64, 64), (64, 64)) for layer in _grown(a, b)),
+        nn.ConvTranspose2d(64, channels, 4, 2, 1, bias=False),
+        nn.Sigmoid(),
+    )
+    net = Obfuscator(encoder, classifier, residual, decoder, classes, rest)
+    net.apply(_start)
+    return net
+
+
+def _sizes(classes: Sequence[int], code: int) -> tuple[int, int]:
+    needed = sum(classes)
+    if not classes or min(classes) < 2:
+        raise ConfigError(f"Each utility attribute needs two or more values; got {list(classes)} values.")
+    if needed >= code:
+        raise ConfigError(f"{needed} values of utility attributes do not fit into a code of {code} numbers.")
+    return needed, code - needed
+
+
+def _dense(*sizes: int) -> list[nn.Module]:
+    return [layer for a, b in pairwise(sizes) for layer in (nn.Linear(a, b), nn.ReLU())]
+
+
+def _dropped(a: int, b: int) -> tuple[nn.Module, ...]:
+    return nn.Linear(a, b), nn.LeakyReLU(_SLOPE), nn.Dropout(0.5)
+
+
+def _conv(a: int, b: int) -> nn.Conv2d:
+    return nn.Conv2d(a, b, 4, 2, 1, bias=False)
+
+
+def _convolved(a: int, b: int) -> tuple[nn.Module, ...]:
+    return _conv(a, b), nn.BatchNorm2d(b), nn.LeakyReLU(_SLOPE)
+
+
+def _grown(a: int, b: int) -> tuple[nn.Module, ...]:
+    return nn.ConvTranspose2d(a, b, 4, 2, 1, bias=False), nn.BatchNorm2d(b), nn.ReLU()
+
+
+def _start(module: nn.Module) -> None:
+    """The seed's initial weights."""
+    if isinstance(module, nn.Conv2d | nn.ConvTranspose2d):
+        nn.init.normal_(module.weight, 0.0, 0.02)
+    elif isinstance(module, nn.BatchNorm2d):
+        nn.init.normal_(module.weight, 1.0, 0.02)
+        nn.init.zeros_(module.bias)

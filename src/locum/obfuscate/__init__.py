@@ -1,0 +1,27 @@
+"""Obfuscation: keep what the receiver needs of each record, hide the rest, by two knobs that are turned at use.
+
+Imports torch; `import locum` does not come here.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from locum._lazy import lazy_exports
+
+if TYPE_CHECKING:
+    from locum.obfuscate.curve import Point as Point, TradeOff as TradeOff, hull_auc as hull_auc
+    from locum.obfuscate.evaluation import Judgement as Judgement, judge as judge
+    from locum.obfuscate.image import ImageObfuscator as ImageObfuscator
+    from locum.obfuscate.labels import Labelled as Labelled, Masking as Masking, UtilityLabels as UtilityLabels
+    from locum.obfuscate.manifest import written_by as written_by
+    from locum.obfuscate.saved import (
+        SavedObfuscator as SavedObfuscator,
+        load_obfuscator as load_obfuscator,
+        open_obfuscator as open_obfuscator,
+        save_obfuscator as save_obfuscator,
+    )
+    from locum.obfuscate.table import TableObfuscator as TableObfuscator
+    from locum.obfuscate.tradeoff import sweep as sweep, trade_off as trade_off
+
+__getattr__, __dir__, __all__ = lazy_exports(__name__)

@@ -1,0 +1,110 @@
+"""One interface for all rivals: a strength, `fit`, and what it releases."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+
+from locum.errors import ConfigError, DataError, NotFittedError
+from locum.nets import ColumnTypes
+from locum.obfuscate.baselines._loop import Rows
+from locum.obfuscate.labels import Masking
+from locum.train import seeded
+from locum.types import ProgressBar
+
+Array = npt.NDArray[Any]
+# Rows that go through a network at once.
+_CHUNK = 4096
+
+
+class Rival(ABC):
+    """A published way to hide one attribute of rows and to keep another; `strength` says how much is hidden.
+
+    0 hides least, and what a unit of strength is differs from rival to rival: compare curves, not strengths. Nothing
+    is proven about a release: judge it by attackers. Most rivals learn from the private attribute (`needs_private`);
+    none is told the utility attribute of the rows that it releases.
+    """
+
+    name: ClassVar[str]
+    kinds: ClassVar[tuple[str, ...]] = ("table", "image")
+    needs_private: ClassVar[bool] = True
+    default_epochs: ClassVar[dict[str, int]] = {"table": 40, "image": 10}
+
+    def __init__(self, strength: float) -> None:
+        self.strength = strength
+
+    def fit(
+        self,
+        X: npt.ArrayLike,
+        utility: npt.ArrayLike,
+        private: npt.ArrayLike | None,
+        *,
+        blocks: Sequence[slice] = (),
+        seed: int = 0,
+        epochs: int | None = None,
+        progress: ProgressBar | None = None,
+    ) -> Self:
+        """Learn from rows between 0 and 1 with their codes; `blocks` are the one-hot columns of a table, in order.
+
+        With `blocks` a release has exactly one category in each, and the rival learns under that condition; without,
+        columns are numbers to it (what PUPET's authors call ignorant of data types). The same seed gives the same
+        release. Without `epochs` a table takes 40 and images 10.
+        """
+        if not 0 <= self.strength < math.inf:
+            raise ConfigError(f"`strength` must be 0 or more; got {self.strength!r}. 0 hides least.")
+        rows = Rows.of(X, utility, private, blocks)
+        if rows.kind not in self.kinds:
+            raise DataError(f"The rival {self.name!r} takes no {rows.kind}s: pick one that does.")
+        if self.needs_private and private is None:
+            raise DataError(f"The rival {self.name!r} learns from the private attribute: give `private`.")
+        self.shape_, self.types_ = rows.shape, ColumnTypes(rows.shape[0], rows.blocks)
+        # Initial weights take torch's global coins: lend it ours, and give it back its own.
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            self.released_, self.helpers_ = self._networks(rows)
+            self._learn(rows, epochs or self.default_epochs[rows.kind], seeded(seed), progress)
+        self.released_.eval()
+        return self
+
+    def masking(self) -> Masking:
+        """One release of rows; it takes the utility codes, as every masking does, and looks away."""
+        if not hasattr(self, "released_"):
+            raise NotFittedError(f"The rival {self.name!r} has not learnt yet: call `fit` first.")
+
+        def mask(X: Array, _: Array, rng: np.random.Generator) -> Array:
+            coins = seeded(int(rng.integers(2**63)))
+            if X.shape[1:] != self.shape_:
+                raise DataError(f"Rows must have the shape {self.shape_} of those learnt from; got {X.shape[1:]}.")
+            x = torch.from_numpy(np.ascontiguousarray(X, dtype=np.float32))
+            with torch.no_grad():
+                parts = [self._release(chunk, coins).numpy() for chunk in x.split(_CHUNK)]
+            return np.concatenate(parts) if parts else x.numpy()
+
+        return mask
+
+    @property
+    def parameters(self) -> dict[str, int]:
+        """How many numbers are learnt: of the network that makes releases alone, and with all it trains with."""
+        if not hasattr(self, "released_"):
+            raise NotFittedError(f"The rival {self.name!r} has not learnt yet: call `fit` first.")
+        released, helpers = (sum(p.numel() for p in m.parameters()) for m in (self.released_, self.helpers_))
+        return {"released": released, "trained": released + helpers}
+
+    @abstractmethod
+    def _networks(self, rows: Rows) -> tuple[nn.Module, nn.ModuleDict]:
+        """The network that makes releases, and those that it trains with."""
+
+    @abstractmethod
+    def _learn(self, rows: Rows, epochs: int, coins: torch.Generator, progress: ProgressBar | None) -> None:
+        """Train the networks in place."""
+
+    @abstractmethod
+    def _release(self, x: Tensor, coins: torch.Generator) -> Tensor:
+        """One release of rows."""

@@ -1,0 +1,46 @@
+"""GAP, generative adversarial privacy: the best release within a bound on distortion."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from locum.nets import guesser, masker
+from locum.obfuscate.baselines._loop import Batch, Move, Rows, breach, confusion, noise_like, play
+from locum.obfuscate.baselines.base import Rival
+from locum.types import ProgressBar
+
+
+class GAP(Rival):
+    """Rows changed by a network that sees them and fresh noise, as far as a mean squared distortion of `strength`.
+
+    `strength` is a share of the data's own variance: at 1 a release may lie as far from its row as the mean row does.
+    Huang et al., "Context-aware generative adversarial privacy" (2017), and Kairouz et al. (2022): a minimax game of
+    a privatiser and an attacker under a bound on distortion, kept by a penalty that grows. As published it knows of
+    no utility attribute; the bound alone is to keep rows useful. (A privatiser with a utility provider is what the
+    PUPETs are.) Ours differs: the network gives the change, not the row, so that strength 0 means none; and the
+    privatiser aims at the attacker's ignorance, not at its errors. Values leave the range from 0 to 1, save in tables
+    with one-hot blocks.
+    """
+
+    name = "gap"
+
+    def _networks(self, rows: Rows) -> tuple[nn.Module, nn.ModuleDict]:
+        return masker(rows.shape), nn.ModuleDict({"attacker": guesser(rows.shape, rows.private_classes)})
+
+    def _learn(self, rows: Rows, epochs: int, coins: torch.Generator, progress: ProgressBar | None) -> None:
+        def move(batch: Batch, coins: torch.Generator) -> Move:
+            shown = self._release(batch.x, coins)
+            distortion = (shown - batch.x).square().sum() / (len(batch.x) * rows.variance)
+            return Move(shown, breach(distortion, self.strength, batch.done))
+
+        def hide(logits: Tensor, batch: Batch) -> Tensor:
+            return confusion(logits, rows.prior)
+
+        play(
+            rows, move, [self.released_], coins,
+            attacker=self.helpers_["attacker"], hide=hide, epochs=epochs, progress=progress,
+        )  # fmt: skip
+
+    def _release(self, x: Tensor, coins: torch.Generator) -> Tensor:
+        return self.types_.settle(self.released_(x, torch.cat([x, noise_like(x, coins)], dim=1)))

@@ -1,0 +1,31 @@
+"""Gaussian noise on every column or pixel: the simplest rival."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from locum.obfuscate.baselines._loop import Rows, noise_like
+from locum.obfuscate.baselines.base import Rival
+from locum.types import ProgressBar
+
+
+class GaussianNoise(Rival):
+    """Rows with independent normal noise of standard deviation `strength`; hides all attributes alike.
+
+    The classical additive perturbation (Agrawal and Srikant, 2000). It learns nothing, so it needs no private
+    attribute. Values leave the range from 0 to 1, save in tables with one-hot blocks.
+    Averaging repeated releases of a row takes the noise away.
+    """
+
+    name = "gaussian"
+    needs_private = False
+
+    def _networks(self, rows: Rows) -> tuple[nn.Module, nn.ModuleDict]:
+        return nn.Identity(), nn.ModuleDict()
+
+    def _learn(self, rows: Rows, epochs: int, coins: torch.Generator, progress: ProgressBar | None) -> None:
+        return
+
+    def _release(self, x: Tensor, coins: torch.Generator) -> Tensor:
+        return self.types_.settle(x + self.strength * noise_like(x, coins))

@@ -1,0 +1,54 @@
+"""Learned noise: a network shapes noise that is added to rows."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from locum.nets import guesser, noise_maker
+from locum.obfuscate.baselines._loop import Batch, Move, Rows, confusion, guess_loss, play
+from locum.obfuscate.baselines.base import Rival
+from locum.types import ProgressBar
+
+_LATENT = 64
+# What distortion as large as the data's own variance costs, in nats: noise that hides nothing is not worth it.
+_DISTORTION = 0.05
+
+
+class LearnedNoise(Rival):
+    """Rows plus noise that a network has shaped: wide where it misleads an attacker, narrow where it spoils utility.
+
+    What is added does not depend on the row. The additive privatiser of Huang et al. ("Generative adversarial
+    privacy", 2018), as the seed compares with it. `strength` weighs the attacker against a utility provider that
+    trains along. Ours differs: the paper has a bound on distortion in place of a utility provider; here distortion
+    has a small price, and the provider learns from original rows too, so that what holds for releases holds for them.
+    Values leave the range from 0 to 1, save in tables with one-hot blocks.
+    """
+
+    name = "learned-noise"
+
+    def _networks(self, rows: Rows) -> tuple[nn.Module, nn.ModuleDict]:
+        provider = guesser(rows.shape, sum(rows.utility_classes))
+        attacker = guesser(rows.shape, rows.private_classes)
+        return noise_maker(rows.shape, _LATENT), nn.ModuleDict({"provider": provider, "attacker": attacker})
+
+    def _learn(self, rows: Rows, epochs: int, coins: torch.Generator, progress: ProgressBar | None) -> None:
+        provider, attacker = self.helpers_["provider"], self.helpers_["attacker"]
+
+        def move(batch: Batch, coins: torch.Generator) -> Move:
+            shown = self._release(batch.x, coins)
+            distortion = (shown - batch.x).square().sum() / (len(batch.x) * rows.variance)
+            both = torch.cat([batch.x, shown])
+            utility = guess_loss(provider(both), batch.utility.repeat(2, 1), rows.utility_classes)
+            return Move(shown, utility + _DISTORTION * distortion)
+
+        def hide(logits: Tensor, batch: Batch) -> Tensor:
+            return self.strength * confusion(logits, rows.prior)
+
+        play(
+            rows, move, [self.released_, provider], coins,
+            attacker=attacker, hide=hide, epochs=epochs, progress=progress,
+        )  # fmt: skip
+
+    def _release(self, x: Tensor, coins: torch.Generator) -> Tensor:
+        return self.types_.settle(self.released_(x, torch.randn(len(x), _LATENT, generator=coins)))

@@ -1,0 +1,53 @@
+"""TIPRDC: features of images that an attacker cannot use, and images decoded from them."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from locum.nets import ImageExtractor, guesser
+from locum.obfuscate.baselines._loop import Batch, Move, Rows, confusion, play
+from locum.obfuscate.baselines.base import Rival
+from locum.types import ProgressBar
+
+# Nats that an error as large as the data's own variance costs.
+_INFORMATION = 20.0
+
+
+class TIPRDC(Rival):
+    """Images decoded from feature maps that keep what they can of an image but not its private attribute; no noise.
+
+    Li et al., "TIPRDC: task-independent privacy-respecting data crowdsourcing framework for deep learning with
+    anonymized intermediate representations" (2020): an extractor against an attacker on its features, while the
+    information that features hold of images is kept high. As published it knows of no utility attribute. `strength`
+    is lambda / (1 - lambda) of the paper. Ours differs: information is bounded from below by how well a decoder can
+    draw the image from its features, where the paper has an estimator of its own; so the decoder, which there stands
+    for an attacker, trains along, and what it draws is the release. Extractor: two layers; there, those of VGG16.
+    """
+
+    name = "tiprdc"
+    kinds = ("image",)
+    released_: ImageExtractor
+
+    def _networks(self, rows: Rows) -> tuple[nn.Module, nn.ModuleDict]:
+        channels, height, width = rows.shape
+        attacker = guesser((64, height // 4, width // 4), rows.private_classes)
+        return ImageExtractor(channels), nn.ModuleDict({"attacker": attacker})
+
+    def _learn(self, rows: Rows, epochs: int, coins: torch.Generator, progress: ProgressBar | None) -> None:
+        net = self.released_
+
+        def move(batch: Batch, coins: torch.Generator) -> Move:
+            features = net.encoder(batch.x)
+            error = (net(features) - batch.x).square().sum() / (len(batch.x) * rows.variance)
+            return Move(features, _INFORMATION * error)
+
+        def hide(logits: Tensor, batch: Batch) -> Tensor:
+            return self.strength * confusion(logits, rows.prior)
+
+        attacker = self.helpers_["attacker"]
+        play(rows, move, [net], coins, attacker=attacker, hide=hide, epochs=epochs, progress=progress)
+
+    def _release(self, x: Tensor, coins: torch.Generator) -> Tensor:
+        out: Tensor = self.released_(self.released_.encoder(x))
+        return out

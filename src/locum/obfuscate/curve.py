@@ -1,0 +1,282 @@
+"""A trade-off curve: what attackers and receivers reach at each setting of the knobs, as table, choice and figure."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+
+from locum.errors import ConfigError, DataError
+from locum.io import figure_file
+from locum.obfuscate.evaluation import ATTACKERS, Judgement
+from locum.types import Estimate
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+Pair = tuple[float, float]
+
+
+def hull_auc(points: Iterable[Sequence[float]], origin: Pair = (0.0, 0.0), corner: Pair | None = None) -> float:
+    """Area of the convex hull of a trade-off curve and of what closes it; more is better.
+
+    A point is (accuracy of the attacker, accuracy of the receiver). In this order:
+
+    1. `corner` joins the points, if one is given: what both reach where nothing is hidden.
+    2. `origin` is subtracted from every point; a coordinate that is then negative becomes 0.
+    3. x_max and y_max are the largest coordinates, each taken alone, so perhaps of different points.
+    4. The area is that of the convex hull of (0, 0), all points, (x_max, y_max) and (x_max, 0).
+
+    Points below the hull do not matter, nor does their order; one point alone gives a triangle. The area is not
+    divided by anything: for accuracies it is at most 1, and 0.25 with the origin (0.5, 0.5). A method whose points
+    all hide much has a small x_max, and so a small area: compare methods with one `corner` for all of them.
+
+    Examples
+    --------
+    >>> hull_auc([(1.0, 1.0)])
+    0.5
+    >>> hull_auc([(0.5, 1.0), (1.0, 1.0)])
+    0.75
+    >>> hull_auc([(0.5, 1.0), (1.0, 1.0)], origin=(0.5, 0.5))
+    0.25
+    """
+    rows = [tuple(p) for p in points]
+    if not rows:
+        raise DataError("A hull needs at least one point (attacker, receiver); got none.")
+    if corner is not None:
+        rows.append(tuple(corner))
+    if any(len(row) != 2 for row in rows):
+        raise DataError("Each point of a hull is a pair (attacker, receiver); got one of another length.")
+    curve = np.maximum(np.asarray(rows, dtype=np.float64) - np.asarray(origin, dtype=np.float64), 0.0)
+    if not np.isfinite(curve).all():
+        raise DataError("Points of a hull must be finite numbers; one is not.")
+    x_max, y_max = curve.max(axis=0).tolist()
+    # All y are 0 or more and the floor is in the set: the hull is what lies under its upper edge.
+    upper: list[Pair] = []
+    for x, y in sorted({(0.0, 0.0), (x_max, y_max), *map(tuple, curve.tolist())}):
+        while len(upper) > 1 and not _turns_right(upper[-2], upper[-1], (x, y)):
+            upper.pop()
+        upper.append((x, y))
+    return sum((b[0] - a[0]) * (a[1] + b[1]) / 2 for a, b in pairwise(upper))
+
+
+def _turns_right(a: Pair, b: Pair, c: Pair) -> bool:
+    return (b[0] - a[0]) * (c[1] - a[1]) - (b[1] - a[1]) * (c[0] - a[0]) < 0
+
+
+# Lines must be told apart without colour too.
+_MARKS = "osD^vPX<"
+
+
+def draw_trade_off(found: TradeOff, path: str | os.PathLike[str], *, attacker: str, judge: str) -> None:
+    """Attackers to the right, receivers upwards, one line for each setting of the knobs beside the noise.
+
+    Numbers at the points are the noise. A star marks the original rows; upright lines mark what an attacker reaches
+    by the utility label alone and by a guess, the level one what a receiver reaches by a guess.
+    """
+    pairs = found.curve(attacker, judge)
+    lines: dict[str, list[tuple[Point, Estimate, Estimate]]] = {}
+    for point, (x, y) in zip(found.points, pairs, strict=True):
+        lines.setdefault(_name(point), []).append((point, x, y))
+    with figure_file(path) as axis:
+        for i, (name, line) in enumerate(lines.items()):
+            _draw_line(axis, name, sorted(line, key=lambda item: item[0].noise), _MARKS[i % len(_MARKS)])
+        private, utility = found.original(judge)
+        axis.plot(private.value, utility.value, "k*", ms=9, label="original rows")
+        baseline = found.points[0].judgement
+        axis.axvline(baseline.label_only.value, color="0.3", ls="--", lw=1, label="utility label alone")
+        axis.axvline(baseline.majority.value, color="0.6", ls=":", lw=1, label="most frequent code")
+        axis.axhline(baseline.utility_majority.value, color="0.6", ls=":", lw=1)
+        axis.set_xlabel(f"accuracy of the attacker ({attacker})")
+        axis.set_ylabel("accuracy of the receiver")
+
+
+def _name(point: Point) -> str:
+    """The line that a point belongs to: its knobs but for the noise, or its name where it has no knob."""
+    if not point.knobs:
+        return point.name.replace("$", r"\$")
+    return ", ".join(f"{k.strip('_')} {v:g}" for k, v in point.knobs.items() if k != "noise") or "over noise"
+
+
+def _draw_line(axis: Any, name: str, line: Sequence[tuple[Point, Estimate, Estimate]], mark: str) -> None:
+    xs, ys = [x for _, x, _ in line], [y for _, _, y in line]
+    axis.errorbar(
+        [x.value for x in xs],
+        [y.value for y in ys],
+        xerr=_bars(xs),
+        yerr=_bars(ys),
+        fmt=f"{mark}-",
+        ms=4,
+        lw=1,
+        elinewidth=0.6,
+        capsize=2,
+        label=name,
+    )
+    for point, x, y in line:
+        if "noise" in point.knobs:
+            at = (x.value, y.value)
+            axis.annotate(f"{point.noise:g}", at, xytext=(4, 4), textcoords="offset points", fontsize=7)
+
+
+def _bars(estimates: Sequence[Estimate]) -> list[list[float]]:
+    return [[e.value - e.low for e in estimates], [e.high - e.value for e in estimates]]
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One setting and what was found out there; `knobs` are by name, such as `noise` and `lambda_`."""
+
+    name: str
+    knobs: Mapping[str, float]
+    judgement: Judgement
+
+    @property
+    def noise(self) -> float:
+        """The knob `noise`; 0 where a method has none."""
+        return self.knobs.get("noise", 0.0)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain JSON."""
+        return {"name": self.name, "knobs": dict(self.knobs), "judgement": self.judgement.to_dict()}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+        """Undo `to_dict`."""
+        return cls(data["name"], data["knobs"], Judgement.from_dict(data["judgement"]))
+
+
+@dataclass(frozen=True, slots=True)
+class TradeOff:
+    """Points of one method on one data set, in the order in which they were asked for.
+
+    Figures are of test rows: they depend on records, and stay local until somebody decides that they may leave.
+    """
+
+    points: tuple[Point, ...]
+
+    def __post_init__(self) -> None:
+        if not self.points:
+            raise DataError("A trade-off needs at least one point; got none.")
+
+    def pick(self, *, attacker_at_most: float, attacker: str = "strongest") -> Point:
+        """The point of the smallest noise where the upper end of the attacker's interval is low enough.
+
+        Among points of equal noise the one of the best utility; so too for a method without the knob `noise`. The
+        strongest attacker may be the averaging one: `attacker="strong"` is right only where no record is ever
+        released twice. The choice was made on these test rows: what it leaks is to be measured again on others.
+        """
+        if not 0 < attacker_at_most <= 1:
+            raise ConfigError(f"`attacker_at_most` is an accuracy above 0, at most 1; got {attacker_at_most!r}.")
+        leaks = [(leak, p) for p, (leak, _) in zip(self.points, self.curve(attacker), strict=True)]
+        # An attacker worse than the label alone was badly trained: anybody can use the label.
+        good = [p for leak, p in leaks if max(leak.high, p.judgement.label_only.high) <= attacker_at_most]
+        if good:
+            return min(good, key=lambda p: (p.noise, -p.judgement.utility.value))
+        least, where = min(leaks, key=lambda item: item[0].high)
+        raise ConfigError(
+            f"No point keeps the attacker at {attacker_at_most:g} or below: the least leak reached is {least:.3f}, "
+            f"at {where.name}, and the utility label alone gives {where.judgement.label_only.value:.3f}. Sweep other "
+            "knobs, or allow more."
+        )
+
+    def curve(self, attacker: str = "strongest", judge: str = "best") -> list[tuple[Estimate, Estimate]]:
+        """Pairs (attacker, receiver), one a point.
+
+        `attacker` is `weak`, `strong`, `averaged` or `strongest`; `judge` a kind of learner, for both, or `best`.
+        """
+        if attacker not in (*ATTACKERS, "strongest"):
+            raise ConfigError(f"`attacker` must be one of {', '.join(ATTACKERS)}, strongest; got {attacker!r}.")
+        roles = ATTACKERS if attacker == "strongest" else (attacker,)
+        return [
+            (
+                _best([e for role in roles for e in _of(getattr(p.judgement, role), judge)]),
+                _best(_of(p.judgement.utility_original, judge)),
+            )
+            for p in self.points
+        ]
+
+    def original(self, judge: str = "best") -> tuple[Estimate, Estimate]:
+        """What attacker and receiver reach where nothing is hidden: the same at every point."""
+        found = self.points[0].judgement
+        return _best(_of(found.original_private, judge)), _best(_of(found.original_utility, judge))
+
+    def hull_auc(
+        self, *, origin: tuple[float, float] = (0.0, 0.0), attacker: str = "strong", judge: str = "network"
+    ) -> float:
+        """The seed's area under the hull of the curve: see `locum.obfuscate.curve.hull_auc`.
+
+        Its corner is what attacker and receiver reach on the original rows, which is the same for every method: areas
+        can be compared where data, judges and seeds are the same. Repeat over seeds for an interval.
+        """
+        points = [(x.value, y.value) for x, y in self.curve(attacker, judge)]
+        private, utility = self.original(judge)
+        return hull_auc(points, origin, corner=(private.value, utility.value))
+
+    def table(self) -> pd.DataFrame:
+        """One row a point: knobs, strongest attacker, best receiver, and every figure with its interval."""
+        import pandas as pd
+
+        rows = []
+        for p in self.points:
+            figures = {"attacker": p.judgement.attacker, "utility": p.judgement.utility, **p.judgement.figures()}
+            row: dict[str, Any] = {"point": p.name, **p.knobs, "attacker_is": p.judgement.attacker_name}
+            for name, e in figures.items():
+                row |= {name: e.value, f"{name}_low": e.low, f"{name}_high": e.high}
+            rows.append(row)
+        return pd.DataFrame(rows)
+
+    def to_markdown(self) -> str:
+        """A table to read: for each point the best of all kinds of judges, and what they are measured against."""
+        found = self.points[0].judgement
+        header = ["point", *(f"{role} attacker" for role in ATTACKERS), "utility", "utility on released rows"]
+        rows = [
+            [
+                p.name,
+                *(f"{_best(getattr(p.judgement, role).values()):.3f}" for role in ATTACKERS),
+                f"{p.judgement.utility:.3f}",
+                f"{_best(p.judgement.utility_released.values()):.3f}",
+            ]
+            for p in self.points
+        ]
+        private, utility = self.original()
+        rows.append(["original rows", *[f"{private:.3f}"] * len(ATTACKERS), *[f"{utility:.3f}"] * 2])
+        rows.append(["utility label alone", *[f"{found.label_only:.3f}"] * len(ATTACKERS), "", ""])
+        guesses = [f"{found.utility_majority:.3f}"] * 2
+        rows.append(["most frequent code", *[f"{found.majority:.3f}"] * len(ATTACKERS), *guesses])
+        lines = [" | ".join(cells) for cells in (header, *rows)]
+        lines.insert(1, "|".join(["---"] * len(header)))
+        return "\n".join(f"| {line} |" for line in lines)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain JSON."""
+        return {"points": [p.to_dict() for p in self.points]}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+        """Undo `to_dict`."""
+        return cls(tuple(Point.from_dict(p) for p in data["points"]))
+
+    def plot(self, path: str | os.PathLike[str], *, attacker: str = "strongest", judge: str = "best") -> None:
+        """Draw the curve into a file, whole or not at all: attackers to the right, receivers upwards.
+
+        Needs `locum[figures]`; the suffix picks SVG, PNG or PDF.
+        """
+
+        draw_trade_off(self, path, attacker=attacker, judge=judge)
+
+
+def _of(by_kind: Mapping[str, Estimate], judge: str) -> list[Estimate]:
+    if judge == "best":
+        return list(by_kind.values())
+    if judge not in by_kind:
+        raise ConfigError(f"`judge` must be one of {', '.join(by_kind)}, best; got {judge!r}.")
+    return [by_kind[judge]]
+
+
+def _best(estimates: Iterable[Estimate]) -> Estimate:
+    return max(estimates, key=lambda e: e.value)

@@ -1,0 +1,241 @@
+"""How much a release tells its receiver and its attackers: a masking, judged by learners that read what it gives."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from locum.errors import ConfigError, DataError
+from locum.obfuscate.judges import Judge, Predict, accuracy, label_only, majority_guess, make_judges
+from locum.obfuscate.labels import Labelled, Masking
+from locum.types import Estimate
+
+Array = npt.NDArray[Any]
+Estimates = Mapping[str, Estimate]
+
+ATTACKERS = ("weak", "strong", "averaged")
+# Numbers that a masking gets at once: a network inside it needs many times their room.
+_AT_ONCE = 2**23
+# Whose coins: releases that two parties make share none.
+_PUBLISHED_TRAIN, _PUBLISHED_TEST, _ATTACKER, _COPIES_TRAIN, _COPIES_TEST = range(5)
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """What was found out from one masking. Each mapping is by kind of judge; each figure is an accuracy on test rows.
+
+    Intervals cover the choice of test rows; they do not cover other training runs. An attacker that was not tried may
+    find more: a measurement, no proof.
+    """
+
+    weak: Estimates  # attacker learnt on original rows, reads released ones
+    strong: Estimates  # attacker learnt on releases it made itself
+    averaged: Estimates  # attacker who holds several releases of each record, and takes their mean
+    utility_original: Estimates  # receiver learnt on released rows, used on original ones
+    utility_released: Estimates  # the same receiver, used on released ones
+    original_private: Estimates  # attacker where nothing is hidden
+    original_utility: Estimates  # receiver where nothing is hidden
+    label_only: Estimate  # attacker who sees the utility label alone
+    majority: Estimate  # always the most frequent private code
+    utility_majority: Estimate  # always the most frequent utility code
+
+    @property
+    def attacker_name(self) -> str:
+        """The attacker who found out most, such as `strong trees`."""
+        role, kind = max(self._attackers(), key=lambda who: self._attackers()[who].value)
+        return f"{role} {kind}"
+
+    @property
+    def attacker(self) -> Estimate:
+        """Accuracy of the attacker who found out most: over kinds of judge, and weak, strong and averaging ones."""
+        return max(self._attackers().values(), key=lambda e: e.value)
+
+    @property
+    def utility(self) -> Estimate:
+        """Accuracy of the best receiver: learnt on released rows, used on original ones."""
+        return max(self.utility_original.values(), key=lambda e: e.value)
+
+    def figures(self) -> dict[str, Estimate]:
+        """Every figure by one name, such as `strong_trees`."""
+        flat: dict[str, Estimate] = {}
+        for field in fields(self):
+            value = getattr(self, field.name)
+            flat |= {field.name: value} if isinstance(value, Estimate) else _named(field.name, value)
+        return flat
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain JSON."""
+        return {
+            field.name: value.to_dict() if isinstance(value, Estimate) else {k: e.to_dict() for k, e in value.items()}
+            for field in fields(self)
+            for value in [getattr(self, field.name)]
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+        """Undo `to_dict`."""
+        read: dict[str, Any] = {
+            name: Estimate.from_dict(value)
+            if "value" in value
+            else {kind: Estimate.from_dict(e) for kind, e in value.items()}
+            for name, value in data.items()
+        }
+        return cls(**read)
+
+    def _attackers(self) -> dict[tuple[str, str], Estimate]:
+        return {(role, kind): e for role in ATTACKERS for kind, e in getattr(self, role).items()}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Originals:
+    """What learners find in the original rows: the same for every masking, so a sweep learns it once."""
+
+    judges: Mapping[str, Judge]
+    seed: int
+    train: Labelled
+    test: Labelled
+    attackers: Mapping[str, Predict]
+    private: Estimates
+    utility: Estimates
+
+    @classmethod
+    def learn(
+        cls,
+        train: Labelled,
+        test: Labelled,
+        judges: Sequence[str] | None = None,
+        seed: int = 0,
+        epochs: int | None = None,
+    ) -> Self:
+        """Train each judge on the private and on the utility code of `train`, and try both on `test`.
+
+        `judges` names some of `network` and `trees` (tables only); `None` takes all that can read the rows.
+        """
+        if train.X.shape[1:] != test.X.shape[1:] or not len(test):
+            raise DataError(
+                f"Test rows must be of the training rows' shape, 1 or more: got {test.X.shape} for {train.X.shape}."
+            )
+        made = make_judges(judges, train.X, epochs)
+        attackers = {kind: learner.fit(train.X, train.private, seed) for kind, learner in made.items()}
+        return cls(
+            judges=made,
+            seed=seed,
+            train=train,
+            test=test,
+            attackers=attackers,
+            private={kind: accuracy(attack, test.X, test.private) for kind, attack in attackers.items()},
+            utility={
+                kind: accuracy(learner.fit(train.X, _needed(train), seed), test.X, _needed(test))
+                for kind, learner in made.items()
+            },
+        )
+
+    def judge(self, masking: Masking, copies: int = 10) -> Judgement:
+        """What each judge finds once `masking` has been over the rows."""
+        if isinstance(copies, bool) or not isinstance(copies, int) or copies < 1:
+            raise ConfigError(f"`copies` must be a whole number, 1 or more; got {copies!r}. 10 is usual.")
+        train, test = self.train, self.test
+        released = self._release(masking, test, _PUBLISHED_TEST)
+        weak = {kind: accuracy(attack, released, test.private) for kind, attack in self.attackers.items()}
+        # One part after the other: each copy of the training rows may be as large as memory allows.
+        strong = self._attack(self._release(masking, train, _ATTACKER), released)
+        averaged = strong
+        if copies > 1:
+            means = self._release(masking, test, _COPIES_TEST, copies)
+            averaged = self._attack(self._release(masking, train, _COPIES_TRAIN, copies), means)
+        published = self._release(masking, train, _PUBLISHED_TRAIN)
+        users = {kind: learner.fit(published, _needed(train), self.seed) for kind, learner in self.judges.items()}
+        return Judgement(
+            weak=weak,
+            strong=strong,
+            averaged=averaged,
+            utility_original={kind: accuracy(user, test.X, _needed(test)) for kind, user in users.items()},
+            utility_released={kind: accuracy(user, released, _needed(test)) for kind, user in users.items()},
+            original_private=self.private,
+            original_utility=self.utility,
+            label_only=label_only(train, test),
+            majority=majority_guess(train.private, test.private),
+            utility_majority=majority_guess(_needed(train), _needed(test)),
+        )
+
+    def _release(self, masking: Masking, rows: Labelled, whose: int, copies: int = 1) -> Array:
+        return mean_release(masking, rows, np.random.default_rng([self.seed, whose]), copies)
+
+    def _attack(self, own: Array, released: Array) -> dict[str, Estimate]:
+        """Learn on releases that the attacker made itself, then read others'."""
+        return {
+            kind: accuracy(learner.fit(own, self.train.private, self.seed), released, self.test.private)
+            for kind, learner in self.judges.items()
+        }
+
+
+def judge(
+    masking: Masking,
+    train: Labelled,
+    test: Labelled,
+    *,
+    judges: Sequence[str] | None = None,
+    seed: int = 0,
+    copies: int = 10,
+    epochs: int | None = None,
+    originals: Originals | None = None,
+) -> Judgement:
+    """Attackers and receivers of what `masking` gives, each beside what it would be without.
+
+    Attackers learn on `train` (original rows; releases that they make of it; means of `copies` of them) and read
+    releases of `test`. The receiver learns on a release of `train` and is used on the original rows of `test`, and
+    on released ones. `test` must be rows that the masking did not learn from. To judge many maskings of the same
+    rows give one `originals` to each call; it brings `judges`, `seed` and `epochs` with it. With `copies=1` the
+    averaging attacker is the strong one.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> def rows(n):
+    ...     X = rng.random((n, 3), dtype=np.float32)
+    ...     return Labelled(X, (X[:, 0] > 0.5).astype(int), (X[:, 1] > 0.5).astype(int))
+    >>> hide_one = lambda X, utility, coins: X * np.float32([1, 0, 1])
+    >>> found = judge(hide_one, rows(400), rows(200), judges=["trees"], copies=2)
+    >>> bool(found.utility.value > 0.95), bool(found.attacker.value < 0.65)
+    (True, True)
+    """
+    if originals is None:
+        originals = Originals.learn(train, test, judges, seed, epochs)
+    elif originals.train is not train or originals.test is not test:
+        raise ConfigError("`originals` were learnt on other rows than `train` and `test`: learn them on these.")
+    elif judges is not None and sorted(judges) != sorted(originals.judges):
+        raise ConfigError(
+            f"`originals` hold {', '.join(originals.judges)}, not {', '.join(judges)}: learn them anew."
+        )
+    return originals.judge(masking, copies)
+
+
+def mean_release(masking: Masking, rows: Labelled, coins: np.random.Generator, copies: int = 1) -> Array:
+    """The mean of `copies` releases of each row, each with coins of its own; a few rows at a time."""
+    out = np.empty(rows.X.shape, dtype=np.float32)
+    at_once = max(1, _AT_ONCE // max(1, rows.X[:1].size))
+    for start in range(0, len(rows), at_once):
+        part = slice(start, start + at_once)
+        X, utility = rows.X[part], rows.utility[part]
+        total = np.zeros(X.shape, dtype=np.float32)
+        for _ in range(copies):
+            released = np.asarray(masking(X, utility, coins))
+            if released.shape != X.shape:
+                raise DataError(f"A masking must keep the shape of rows: got {released.shape} for {X.shape}.")
+            total += released
+        out[part] = total / copies
+    return out
+
+
+def _needed(rows: Labelled) -> Array:
+    """The utility code that a receiver is judged by: the first, where there are several."""
+    return rows.utility if rows.utility.ndim == 1 else rows.utility[:, 0]
+
+
+def _named(name: str, by_kind: Estimates) -> dict[str, Estimate]:
+    return {f"{name}_{kind}": e for kind, e in by_kind.items()}

@@ -1,0 +1,228 @@
+"""Sweeping the knobs: judge every setting, go on after a kill where it stopped, and give the curve."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from locum.errors import CheckpointError, ConfigError, DataError
+from locum.io import write_bytes
+from locum.obfuscate.curve import Point, TradeOff
+from locum.obfuscate.evaluation import Judgement, Originals
+from locum.obfuscate.judges import make_judges
+from locum.obfuscate.labels import Labelled, Masking
+from locum.types import encode_labels
+
+Array = npt.NDArray[Any]
+# A setting: a name, or knobs with their values, such as (("noise", 3.0), ("lambda_", -50.0)).
+Knobs = str | tuple[tuple[str, float], ...]
+Rows = tuple[Any, Any, Any]
+Progress = Callable[[int, int, str], None]
+PathLike = str | os.PathLike[str]
+
+_FORMAT = 1
+# Rows that tell one fitted obfuscator from another, by what it makes of them.
+_PROBE = 64
+
+
+class Obfuscates(Protocol):
+    """A fitted obfuscator, as far as it is judged."""
+
+    def matrix(self, X: Any) -> Array:
+        """Rows between 0 and 1."""
+        ...
+
+    def codes(self, utility: Any) -> Array:
+        """Codes of utility labels."""
+        ...
+
+    def masking(self, *, noise: float, lambda_: float) -> Masking:
+        """One setting of the knobs."""
+        ...
+
+
+def trade_off(
+    obfuscator: Obfuscates,
+    train: Rows,
+    test: Rows,
+    *,
+    noises: Sequence[float],
+    lambdas: Sequence[float],
+    judges: Sequence[str] | None = None,
+    seed: int = 0,
+    copies: int = 10,
+    epochs: int | None = None,
+    state: PathLike | None = None,
+    progress: Progress | None = None,
+) -> TradeOff:
+    """Judge a fitted obfuscator at every pair of noise and lambda.
+
+    Parameters
+    ----------
+    obfuscator
+        Fitted; on `train` or on other rows, never on `test`.
+    train, test
+        Triples (rows, utility labels, private labels), the rows as the obfuscator takes them. Judges learn on `train`
+        and are tried on `test`. The private labels serve to judge; the obfuscator never sees them.
+    noises, lambdas
+        Values of the two knobs.
+    judges, seed, copies, epochs
+        As in `judge`.
+    state
+        A private file for what is done so far: after a kill the same call goes on from there. Points can be added to
+        it; a state of other data, settings or weights is refused.
+    progress
+        Told (points done, points in all, what was done).
+    """
+    if not len(noises) or not len(lambdas):
+        raise ConfigError("`noises` and `lambdas` must hold at least one value each; got none.")
+    parts = [(obfuscator.matrix(X), np.asarray(obfuscator.codes(utility))) for X, utility, _ in (train, test)]
+    rows = [Labelled(*p, private) for p, private in zip(parts, _private(train[2], test[2]), strict=True)]
+    maskings: dict[Knobs, Masking] = {
+        (("noise", float(noise)), ("lambda_", float(lambda_))): obfuscator.masking(noise=noise, lambda_=lambda_)
+        for lambda_ in lambdas
+        for noise in noises
+    }
+    identity = "" if state is None else _fingerprint(obfuscator.masking(noise=1.0, lambda_=-1.0), rows[0])
+    return sweep(
+        maskings,
+        *rows,
+        judges=judges,
+        seed=seed,
+        copies=copies,
+        epochs=epochs,
+        state=state,
+        identity=identity,
+        progress=progress,
+    )
+
+
+def sweep(
+    maskings: Mapping[Knobs, Masking],
+    train: Labelled,
+    test: Labelled,
+    *,
+    judges: Sequence[str] | None = None,
+    seed: int = 0,
+    copies: int = 10,
+    epochs: int | None = None,
+    state: PathLike | None = None,
+    identity: str = "",
+    progress: Progress | None = None,
+) -> TradeOff:
+    """Judge each masking on the same rows, with the same judges and coins; keys are names or knobs of settings.
+
+    What learners find in the original rows is learnt once. `identity` says what made the maskings, such as a hash of
+    weights: a `state` of another identity is refused. A masking that trains when first called is not called for a
+    point that `state` holds already.
+    """
+    named = {_name(knobs): knobs for knobs in maskings}
+    if len(named) < len(maskings) or not maskings:
+        raise ConfigError("A sweep needs at least one setting, and a name of its own for each.")
+    settings = {
+        "judges": sorted(make_judges(judges, train.X, epochs)),
+        "seed": seed,
+        "copies": copies,
+        "epochs": epochs,
+        "identity": identity,
+    }
+    done = _State.open(Path(state), settings, train, test) if state is not None else _State(None, "", {})
+    missing = [name for name in named if name not in done.points]
+    told = progress or _silent
+    told(len(named) - len(missing), len(named), "started")
+    if missing:
+        originals = Originals.learn(train, test, judges, seed, epochs)
+        for name in missing:
+            done.add(name, originals.judge(maskings[named[name]], copies))
+            told(sum(n in done.points for n in named), len(named), name)
+    return TradeOff(tuple(Point(name, _values(knobs), done.points[name]) for name, knobs in named.items()))
+
+
+@dataclass(frozen=True, slots=True)
+class _State:
+    """Judgements so far, in a file that is replaced as a whole after each; in memory alone where there is no path."""
+
+    path: Path | None
+    key: str
+    points: dict[str, Judgement]
+
+    @classmethod
+    def open(cls, path: Path, settings: Mapping[str, Any], train: Labelled, test: Labelled) -> _State:
+        """What was done of this very sweep; before any work, so that a wrong path is told at once."""
+        key = _key(settings, train, test)
+        if not path.is_file():
+            state = cls(path, key, {})
+            state._write()
+            return state
+        try:
+            saved = json.loads(path.read_bytes())
+            found, version = saved["key"], saved["format"]
+            points = {name: Judgement.from_dict(point) for name, point in saved["points"].items()}
+        except OSError:
+            raise CheckpointError(f"{path} may not be read by this user: change its permissions.") from None
+        except (ValueError, TypeError, KeyError, AttributeError):
+            raise CheckpointError(f"{path} is damaged, or is no state of a trade-off: remove it.") from None
+        if version != _FORMAT or found != key:
+            raise CheckpointError(
+                f"{path} holds a trade-off of other data, settings or weights: give another path, or remove it."
+            )
+        return cls(path, key, points)
+
+    def add(self, name: str, found: Judgement) -> None:
+        """Keep one more, on disk before anything else is begun."""
+        self.points[name] = found
+        self._write()
+
+    def _write(self) -> None:
+        if self.path is not None:
+            points = {name: found.to_dict() for name, found in self.points.items()}
+            text = json.dumps({"format": _FORMAT, "key": self.key, "points": points})
+            write_bytes(str(self.path), text.encode())
+
+
+def _key(settings: Mapping[str, Any], *parts: Labelled) -> str:
+    digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode())
+    for part in parts:
+        for array in (part.X, part.utility, part.private):
+            digest.update(f"{array.shape} {array.dtype}".encode())
+            digest.update(np.ascontiguousarray(array).data)
+    return digest.hexdigest()
+
+
+def _fingerprint(masking: Masking, rows: Labelled) -> str:
+    """What a masking makes of a few rows with fixed coins: weights that differ give something else."""
+    few = rows.take(np.arange(min(_PROBE, len(rows))))
+    made = masking(few.X, few.utility, np.random.default_rng(0))
+    return hashlib.sha256(np.ascontiguousarray(made).tobytes()).hexdigest()
+
+
+def _private(train: Any, test: Any) -> tuple[Array, Array]:
+    """Codes that count from 0 by the labels of `train`."""
+    codes, names = encode_labels(train)
+    if unknown := [name for name in encode_labels(test)[1] if name not in names]:
+        raise DataError(
+            f"The private label {unknown[0]!r} is in the test rows and in no training row: no attacker could learn "
+            "it. Split the rows so that each label is in both, or leave it out."
+        )
+    return codes, encode_labels(test, names)[0]
+
+
+def _name(knobs: Knobs) -> str:
+    # Digits enough that two settings do not share a name, and so a place in the state.
+    return knobs if isinstance(knobs, str) else ", ".join(f"{k.strip('_')} {v:.12g}" for k, v in knobs)
+
+
+def _values(knobs: Knobs) -> dict[str, float]:
+    return {} if isinstance(knobs, str) else dict(knobs)
+
+
+def _silent(done: int, total: int, what: str) -> None:
+    """Nobody wants to know."""

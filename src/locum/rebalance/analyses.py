@@ -1,0 +1,244 @@
+"""What a generator adds to rare classes: quality over variances, diversity by class, and what its latents hold."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from locum.errors import ConfigError, DataError
+from locum.metrics import (
+    FrechetByClass,
+    LatentKS,
+    clopper_pearson,
+    coverage_by_class,
+    frechet_by_class,
+    latent_ks,
+    ledoit_wolf,
+    mean_interval,
+    separability,
+    sphere_by_class,
+)
+from locum.types import Estimate
+
+Shots = Literal["many", "medium", "few"]
+
+
+@dataclass(frozen=True, slots=True)
+class ClassAccuracy:
+    """One class: its training records, the group that they put it in, and its accuracy on the test set."""
+
+    label: Any
+    records: int
+    shots: Shots
+    accuracy: Estimate
+
+
+def shot_group(records: int) -> Shots:
+    """The group of a class with so many training records: many above 100, medium from 21, few up to 20.
+
+    >>> [shot_group(n) for n in (101, 100, 21, 20, 0)]
+    ['many', 'medium', 'medium', 'few', 'few']
+    """
+    if records > 100:
+        return "many"
+    return "medium" if records > 20 else "few"
+
+
+def accuracy_by_class(y_train: npt.ArrayLike, y_true: npt.ArrayLike, y_pred: npt.ArrayLike) -> list[ClassAccuracy]:
+    """One row for each class of the test set, from the one with most training records to the rarest.
+
+    Intervals are exact binomial ones: they cover the choice of test records, not that of training records or seeds.
+    A class that training never saw has 0 records; one that the test set lacks has no row.
+
+    >>> table = accuracy_by_class(["a", "b", "b"], ["a", "a", "b"], ["a", "b", "b"])
+    >>> [(row.label, row.records, row.accuracy.value) for row in table]
+    [('b', 2, 1.0), ('a', 1, 0.5)]
+    """
+    sizes, truth, right = _counted(y_train, y_true, y_pred)
+    rows = []
+    for c in np.unique(truth).tolist():
+        mine = right[truth == c]
+        n = sizes.get(c, 0)
+        rows.append(ClassAccuracy(c, n, shot_group(n), clopper_pearson(int(mine.sum()), len(mine))))
+    return sorted(rows, key=lambda row: -row.records)
+
+
+def accuracy_by_shots(y_train: npt.ArrayLike, y_true: npt.ArrayLike, y_pred: npt.ArrayLike) -> Mapping[str, Estimate]:
+    """Share of right test records: overall, then among the classes of each group that the test set has.
+
+    Intervals as in `accuracy_by_class`. On a test set of equal classes a group's figure is also the mean over its
+    classes; on another, its large classes count for more.
+
+    >>> found = accuracy_by_shots([0] * 150 + [1] * 20, [0, 0, 1, 1], [0, 0, 0, 1])
+    >>> {name: e.value for name, e in found.items()}
+    {'overall': 0.75, 'many': 1.0, 'few': 0.5}
+    """
+    sizes, truth, right = _counted(y_train, y_true, y_pred)
+    group = np.array([shot_group(sizes.get(c, 0)) for c in truth.tolist()])
+    found = {"overall": clopper_pearson(int(right.sum()), len(right))}
+    for name in ("many", "medium", "few"):
+        mine = right[group == name]
+        if len(mine):
+            found[name] = clopper_pearson(int(mine.sum()), len(mine))
+    return found
+
+
+def _counted(
+    y_train: npt.ArrayLike, y_true: npt.ArrayLike, y_pred: npt.ArrayLike
+) -> tuple[dict[Any, int], npt.NDArray[Any], npt.NDArray[np.bool_]]:
+    """Training records by class, the true labels, and which of them were found."""
+    train, truth, guess = (np.asarray(a) for a in (y_train, y_true, y_pred))
+    if train.ndim != 1 or truth.ndim != 1 or truth.shape != guess.shape or not len(truth):
+        raise DataError(
+            f"Labels must be columns, with one prediction for each true label; got shapes {train.shape} (training), "
+            f"{truth.shape} (true) and {guess.shape} (predicted)."
+        )
+    # Text never equals a number: all would be wrong, and no class would have a record.
+    if len({a.dtype.kind in "USO" for a in (train, truth, guess)}) > 1:
+        raise DataError(
+            f"Labels must be of one kind; got {train.dtype} (training), {truth.dtype} (true) and {guess.dtype} "
+            "(predicted)."
+        )
+    classes, counts = np.unique(train, return_counts=True)
+    return dict(zip(classes.tolist(), counts.tolist(), strict=True)), truth, truth == guess
+
+
+Array = npt.NDArray[Any]
+# Those of the thesis.
+VARIANCES = (0.25, 0.5, 0.75, 1.0, 2.0, 3.0)
+
+
+class _Sampler(Protocol):
+    """A fitted generator or a release."""
+
+    def sample(
+        self,
+        n: int | None = None,
+        *,
+        per_class: Mapping[Any, int] | None = None,
+        variance: float | None = None,
+        random_state: int | None = None,
+    ) -> tuple[npt.NDArray[np.float32], Array]: ...
+
+
+class _Encoder(Protocol):
+    """A fitted CVAE or VAE."""
+
+    def encode(self, X: npt.ArrayLike, y: npt.ArrayLike) -> tuple[Array, Array]: ...
+
+    def reconstruct(self, X: npt.ArrayLike, y: npt.ArrayLike) -> Array: ...
+
+
+@dataclass(frozen=True, slots=True)
+class ClassDiversity:
+    """By class: the share of the reference that a set covers, and the radius of the set's smallest ball."""
+
+    coverage: Mapping[Any, float]
+    radius: Mapping[Any, float]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LatentStudy:
+    """Whether latents tell the class, how far each class is from N(0, 1), and the error of reconstruction."""
+
+    separability: Estimate
+    ks: LatentKS
+    error: Estimate
+
+
+def sample_like(
+    generator: _Sampler, y: npt.ArrayLike, *, variance: float | None = None, random_state: int | None = None
+) -> tuple[npt.NDArray[np.float32], Array]:
+    """As many fresh records of each class as `y` has: sets of equal size compare fairly.
+
+    `generator` is fitted, or a release; the labels of `y` are its own.
+    """
+    classes, counts = np.unique(np.asarray(y), return_counts=True)
+    wanted = dict(zip(classes.tolist(), counts.tolist(), strict=True))
+    return generator.sample(per_class=wanted, variance=variance, random_state=random_state)
+
+
+def frechet_over_variances(
+    generator: _Sampler,
+    X: npt.ArrayLike,
+    y: npt.ArrayLike,
+    variances: Sequence[float] = VARIANCES,
+    *,
+    random_state: int | None = None,
+    authors_compat: bool = False,
+) -> dict[float, FrechetByClass]:
+    """Frechet distance, class by class, of held-out records to as many generated ones, at each sampling variance.
+
+    The same coins and one shrinkage serve every variance and every generator, so that figures differ by these alone:
+    where a class has no more records than features, all covariances are shrunk as the held-out records need it most
+    (see `frechet_distance`). Classes of one record are skipped and named. `authors_compat` standardises each set by
+    itself, as the thesis did, and shrinks nothing.
+    """
+    if not len(variances):
+        raise ConfigError("`variances` must name at least one variance; got none.")
+    seed = int(np.random.default_rng(random_state).integers(2**31 - 1))
+    shrinkage = 0.0 if authors_compat else _shrinkage(X, y)
+    found = {}
+    for variance in variances:
+        drawn, labels = sample_like(generator, y, variance=variance, random_state=seed)
+        found[float(variance)] = frechet_by_class(
+            drawn, labels, X, y, shrinkage=shrinkage, authors_compat=authors_compat
+        )
+    return found
+
+
+def _shrinkage(X: npt.ArrayLike, y: npt.ArrayLike) -> float:
+    """The largest Ledoit-Wolf intensity of a class that has no more records than features; 0 if there is none.
+
+    Generated sets have no say: narrow ones would ask for more, and a distance that sees less of them is smaller.
+    """
+    x, labels = np.asarray(X, dtype=np.float64), np.asarray(y)
+    classes = [x[labels == c] for c in np.unique(labels)]
+    few = [mine - mine.mean(axis=0) for mine in classes if 1 < len(mine) <= mine.shape[-1]]
+    return max(map(ledoit_wolf, few), default=0.0)
+
+
+def diversity_by_class(
+    sets: Mapping[str, tuple[npt.ArrayLike, npt.ArrayLike]],
+    X: npt.ArrayLike,
+    y: npt.ArrayLike,
+    *,
+    authors_compat: bool = False,
+) -> dict[str, ClassDiversity]:
+    """For each named set of vectors and labels: how much of the reference `X`, `y` it covers, and how wide it is.
+
+    Coverage looks for the nearest reference record within the class; both figures grow with the number of vectors,
+    so give sets of equal class sizes. `authors_compat` takes the thesis' way to the radius.
+
+    >>> reference = [[0.0], [4.0], [8.0]]
+    >>> diversity_by_class({"one": ([[0.1], [3.0]], [7, 7])}, reference, [7, 7, 7])["one"].radius
+    {7: 1.45}
+    """
+    return {
+        name: ClassDiversity(
+            coverage_by_class(vectors, labels, X, y), sphere_by_class(vectors, labels, authors_compat=authors_compat)
+        )
+        for name, (vectors, labels) in sets.items()
+    }
+
+
+def latent_study(generator: _Encoder, X: npt.ArrayLike, y: npt.ArrayLike, rng: np.random.Generator) -> LatentStudy:
+    """What the latents of held-out records hold, for a fitted CVAE or VAE.
+
+    Latents are drawn from each record's own distribution, as in training. A tiny classifier reads the class from
+    them (with two latents it is the thesis' 2 -> 2 -> classes), and each class and dimension is tested against
+    N(0, 1). `error` is the squared error of reconstruction from the latent mean, summed over features, as a mean
+    over records. All of it is private: encoders never leave.
+    """
+    mean, std = generator.encode(X, y)
+    Z = mean + std * rng.standard_normal(mean.shape)
+    gaps = np.asarray(X, dtype=np.float64) - generator.reconstruct(X, y)
+    return LatentStudy(
+        separability=separability(Z, y, rng),
+        ks=latent_ks(Z, y),
+        error=mean_interval(np.square(gaps).sum(axis=1)),
+    )

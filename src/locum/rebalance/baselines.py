@@ -1,0 +1,162 @@
+"""The methods that people compare, behind one interface: what each does to the records, and to the head."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from imblearn.over_sampling import ADASYN, SMOTE, RandomOverSampler
+from sklearn.base import clone
+from sklearn.utils import check_X_y
+
+from locum.generate import ClassGaussian, CVAEGenerator
+from locum.rebalance.over_sampler import GenerativeOverSampler
+
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Resampled:
+    """What a head learns from; weights where they are the method, and a note where it had to give way."""
+
+    X: Array
+    y: Array
+    sample_weight: npt.NDArray[np.float64] | None = None
+    note: str = ""
+
+
+Resampler = Callable[[Array, Array, np.random.Generator], Resampled]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Method:
+    """A way to deal with rare classes: what happens to the records, then what to set of the `LinearHead`.
+
+    `LinearHead(**method.head).fit(found.X, found.y, found.sample_weight)`, with `found` from `resample`, is all that
+    a comparison needs. Any classifier will do where `head` is empty.
+
+    >>> found = METHODS["random"].resample(np.zeros((3, 1)), np.array([0, 0, 1]), np.random.default_rng(0))
+    >>> found.y.tolist()
+    [0, 0, 1, 1]
+    """
+
+    resample: Resampler
+    head: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+
+
+def unchanged(X: Array, y: Array, rng: np.random.Generator) -> Resampled:
+    """The records as they are."""
+    return Resampled(X, y)
+
+
+def balanced_weights(X: Array, y: Array, rng: np.random.Generator) -> Resampled:
+    """The records as they are, each class weighing the same in all; weights average 1.
+
+    >>> balanced_weights(np.zeros((3, 1)), np.array([0, 0, 1]), np.random.default_rng(0)).sample_weight.tolist()
+    [0.75, 0.75, 1.5]
+    """
+    classes, codes, counts = np.unique(y, return_inverse=True, return_counts=True)
+    return Resampled(X, y, len(y) / (len(classes) * counts[codes]))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BySampler:
+    """Any sampler of imbalanced-learn, or ours, as a method: a fresh copy of it with fresh coins each time."""
+
+    sampler: Any
+
+    def __call__(self, X: Array, y: Array, rng: np.random.Generator) -> Resampled:
+        """`sampler.fit_resample`, seeded by `rng`."""
+        return Resampled(*clone(self.sampler).set_params(random_state=_seed(rng)).fit_resample(X, y))
+
+
+def smote(X: Array, y: Array, rng: np.random.Generator) -> Resampled:
+    """SMOTE to full balance, with k = min(n_min - 1, 5) neighbours, n_min the smallest class.
+
+    A class of one record has no neighbour: it is repeated, does not count for n_min, and the note says so.
+    """
+    X, y = check_X_y(X, y, dtype=None)
+    targets, k, lone = _plan(y)
+    note = ""
+    if targets:
+        sampler = SMOTE(sampling_strategy=targets, k_neighbors=k, random_state=_seed(rng))
+        X, y = sampler.fit_resample(X, y)
+    if lone:
+        X, y = RandomOverSampler(sampling_strategy=lone, random_state=_seed(rng)).fit_resample(X, y)
+        note = f"{len(lone)} of the classes had one record, which was repeated."
+    return Resampled(X, y, note=note)
+
+
+def adasyn(X: Array, y: Array, rng: np.random.Generator) -> Resampled:
+    """ADASYN, with k as in `smote`. It rounds record by record: classes end near full balance, not at it.
+
+    It has no answer for a class whose neighbours are all of its own class, nor for one so small that each share
+    rounds to nothing; SMOTE stands in there, and the note says so. A class of one record is repeated.
+    """
+    X, y = check_X_y(X, y, dtype=None)
+    targets, k, lone = _plan(y)
+    parts_x, parts_y, stood_in = [X], [y], 0
+    for c, size in targets.items():
+        # Class by class, so that one without an answer does not cost the others theirs.
+        one, seed = {c: size}, _seed(rng)
+        try:
+            grown = ADASYN(sampling_strategy=one, n_neighbors=k, random_state=seed).fit_resample(X, y)
+        except (RuntimeError, ValueError):
+            grown = SMOTE(sampling_strategy=one, k_neighbors=k, random_state=seed).fit_resample(X, y)
+            stood_in += 1
+        parts_x.append(grown[0][len(X) :])
+        parts_y.append(grown[1][len(X) :])
+    X, y = np.concatenate(parts_x), np.concatenate(parts_y)
+    notes = [f"SMOTE stood in for {stood_in} of the classes."] if stood_in else []
+    if lone:
+        X, y = RandomOverSampler(sampling_strategy=lone, random_state=_seed(rng)).fit_resample(X, y)
+        notes.append(f"{len(lone)} of the classes had one record, which was repeated.")
+    return Resampled(X, y, note=" ".join(notes))
+
+
+def _plan(y: Array) -> tuple[dict[Any, int], int, dict[Any, int]]:
+    """Sizes of the classes that can be interpolated, the number of neighbours, sizes of those of one record."""
+    classes, counts = np.unique(y, return_counts=True)
+    largest = int(counts.max())
+    small = [(c, int(n)) for c, n in zip(classes, counts, strict=True) if n < largest]
+    k = min([n - 1 for _, n in small if n > 1] + [5])
+    return {c: largest for c, n in small if n > 1}, k, {c: largest for c, n in small if n == 1}
+
+
+def _seed(rng: np.random.Generator) -> int:
+    return int(rng.integers(2**31 - 1))
+
+
+def _head(**settings: Any) -> Method:
+    """The records as they are, for a head with these settings."""
+    return Method(unchanged, MappingProxyType(settings))
+
+
+# Offline methods change the records once; the others live in the head, batch by batch. Algorithm 1 is the thesis'.
+METHODS: Mapping[str, Method] = MappingProxyType(
+    {
+        "none": Method(unchanged),
+        "weights": Method(balanced_weights),
+        "random": Method(BySampler(RandomOverSampler())),
+        "smote": Method(smote),
+        "adasyn": Method(adasyn),
+        "gaussian": Method(BySampler(GenerativeOverSampler(ClassGaussian()))),
+        "cvae-small": Method(BySampler(GenerativeOverSampler(CVAEGenerator("small")))),
+        "cvae-large": Method(BySampler(GenerativeOverSampler(CVAEGenerator("large")))),
+        "class-balanced-sampling": _head(sampler="class_balanced"),
+        "remix": _head(remix=True),
+        "algorithm-1": _head(sampler="class_balanced", augment=CVAEGenerator("large")),
+        "algorithm-1-remix": _head(sampler="class_balanced", augment=CVAEGenerator("large"), remix=True),
+        "balanced-softmax": _head(loss="balanced_softmax"),
+        "balanced-softmax-gaussian": _head(loss="balanced_softmax", augment=ClassGaussian()),
+        "class-balanced-loss": _head(loss="class_balanced"),
+        "focal": _head(loss="focal"),
+        "equalization": _head(loss="equalization"),
+        "ldam": _head(loss="ldam"),
+        "logit-adjustment": _head(prior="uniform"),
+    }
+)

@@ -1,0 +1,92 @@
+"""Figures of long-tailed learning, for the eyes of the data holder: they show class sizes.
+
+Needs `locum[figures]`. Each function writes one file, whole or not at all; its suffix picks the format. The same
+numbers give the same SVG.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from locum.errors import DataError
+from locum.io import figure_file
+from locum.metrics import FrechetByClass
+from locum.rebalance.analyses import ClassAccuracy
+
+PathLike = str | os.PathLike[str]
+# More names than these would overlap.
+_NAMED = 24
+# Lines must be told apart without colour too; one mark fewer than colours, so that pairs of them repeat late.
+_MARKS = "osD^vPX*<"
+
+
+def plot_accuracy_by_class(methods: Mapping[str, Sequence[ClassAccuracy]], path: PathLike) -> None:
+    """Accuracy of each class with its interval, from the largest class to the rarest, one line a method.
+
+    All methods must have been scored on the same classes.
+    """
+    first = _first(methods)
+    order = [row.label for row in first]
+    # Room for each interval: many methods of many classes need a wide page.
+    with figure_file(path, width=min(20.0, max(7.0, 0.08 * len(order) * len(methods)))) as axis:
+        for i, (name, rows) in enumerate(methods.items()):
+            if sorted(map(str, order)) != sorted(str(row.label) for row in rows):
+                raise DataError(f"The methods were scored on different classes: {name!r} differs from the first.")
+            by_label = {row.label: row.accuracy for row in rows}
+            values = np.array([(by_label[c].value, by_label[c].low, by_label[c].high) for c in order])
+            bars = np.abs(values[:, 1:].T - values[:, 0])
+            # Side by side: intervals that lie on each other cannot be read.
+            at = np.arange(len(order)) + 0.6 * ((i + 0.5) / len(methods) - 0.5)
+            axis.errorbar(at, values[:, 0], bars, fmt=_MARKS[i % len(_MARKS)], ms=4, lw=1, capsize=2, label=name)
+        _name_classes(axis, order, {row.label: row.records for row in first})
+        axis.set_ylabel("accuracy")
+        axis.set_ylim(-0.02, 1.02)
+
+
+def plot_by_class(
+    curves: Mapping[str, Mapping[Any, float]], records: Mapping[Any, int], path: PathLike, *, ylabel: str
+) -> None:
+    """One value a class, such as coverage or the radius of its ball, from the largest class to the rarest.
+
+    `records` gives the training records of each class; a class that a curve lacks leaves a gap in it.
+    """
+    _first(curves)
+    order = sorted(records, key=lambda c: -records[c])
+    with figure_file(path) as axis:
+        for i, (name, curve) in enumerate(curves.items()):
+            values = [curve.get(c, np.nan) for c in order]
+            axis.plot(values, marker=_MARKS[i % len(_MARKS)], ms=4, lw=1, label=name)
+        _name_classes(axis, order, records)
+        axis.set_ylabel(ylabel)
+        axis.set_ylim(bottom=0)
+
+
+def plot_frechet(generators: Mapping[str, Mapping[float, FrechetByClass]], path: PathLike) -> None:
+    """Average Frechet distance over sampling variances, one line a generator."""
+    _first(generators)
+    with figure_file(path) as axis:
+        for i, (name, found) in enumerate(generators.items()):
+            variances = sorted(found)
+            averages = [found[v].average for v in variances]
+            axis.plot(variances, averages, marker=_MARKS[i % len(_MARKS)], ms=4, lw=1, label=name)
+        axis.set_xlabel("sampling variance")
+        axis.set_ylabel("Frechet distance, mean over classes")
+        axis.set_ylim(bottom=0)
+
+
+def _first(curves: Mapping[str, Any]) -> Any:
+    if not curves:
+        raise DataError("There is nothing to draw: give at least one named curve.")
+    return next(iter(curves.values()))
+
+
+def _name_classes(axis: Any, order: Sequence[Any], records: Mapping[Any, int]) -> None:
+    if len(order) <= _NAMED:
+        # A dollar sign in a class name is no mathematics.
+        names = [f"{str(c)[:20]}\n{records[c]}".replace("$", r"\$") for c in order]
+        axis.set_xticks(range(len(order)), names, fontsize=7)
+    axis.set_xlabel("class, by training records")

@@ -1,0 +1,77 @@
+"""One function a verb: what the program does can be done from Python too.
+
+Fetched when first used: `sample` and `verify` must not wait for what `fit` needs.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from locum._lazy import lazy_exports
+
+if TYPE_CHECKING:
+    from locum.recipes.audit import (
+        Audited as Audited,
+        audit_data as audit_data,
+        make_audit_page as make_audit_page,
+        write_audit_page as write_audit_page,
+        write_risk as write_risk,
+    )
+    from locum.recipes.demo import run_demo as run_demo
+    from locum.recipes.doctor import examine as examine
+    from locum.recipes.embed import EmbedSummary as EmbedSummary, embed_to_file as embed_to_file
+    from locum.recipes.evaluate import Evaluation as Evaluation, evaluate_release as evaluate_release
+    from locum.recipes.federate import (
+        MergeSummary as MergeSummary,
+        PersonalPredictions as PersonalPredictions,
+        merge_to_folder as merge_to_folder,
+        predict_personally as predict_personally,
+        simulate_federation as simulate_federation,
+    )
+    from locum.recipes.fit import FitSummary as FitSummary, fit_release as fit_release
+    from locum.recipes.ledger import (
+        export_ledger as export_ledger,
+        set_budget as set_budget,
+        show_ledger as show_ledger,
+    )
+    from locum.recipes.obfuscate import (
+        AppliedSummary as AppliedSummary,
+        ObfuscatorSummary as ObfuscatorSummary,
+        apply_obfuscator as apply_obfuscator,
+        fit_obfuscator as fit_obfuscator,
+    )
+    from locum.recipes.obfuscate_trade_off import (
+        TradeOffSummary as TradeOffSummary,
+        measure_trade_off as measure_trade_off,
+    )
+    from locum.recipes.passport import PassportSummary as PassportSummary, write_passport as write_passport
+    from locum.recipes.plan import explain as explain, make_plan as make_plan
+    from locum.recipes.predict import PredictSummary as PredictSummary, predict_records as predict_records
+    from locum.recipes.rebalance import (
+        PRIVATE as PRIVATE,
+        RebalanceSummary as RebalanceSummary,
+        rebalance_to_file as rebalance_to_file,
+    )
+    from locum.recipes.rebalance_compare import Comparison as Comparison, compare_methods as compare_methods
+    from locum.recipes.report import default_report_path as default_report_path, make_report as make_report
+    from locum.recipes.sample import sample_to_file as sample_to_file
+    from locum.recipes.sign import (
+        KeySummary as KeySummary,
+        SignSummary as SignSummary,
+        make_key_pair as make_key_pair,
+        read_passphrase as read_passphrase,
+        sign_release as sign_release,
+    )
+    from locum.recipes.study import (
+        FoundStudy as FoundStudy,
+        Study as Study,
+        StudyResults as StudyResults,
+        check_study as check_study,
+        find_studies as find_studies,
+        render_study as render_study,
+        run_study as run_study,
+    )
+    from locum.recipes.train import SCORED_ON as SCORED_ON, TrainSummary as TrainSummary, train_head as train_head
+    from locum.recipes.verify import verify_release as verify_release
+
+__getattr__, __dir__, __all__ = lazy_exports(__name__)

@@ -1,0 +1,134 @@
+"""`demo`: the whole story on images that come with scikit-learn, in a minute or two."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from locum.data import load_digit_images, split
+from locum.errors import ConfigError
+from locum.recipes.embed import embed_to_file
+from locum.recipes.evaluate import evaluate_release
+from locum.recipes.fit import fit_release
+from locum.recipes.predict import predict_records
+from locum.recipes.report import make_report
+from locum.recipes.train import train_head
+from locum.release import verify
+from locum.types import EmbeddingSet
+
+MARK = ".locum-demo"
+# Called before each step with its title and the command that would do the same, and after it with what it gave.
+StepBegins = Callable[[str, str], None]
+StepEnds = Callable[[str, Any], None]
+Progress = Callable[[int, int, str], None]
+SHARES = {"train": 0.5, "val": 0.2, "test": 0.3}
+
+
+def run_demo(
+    folder: Path, *, begins: StepBegins, ends: StepEnds, verbose: bool = True, progress: Progress | None = None
+) -> dict[str, Any]:
+    """Digits become images, vectors, a release, a receiver's classifier, figures and a page, all in `folder`.
+
+    Returns what each step gave, by name: `embed`, `fit`, `verify`, `train`, `predict`, `evaluate`, `report`.
+    The folder must be new, empty, or an earlier demo's, which is done over.
+    """
+    _claim(folder)
+    images, vectors, release = folder / "images", folder / "digits.npz", folder / "release"
+    head, predictions, page = folder / "head.safetensors", folder / "predictions.csv", folder / "report.html"
+    begins(
+        "Take scikit-learn's handwritten digits as images: a hospital's records, records not used, and the world", ""
+    )
+    ends("images", _write_images(images))
+    steps: list[tuple[str, str, str, Callable[[], Any]]] = [
+        (
+            "embed",
+            "Data holder: turn images into vectors with a frozen vision model",
+            f"locum embed {images} -o {vectors}",
+            lambda: embed_to_file(str(images), vectors, overwrite=True, progress=progress),
+        ),
+        (
+            "fit",
+            "Data holder: learn a generator from the records and write a release",
+            f"locum fit {vectors} -o {release}",
+            lambda: fit_release(str(vectors), release, overwrite=True, verbose=verbose),
+        ),
+        (
+            "verify",
+            "Anyone: check that the release is whole",
+            f"locum verify {release}",
+            lambda: verify(release),
+        ),
+        (
+            "train",
+            "Receiver: learn a classifier from the release alone",
+            f"locum train {release} -o {head}",
+            lambda: train_head(release, head, overwrite=True, progress=progress),
+        ),
+        (
+            "predict",
+            "Receiver: classify images of the world, embedded as the release demands",
+            f"locum predict {head} {images / 'test'} -o {predictions}",
+            lambda: predict_records(head, str(images / "test"), out=predictions, overwrite=True, progress=progress),
+        ),
+        (
+            "evaluate",
+            "Data holder: judge the release beside real data and k-Same",
+            f"locum evaluate {release} --test {vectors} --train {vectors}",
+            lambda: evaluate_release(release, str(vectors), train=str(vectors), progress=progress),
+        ),
+        (
+            "report",
+            "Data holder: put it all on one page",
+            f"locum report {release} --test {vectors} --train {vectors} -o {page}",
+            lambda: make_report(
+                release, page, train=str(vectors), test=str(vectors), overwrite=True, progress=progress
+            ),
+        ),
+    ]
+    results = {}
+    for name, title, command, work in steps:
+        begins(title, command)
+        results[name] = work()
+        ends(name, results[name])
+    return results
+
+
+def _claim(folder: Path) -> None:
+    """Make the folder ours, and leave a mark in it; one that holds somebody's files stays as it is."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if not (folder / MARK).is_file():
+            if any(folder.iterdir()):
+                raise ConfigError(
+                    f"{str(folder)!r} is not empty and holds no earlier demo: choose another folder with -o."
+                )
+            (folder / MARK).write_text("What is here was made by `locum demo`, and can be deleted.\n")
+    except OSError as error:
+        raise _unwritable(folder, error) from None
+
+
+def _unwritable(folder: Path, error: OSError) -> ConfigError:
+    return ConfigError(f"Nothing can be written in {str(folder)!r}: {error.strerror}. Choose another with -o.")
+
+
+def _write_images(folder: Path) -> dict[str, int]:
+    """A folder a split, a folder a digit, a file an image; what is there already stays."""
+    from PIL import Image
+
+    images, labels = load_digit_images()
+    numbers = EmbeddingSet(np.arange(len(labels), dtype=np.float32)[:, None], labels)
+    chosen = split(numbers, SHARES, rng=np.random.default_rng(0))
+    parts = {name: part.X[:, 0].astype(int) for name, part in chosen.items()}
+    try:
+        for name, rows in parts.items():
+            for i in rows:
+                file = folder / name / str(labels[i]) / f"{i:04d}.png"
+                if not file.exists():
+                    file.parent.mkdir(parents=True, exist_ok=True)
+                    Image.fromarray(images[i]).save(file)
+    except OSError as error:
+        raise _unwritable(folder, error) from None
+    return {name: len(rows) for name, rows in parts.items()}

@@ -1,0 +1,144 @@
+"""`embed`: images into a file of vectors."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+from locum.data import write_embeddings, write_npz_stream
+from locum.embed import DEFAULT_BACKBONE, NO_CLASSES, Embedded, StrictError, embed_images, open_images
+from locum.errors import ConfigError, DataError
+from locum.io import SUFFIXES, write_atomically, write_private_table
+from locum.recipes.inputs import check_new_file
+
+
+@dataclass(frozen=True, slots=True)
+class EmbedSummary:
+    """What was written; `skipped` counts images that could not be read, `skipped_file` lists them."""
+
+    file: str
+    backbone: str
+    revision: str
+    preprocessing: str
+    images: int
+    features: int
+    splits: dict[str, int]
+    classes: tuple[str, ...]
+    subjects: int | None
+    computed: int
+    skipped: int
+    skipped_file: str | None
+    ignored: int
+    seconds: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain JSON."""
+        return asdict(self)
+
+
+def embed_to_file(
+    images: str,
+    out: Path,
+    *,
+    backbone: str = DEFAULT_BACKBONE,
+    window: tuple[float, float] | None = None,
+    cache: Path | bool = True,
+    strict: bool = False,
+    workers: int | None = None,
+    index: Path | None = None,
+    overwrite: bool = False,
+    progress: Callable[[int, int, str], None] | None = None,
+) -> EmbedSummary:
+    """Embed and write; what is private (names of skipped files, `index`) goes to files of its own, mode 0600.
+
+    An .npz is written piece by piece and may hold several splits; other formats hold one, in memory. What is wrong
+    with the files to write is told before the first image is embedded.
+    """
+    if out.suffix.lower() not in SUFFIXES:
+        raise ConfigError(f"{str(out)!r} has no suffix that can be written: end it in {' or '.join(SUFFIXES)}.")
+    skipped_file = out.with_name(f"{out.stem}.skipped.csv")
+    given = {
+        "output": out,
+        "index": index,
+        "list of skipped images": skipped_file,
+        "input": Path(images),
+        "cache": cache if isinstance(cache, Path) else None,
+    }
+    _check_files({role: file for role, file in given.items() if file is not None}, overwrite)
+    source = open_images(images)
+    if not source.class_names:
+        raise DataError(NO_CLASSES)
+    named = list(dict.fromkeys(item.split for item in source.items))
+    if len(named) > 1 and out.suffix.lower() != ".npz":
+        raise ConfigError(f"The images have the splits {', '.join(named)}: only an .npz file can hold several.")
+    started = time.monotonic()
+    try:
+        done = embed_images(
+            source, backbone, window=window, cache=cache, strict=strict, workers=workers, progress=progress
+        )
+    except StrictError as error:
+        write_private_table(skipped_file, ("image", "problem"), [(error.name, error.problem)])
+        raise DataError(
+            f"An image cannot be read ({error.problem}), and --strict was given: {str(skipped_file)!r} names it. "
+            "Mend or remove it, or leave --strict out."
+        ) from None
+    with done as embedded:
+        splits = embedded.splits()
+        # The list goes first: whoever sees the vectors can see what is missing from them.
+        if embedded.problems:
+            write_private_table(skipped_file, ("image", "problem"), embedded.problems)
+        elif skipped_file.exists() and overwrite:
+            skipped_file.unlink()
+        if index is not None:
+            write_private_table(index, ("split", "row", "image"), _rows(embedded))
+        if out.suffix.lower() == ".npz":
+            write_atomically(str(out), lambda stream: write_npz_stream(stream, splits, embedded.info))
+        else:
+            write_embeddings(out, next(iter(embedded.sets().values())))
+        return EmbedSummary(
+            file=str(out),
+            backbone=embedded.info.backbone,
+            revision=embedded.info.revision,
+            preprocessing=embedded.info.preprocessing,
+            images=len(embedded.items),
+            features=embedded.store.dim,
+            splits={split: part.shape[0] for split, part in splits.items()},
+            classes=embedded.info.class_names,
+            subjects=None if embedded.subjects is None else len(set(embedded.subjects)),
+            computed=embedded.computed,
+            skipped=len(embedded.problems),
+            skipped_file=str(skipped_file) if embedded.problems else None,
+            ignored=embedded.ignored,
+            seconds=time.monotonic() - started,
+        )
+
+
+def _check_files(files: dict[str, Path], overwrite: bool) -> None:
+    """What is to be written can be, and no file has two roles: writing one would destroy the other."""
+    out, index = files["output"], files.get("index")
+    if index is not None and index.suffix.lower() != ".csv":
+        raise ConfigError(f"An index is a table that ends in .csv; got {str(index)!r}.")
+    for (role, file), (other, second) in combinations(files.items(), 2):
+        if _same(file, second):
+            raise ConfigError(f"{str(second)!r} is both the {role} and the {other}: choose another file for one.")
+    for target in (out,) if index is None else (out, index):
+        check_new_file(target, overwrite=overwrite)
+
+
+def _same(one: Path, other: Path) -> bool:
+    return one.resolve() == other.resolve() or (one.exists() and other.exists() and one.samefile(other))
+
+
+def _rows(embedded: Embedded) -> list[tuple[str, str, str]]:
+    """Which row of which split each image became."""
+    counts: dict[str, int] = {}
+    out = []
+    for item in embedded.items:
+        row = counts.get(item.split, 0)
+        counts[item.split] = row + 1
+        out.append((item.split, str(row), item.name))
+    return out

@@ -1,0 +1,160 @@
+"""`evaluate`: how well a classifier learnt from the release does on real data, beside what else could be had."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from locum.audit import NearestDistance
+from locum.errors import ConfigError, DataError
+from locum.generate import KSame
+from locum.heads import LinearHead, MLPHead
+from locum.metrics import average_nearest_distance, score_all
+from locum.recipes.inputs import aligned, choose_split, pick_split, read_sets
+from locum.release import Release, load
+from locum.types import AttackResult, Estimate
+
+HEADS = {"linear": LinearHead, "mlp": MLPHead}
+Rows = tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One way to get training rows: its scores over seeds and, where records are known, its distance D."""
+
+    method: str
+    rows: int
+    scores: dict[str, Estimate]
+    distance: Estimate | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain JSON."""
+        return {
+            "method": self.method,
+            "rows": self.rows,
+            "scores": {k: v.to_dict() for k, v in self.scores.items()},
+            "distance": None if self.distance is None else self.distance.to_dict(),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """The table, and the membership check where the records were given. Internal: it tells of records."""
+
+    head: str
+    seeds: int
+    test_records: int
+    rows: tuple[Row, ...]
+    membership: AttackResult | None
+    fingerprint: str | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain JSON."""
+        return {
+            "head": self.head,
+            "seeds": self.seeds,
+            "test_records": self.test_records,
+            "rows": [row.to_dict() for row in self.rows],
+            "membership": None if self.membership is None else self.membership.to_dict(),
+            "fingerprint": self.fingerprint,
+        }
+
+
+def evaluate_release(
+    path: Path,
+    test: str,
+    *,
+    train: str | None = None,
+    head: str = "linear",
+    samples: int | None = None,
+    seeds: int = 3,
+    backbone: str | None = None,
+    ks: Sequence[int] = (2, 5, 10, 15),
+    progress: Callable[[int, int, str], None] | None = None,
+) -> Evaluation:
+    """Train `head` on samples of the release and test it on real data; seeds vary draws and training.
+
+    With `train` (the records behind the release) it adds real data and k-Same as baselines, the distance D of
+    each to the records (on z-scored vectors), and the membership check, with the validation split of `train` as
+    non-members, or else the test records. Intervals cover seeds: they do not cover another test set.
+    """
+    if head not in HEADS:
+        raise ConfigError(f"`head` must be one of {', '.join(HEADS)}; got {head!r}.")
+    if seeds < 1:
+        raise ConfigError(f"`seeds` must be 1 or more; got {seeds!r}. Intervals need 2.")
+    release = load(path)
+    test_set = pick_split(test, "test", "val", like=release.info, backbone=backbone)
+    target = aligned(release, test_set, "test")
+    if len(np.unique(target[1])) < 2:
+        raise DataError("The test data hold one class only: no classifier can be judged on them.")
+    splits = {} if train is None else read_sets(train, like=release.info, backbone=backbone)
+    train_set = None if train is None else choose_split(splits, train, "train")
+    real = None if train_set is None else aligned(release, train_set, "train")
+    sources = _sources(release, real, samples, ks)
+    rows = []
+    for done, (name, draw) in enumerate(sources):
+        if progress is not None:
+            progress(done, len(sources), name)
+        known = None if name == "real data" else real
+        rows.append(_row(name, draw, target, known, HEADS[head], seeds, len(release.classes)))
+    membership = None
+    if train_set is not None:
+        others = splits["val"] if {"train", "val"} <= set(splits) else test_set
+        membership = NearestDistance().run(release, train_set, others, np.random.default_rng(0))
+    if progress is not None:
+        progress(len(sources), len(sources), "done")
+    return Evaluation(head, seeds, len(target[1]), tuple(rows), membership, release.fingerprint)
+
+
+def _sources(
+    release: Release, real: Rows | None, samples: int | None, ks: Sequence[int]
+) -> list[tuple[str, Callable[[int], Rows]]]:
+    def released(seed: int) -> Rows:
+        n = None if release.manifest.kind == "data" else samples or (len(real[1]) if real else 5000)
+        drawn = release.sample_set(n, random_state=seed)
+        return drawn.X, drawn.y
+
+    sources: list[tuple[str, Callable[[int], Rows]]] = [(f"release ({release.manifest.generator})", released)]
+    if real is None:
+        return sources
+    sources.append(("real data", lambda seed: real))
+    for k in ks:
+        if k <= len(real[1]):
+            rows = KSame(k=k, random_state=0).fit(*real).sample()
+            sources.append((f"{k}-Same", lambda seed, rows=rows: rows))  # type: ignore[misc]
+    return sources
+
+
+def _row(
+    name: str, draw: Callable[[int], Rows], target: Rows, real: Rows | None, head: type[Any], seeds: int, classes: int
+) -> Row:
+    runs: list[dict[str, float]] = []
+    distance: Estimate | None = None
+    for seed in range(seeds):
+        X, y = draw(seed)
+        if len(np.unique(y)) < 2:
+            raise DataError(f"{name} gave rows of one class only: draw more with --samples.")
+        fitted = head(random_state=seed).fit(X, y)
+        # A class that was not drawn gets probability 0, and counts as missed.
+        proba = np.zeros((len(target[1]), classes))
+        proba[:, fitted.classes_] = fitted.predict_proba(target[0])
+        runs.append(score_all(target[1], proba, np.arange(classes)))
+        if seed == 0 and real is not None:
+            distance = _distance(X, real[0])
+    scores = {metric: Estimate.from_runs([run[metric] for run in runs]) for metric in runs[0]}
+    if seeds > 1:
+        # No score is above 1; only kappa can be below 0. One run keeps its open interval.
+        scores = {m: e.clipped(-1.0 if m == "cohen_kappa" else 0.0, 1.0) for m, e in scores.items()}
+    return Row(name, len(X), scores, distance)
+
+
+def _distance(released: npt.NDArray[np.float32], real: npt.NDArray[np.float32]) -> Estimate:
+    """D on vectors z-scored by the records' own scaler (fault F11): no feature decides by its unit."""
+    mean, std = real.mean(axis=0), real.std(axis=0)
+    std = np.where(std > 1e-6 * (np.abs(mean) + 1e-6), std, 1)
+    return average_nearest_distance((released - mean) / std, (real - mean) / std)

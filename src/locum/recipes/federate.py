@@ -1,0 +1,219 @@
+"""`federate merge`: one release out of the folders that several sites have sent."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from locum.data import REFERENCES, partition_by, partition_dirichlet, partition_iid
+from locum.errors import ConfigError, DataError
+from locum.federated import FederationSettings, PersonalModel, Rehearsal, Site, Weights, merge_releases, rehearse
+from locum.io import write_private_table
+from locum.recipes.inputs import Progress, check_source, choose_split, only_real, read_sets
+from locum.recipes.verify import verify_release
+from locum.release import check_target, load
+from locum.types import DP, EmbeddingInfo, EmbeddingSet, PrivacyClaim
+
+# A site needs some records to test on and some to learn from.
+_LEAST = 10
+
+
+def simulate_federation(
+    data: str,
+    out: Path,
+    *,
+    sites: int = 5,
+    partition: str = "iid",
+    alpha: float = 0.3,
+    site_attribute: str = "site",
+    privacy: DP | None = None,
+    classes: Sequence[str] | None = None,
+    settings: Mapping[str, Any] | None = None,
+    engine: Literal["local", "ray"] = "local",
+    validation: bool = False,
+    seed: int = 0,
+    tell: Callable[[dict[str, Any]], None] | None = None,
+    progress: Progress | None = None,
+) -> Rehearsal:
+    """Deal `data` out to sites and let them learn together with the code of a real run; see `rehearse`.
+
+    Coins are seeded, so the release in `out` is marked as a test. `partition` is "iid", "dirichlet" (with `alpha`)
+    or "by-site": by the values of the attribute `site_attribute`. `settings` are those of `FederationSettings`.
+    """
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise ConfigError(f"{str(out)!r} is not empty, or no folder: name another one for the rehearsal.")
+    if seed < 0:
+        raise ConfigError(f"`seed` must be 0 or more; got {seed!r}.")
+    records = only_real(choose_split(read_sets(data, progress=progress), data, "train"), "given")
+    if classes is not None:
+        records = records.with_classes(tuple(classes))
+    elif privacy is not None:
+        raise ConfigError("Under differential privacy the set of classes is private too: name it with --classes.")
+    parts = deal_out(records, sites, partition, alpha, site_attribute, np.random.default_rng(seed))
+    backbone = records.info.backbone
+    chosen: dict[str, Any] = {
+        "classes": records.info.class_names,
+        "dim": records.dim,
+        "reference": backbone if backbone in REFERENCES else "none",
+        "backbone": backbone,
+        "min_sites": min(2, len(parts)),
+        "seed": seed,
+        **dict(settings or {}),
+    }
+    terms = FederationSettings.from_dict(chosen)
+    if len(parts) < terms.least_sites:
+        raise ConfigError(f"Such a federation needs {terms.least_sites} sites or more; there are {len(parts)}.")
+    if privacy is not None and privacy.unit == "subject" and records.subject is None:
+        raise DataError("A promise for each subject needs `subject` in the data; they have none.")
+    with tempfile.TemporaryDirectory(prefix="locum-rehearsal-") as work:
+        try:
+            return rehearse(
+                parts,
+                terms,
+                privacy,
+                out=out,
+                work=Path(work) / "sites",
+                engine=engine,
+                seed=seed,
+                validation=validation,
+                tell=tell,
+            )
+        except BaseException:
+            # Its sites are gone with it: nobody could go on.
+            shutil.rmtree(out, ignore_errors=True)
+            raise
+
+
+def deal_out(
+    records: EmbeddingSet, sites: int, partition: str, alpha: float, attribute: str, rng: np.random.Generator
+) -> dict[str, EmbeddingSet]:
+    """Sites by name with their records, none of them with fewer than ten."""
+    if partition == "by-site":
+        parts = partition_by(records, attribute)
+    elif partition == "iid":
+        parts = partition_iid(records, sites, rng)
+    elif partition == "dirichlet":
+        parts = partition_dirichlet(records, sites, alpha, rng, min_records=_LEAST)
+    else:
+        raise ConfigError(f"`partition` must be iid, dirichlet or by-site; got {partition!r}.")
+    if len(parts) < 2:
+        raise DataError(f"A federation needs two sites or more; there is {len(parts)}.")
+    if small := [name for name, part in parts.items() if len(part) < _LEAST]:
+        raise DataError(f"{small[0]!r} has {len(parts[small[0]])} records; a site needs {_LEAST}: take fewer sites.")
+    return parts
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PersonalPredictions:
+    """What a site's own model says of vectors; private, like the model."""
+
+    classes: tuple[str, ...]
+    lam: float
+    proba: npt.NDArray[np.float64]
+    file: Path | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain JSON; with every prediction where no file holds them."""
+        labels = [self.classes[best] for best in self.proba.argmax(axis=1)]
+        out: dict[str, Any] = {
+            "classes": list(self.classes),
+            "lambda": self.lam,
+            "records": len(labels),
+            "predicted": dict(Counter(labels)),
+            "file": None if self.file is None else str(self.file),
+        }
+        if self.file is None:
+            out["predictions"] = [
+                {"label": label, "probabilities": row} for label, row in zip(labels, self.proba.tolist(), strict=True)
+            ]
+        return out
+
+
+def predict_personally(
+    site: Path, data: str, *, lam: float | None = None, out: Path | None = None, progress: Progress | None = None
+) -> PersonalPredictions:
+    """Classes of `data` by the model that a federation has left at a site, whose `site.toml` is `site`.
+
+    `lam` takes the place of the lambda that the site picked: 0 asks the global head alone, 1 its own.
+    """
+    if lam is not None and not 0 <= lam <= 1:
+        raise ConfigError(f"lambda must lie in 0..1; got {lam!r}. 0 is the global head alone, 1 the site's own.")
+    model = PersonalModel.open(Site(site).personal_folder)
+    records = choose_split(read_sets(data, progress=progress), data, "test")
+    check_source(EmbeddingInfo(model.backbone), records.info, "given")
+    proba = model.predict_proba(records.X, lam)
+    if out is not None:
+        if out.exists():
+            raise ConfigError(f"{str(out)!r} exists already: name another file.")
+        rows = [[str(i), model.classes[int(row.argmax())], *(f"{p:.6g}" for p in row)] for i, row in enumerate(proba)]
+        write_private_table(out, ["record", "label", *(f"p({c})" for c in model.classes)], rows)
+    return PersonalPredictions(model.classes, model.lam if lam is None else lam, proba, out)
+
+
+@dataclass(frozen=True, slots=True)
+class MergeSummary:
+    """What was merged, and what may be claimed of it. All of it is in the release too."""
+
+    release: Path
+    fingerprint: str
+    # "sums": statistics were added; "mixture": decoders stand side by side.
+    how: str
+    sites: tuple[dict[str, Any], ...]
+    max_sites_per_person: int
+    claim: PrivacyClaim
+    classes: tuple[str, ...]
+    megabytes: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain JSON."""
+        return {
+            "release": str(self.release),
+            "fingerprint": self.fingerprint,
+            "how": self.how,
+            "sites": [dict(site) for site in self.sites],
+            "max_sites_per_person": self.max_sites_per_person,
+            "claim": self.claim.to_dict(),
+            "classes": list(self.classes),
+            "megabytes": round(self.megabytes, 3),
+        }
+
+
+def merge_to_folder(
+    paths: Sequence[Path],
+    out: Path,
+    *,
+    max_sites_per_person: int | None = None,
+    weights: Weights = "counts",
+    overwrite: bool = False,
+) -> MergeSummary:
+    """Verify the releases at `paths`, merge them and write the result to `out`; see `merge_releases`.
+
+    Each must pass `verify_release`: a site whose epsilon is less than what it did costs would spoil the claim of all.
+    """
+    check_target(out, overwrite=overwrite)
+    if out.resolve() in {path.resolve() for path in paths}:
+        raise ConfigError(f"{str(out)!r} is one of the releases to be merged: choose another folder for the result.")
+    for path in paths:
+        verify_release(path)
+    merged = merge_releases([load(path) for path in paths], max_sites_per_person, weights)
+    merged.save(out, overwrite=overwrite)
+    saved = load(out)
+    settings = saved.manifest.settings
+    return MergeSummary(
+        release=out,
+        fingerprint=saved.fingerprint or "",
+        how=settings["how"],
+        sites=tuple(settings["sites"]),
+        max_sites_per_person=settings["max_sites_per_person"],
+        claim=saved.claim,
+        classes=saved.manifest.class_names,
+        megabytes=sum(entry.bytes for entry in saved.manifest.files.values()) / 1e6,
+    )

@@ -1,0 +1,236 @@
+"""`fit`: from a file of records to a release, attacked once before anybody can send it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from locum.accounting import default_ledger
+from locum.audit import LEAST_NON_MEMBERS, NearestDistance
+from locum.data import REFERENCES, check_trainable, each_alone, split
+from locum.errors import ConfigError, DataError, LocumError, PolicyError, PrivacyError
+from locum.generate import BaseGenerator, CGANGenerator, ClassGaussian, CVAEGenerator, KSame, choose_generator
+from locum.recipes.inputs import check_source, choose_split, only_real, parted, pick_split, read_sets
+from locum.release import check_target, load
+from locum.types import DP, AttackResult, EmbeddingSet, PrivacyClaim
+
+GENERATORS: dict[str, type[BaseGenerator]] = {
+    "gaussian": ClassGaussian,
+    "cvae": CVAEGenerator,
+    "cgan": CGANGenerator,
+    "ksame": KSame,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class FitSummary:
+    """What the data holder sees. It tells of records: it stays in the building."""
+
+    release: Path
+    fingerprint: str
+    generator: str
+    claim: PrivacyClaim
+    membership: AttackResult | None
+    records: int
+    held_out: int
+    megabytes: float
+    seconds: float
+    # Why there is no membership check, where there is none.
+    problem: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain JSON."""
+        return {
+            "release": str(self.release),
+            "fingerprint": self.fingerprint,
+            "generator": self.generator,
+            "claim": self.claim.to_dict(),
+            "membership": None if self.membership is None else self.membership.to_dict(),
+            "problem": self.problem,
+            "records": self.records,
+            "held_out": self.held_out,
+            "megabytes": round(self.megabytes, 3),
+            "seconds": round(self.seconds, 2),
+        }
+
+
+def fit_release(
+    data: str,
+    out: Path,
+    *,
+    generator: str = "auto",
+    settings: Mapping[str, Any] | None = None,
+    holdout: float = 0.1,
+    non_members: str | None = None,
+    backbone: str | None = None,
+    privacy: DP | None = None,
+    classes: Sequence[str] | None = None,
+    ledger: Path | None = None,
+    holding: str = "default",
+    refuse_leak: bool = False,
+    overwrite: bool = False,
+    resume: bool = True,
+    verbose: bool = False,
+    seed: int = 0,
+    progress: Callable[[int, int, str], None] | None = None,
+) -> FitSummary:
+    """Fit a generator on `data`, write its release to `out`, and run the membership check on it.
+
+    The generator "auto" is what `choose_generator` says for the budget.
+
+    Images are embedded with `backbone` first (by default EfficientNet-Lite 0); `progress` is told how far that is.
+
+    Non-members for the check are, in this order: the file named, the file's own validation or test split, or
+    `holdout` of the records; the generator never sees them, and early stopping has a tenth of the records of its
+    own. They must come from the same population as the records. The check is a first look, not an audit.
+
+    With `privacy` the release carries a promise that `ledger` (by default beside the data) pays for out of the budget
+    of `holding`; `classes` then names the classes there can be. Public statistics of the backbone are used if there
+    are any. The release is then written before the check, whatever that says: what hangs on records unpaid must not
+    decide about it.
+    """
+    if generator == "auto":
+        generator = choose_generator(privacy).generator
+    if generator not in GENERATORS:
+        raise ConfigError(f"`generator` must be auto or one of {', '.join(GENERATORS)}; got {generator!r}.")
+    check_target(out, overwrite=overwrite)
+    settings = dict(settings or {})
+    if privacy is not None and refuse_leak:
+        raise PrivacyError(
+            "--fail-on-leak lets records decide whether a release is written, and no budget pays for that: leave it "
+            "out with --epsilon."
+        )
+    if privacy is not None:
+        settings |= _private_settings(privacy, classes, ledger or default_ledger(parted(data)[0]), holding)
+    elif classes is not None:
+        raise ConfigError("`classes` has a use under differential privacy only: add --epsilon, or leave it out.")
+    # Wrong settings are told before data are read; those that hang on the data come after.
+    _build(generator, settings, seed)
+    splits = read_sets(data, backbone=backbone, progress=progress)
+    if classes is not None:
+        splits = {name: part.with_classes(tuple(classes)) for name, part in splits.items()}
+    train, others = _parts(splits, data, non_members, backbone, holdout, seed, private=privacy is not None)
+    if privacy is not None and "reference" not in settings:
+        settings["reference"] = train.info.backbone if train.info.backbone in REFERENCES else "none"
+    model = _build(generator, settings, seed)
+    started = time.monotonic()
+    if isinstance(model, CVAEGenerator | CGANGenerator):
+        model.verbose = verbose
+    if isinstance(model, CVAEGenerator):
+        model.checkpoint = _checkpoint(model, data) if resume else None
+    model.fit(train.X, train.y, train.subject, attributes=train.attributes)
+    release = model.release(train.info, class_names=classes)
+    problem, membership = "", None
+    if privacy is not None:
+        release.save(out, overwrite=overwrite)
+    try:
+        membership = NearestDistance().run(release, train, others, np.random.default_rng(seed))
+    except LocumError as error:
+        if privacy is None:
+            raise
+        problem = str(error)
+    if refuse_leak and membership is not None and membership.verdict == "leak":
+        raise PolicyError(
+            f"The membership check found a leak (AUC {membership.attack:.3f}), so nothing was written. "
+            "Try another generator or more records, or leave --fail-on-leak out."
+        )
+    if privacy is None:
+        release.save(out, overwrite=overwrite)
+    saved = load(out)
+    size = sum(entry.bytes for entry in saved.manifest.files.values())
+    return FitSummary(
+        release=out,
+        fingerprint=saved.fingerprint or "",
+        generator=saved.manifest.generator,
+        claim=saved.claim,
+        membership=membership,
+        records=len(train),
+        held_out=len(others),
+        megabytes=size / 1e6,
+        seconds=time.monotonic() - started,
+        problem=problem,
+    )
+
+
+def _parts(
+    splits: Mapping[str, EmbeddingSet],
+    data: str,
+    non_members: str | None,
+    backbone: str | None,
+    holdout: float,
+    seed: int,
+    *,
+    private: bool,
+) -> tuple[EmbeddingSet, EmbeddingSet]:
+    """Records to learn from, and records that have no part in the fit at all, not even in early stopping."""
+    # A generated row hangs on many records: no promise, and no check, would be true of it.
+    train = only_real(choose_split(splits, data, "train"), "given")
+    if not private:
+        check_trainable(train)
+    rng = np.random.default_rng(seed)
+    # A test split often comes from elsewhere; then strangers look strange for reasons that are no leak.
+    spare = [splits[name] for name in ("val", "test") if name in splits and splits[name] is not train]
+    if non_members is not None:
+        others = pick_split(non_members, "val", "test", like=train.info, backbone=backbone)
+        check_source(train.info, others.info, "non-member")
+        others = others.with_classes(train.info.class_names)
+    elif spare:
+        others = spare[0]
+    else:
+        if not 0 < holdout < 1:
+            raise ConfigError(
+                f"`holdout` must lie between 0 and 1; got {holdout!r}. Without held-out records nobody can tell "
+                "whether the release leaks: or name a file of other records with --non-members."
+            )
+        if private:
+            held = each_alone(train, holdout, seed)
+            return train.take(~held), train.take(held)
+        parts = split(train, {"train": 1 - holdout, "held": holdout}, rng=rng)
+        train, others = parts["train"], parts["held"]
+    if others.dim != train.dim:
+        raise DataError(f"Records have {train.dim} features, non-members {others.dim}: they must be of one kind.")
+    if len(others) < LEAST_NON_MEMBERS and not private:
+        raise DataError(
+            f"The membership check needs {LEAST_NON_MEMBERS} records that the fit does not use; got {len(others)}. "
+            "Raise --holdout, or name a file of other records with --non-members."
+        )
+    return train, others
+
+
+def _private_settings(privacy: DP, classes: Sequence[str] | None, ledger: Path, holding: str) -> dict[str, Any]:
+    privacy.size()
+    if classes is None:
+        raise PrivacyError(
+            "Under differential privacy the set of classes is private too: name the classes there can be with "
+            "`classes` (--classes); one may be empty."
+        )
+    return {"privacy": privacy, "classes": list(range(len(classes))), "ledger": ledger, "holding": holding}
+
+
+def _build(name: str, settings: dict[str, Any], seed: int) -> BaseGenerator:
+    kind = GENERATORS[name]
+    known = set(kind._get_param_names())
+    if unknown := sorted(set(settings) - known):
+        raise ConfigError(f"The generator {name!r} has no setting {unknown[0]!r}; it has {', '.join(sorted(known))}.")
+    return kind(**settings, random_state=seed)
+
+
+def _checkpoint(model: CVAEGenerator, data: str) -> Path | None:
+    """A private file beside the data, one for each fit; None where there is no leave to write."""
+    file = Path(parted(data)[0]).resolve()
+    identity = json.dumps(
+        [str(file), data, {k: str(v) for k, v in model.get_params().items() if k != "verbose"}], sort_keys=True
+    )
+    folder = file.parent / ".locum"
+    try:
+        folder.mkdir(mode=0o700, exist_ok=True)
+    except OSError:
+        return None
+    return folder / f"fit-{hashlib.sha256(identity.encode()).hexdigest()[:16]}.checkpoint"

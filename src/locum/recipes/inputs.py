@@ -1,0 +1,261 @@
+"""What a receiver wants predicted: vectors, with labels where they are known."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from locum.data import SPLITS, WHOLE, read_splits
+from locum.embed import (
+    DEFAULT_BACKBONE,
+    NO_CLASSES,
+    Embedded,
+    ImageSource,
+    backbone_for,
+    can_keep,
+    embed_images,
+    holds_images,
+    load_backbone,
+    open_images,
+)
+from locum.errors import ConfigError, DataError
+from locum.metrics import accuracy, clopper_pearson, score_all
+from locum.release import Release
+from locum.types import EmbeddingInfo, EmbeddingSet, Estimate
+
+Part = TypeVar("Part")
+# The attribute by which `rebalance` marks its rows.
+GENERATED = "generated"
+
+
+def pick_split(
+    path: str, *preferred: str, like: EmbeddingInfo | None = None, backbone: str | None = None
+) -> EmbeddingSet:
+    """The part of a file that a verb wants: what `FILE#split` names, else the first of `preferred` it has.
+
+    Images are embedded as the vectors `like` were, or by the default backbone; see `read_sets`.
+    """
+    return choose_split(read_sets(path, like=like, backbone=backbone), path, *preferred)
+
+
+def choose_split(splits: Mapping[str, Part], path: str, *preferred: str) -> Part:
+    """The same for whatever has been read from a file in splits; `path` is for the error."""
+    if len(splits) == 1:
+        return next(iter(splits.values()))
+    for name in preferred:
+        if name in splits:
+            return splits[name]
+    raise ConfigError(f"{path!r} has the splits {', '.join(splits)}; say which with {path}#{next(iter(splits))}.")
+
+
+def aligned(release: Release, data: EmbeddingSet, what: str) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]:
+    """Real vectors in the release's space, with class codes in the release's order.
+
+    Vectors of another backbone, of another width or of classes that the release does not know are refused:
+    a figure computed on them would mean nothing.
+    """
+    check_source(release.info, data.info, what)
+    return release.transform(data.X), data.with_classes(release.info.class_names).y
+
+
+def check_source(expected: EmbeddingInfo, given: EmbeddingInfo, what: str) -> None:
+    """Refuse vectors that another backbone made, or another preparation of images; `what` says whose they are.
+
+    Vectors that nobody described pass: then only their width can be checked.
+    """
+    if not expected.same_source(given):
+        raise DataError(
+            f"The {what} data hold {_source(given)}, but {_source(expected)} are needed: vectors of two models, or "
+            "of images prepared in two ways, cannot be mixed. Embed them in the same way."
+        )
+
+
+def _source(info: EmbeddingInfo) -> str:
+    revision = f"revision {info.revision!r}, " if info.revision else ""
+    return f"{info.backbone!r} vectors ({revision}preprocessing {info.preprocessing or 'not given'!r})"
+
+
+def scored(y: npt.NDArray[np.int64], proba: npt.NDArray[np.float64]) -> dict[str, Estimate]:
+    """Accuracy, balanced accuracy, AUC and macro F1 of one classifier, with intervals over the records.
+
+    `y` holds columns of `proba`. Accuracy has its exact interval. The others draw records anew within each class,
+    which is too narrow under about 30 records a class; where no draw differs, the exact interval of the smallest
+    class stands in, because a perfect score is no certainty. Records of a single class have an accuracy and
+    nothing else.
+    """
+    n, classes = len(y), np.arange(proba.shape[1])
+    right = round(accuracy(y, proba.argmax(axis=1)) * n)
+    out = {"accuracy": clopper_pearson(right, n)}
+    members = [np.flatnonzero(y == c) for c in np.unique(y)]
+    if len(members) < 2:
+        return out
+    rng = np.random.default_rng(0)
+    draws = []
+    # As many as a second or two allows: large sets need few.
+    for _ in range(min(500, max(100, 1_000_000 // n))):
+        pick = np.concatenate([rows[rng.integers(len(rows), size=len(rows))] for rows in members])
+        draws.append(score_all(y[pick], proba[pick], classes))
+    smallest = min(len(rows) for rows in members)
+    slack = 1 - clopper_pearson(smallest, smallest).low
+    for name, value in score_all(y, proba, classes).items():
+        if name in ("balanced_accuracy", "auc", "f1_macro"):
+            low, high = np.quantile([draw[name] for draw in draws], [0.025, 0.975]).tolist()
+            if low == high:
+                low, high = value - slack, value + slack
+            out[name] = Estimate(value, max(0.0, min(low, value)), min(1.0, max(high, value)), n)
+    return out
+
+
+def only_real(data: EmbeddingSet, what: str) -> EmbeddingSet:
+    """`data`, if all of it is real, as far as it says; `what` says whose they are."""
+    if GENERATED in data.attributes and (data.attributes[GENERATED].astype(np.str_) != "no").any():
+        raise DataError(
+            f'The {what} data hold generated records: their attribute `{GENERATED}` is not all "no". Give the real '
+            "ones alone."
+        )
+    return data
+
+
+def check_new_file(path: Path, *, overwrite: bool) -> None:
+    """A file can be written there: what would fail at the end is said before the work."""
+    if path.is_dir():
+        raise ConfigError(f"{str(path)!r} is a folder: give the name of a file in it.")
+    if path.exists() and not overwrite:
+        raise ConfigError(f"{str(path)!r} exists already. Choose another file, or overwrite it with --force.")
+    folder = path.resolve().parent
+    if not folder.is_dir():
+        raise ConfigError(f"{str(path)!r} cannot be written: its folder does not exist. Create it first.")
+    if not os.access(folder, os.W_OK):
+        raise ConfigError(f"{str(path)!r} cannot be written: check the permissions of its folder.")
+
+
+Progress = Callable[[int, int, str], None]
+
+
+def parted(path: str) -> tuple[str, str | None]:
+    """Path and split of `PATH#train`; of a path without a split, the path."""
+    file, mark, split = path.rpartition("#")
+    return (file, split) if mark and split in SPLITS else (path, None)
+
+
+def read_sets(
+    path: str,
+    *,
+    like: EmbeddingInfo | None = None,
+    backbone: str | None = None,
+    progress: Progress | None = None,
+) -> dict[str, EmbeddingSet]:
+    """Every split of a file of vectors or of images; images are embedded as the vectors `like` were.
+
+    Without `like` the backbone is `backbone` or the default; with it, `backbone` says where a model of one's own is.
+    With `PATH#train` only that split is read. An image that cannot be read is an error here: only `embed` goes on
+    without it, and lists it.
+    """
+    file, split = parted(path)
+    if not holds_images(file):
+        if backbone is not None and like is None:
+            raise ConfigError(f"{path!r} holds vectors, not images: leave --backbone out.")
+        return read_splits(path)
+    source = _opened(file, split)
+    if not source.class_names:
+        raise DataError(NO_CLASSES)
+    with _embedded(source, like, backbone, progress) as done:
+        if done.problems:
+            raise DataError(
+                f"{len(done.problems)} of {len(done.problems) + len(done.items)} images of {file!r} cannot be read: "
+                f"run `locum embed {file} -o FILE`, which lists them and goes on without them, and use FILE."
+            )
+        return done.sets()
+
+
+def embedded(
+    file: str,
+    *,
+    split: str | None = None,
+    like: EmbeddingInfo | None = None,
+    backbone: str | None = None,
+    progress: Progress | None = None,
+) -> Embedded:
+    """Images as vectors, all or one split of them; the cache is kept beside them where it can be."""
+    return _embedded(_opened(file, split), like, backbone, progress)
+
+
+def _opened(file: str, split: str | None) -> ImageSource:
+    source = open_images(file)
+    if split is None:
+        return source
+    there = list(dict.fromkeys(item.split for item in source.items))
+    if split not in there:
+        raise DataError(f"{file!r} has no split {split!r}: it holds {', '.join(there)}.")
+    return source.only(split)
+
+
+def _embedded(
+    source: ImageSource, like: EmbeddingInfo | None, backbone: str | None, progress: Progress | None
+) -> Embedded:
+    model = load_backbone(backbone or DEFAULT_BACKBONE) if like is None else backbone_for(like, backbone)
+    return embed_images(source, model, cache=can_keep(source.home), progress=progress)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Vectors:
+    """Rows to predict.
+
+    `y` holds codes into the class names that were asked for, -1 for a label outside them, and is None where no
+    label is known. `names` tell the rows apart: their numbers, or the paths of images. `problems` are the names of
+    images that could not be read, each with a reason.
+    """
+
+    X: npt.NDArray[np.float32]
+    y: npt.NDArray[np.int64] | None
+    names: Sequence[str]
+    problems: tuple[tuple[str, str], ...] = ()
+
+
+def read_vectors(
+    data: str, info: EmbeddingInfo, *, backbone: str | None = None, progress: Progress | None = None
+) -> Vectors:
+    """Vectors of the test split of `data`, else val, else all of it; images are embedded as `info` demands.
+
+    Vectors of another backbone are refused. Images need no labels, and those that cannot be read are left out.
+    """
+    file, split = parted(data)
+    if holds_images(file):
+        return _from_images(file, split, info, backbone, progress)
+    given = pick_split(data, "test", "val")
+    check_source(info, given.info, "given")
+    return Vectors(given.X, _codes(given.info, info)[given.y], [str(i) for i in range(len(given))])
+
+
+def _from_images(
+    file: str, split: str | None, info: EmbeddingInfo, backbone: str | None, progress: Progress | None
+) -> Vectors:
+    with embedded(file, split=split, like=info, backbone=backbone, progress=progress) as done:
+        found = [item.split for item in done.items]
+        # Splits that are there, readable or not: train must never stand in for a test split that is damaged.
+        there = {item.split for item in done.source_items}
+        wanted = split or next(s for s in ("test", "val", "train", WHOLE) if s in there)
+        rows = [i for i, name in enumerate(found) if name == wanted]
+        if not rows:
+            raise DataError(
+                f"{file!r} has no image that can be read in {wanted!r}: it has some in {sorted(set(found))}."
+            )
+        X = done.store.get([done.contents[i] for i in rows])
+        y = None
+        if done.labelled:
+            place = {name: code for code, name in enumerate(done.info.class_names)}
+            own = np.array([place[str(done.items[i].label)] for i in rows])
+            y = _codes(done.info, info)[own]
+        return Vectors(X, y, [done.items[i].name for i in rows], done.problems)
+
+
+def _codes(given: EmbeddingInfo, wanted: EmbeddingInfo) -> npt.NDArray[np.int64]:
+    """For each class that is given, its code among those that are wanted; -1 where it has none."""
+    place = {name: code for code, name in enumerate(wanted.class_names)}
+    return np.array([place.get(name, -1) for name in given.class_names], dtype=np.int64)

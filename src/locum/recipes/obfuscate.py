@@ -1,0 +1,381 @@
+"""`obfuscate apply`: records that may leave, with a claim that says what they are."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from locum.embed import ImageTable
+from locum.errors import ConfigError, DataError, LocumError
+from locum.obfuscate import (
+    ImageObfuscator,
+    SavedObfuscator,
+    TableObfuscator,
+    open_obfuscator,
+    save_obfuscator,
+    written_by,
+)
+from locum.recipes.inputs import choose_split, parted
+from locum.recipes.obfuscate_data import (
+    Rows,
+    check_place,
+    column,
+    columns_of,
+    joined,
+    read_rows,
+    taken,
+    write_images,
+    write_table,
+)
+from locum.release import check_target
+from locum.types import PrivacyClaim, RichBar, at_least
+
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class ObfuscatorSummary:
+    """What was fitted. It tells how many records there were: it stays in the building."""
+
+    obfuscator: str
+    fingerprint: str
+    kind: str
+    preset: str
+    takes: tuple[str, ...]
+    utility: dict[str, tuple[str | int, ...]]
+    left_out: tuple[str, ...]
+    records: int
+    parameters: int
+    epochs: int
+    megabytes: float
+    seconds: float
+    claim: PrivacyClaim
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain JSON."""
+        facts = asdict(self) | {"claim": self.claim.to_dict()}
+        return facts | {"megabytes": round(self.megabytes, 3), "seconds": round(self.seconds, 2)}
+
+
+def fit_obfuscator(
+    data: str,
+    out: Path,
+    *,
+    utility: Sequence[str],
+    drop: Sequence[str] = (),
+    preset: str = "calibrated",
+    epochs: int | None = None,
+    beta: float | None = None,
+    authors_compat: bool = False,
+    attributes: str | None = None,
+    side: int | None = None,
+    channels: int = 3,
+    limit: int | None = None,
+    seed: int = 0,
+    overwrite: bool = False,
+    resume: bool = True,
+    verbose: bool = False,
+) -> ObfuscatorSummary:
+    """Fit an obfuscator on `data` and write it to the folder `out`.
+
+    The columns named in `utility` are what must stay useful: of a table they are taken out before the fit, and so are
+    those in `drop`. Of data with splits "train" is taken. A private attribute is not asked for.
+    """
+    check_target(out, overwrite=overwrite)
+    if not utility:
+        raise ConfigError("Name what must stay useful: --utility COLUMN, once or more.")
+    if len(set(utility)) < len(utility):
+        raise ConfigError(f"--utility names a column twice; got {list(utility)}.")
+    settings: dict[str, Any] = {
+        "preset": preset,
+        "max_epochs": epochs,
+        "beta": beta,
+        "authors_compat": authors_compat,
+    }
+    # Wrong settings are told before data are read.
+    TableObfuscator(**settings)._check()
+    rows = choose_split(
+        read_rows(data, attributes=attributes, side=side, channels=channels, limit=limit), data, "train"
+    )
+    labels = {name: column(rows, name, data, "--utility") for name in utility}
+    images = isinstance(rows, ImageTable)
+    kind = ImageObfuscator if images else TableObfuscator
+    records = _images_to_learn(rows, drop) if images else _table_to_learn(rows, data, utility, drop)
+    _check_groups(labels)
+    started = time.monotonic()
+    model = kind(
+        **settings,
+        random_state=seed,
+        # Elsewhere than on a terminal a bar leaves an empty line.
+        progress=RichBar("fitting an obfuscator") if verbose and sys.stderr.isatty() else None,
+        checkpoint=_checkpoint(data, kind.__name__, settings, utility, drop, seed) if resume else None,
+    )
+    model.fit(records, labels)
+    save_obfuscator(model, out, overwrite=overwrite)
+    if model.checkpoint is not None:
+        Path(model.checkpoint).unlink(missing_ok=True)
+    saved = open_obfuscator(out)
+    takes = tuple(str(n) for n in model.shape_) if isinstance(model, ImageObfuscator) else model.codec_.columns
+    return ObfuscatorSummary(
+        obfuscator=str(out),
+        fingerprint=saved.fingerprint,
+        kind=saved.manifest.data.kind,
+        preset=preset,
+        takes=takes,
+        utility=dict(zip(model.labels_.names, model.labels_.values, strict=True)),
+        left_out=tuple(name for name in columns_of(rows) if name not in (*takes, *utility)),
+        records=len(rows),
+        parameters=model.parameters_,
+        epochs=model.history_.best_epoch,
+        megabytes=sum(entry.bytes for entry in saved.manifest.files.values()) / 1e6,
+        seconds=time.monotonic() - started,
+        claim=saved.claim,
+    )
+
+
+def _table_to_learn(rows: Rows, data: str, utility: Sequence[str], drop: Sequence[str]) -> Rows:
+    import pandas as pd
+
+    for name in drop:
+        if name not in columns_of(rows):
+            raise ConfigError(f"{data!r} has no column {name!r}, which --drop names: check the spelling.")
+    frame = rows.drop(columns=[*utility, *(name for name in drop if name not in utility)])
+    if not len(frame.columns):
+        raise ConfigError("--utility and --drop leave no column to obfuscate: drop fewer.")
+    for name in frame.columns:
+        dtype, types = frame[name].dtype, pd.api.types
+        if types.is_numeric_dtype(dtype) or types.is_bool_dtype(dtype) or types.is_datetime64_any_dtype(dtype):
+            continue
+        if frame[name].astype(str).nunique() > max(20, len(frame) // 2):
+            # Categories leave with the obfuscator: these would be names.
+            raise DataError(
+                f"Column {name!r} has a value of its own for most records: it would name them, and its values would "
+                f"leave. Leave it out with --drop {name}."
+            )
+    return frame
+
+
+def _images_to_learn(rows: ImageTable, drop: Sequence[str]) -> Array:
+    if drop:
+        raise ConfigError("--drop is for columns of tables: of images only what --utility names is kept.")
+    return rows.images
+
+
+def _check_groups(labels: dict[str, Array]) -> None:
+    """The means by utility labels leave: the mean of one record would be that record."""
+    codes = np.stack([np.unique(values, return_inverse=True)[1].ravel() for values in labels.values()], axis=1)
+    if np.unique(codes, axis=0, return_counts=True)[1].min() < 2:
+        raise DataError(
+            "A combination of utility labels has a single record, which means by label would give away: join rare "
+            "values, or leave that record out."
+        )
+
+
+def _checkpoint(data: str, *identity: Any) -> Path | None:
+    """A private file beside the data, one for each fit; None where there is no leave to write."""
+    file = Path(parted(data)[0]).resolve()
+    folder = file.parent / ".locum"
+    try:
+        folder.mkdir(mode=0o700, exist_ok=True)
+    except OSError:
+        return None
+    text = json.dumps([str(file), data, *identity], sort_keys=True, default=str)
+    return folder / f"obfuscator-{hashlib.sha256(text.encode()).hexdigest()[:16]}.checkpoint"
+
+
+# Images that are worked on at once.
+_AT_ONCE = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class AppliedSummary:
+    """What was written; the claim lies beside it too."""
+
+    file: str
+    claim_file: str
+    records: int
+    left_out: tuple[str, ...]
+    about: dict[str, Any]
+    claim: PrivacyClaim
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain JSON."""
+        return {name: getattr(self, name) for name in ("file", "claim_file", "records", "left_out", "about")}
+
+
+def apply_obfuscator(
+    obfuscator: Path,
+    data: str,
+    out: Path,
+    *,
+    noise: float,
+    lambda_: float | Literal["own"] | None = None,
+    true_label: bool = True,
+    delta: float = 1e-5,
+    keep_order: bool = False,
+    attributes: str | None = None,
+    limit: int | None = None,
+    seed: int | None = None,
+    overwrite: bool = False,
+) -> AppliedSummary:
+    """Obfuscate the records of `data` and write them, their utility labels and a claim.
+
+    A table becomes `out` (.csv or .parquet); images become an .npz, or a folder of neutrally named PNGs with the
+    labels in `attributes.csv`. Columns that the obfuscator does not know are left out. Records come in a new order
+    unless `keep_order`. `lambda_` is the obfuscator's usual one if not given; "own" writes labels as C sees them.
+    Without `seed` coins are fresh; with it, whoever guesses the seed takes the noise off, and the claim says so.
+    """
+    saved = open_obfuscator(obfuscator)
+    kind = saved.manifest.data.kind
+    check_place(out, kind, overwrite=overwrite)
+    if not 0 < delta < 1:
+        raise ConfigError(f"--delta must lie between 0 and 1; got {delta!r}. 1e-5 is usual.")
+    plain = default_lambda(saved) if lambda_ is None else None if lambda_ == "own" else lambda_
+    # Wrong knobs are told before data are read.
+    saved.model.masking(noise=noise, lambda_=plain, use_true_label=true_label)
+    rows = joined(records_for(saved, data, attributes, limit))
+    labels = utility_of(saved, rows, data) if true_label else None
+    rng = np.random.default_rng(seed)
+    if not keep_order:
+        # In the order of the data a row's place would tell whose record it was.
+        order = rng.permutation(len(rows))
+        rows = taken(rows, order)
+        labels = None if labels is None else {name: values[order] for name, values in labels.items()}
+    about = _about(saved, noise, plain, true_label, delta, seeded=seed is not None, ordered=keep_order)
+    knobs: dict[str, Any] = {"noise": noise, "lambda_": plain, "use_true_label": true_label, "random_state": rng}
+    model = saved.model
+    if isinstance(model, ImageObfuscator):
+        known = [*model.labels_.names]
+        pixels, carried = _images(model, rows.images, labels, knobs)
+        claim_file = write_images(out, pixels, carried, about, overwrite=overwrite)
+    else:
+        known = [*model.codec_.columns, *model.labels_.names]
+        frame = rows[list(model.codec_.columns)]
+        released = model.transform(frame, labels, **knobs)
+        guessed = {} if labels else model.predict(frame)
+        for name in model.labels_.names:
+            released[name] = guessed[name] if guessed else rows[name].to_numpy()
+        order_of = [name for name in columns_of(rows) if name in known]
+        order_of += [name for name in known if name not in order_of]
+        claim_file = write_table(out, released[order_of], about)
+    return AppliedSummary(
+        file=str(out),
+        claim_file=str(claim_file),
+        records=len(rows),
+        left_out=tuple(name for name in columns_of(rows) if name not in known),
+        about=about,
+        claim=PrivacyClaim.from_dict(about["claim"]),
+    )
+
+
+def records_for(saved: SavedObfuscator, data: str, attributes: str | None, limit: int | None) -> dict[str, Rows]:
+    """Every split of `data`, as this obfuscator takes it; a sentence where it is of another kind."""
+    model = saved.model
+    shape = model.shape_ if isinstance(model, ImageObfuscator) else (3, 64, 64)
+    splits = read_rows(data, attributes=attributes, side=shape[1], channels=shape[0], limit=limit)
+    for rows in splits.values():
+        if isinstance(rows, ImageTable) != isinstance(model, ImageObfuscator):
+            raise DataError(f"The obfuscator takes {saved.manifest.data.kind}s, and {data!r} holds none.")
+        if isinstance(model, TableObfuscator):
+            if lacking := [name for name in model.codec_.columns if name not in columns_of(rows)]:
+                raise DataError(f"{data!r} lacks columns that the obfuscator was fitted on: {', '.join(lacking)}.")
+            if both := set(model.codec_.columns) & set(model.labels_.names):
+                raise ConfigError(f"{sorted(both)[0]!r} is both a column and a utility attribute: fit without it.")
+    return splits
+
+
+def utility_of(saved: SavedObfuscator, rows: Rows, data: str) -> dict[str, Array]:
+    """The utility labels of each record, known to be some that the obfuscator was fitted on."""
+    names = saved.model.labels_.names
+    labels = {name: column(rows, name, data, "the obfuscator's utility") for name in names}
+    try:
+        saved.model.codes(labels)
+    except LocumError:
+        raise
+    except ValueError:
+        raise DataError(f"The utility labels of {data!r} are of another kind than those that were fitted.") from None
+    return labels
+
+
+def default_lambda(saved: SavedObfuscator) -> float:
+    """What writes a label plainly: the seed's own values."""
+    return -3000.0 if saved.manifest.data.kind == "image" and saved.model.preset == "seed" else -50.0
+
+
+def _images(
+    model: ImageObfuscator, images: Array, labels: Mapping[str, Array] | None, knobs: Mapping[str, Any]
+) -> tuple[Array, dict[str, Array]]:
+    """Obfuscated images and the labels that they carry, some at a time."""
+    made, guessed = [], []
+    for start in range(0, len(images), _AT_ONCE):
+        part = slice(start, start + _AT_ONCE)
+        some = None if labels is None else {name: values[part] for name, values in labels.items()}
+        made.append(model.transform(images[part], some, **knobs))
+        if labels is None:
+            guessed.append(model.predict(images[part]))
+    if labels is None:
+        labels = {name: np.concatenate([part[name] for part in guessed]) for name in model.labels_.names}
+    return np.concatenate(made), dict(labels)
+
+
+def _about(
+    saved: SavedObfuscator,
+    noise: float,
+    lambda_: float | None,
+    true_label: bool,
+    delta: float,
+    *,
+    seeded: bool,
+    ordered: bool,
+) -> dict[str, Any]:
+    """What travels with obfuscated records: knobs, the obfuscator's fingerprint, and a claim of kind none."""
+    told = [
+        "utility labels: each record carries its own, by design"
+        if true_label
+        else "utility labels: each record carries what the obfuscator took them for, by design",
+        "what an attacker finds out: measured, not proven; `locum obfuscate trade-off` measures it",
+        "repeated releases of one record: they add up, and their mean has less noise",
+        "records that the obfuscator was fitted on: nothing is proven about them",
+        "that a record is here: there is a row for each",
+    ]
+    epsilon = saved.model.local_epsilon(noise, delta=delta)
+    local = None
+    if seeded:
+        told.append("the coins: they were seeded, as for a test; whoever guesses the seed takes the noise off")
+    elif lambda_ is None:
+        told.append("what C sees of the utility labels: it is written without noise")
+    elif math.isfinite(epsilon):
+        local = {"epsilon": epsilon, "delta": delta}
+        told.append(
+            "local differential privacy, which is no part of this claim: one release of a record that the "
+            f"obfuscator was not fitted on, beside the labels written with it, has epsilon {at_least(epsilon)} at "
+            f"delta {delta:g} if nobody knows the coins, which come from a generator that is not cryptographic"
+        )
+    if ordered:
+        told.append("whose record is whose: they are in the order of the data")
+    claim = PrivacyClaim(kind="none", not_covered=tuple(told))
+    return {
+        "format": "locum-obfuscated",
+        "schema_version": 1,
+        "written_by": written_by(),
+        "obfuscator": saved.fingerprint,
+        "preset": saved.model.preset,
+        "knobs": {
+            "noise": noise if math.isfinite(noise) else "infinite",
+            "lambda": "own" if lambda_ is None else lambda_,
+            "labels": "true" if true_label else "guessed",
+        },
+        "utility": list(saved.model.labels_.names),
+        "local": local,
+        "claim": claim.to_dict(),
+    }

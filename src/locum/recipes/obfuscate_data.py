@@ -1,0 +1,237 @@
+"""Where obfuscated records go: a table, an .npz or a folder of images, each with its claim, whole or not at all."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+import numpy as np
+import numpy.typing as npt
+
+from locum.data import SPLITS, WHOLE, read_adult, read_frame, write_frame
+from locum.embed import ImageTable, read_celeba, read_image_attributes, read_image_npz
+from locum.errors import ConfigError, DataError
+from locum.io import write_atomically, write_bytes
+from locum.recipes.inputs import check_new_file, parted
+from locum.release import MANIFEST, check_target, entry_of, write_whole
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+Array = npt.NDArray[Any]
+Rows = Any  # a pandas DataFrame or an ImageTable
+
+_ADULT = {"train": "adult.data", "test": "adult.test"}
+_CELEBA = "list_attr_celeba.txt"
+_READABLE = (
+    "a .csv or .parquet table, UCI Adult's folder, CelebA's folder, an .npz of images, or a folder of images with "
+    "--attributes FILE"
+)
+_SIDE = 64
+
+
+def read_rows(
+    path: str, *, attributes: str | None = None, side: int | None = None, channels: int = 3, limit: int | None = None
+) -> dict[str, Rows]:
+    """Every split of a table or of images, or the one that `PATH#train` names; "all" where there are none.
+
+    UCI Adult's two files are the splits train and test; CelebA's partitions are train, val and test. `attributes` is
+    a table about a folder of images; `side` and `channels` say what those and CelebA's become, arrays stay as they
+    are. `limit` takes the first records of each split.
+    """
+    file, split = parted(path)
+    place = Path(file)
+    if limit is not None and limit < 1:
+        raise ConfigError(f"--limit takes a whole number, 1 or more; got {limit!r}.")
+    if attributes is not None and not place.is_dir():
+        raise ConfigError(f"--attributes tells of the images in a folder, and {file!r} is none: leave it out.")
+    if not place.exists():
+        raise DataError(f"There is nothing at {file}: check the spelling. Readable are {_READABLE}.")
+    found = _read(file, place, attributes, side or _SIDE, channels, limit if split is None else None)
+    if split is not None:
+        if split not in found:
+            raise DataError(f"{file!r} has no split {split!r}: it holds {', '.join(found)}.")
+        found = {split: found[split]}
+    return (
+        found
+        if limit is None
+        else {name: taken(rows, np.arange(min(limit, len(rows)))) for name, rows in found.items()}
+    )
+
+
+def joined(splits: Mapping[str, Rows]) -> Rows:
+    """All splits, one after the other."""
+    parts = list(splits.values())
+    if len(parts) == 1:
+        return parts[0]
+    if isinstance(parts[0], ImageTable):
+        names = set.intersection(*(set(part.attributes) for part in parts))
+        return ImageTable(
+            np.concatenate([part.images for part in parts]),
+            {name: np.concatenate([part.attributes[name] for part in parts]) for name in sorted(names)},
+        )
+    import pandas as pd
+
+    return pd.concat(parts, ignore_index=True)
+
+
+def taken(rows: Rows, chosen: Array) -> Rows:
+    """Some of the records, by position."""
+    return rows.take(chosen) if isinstance(rows, ImageTable) else rows.iloc[chosen].reset_index(drop=True)
+
+
+def columns_of(rows: Rows) -> list[str]:
+    """Names that a column can be asked for by."""
+    return list(rows.attributes) if isinstance(rows, ImageTable) else [str(name) for name in rows.columns]
+
+
+def column(rows: Rows, name: str, path: str, option: str) -> Array:
+    """One fact of each record, text or whole numbers, or a sentence that names the option it was asked for by."""
+    if name not in columns_of(rows):
+        known = ", ".join(columns_of(rows)[:40])
+        raise ConfigError(f"{path!r} has no column {name!r}, which {option} names; it has {known}.")
+    if isinstance(rows, ImageTable):
+        return rows.attributes[name]
+    return _plain(rows[name], name, path)
+
+
+def _plain(series: pd.Series, name: str, path: str) -> Array:
+    import pandas as pd
+
+    if series.isna().any():
+        raise DataError(f"Column {name!r} of {path} misses values: leave those records out, or fill them in.")
+    types = pd.api.types
+    if types.is_integer_dtype(series.dtype) or types.is_bool_dtype(series.dtype):
+        return np.asarray(series.to_numpy(dtype=np.int64))
+    return np.asarray(series.to_numpy())
+
+
+def _read(
+    file: str, place: Path, attributes: str | None, side: int, channels: int, limit: int | None
+) -> dict[str, Rows]:
+    if attributes is not None:
+        return {WHOLE: read_image_attributes(file, attributes, side=side, channels=channels)}
+    if place.is_dir():
+        adult = {split: place / name for split, name in _ADULT.items() if (place / name).is_file()}
+        if adult:
+            return {split: read_adult(part) for split, part in adult.items()}
+        if any((place / inner / _CELEBA).is_file() for inner in ("", "Anno")):
+            return _partitions(read_celeba(file, side=side, limit=limit))
+        raise DataError(f"{file!r} is a folder of no known layout. Readable are {_READABLE}.")
+    if place.name in _ADULT.values():
+        return {WHOLE: read_adult(place)}
+    if place.suffix.lower() == ".npz":
+        return dict(read_image_npz(file))
+    if place.suffix.lower() in (".csv", ".parquet"):
+        return {WHOLE: read_frame(file)}
+    raise DataError(f"{file!r} is of a kind that cannot be read. Readable are {_READABLE}.")
+
+
+def _partitions(faces: ImageTable) -> dict[str, Rows]:
+    """CelebA by its own list of partitions, where it came along."""
+    if "partition" not in faces.attributes:
+        return {WHOLE: faces}
+    rest = {name: values for name, values in faces.attributes.items() if name != "partition"}
+    whole, part = ImageTable(faces.images, rest), faces.attributes["partition"]
+    return {name: whole.take(part == i) for i, name in enumerate(SPLITS) if (part == i).any()}
+
+
+ATTRIBUTES = "attributes.csv"
+_TABLES = (".csv", ".parquet")
+
+
+def claim_path(out: Path) -> Path:
+    """Where the claim of a file lies: beside it.
+
+    >>> claim_path(Path("out/people.csv")).as_posix()
+    'out/people.claim.json'
+    """
+    return out.with_name(f"{out.stem}.claim.json")
+
+
+def check_place(out: Path, kind: str, *, overwrite: bool) -> None:
+    """Complain about a place that cannot be written before any work; `kind` is "table" or "image"."""
+    suffix = out.suffix.lower()
+    if kind == "table" and suffix not in _TABLES:
+        raise ConfigError(f"An obfuscated table ends in .csv or .parquet; got {str(out)!r}.")
+    if kind == "image" and suffix not in ("", ".npz"):
+        raise ConfigError(f"Obfuscated images go to an .npz file or to a folder; got {str(out)!r}.")
+    if kind == "image" and not suffix:
+        check_target(out, overwrite=overwrite)
+        return
+    for path in (out, claim_path(out)):
+        check_new_file(path, overwrite=overwrite)
+
+
+def write_table(out: Path, frame: pd.DataFrame, about: Mapping[str, Any]) -> Path:
+    """The table and its claim; where the claim may lie."""
+    write_frame(frame, out)
+    return _claimed(out, about)
+
+
+def write_images(
+    out: Path, images: Array, labels: Mapping[str, Array], about: Mapping[str, Any], *, overwrite: bool
+) -> Path:
+    """Images (n, h, w, colours) with their labels and their claim; where the claim lies.
+
+    An .npz has MedMNIST's layout: the first utility attribute is its label. A folder has PNGs that are named by
+    numbers, the labels in `attributes.csv`, and the claim in its manifest.
+    """
+    if out.suffix.lower() == ".npz":
+        first, *_ = labels.values()
+        named = {f"train_attr_{name}": values for name, values in labels.items() if name != "label"}
+        # Typed loosely because NumPy lists its own options among the names of arrays.
+        arrays: dict[str, Any] = {"train_images": _squeezed(images), "train_labels": first, **named}
+
+        def write(stream: BinaryIO) -> None:
+            np.savez_compressed(stream, **arrays)
+
+        write_atomically(str(out), write)
+        return _claimed(out, about)
+    # Owned by its maker until sent.
+    write_whole(out, _folder(images, labels, about), overwrite=overwrite, mode=0o700)
+    return out / MANIFEST
+
+
+def _folder(images: Array, labels: Mapping[str, Array], about: Mapping[str, Any]) -> Iterator[tuple[str, bytes]]:
+    import pandas as pd
+    from PIL import Image
+
+    files, entries = [], {}
+    for i, image in enumerate(_squeezed(images), start=1):
+        # Names of files can be patients' names: here they are numbers.
+        name, raw = f"{i:06d}.png", io.BytesIO()
+        Image.fromarray(image).save(raw, format="PNG")
+        files.append(name)
+        entries[name] = entry_of(raw.getvalue()).model_dump()
+        yield name, raw.getvalue()
+    table = pd.DataFrame({"file": files, **labels}).to_csv(index=False, lineterminator="\n").encode()
+    entries[ATTRIBUTES] = entry_of(table).model_dump()
+    yield ATTRIBUTES, table
+    yield MANIFEST, _dumped({**about, "files": entries})
+
+
+def _squeezed(images: Array) -> Array:
+    return images[..., 0] if images.ndim == 4 and images.shape[3] == 1 else images
+
+
+def _claimed(out: Path, about: Mapping[str, Any]) -> Path:
+    place = claim_path(out)
+    try:
+        with out.open("rb") as stream:
+            digest = hashlib.file_digest(stream, "sha256").hexdigest()
+        write_bytes(str(place), _dumped({**about, "sha256": digest}))
+    except BaseException:
+        # Records without their claim must not lie about.
+        out.unlink(missing_ok=True)
+        raise
+    return place
+
+
+def _dumped(about: Mapping[str, Any]) -> bytes:
+    return (json.dumps(about, indent=1, sort_keys=True, allow_nan=False) + "\n").encode()

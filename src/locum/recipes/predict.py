@@ -1,0 +1,150 @@
+"""`predict`: what a saved head makes of somebody's vectors, as a table that is safe to open."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+import numpy.typing as npt
+
+from locum.heads import SavedHead
+from locum.io import write_atomically, write_private_table
+from locum.recipes.inputs import Progress, read_vectors, scored
+from locum.release import check_file
+from locum.types import Estimate, PrivacyClaim
+
+_NUMBER = re.compile(r"[-+]?[0-9]+(\.[0-9]+)?")
+# At the start of a cell, or where a spreadsheet that splits at semicolons would start one.
+_FORMULA = re.compile(r"(^|[,;|])([\s\"]*)(?=[=+@＝＋＠－-])")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PredictSummary:
+    """Predictions, and scores where labels are known. It tells of the receiver's own records: it stays with them.
+
+    `names` and `proba` have one entry a record, columns as `classes`. `scored_records` had a label that the head
+    knows; `unknown_labels` had another one: they are predicted and count in no score. `skipped` images could not be
+    read; `skipped_file` names them.
+    """
+
+    head: Path
+    kind: str
+    release: str | None
+    claim: PrivacyClaim
+    classes: tuple[str, ...]
+    names: Sequence[str]
+    proba: npt.NDArray[np.float64]
+    scores: dict[str, Estimate]
+    scored_records: int
+    unknown_labels: int
+    skipped: int
+    file: Path | None
+    skipped_file: Path | None = None
+
+    @property
+    def labels(self) -> list[str]:
+        """The most likely class of each record, by name."""
+        return [self.classes[best] for best in self.proba.argmax(axis=1)]
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain JSON; with every prediction where no file holds them."""
+        out: dict[str, Any] = {
+            "head": str(self.head),
+            "kind": self.kind,
+            "release": self.release,
+            "claim": self.claim.to_dict(),
+            "classes": list(self.classes),
+            "records": len(self.names),
+            "skipped": self.skipped,
+            "predicted": dict(Counter(self.labels)),
+            "scores": {name: value.to_dict() for name, value in self.scores.items()},
+            "scored_records": self.scored_records,
+            "unknown_labels": self.unknown_labels,
+            "file": None if self.file is None else str(self.file),
+            "skipped_file": None if self.skipped_file is None else str(self.skipped_file),
+        }
+        if self.file is None:
+            out["predictions"] = [
+                {"record": name, "label": label, "probabilities": row}
+                for name, label, row in zip(self.names, self.labels, self.proba.tolist(), strict=True)
+            ]
+        return out
+
+    def write_csv(self, stream: BinaryIO) -> None:
+        """Columns record, label, probability (of that label), and p_CLASS for each class; UTF-8, commas.
+
+        Names of classes and images can come from strangers. What could not be printed becomes a question mark, and a
+        sign that would start a formula in a spreadsheet (= + - @) gets an apostrophe before it; plain numbers such as
+        -1 stay as they are. Names without such signs are written as they are.
+        """
+        text = io.TextIOWrapper(stream, encoding="utf-8", newline="")
+        try:
+            table = csv.writer(text, lineterminator="\n")
+            table.writerow(["record", "label", "probability", *(_harmless(f"p_{name}") for name in self.classes)])
+            classes = [_harmless(name) for name in self.classes]
+            for name, row in zip(self.names, self.proba, strict=True):
+                best = int(row.argmax())
+                table.writerow([_harmless(name), classes[best], f"{row[best]:.6g}", *(f"{p:.6g}" for p in row)])
+        finally:
+            # The stream is the caller's to close.
+            text.detach()
+
+
+def predict_records(
+    head: Path,
+    data: str,
+    *,
+    out: Path | None = None,
+    backbone: str | None = None,
+    overwrite: bool = False,
+    progress: Progress | None = None,
+) -> PredictSummary:
+    """Predict every record of `data` with the head at `head`; into a private .csv file if `out` is given.
+
+    `data` is what `read_vectors` reads: vectors, or images, which are embedded as the release demands; those that
+    cannot be read are listed in a private file beside `out`. Vectors that another backbone made are refused. Labels
+    that the head does not know are no error. Scores have intervals over these records: they say nothing of other
+    people's.
+    """
+    if out is not None:
+        check_file(out, ".csv", overwrite=overwrite)
+    model = SavedHead.open(head)
+    vectors = read_vectors(data, model.info, backbone=backbone, progress=progress)
+    skipped = None
+    if out is not None and vectors.problems:
+        skipped = out.with_name(f"{out.stem}.skipped.csv")
+        write_private_table(skipped, ("image", "problem"), vectors.problems)
+    proba = model.predict_proba(vectors.X)
+    y = np.full(len(proba), -1) if vectors.y is None else vectors.y
+    known = y >= 0
+    summary = PredictSummary(
+        head=head,
+        kind=model.manifest.head,
+        release=model.manifest.release,
+        claim=model.claim,
+        classes=model.manifest.class_names,
+        names=vectors.names,
+        proba=proba,
+        scores=scored(y[known], proba[known]) if known.any() else {},
+        scored_records=int(known.sum()),
+        unknown_labels=0 if vectors.y is None else int((~known).sum()),
+        skipped=len(vectors.problems),
+        file=out,
+        skipped_file=skipped,
+    )
+    if out is not None:
+        write_atomically(str(out), summary.write_csv)
+    return summary
+
+
+def _harmless(cell: str) -> str:
+    """A cell that neither a terminal nor a spreadsheet takes for a command."""
+    plain = "".join(ch if ch.isprintable() else "?" for ch in cell)
+    return plain if _NUMBER.fullmatch(plain) else _FORMULA.sub(r"\1\2'", plain)

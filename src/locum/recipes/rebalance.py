@@ -1,0 +1,213 @@
+"""`rebalance`: a file in which rare classes are filled up with generated records."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from locum.data import check_trainable, write_embeddings
+from locum.errors import ConfigError, DataError, LocumError
+from locum.generate import BaseGenerator, ClassGaussian, CVAEGenerator
+from locum.io import SUFFIXES
+from locum.rebalance import GenerativeOverSampler
+from locum.recipes.inputs import (
+    GENERATED,
+    Progress,
+    check_new_file,
+    check_source,
+    choose_split,
+    only_real,
+    parted,
+    read_sets,
+)
+from locum.release import Release, load
+from locum.types import EmbeddingSet
+
+PRIVATE = (
+    "The file holds the real records, and what was generated was learnt from them: it promises no privacy, and is as "
+    "private as they are. Train on it here; do not send it, and do not test on it."
+)
+STRATEGIES = ("auto", "minority", "not minority", "not majority", "all")
+_GENERATORS = ("gaussian", "cvae-small", "cvae-large")
+
+
+@dataclass(frozen=True, slots=True)
+class ClassGrowth:
+    """One class: how many records it had, and how many were generated."""
+
+    name: str
+    records: int
+    added: int
+
+
+@dataclass(frozen=True, slots=True)
+class RebalanceSummary:
+    """What was written. It tells class sizes: it stays with whoever has the records."""
+
+    file: str
+    generator: str
+    features: int
+    classes: tuple[ClassGrowth, ...]
+    seconds: float
+
+    @property
+    def records(self) -> int:
+        """Real records in the file."""
+        return sum(c.records for c in self.classes)
+
+    @property
+    def added(self) -> int:
+        """Generated records in the file."""
+        return sum(c.added for c in self.classes)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain JSON."""
+        facts = {"records": self.records, "added": self.added, "privacy": PRIVATE, "seconds": round(self.seconds, 2)}
+        return asdict(self) | facts
+
+
+def rebalance_to_file(
+    data: str,
+    out: Path,
+    *,
+    generator: str = "gaussian",
+    amount: float = 1.0,
+    strategy: str = "auto",
+    per_class: Mapping[str, int] | None = None,
+    variance: float | None = None,
+    backbone: str | None = None,
+    seed: int = 0,
+    overwrite: bool = False,
+    verbose: bool = False,
+    progress: Progress | None = None,
+) -> RebalanceSummary:
+    """Write the records of `data` and, after them, generated ones that fill up its rare classes.
+
+    The attribute `generated` says "yes" or "no" of each row. The file promises no privacy: it holds the records.
+
+    `generator` is "gaussian", "cvae-small", "cvae-large" or a release folder. `strategy` is imbalanced-learn's, as
+    text: a name, or for two classes the wanted ratio of the smaller to the larger. `per_class` names sizes instead,
+    real records included. A class grows `amount` of the way there; see `GenerativeOverSampler`. Of data with splits
+    it takes "train". Generated records have no subject and no attribute: "generated" stands in for them, in columns
+    that become text.
+    """
+    _check_out(out, data, overwrite=overwrite)
+    if per_class is not None and (strategy != "auto" or amount != 1.0):
+        raise ConfigError("--per-class says exact sizes: leave --strategy and --amount out.")
+    wanted = _strategy(strategy) if per_class is None else dict(per_class)
+    source = _source(generator, verbose)
+    release = source if isinstance(source, Release) else None
+    splits = read_sets(data, like=release.info if release else None, backbone=backbone, progress=progress)
+    train = only_real(choose_split(splits, data, "train"), "given")
+    check_trainable(train, min_per_class=1)
+    if release is not None:
+        check_source(release.info, train.info, "given")
+        if not np.allclose(release.transform(train.X), train.X, rtol=1e-2, atol=1e-6):
+            raise DataError(
+                f"The release's vectors live in the space {release.manifest.space!r} and the given ones do not: "
+                "write release.transform(X) to a file first, and rebalance that."
+            )
+    if per_class is not None:
+        _check_sizes(train, per_class)
+    started = time.monotonic()
+    sampler = GenerativeOverSampler(
+        source, sampling_strategy=wanted, amount=amount, variance=variance, random_state=seed
+    )
+    X, labels = _resampled(sampler, train)
+    write_embeddings(out, _joined(train, X, labels))
+    added = dict(zip(*np.unique(labels[len(train) :], return_counts=True), strict=True))
+    return RebalanceSummary(
+        file=str(out),
+        generator=release.manifest.generator if release else generator,
+        features=train.dim,
+        classes=tuple(
+            ClassGrowth(name, int(n), int(added.get(name, 0)))
+            for name, n in zip(train.info.class_names, train.counts, strict=True)
+        ),
+        seconds=time.monotonic() - started,
+    )
+
+
+def _check_out(out: Path, data: str, *, overwrite: bool) -> None:
+    if out.suffix.lower() not in SUFFIXES:
+        raise ConfigError(f"{str(out)!r} has no suffix that can be written: end it in {' or '.join(SUFFIXES)}.")
+    given = Path(parted(data)[0])
+    if out.exists() and given.exists() and out.samefile(given):
+        raise ConfigError(f"{str(out)!r} is the file of the records, which must stay as it is: choose another file.")
+    check_new_file(out, overwrite=overwrite)
+
+
+def _strategy(text: str) -> str | float:
+    if text in STRATEGIES:
+        return text
+    try:
+        ratio = float(text)
+    except ValueError:
+        ratio = 0.0
+    if not 0 < ratio <= 1:
+        raise ConfigError(
+            f"--strategy takes {', '.join(STRATEGIES)} or, for two classes, a ratio above 0 up to 1; got {text!r}."
+        )
+    return ratio
+
+
+def _source(generator: str, verbose: bool) -> BaseGenerator | Release:
+    """What to generate with: a name, or a folder."""
+    if generator == "gaussian":
+        return ClassGaussian()
+    if generator in _GENERATORS:
+        return CVAEGenerator(generator.removeprefix("cvae-"), verbose=verbose)
+    if not Path(generator).is_dir():
+        raise ConfigError(f"--generator takes {', '.join(_GENERATORS)} or a release folder; got {generator!r}.")
+    return load(generator)
+
+
+def _check_sizes(train: EmbeddingSet, per_class: Mapping[str, int]) -> None:
+    counts = {name: int(n) for name, n in zip(train.info.class_names, train.counts, strict=True) if n}
+    for name, size in per_class.items():
+        if name not in counts:
+            raise ConfigError(f"The records have no class {name!r}; they have {', '.join(list(counts)[:10])}.")
+        if size < counts[name]:
+            raise ConfigError(
+                f"Class {name!r} has {counts[name]} records and --per-class asks for {size}: sizes include the real "
+                "records, and none is taken away."
+            )
+
+
+def _resampled(sampler: GenerativeOverSampler, train: EmbeddingSet) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+    """Rows by class name, so that a release with other codes serves too; a library's objection is one sentence."""
+    with warnings.catch_warnings():
+        # A class that outgrows the largest one was asked for.
+        warnings.filterwarnings("ignore", message="After over-sampling", category=UserWarning)
+        try:
+            X, labels = sampler.fit_resample(train.X, train.labels)
+        except LocumError:
+            raise
+        except ValueError as error:
+            text = " ".join(str(error).split()).replace("'sampling_strategy'", "--strategy")
+            raise ConfigError(f"These records cannot be filled up like this: {text}") from None
+    return X, labels
+
+
+def _joined(train: EmbeddingSet, X: npt.NDArray[Any], labels: npt.NDArray[Any]) -> EmbeddingSet:
+    """Real and generated records, with what is known of the real ones."""
+    more = len(X) - len(train)
+
+    def extended(column: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        return np.concatenate([column.astype(np.str_), np.full(more, GENERATED)])
+
+    attributes = {name: extended(column) for name, column in train.attributes.items() if name != GENERATED}
+    return EmbeddingSet.from_arrays(
+        X,
+        labels,
+        subject=None if train.subject is None else extended(train.subject),
+        attributes={**attributes, GENERATED: np.repeat(["no", "yes"], [len(train), more])},
+        info=train.info,
+    )

@@ -1,0 +1,119 @@
+"""`report`: one page about a release, for the holder's own eyes or for anybody's."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from locum.errors import ConfigError
+from locum.io import write_bytes
+from locum.recipes.audit import audit_of
+from locum.recipes.inputs import aligned, pick_split
+from locum.recipes.passport import audit_entry
+from locum.release import Release, load
+from locum.report import audit_facts, check_method, check_suffix, internal_report, render, shareable_report
+
+Progress = Callable[[int, int, str], None]
+Rows = tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]
+
+
+def make_report(
+    release: Path,
+    out: Path,
+    *,
+    train: str | None = None,
+    test: str | None = None,
+    audit: Path | None = None,
+    share: bool = False,
+    include_measured: bool = False,
+    map: str = "auto",
+    seeds: int = 3,
+    head: str = "linear",
+    backbone: str | None = None,
+    overwrite: bool = False,
+    progress: Progress | None = None,
+) -> dict[str, Any]:
+    """Write a report on `release` to `out` (.html, .md or .json), and return it as a plain dict.
+
+    It is internal unless `share`: it shows real points and exact counts, and only its owner may read the file.
+    `train` is the records behind the release, `test` real data that were not used. A shareable report opens neither
+    of them, unless `include_measured` asks for the figures; those are then rounded and named in `not_covered`.
+    `audit` is the JSON that `locum audit` wrote about this very release; of it a shareable report tells what a
+    passport would: verdicts, and rounded figures with `include_measured`.
+    Images are embedded as the release says; `backbone` says where a model of one's own is.
+    """
+    check_suffix(out.suffix.lower())
+    check_method(map)
+    _check_place(release, out, overwrite)
+    opened = load(release)
+    told = None if audit is None else audit_of(audit, opened.fingerprint)
+
+    def measure(test: str) -> dict[str, Any]:
+        # Brings torch, which a report without data can do without.
+        from locum.recipes.evaluate import evaluate_release
+
+        return evaluate_release(
+            release, test, train=train, head=head, seeds=seeds, backbone=backbone, progress=progress
+        ).to_dict()
+
+    if share and include_measured and test is None and audit is None:
+        raise ConfigError(
+            "--include-measured needs something measured: add --test DATA or --audit FILE, or leave it out."
+        )
+    if share:
+        measured = measure(test) if include_measured and test is not None else None
+        _tell(progress, "map")
+        entry = None if told is None else audit_entry(told, told["fingerprint"], include_measured=include_measured)
+        report = shareable_report(opened, measured=measured, audit=entry, map=map)
+    else:
+        records = None if train is None else _read(opened, train, "train", backbone)
+        held_out = None if test is None else _read(opened, test, "test", backbone)
+        measured = None if test is None else measure(test)
+        _tell(progress, "map and distances")
+        attacks = None if told is None else audit_facts(told)
+        report = internal_report(
+            opened, records=records, held_out=held_out, measured=measured, audit=attacks, map=map
+        )
+    raw = render(report, out.suffix.lower()).encode()
+    write_bytes(str(out), raw)
+    if share:
+        # Made to be sent; an internal report keeps the mode 0600 that private files are written with.
+        out.chmod(0o644)
+    return report
+
+
+def default_report_path(release: Path, *, share: bool = False) -> Path:
+    """Beside the release, never inside: a release holds listed files only. The two kinds have two names.
+
+    >>> default_report_path(Path("out/release")).as_posix()
+    'out/release-report.html'
+    """
+    folder = release if release.name not in ("", "..") else release.resolve()
+    return folder.with_name(f"{folder.name}-report{'-shareable' if share else ''}.html")
+
+
+def _read(release: Release, data: str, what: str, backbone: str | None) -> Rows:
+    preferred = ("train",) if what == "train" else ("test", "val")
+    return aligned(release, pick_split(data, *preferred, like=release.info, backbone=backbone), what)
+
+
+def _check_place(release: Path, out: Path, overwrite: bool) -> None:
+    if out.exists() and not out.is_file():
+        raise ConfigError(f"{str(out)!r} is no plain file. Choose another name for the report.")
+    if out.exists() and not overwrite:
+        raise ConfigError(f"{str(out)!r} exists already. Choose another file, or overwrite it with --force.")
+    if release.resolve() in out.resolve().parents:
+        raise ConfigError("A release holds only the files that its manifest lists: write the report beside it.")
+    parent = out.absolute().parent
+    if not parent.is_dir() or not os.access(parent, os.W_OK):
+        raise ConfigError(f"Nothing can be written in {str(out.parent)!r}. Create the folder, or choose another.")
+
+
+def _tell(progress: Progress | None, what: str) -> None:
+    if progress is not None:
+        progress(0, 1, what)

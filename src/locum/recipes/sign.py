@@ -1,0 +1,95 @@
+"""`keygen` and `sign`: a holder vouches for a release with a key of their own."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from locum.errors import ConfigError
+from locum.recipes.verify import verify_release
+from locum.release import Verification, load
+from locum.release.passport import (
+    SIGNATURE,
+    key_id,
+    make_keys,
+    make_signature,
+    put_papers,
+    read_papers,
+    read_private_key,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class KeySummary:
+    """Where the two keys are, and the id that others know the pair by."""
+
+    private: str
+    public: str
+    key: str
+    encrypted: bool
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain JSON."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class SignSummary:
+    """Which release was signed, over which hashes, with which key, and what was checked before."""
+
+    path: str
+    key: str
+    files: dict[str, str]
+    verified: Verification
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain JSON."""
+        return {
+            "path": self.path,
+            "key": self.key,
+            "files": self.files,
+            "fingerprint": self.verified.fingerprint,
+            "passport": self.verified.passport,
+            "checks": list(self.verified.checks),
+        }
+
+
+def make_key_pair(path: Path, *, passphrase: bytes | None = None) -> KeySummary:
+    """Write a private key to `path` (mode 0600) and its public one beside it, with `.pub` added."""
+    public = path.with_name(path.name + ".pub")
+    key = make_keys(path, public, passphrase)
+    return KeySummary(str(path), str(public), key, passphrase is not None)
+
+
+def sign_release(
+    release: Path, key: Path, *, passphrase: bytes | None = None, overwrite: bool = False
+) -> SignSummary:
+    """Write a signature over manifest and passport into a release that passes every check of `verify`.
+
+    It says who vouches for these bytes, not that they are harmless. A claim that its own events contradict is not
+    signed. Without a passport the signature is over the manifest alone, and goes when a passport is written.
+    """
+    if release.resolve() in key.resolve().parents:
+        raise ConfigError("The private key lies in the release, which is made to be sent: move it out first.")
+    private = read_private_key(key, passphrase)
+    verified = verify_release(release)
+    opened = load(release)
+    papers = read_papers(release, opened.manifest, verified.fingerprint)
+    if papers.signature is not None and not overwrite:
+        raise ConfigError(f"{str(release)!r} is signed already: sign it anew with --force.")
+    signature = make_signature(papers.hashes, private)
+    put_papers(release, {SIGNATURE: signature.dumps().encode()})
+    return SignSummary(str(release), key_id(private.public_key()), papers.hashes, verified)
+
+
+def read_passphrase(path: Path) -> bytes:
+    """The passphrase that a file holds, without the end of its line."""
+    try:
+        raw = path.read_bytes()
+    except OSError as error:
+        raise ConfigError(f"The passphrase cannot be read from {str(path)!r}: {error.strerror}.") from None
+    found = raw.rstrip(b"\r\n")
+    if not found or len(found) > 1024:
+        raise ConfigError(f"{str(path)!r} must hold a passphrase of 1 to 1024 bytes.")
+    return found

@@ -1,0 +1,274 @@
+"""`study`: reproduce a table or figure of a seed from `studies/`, or check one number of a committed one.
+
+A study is a set of cells (one method on one data set) that give figures for each seed. Raw figures are
+written as they come, so that a killed run goes on where it stopped.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import math
+import multiprocessing
+import os
+import sys
+import tomllib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from locum._version import __version__
+from locum.errors import ConfigError, DataError
+from locum.types import Estimate
+
+# A figure that is text, such as packed bits, is kept as it is and has no estimate.
+Figures = Mapping[str, float | str]
+Cell = Callable[[int], Figures]
+Raw = dict[str, dict[str, dict[str, Any]]]
+
+
+@dataclass(frozen=True, slots=True)
+class StudyResults:
+    """Raw figures by cell, seed and metric, and the ways that tables read them."""
+
+    raw: Raw
+    config: Mapping[str, Any]
+    quick: bool
+
+    def runs(self, cell: str, metric: str) -> list[float]:
+        """One figure a seed, in the order of the seeds: two cells can be paired."""
+        return [self.raw[cell][str(seed)][metric] for seed in self.config["seeds"]]
+
+    def texts(self, cell: str, metric: str) -> list[str]:
+        """As `runs`, for a figure that is text."""
+        return [self.raw[cell][str(seed)][metric] for seed in self.config["seeds"]]
+
+    def estimate(self, cell: str, metric: str) -> Estimate:
+        """Mean over seeds with its 95 % interval."""
+        return Estimate.from_runs(self.runs(cell, metric))
+
+    def difference(self, a: str, b: str, metric: str) -> Estimate:
+        """`a` minus `b`, paired by seed."""
+        pairs = zip(self.runs(a, metric), self.runs(b, metric), strict=True)
+        return Estimate.from_runs([x - y for x, y in pairs])
+
+
+@dataclass(frozen=True, slots=True)
+class Study:
+    """A table or figure: `cells` computes, `render` writes Markdown (and figures into a folder)."""
+
+    title: str
+    cells: Callable[[Mapping[str, Any]], Mapping[str, Cell]]
+    render: Callable[[StudyResults, Path], str]
+
+
+@dataclass(frozen=True, slots=True)
+class FoundStudy:
+    """A study on disk: its name, its folder and its settings."""
+
+    name: str
+    folder: Path
+    study: Study
+    config: Mapping[str, Any]
+
+    def settings(self, quick: bool) -> dict[str, Any]:
+        """The study's configuration, with the quick values put over it if asked."""
+        full = {k: v for k, v in self.config.items() if k != "quick"}
+        return {**full, **self.config.get("quick", {})} if quick else full
+
+
+def data_folder() -> Path:
+    """Where `LOCUM_DATA` points; studies on shared data need it."""
+    value = os.environ.get("LOCUM_DATA")
+    if not value or not Path(value).is_dir():
+        raise DataError(f"This study needs real data: set LOCUM_DATA to their folder (it is {value!r} now).")
+    return Path(value)
+
+
+def find_studies(root: Path) -> dict[str, FoundStudy]:
+    """All studies under `root`, by name."""
+    if not root.is_dir():
+        raise ConfigError(
+            f"There is no folder {str(root)!r}: studies come with the source tree. Run from there, or give --studies."
+        )
+    found: dict[str, FoundStudy] = {}
+    for run in sorted(root.glob("*/run.py")):
+        with (run.parent / "config.toml").open("rb") as f:
+            config = tomllib.load(f)
+        for name, study in _load(run).STUDIES.items():
+            found[name] = FoundStudy(name, run.parent, study, config[name])
+    return found
+
+
+def run_study(
+    found: FoundStudy,
+    *,
+    quick: bool,
+    out: Path,
+    jobs: int = 1,
+    progress: Callable[[int, int, str], None] | None = None,
+) -> StudyResults:
+    """Compute what is missing, then write `NAME.json`, `NAME.md` and figures into `out`.
+
+    With several `jobs` as many processes work at once, on one thread each; the figures are the same.
+    """
+    if isinstance(jobs, bool) or jobs < 1:
+        raise ConfigError(f"`jobs` must be 1 or more; got {jobs!r}.")
+    config = found.settings(quick)
+    out.mkdir(parents=True, exist_ok=True)
+    partial = out / f"{found.name}.partial.json"
+    raw = _resume(partial, config)
+    cells = found.study.cells(config)
+    every = [(name, seed) for name in cells for seed in config["seeds"]]
+    missing = [(name, seed) for name, seed in every if str(seed) not in raw.get(name, {})]
+    if progress is not None:
+        progress(len(every) - len(missing), len(every), "started")
+    for done, (name, seed, figures) in enumerate(_computed(found, config, missing, jobs), start=1):
+        raw.setdefault(name, {})[str(seed)] = {k: v if isinstance(v, str) else float(v) for k, v in figures.items()}
+        _write(partial, json.dumps({"config": config, "raw": raw}))
+        if progress is not None:
+            progress(len(every) - len(missing) + done, len(every), f"{name} seed {seed}")
+    if progress is not None:
+        progress(len(every), len(every), "writing")
+    # In the order of seeds, whichever was done first: differences go by pairs.
+    ordered = {name: {str(seed): raw[name][str(seed)] for seed in config["seeds"]} for name in cells}
+    results = StudyResults(ordered, config, quick)
+    payload = {
+        "study": found.name,
+        "title": found.study.title,
+        "version": __version__,
+        "quick": quick,
+        "config": config,
+        "estimates": {
+            cell: {m: results.estimate(cell, m).to_dict() for m in _numbers(next(iter(seeds.values())))}
+            for cell, seeds in results.raw.items()
+        },
+        "raw": results.raw,
+    }
+    _write(out / f"{found.name}.json", json.dumps(payload, indent=1, sort_keys=True) + "\n")
+    _render(found, results, out)
+    partial.unlink(missing_ok=True)
+    return results
+
+
+def _computed(
+    found: FoundStudy,
+    config: dict[str, Any],
+    missing: Sequence[tuple[str, int]],
+    jobs: int,
+) -> Iterator[tuple[str, int, Figures]]:
+    """Cells with their figures, as they are done."""
+    if jobs == 1:
+        cells = found.study.cells(config)
+        for name, seed in missing:
+            yield name, seed, cells[name](seed)
+        return
+    spawn = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(jobs, mp_context=spawn, initializer=_one_thread) as pool:
+        waiting = {
+            pool.submit(_compute, found.folder / "run.py", found.name, config, name, seed): (name, seed)
+            for name, seed in missing
+        }
+        try:
+            for future in as_completed(waiting):
+                yield *waiting[future], future.result()
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+def _compute(run: Path, study: str, config: dict[str, Any], cell: str, seed: int) -> Figures:
+    figures: Figures = _load(run).STUDIES[study].cells(config)[cell](seed)
+    return figures
+
+
+def _one_thread() -> None:
+    import torch
+
+    torch.set_num_threads(1)
+
+
+def render_study(found: FoundStudy, results: Path) -> StudyResults:
+    """Write the Markdown and figures of a finished study again from its raw figures; nothing is recomputed."""
+    saved = _saved(results)
+    told = StudyResults(saved["raw"], saved["config"], saved["quick"])
+    _render(found, told, results.parent)
+    return told
+
+
+def check_study(found: FoundStudy, results: Path, cell: str | None) -> dict[str, Any]:
+    """Recompute one cell of a committed table and say whether it agrees within its interval.
+
+    A figure agrees if its new mean lies in the committed 95 % interval or within a hundredth of its mean
+    (one hundredth allows for other processors, whose sums round in another order).
+    """
+    saved = _saved(results)
+    cells = found.study.cells(saved["config"])
+    name = cell or next(iter(cells))
+    if name not in cells:
+        raise ConfigError(f"Study {found.name!r} has no cell {name!r}; it has {', '.join(sorted(cells)[:8])}, ...")
+    fresh = [cells[name](seed) for seed in saved["config"]["seeds"]]
+    figures = {}
+    for metric in _numbers(fresh[0]):
+        old = Estimate.from_dict(saved["estimates"][name][metric])
+        new = Estimate.from_runs([float(run[metric]) for run in fresh])
+        # One run has an interval without end, which everything would fit.
+        inside = old.n > 1 and old.low <= new.value <= old.high
+        agrees = inside or math.isclose(new.value, old.value, rel_tol=0.01, abs_tol=1e-9)
+        figures[metric] = {"committed": old.to_dict(), "recomputed": new.to_dict(), "agrees": agrees}
+    return {
+        "study": found.name,
+        "cell": name,
+        "agrees": all(f["agrees"] for f in figures.values()),
+        "figures": figures,
+    }
+
+
+def markdown_table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+    """A Markdown table; cells are shown as they format themselves."""
+    lines = ["| " + " | ".join(header) + " |", "|" + "---|" * len(header)]
+    return "\n".join(lines + ["| " + " | ".join(f"{c}" for c in row) + " |" for row in rows])
+
+
+def _numbers(figures: Figures) -> list[str]:
+    return [name for name, value in figures.items() if not isinstance(value, str)]
+
+
+def _render(found: FoundStudy, results: StudyResults, out: Path) -> None:
+    note = "\n> Quick setting: fewer seeds, records or epochs than the full study.\n" if results.quick else ""
+    _write(out / f"{found.name}.md", f"# {found.study.title}\n{note}\n{found.study.render(results, out).strip()}\n")
+
+
+def _saved(results: Path) -> dict[str, Any]:
+    if not results.is_file():
+        raise ConfigError(f"No results at {str(results)!r}: run the study first.")
+    saved: dict[str, Any] = json.loads(results.read_text())
+    return saved
+
+
+def _load(run: Path) -> ModuleType:
+    name = f"locum_study_{run.parent.name}"
+    spec = importlib.util.spec_from_file_location(name, run)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def _resume(partial: Path, config: Mapping[str, Any]) -> Raw:
+    if not partial.is_file():
+        return {}
+    saved = json.loads(partial.read_text())
+    # Figures of another configuration must not be mixed in; they cost only time.
+    raw: Raw = saved["raw"] if saved["config"] == config else {}
+    return raw
+
+
+def _write(path: Path, text: str) -> None:
+    temporary = path.with_name(path.name + ".new")
+    temporary.write_text(text)
+    temporary.replace(path)

@@ -1,0 +1,62 @@
+"""Releases: written whole, checked before use, sampled without the code that made them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from locum._lazy import lazy_exports
+
+if TYPE_CHECKING:
+    from locum.release.build import build_release as build_release, rounded_joint as rounded_joint
+    from locum.release.card import markdown_text as markdown_text
+    from locum.release.decoders import (
+        check_values as check_values,
+        part_prefix as part_prefix,
+        part_tensors as part_tensors,
+        run_program as run_program,
+        trace_program as trace_program,
+    )
+    from locum.release.folder import (
+        CARD as CARD,
+        MANIFEST as MANIFEST,
+        check_file as check_file,
+        check_target as check_target,
+        entry_of as entry_of,
+        lies_in_release as lies_in_release,
+        parse_tensors as parse_tensors,
+        read_folder as read_folder,
+        read_whole as read_whole,
+        write_whole as write_whole,
+    )
+    from locum.release.manifest import (
+        MAX_MANIFEST_BYTES as MAX_MANIFEST_BYTES,
+        SPACES as SPACES,
+        Activation as Activation,
+        ClaimEntry as ClaimEntry,
+        Condition as Condition,
+        Document as Document,
+        EmbeddingEntry as EmbeddingEntry,
+        FileEntry as FileEntry,
+        FileName as FileName,
+        GaussianSpec as GaussianSpec,
+        Label as Label,
+        Linear as Linear,
+        Manifest as Manifest,
+        MixturePart as MixturePart,
+        MixtureSpec as MixtureSpec,
+        NetworkSpec as NetworkSpec,
+        Residual as Residual,
+        RowsSpec as RowsSpec,
+        ShortText as ShortText,
+        SimpleOp as SimpleOp,
+        StatisticsSpec as StatisticsSpec,
+        Strict as Strict,
+        first_fault as first_fault,
+        parse_document as parse_document,
+        parse_manifest as parse_manifest,
+        to_space as to_space,
+    )
+    from locum.release.release import Release as Release, load as load
+    from locum.release.verification import Verification as Verification, verify as verify
+
+__getattr__, __dir__, __all__ = lazy_exports(__name__)

@@ -1,0 +1,99 @@
+"""From what a generator learnt to a release: the one place where a manifest is put together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import ValidationError
+
+from locum._version import __version__
+from locum.errors import ConfigError
+from locum.release.manifest import (
+    ClaimEntry,
+    Condition,
+    EmbeddingEntry,
+    GaussianSpec,
+    Manifest,
+    MixtureSpec,
+    NetworkSpec,
+    RowsSpec,
+    first_fault,
+)
+from locum.release.release import Release
+from locum.types import PrivacyClaim
+
+Joint = tuple[tuple[tuple[int, ...], float], ...]
+
+
+def build_release(
+    *,
+    generator: str,
+    settings: Mapping[str, Any],
+    embedding: EmbeddingEntry,
+    classes: Sequence[Any],
+    class_names: Sequence[str] | None,
+    joint: Joint,
+    conditions: Sequence[Condition] = (),
+    space: str,
+    decoder: NetworkSpec | GaussianSpec | MixtureSpec | RowsSpec,
+    tensors: Mapping[str, npt.NDArray[Any]],
+    claim: PrivacyClaim,
+) -> Release:
+    """A checked release in memory.
+
+    `joint` comes from `rounded_joint`: the probability of each combination of class and conditions.
+    """
+    labels = tuple(c.item() if isinstance(c, np.generic) else c for c in classes)
+    labels = tuple(c if isinstance(c, int) and not isinstance(c, bool) else str(c) for c in labels)
+    try:
+        manifest = Manifest(
+            written_by=f"locum {__version__}",
+            kind="data" if isinstance(decoder, RowsSpec) else "decoder",
+            generator=generator,
+            settings=_plain(dict(settings)),
+            embedding=embedding,
+            classes=labels,
+            class_names=tuple(class_names) if class_names else tuple(str(c) for c in labels),
+            conditions=tuple(conditions),
+            joint=joint,
+            space=space,  # type: ignore[arg-type]  # pydantic checks it
+            decoder=decoder,
+            claim=ClaimEntry(**claim.to_dict()),
+        )
+    except ValidationError as error:
+        place, fault = first_fault(error)
+        raise ConfigError(f"A release cannot hold this at {place[:80]!r}: {fault[:160]}.") from error
+    return Release(manifest, {k: _float32(v) for k, v in tensors.items()})
+
+
+def rounded_joint(codes: npt.NDArray[np.int64]) -> Joint:
+    """Frequency of each combination to three digits, at least 0.001, summing to 1.
+
+    Exact frequencies would narrow the number of records down to the multiples of a few denominators.
+    Of combinations with further conditions, those of a single record are left out: they would point at it.
+    """
+    combos, counts = np.unique(np.asarray(codes).reshape(len(codes), -1), axis=0, return_counts=True)
+    if combos.shape[1] > 1 and (counts > 1).any():
+        combos, counts = combos[counts > 1], counts[counts > 1]
+    thousandths = np.maximum(np.round(1000 * counts / counts.sum()), 1)
+    p = thousandths / thousandths.sum()
+    return tuple((tuple(int(c) for c in row), float(w)) for row, w in zip(combos, p, strict=True))
+
+
+def _plain(value: Any) -> Any:
+    """JSON's types only."""
+    if isinstance(value, Mapping):
+        return {str(k): _plain(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(v) for v in value]
+    if isinstance(value, np.generic):
+        return value.item()
+    return value if isinstance(value, (str, int, float, bool, type(None))) else str(value)
+
+
+def _float32(value: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    a = np.ascontiguousarray(value)
+    return a.astype(np.float32) if a.dtype.kind == "f" else a.astype(np.int64)

@@ -1,0 +1,99 @@
+"""The card of a release: `README.md` in the form that Hugging Face shows, for people."""
+
+from __future__ import annotations
+
+import json
+
+from locum.release.manifest import Manifest
+
+_SPECIAL = frozenset("<>&|`[]*\\")
+
+_KINDS = {
+    "network": "a decoder network: it turns noise and a class into a vector, for ever new",
+    "gaussian": "class means and one shared covariance: it can be sampled for ever",
+    "mixture": "decoders of several sites: each vector comes from one of them, drawn by the weights of its class",
+    "rows": "a fixed table of vectors, each drawn at most once",
+}
+
+
+def render_card(manifest: Manifest) -> str:
+    """Markdown with YAML front matter. Holds no record, no exact count and no measured figure.
+
+    Text that came with the data (class names, attribute names) is escaped: a card is often shown as HTML.
+    """
+    claim = manifest.claim.claim()
+    shown = [markdown_text(name) for name in manifest.class_names[:50]]
+    if len(manifest.class_names) > 50:
+        shown.append(f"and {len(manifest.class_names) - 50} more")
+    conditions = "; ".join(
+        f"{markdown_text(c.name)} ({', '.join(markdown_text(v) for v in c.values[:20])})" for c in manifest.conditions
+    )
+    settings = "\n".join(
+        f"| {markdown_text(key)} | {markdown_text(json.dumps(value, sort_keys=True))} |"
+        for key, value in sorted(manifest.settings.items())
+    )
+    embedding = manifest.embedding
+    needs = f"{markdown_text(embedding.backbone)}, {embedding.dim} features"
+    if embedding.preprocessing:
+        needs += f", preprocessing {markdown_text(embedding.preprocessing)}"
+    outside = "\n".join(f"- {markdown_text(item)}" for item in claim.not_covered)
+    front = "\n".join(
+        [
+            "---",
+            "library_name: locum",
+            "license: other",
+            "pretty_name: " + json.dumps(f"Locum release ({manifest.generator})"),
+            "tags:",
+            "- locum",
+            "- synthetic-data",
+            "- privacy",
+            "- embeddings",
+            "---",
+        ]
+    )
+    return f"""{front}
+
+# A stand-in for data that stayed at home
+
+This folder holds {_KINDS[manifest.decoder.kind]}. It was made by Locum's `{markdown_text(manifest.generator)}`.
+
+```python
+import locum
+
+release = locum.load("path/to/this/folder")
+X, y = release.sample({"" if manifest.kind == "data" else "1000"})
+```
+
+## What it protects
+
+**Claim: {claim.title}.** {claim.sentence()}
+
+Not covered:
+
+{outside}
+
+## What it holds
+
+| | |
+|---|---|
+| classes | {", ".join(shown)} |
+| conditions | {conditions or "none"} |
+| vectors | {needs} |
+| space | `{manifest.space}` (bring real vectors into it with `release.transform(X)`) |
+| schema | {manifest.schema_version}, written by {markdown_text(manifest.written_by)} |
+
+## Settings
+
+| setting | value |
+|---|---|
+{settings}
+"""
+
+
+def markdown_text(value: str) -> str:
+    """Safe as Markdown text, in a table cell, and in the HTML made from it: every special sign as an entity.
+
+    Not for code spans, which show entities as they stand.
+    """
+    flat = " ".join("".join(ch if ch.isprintable() else " " for ch in value).split())
+    return "".join(f"&#{ord(ch)};" if ch in _SPECIAL else ch for ch in flat)

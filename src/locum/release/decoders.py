@@ -1,0 +1,207 @@
+"""From noise to vectors, in numpy alone: a receiver needs neither torch nor our training code."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from locum.errors import FormatError
+from locum.release.manifest import GaussianSpec, Linear, Manifest, MixtureSpec, NetworkSpec, Residual
+
+Array = npt.NDArray[np.float32]
+Tensors = Mapping[str, npt.NDArray[Any]]
+Codes = npt.NDArray[np.int64]
+
+
+def run_program(program: Sequence[Any], tensors: Tensors, x: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Apply each operation of a network in turn, in the precision of `x` and the tensors."""
+    for op in program:
+        if isinstance(op, Linear):
+            x = x @ tensors[op.weight].T
+            x += tensors[op.bias]
+        elif isinstance(op, Residual):
+            x = run_program(op.body, tensors, x) + run_program(op.shortcut, tensors, x)
+        elif op.op == "relu":
+            x = np.maximum(x, 0)
+        else:
+            # tanh cannot overflow, exp(-x) can.
+            x = 0.5 * (np.tanh(0.5 * x) + 1)
+    return x
+
+
+def latent_scale(spec: NetworkSpec, variance: float) -> float:
+    """What standard normal noise is multiplied by to get latents of the wanted variance."""
+    return variance if spec.variance_as_std else float(np.sqrt(variance))
+
+
+def decode(manifest: Manifest, tensors: Tensors, codes: Codes, variance: float, rng: np.random.Generator) -> Array:
+    """One fresh vector for each row of `codes` (class, then conditions)."""
+    spec = manifest.decoder
+    if isinstance(spec, MixtureSpec):
+        return _decode_mixture(manifest, spec, tensors, codes, variance, rng)
+    return _decode_one(manifest, spec, tensors, codes, variance, rng)
+
+
+def part_tensors(tensors: Tensors, number: int) -> dict[str, npt.NDArray[Any]]:
+    """The tensors of one part of a mixture, by the names that the part knows them by."""
+    prefix = part_prefix(number)
+    return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
+
+
+def part_prefix(number: int) -> str:
+    """What the names of a part's tensors begin with in the file."""
+    return f"part{number}."
+
+
+def _decode_mixture(
+    manifest: Manifest, spec: MixtureSpec, tensors: Tensors, codes: Codes, variance: float, rng: np.random.Generator
+) -> Array:
+    ends = np.cumsum(tensors["weights"].astype(np.float64), axis=0)
+    # Rounded weights may sum to a little more or less than 1.
+    chosen = ((rng.random(len(codes)) * ends[-1][codes[:, 0]]) >= ends[:-1, codes[:, 0]]).sum(axis=0)
+    out = np.empty((len(codes), manifest.embedding.dim), dtype=np.float32)
+    for number, part in enumerate(spec.parts):
+        rows = np.flatnonzero(chosen == number)
+        if len(rows):
+            own = np.asarray(part.order)[codes[rows]] if part.order else codes[rows]
+            out[rows] = _decode_one(manifest, part.decoder, part_tensors(tensors, number), own, variance, rng)
+    return out
+
+
+def _decode_one(
+    manifest: Manifest, spec: Any, tensors: Tensors, codes: Codes, variance: float, rng: np.random.Generator
+) -> Array:
+    if isinstance(spec, NetworkSpec):
+        return _decode_network(manifest, spec, tensors, codes, variance, rng)
+    n, d = len(codes), manifest.embedding.dim
+    scale = np.float32(np.sqrt(variance))
+    x = rng.standard_normal((n, d), dtype=np.float32)
+    x *= scale * tensors["scale"]
+    factor = tensors["factor"]
+    x += (scale * rng.standard_normal((n, len(factor)), dtype=np.float32)) @ factor
+    x += tensors["means"][codes[:, 0]]
+    return x
+
+
+def _decode_network(
+    manifest: Manifest, spec: NetworkSpec, tensors: Tensors, codes: Codes, variance: float, rng: np.random.Generator
+) -> Array:
+    n = len(codes)
+    width = manifest.condition_width if spec.conditional else 0
+    x = np.zeros((n, spec.latent_dim + width), dtype=np.float32)
+    x[:, : spec.latent_dim] = rng.standard_normal((n, spec.latent_dim), dtype=np.float32)
+    x[:, : spec.latent_dim] *= np.float32(latent_scale(spec, variance))
+    if spec.conditional:
+        start = spec.latent_dim
+        for column, size in enumerate((len(manifest.classes), *(len(c.values) for c in manifest.conditions))):
+            x[np.arange(n), start + codes[:, column]] = 1
+            start += size
+    out = run_program(spec.program, tensors, x)
+    offset = tensors["offset"]
+    out = out * tensors["span"] + (offset if len(offset) == 1 else offset[codes[:, 0]])
+    if spec.noise != "none":
+        out += rng.standard_normal(out.shape, dtype=np.float32) * tensors["noise_scale"]
+    if spec.noise == "low-rank":
+        factor = tensors["noise_factor"]
+        out += rng.standard_normal((n, len(factor)), dtype=np.float32) @ factor
+    return out.astype(np.float32, copy=False)
+
+
+def check_tensors(manifest: Manifest, tensors: Tensors) -> None:
+    """Every tensor that the decoder names is there, finite, of a shape that fits; and none besides."""
+    spec = manifest.decoder
+    if isinstance(spec, MixtureSpec):
+        expected: dict[str, tuple[int, ...]] = {"weights": (len(spec.parts), len(manifest.classes))}
+        for number, part in enumerate(spec.parts):
+            own = _expected(manifest, part.decoder, part_tensors(tensors, number))
+            expected |= {part_prefix(number) + name: shape for name, shape in own.items()}
+    else:
+        expected = _expected(manifest, spec, tensors)
+    for name, shape in expected.items():
+        if _shape(tensors, name) != shape:
+            raise FormatError(f"Tensor {name!r} must have shape {shape}; the file has {_shape(tensors, name)}.")
+    check_values(tensors, expected)
+    if "codes" in tensors:
+        limits = np.array([len(manifest.classes), *(len(c.values) for c in manifest.conditions)])
+        if (tensors["codes"] < 0).any() or (tensors["codes"] >= limits).any():
+            raise FormatError("A released row has a class or condition that the manifest does not name.")
+    if isinstance(spec, MixtureSpec):
+        weights = tensors["weights"].astype(np.float64)
+        if (weights < 0).any() or not np.allclose(weights.sum(axis=0), 1.0, rtol=0, atol=1e-4):
+            raise FormatError("The weights of a mixture must be 0 or more, and sum to 1 for each class.")
+
+
+def _expected(manifest: Manifest, spec: Any, tensors: Tensors) -> dict[str, tuple[int, ...]]:
+    """Names and shapes of what one decoder needs; ranks are what the tensors have."""
+    d, classes = manifest.embedding.dim, len(manifest.classes)
+    if isinstance(spec, NetworkSpec):
+        expected: dict[str, tuple[int, ...]] = {}
+        width = spec.latent_dim + (manifest.condition_width if spec.conditional else 0)
+        out = trace_program(
+            spec.program, _shapes(tensors), width, lambda name: expected.update({name: _shape(tensors, name)})
+        )
+        if out != d:
+            raise FormatError(f"The decoder gives vectors of {out} features, but the manifest says {d}.")
+        shared = _rows(tensors, "offset") == 1
+        expected |= {"span": (d,), "offset": (1 if shared else classes, d)}
+        if spec.noise != "none":
+            expected["noise_scale"] = (d,)
+        if spec.noise == "low-rank":
+            expected["noise_factor"] = (_rows(tensors, "noise_factor"), d)
+        return expected
+    if isinstance(spec, GaussianSpec):
+        expected = {"means": (classes, d), "factor": (_rows(tensors, "factor"), d), "scale": (d,)}
+        if spec.statistics is not None:
+            expected["statistics"] = (spec.statistics.size(classes, d),)
+        return expected
+    n = _rows(tensors, "X")
+    return {"X": (n, d), "codes": (n, 1 + len(manifest.conditions))}
+
+
+def check_values(tensors: Tensors, used: Container[str]) -> None:
+    """Every tensor is one of those that are used, of the right type, and finite."""
+    for name, value in sorted(tensors.items()):
+        if name not in used:
+            raise FormatError(f"The file holds a tensor that nothing uses: {name[:80]!r}.")
+        if value.dtype.kind != ("i" if name == "codes" else "f"):
+            raise FormatError(f"Tensor {name!r} has the wrong type: {value.dtype}.")
+        if not np.isfinite(value).all():
+            raise FormatError(f"Tensor {name!r} holds NaN or infinity.")
+
+
+def trace_program(
+    program: Sequence[Any], shapes: Mapping[str, tuple[int, ...]], width: int, seen: Callable[[str], None]
+) -> int:
+    """Width of what `program` gives for inputs of `width`, with every shape on the way checked."""
+    for op in program:
+        if isinstance(op, Linear):
+            weight, bias = shapes.get(op.weight, ()), shapes.get(op.bias, ())
+            if len(weight) != 2 or weight[1] != width or bias != weight[:1]:
+                raise FormatError(f"Layer {op.weight!r} does not fit: weight {weight}, bias {bias}, input {width}.")
+            seen(op.weight)
+            seen(op.bias)
+            width = weight[0]
+        elif isinstance(op, Residual):
+            body, shortcut = (trace_program(part, shapes, width, seen) for part in (op.body, op.shortcut))
+            if body != shortcut:
+                raise FormatError(f"A residual block adds {body} to {shortcut} features.")
+            width = body
+    return width
+
+
+def _shapes(tensors: Tensors) -> dict[str, tuple[int, ...]]:
+    return {name: tuple(value.shape) for name, value in tensors.items()}
+
+
+def _shape(tensors: Tensors, name: str) -> tuple[int, ...]:
+    if name not in tensors:
+        raise FormatError(f"The decoder file lacks tensor {name!r}.")
+    return tuple(tensors[name].shape)
+
+
+def _rows(tensors: Tensors, name: str) -> int:
+    shape = _shape(tensors, name)
+    return shape[0] if shape else 0

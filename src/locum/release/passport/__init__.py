@@ -1,0 +1,45 @@
+"""The passport of a release: its schema, files, threat model, signature and exports."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from locum._lazy import lazy_exports
+
+if TYPE_CHECKING:
+    from locum.release.passport.exports import (
+        render_croissant as render_croissant,
+        render_registry as render_registry,
+    )
+    from locum.release.passport.files import (
+        present_papers as present_papers,
+        put_papers as put_papers,
+        read_papers as read_papers,
+    )
+    from locum.release.passport.schema import (
+        CROISSANT as CROISSANT,
+        PAGE as PAGE,
+        PASSPORT as PASSPORT,
+        REGISTRY as REGISTRY,
+        SHEET as SHEET,
+        AttackEntry as AttackEntry,
+        AuditEntry as AuditEntry,
+        Passport as Passport,
+        PolicyEntry as PolicyEntry,
+        RuleEntry as RuleEntry,
+        SandwichEntry as SandwichEntry,
+        UtilityEntry as UtilityEntry,
+        build_passport as build_passport,
+        parse_passport as parse_passport,
+        passport_schema as passport_schema,
+        worst_verdict as worst_verdict,
+    )
+    from locum.release.passport.signature import (
+        SIGNATURE as SIGNATURE,
+        key_id as key_id,
+        make_keys as make_keys,
+        make_signature as make_signature,
+        read_private_key as read_private_key,
+    )
+
+__getattr__, __dir__, __all__ = lazy_exports(__name__)

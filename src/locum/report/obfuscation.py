@@ -1,0 +1,280 @@
+"""The page of a trade-off: the curve, the table and, for images, what comes out at each setting of the knobs."""
+
+from __future__ import annotations
+
+import base64
+import math
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from markupsafe import Markup
+
+from locum._version import __version__
+from locum.obfuscate import Judgement, TradeOff
+from locum.report import charts as svg
+from locum.report.charts import _SHAPES, _chart, _text, _tick, _ticks
+from locum.report.page import pages
+from locum.report.text import interval_text, plain
+from locum.types import Estimate, PrivacyClaim
+
+ROLES = ("weak", "strong", "averaged")
+
+BLIND = (
+    "The attackers find no more in original records than the utility label alone tells: either there is nothing to "
+    "hide, or they learnt too little to judge by. Give more records or epochs."
+)
+_BANNER = (
+    "Holds figures that were measured on real records, and for images real images: do not send it. The curve was "
+    "measured; nothing is proven."
+)
+_READING = {
+    "curve": "Each mark is one setting of the knobs. To the right: how often the strongest attacker names the "
+    "private attribute. Upwards: how often a receiver, who learnt from obfuscated records alone, names the utility "
+    "attribute of real ones. The best place is up and to the left, down to the dashed line: a release carries the "
+    "utility label, and that label alone gives an attacker so much. Bars are 95 % intervals over test records; they "
+    "do not cover other trainings, other attackers or other data.",
+    "points": "Weak: learnt on original records. Strong: learnt on records that it obfuscated itself. Averaged: "
+    "holds several releases of each record and takes their mean. An attacker that was not tried may find more.",
+    "grid": "Test images and what comes out at each setting: noise to the right, lambda downwards. The first column "
+    "holds real images.",
+    "claim": "A claim is what the method promises, whoever attacks. What is not covered lies outside of it.",
+}
+_GLOSSARY = {
+    "attacker": "whoever has released records and wants to find the private attribute of each.",
+    "hull AUC": "area under the curve of this kind, the seed's measure; more is better. It compares methods on the "
+    "same data and judges only.",
+    "lambda": "how plainly the utility label is written: 0 not at all, -50 surely.",
+    "most frequent": "always naming what is most frequent.",
+    "noise": "how much of a record is hidden: 0 hides least.",
+    "receiver": "whoever trains on released records, and uses the result on real ones.",
+    "utility label alone": "an attacker who sees nothing but the utility label: what obfuscation cannot hide.",
+}
+
+
+def obfuscation_report(
+    found: TradeOff,
+    *,
+    obfuscator: Mapping[str, Any],
+    claim: PrivacyClaim,
+    measured: Mapping[str, Any],
+    target: float | None = None,
+    picked: str | None = None,
+    problem: str = "",
+    grid: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """All that a trade-off found. It depends on records, and with `grid` shows some: it stays in the building.
+
+    `obfuscator` and `measured` are facts to print: what it is, and on which records it was judged. `picked` names
+    the point that meets `target`, or `problem` says why none does. `grid` has `originals` and `cells` (a row for each
+    lambda) as PNG bytes, with `noises` and `lambdas`.
+    """
+    first = found.points[0].judgement
+    private, utility = found.original()
+    report: dict[str, Any] = {
+        "format": "locum-trade-off",
+        "version": 1,
+        "audience": "internal",
+        "banner": _BANNER,
+        "written_on": datetime.now(UTC).date().isoformat(),
+        "written_by": f"locum {__version__}",
+        "obfuscator": dict(obfuscator),
+        "measured": dict(measured),
+        "claim": {"title": claim.title, "sentence": claim.sentence(), "not_covered": list(claim.not_covered)},
+        "points": [_point(p.name, p.knobs, p.judgement, picked) for p in found.points],
+        "baselines": {
+            "original attacker": private.to_dict(),
+            "original utility": utility.to_dict(),
+            "label alone": first.label_only.to_dict(),
+            "most frequent": first.majority.to_dict(),
+            "most frequent utility": first.utility_majority.to_dict(),
+        },
+        "hull_auc": _hull(found),
+        "target": None if target is None else {"attacker_at_most": target, "picked": picked, "problem": problem},
+        "caution": "" if judges_see(found) else BLIND,
+        "reading": dict(_READING),
+        "glossary": dict(_GLOSSARY),
+    }
+    report["summary"] = _summary(report)
+    return {**plain(report), "grid": None if grid is None else dict(grid)}
+
+
+def obfuscation_markdown(report: Mapping[str, Any], table: str) -> str:
+    """The same for a mail inside the house; `table` is `TradeOff.to_markdown()`."""
+    from locum.report.page import _table, _text
+
+    parts = [
+        "# Locum trade-off of an obfuscator",
+        f"**{report['audience'].upper()}.** {_text(report['banner'])}",
+        *(f"**{_text(card['title'])}** {_text(card['text'])}" for card in report["summary"]),
+        "## What attackers and receivers reach",
+        table,
+        _text(report["reading"]["points"]),
+        "## What is claimed, and what is not",
+        f"Claim: **{_text(report['claim']['title'])}**. {_text(report['claim']['sentence'])}",
+        "\n".join(f"- {_text(item)}" for item in report["claim"]["not_covered"]),
+        "## How it was measured",
+        _table(["what", "value"], [*report["obfuscator"].items(), *report["measured"].items()]),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def judges_see(found: TradeOff) -> bool:
+    """Attackers that are blind on originals say nothing of releases."""
+    return found.original()[0].low > found.points[0].judgement.label_only.value
+
+
+def _point(name: str, knobs: Mapping[str, float], judgement: Judgement, picked: str | None) -> dict[str, Any]:
+    return {
+        "name": name,
+        # JSON has no infinity.
+        "knobs": {k.strip("_"): v if math.isfinite(v) else "infinity" for k, v in knobs.items()},
+        "picked": name == picked,
+        "attacker": judgement.attacker.to_dict(),
+        "attacker_name": judgement.attacker_name,
+        "utility": judgement.utility.to_dict(),
+        "utility_released": _best(judgement.utility_released).to_dict(),
+        **{role: _best(getattr(judgement, role)).to_dict() for role in ROLES},
+        "figures": {k: e.to_dict() for k, e in judgement.figures().items()},
+    }
+
+
+def _summary(report: Mapping[str, Any]) -> list[dict[str, str]]:
+    obfuscator, measured, baselines = report["obfuscator"], report["measured"], report["baselines"]
+    ceiling, floor = baselines["original attacker"]["value"], baselines["label alone"]["value"]
+    least = min(report["points"], key=lambda p: p["attacker"]["value"])
+    return [
+        {
+            "title": "What this is",
+            "text": f"Obfuscated {obfuscator['kind']}s keep {obfuscator['utility']} for whoever receives them. This "
+            f"page asks what they still tell of {measured['private']}; settings of the knobs that were tried: "
+            f"{len(report['points'])}.",
+        },
+        {
+            "title": "What was found",
+            "text": f"Where nothing is hidden an attacker names it in {ceiling:.1%} of test records, from the "
+            f"utility label alone in {floor:.1%}. The least was {least['attacker']['value']:.1%}, at "
+            f"{least['name']}; a receiver then reaches {least['utility']['value']:.1%}, and "
+            f"{baselines['original utility']['value']:.1%} where nothing is hidden. {report['caution']}",
+        },
+        {"title": "Which setting", "text": _chosen(report)},
+        {"title": "Tested on", "text": measured["tested on"]},
+    ]
+
+
+def _chosen(report: Mapping[str, Any]) -> str:
+    target = report["target"]
+    if target is None:
+        return "None was asked for. --attacker-at-most picks the least noise that keeps the attacker below a figure."
+    if target["picked"] is None:
+        return str(target["problem"])
+    return (
+        f"{target['picked']}: the least noise that keeps the upper end of the strongest attacker's interval at "
+        f"{target['attacker_at_most']:g} or below. It was chosen on these test records: measure it again on others."
+    )
+
+
+def _hull(found: TradeOff) -> dict[str, float] | None:
+    kinds: Sequence[str] = tuple(found.points[0].judgement.strong)
+    judge = "network" if "network" in kinds else kinds[0]
+    return {
+        "origin 0, 0": found.hull_auc(judge=judge),
+        "origin 0.5, 0.5": found.hull_auc(origin=(0.5, 0.5), judge=judge),
+    }
+
+
+def _best(by_kind: Mapping[str, Estimate]) -> Estimate:
+    return max(by_kind.values(), key=lambda e: e.value)
+
+
+def obfuscation_html(report: Mapping[str, Any]) -> str:
+    """One self-contained page from the dict of `obfuscation_report`; no script, nothing fetched."""
+    lines = _lines(report)
+    return (
+        pages()
+        .get_template("obfuscation.html.jinja")
+        .render(
+            r=report,
+            figure=lambda estimate: f"{estimate['value']:.3f}",
+            range=lambda estimate: interval_text(estimate, 3),
+            chart=curve_chart(report),
+            lines=list(lines),
+            mark=svg.legend_mark,
+            image=_image,
+        )
+    )
+
+
+def curve_chart(report: Mapping[str, Any]) -> Markup:
+    """Attackers to the right, receivers upwards; one line for each lambda, the noise beside each mark."""
+    width, height, left, top = 430.0, 300.0, 52.0, 14.0
+    points, base = report["points"], report["baselines"]
+    xs = [p["attacker"][k] for p in points for k in ("low", "high")]
+    ys = [p["utility"][k] for p in points for k in ("low", "high")]
+    xs += [base[name]["value"] for name in ("original attacker", "label alone", "most frequent")]
+    ys += [base[name]["value"] for name in ("original utility", "most frequent utility")]
+    x0, x1 = _ends(xs)
+    y0, y1 = _ends(ys)
+
+    def at(x: float, y: float) -> tuple[float, float]:
+        return left + (x - x0) / (x1 - x0) * width, top + (y1 - y) / (y1 - y0) * height
+
+    floor = top + height
+    out = [f'<rect class="frame" x="{left:g}" y="{top:g}" width="{width:g}" height="{height:g}" rx="4"/>']
+    for tick in _ticks(x0, x1):
+        out.append(_tick(at(tick, y0)[0], floor, f"{tick:g}"))
+    for tick in _ticks(y0, y1):
+        y = at(x0, tick)[1]
+        out.append(
+            f'<path class="grid" d="M{left:g} {y:.1f}h{width:g}"/>{_text(left - 6, y + 4, f"{tick:g}", "axis end")}'
+        )
+    alone, common = at(base["label alone"]["value"], y0)[0], at(base["most frequent"]["value"], y0)[0]
+    out.append(f'<path class="median" d="M{alone:.1f} {top:g}V{floor:g}"/>')
+    out.append(f'<path class="dotted" d="M{common:.1f} {top:g}V{floor:g}"/>')
+    level = at(x0, base["most frequent utility"]["value"])[1]
+    out.append(f'<path class="dotted" d="M{left:g} {level:.1f}h{width:g}"/>')
+    for code, line in enumerate(_lines(report).values()):
+        places = [at(p["attacker"]["value"], p["utility"]["value"]) for p in line]
+        path = "L".join(f"{x:.1f} {y:.1f}" for x, y in places)
+        out.append(f'<path class="trace t{code % svg.COLOURS}" d="M{path}"/>')
+        for p, (x, y) in zip(line, places, strict=True):
+            a, b = at(p["attacker"]["low"], y1)[0], at(p["attacker"]["high"], y1)[0]
+            c, d = at(x0, p["utility"]["low"])[1], at(x0, p["utility"]["high"])[1]
+            out.append(f'<path class="bars" d="M{a:.1f} {y:.1f}H{b:.1f}M{x:.1f} {c:.1f}V{d:.1f}"/>')
+            title = f"{p['name']}: attacker {p['attacker']['value']:.3f}, receiver {p['utility']['value']:.3f}"
+            shape = _SHAPES[code % len(_SHAPES)]
+            ring = f'<circle class="ring" cx="{x:.1f}" cy="{y:.1f}" r="8"/>' if p["picked"] else ""
+            out.append(
+                f'{ring}<path class="mark k{code % svg.COLOURS}" d="M{x:.1f} {y:.1f}{shape}">'
+                f"<title>{Markup.escape(title)}</title></path>"
+            )
+            if "noise" in p["knobs"]:
+                out.append(_text(x + 6, y - 6, _number(p["knobs"]["noise"]), "axis"))
+    x, y = at(base["original attacker"]["value"], base["original utility"]["value"])
+    out.append(f'<path class="star" d="M{x:.1f} {y:.1f}m-5-5l10 10m0-10l-10 10m5-12v14m-7-7h14"/>')
+    out.append(_text(left + width / 2, floor + 34, "accuracy of the strongest attacker", "axis middle"))
+    out.append(_text(-(top + height / 2), 13, "accuracy of the receiver", "axis middle", turn=True))
+    return _chart("curve", "Trade-off: accuracy of attackers and of receivers", left + width + 24, floor + 42, out)
+
+
+def _lines(report: Mapping[str, Any]) -> dict[str, list[Mapping[str, Any]]]:
+    """Points by what they share beside the noise, in the order of noise."""
+    found: dict[str, list[Mapping[str, Any]]] = {}
+    for p in report["points"]:
+        name = ", ".join(f"{k} {_number(v)}" for k, v in p["knobs"].items() if k != "noise") or "over noise"
+        found.setdefault(name, []).append(p)
+    return {name: sorted(line, key=lambda p: float(str(p["knobs"].get("noise", 0)))) for name, line in found.items()}
+
+
+def _ends(values: list[float]) -> tuple[float, float]:
+    low, high = min(values), max(values)
+    pad = 0.06 * (high - low) or 0.05
+    return max(0.0, low - pad), min(1.0, high + pad)
+
+
+def _number(value: float | str) -> str:
+    return value if isinstance(value, str) else f"{value:g}"
+
+
+def _image(raw: bytes) -> str:
+    return "data:image/png;base64," + base64.b64encode(raw).decode()

@@ -1,0 +1,183 @@
+"""A passport for people: one page and one sheet of text, made from `passport.json` and nothing else."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from locum.accounting import events_from_json
+from locum.errors import ConfigError
+from locum.release.passport import AuditEntry, Passport, parse_passport
+from locum.report.audit import entry_facts
+from locum.report.charts import section_parts
+from locum.report.page import _figure, _table, _text, pages
+from locum.report.text import (
+    GLOSSARY,
+    METRICS,
+    SENTENCES,
+    cards,
+    interval_text,
+    plain,
+    rounded_down,
+    with_audit_terms,
+)
+from locum.types import at_least
+
+BANNER = "The passport of a release. Holds no real point and no exact count."
+_THREATS = {
+    "attacker": "The attacker",
+    "proven": "What is proven",
+    "not_proven": "What is not proven",
+    "assumes": "What must be true for it",
+    "not_considered": "Who is not considered",
+}
+_TERMS = ("attack", "AUC", "baseline", "control", "fingerprint", "interval", "record", "release", "vector")
+_FIGURES = ("attack", "control", "baseline", "most exposed", "TPR at 1 % FPR", "TPR at 0.1 % FPR")
+_CHECK = "locum verify RELEASE --key SENDER.pub"
+_NONE = {
+    "audit": "No attack is reported. Whoever sends the release may have made some, and may tell.",
+    "utility": "How useful the release is, is not reported: such figures come from records.",
+}
+
+
+def passport_facts(passport: Passport) -> dict[str, Any]:
+    """All that page and sheet say, as a plain dict; text that came with the data cannot drive a terminal.
+
+    The same passport gives the same dict, whether it was just built or read from a file.
+    """
+    passport = parse_passport(passport.dumps().encode())
+    claim = passport.privacy_claim()
+    release = passport.release
+    audit = None if passport.audit is None else passport.audit.model_dump()
+    utility = None if passport.utility is None else passport.utility.model_dump()
+    facts: dict[str, Any] = {
+        "banner": BANNER,
+        "written_on": passport.written_on,
+        "written_by": passport.written_by,
+        "release": release.model_dump() | {"features": release.embedding.dim},
+        "claim": {
+            "kind": claim.kind,
+            "title": claim.title,
+            "sentence": claim.sentence(),
+            "not_covered": claim.not_covered,
+        },
+        "ledger": None if passport.ledger is None else _ledger(passport),
+        "audit": audit,
+        "audit_words": _NONE["audit"] if audit is None else SENTENCES[audit["verdict"]],
+        "attacks": None if audit is None else entry_facts(audit),
+        "audit_facts": [] if passport.audit is None else _audit_facts(passport.audit),
+        "figures": [] if audit is None else [n for n in _FIGURES if any(n in r["figures"] for r in audit["results"])],
+        "utility": utility,
+        "utility_words": "" if utility else _NONE["utility"],
+        "metrics": [m for m in METRICS if utility and any(m in row["scores"] for row in utility["rows"])],
+        "threats": {title: list(getattr(passport.threat_model, k)) for k, title in _THREATS.items()},
+        "versions": passport.versions,
+        "check": _CHECK,
+        "glossary": {term: GLOSSARY[term] for term in _TERMS if term in GLOSSARY},
+    }
+    if audit is not None:
+        facts["glossary"] = with_audit_terms(facts["glossary"])
+    found = {"title": "What attackers achieved", "text": facts["audit_words"]}
+    facts["summary"] = cards(facts["release"], facts["claim"], found)
+    out: dict[str, Any] = plain(facts)
+    return out
+
+
+def passport_html(passport: Passport) -> str:
+    """One self-contained page: no script, nothing fetched; its own policy forbids both."""
+    facts = passport_facts(passport)
+    return (
+        pages()
+        .get_template("passport.html.jinja")
+        .render(
+            p=facts,
+            titles=METRICS,
+            figure=lambda estimate: f"{estimate['value']:.2f}",
+            range=lambda estimate: interval_text(estimate, 2),
+            **section_parts(facts["attacks"]),
+        )
+    )
+
+
+def passport_markdown(passport: Passport) -> str:
+    """The same facts as Markdown, for a mail, a ticket or a catalogue."""
+    p = passport_facts(passport)
+    parts = ["# Passport of a release", f"**{_text(p['banner'])}**"]
+    parts += [f"**{c['title']}{'' if c['title'].endswith('?') else '.'}** {_text(c['text'])}" for c in p["summary"]]
+    parts += ["## What is claimed, and what is not", f"Claim: **{_text(p['claim']['title'])}**."]
+    parts += [_text(p["claim"]["sentence"]), "Not covered:", _list(p["claim"]["not_covered"])]
+    if p["ledger"] is not None:
+        parts += ["## What the ledger was charged", _table(["what", "value"], p["ledger"]["rows"])]
+        parts.append(_list(p["ledger"]["events"]))
+    parts += ["## What attackers achieved", _text(p["audit_words"])]
+    if p["audit"] is not None:
+        rows = [
+            [r["attack"], r["verdict"], *(_figure(r["figures"].get(name), 2) for name in p["figures"])]
+            for r in p["audit"]["results"]
+        ]
+        parts.append(_table(["attack on the release", "verdict", *p["figures"]], rows))
+        if p["audit_facts"]:
+            parts.append(_table(["what", "found"], p["audit_facts"]))
+    parts.append("## How useful it is")
+    if p["utility"] is None:
+        parts.append(_text(p["utility_words"]))
+    else:
+        rows = [
+            [row["method"], *(_figure(row["scores"].get(m), 2) for m in p["metrics"]), _figure(row["distance"], 2)]
+            for row in p["utility"]["rows"]
+        ]
+        parts.append(_table(["trained on", *(METRICS[m] for m in p["metrics"]), "D"], rows))
+        parts.append(f"A {_text(p['utility']['head'])} classifier, seeds: {p['utility']['seeds']}.")
+    parts.append("## Threat model")
+    for title, sentences in p["threats"].items():
+        parts += [f"### {title}", _list(sentences)]
+    parts += ["## How to check it", f"`{_CHECK}`", _table(["what", "value"], _rows(p))]
+    parts.append(f"Written {p['written_on']} by {_text(p['written_by'])}.")
+    return "\n\n".join(parts) + "\n"
+
+
+def _audit_facts(audit: AuditEntry) -> list[list[str]]:
+    """The policy with its rules, and epsilon from both sides, as rows of two cells."""
+    rows = []
+    if audit.policy is not None:
+        rows.append([f"policy {audit.policy.name}", "met" if audit.policy.met else "NOT MET"])
+        rows += [[rule.rule, "met" if rule.met else "NOT MET"] for rule in audit.policy.rules]
+    if audit.sandwich is not None:
+        both = audit.sandwich
+        rows.append(
+            [
+                f"epsilon from both sides, at delta {both.delta:g}",
+                f"{both.verdict}: {both.canaries:,} canaries refute every epsilon below {rounded_down(both.lower)} "
+                f"with {both.confidence:.0%} confidence; the claim is {at_least(both.upper)}",
+            ]
+        )
+    return rows
+
+
+def _ledger(passport: Passport) -> dict[str, Any]:
+    dp = passport.ledger
+    assert dp is not None
+    try:
+        events = [str(event) for event in events_from_json(dp.events)]
+    except ConfigError:
+        # A stranger's event: `verify` refuses it, a page shows it.
+        events = [str(dict(event))[:200] for event in dp.events]
+    rows = [
+        ["epsilon", at_least(dp.epsilon)],
+        ["delta", at_least(dp.delta)],
+        ["unit", passport.claim.unit],
+        ["neighbours", dp.relation],
+        ["head of the ledger", dp.ledger],
+    ]
+    return {"rows": rows, "events": events}
+
+
+def _rows(p: dict[str, Any]) -> list[list[Any]]:
+    release = p["release"]
+    rows = [[k, release[k]] for k in ("fingerprint", "generator", "kind", "space", "written_by")]
+    rows += [["backbone", release["embedding"]["backbone"]]]
+    rows += [[f"SHA-256 of {name}", sha] for name, sha in release["files"].items()]
+    return rows + [[f"{name} version", number] for name, number in p["versions"].items()]
+
+
+def _list(items: list[str]) -> str:
+    return "\n".join(f"- {_text(item)}" for item in items)

@@ -1,0 +1,20 @@
+"""Training loops: the plain one, and DP-SGD with sampling, clipping, noise and payment in one object."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from locum._lazy import lazy_exports
+
+if TYPE_CHECKING:
+    from locum.train.checkpoint import Checkpoint as Checkpoint, fingerprint as fingerprint
+    from locum.train.loop import (
+        History as History,
+        LoopSettings as LoopSettings,
+        run_loop as run_loop,
+        seeded as seeded,
+        shuffled_batches as shuffled_batches,
+    )
+    from locum.train.losses import CVAELoss as CVAELoss, RowLoss as RowLoss, RowLossByAutograd as RowLossByAutograd
+
+__getattr__, __dir__, __all__ = lazy_exports(__name__)

@@ -1,0 +1,14 @@
+"""DP-SGD: sampling, clipping, noise and payment in one object."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from locum._lazy import lazy_exports
+
+if TYPE_CHECKING:
+    from locum.train.dp.clipping import ClippedNetwork as ClippedNetwork, Subjects as Subjects
+    from locum.train.dp.engine import PrivateHistory as PrivateHistory, PrivateRun as PrivateRun
+    from locum.train.dp.initial_query import Opening as Opening
+
+__getattr__, __dir__, __all__ = lazy_exports(__name__)

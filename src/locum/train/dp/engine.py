@@ -1,0 +1,361 @@
+"""DP-SGD: sampling, clipping, noise and payment in one object, so that they cannot get out of step.
+
+What it leaves out: the noise is a rounded normal one, not a discrete Gaussian. It is drawn and added in float64 and
+only then rounded to the weights' float32, which hides the low bits of the sum; that is no proof for floating point.
+How long a step takes depends on its batch: whoever can time the machine is not covered.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+
+from locum.accounting import Part
+from locum.errors import ConfigError, DataError, LocumError, PrivacyError
+from locum.mechanisms import Coins
+from locum.train.checkpoint import Checkpoint, fingerprint
+from locum.train.dp.clipping import ClippedNetwork, Subjects
+from locum.train.dp.initial_query import Opening
+from locum.train.loop import History, seeded
+from locum.train.losses import RowLoss
+from locum.types import ProgressBar
+
+if TYPE_CHECKING:
+    from locum.accounting import Charge, Ledger, SGDPlan
+
+
+@dataclass(slots=True)
+class PrivateHistory(History):
+    """What happened. All but `steps` depends on records and stays local; `train_loss` has one mean a pass.
+
+    `ignored` counts rows whose gradient was not finite, `paid` names the charge.
+    """
+
+    steps: int = 0
+    ignored: int = 0
+    paid: str = ""
+
+
+class PrivateRun:
+    """One private fit of `module` on `rows`, paid for before the first step; `run` may be called once.
+
+    In each of `plan.steps` steps every unit joins by a coin of its own with probability `plan.rate`. Each unit's
+    joint gradient is clipped to `plan.clip`, the sum gets normal noise of `plan.noise_multiplier * plan.clip` and is
+    divided by `plan.batch`, the public expected size. Empty batches count, and get noise. Gradients that are not
+    finite count as 0. The optimiser sees nothing but the noisy result.
+
+    Parameters
+    ----------
+    module
+        See `ClippedNetwork`. It is trained in place and whole; a CVAE always with latent noise.
+    rows
+        One row a record: what the module takes, then columns that only `loss` looks at, if any.
+    loss
+        Losses of single rows and their gradients: `CVAELoss`, or `RowLossByAutograd` around a function.
+    plan, ledger, holding, purpose
+        What is done, and who pays for it. `holding` must count by the plan's unit and relation.
+    subject
+        A whole number a row, for a plan whose unit is the subject: a subject's gradient is the sum over its rows.
+    optimizer, learning_rate, weight_decay
+        "adam" or "sgd" on the noisy gradient: public settings.
+    test_coins
+        A seed for all coins. Such a run is a test (`is_test`): it pays nothing, and nothing can be claimed.
+    checkpoint, checkpoint_seconds
+        A private file (mode 0600) from which the same fit goes on if it is killed, without a second charge. Coins are
+        drawn afresh then. It is the receipt of one fit: whoever finishes copies of it spends more than was paid.
+    opening
+        A noisy sum to begin with, paid for by the plan; `noisy` holds it afterwards. A fit that is resumed keeps it.
+    public_gradient
+        A gradient that needs no record, as flat as all weights in their order: a GAN's on generated rows. It is asked
+        for once a step, before the batch is looked at, and added as it is, after noise and division. It is told
+        nothing: it may read the module's weights, which are noisy already, and train on the side whatever learns from
+        them alone, at no price. What it reads elsewhere nobody can check: a function that holds records breaks the
+        promise. What it trains is in no checkpoint, so it takes none. Gradients are off while it runs.
+    part
+        Only some of the plan's steps, which `PaidPlan` has paid for as a whole. Nothing is charged then, and neither
+        `opening` nor `checkpoint` is possible.
+
+    Attributes
+    ----------
+    charge
+        What was paid, once `run` has begun; None in a test.
+    """
+
+    def __init__(
+        self,
+        module: nn.Module,
+        rows: Tensor | npt.ArrayLike,
+        loss: RowLoss,
+        plan: SGDPlan,
+        ledger: Ledger | None = None,
+        holding: str = "",
+        *,
+        subject: npt.ArrayLike | None = None,
+        purpose: str = "DP-SGD",
+        optimizer: Literal["adam", "sgd"] = "adam",
+        learning_rate: float = 1e-3,
+        weight_decay: float = 0.0,
+        test_coins: int | None = None,
+        checkpoint: str | Path | None = None,
+        checkpoint_seconds: float = 20.0,
+        progress: ProgressBar | None = None,
+        opening: Opening | None = None,
+        public_gradient: Callable[[], Tensor] | None = None,
+        part: Part | None = None,
+    ) -> None:
+        self.charge: Charge | None = None
+        self.noisy: npt.NDArray[np.float64] | None = None
+        self.is_test = test_coins is not None
+        self._plan, self._loss, self._ledger, self._holding = plan, loss, ledger, holding
+        self._purpose, self._test_coins, self._progress = purpose, test_coins, progress
+        self._opening, self._public_gradient = opening, public_gradient
+        self._part = part
+        self._last = plan.steps if part is None else part.stop
+        self._begun = False
+        if part is not None and not 0 <= part.start < part.stop <= plan.steps:
+            raise PrivacyError(f"The plan has paid for {plan.steps} steps; {part.name} are no part of them.")
+        if part is not None and (opening is not None or checkpoint is not None):
+            raise ConfigError("A part of a plan has neither an opening nor a checkpoint: leave them out.")
+        self._check_payment()
+        if opening is not None:
+            opening.noise(plan)
+        self._network = ClippedNetwork(module)
+        self._rows = self._checked_rows(rows)
+        self._subjects = self._checked_subjects(subject)
+        self._optimizer = _optimizer(self._network.flat, optimizer, learning_rate, weight_decay)
+        self._check_loss()
+        self._checkpoint = None
+        if checkpoint is not None:
+            if public_gradient is not None:
+                raise ConfigError("A checkpoint would not hold what `public_gradient` trains: leave one of them out.")
+            # The plan is part of what a fit is: a receipt for one plan cannot pay for another.
+            same = {
+                "plan": repr(plan),
+                "holding": holding,
+                "module": str(module),
+                "loss": repr(loss),
+                "optimizer": [optimizer, learning_rate, weight_decay],
+                "test": test_coins,
+            }
+            codes = torch.as_tensor([] if subject is None else np.asarray(subject))
+            self._checkpoint = Checkpoint(Path(checkpoint), fingerprint(same, self._rows, codes), checkpoint_seconds)
+
+    def run(self) -> PrivateHistory:
+        """Pay, then train every planned step; the module is left in evaluation mode.
+
+        No step is left out and none is added, whatever the data do: an early stop would tell about them.
+        """
+        if self._begun:
+            raise PrivacyError("A run is paid for once and can be run once: make another.")
+        self._begun = True
+        module = self._network.module
+        try:
+            history = self._pay()
+            self._open(history)
+            module.train()
+            with torch.no_grad():
+                self._train(history)
+            module.eval()
+            if self._ledger is not None and self.charge is not None:
+                self._ledger.finish(self.charge, self._digest(), self._part.name if self._part is not None else "")
+        finally:
+            self._network.release()
+            if self._progress is not None:
+                self._progress.close()
+        return history
+
+    def _digest(self) -> str:
+        """What the charge has bought: the weights and the noisy sums."""
+        noisy = torch.from_numpy(self.noisy) if self.noisy is not None else torch.empty(0)
+        return fingerprint({}, self._network.flat.detach(), noisy)
+
+    def remove_checkpoint(self) -> None:
+        """Once the result is taken over: private state does not lie around."""
+        if self._checkpoint is not None:
+            self._checkpoint.remove()
+
+    def _train(self, history: PrivateHistory) -> None:
+        plan, network, subjects = self._plan, self._network, self._subjects
+        coins = Coins(
+            np.ones(len(self._rows), dtype=np.int64) if subjects is None else subjects.counts,
+            plan.rate,
+            network.flat.numel(),
+            plan.noise_multiplier * plan.clip,
+            latent=network.latent,
+            dtype=self._rows.dtype,
+            test_seed=self._test_coins,
+        )
+        gradient = network.flat.grad
+        assert gradient is not None
+        a_pass = max(1, round(1 / plan.rate))
+        total, count, saved_at = torch.zeros((), dtype=torch.float64), 0, time.monotonic()
+        for members, noise, latent in coins.steps(history.steps, self._last):
+            public = self._ask_public()
+            index, blocks = (members, None) if subjects is None else subjects.rows(members)
+            rows = self._rows[torch.from_numpy(index)]
+            outputs = network.forward(rows, latent)
+            losses, gradients = self._loss(outputs, rows)
+            network.backward(gradients)
+            history.ignored += network.clipped_sum(plan.clip, blocks)
+            # Rounding comes after the noise, and the divisor is public.
+            gradient.copy_(noise.add_(network.sums).div_(plan.batch))
+            if public is not None:
+                gradient.add_(public)
+            self._optimizer.step()
+            history.steps += 1
+            total, count = total + losses.nan_to_num_(0.0, 0.0, 0.0).sum(), count + len(rows)
+            if history.steps % a_pass == 0 or history.steps == self._last:
+                history.train_loss.append(float(total) / max(count, 1))
+                total, count = torch.zeros((), dtype=torch.float64), 0
+                if self._progress is not None:
+                    done = math.ceil(history.steps / a_pass)
+                    self._progress.step(done, math.ceil(plan.steps / a_pass), history.train_loss[-1])
+            if self._checkpoint is not None and time.monotonic() - saved_at >= self._checkpoint.every_seconds:
+                self._save(history)
+                saved_at = time.monotonic()
+        self._save(history)
+
+    def _open(self, history: PrivateHistory) -> None:
+        """Once paid: the noisy sums, kept before anything is made of them, and the rows that rest on them."""
+        if self._opening is None:
+            return
+        if self.noisy is None:
+            self.noisy = self._opening.noisy(self._plan, self._test_coins).numpy()
+            self._save(history)
+        rows = self._checked_rows(self._opening.rows(self.noisy))
+        if rows.shape != self._rows.shape:
+            raise ConfigError(f"`opening` must keep the shape of the rows; it made {tuple(rows.shape)} of them.")
+        self._rows = rows
+
+    def _ask_public(self) -> Tensor | None:
+        if self._public_gradient is None:
+            return None
+        out = self._public_gradient()
+        # One number would be added to all weights without a word.
+        if out.shape != self._network.flat.shape:
+            raise ConfigError(
+                f"`public_gradient` must give one number a weight ({self._network.flat.numel()}), as a flat tensor; "
+                f"got shape {tuple(out.shape)}."
+            )
+        return out
+
+    def _pay(self) -> PrivateHistory:
+        """The history to go on with: of an earlier run that paid and was killed, or a new one, paid now."""
+        history = PrivateHistory()
+        if self._part is not None:
+            self.charge, history.steps = self._part.charge, self._part.start
+            return history
+        if self._checkpoint is not None and (state := self._checkpoint.load()) is not None:
+            _, kept = state.restore(self._network.module, self._optimizer, seeded(0), history)
+            if "opening" in kept:
+                self.noisy = kept["opening"].numpy()
+        if self._ledger is None:
+            return history
+        plan = self._plan
+        if history.paid:
+            self.charge = self._ledger.paid(history.paid, plan.events)
+            return history
+        # A file that cannot be written is found out before anything is spent.
+        self._save(history)
+        try:
+            self.charge = self._ledger.charge(
+                self._holding,
+                plan.events,
+                delta=plan.privacy.delta,
+                purpose=self._purpose,
+                within=plan.privacy.epsilon,
+            )
+        except LocumError:
+            self.remove_checkpoint()
+            raise
+        history.paid = self.charge.identity
+        self._save(history)
+        return history
+
+    def _save(self, history: PrivateHistory) -> None:
+        if self._checkpoint is not None:
+            # No coins are kept: whoever found them could undo the noise.
+            noisy = {} if self.noisy is None else {"opening": torch.from_numpy(self.noisy)}
+            self._checkpoint.save(self._network.module, self._optimizer, seeded(0), history, history.steps, noisy)
+
+    def _check_payment(self) -> None:
+        test, privacy = self._test_coins, self._plan.privacy
+        if test is not None:
+            if isinstance(test, bool) or not isinstance(test, int) or test < 0:
+                raise ConfigError(f"`test_coins` must be a whole number, 0 or more; got {test!r}.")
+            if self._ledger is not None:
+                raise PrivacyError("A run with `test_coins` is not private and pays nothing: leave the ledger out.")
+            return
+        if self._ledger is None:
+            raise PrivacyError("A private fit needs a ledger that it is charged to; got none.")
+        if self._part is not None:
+            if self._part.charge is None:
+                raise PrivacyError("A part of a plan must have been paid for; it has no charge.")
+            self._ledger.paid(self._part.charge.identity, self._plan.events)
+        known = self._ledger.holding(self._holding)
+        if (known.unit, known.relation) != (privacy.unit, privacy.relation):
+            raise PrivacyError(
+                f"The holding {known.name!r} counts by {known.unit} and {known.relation}; the plan by {privacy.unit} "
+                f"and {privacy.relation}. Plan anew, or name another holding."
+            )
+
+    def _checked_rows(self, rows: Tensor | npt.ArrayLike) -> Tensor:
+        out = torch.as_tensor(rows).detach().to(self._network.flat.dtype)
+        if out.ndim != 2 or out.shape[1] < self._network.inputs:
+            raise DataError(
+                f"The network takes rows of {self._network.inputs} columns or more; got shape {tuple(out.shape)[1:]}."
+            )
+        return out.contiguous()
+
+    def _checked_subjects(self, subject: npt.ArrayLike | None) -> Subjects | None:
+        if (self._plan.privacy.unit == "subject") != (subject is not None):
+            raise ConfigError(
+                "`subject` belongs to a plan whose unit is the subject, and is needed there; the unit is "
+                f"{self._plan.privacy.unit!r}."
+            )
+        if subject is None:
+            return None
+        codes = np.asarray(subject)
+        if codes.ndim != 1 or not np.issubdtype(codes.dtype, np.integer) or len(codes) != len(self._rows):
+            raise DataError("`subject` must hold one whole number for each row.")
+        return Subjects(codes)
+
+    def _check_loss(self) -> None:
+        """On made-up rows: a row's loss must be the same alone and among others, or no clipping would bound it."""
+        coins = seeded(0)
+        with torch.no_grad():
+            rows = torch.rand(3, self._rows.shape[1], generator=coins, dtype=self._rows.dtype)
+            noise = torch.randn(3, self._network.latent, generator=coins, dtype=self._rows.dtype)
+            outputs = self._network.forward(rows, noise)
+            together = self._loss(outputs, rows)
+            apart = [self._loss(tuple(out[i : i + 1] for out in outputs), rows[i : i + 1]) for i in range(3)]
+        fine = together[0].shape == (3,)
+        for k, whole in enumerate((together[0], *together[1])):
+            pieces = [(losses, *gradients)[k] for losses, gradients in apart]
+            fine = fine and torch.allclose(whole, torch.cat(pieces), rtol=1e-3, atol=1e-5)
+        if not fine:
+            raise PrivacyError(
+                "The loss must give one number for each row, and a row's must not depend on the others."
+            )
+
+
+def _optimizer(flat: nn.Parameter, kind: str, learning_rate: float, weight_decay: float) -> torch.optim.Optimizer:
+    if kind not in ("adam", "sgd"):
+        raise ConfigError(f"`optimizer` must be 'adam' or 'sgd'; got {kind!r}.")
+    if not 0 < learning_rate < math.inf:
+        raise ConfigError(f"`learning_rate` must be above 0; got {learning_rate!r}. 0.001 is usual.")
+    if not 0 <= weight_decay < math.inf:
+        raise ConfigError(f"`weight_decay` must be 0 or more; got {weight_decay!r}.")
+    settings: dict[str, Any] = {"lr": learning_rate, "weight_decay": weight_decay, "fused": True}
+    if kind == "sgd":
+        return torch.optim.SGD([flat], **settings)
+    return (torch.optim.AdamW if weight_decay else torch.optim.Adam)([flat], **settings)

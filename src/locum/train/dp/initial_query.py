@@ -1,0 +1,45 @@
+"""One noisy sum before the first step of a private fit: means, counts or lengths that the training rests on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from locum.accounting import Gaussian
+from locum.errors import PrivacyError
+from locum.mechanisms import Coins
+
+if TYPE_CHECKING:
+    from locum.accounting import SGDPlan
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Opening:
+    """Sums that one unit moves by at most 1 in L2, and what is to be trained on once they are known with noise.
+
+    That they move by no more is the caller's promise. The plan pays for them as its only `extra` event, a `Gaussian`.
+    `rows` makes the rows to train on from the noisy sums; it may look at records, for rows are private anyway.
+    """
+
+    sums: npt.NDArray[np.float64]
+    rows: Callable[[npt.NDArray[np.float64]], Tensor]
+
+    def noisy(self, plan: SGDPlan, test_coins: int | None) -> Tensor:
+        """The sums with the noise that the plan pays for."""
+        noise = self.noise(plan)
+        coins = Coins(np.ones(1, dtype=np.int64), 1.0, len(self.sums), noise, test_seed=test_coins)
+        # No step of the training has this number: test coins are not used twice.
+        return torch.from_numpy(self.sums) + coins.draw(plan.steps).noise
+
+    @staticmethod
+    def noise(plan: SGDPlan) -> float:
+        """Standard deviation of the noise on each sum."""
+        if len(plan.extra) != 1 or not isinstance(plan.extra[0], Gaussian):
+            raise PrivacyError("Sums before training must be paid for by one Gaussian event in the plan's `extra`.")
+        return plan.extra[0].noise_multiplier

@@ -1,0 +1,166 @@
+"""The plain training loop: tensors in memory, no Python per record, best weights kept, resumable."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from locum.errors import ConfigError, DataError
+from locum.train.checkpoint import Checkpoint
+from locum.types import ProgressBar
+
+
+@dataclass(frozen=True, slots=True)
+class LoopSettings:
+    """Public settings of a fit. `patience=None` runs every epoch; else the best epoch's weights win."""
+
+    max_epochs: int = 100
+    batch_size: int = 256
+    learning_rate: float = 1e-3
+    weight_decay: float = 0.0
+    patience: int | None = None
+    betas: tuple[float, float] = (0.9, 0.999)
+
+    def __post_init__(self) -> None:
+        for name, least in (("max_epochs", 1), ("batch_size", 1), ("patience", 1)):
+            value = getattr(self, name)
+            if value is None and name == "patience":
+                continue
+            if isinstance(value, bool) or not isinstance(value, int) or value < least:
+                raise ConfigError(f"`{name}` must be a whole number, {least} or more; got {value!r}.")
+        if not 0 < self.learning_rate < math.inf:
+            raise ConfigError(f"`learning_rate` must be above 0; got {self.learning_rate!r}. 0.001 is usual.")
+        if not 0 <= self.weight_decay < math.inf:
+            raise ConfigError(f"`weight_decay` must be 0 or more; got {self.weight_decay!r}.")
+
+
+@dataclass(slots=True)
+class History:
+    """What happened, epoch by epoch. It depends on records: it stays local."""
+
+    train_loss: list[float] = field(default_factory=list)
+    validation_loss: list[float] = field(default_factory=list)
+    best_epoch: int = 0
+    stopped_early: bool = False
+
+
+def shuffled_batches(n: int, batch_size: int) -> Callable[[torch.Generator], Iterator[Tensor]]:
+    """Batches of positions in a new random order for each epoch; the last may be smaller.
+
+    A last batch of one record joins the one before it: batch normalisation cannot use a single record.
+    """
+    stops = [*range(batch_size, n, batch_size), n]
+    if len(stops) > 1 and n - stops[-2] == 1:
+        del stops[-2]
+    sizes = [b - a for a, b in pairwise([0, *stops])]
+
+    def batches(coins: torch.Generator) -> Iterator[Tensor]:
+        yield from torch.randperm(n, generator=coins).split(sizes)
+
+    return batches
+
+
+def run_loop(
+    module: nn.Module,
+    batches: Callable[[torch.Generator], Iterable[Any]],
+    loss: Callable[[Any, torch.Generator], Tensor],
+    settings: LoopSettings,
+    coins: torch.Generator,
+    *,
+    validate: Callable[[], float] | None = None,
+    checkpoint: Checkpoint | None = None,
+    progress: ProgressBar | None = None,
+) -> History:
+    """Train `module` in place and leave it in evaluation mode with its best weights.
+
+    `loss` gives the mean over a batch and takes its coins from the generator, so that a run that was
+    killed and resumed ends with the same weights as an unbroken one (on the same machine, with the same
+    number of threads). Without `validate` the last epoch counts as the best.
+    """
+    optimizer = _optimizer(module, settings)
+    history, best, epoch = History(), dict[str, Tensor](), 0
+    if checkpoint is not None and (state := checkpoint.load()) is not None:
+        epoch, best = state.restore(module, optimizer, coins, history)
+    try:
+        saved_at = time.monotonic()
+        while epoch < settings.max_epochs and not _patience_over(history, settings, epoch):
+            module.train()
+            total, count = torch.zeros(()), 0
+            for batch in batches(coins):
+                optimizer.zero_grad(set_to_none=True)
+                value = loss(batch, coins)
+                value.backward()
+                optimizer.step()
+                total, count = total + value.detach(), count + 1
+            epoch += 1
+            history.train_loss.append(_finite(float(total) / max(count, 1), settings))
+            module.eval()
+            if validate is not None:
+                with torch.no_grad():
+                    history.validation_loss.append(_finite(validate(), settings))
+            if validate is None:
+                history.best_epoch = epoch
+            elif _is_best(history.validation_loss):
+                history.best_epoch, best = epoch, _copy(module)
+            if progress is not None:
+                progress.step(epoch, settings.max_epochs, history.train_loss[-1])
+            if checkpoint is not None and time.monotonic() - saved_at >= checkpoint.every_seconds:
+                checkpoint.save(module, optimizer, coins, history, epoch, best)
+                saved_at = time.monotonic()
+        history.stopped_early = epoch < settings.max_epochs
+        if best:
+            module.load_state_dict(best)
+        module.eval()
+    finally:
+        if progress is not None:
+            progress.close()
+    return history
+
+
+def seeded(seed: int) -> torch.Generator:
+    """A generator of its own: torch's global one is left alone."""
+    coins = torch.Generator()
+    coins.manual_seed(seed)
+    return coins
+
+
+def _optimizer(module: nn.Module, settings: LoopSettings) -> torch.optim.Optimizer:
+    kind = torch.optim.AdamW if settings.weight_decay else torch.optim.Adam
+    parameters = list(module.parameters())
+    return kind(
+        parameters,
+        lr=settings.learning_rate,
+        betas=settings.betas,
+        weight_decay=settings.weight_decay,
+        fused=True,
+    )
+
+
+def _copy(module: nn.Module) -> dict[str, Tensor]:
+    return {k: v.detach().clone() for k, v in module.state_dict().items()}
+
+
+def _is_best(losses: list[float]) -> bool:
+    return losses[-1] <= min(losses)
+
+
+def _patience_over(history: History, settings: LoopSettings, epoch: int) -> bool:
+    if settings.patience is None or not history.validation_loss:
+        return False
+    return epoch - history.best_epoch >= settings.patience
+
+
+def _finite(value: float, settings: LoopSettings) -> float:
+    if not math.isfinite(value):
+        raise DataError(
+            "Training diverged: the loss is no longer finite. "
+            f"Lower `learning_rate` (now {settings.learning_rate!r}) or check the data for extreme values."
+        )
+    return value

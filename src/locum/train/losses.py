@@ -1,0 +1,50 @@
+"""Losses of single records, with their gradients by what the network gives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+
+class RowLoss(Protocol):
+    """What each row loses, and the gradient of that by each output. A row must not see the others."""
+
+    def __call__(self, outputs: tuple[Tensor, ...], rows: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """Losses, one a row, and as many gradients as there are outputs."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class CVAELoss:
+    """Squared error summed over features, plus `beta` times the KL divergence summed over latents."""
+
+    beta: float = 1.0
+
+    def __call__(self, outputs: tuple[Tensor, ...], rows: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """For a CVAE; a row begins with the vector that is to be rebuilt."""
+        out, mean, log_var = outputs
+        error = out - rows[:, : out.shape[1]]
+        variance = torch.exp(log_var)
+        kl = (variance + torch.square(mean) - log_var).sum(dim=1) - mean.shape[1]
+        losses = torch.square(torch.linalg.vector_norm(error, dim=1)) + 0.5 * self.beta * kl
+        return losses, (error.mul_(2), self.beta * mean, variance.sub_(1).mul_(0.5 * self.beta))
+
+
+@dataclass(frozen=True, slots=True)
+class RowLossByAutograd:
+    """Any function of the outputs and the rows that gives one loss a row: `lambda out, rows: ...`."""
+
+    # A function has another address in each process; a resumed fit must not look like another one.
+    function: Callable[..., Tensor] = field(repr=False)
+
+    def __call__(self, outputs: tuple[Tensor, ...], rows: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """The outputs come as arguments, the rows last."""
+        with torch.enable_grad():
+            leaves = tuple(out.detach().requires_grad_() for out in outputs)
+            losses = self.function(*leaves, rows)
+            gradients = torch.autograd.grad(losses.sum(), leaves, materialize_grads=True)
+        return losses.detach(), gradients

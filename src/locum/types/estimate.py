@@ -1,0 +1,83 @@
+"""A measured number and how far it can be trusted."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from statistics import fmean, stdev
+from typing import Any
+
+from locum.errors import ConfigError
+
+# Two-sided 95 % points of Student's t for 1..30 degrees of freedom: types/ knows numpy only.
+_T95 = (
+    12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131,
+    2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042,
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A value with its 95 % interval and the number of observations behind it.
+
+    No measured number travels without one. `low <= value <= high` always holds.
+    The interval covers what was repeated (seeds, records) and nothing else: it says nothing of
+    another hospital's data.
+
+    >>> e = Estimate.from_runs([0.80, 0.82, 0.81])
+    >>> f"{e:.3f}"
+    '0.810 [0.785, 0.835]'
+    """
+
+    value: float
+    low: float
+    high: float
+    n: int
+
+    def __post_init__(self) -> None:
+        if not self.low <= self.value <= self.high:
+            raise ConfigError(
+                f"An estimate needs low <= value <= high; got {self.low!r}, {self.value!r}, {self.high!r}."
+            )
+
+    @classmethod
+    def exact(cls, value: float, n: int = 1) -> Estimate:
+        """A number known without error, such as the baseline of a coin toss."""
+        return cls(value, value, value, n)
+
+    @classmethod
+    def from_runs(cls, values: Sequence[float]) -> Estimate:
+        """Mean over runs with Student's t interval; one run alone gives an interval without end."""
+        runs = [float(v) for v in values]
+        if not runs:
+            raise ConfigError("An estimate needs at least one run; got none.")
+        mean = fmean(runs)
+        if len(runs) == 1:
+            return cls(mean, -math.inf, math.inf, 1)
+        t = _T95[len(runs) - 2] if len(runs) <= 31 else 1.96
+        half = t * stdev(runs) / math.sqrt(len(runs))
+        return cls(mean, mean - half, mean + half, len(runs))
+
+    def clipped(self, low: float, high: float) -> Estimate:
+        """The same figure where values outside `low..high` cannot be, such as a share's 0..1."""
+        return Estimate(self.value, max(self.low, low), min(self.high, high), self.n)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain JSON: an open end is `None`."""
+        return {k: None if isinstance(v, float) and math.isinf(v) else v for k, v in asdict(self).items()}
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> Estimate:
+        """Undo `to_dict`."""
+        low = -math.inf if data["low"] is None else data["low"]
+        high = math.inf if data["high"] is None else data["high"]
+        return cls(data["value"], low, high, data["n"])
+
+    def __format__(self, spec: str) -> str:
+        spec = spec or ".3f"
+        if self.low == self.high:
+            return format(self.value, spec)
+        if math.isinf(self.low) or math.isinf(self.high):
+            return f"{self.value:{spec}} [one run]"
+        return f"{self.value:{spec}} [{self.low:{spec}}, {self.high:{spec}}]"
