@@ -44,7 +44,7 @@ def thirds(path: Path, seed: int) -> list[EmbeddingSet]:
     return [table.take(np.sort(part)) for part in parts]
 
 
-def releases(members: EmbeddingSet, strangers: EmbeddingSet, seed: int) -> dict[str, EmbeddingSet]:
+def releases(members: EmbeddingSet, non_members: EmbeddingSet, seed: int) -> dict[str, EmbeddingSet]:
     """What is shown to both tools, by name."""
     noise = np.random.default_rng([seed, 1]).normal(size=members.X.shape) * members.X.std(axis=0)
     model = ClassGaussian(random_state=seed).fit(members.X, members.y)
@@ -52,7 +52,7 @@ def releases(members: EmbeddingSet, strangers: EmbeddingSet, seed: int) -> dict[
         "exact copy": members,
         f"jitter {JITTER:g}": EmbeddingSet((members.X + JITTER * noise).astype(np.float32), members.y),
         "ClassGaussian": EmbeddingSet(*model.release().sample(len(members), random_state=seed)),
-        "strangers": strangers,
+        "strangers": non_members,
     }
 
 
@@ -113,11 +113,11 @@ def main() -> None:
     warnings.simplefilter("ignore")
     # Anonymeter draws from numpy's global coins.
     np.random.seed(args.seed)  # noqa: NPY002
-    members, others, strangers = thirds(path, args.seed)
+    members, others, non_members = thirds(path, args.seed)
     header = ["release", "singling out, 1 column", "4 columns", "linkability", "inference of label"]
     header += ["our verdict", "lowest p", "found by"]
     print("| " + " | ".join(header) + " |\n|" + "---|" * len(header))
-    for name, release in releases(members, strangers, args.seed).items():
+    for name, release in releases(members, non_members, args.seed).items():
         row = [name, *anonymeter_risks(release, members, others, args.attacks)]
         print("| " + " | ".join([*row, *ours(release, members, others, args.seed)]) + " |", flush=True)
 

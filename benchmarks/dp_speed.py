@@ -42,9 +42,9 @@ def build() -> CVAE:
 
 
 def records() -> Tensor:
-    coins = seeded(0)
+    rng = seeded(0)
     y = torch.arange(N) % CLASSES
-    X = torch.randn(N, DIM, generator=coins) + torch.randn(CLASSES, DIM, generator=coins)[y]
+    X = torch.randn(N, DIM, generator=rng) + torch.randn(CLASSES, DIM, generator=rng)[y]
     return torch.cat([X, torch.eye(CLASSES)[y]], dim=1)
 
 
@@ -65,14 +65,14 @@ def plain(rows: Tensor) -> Timer:
     def run(batch: int, steps: int) -> float:
         module, stamps = build(), []
 
-        def batches(coins: torch.Generator) -> Iterator[Tensor]:
-            order = torch.cat([torch.randperm(N, generator=coins) for _ in range(-(-batch * steps // N))])
+        def batches(rng: torch.Generator) -> Iterator[Tensor]:
+            order = torch.cat([torch.randperm(N, generator=rng) for _ in range(-(-batch * steps // N))])
             yield from order.split(batch)[:steps]
 
-        def loss(i: Tensor, coins: torch.Generator) -> Tensor:
+        def loss(i: Tensor, rng: torch.Generator) -> Tensor:
             stamps.append(time.perf_counter())
             x = rows[i]
-            return row_losses(module(x, torch.randn(len(x), LATENT, generator=coins), 0.5), x).mean()
+            return row_losses(module(x, torch.randn(len(x), LATENT, generator=rng), 0.5), x).mean()
 
         run_loop(module, batches, loss, LoopSettings(max_epochs=1, batch_size=batch), seeded(0))
         return per_step(stamps)
@@ -96,7 +96,7 @@ def private(rows: Tensor, ledger: Ledger | None) -> Timer:
     def run(batch: int, steps: int) -> float:
         clock = Clock()
         plan = SGDPlan(DP(100.0, 1e-6, n_public=N), batch / N, batch, steps, 1.0, 1.0)
-        fit = PrivateRun(build(), rows, clock, plan, ledger, "bench", test_coins=None if ledger else 0)
+        fit = PrivateRun(build(), rows, clock, plan, ledger, "bench", insecure_seed=None if ledger else 0)
         clock.stamps.clear()
         fit.run()
         return per_step(clock.stamps)
@@ -111,18 +111,18 @@ def opacus(rows: Tensor, *, ghost: bool) -> Timer:
     from opacus.utils.fast_gradient_clipping_utils import DPTensorFastGradientClipping
 
     def run(batch: int, steps: int) -> float:
-        module, coins, stamps = build(), seeded(0), []
+        module, rng, stamps = build(), seeded(0), []
         adam = torch.optim.Adam(module.parameters(), lr=1e-3, fused=True)
         shared = {"noise_multiplier": 1.0, "max_grad_norm": 1.0, "expected_batch_size": batch}
         if ghost:
             wrapped = GradSampleModuleFastGradientClipping(module, loss_reduction="sum", max_grad_norm=1.0)
-            optimizer = DPOptimizerFastGradientClipping(adam, loss_reduction="sum", generator=coins, **shared)
+            optimizer = DPOptimizerFastGradientClipping(adam, loss_reduction="sum", generator=rng, **shared)
         else:
             wrapped = GradSampleModule(module, loss_reduction="sum")
-            optimizer = DPOptimizer(adam, loss_reduction="sum", generator=coins, **shared)
+            optimizer = DPOptimizer(adam, loss_reduction="sum", generator=rng, **shared)
         for _ in range(steps):
-            x = rows[torch.randint(N, (batch,), generator=coins)]
-            losses = row_losses(wrapped(x, torch.randn(batch, LATENT, generator=coins), 0.5), x)
+            x = rows[torch.randint(N, (batch,), generator=rng)]
+            losses = row_losses(wrapped(x, torch.randn(batch, LATENT, generator=rng), 0.5), x)
             stamps.append(time.perf_counter())
             optimizer.zero_grad(set_to_none=True)
             value = DPTensorFastGradientClipping(wrapped, optimizer, losses, "sum") if ghost else losses.sum()
@@ -148,7 +148,7 @@ def main() -> None:
     print("batch   plain ms   private   private, test coins   Opacus ghost   Opacus hooks   (times plain)")
     with tempfile.TemporaryDirectory() as folder, Ledger(Path(folder) / "ledger") as ledger:
         ledger.set_budget("bench", epsilon=1e9, delta=0.9)
-        rivals = {
+        baselines = {
             "plain": plain(rows),
             "private": private(rows, ledger),
             "test": private(rows, None),
@@ -156,9 +156,9 @@ def main() -> None:
             "hooks": opacus(rows, ghost=False),
         }
         for batch in (64, 256, 1024, 4096):
-            best = dict.fromkeys(rivals, np.inf)
+            best = dict.fromkeys(baselines, np.inf)
             for turn in range(rounds):
-                for name, timer in rivals.items():
+                for name, timer in baselines.items():
                     # Hooks take as long as fifty of the others; two rounds show it.
                     if name == "hooks" and (batch > HOOKS_UP_TO or turn > 1):
                         continue

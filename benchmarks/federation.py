@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from locum.data import partition_iid
-from locum.federated import Answer, Coordinator, FederationSettings, LocalChannel, Question, Silence
+from locum.federated import Coordinator, FederationSettings, LocalChannel, NoReply, Reply, Request
 from locum.federated.protocol import pack
 from locum.federated.simulation import write_sites
 from locum.types import DP, EmbeddingSet
@@ -35,14 +35,14 @@ class Timed(LocalChannel):
         self.work = 0.0
         self.sent: list[int] = []
 
-    def _one(self, name: str, question: Question) -> Answer | Silence:
+    def _one(self, name: str, request: Request) -> Reply | NoReply:
         started = time.perf_counter()
-        answer = super()._one(name, question)
-        if question.step == "train" and isinstance(answer, Answer):
+        reply = super()._one(name, request)
+        if request.step == "train" and isinstance(reply, Reply):
             self.work += time.perf_counter() - started
-            text, arrays = pack(answer)
+            text, arrays = pack(reply)
             self.sent.append(len(text) + sum(a.nbytes for a in arrays.values()))
-        return answer
+        return reply
 
 
 def made_up(sites: int) -> dict[str, EmbeddingSet]:

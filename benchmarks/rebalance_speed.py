@@ -102,10 +102,10 @@ def main() -> None:
     X, y = records()
     rounds = 1 if quick else 3
     print(f"{len(X)} x {X.shape[1]}, best of {rounds} rounds in turn" + (" (quick setting)" if quick else ""))
-    rivals = {"SMOTE + logistic regression": smote, "GenerativeOverSampler + LinearHead": ours, "online": online}
+    baselines = {"SMOTE + logistic regression": smote, "GenerativeOverSampler + LinearHead": ours, "online": online}
     best: dict[str, tuple[float, float]] = {}
     for _ in range(rounds):
-        for name, work in rivals.items():
+        for name, work in baselines.items():
             found = work(X, y)
             best[name] = min(best.get(name, found), found, key=sum)
     base = sum(best["SMOTE + logistic regression"])

@@ -13,7 +13,7 @@ import pandas as pd
 from locum.obfuscate import TableObfuscator, load_obfuscator, save_obfuscator, trade_off
 
 
-def people(n: int, seed: int) -> tuple[pd.DataFrame, pd.Series, np.ndarray]:
+def subjects(n: int, seed: int) -> tuple[pd.DataFrame, pd.Series, np.ndarray]:
     """Made-up records: age and hours go with income, the job goes with sex."""
     rng = np.random.default_rng(seed)
     rich, woman = rng.random(n) < 0.4, rng.random(n) < 0.5
@@ -28,15 +28,15 @@ def people(n: int, seed: int) -> tuple[pd.DataFrame, pd.Series, np.ndarray]:
 
 
 def main() -> None:
-    table, income, _ = people(2000, seed=0)
+    table, income, _ = subjects(2000, seed=0)
     model = TableObfuscator(max_epochs=30, random_state=0).fit(table, income)
     print(f"fitted on {len(table)} records, {model.parameters_:,} parameters")
 
     # On other records than those it was fitted on: what attackers and receivers find at each noise.
     found = trade_off(
         model,
-        people(2000, seed=1),
-        people(2000, seed=2),
+        subjects(2000, seed=1),
+        subjects(2000, seed=2),
         noises=[0, 1, 2, 4, 8],
         lambdas=[-50],
         judges=["trees"],
@@ -52,7 +52,7 @@ def main() -> None:
 
     # A trusted party shares the obfuscator; each provider turns the knobs itself.
     again = load_obfuscator(save_obfuscator(model, "obfuscator", overwrite=True))
-    new, their_income, _ = people(5, seed=3)
+    new, their_income, _ = subjects(5, seed=3)
     print(new.assign(income=their_income).to_string())
     print(again.transform(new, their_income, noise=chosen.noise, lambda_=-50).assign(income=their_income).to_string())
     print(f"local epsilon of one record: {again.local_epsilon(chosen.noise, delta=1e-5):.1f} at delta 1e-5")

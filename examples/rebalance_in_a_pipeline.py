@@ -27,7 +27,7 @@ def main() -> None:
     def pipeline(*steps: object, **settings: object) -> object:
         return make_pipeline(StandardScaler(), *steps, LogisticRegression(max_iter=1000, **settings))
 
-    rivals = {
+    baselines = {
         "class weights": pipeline(class_weight="balanced"),
         "nothing": pipeline(),
         "SMOTE": pipeline(SMOTE(k_neighbors=3, random_state=0)),
@@ -35,7 +35,7 @@ def main() -> None:
         "generated, half way": pipeline(GenerativeOverSampler(amount=0.5, random_state=0)),
     }
     folds = StratifiedKFold(4, shuffle=True, random_state=0)
-    found = {name: cross_val_predict(model, data.X, data.y, cv=folds) for name, model in rivals.items()}
+    found = {name: cross_val_predict(model, data.X, data.y, cv=folds) for name, model in baselines.items()}
     simple = found["class weights"]
     for name, guess in found.items():
         score = balanced_accuracy(data.y, guess)

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from locum.data import TableCodec, read_adult
 from locum.obfuscate import Labelled, Masking, TableObfuscator, hull_auc
-from locum.obfuscate.baselines import RIVALS, strengths
+from locum.obfuscate.baselines import BASELINES, strengths
 from locum.obfuscate.evaluation import Originals, mean_release
 from locum.obfuscate.judges import TreesJudge, accuracy, label_only, majority_guess
 from locum.recipes import Study, StudyResults
@@ -85,8 +85,8 @@ def originals(seed: int, rows: int, epochs: int) -> Originals:
 def judged(found: Originals, masking: Masking, copies: int) -> dict[str, float]:
     """Accuracies of every attacker and receiver; means of several releases are read by trees alone, to save time."""
     seen = found.judge(masking, copies=1)
-    coins = np.random.default_rng([found.seed, 5])
-    train, test = (mean_release(masking, rows, coins, copies) for rows in (found.train, found.test))
+    rng = np.random.default_rng([found.seed, 5])
+    train, test = (mean_release(masking, rows, rng, copies) for rows in (found.train, found.test))
     averaging = TreesJudge().fit(train, found.train.private, found.seed)
     out = {"averaged trees": accuracy(averaging, test, found.test.private).value}
     roles = {
@@ -111,9 +111,11 @@ def maskings(method: str, seed: int, config: Mapping[str, Any]) -> Iterator[tupl
         return
     rows = whole.take(learnt)
     for strength in strengths(method, "table"):
-        rival = RIVALS[method](strength)
-        rival.fit(rows.X, rows.utility, rows.private, blocks=codec.blocks, seed=seed, epochs=config["rival_epochs"])
-        yield strength, rival.masking(), rival.parameters
+        baseline = BASELINES[method](strength)
+        baseline.fit(
+            rows.X, rows.utility, rows.private, blocks=codec.blocks, seed=seed, epochs=config["rival_epochs"]
+        )
+        yield strength, baseline.masking(), baseline.parameters
 
 
 def curve_cells(config: Mapping[str, Any]) -> dict[str, Cell]:

@@ -15,7 +15,7 @@ from locum.data import TableCodec, read_adult
 from locum.obfuscate import Labelled, Masking, TableObfuscator, hull_auc
 from locum.obfuscate.evaluation import Originals
 from locum.obfuscate.judges import TreesJudge, label_only
-from locum.obfuscate.noise import SeedNoise, ShapedNoise
+from locum.obfuscate.noise import PaperNoise, ShapedNoise
 from locum.recipes import Study, StudyResults
 from locum.recipes.study import Cell, data_folder, markdown_table
 
@@ -212,7 +212,7 @@ def parts(config: Config, seed: int) -> Mapping[str, float]:
         "ours": (ours, config["parts_noises"]),
         "ours, likeliest values": (likeliest, config["parts_noises"]),
         "ours, the seed's noise": (
-            _noised(ours, rows, partial(SeedNoise.fit, authors_compat=False, per_batch=False)),
+            _noised(ours, rows, partial(PaperNoise.fit, authors_compat=False, per_batch=False)),
             config["seed_noises"],
         ),
         "the seed's preset": (theirs, config["seed_noises"]),
@@ -237,7 +237,7 @@ def parts(config: Config, seed: int) -> Mapping[str, float]:
     return out
 
 
-def _noised(model: TableObfuscator, rows: Rows, fit: Callable[[Array], SeedNoise | ShapedNoise]) -> TableObfuscator:
+def _noised(model: TableObfuscator, rows: Rows, fit: Callable[[Array], PaperNoise | ShapedNoise]) -> TableObfuscator:
     """The same weights under another noise."""
     out = copy(model)
     out.noise_ = fit(model._split(model._inputs(rows.train.X))[1])
@@ -250,8 +250,8 @@ def left(config: Config, seed: int) -> Mapping[str, float]:
     few = rows.train.take(np.arange(config["judge_rows"]))
     out: dict[str, float] = {}
     for c in (0.0, 1.0, 100.0, np.inf):
-        mask, coins = model.masking(noise=c, lambda_=LAMBDA), np.random.default_rng([seed, 7])
-        train, test = (np.column_stack([mask(p.X, p.utility, coins), p.utility]) for p in (few, rows.test))
+        mask, rng = model.masking(noise=c, lambda_=LAMBDA), np.random.default_rng([seed, 7])
+        train, test = (np.column_stack([mask(p.X, p.utility, rng), p.utility]) for p in (few, rows.test))
         for name in rows.train_frame.columns:
             wanted = halves(rows.train_frame[name])
             y, y_test = wanted(rows.train_frame[name])[: len(few)], wanted(rows.test_frame[name])

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from locum.obfuscate import ImageObfuscator, Labelled, Masking
-from locum.obfuscate.baselines import RIVALS, strengths
+from locum.obfuscate.baselines import BASELINES, strengths
 from locum.obfuscate.evaluation import Originals
 from locum.obfuscate.judges import PatchesJudge, label_only, majority_guess
 from locum.recipes import Study, StudyResults
@@ -128,13 +128,13 @@ def picture(rows: list[Array]) -> bytes:
     return file.getvalue()
 
 
-def rivals(method: str, seed: int, config: Config) -> Iterator[tuple[float, Masking, Mapping[str, int]]]:
+def baselines(method: str, seed: int, config: Config) -> Iterator[tuple[float, Masking, Mapping[str, int]]]:
     """Strengths, what is released at each, and how many numbers were trained."""
     rows = images("train")[1].take(learnt_from(config, seed))
     for strength in strengths(method, "image"):
-        rival = RIVALS[method](strength)
-        rival.fit(rows.X, rows.utility, rows.private, seed=seed, epochs=config["rival_epochs"])
-        yield strength, rival.masking(), rival.parameters
+        baseline = BASELINES[method](strength)
+        baseline.fit(rows.X, rows.utility, rows.private, seed=seed, epochs=config["rival_epochs"])
+        yield strength, baseline.masking(), baseline.parameters
 
 
 def cells(config: Config) -> dict[str, Cell]:
@@ -160,12 +160,12 @@ def cells(config: Config) -> dict[str, Cell]:
         for noise in config["ours_noises"]:
             mask = model.masking(noise=noise, lambda_=config["ours_lambdas"][0])
             parts = ((seen.train, np.random.default_rng([seed, 8])), (seen.test, np.random.default_rng([seed, 9])))
-            out[f"{noise:g}"] = within_labels(seen, *(mask(rows.X, rows.utility, coins) for rows, coins in parts))
+            out[f"{noise:g}"] = within_labels(seen, *(mask(rows.X, rows.utility, rng) for rows, rng in parts))
         return out
 
-    def rival(name: str, seed: int) -> Mapping[str, float]:
+    def baseline(name: str, seed: int) -> Mapping[str, float]:
         out: dict[str, float] = {}
-        for strength, masking, sizes in rivals(name, seed, config):
+        for strength, masking, sizes in baselines(name, seed, config):
             out |= {f"{strength:g}/{figure}": value for figure, value in judged(found(seed), masking).items()} | sizes
         return out
 
@@ -173,7 +173,7 @@ def cells(config: Config) -> dict[str, Cell]:
         return obfuscated(name, seed, config, found(seed))
 
     made: dict[str, Cell] = {"original": original, "pretrained": partial(pretrained, config), "informed": informed}
-    return made | {name: partial(ours if name in PRESETS else rival, name) for name in config["methods"]}
+    return made | {name: partial(ours if name in PRESETS else baseline, name) for name in config["methods"]}
 
 
 def pretrained(config: Config, seed: int) -> Mapping[str, float]:

@@ -90,7 +90,7 @@ REAL_CASES = ("copy", "jitter-0.001", "jitter-0.1", "one", "strangers")
 
 def planted(config: Mapping[str, Any], name: str, case: str, seed: int) -> Mapping[str, float | str]:
     """Audit one planted release."""
-    members, others, strangers = POPULATIONS[name][1](config, seed)
+    members, others, non_members = POPULATIONS[name][1](config, seed)
     few = members.take(np.arange(config["few"]))
     if case in ("overfit", "overfit-decoder"):
         release, members = overfit(few, seed), few
@@ -99,13 +99,13 @@ def planted(config: Mapping[str, Any], name: str, case: str, seed: int) -> Mappi
         release = ClassGaussian(random_state=seed).fit(fitted.X, fitted.y).release()
         members, others = few, others.take(np.arange(config["few"]))
     elif case == "one":
-        release = table_of(strangers, jittered(members, 0.001, seed).take(np.arange(1)))
+        release = table_of(non_members, jittered(members, 0.001, seed).take(np.arange(1)))
     elif case == "strangers-gaussian":
-        release = ClassGaussian(random_state=seed).fit(strangers.X, strangers.y).release()
+        release = ClassGaussian(random_state=seed).fit(non_members.X, non_members.y).release()
     elif case == "strangers-cvae":
-        release = quick_cvae(strangers, seed)
+        release = quick_cvae(non_members, seed)
     elif case == "strangers":
-        release = table_of(strangers)
+        release = table_of(non_members)
     else:
         release = table_of(jittered(members, float(case.partition("-")[2] or 0), seed))
     reach = CASES[case][2]

@@ -67,7 +67,7 @@ def generated(config: Mapping[str, Any], name: str, method: str, members: Embedd
         given = {"privacy": DP(config["epsilon"], 0.01 / size, n_public=size), "reference": "efflite0"}
         # Test coins: figures can be computed again. Such a release has no claim, but the noise of one.
         classes = range(len(members.info.class_names))
-        return model(**given, classes=classes, test_coins=seed, random_state=seed).fit(X, y).release()
+        return model(**given, classes=classes, insecure_seed=seed, random_state=seed).fit(X, y).release()
     if kind == "cvae":
         preset = rest if rest not in ("", "seed") else "replica"
         return model(preset, authors_compat=rest == "seed", random_state=seed).fit(X, y).release()

@@ -138,18 +138,18 @@ def render(results: StudyResults, out: Path) -> str:
 def differences(results: StudyResults) -> str:
     """The default minus each rival, paired over the folds of all data sets."""
     rows: list[list[object]] = []
-    for ours, rivals in (
+    for ours, baselines in (
         (CVAE_DEFAULT, [name for name in candidates(results, results.config["datasets"][0]) if name != CVAE_DEFAULT]),
         (GAUSSIAN_DEFAULT, ["Gaussian, rank 16, shrinkage 0.1", "Gaussian, rank 64, shrinkage 0",
                             "Gaussian, rank 256, shrinkage 0.1"]),
     ):  # fmt: skip
-        for rival in rivals:
-            row: list[object] = [ours, rival]
+        for baseline in baselines:
+            row: list[object] = [ours, baseline]
             for head in HEADS:
                 pairs = []
                 for data in results.config["datasets"]:
                     found = candidates(results, data)
-                    pairs += [a - b for a, b in zip(found[ours](head), found[rival](head), strict=True)]
+                    pairs += [a - b for a, b in zip(found[ours](head), found[baseline](head), strict=True)]
                 difference = Estimate.from_runs(pairs)
                 row.append(f"{difference:+.3f} {compare(difference)}")
             rows.append(row)

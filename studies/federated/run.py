@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from locum.accounting import PoissonGaussian, epsilon_of, plan_sgd
 from locum.data import load_reference, partition_dirichlet, partition_iid, read_embeddings, stratified_split
-from locum.federated import FederationSettings, fit_personal, merge_releases, rehearse
+from locum.federated import FederationSettings, fit_personal, merge_releases, simulate
 from locum.federated.baselines import federated_head, scores
 from locum.federated.personal import pick_lambda
 from locum.federated.site_file import SiteRecords
@@ -90,7 +90,7 @@ def embedded(backbone: str) -> EmbeddingSet:
         return found.sets()["train"]
 
 
-def budget(parts: Parts, epsilon: float) -> DP:
+def budget_of(parts: Parts, epsilon: float) -> DP:
     """Each site declares the mean size, rounded down to tens, of what it learns from."""
     n = max(10, 10 * int(0.08 * float(np.mean([len(p) for p in parts.values()]))))
     return DP(epsilon, min(DELTA, 1 / (10 * n)), n_public=n)
@@ -98,10 +98,10 @@ def budget(parts: Parts, epsilon: float) -> DP:
 
 def published(parts: Parts) -> float:
     """What the seed's noise really costs: calibrated to epsilon 1 for 20 passes, used for 250."""
-    wish = budget(parts, 1.0)
-    short = plan_sgd(wish, batch=256, epochs=20)
-    steps = SEED["rounds"] * max(1, round(SEED["local_epochs"] * wish.size() / short.batch))
-    return epsilon_of([PoissonGaussian(short.rate, short.noise_multiplier, steps)], wish.delta, wish.relation)
+    budget = budget_of(parts, 1.0)
+    short = plan_sgd(budget, batch=256, epochs=20)
+    steps = SEED["rounds"] * max(1, round(SEED["local_epochs"] * budget.size() / short.batch))
+    return epsilon_of([PoissonGaussian(short.rate, short.noise_multiplier, steps)], budget.delta, budget.relation)
 
 
 def summary(
@@ -134,10 +134,10 @@ def federation(
     terms = FederationSettings(
         classes=first.info.class_names, dim=first.dim, reference=reference, seed=seed, **settings
     )
-    privacy = None if epsilon is None else budget(parts, epsilon)
+    privacy = None if epsilon is None else budget_of(parts, epsilon)
     with tempfile.TemporaryDirectory() as folder:
         work = Path(folder)
-        found = rehearse(
+        found = simulate(
             parts, terms, privacy, out=work / "out", work=work / "sites", seed=seed, validation=validation, test=test
         )
         release = load(found.release)
@@ -165,26 +165,30 @@ def alone(kind: str, parts: Parts, common: EmbeddingSet | None, seed: int) -> di
         split = [stratified_split(p, shares, rng=np.random.default_rng([seed, i])) for i, p in enumerate(train)]
         train, test = [s["train"] for s in split], [s["test"] for s in split]
     pooled = (np.concatenate([t.X for t in train]), np.concatenate([t.y for t in train]))
-    wish = budget(parts, 1.0)
+    budget = budget_of(parts, 1.0)
     if kind == "centralised":
         head = LinearHead(random_state=seed).fit(*pooled)
         found = [{"global": scored(t.y, head.predict(t.X))} for t in test]
         return summary(found, [0.0])
     if kind in ("centralised, epsilon 1", "DP-CGAN, mixture"):
         if kind.startswith("central"):
-            size = wish.size() * len(train)
-            wish = DP(1.0, min(DELTA, 1 / (10 * size)), n_public=size)
+            size = budget.size() * len(train)
+            budget = DP(1.0, min(DELTA, 1 / (10 * size)), n_public=size)
             model = ClassGaussian(
-                privacy=wish, classes=list(range(classes)), reference="efflite0", test_coins=seed, random_state=seed
+                privacy=budget,
+                classes=list(range(classes)),
+                reference="efflite0",
+                insecure_seed=seed,
+                random_state=seed,
             )
             release = model.fit(*pooled).release()
         else:
             fitted = [
                 CGANGenerator(
-                    privacy=wish,
+                    privacy=budget,
                     classes=list(range(classes)),
                     reference="efflite0",
-                    test_coins=1000 * seed + i,
+                    insecure_seed=1000 * seed + i,
                     random_state=seed,
                 ).fit(t.X, t.y)
                 for i, t in enumerate(train)
@@ -197,7 +201,7 @@ def alone(kind: str, parts: Parts, common: EmbeddingSet | None, seed: int) -> di
     if kind.startswith("FedProx"):
         settings |= {"proximal": 0.05}
     if kind.endswith("epsilon 1"):
-        settings = {"rounds": 10, "privacy": wish}
+        settings = {"rounds": 10, "privacy": budget}
     shared = federated_head(train, classes, reference, whiten=whiten, seed=seed, **settings)
     told, lams = [], []
     for mine, other in zip(train, test, strict=True):
@@ -438,11 +442,11 @@ def _draw_epsilons(results: StudyResults, out: Path) -> None:
 def _parameters() -> str:
     """What is trained and what leaves, counted from the networks at ten classes and 1280 features."""
     from locum.federated.plans import sums_asked
-    from locum.generate.private import query
+    from locum.generate.private import query_sums
     from locum.nets import plain_cvae
 
     one, terms = np.zeros((1, 1280)), FederationSettings(tuple(map(str, range(10))), 1280, mode="sums")
-    asked = query(one, np.zeros(1, int), None, 10, load_reference("efflite0", 1280), sums_asked(terms))
+    asked = query_sums(one, np.zeros(1, int), None, 10, load_reference("efflite0", 1280), sums_asked(terms))
     rows: list[list[object]] = []
     for title, hidden, latent in (("the seed", (256,) * 3, 100), ("ours: decoders", OURS["hidden"], OURS["latent"])):
         net = plain_cvae(1280, 10, hidden, latent, sigmoid=False)

@@ -57,7 +57,7 @@ def private(method: str, name: str, epsilon: float, seed: int) -> BaseGenerator:
         privacy=DP(epsilon, delta, n_public=size),
         classes=range(10) if name.startswith("cifar") else range(2),
         reference="efflite0",
-        test_coins=seed,
+        insecure_seed=seed,
         random_state=seed,
     )
 
@@ -133,7 +133,7 @@ def _shown(results: StudyResults, cell: str, metric: str) -> str:
     return f"{results.estimate(cell, metric):.3f}"
 
 
-def rivals(config: Mapping[str, Any]) -> dict[str, Cell]:
+def baselines(config: Mapping[str, Any]) -> dict[str, Cell]:
     """How far samples are from real vectors, and how large each generator is."""
 
     def distances(name: str, model: BaseGenerator | None, seed: int) -> Mapping[str, float]:
@@ -195,5 +195,5 @@ def _far(results: StudyResults, cell: str) -> str:
 
 STUDIES = {
     "private-epsilon": Study("AUC against epsilon: what a promise costs", cells, render),
-    "private-rivals": Study("Distance from real vectors, and size", rivals, render_rivals),
+    "private-rivals": Study("Distance from real vectors, and size", baselines, render_rivals),
 }

@@ -129,13 +129,13 @@ QUESTIONS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 }
 
 
-def questions(config: Mapping[str, Any]) -> dict[str, Cell]:
+def requests(config: Mapping[str, Any]) -> dict[str, Cell]:
     """Each setting of the over-sampler by cross-validation on training records alone."""
 
-    def cell(name: str, question: str, seed: int) -> Mapping[str, float]:
+    def cell(name: str, request: str, seed: int) -> Mapping[str, float]:
         X, y = records(name, "train")
         guess = np.empty_like(y)
-        sampler, head = QUESTIONS[question]
+        sampler, head = QUESTIONS[request]
         if "generator" in sampler:
             generator = clone(sampler["generator"]).set_params(max_epochs=config["cvae_epochs"])
             sampler = sampler | {"generator": generator}
@@ -224,9 +224,9 @@ class _With:
     def __init__(self, model: CVAEGenerator, variance: float) -> None:
         self.classes_, self._model, self._variance = model.classes_, model, variance
 
-    def sample(self, **wish: Any) -> tuple[Array, Array]:
+    def sample(self, **budget: Any) -> tuple[Array, Array]:
         """As the generator does."""
-        return self._model.sample(**{**wish, "variance": self._variance})
+        return self._model.sample(**{**budget, "variance": self._variance})
 
 
 def render_methods(results: StudyResults, out: Path) -> str:
@@ -257,11 +257,13 @@ def render_methods(results: StudyResults, out: Path) -> str:
             for v in results.config["variances"]
         ]
         text += ["### Size and variance (Tables 4, 5)", markdown_table(["CVAE", *groups], table)]
-        rivals = {m: (f"{name}/{m}", "") for m in plain if m != "ours"}
-        rivals |= {f"algorithm 1 with the {p} CVAE": (f"{name}/cvae-{p}", "variance 1/") for p in ("small", "large")}
-        rivals |= {"the large CVAE + remix": (f"{name}/cvae-large", "remix/")}
-        rivals |= {f"{loss} + CVAE": (f"{name}/cvae-large", f"{loss}/") for loss in LOSSES[1:]}
-        table = [[other, *_paired(results, name, *rival, groups)] for other, rival in rivals.items()]
+        baselines = {m: (f"{name}/{m}", "") for m in plain if m != "ours"}
+        baselines |= {
+            f"algorithm 1 with the {p} CVAE": (f"{name}/cvae-{p}", "variance 1/") for p in ("small", "large")
+        }
+        baselines |= {"the large CVAE + remix": (f"{name}/cvae-large", "remix/")}
+        baselines |= {f"{loss} + CVAE": (f"{name}/cvae-large", f"{loss}/") for loss in LOSSES[1:]}
+        table = [[other, *_paired(results, name, *baseline, groups)] for other, baseline in baselines.items()]
         text += [
             "### Ours minus each other: paired bootstrap over test records, means of the seeds",
             markdown_table(["against", *groups], table),
@@ -296,6 +298,6 @@ def _row(results: StudyResults, groups: list[str], title: str, cell: str, prefix
 
 STUDIES: dict[str, Study] = {
     "rebalance-choice": Study("Rare classes: which head, chosen on training records", choice, render_choice),
-    "rebalance-questions": Study("Rare classes: the thesis' open questions", questions, render_questions),
+    "rebalance-questions": Study("Rare classes: the thesis' open questions", requests, render_questions),
     "rebalance-methods": Study("Rare classes: every method on the test set", methods, render_methods),
 }

@@ -192,12 +192,12 @@ def comparisons(results: StudyResults, name: str) -> str:
 
     rows = []
     for which in ("cvae", "cvae-authors"):
-        for rival, metric in [("real", "offline/{}"), *((f"{k}-Same", "offline/{}") for k in results.config["ks"]),
+        for baseline, metric in [("real", "offline/{}"), *((f"{k}-Same", "offline/{}") for k in results.config["ks"]),
                               ("gaussian", "offline/1.0/{}")]:  # fmt: skip
-            row: list[object] = [NAMES[which], rival]
+            row: list[object] = [NAMES[which], baseline]
             for sigma in (0, 3):
                 mine = results.runs(f"{name}/{which}", f"offline/1.0/auc{sigma}")
-                other = results.runs(f"{name}/{rival}", metric.format(f"auc{sigma}"))
+                other = results.runs(f"{name}/{baseline}", metric.format(f"auc{sigma}"))
                 difference = Estimate.from_runs([a - b for a, b in zip(mine, other, strict=True)])
                 row.append(f"{difference:+.3f} {compare(difference)}")
             rows.append(row)

@@ -134,13 +134,13 @@ class TestReceipts:
 
 class TestBudgets:
     def test_the_first_fit_opens_a_holding_with_what_it_asks_for(self, file: Path) -> None:
-        ledger, wish = Ledger(file), DP(1.0, 1e-5, n_public=1000)
-        opened = ledger.open_for(wish, "scans")
+        ledger, budget = Ledger(file), DP(1.0, 1e-5, n_public=1000)
+        opened = ledger.open_for(budget, "scans")
         assert (opened.epsilon, opened.delta, opened.left) == (1.0, 1e-5, (1.0, 1e-5))
         noise = noise_for(lambda z: [Gaussian(z)], 1.0, 1e-5)
         ledger.charge("scans", [Gaussian(noise)], delta=1e-5, purpose="fit", within=1.0)
         # The second asks for the same, and for more: neither raises the budget.
-        for again in (wish, DP(8.0, 1e-4, n_public=1000)):
+        for again in (budget, DP(8.0, 1e-4, n_public=1000)):
             assert ledger.open_for(again, "scans").epsilon == 1.0
         with pytest.raises(PrivacyError, match="are left"):
             ledger.charge("scans", [Gaussian(noise)], delta=1e-5, purpose="fit", within=1.0)

@@ -16,7 +16,7 @@ LEAKS = {"copy": 0.0, "jitter 0.001": 0.001, "jitter 0.1": 0.1}
 
 
 @pytest.fixture
-def people() -> Callable[..., tuple[EmbeddingSet, EmbeddingSet, EmbeddingSet]]:
+def subjects() -> Callable[..., tuple[EmbeddingSet, EmbeddingSet, EmbeddingSet]]:
     """Members, non-members and strangers of one population: two classes, features that hang together."""
 
     def draw(seed: int, n: int = 200, d: int = 16, heavy: bool = False) -> tuple[EmbeddingSet, ...]:
@@ -63,13 +63,13 @@ def planted(rows: Callable[..., Release]) -> Callable[..., Release]:
     """A release of strangers that holds some members too, with jitter as a share of the feature scale."""
 
     def build(
-        members: EmbeddingSet, strangers: EmbeddingSet | None, jitter: float = 0.0, known: int | None = None
+        members: EmbeddingSet, non_members: EmbeddingSet | None, jitter: float = 0.0, known: int | None = None
     ) -> Release:
         some = members if known is None else members.take(np.arange(known))
         noise = np.random.default_rng(5).normal(size=some.X.shape) * members.X.std(axis=0)
         X, y = some.X + jitter * noise, some.y
-        if strangers is not None:
-            X, y = np.concatenate([strangers.X, X]), np.concatenate([strangers.y, y])
+        if non_members is not None:
+            X, y = np.concatenate([non_members.X, X]), np.concatenate([non_members.y, y])
         return rows(X, y)
 
     return build

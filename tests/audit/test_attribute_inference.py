@@ -21,19 +21,19 @@ def with_sex(data: EmbeddingSet, seed: int) -> EmbeddingSet:
     return EmbeddingSet(data.X, data.y, attributes={"sex": RNG(seed).choice(["f", "m"], size=len(data))})
 
 
-def test_a_fact_about_members_only(people: Callable[..., Any], rows: Any) -> None:
-    members, others, strangers = (with_sex(data, i) for i, data in enumerate(people(0)))
+def test_a_fact_about_members_only(subjects: Callable[..., Any], rows: Any) -> None:
+    members, others, non_members = (with_sex(data, i) for i, data in enumerate(subjects(0)))
     leaking = rows(members.X, members.y, members.attributes)
     result = AttributeInference("sex").run(leaking, members, others, RNG(0))
     assert (result.name, result.verdict, result.attack.value) == ("attribute inference: sex", "leak", 1)
     assert result.control.low < 0.5 < result.control.high
     assert result.baseline.low < 0.5 < result.baseline.high
-    fresh = rows(strangers.X, strangers.y, strangers.attributes)
+    fresh = rows(non_members.X, non_members.y, non_members.attributes)
     assert AttributeInference("sex").run(fresh, members, others, RNG(0)).verdict != "leak"
 
 
-def test_attributes_that_nobody_shares(people: Callable[..., Any], rows: Any) -> None:
-    members, others, _ = people(0)
+def test_attributes_that_nobody_shares(subjects: Callable[..., Any], rows: Any) -> None:
+    members, others, _ = subjects(0)
     release = rows(members.X, members.y)
     attack = AttributeInference("sex")
     assert "not applicable" in attack.why_not(release, members, others)

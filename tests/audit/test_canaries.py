@@ -9,9 +9,9 @@ from scipy import stats
 
 from locum.accounting import Gaussian, QueryPlan, SGDPlan
 from locum.audit import CanaryRun, Guesses, LowerBound, run_canaries
-from locum.audit.epsilon.canaries import log_odds, rehearse
+from locum.audit.epsilon.canaries import log_odds, simulate
 from locum.errors import ConfigError, DataError
-from locum.mechanisms import Coins
+from locum.mechanisms import SecureRandom
 from locum.train.dp import ClippedNetwork
 from locum.types import DP
 
@@ -21,8 +21,8 @@ RELATIONS = ["add-or-remove", "replace-one"]
 
 
 def steps_only(unit: str = "record", relation: str = "add-or-remove", **changed: Any) -> SGDPlan:
-    wish = DP(8.0, 1e-5, unit, n_public=500, relation=relation)
-    return SGDPlan(wish, **{"rate": 1.0, "batch": 500, "steps": 2, "clip": 1.5, "noise_multiplier": 0.8} | changed)
+    budget = DP(8.0, 1e-5, unit, n_public=500, relation=relation)
+    return SGDPlan(budget, **{"rate": 1.0, "batch": 500, "steps": 2, "clip": 1.5, "noise_multiplier": 0.8} | changed)
 
 
 @pytest.fixture
@@ -32,12 +32,12 @@ def no_noise(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def change_noise(monkeypatch: pytest.MonkeyPatch, factor: float) -> None:
     """A fault in the coins: noise of the wrong size, whatever was asked for."""
-    honest = Coins.__init__
+    honest = SecureRandom.__init__
 
-    def faulty(self: Coins, counts: Any, rate: float, values: int, std: float, **rest: Any) -> None:
+    def faulty(self: SecureRandom, counts: Any, rate: float, values: int, std: float, **rest: Any) -> None:
         honest(self, counts, rate, values, factor * std, **rest)
 
-    monkeypatch.setattr(Coins, "__init__", faulty)
+    monkeypatch.setattr(SecureRandom, "__init__", faulty)
 
 
 @pytest.mark.parametrize("relation", RELATIONS)
@@ -85,7 +85,7 @@ PLANS = {
 @pytest.mark.parametrize("plan", PLANS.values(), ids=PLANS.keys())
 def test_a_run_gives_the_scores_that_the_plan_foretells(plan: SGDPlan | QueryPlan) -> None:
     """If the code keeps the plan, canaries look as in the rehearsal, which is made of the plan's numbers alone."""
-    run, foretold = run_canaries(plan, canaries=1500, records=200, seed=5), rehearse(plan, np.random.default_rng(6))
+    run, foretold = run_canaries(plan, canaries=1500, records=200, seed=5), simulate(plan, np.random.default_rng(6))
     for coin in (True, False):
         here, there = run.scores[run.included == coin], foretold.scores[foretold.included == coin]
         assert stats.ks_2samp(here, there).pvalue > 1e-3
@@ -123,8 +123,10 @@ def test_records_of_a_subject_that_are_clipped_one_by_one_are_seen(monkeypatch: 
 def test_batches_that_are_larger_than_promised_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     plan = steps_only(rate=0.02, batch=10, steps=3, noise_multiplier=1.0)
     assert refuted(plan) < plan.epsilon
-    honest = Coins.__init__
-    monkeypatch.setattr(Coins, "__init__", lambda self, counts, rate, *a, **k: honest(self, counts, 1.0, *a, **k))
+    honest = SecureRandom.__init__
+    monkeypatch.setattr(
+        SecureRandom, "__init__", lambda self, counts, rate, *a, **k: honest(self, counts, 1.0, *a, **k)
+    )
     assert refuted(plan) > plan.epsilon
 
 

@@ -69,9 +69,9 @@ def test_a_wrong_number_of_shadows_is_told_at_once(wrong: int, tmp_path: Path) -
 
 
 def test_shadows_are_trained_once_for_both_and_a_second_run_finds_them(
-    people: Callable[..., Any], tmp_path: Path
+    subjects: Callable[..., Any], tmp_path: Path
 ) -> None:
-    members, others, _ = people(0, n=60, d=6)
+    members, others, _ = subjects(0, n=60, d=6)
     release = ClassGaussian(random_state=0).fit(members.X, members.y).release()
     told: list[tuple[int, int]] = []
 
@@ -93,8 +93,8 @@ def test_shadows_are_trained_once_for_both_and_a_second_run_finds_them(
     assert (tmp_path / "state").stat().st_mode & 0o777 == 0o600
 
 
-def test_attacks_by_name_reach_the_decoder(people: Callable[..., Any]) -> None:
-    members, others, _ = people(1, n=40, d=6)
+def test_attacks_by_name_reach_the_decoder(subjects: Callable[..., Any]) -> None:
+    members, others, _ = subjects(1, n=40, d=6)
     release = ClassGaussian(random_state=0).fit(members.X, members.y).release()
     report = audit(release, members, others, attacks=["latent-search", "elbo"], random_state=0)
     assert [result.name for result in report.results] == ["latent search", "ELBO"]

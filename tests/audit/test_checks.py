@@ -23,13 +23,13 @@ def kinds(problems: list[Problem]) -> list[str]:
     return [p.kind for p in problems]
 
 
-def test_fair_sets_have_no_problem(people: Callable[..., Any]) -> None:
-    members, others, _ = people(0, n=600, d=8)
+def test_fair_sets_have_no_problem(subjects: Callable[..., Any]) -> None:
+    members, others, _ = subjects(0, n=600, d=8)
     assert check_sets(members, others, RNG(0)) == []
 
 
-def test_repeats_within_and_between(people: Callable[..., Any]) -> None:
-    members, others, _ = people(0, n=600, d=8)
+def test_repeats_within_and_between(subjects: Callable[..., Any]) -> None:
+    members, others, _ = subjects(0, n=600, d=8)
     X, Y = members.X.copy(), others.X.copy()
     X[1], X[2] = X[0], X[0]
     Y[:3] = X[10:13]
@@ -44,16 +44,16 @@ def test_repeats_within_and_between(people: Callable[..., Any]) -> None:
         without_shared(members, members)
 
 
-def test_zero_has_one_sign(people: Callable[..., Any]) -> None:
-    members, others, _ = people(0, n=50, d=4)
+def test_zero_has_one_sign(subjects: Callable[..., Any]) -> None:
+    members, others, _ = subjects(0, n=50, d=4)
     X, Y = members.X.copy(), others.X.copy()
     X[0], Y[0] = 0.0, -0.0
     kept, _ = without_shared(EmbeddingSet(X, members.y), EmbeddingSet(Y, others.y))
     assert len(kept) == 49
 
 
-def test_near_duplicates(people: Callable[..., Any]) -> None:
-    members, others, _ = people(0, n=600, d=16)
+def test_near_duplicates(subjects: Callable[..., Any]) -> None:
+    members, others, _ = subjects(0, n=600, d=16)
     for count, voids in ((10, "nothing"), (100, "reassurance")):
         Y = others.X.copy()
         Y[:count] = members.X[:count] * 1.0001
@@ -61,8 +61,8 @@ def test_near_duplicates(people: Callable[..., Any]) -> None:
         assert (found["near duplicates"].count, found["near duplicates"].voids) == (count, voids)
 
 
-def test_shared_people_are_an_error_and_few_people_are_few(people: Callable[..., Any]) -> None:
-    members, others, _ = people(0, n=600, d=4)
+def test_shared_people_are_an_error_and_few_people_are_few(subjects: Callable[..., Any]) -> None:
+    members, others, _ = subjects(0, n=600, d=4)
     who = np.arange(600)
     with_people = EmbeddingSet(members.X, members.y, who)
     with pytest.raises(DataError, match="600 subjects are both"):
@@ -78,8 +78,8 @@ def test_shared_people_are_an_error_and_few_people_are_few(people: Callable[...,
 
 
 @pytest.mark.parametrize("how", ["place", "width", "classes"])
-def test_another_population_is_noticed(how: str, people: Callable[..., Any]) -> None:
-    members, others, _ = people(0, n=600, d=8)
+def test_another_population_is_noticed(how: str, subjects: Callable[..., Any]) -> None:
+    members, others, _ = subjects(0, n=600, d=8)
     if how == "classes":
         pick = RNG(0).permutation(600)
         others = others.take(np.concatenate([np.flatnonzero(others.y == 0), np.flatnonzero(others.y == 1)[:100]]))
@@ -92,17 +92,17 @@ def test_another_population_is_noticed(how: str, people: Callable[..., Any]) -> 
     assert found["shift"].estimate.low > 0.5
 
 
-def test_one_population_is_left_alone(people: Callable[..., Any]) -> None:
+def test_one_population_is_left_alone(subjects: Callable[..., Any]) -> None:
     """An exact test at 1 %: three alarms in 40 have a chance below 0.01."""
     p = []
     for seed in range(40):
-        members, others, _ = people(seed, n=60, d=8)
+        members, others, _ = subjects(seed, n=60, d=8)
         p.append(shift(members, others, RNG(seed))[1])
     assert sum(v <= 0.01 for v in p) <= 2
 
 
-def test_few_records_show_no_shift(people: Callable[..., Any]) -> None:
-    members, others, _ = people(0, n=6, d=4)
+def test_few_records_show_no_shift(subjects: Callable[..., Any]) -> None:
+    members, others, _ = subjects(0, n=6, d=4)
     estimate, p = shift(members, others, RNG(0))
     assert (estimate.low, estimate.high, p) == (0, 1, 1)
 

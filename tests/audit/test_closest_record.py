@@ -15,45 +15,45 @@ from locum.errors import DataError
 
 
 @pytest.mark.parametrize("kind", ["heavy", "whole numbers", "low dimension"])
-def test_fresh_records_are_silent(kind: str, people: Callable[..., Any], rows: Any) -> None:
+def test_fresh_records_are_silent(kind: str, subjects: Callable[..., Any], rows: Any) -> None:
     """At 1 % each, two alarms in 25 releases have a chance of 0.03; none was seen when this was written."""
     alarms = 0
     for seed in range(25):
-        members, others, strangers = people(
+        members, others, non_members = subjects(
             seed, n=100, d=2 if kind == "low dimension" else 16, heavy=kind == "heavy"
         )
         if kind == "whole numbers":
-            members, others, strangers = (
-                EmbeddingSet(np.round(part.X), part.y) for part in (members, others, strangers)
+            members, others, non_members = (
+                EmbeddingSet(np.round(part.X), part.y) for part in (members, others, non_members)
             )
-        result = ClosestRecord().run(rows(strangers.X, strangers.y), members, others, np.random.default_rng(seed))
+        result = ClosestRecord().run(rows(non_members.X, non_members.y), members, others, np.random.default_rng(seed))
         alarms += result.p_value <= 0.01
     assert alarms <= 1
 
 
 @pytest.mark.parametrize("twist", [0.0, 0.01], ids=["equal", "nearly equal"])
 def test_twins_in_the_population_make_a_copy_inconclusive(
-    twist: float, people: Callable[..., Any], rows: Any
+    twist: float, subjects: Callable[..., Any], rows: Any
 ) -> None:
     """Strangers of whom some are twins of members, and a pool in which there are twins as well."""
     rng = np.random.default_rng(0)
     verdicts = set()
     for seed in range(10):
-        members, others, strangers = people(seed, n=100)
-        X = np.concatenate([members.X, others.X, strangers.X])
+        members, others, non_members = subjects(seed, n=100)
+        X = np.concatenate([members.X, others.X, non_members.X])
         first, second = np.split(rng.permutation(len(X))[:16], 2)
         X[first] = X[second] + twist * X.std(axis=0) * rng.normal(size=(8, X.shape[1]))
         parts = [
-            EmbeddingSet(x, data.y) for x, data in zip(np.split(X, 3), (members, others, strangers), strict=True)
+            EmbeddingSet(x, data.y) for x, data in zip(np.split(X, 3), (members, others, non_members), strict=True)
         ]
         release = rows(parts[2].X, parts[2].y)
         verdicts.add(ClosestRecord().run(release, parts[0], parts[1], rng).verdict)
     assert "leak" not in verdicts
 
 
-def test_pairs_that_were_taken_out_still_count(people: Callable[..., Any], planted: Any) -> None:
-    members, others, strangers = people(0)
-    release = planted(members, strangers, known=1)
+def test_pairs_that_were_taken_out_still_count(subjects: Callable[..., Any], planted: Any) -> None:
+    members, others, non_members = subjects(0)
+    release = planted(members, non_members, known=1)
     assert ClosestRecord().run(release, members, others, np.random.default_rng(0)).verdict == "leak"
     result = ClosestRecord(repeats=1).run(release, members, others, np.random.default_rng(0))
     assert result.verdict == "inconclusive"
@@ -73,7 +73,7 @@ def test_what_recurs_is_found_and_its_mean_is_given() -> None:
     assert len(recurring(fresh[:5], rng)) == 0
 
 
-def test_few_strangers_are_refused(people: Callable[..., Any], planted: Any) -> None:
-    members, others, _ = people(0)
+def test_few_strangers_are_refused(subjects: Callable[..., Any], planted: Any) -> None:
+    members, others, _ = subjects(0)
     with pytest.raises(DataError, match="40 non-members or more; there are 39"):
         ClosestRecord().run(planted(members, None), members, others.take(np.arange(39)), np.random.default_rng(0))

@@ -17,11 +17,11 @@ Blobs = tuple[np.ndarray, np.ndarray]
 def naive(release: Release, z: np.ndarray, codes: np.ndarray) -> np.ndarray:
     """`decode` itself, with coins that give the wanted latents and nothing else."""
 
-    class Coins:
+    class SecureRandom:
         def standard_normal(self, shape: tuple[int, ...], dtype: type = np.float32) -> np.ndarray:
             return z.copy() if shape == z.shape else np.zeros(shape, dtype)
 
-    return decode(release.manifest, release.tensors, codes, 1.0, Coins())
+    return decode(release.manifest, release.tensors, codes, 1.0, SecureRandom())
 
 
 @pytest.mark.parametrize("settings", [{}, {"authors_compat": True}, {"preset": "large"}, {"hidden": (16, 8)}])

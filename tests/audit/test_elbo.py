@@ -26,12 +26,12 @@ def population(seed: int, *sizes: int, d: int = 16) -> list[EmbeddingSet]:
 
 
 def test_an_overfitted_decoder_is_caught_and_a_stranger_s_is_not() -> None:
-    members, others, strangers = population(0, 20, 40, 20)
+    members, others, non_members = population(0, 20, 40, 20)
     generator = CVAEGenerator("small", hidden=(64,), latent=8, beta=0.01, max_epochs=400, random_state=0)
     release = generator.fit(members.X, members.y).release()
     scores = QUICK.score(release, members, others, np.random.default_rng(0))
     assert auc_interval(scores.inside, scores.outside).low > 0.6
-    fresh = QUICK.score(release, strangers, others, np.random.default_rng(0))
+    fresh = QUICK.score(release, non_members, others, np.random.default_rng(0))
     assert auc_interval(fresh.inside, fresh.outside).low < 0.5 < auc_interval(fresh.inside, fresh.outside).high
 
 

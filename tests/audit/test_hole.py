@@ -17,9 +17,9 @@ RNG = np.random.default_rng
 
 
 @pytest.fixture
-def holed(people: Callable[..., Any]) -> Any:
-    members, others, strangers = people(0, n=300, d=3)
-    decoder = ClassGaussian(random_state=0).fit(strangers.X, strangers.y).release()
+def holed(subjects: Callable[..., Any]) -> Any:
+    members, others, non_members = subjects(0, n=300, d=3)
+    decoder = ClassGaussian(random_state=0).fit(non_members.X, non_members.y).release()
     near = np.linalg.norm(members.X[:, None] - members.X[None], axis=2)
     np.fill_diagonal(near, np.inf)
     radius = 0.2 * float(np.median(near.min(axis=1)))
@@ -38,12 +38,12 @@ def test_a_hole_tells_who_is_in_it(holed: Any) -> None:
     assert attack.why_not(kept, members, others) == ""
 
 
-def test_without_holes_there_is_nothing_to_find(people: Callable[..., Any]) -> None:
+def test_without_holes_there_is_nothing_to_find(subjects: Callable[..., Any]) -> None:
     """Though the attacker believes in some: at 1 % each, three alarms in 25 have a chance of 0.002."""
     alarms = 0
     for seed in range(25):
-        members, others, strangers = people(seed, n=100, d=3)
-        decoder = ClassGaussian(random_state=0).fit(strangers.X, strangers.y).release()
+        members, others, non_members = subjects(seed, n=100, d=3)
+        decoder = ClassGaussian(random_state=0).fit(non_members.X, non_members.y).release()
         free = replica(decoder, 2000, random_state=seed)
         scores = Hole(0.2).score(free, members, others, RNG(0))
         alarms += evaluate_scores("hole", scores, members, others, RNG(0)).p_value <= 0.01

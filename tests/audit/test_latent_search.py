@@ -33,11 +33,11 @@ def overfitted(data: EmbeddingSet, **settings: object) -> Release:
 
 
 def test_an_overfitted_decoder_is_caught_and_a_stranger_s_is_not() -> None:
-    members, others, strangers = population(0, 20, 40, 20)
+    members, others, non_members = population(0, 20, 40, 20)
     release = overfitted(members)
     scores = QUICK.score(release, members, others, np.random.default_rng(0))
     assert auc_interval(scores.inside, scores.outside).low > 0.7
-    fresh = QUICK.score(release, strangers, others, np.random.default_rng(0))
+    fresh = QUICK.score(release, non_members, others, np.random.default_rng(0))
     assert auc_interval(fresh.inside, fresh.outside).low < 0.5 < auc_interval(fresh.inside, fresh.outside).high
 
 
@@ -50,8 +50,8 @@ def test_swapping_two_sets_of_strangers_swaps_the_scores() -> None:
 
 
 def test_of_a_mixture_the_nearest_network_counts() -> None:
-    members, others, strangers = population(2, 20, 20, 20)
-    parts = [overfitted(members), overfitted(strangers)]
+    members, others, non_members = population(2, 20, 20, 20)
+    parts = [overfitted(members), overfitted(non_members)]
     mixed = _mixture(parts)
     alone = [QUICK.score(p, members, others, np.random.default_rng(0)).inside for p in parts]
     found = QUICK.score(mixed, members, others, np.random.default_rng(0))
@@ -60,8 +60,8 @@ def test_of_a_mixture_the_nearest_network_counts() -> None:
 
 
 def test_gaussians_have_their_log_density() -> None:
-    members, others, strangers = population(3, 30, 30, 30)
-    parts = [ClassGaussian(random_state=0).fit(s.X, s.y).release() for s in (members, strangers)]
+    members, others, non_members = population(3, 30, 30, 30)
+    parts = [ClassGaussian(random_state=0).fit(s.X, s.y).release() for s in (members, non_members)]
     a, b = (LatentSearch().score(p, members, others, np.random.default_rng(0)).outside for p in parts)
     mixed = LatentSearch().score(_mixture(parts), members, others, np.random.default_rng(0)).outside
     np.testing.assert_allclose(mixed, logsumexp([a, b], axis=0) + np.log(0.5), rtol=1e-5)

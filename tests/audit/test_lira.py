@@ -45,8 +45,8 @@ def test_a_stranger_s_gaussian_is_not_accused(attack: LiRA | RMIA) -> None:
     """At 95 % intervals one in forty is expected above; over 20 seeds four would be too many."""
     accused = 0
     for seed in range(20):
-        members, others, strangers = population(seed, 30, 30, 30, d=16)
-        release = ClassGaussian(random_state=0).fit(strangers.X, strangers.y).release()
+        members, others, non_members = population(seed, 30, 30, 30, d=16)
+        release = ClassGaussian(random_state=0).fit(non_members.X, non_members.y).release()
         accused += auc(attack, release, members, others, seed).low > 0.5
     assert accused <= 3
 
@@ -59,8 +59,8 @@ def test_an_overfitted_cvae_is_caught() -> None:
 
 
 def test_swapping_members_and_non_members_swaps_the_scores() -> None:
-    a, b, strangers = population(2, 20, 24, 30, d=8)
-    release = ClassGaussian(random_state=0).fit(strangers.X, strangers.y).release()
+    a, b, non_members = population(2, 20, 24, 30, d=8)
+    release = ClassGaussian(random_state=0).fit(non_members.X, non_members.y).release()
     for attack in (LiRA(8, seed=1), RMIA(8, seed=1)):
         one, two = (attack.score(release, *pair, np.random.default_rng(0)) for pair in ((a, b), (b, a)))
         assert np.array_equal(one.inside, two.outside)

@@ -14,10 +14,10 @@ from locum.errors import ConfigError, DataError, LocumError
 
 def naive_chance(correct: int, guesses: int, canaries: int, epsilon: float, delta: float) -> float:
     """The theorem, term by term."""
-    answers = stats.binom(guesses, math.exp(epsilon) / (1 + math.exp(epsilon)))
-    below = answers.pmf(correct - np.arange(1, canaries + 1))
+    replies = stats.binom(guesses, math.exp(epsilon) / (1 + math.exp(epsilon)))
+    below = replies.pmf(correct - np.arange(1, canaries + 1))
     slack = max(sum(below[:i]) / i for i in range(1, canaries + 1))
-    return min(1.0, answers.sf(correct - 1) + 2 * canaries * delta * slack)
+    return min(1.0, replies.sf(correct - 1) + 2 * canaries * delta * slack)
 
 
 @settings(max_examples=25)
@@ -36,11 +36,11 @@ def test_the_chance_is_the_theorems(guesses: int, share: float, more: int, epsil
 
 def test_many_guesses_are_cut_short_to_the_safe_side() -> None:
     """The search for the worst term ends early; what it leaves out is bounded, and not missed where it decides."""
-    answers = stats.binom(4000, 1 / (1 + math.exp(-2.5)))
+    replies = stats.binom(4000, 1 / (1 + math.exp(-2.5)))
     for correct in (3000, 3700, 3720, 3800, 3990):
         i = np.arange(1, correct + 1)
-        slack = ((answers.cdf(correct - 1) - answers.cdf(correct - 1 - i)) / i).max()
-        exact = min(1.0, answers.sf(correct - 1) + 2 * 9000 * 1e-5 * slack)
+        slack = ((replies.cdf(correct - 1) - replies.cdf(correct - 1 - i)) / i).max()
+        exact = min(1.0, replies.sf(correct - 1) + 2 * 9000 * 1e-5 * slack)
         told = chance_of_guesses(correct, 4000, 9000, 2.5, 1e-5)
         assert exact - 1e-9 <= told <= 2 * exact
         if 0.01 < exact < 0.1:
@@ -77,11 +77,11 @@ def test_randomised_response_is_never_over_estimated_beyond_the_error_and_is_tig
     """With delta: each coin is shown outright with that chance, which (epsilon, delta) allows."""
     epsilon, canaries, seen = 1.0, 400, []
     for _ in range(400):
-        coins = rng.random(canaries) < 0.5
-        answers = np.where(rng.random(canaries) < 1 / (1 + math.exp(-epsilon)), coins, ~coins)
-        answers = np.where(rng.random(canaries) < delta, coins, answers)
+        bits = rng.random(canaries) < 0.5
+        replies = np.where(rng.random(canaries) < 1 / (1 + math.exp(-epsilon)), bits, ~bits)
+        replies = np.where(rng.random(canaries) < delta, bits, replies)
         # All answers "in" and all "out" are guesses: their number is random, but does not tell which are right.
-        seen.append(int((answers == coins).sum()))
+        seen.append(int((replies == bits).sum()))
     bounds = {correct: refuted_epsilon(correct, canaries, canaries, delta) for correct in set(seen)}
     found = [bounds[correct] for correct in seen]
     # Three standard errors above one in twenty.
@@ -92,34 +92,34 @@ def test_randomised_response_is_never_over_estimated_beyond_the_error_and_is_tig
 
 
 def test_the_bound_gets_tight_with_many_coins(rng: np.random.Generator) -> None:
-    coins = rng.random(200_000) < 0.5
-    answers = np.where(rng.random(200_000) < 1 / (1 + math.exp(-3.0)), coins, ~coins)
-    assert 2.95 < LowerBound.from_scores(answers, coins, Guesses(90_000, 90_000), delta=0.0).epsilon < 3.0
+    bits = rng.random(200_000) < 0.5
+    replies = np.where(rng.random(200_000) < 1 / (1 + math.exp(-3.0)), bits, ~bits)
+    assert 2.95 < LowerBound.from_scores(replies, bits, Guesses(90_000, 90_000), delta=0.0).epsilon < 3.0
 
 
 def test_planned_guesses_find_nothing_where_there_is_nothing(rng: np.random.Generator) -> None:
     """The number of guesses was chosen on other coins, so the error is what it says."""
     alarms = 0
     for _ in range(200):
-        before, coins = rng.random(1000) < 0.5, rng.random(300) < 0.5
+        before, bits = rng.random(1000) < 0.5, rng.random(300) < 0.5
         plan = plan_guesses(rng.standard_normal(1000), before, 300, delta=0.0)
-        alarms += LowerBound.from_scores(rng.standard_normal(300), coins, plan, delta=0.0).epsilon > 0
+        alarms += LowerBound.from_scores(rng.standard_normal(300), bits, plan, delta=0.0).epsilon > 0
     assert alarms <= 200 * 0.05 + 3 * math.sqrt(200 * 0.05 * 0.95)
 
 
 def test_guesses_are_planned_for_what_shows(rng: np.random.Generator) -> None:
-    coins = np.arange(20_000) % 2 == 0
-    rarely = np.where(coins & (rng.random(20_000) < 0.05), 10.0, 0.0) + rng.standard_normal(20_000)
-    only_presence = plan_guesses(rarely, coins, 1000, delta=1e-5)
+    bits = np.arange(20_000) % 2 == 0
+    rarely = np.where(bits & (rng.random(20_000) < 0.05), 10.0, 0.0) + rng.standard_normal(20_000)
+    only_presence = plan_guesses(rarely, bits, 1000, delta=1e-5)
     assert only_presence.low == 0
     # One in forty can be told at all.
     assert only_presence.high <= 30
-    assert plan_guesses(20.0 * coins, coins, 1000, delta=1e-5) == Guesses(500, 500)
+    assert plan_guesses(20.0 * bits, bits, 1000, delta=1e-5) == Guesses(500, 500)
 
 
 def test_a_bound_says_what_it_rests_on() -> None:
-    coins = np.arange(100) % 2 == 0
-    bound = LowerBound.from_scores(coins, coins, Guesses(20, 10), delta=1e-5)
+    bits = np.arange(100) % 2 == 0
+    bound = LowerBound.from_scores(bits, bits, Guesses(20, 10), delta=1e-5)
     assert (bound.canaries, bound.guesses, bound.correct) == (100, 30, 30)
     assert bound.accuracy.value == 1.0
     assert bound.to_dict()["accuracy"]["low"] < 1

@@ -62,8 +62,8 @@ def test_a_generator_of_other_data_is_not_accused() -> None:
     accused = 0
     for seed in range(20):
         members, others = population(seed, n=120)
-        strangers, _ = population(seed + 1000, n=120)
-        release = ClassGaussian(random_state=seed).fit(strangers.X, strangers.y).release()
+        non_members, _ = population(seed + 1000, n=120)
+        release = ClassGaussian(random_state=seed).fit(non_members.X, non_members.y).release()
         result = NearestDistance(2000).run(release, members, others, np.random.default_rng(seed))
         accused += result.verdict == "leak"
     assert accused <= 3
@@ -71,8 +71,8 @@ def test_a_generator_of_other_data_is_not_accused() -> None:
 
 def test_few_records_are_inconclusive_not_reassuring() -> None:
     members, others = population(0, n=10)
-    strangers, _ = population(50)
-    release = ClassGaussian(random_state=0).fit(strangers.X, strangers.y).release()
+    non_members, _ = population(50)
+    release = ClassGaussian(random_state=0).fit(non_members.X, non_members.y).release()
     assert (
         NearestDistance(1000).run(release, members, others, np.random.default_rng(1)).verdict
         != "no excess risk found"
@@ -106,11 +106,11 @@ def test_members_among_the_non_members_are_an_error() -> None:
     release = KSame(k=2).fit(members.X, members.y).release()
     with pytest.raises(DataError, match="equal a member"):
         NearestDistance().run(release, members, members.take(np.arange(50)), np.random.default_rng(0))
-    people = np.arange(len(members))
-    with_people = EmbeddingSet(members.X, members.y, people)
+    subjects = np.arange(len(members))
+    with_people = EmbeddingSet(members.X, members.y, subjects)
     with pytest.raises(DataError, match="both members and non-members"):
         NearestDistance().run(
-            release, with_people, EmbeddingSet(others.X, others.y, people), np.random.default_rng(0)
+            release, with_people, EmbeddingSet(others.X, others.y, subjects), np.random.default_rng(0)
         )
 
 

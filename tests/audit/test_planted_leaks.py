@@ -36,8 +36,8 @@ def run(attack: Any, release: Release, members: EmbeddingSet, others: EmbeddingS
 
 @pytest.mark.parametrize("jitter", [0.0, 0.001, 0.1])
 @pytest.mark.parametrize("attack", ATTACKS, ids=lambda a: a.name)
-def test_copies_are_a_leak(attack: Any, jitter: float, people: Callable[..., Any], planted: Any) -> None:
-    members, others, _ = people(0)
+def test_copies_are_a_leak(attack: Any, jitter: float, subjects: Callable[..., Any], planted: Any) -> None:
+    members, others, _ = subjects(0)
     result = run(attack, planted(members, None, jitter), members, others)
     assert result.verdict == "leak"
     assert result.p_value < 1e-4
@@ -46,10 +46,10 @@ def test_copies_are_a_leak(attack: Any, jitter: float, people: Callable[..., Any
 
 @pytest.mark.parametrize("jitter", [0.0, 0.001, 0.1])
 @pytest.mark.parametrize("d", [16, 64])
-def test_one_remembered_record_is_found(jitter: float, d: int, people: Callable[..., Any], planted: Any) -> None:
+def test_one_remembered_record_is_found(jitter: float, d: int, subjects: Callable[..., Any], planted: Any) -> None:
     """By the one attack that can: ranks cannot tell a single hit from luck."""
-    members, others, strangers = people(1, d=d)
-    release = planted(members, strangers, jitter, known=1)
+    members, others, non_members = subjects(1, d=d)
+    release = planted(members, non_members, jitter, known=1)
     result = run(ClosestRecord(), release, members, others)
     assert result.verdict == "leak"
     assert result.attack.value == 1 / len(members)
@@ -58,53 +58,53 @@ def test_one_remembered_record_is_found(jitter: float, d: int, people: Callable[
     assert run(NearestDistance(), release, members, others).verdict != "leak"
 
 
-def test_one_record_in_a_decoder_is_found_among_many_samples(people: Callable[..., Any], rows: Any) -> None:
+def test_one_record_in_a_decoder_is_found_among_many_samples(subjects: Callable[..., Any], rows: Any) -> None:
     """Scattered widely around the record, and often: the mean of what recurs shows it."""
-    members, others, strangers = people(2, n=300)
+    members, others, non_members = subjects(2, n=300)
     rng = np.random.default_rng(0)
     scale = members.X.std(axis=0)
     cloud = members.X[:1] + 0.15 * scale * rng.normal(size=(60, members.dim))
-    X, y = np.concatenate([strangers.X, cloud]), np.concatenate([strangers.y, np.zeros(60, dtype=int)])
+    X, y = np.concatenate([non_members.X, cloud]), np.concatenate([non_members.y, np.zeros(60, dtype=int)])
     result = run(ClosestRecord(), rows(X, y), members, others)
     assert result.verdict == "leak"
     assert any("recur" in note for note in result.notes)
 
 
-def test_five_in_a_hundred_are_enough(people: Callable[..., Any], planted: Any) -> None:
-    members, others, strangers = people(3, n=400)
-    result = run(NearestDistance(), planted(members, strangers, 0.1, known=20), members, others)
+def test_five_in_a_hundred_are_enough(subjects: Callable[..., Any], planted: Any) -> None:
+    members, others, non_members = subjects(3, n=400)
+    result = run(NearestDistance(), planted(members, non_members, 0.1, known=20), members, others)
     assert result.attack.low < 0.55
     assert result.verdict == "leak"
     assert any("highest scores belong to members" in note for note in result.notes)
 
 
 @pytest.mark.parametrize("heavy", [False, True], ids=["normal", "heavy tails"])
-def test_other_people_s_records_accuse_nobody(heavy: bool, people: Callable[..., Any], planted: Any) -> None:
+def test_other_people_s_records_accuse_nobody(heavy: bool, subjects: Callable[..., Any], planted: Any) -> None:
     """Six attacks on each of 12 releases, corrected together at 1 %: two leaks have a chance below 0.01."""
     accused = 0
     for seed in range(12):
-        members, others, strangers = people(100 + seed, n=80, heavy=heavy)
-        release = planted(strangers, None)
+        members, others, non_members = subjects(100 + seed, n=80, heavy=heavy)
+        release = planted(non_members, None)
         results = holm([run(attack, release, members, others, seed) for attack in ATTACKS])
         accused += any(r.verdict == "leak" for r in results)
     assert accused <= 1
 
 
-def test_a_decoder_of_other_people_accuses_nobody(people: Callable[..., Any]) -> None:
+def test_a_decoder_of_other_people_accuses_nobody(subjects: Callable[..., Any]) -> None:
     accused = 0
     for seed in range(6):
-        members, others, strangers = people(200 + seed, n=80)
-        release = ClassGaussian(random_state=seed).fit(strangers.X, strangers.y).release()
+        members, others, non_members = subjects(200 + seed, n=80)
+        release = ClassGaussian(random_state=seed).fit(non_members.X, non_members.y).release()
         results = holm([run(attack, release, members, others, seed) for attack in ATTACKS])
         accused += any(r.verdict == "leak" for r in results)
     assert accused <= 1
 
 
-def test_the_answer_turns_round_with_the_sets(people: Callable[..., Any], planted: Any) -> None:
+def test_the_answer_turns_round_with_the_sets(subjects: Callable[..., Any], planted: Any) -> None:
     """Members and non-members are treated alike: to swap two fresh sets is to swap the answer."""
-    one, other, strangers = people(4)
-    release = planted(strangers, None)
-    for attack in (NearestDistance(), DensityRatio(reference=strangers)):
+    one, other, non_members = subjects(4)
+    release = planted(non_members, None)
+    for attack in (NearestDistance(), DensityRatio(reference=non_members)):
         there, back = run(attack, release, one, other), run(attack, release, other, one)
         assert there.attack.value == pytest.approx(1 - back.attack.value, abs=0.005)
     for attack in (Linkage(), SinglingOut(radii=(0.4,)), AttributeInference()):

@@ -23,14 +23,14 @@ def persons(seed: int, first: int, n: int = 60) -> EmbeddingSet:
 
 
 def test_a_release_leads_from_a_person_to_themselves(rows: Any) -> None:
-    members, others, strangers = persons(0, 0), persons(1, 100), persons(2, 200)
+    members, others, non_members = persons(0, 0), persons(1, 100), persons(2, 200)
     attack = Reidentification()
     result = attack.run(rows(members.X, members.y), members, others, RNG(0))
     assert result.verdict == "leak"
     assert result.attack.low > 0.8
     assert result.attack.n == 60
     assert result.baseline.value == 1 / 60
-    assert attack.run(rows(strangers.X, strangers.y), members, others, RNG(0)).verdict != "leak"
+    assert attack.run(rows(non_members.X, non_members.y), members, others, RNG(0)).verdict != "leak"
 
 
 def test_people_must_be_known(rows: Any) -> None:

@@ -41,11 +41,11 @@ def naive_p_values(scores: list[tuple[Any, Any]]) -> list[float]:
         return sum(other >= value for other in outside) + own
 
     m = len(scores[0][1])
-    strangers = [[place(b[j], b, 0) for _, b in scores] for j in range(m)]
+    non_members = [[place(b[j], b, 0) for _, b in scores] for j in range(m)]
     out = []
     for i in range(len(scores[0][0])):
         mine = [place(a[i], b, 1) for a, b in scores]
-        out.append((1 + sum((min(o), sum(o)) <= (min(mine), sum(mine)) for o in strangers)) / (m + 1))
+        out.append((1 + sum((min(o), sum(o)) <= (min(mine), sum(mine)) for o in non_members)) / (m + 1))
     return out
 
 
@@ -85,7 +85,7 @@ def test_a_few_exposed_members_are_named_first_with_their_attack() -> None:
     assert [r.row for r in found.records[:3]] == [1009, 1007, 1005]
     top = found.records[0]
     assert top.seen_by == ("attack 1",)
-    assert top.strangers_as_high == 0
+    assert top.non_members_as_high == 0
     assert all(a.by_luck <= b.by_luck for a, b in zip(found.records, found.records[1:], strict=False))
 
 
@@ -120,15 +120,15 @@ def test_one_record_of_each_stranger_counts() -> None:
     others = some(6, subject=["a", "a", "a", "b", "c", "d"])
     found = risk_map([("x", scores)], some(2), others, np.random.default_rng(0))
     assert found is not None
-    assert found.strangers == 4
+    assert found.non_members == 4
 
 
-def test_an_audit_keeps_its_map_out_of_all_that_is_told(people: People, rows: Callable[..., Any]) -> None:
-    members, others, _ = people(0)
+def test_an_audit_keeps_its_map_out_of_all_that_is_told(subjects: People, rows: Callable[..., Any]) -> None:
+    members, others, _ = subjects(0)
     named = EmbeddingSet(members.X, members.y, subject=[f"Jane Doe {i}" for i in range(len(members))])
-    strangers = EmbeddingSet(others.X, others.y, subject=[f"John Roe {i}" for i in range(len(others))])
+    non_members = EmbeddingSet(others.X, others.y, subject=[f"John Roe {i}" for i in range(len(others))])
     attacks = ["nearest distance", "density ratio", "closest record"]
-    report = audit(rows(members.X, members.y), named, strangers, attacks=attacks, random_state=0)
+    report = audit(rows(members.X, members.y), named, non_members, attacks=attacks, random_state=0)
     assert report.risk is not None
     assert len(report.risk.exposed) == len(members)
     assert report.risk.exposed[0].subject.startswith("Jane Doe")
@@ -136,12 +136,12 @@ def test_an_audit_keeps_its_map_out_of_all_that_is_told(people: People, rows: Ca
     assert "Jane" not in told
     assert "John" not in told
     assert "risk" not in report.to_dict()
-    without = audit(rows(members.X, members.y), named, strangers, attacks=["singling out"], random_state=0)
+    without = audit(rows(members.X, members.y), named, non_members, attacks=["singling out"], random_state=0)
     assert without.risk is None
 
 
-def test_rows_are_those_of_the_members_as_given(people: People, rows: Callable[..., Any]) -> None:
-    members, others, _ = people(1)
+def test_rows_are_those_of_the_members_as_given(subjects: People, rows: Callable[..., Any]) -> None:
+    members, others, _ = subjects(1)
     # Row 0 is a non-member too, and is left out of all attacks.
     shared = EmbeddingSet(np.concatenate([members.X[:1], others.X]), np.concatenate([members.y[:1], others.y]))
     report = audit(rows(members.X, members.y), members, shared, attacks=["nearest distance"], random_state=0)
@@ -150,9 +150,9 @@ def test_rows_are_those_of_the_members_as_given(people: People, rows: Callable[.
 
 
 def test_the_file_is_for_its_owner_alone_and_never_in_a_release(
-    people: People, rows: Callable[..., Any], tmp_path: Path
+    subjects: People, rows: Callable[..., Any], tmp_path: Path
 ) -> None:
-    members, _, _ = people(0, n=20)
+    members, _, _ = subjects(0, n=20)
     release = tmp_path / "release"
     rows(members.X, members.y).save(release)
     found = mapped(([3.0, 0.0], [1.0, 2.0, 0.5, 0.1]))

@@ -11,7 +11,7 @@ from locum.accounting import Gaussian, Laplace, QueryPlan, SGDPlan, events_to_js
 from locum.audit import audit_epsilon, run_canaries
 from locum.errors import ConfigError, PrivacyError
 from locum.generate import CGANGenerator, ClassGaussian, CVAEGenerator, KSame
-from locum.mechanisms import Coins
+from locum.mechanisms import SecureRandom
 from locum.types import DP, DPClaim, PrivacyClaim
 
 # A few large batches: quick, and as private as any others of this epsilon.
@@ -19,20 +19,20 @@ QUICK = {"batch_size": 2500, "max_epochs": 2, "classes": [0, 1]}
 
 
 def promised(kind: str, epsilon: float) -> Any:
-    wish = DP(epsilon, 1e-5, n_public=5000)
+    budget = DP(epsilon, 1e-5, n_public=5000)
     if kind == "gaussian":
-        return ClassGaussian(privacy=wish, classes=[0, 1])
-    return (CVAEGenerator if kind == "cvae" else CGANGenerator)(privacy=wish, **QUICK)
+        return ClassGaussian(privacy=budget, classes=[0, 1])
+    return (CVAEGenerator if kind == "cvae" else CGANGenerator)(privacy=budget, **QUICK)
 
 
 def change_noise(monkeypatch: pytest.MonkeyPatch, factor: float) -> None:
     """A fault in the coins: noise of the wrong size, whatever was asked for."""
-    honest = Coins.__init__
+    honest = SecureRandom.__init__
 
-    def faulty(self: Coins, counts: Any, rate: float, values: int, std: float, **rest: Any) -> None:
+    def faulty(self: SecureRandom, counts: Any, rate: float, values: int, std: float, **rest: Any) -> None:
         honest(self, counts, rate, values, factor * std, **rest)
 
-    monkeypatch.setattr(Coins, "__init__", faulty)
+    monkeypatch.setattr(SecureRandom, "__init__", faulty)
 
 
 KINDS = ["gaussian", "cvae", "cgan"]
@@ -87,8 +87,8 @@ def test_a_plan_with_less_noise_than_the_claim_needs_is_caught() -> None:
 
 def test_the_claim_of_a_release_is_audited(tmp_path: Path, rng: np.random.Generator) -> None:
     X, y = rng.standard_normal((60, 4)), np.arange(60) % 2
-    wish = DP(6.0, 1e-4, "subject", n_public=50, relation="replace-one")
-    fitted = ClassGaussian(privacy=wish, classes=[0, 1], ledger=tmp_path / "ledger.sqlite")
+    budget = DP(6.0, 1e-4, "subject", n_public=50, relation="replace-one")
+    fitted = ClassGaussian(privacy=budget, classes=[0, 1], ledger=tmp_path / "ledger.sqlite")
     claim = fitted.fit(X, y, subject=np.arange(60) // 2).release().claim
     before = sorted(tmp_path.iterdir()), (tmp_path / "ledger.sqlite").read_bytes()
     found = audit_epsilon(claim, seed=0)
@@ -111,8 +111,8 @@ def test_a_release_is_audited_by_the_networks_that_made_it(
 
     monkeypatch.setattr("locum.audit.epsilon.sandwich.run_canaries", watched)
     X, y = rng.standard_normal((60, 4)), np.arange(60) % 2
-    wish = DP(6.0, 1e-4, n_public=60)
-    settings = {"privacy": wish, "classes": [0, 1], "batch_size": 30, "max_epochs": 1}
+    budget = DP(6.0, 1e-4, n_public=60)
+    settings = {"privacy": budget, "classes": [0, 1], "batch_size": 30, "max_epochs": 1}
     for kind, network in ((CVAEGenerator, "cvae"), (CGANGenerator, "critic")):
         made = kind(**settings, ledger=tmp_path / f"{network}.sqlite").fit(X, y).release()  # type: ignore[operator]
         found = audit_epsilon(made, canaries=50, records=50, seed=0)

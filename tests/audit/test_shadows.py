@@ -61,8 +61,8 @@ def test_copies_count_once_and_people_stay_whole(release: Release) -> None:
     pool = Pool.of(release, members, others)
     assert len(pool.X) == len(members) + len(others) - 1
     assert pool.place[0] == pool.place[-1]
-    people = [data(s, subject=np.arange(24) // 4 + 100 * s) for s in (0, 1)]
-    pool = Pool.of(release, *people)
+    subjects = [data(s, subject=np.arange(24) // 4 + 100 * s) for s in (0, 1)]
+    pool = Pool.of(release, *subjects)
     inside = pool.halves(4, 0)
     assert len(np.unique(pool.unit)) == 12
     for unit in range(12):

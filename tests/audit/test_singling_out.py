@@ -27,8 +27,8 @@ def test_singled_out_against_a_naive_twin() -> None:
     assert (singled_out(records, centres, 0.4) == naive).all()
 
 
-def test_jitter_changes_nothing(people: Callable[..., Any], planted: Any) -> None:
-    members, others, _ = people(0)
+def test_jitter_changes_nothing(subjects: Callable[..., Any], planted: Any) -> None:
+    members, others, _ = subjects(0)
     found = [
         SinglingOut().run(planted(members, None, jitter), members, others, RNG(0)).attack.value
         for jitter in (0.0, 0.001, 0.1)

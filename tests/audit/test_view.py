@@ -9,16 +9,16 @@ import numpy as np
 import pytest
 
 from locum import EmbeddingSet
-from locum.audit.view import look, one_a_subject, principal_axes, spread
+from locum.audit.view import look, one_per_subject, principal_axes, spread
 from locum.errors import DataError
 from locum.generate import ClassGaussian
 
 RNG = np.random.default_rng
 
 
-def test_all_three_lie_in_the_release_s_space_on_one_scale(people: Callable[..., Any]) -> None:
-    members, others, strangers = people(0)
-    release = ClassGaussian(space="unit", random_state=0).fit(strangers.X, strangers.y).release()
+def test_all_three_lie_in_the_release_s_space_on_one_scale(subjects: Callable[..., Any]) -> None:
+    members, others, non_members = subjects(0)
+    release = ClassGaussian(space="unit", random_state=0).fit(non_members.X, non_members.y).release()
     seen = look(release, members, others, 500, RNG(0))
     for part in (seen.inside, seen.outside, seen.samples):
         assert np.allclose(np.linalg.norm(part * seen.scale, axis=1), 1, atol=1e-5)
@@ -28,14 +28,14 @@ def test_all_three_lie_in_the_release_s_space_on_one_scale(people: Callable[...,
     assert np.allclose(seen.scale, swapped.scale, rtol=1e-5)
 
 
-def test_a_copy_stays_a_copy(people: Callable[..., Any], planted: Any) -> None:
-    members, others, _ = people(0)
+def test_a_copy_stays_a_copy(subjects: Callable[..., Any], planted: Any) -> None:
+    members, others, _ = subjects(0)
     seen = look(planted(members, None), members, others, 10, RNG(0))
     assert {row.tobytes() for row in seen.inside} == {row.tobytes() for row in seen.samples}
 
 
-def test_sets_that_overlap_are_refused(people: Callable[..., Any], planted: Any) -> None:
-    members, others, _ = people(0)
+def test_sets_that_overlap_are_refused(subjects: Callable[..., Any], planted: Any) -> None:
+    members, others, _ = subjects(0)
     release = planted(members, None)
     with pytest.raises(DataError, match="200 of 200 non-members equal a member"):
         look(release, members, members, 10, RNG(0))
@@ -52,10 +52,10 @@ def test_a_feature_that_hardly_varies_does_not_decide() -> None:
 
 def test_one_record_of_each_person_by_lot() -> None:
     data = EmbeddingSet(np.zeros((9, 1), np.float32), np.zeros(9, dtype=int), np.repeat([7, 8, 9], 3))
-    drawn = {tuple(one_a_subject(data, RNG(seed))) for seed in range(60)}
+    drawn = {tuple(one_per_subject(data, RNG(seed))) for seed in range(60)}
     assert all(data.subject[list(rows)].tolist() == [7, 8, 9] for rows in drawn)
     assert len(drawn) > 15
-    assert one_a_subject(EmbeddingSet(data.X, data.y), RNG(0)).tolist() == list(range(9))
+    assert one_per_subject(EmbeddingSet(data.X, data.y), RNG(0)).tolist() == list(range(9))
 
 
 def test_principal_axes_whiten() -> None:

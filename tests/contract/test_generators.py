@@ -105,16 +105,16 @@ def test_privacy_is_honoured_or_refused(generator: BaseGenerator, blobs: tuple[n
     """No generator takes `privacy` and ignores it; those that honour it ask for what must be public."""
     with pytest.raises(ConfigError, match="DP"):
         clone(generator).set_params(privacy=object()).fit(*blobs)
-    wish = DP(epsilon=1.0, delta=1e-5)
+    budget = DP(epsilon=1.0, delta=1e-5)
     if not generator._HONOURS_DP:
         with pytest.raises(PrivacyError, match="cannot honour"):
-            clone(generator).set_params(privacy=wish).fit(*blobs)
+            clone(generator).set_params(privacy=budget).fit(*blobs)
         return
     with pytest.raises(PrivacyError, match="n_public"):
-        clone(generator).set_params(privacy=wish).fit(*blobs)
+        clone(generator).set_params(privacy=budget).fit(*blobs)
     with pytest.raises(PrivacyError, match="classes"):
-        clone(generator).set_params(privacy=replace(wish, n_public=200)).fit(*blobs)
-    by_person = replace(wish, n_public=200, unit="subject")
+        clone(generator).set_params(privacy=replace(budget, n_public=200)).fit(*blobs)
+    by_person = replace(budget, n_public=200, unit="subject")
     with pytest.raises(PrivacyError, match="subject"):
         clone(generator).set_params(privacy=by_person, classes=[0, 1, 2]).fit(*blobs)
 

@@ -100,10 +100,10 @@ def test_what_was_fitted_comes_back_from_json_too(table: pd.DataFrame) -> None:
 
 @given(tables(), st.integers(0, 99), st.booleans())
 @settings(max_examples=60)
-def test_snap_is_the_long_way_round(table: pd.DataFrame, seed: int, coins: bool) -> None:
+def test_snap_is_the_long_way_round(table: pd.DataFrame, seed: int, rng: bool) -> None:
     codec = TableCodec.fit(table)
     Z = np.random.default_rng(seed).normal(0.5, 1, size=(9, codec.width)).astype(np.float32)
-    rngs = [np.random.default_rng(1) if coins else None for _ in range(3)]
+    rngs = [np.random.default_rng(1) if rng else None for _ in range(3)]
     decoded = codec.decode(Z, rngs[0])
     snapped = codec.snap(Z, rngs[1])
     assert snapped.dtype == np.float32

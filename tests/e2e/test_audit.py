@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from locum.mechanisms import Coins
+from locum.mechanisms import SecureRandom
 
 Run = Callable[..., Any]
 DATA = ("--members", "train.npz", "--non-members", "test.npz", "--seed", "0")
@@ -45,10 +45,10 @@ def test_a_promise_is_audited_and_the_passport_carries_it(
     assert shown.code in (0, 3), shown.err
     assert "200 canaries in one run" in shown.out
     assert "no proof" in shown.out
-    assert json.loads((tmp_path / "a.json").read_text())["sandwich"]["verdict"] == "no contradiction found"
+    assert json.loads((tmp_path / "a.json").read_text())["epsilon_audit"]["verdict"] == "no contradiction found"
     assert program("passport", "r", "--audit", "a.json").code == 0
     carried = json.loads((tmp_path / "r" / "passport.json").read_text())["audit"]
-    assert carried["sandwich"]["canaries"] == 200
+    assert carried["epsilon_audit"]["canaries"] == 200
     assert "epsilon from both sides" in (tmp_path / "r" / "passport.md").read_text()
 
 
@@ -56,13 +56,13 @@ def test_a_broken_promise_fails_loudly(
     program: Run, files: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert program("fit", "train.npz", "-o", "r", *PROMISE, *CLASSES).code == 0
-    honest = Coins.__init__
+    honest = SecureRandom.__init__
 
-    def silent(self: Coins, counts: Any, rate: float, values: int, std: float, **rest: Any) -> None:
+    def silent(self: SecureRandom, counts: Any, rate: float, values: int, std: float, **rest: Any) -> None:
         honest(self, counts, rate, values, 0.0 * std, **rest)
 
     # The code that makes releases forgets its noise.
-    monkeypatch.setattr(Coins, "__init__", silent)
+    monkeypatch.setattr(SecureRandom, "__init__", silent)
     shown = program("audit", "r", *DATA, "--canaries", "1000", "--attack", "hole", "--attack", "latent search")
     assert shown.code == 3
     assert shown.out.startswith("BROKEN PROMISE.")

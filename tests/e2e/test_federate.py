@@ -23,8 +23,8 @@ SMALL = ("--sites", "2", "--rounds", "1", "--local-epochs", "1", "--batch", "20"
 def test_a_rehearsal_in_the_shape_that_programs_read(
     locum: Run, program: Run, files: dict[str, Path], tmp_path: Path
 ) -> None:
-    wish = ("--partition", "dirichlet", "--alpha", "5", *SMALL, *BUDGET, "--seed", "1", "--json")
-    ran = locum("federate", "simulate", "train.npz", *wish, "-o", "out")
+    budget = ("--partition", "dirichlet", "--alpha", "5", *SMALL, *BUDGET, "--seed", "1", "--json")
+    ran = locum("federate", "simulate", "train.npz", *budget, "-o", "out")
     assert ran.code == 0, ran.err
     told = ran.json
     assert len(told["sites"]) == 2
@@ -150,8 +150,8 @@ def test_releases_of_sites_are_merged(program: Run, files: dict[str, Path], tmp_
     for name in ("train", "test"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "data.npz").write_bytes(files[name].read_bytes())
-        wish = ("--epsilon", "2", "--delta", "1e-4", "--n-public", "100", "--classes", "ant,bee,cat")
-        fitted = program("fit", f"{name}/data.npz", "-o", f"r-{name}", *wish, "--generator", "gaussian")
+        budget = ("--epsilon", "2", "--delta", "1e-4", "--n-public", "100", "--classes", "ant,bee,cat")
+        fitted = program("fit", f"{name}/data.npz", "-o", f"r-{name}", *budget, "--generator", "gaussian")
         assert fitted.code == 0, fitted.err
     ran = program("federate", "merge", "r-train", "r-test", "-o", "all", "--max-sites-per-person", "1", "--json")
     assert ran.code == 0, ran.err

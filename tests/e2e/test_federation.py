@@ -72,7 +72,7 @@ class Network:
             *("--ssl-ca-certfile", keys / "ca.crt"),
             *("--ssl-certfile", keys / "server.crt", "--ssl-keyfile", keys / "server.key"),
         )
-        self.until(lambda: answers(self.port), 60)
+        self.until(lambda: replies(self.port), 60)
 
     def node(self, name: str, *, key: Path, authority: Path, site: Path) -> None:
         self.start(
@@ -139,7 +139,7 @@ def free_port() -> int:
         return int(s.getsockname()[1])
 
 
-def answers(port: int) -> bool:
+def replies(port: int) -> bool:
     try:
         socket.create_connection(("127.0.0.1", port), 1).close()
     except OSError:

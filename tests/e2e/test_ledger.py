@@ -16,8 +16,8 @@ from locum.accounting import check_chain
 def test_a_budget_is_set_spent_and_shown(program, locum, files, tmp_path: Path) -> None:
     ran = program("ledger", "set-budget", "--epsilon", "3", "--delta", "1e-3", "--holding", "insects")
     assert ran.code == 0, ran.err
-    promise = ("--epsilon", "1", "--delta", "1e-4", "--n-public", "200", "--classes", "ant,bee,cat")
-    ran = program("fit", "train.npz", "-o", "r", *promise, "--holding", "insects")
+    guarantee = ("--epsilon", "1", "--delta", "1e-4", "--n-public", "200", "--classes", "ant,bee,cat")
+    ran = program("fit", "train.npz", "-o", "r", *guarantee, "--holding", "insects")
     assert ran.code == 0, ran.err
     told = json.loads(locum("ledger", "show", "--json").out)
     (holding,) = told["holdings"]
@@ -34,21 +34,21 @@ def test_a_budget_is_set_spent_and_shown(program, locum, files, tmp_path: Path) 
 
 
 def test_raising_a_budget_is_said_aloud(program, monkeypatch: pytest.MonkeyPatch) -> None:
-    def answer(word: str, *more: str) -> object:
+    def reply(word: str, *more: str) -> object:
         monkeypatch.setattr("sys.stdin", io.StringIO(word))
         return program("ledger", "set-budget", "--delta", "1e-5", "--json", *more)
 
-    assert answer("", "--epsilon", "1").json["holdings"][0]["budget"]["epsilon"] == 1
+    assert reply("", "--epsilon", "1").json["holdings"][0]["budget"]["epsilon"] == 1
     for word in ("n\n", "\n", ""):
-        ran = answer(word, "--epsilon", "2")
+        ran = reply(word, "--epsilon", "2")
         assert ran.code == 1
         assert "weakens the promise to everybody" in ran.err
         assert ran.out == ""
     assert program("ledger", "show", "--json").json["holdings"][0]["budget"]["epsilon"] == 1
-    assert answer("y\n", "--epsilon", "2").json["holdings"][0]["budget"]["epsilon"] == 2
-    assert answer("", "--epsilon", "3", "--yes").json["holdings"][0]["budget"]["epsilon"] == 3
+    assert reply("y\n", "--epsilon", "2").json["holdings"][0]["budget"]["epsilon"] == 2
+    assert reply("", "--epsilon", "3", "--yes").json["holdings"][0]["budget"]["epsilon"] == 3
     # Lowering takes nothing from anybody.
-    assert answer("", "--epsilon", "0.5").json["holdings"][0]["budget"]["epsilon"] == 0.5
+    assert reply("", "--epsilon", "0.5").json["holdings"][0]["budget"]["epsilon"] == 0.5
 
 
 def test_unit_and_relation_are_kept_and_cannot_change(program) -> None:

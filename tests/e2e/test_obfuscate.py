@@ -18,7 +18,7 @@ Run = Callable[..., Any]
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
 
-def people(n: int, seed: int) -> pd.DataFrame:
+def subjects(n: int, seed: int) -> pd.DataFrame:
     rng = np.random.default_rng(seed)
     income, sex = rng.integers(0, 2, (2, n))
     return pd.DataFrame(
@@ -33,8 +33,8 @@ def people(n: int, seed: int) -> pd.DataFrame:
 
 @pytest.fixture
 def tables(tmp_path: Path) -> Path:
-    people(400, 0).to_csv(tmp_path / "train.csv", index=False)
-    people(200, 1).to_csv(tmp_path / "test.csv", index=False)
+    subjects(400, 0).to_csv(tmp_path / "train.csv", index=False)
+    subjects(200, 1).to_csv(tmp_path / "test.csv", index=False)
     return tmp_path
 
 
@@ -143,7 +143,7 @@ def once(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from locum.recipes import fit_obfuscator
 
     folder = tmp_path_factory.mktemp("once")
-    people(100, 0).to_csv(folder / "train.csv", index=False)
+    subjects(100, 0).to_csv(folder / "train.csv", index=False)
     fit_obfuscator(str(folder / "train.csv"), folder / "o", utility=["income"], drop=["sex"], epochs=1, resume=False)
     return folder / "o"
 
@@ -152,7 +152,7 @@ def once(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def fitted(tables: Path, once: Path) -> Path:
     shutil.copytree(once, tables / "o")
     (tables / "empty.csv").touch()
-    people(30, 2).assign(income=np.arange(30) % 2).to_csv(tables / "numbers.csv", index=False)
+    subjects(30, 2).assign(income=np.arange(30) % 2).to_csv(tables / "numbers.csv", index=False)
     return tables
 
 

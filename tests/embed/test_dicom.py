@@ -549,9 +549,9 @@ def test_a_damaged_key_is_one_clear_error_and_stays(tmp_path: Path, content: byt
     assert file.read_bytes() == content
 
 
-def ask(folder: str, barrier: Any, answers: Any) -> None:
+def ask(folder: str, barrier: Any, replies: Any) -> None:
     barrier.wait()
-    answers.put(subject_key(Path(folder)))
+    replies.put(subject_key(Path(folder)))
 
 
 def test_processes_that_ask_at_once_get_one_key(tmp_path: Path) -> None:
@@ -559,11 +559,11 @@ def test_processes_that_ask_at_once_get_one_key(tmp_path: Path) -> None:
     for turn in range(10):
         folder = tmp_path / str(turn)
         folder.mkdir()
-        barrier, answers = context.Barrier(6), context.Queue()
-        racers = [context.Process(target=ask, args=(str(folder), barrier, answers)) for _ in range(6)]
+        barrier, replies = context.Barrier(6), context.Queue()
+        racers = [context.Process(target=ask, args=(str(folder), barrier, replies)) for _ in range(6)]
         for racer in racers:
             racer.start()
-        keys = {answers.get(timeout=30) for _ in racers}
+        keys = {replies.get(timeout=30) for _ in racers}
         for racer in racers:
             racer.join(30)
         assert keys == {subject_key(folder)}

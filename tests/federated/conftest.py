@@ -53,7 +53,7 @@ def sites(tmp_path: Path) -> Callable[..., dict[str, Path]]:
             told: dict[str, Any] = {"data": "records.npz", "epsilon": 2.0, "delta": 1e-4, "n_public": 500, **more}
             told["federation"] = str(tmp_path / "federation.toml")
             if test:
-                told["test_coins"] = i
+                told["insecure_seed"] = i
             text = "".join(f"{k} = {v!r}\n".replace("'", '"') for k, v in told.items() if v is not None)
             (home / "site.toml").write_text(text)
             files[name] = home / "site.toml"
@@ -81,7 +81,7 @@ def little(tmp_path: Path) -> Callable[..., FederationSettings]:
 
 @pytest.fixture
 def site_of(tmp_path: Path) -> Callable[..., Path]:
-    """One `site.toml` with made-up records of the two classes; it pays, unless it gets `test_coins`."""
+    """One `site.toml` with made-up records of the two classes; it pays, unless it gets `insecure_seed`."""
 
     def make(
         name: str = "site",

@@ -186,9 +186,9 @@ def test_sites_must_promise_the_same(changes: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("wish", [0, -1, True, 1.5, "2"])
-def test_wrong_numbers_of_sites(wish: Any) -> None:
-    with pytest.raises(ConfigError, match="max_sites_per_person"):
-        joint_claim([claim([Gaussian(4.0)], i) for i in range(2)], wish)
+def test_wrong_numbers_of_sites(budget: Any) -> None:
+    with pytest.raises(ConfigError, match="max_sites_per_subject"):
+        joint_claim([claim([Gaussian(4.0)], i) for i in range(2)], budget)
     with pytest.raises(ConfigError, match="two sites"):
         joint_claim([claim([Gaussian(4.0)], 0)])
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from locum.federated import Answer, Question
+from locum.federated import Reply, Request
 
 pytest.importorskip("flwr")
 
@@ -27,7 +27,7 @@ def ask(content: RecordDict, node_config: dict[str, Any], run_config: dict[str, 
 
 def test_an_error_tells_its_class_and_nothing_else(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "mrs-smith.toml"
-    reply = ask(to_record(Question("join", 0, "n")), {"site": str(file)})
+    reply = ask(to_record(Request("join", 0, "n")), {"site": str(file)})
     assert reply.has_error()
     assert reply.error.reason == "ConfigError"
     assert "smith" in capfd.readouterr().err  # at the site it is said in full
@@ -35,18 +35,18 @@ def test_an_error_tells_its_class_and_nothing_else(tmp_path: Path, capfd: pytest
 
 def test_nor_does_a_bug(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "site.toml").write_bytes(b"\0")
-    reply = ask(to_record(Question("join", 0, "n")), {"site": "mrs-smith\0.toml"})
+    reply = ask(to_record(Request("join", 0, "n")), {"site": "mrs-smith\0.toml"})
     assert reply.error.reason == "ValueError"
     assert "Traceback" in capfd.readouterr().err
 
 
 def test_the_run_cannot_choose_the_files_of_a_site(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     here = {"site": str(tmp_path / "site.toml"), "sites-folder": str(tmp_path)}
-    assert ask(to_record(Question("join", 0, "n")), {"partition-id": 0}, here).error.reason == "ConfigError"
+    assert ask(to_record(Request("join", 0, "n")), {"partition-id": 0}, here).error.reason == "ConfigError"
     assert "--node-config" in capfd.readouterr().err
 
 
-@pytest.mark.parametrize("content", [RecordDict(), to_record(Answer("join", 0, "n"))])
+@pytest.mark.parametrize("content", [RecordDict(), to_record(Reply("join", 0, "n"))])
 def test_what_is_no_question_is_refused(content: RecordDict, capfd: pytest.CaptureFixture[str]) -> None:
     assert ask(content, {"site": "x"}).error.reason == "FormatError"
 

@@ -12,12 +12,12 @@ import pytest
 
 from locum.accounting import Ledger
 from locum.errors import ConfigError, LocumError, PrivacyError
-from locum.federated import Answer, Coordinator, FederationSettings, LocalChannel, Question, Silence
+from locum.federated import Coordinator, FederationSettings, LocalChannel, NoReply, Reply, Request
 from locum.recipes import verify_release
 from locum.release import load
 
 Make = Callable[..., Any]
-Bend = Callable[[Question, Answer], Answer | Silence]
+Bend = Callable[[Request, Reply], Reply | NoReply]
 
 
 class Bent(LocalChannel):
@@ -28,30 +28,30 @@ class Bent(LocalChannel):
         self.bend = dict(bend)
         self.asked: list[tuple[str, int]] = []
 
-    def ask(self, questions: Mapping[str, Question], *, timeout: float) -> dict[str, Answer | Silence]:
-        out = super().ask(questions, timeout=timeout)
-        self.asked += [(q.step, q.round) for q in questions.values()]
+    def ask(self, requests: Mapping[str, Request], *, timeout: float) -> dict[str, Reply | NoReply]:
+        out = super().ask(requests, timeout=timeout)
+        self.asked += [(q.step, q.round) for q in requests.values()]
         for name, bend in self.bend.items():
-            if name in out and isinstance(answer := out[name], Answer):
-                out[name] = bend(questions[name], answer)
+            if name in out and isinstance(reply := out[name], Reply):
+                out[name] = bend(requests[name], reply)
         return out
 
 
-def in_training(change: Callable[[Question, Answer], Answer | Silence]) -> Bend:
+def in_training(change: Callable[[Request, Reply], Reply | NoReply]) -> Bend:
     return lambda q, a: change(q, a) if q.step == "train" else a
 
 
 def scaled(factor: float) -> Bend:
     """What the site learnt in the round, `factor` times: -1 is a flip of the sign."""
 
-    def change(q: Question, a: Answer) -> Answer:
+    def change(q: Request, a: Reply) -> Reply:
         moved = {k: (q.tensors[k] + factor * (v - q.tensors[k])).astype(np.float32) for k, v in a.tensors.items()}
         return replace(a, tensors=moved)
 
     return in_training(change)
 
 
-def nan(q: Question, a: Answer) -> Answer:
+def nan(q: Request, a: Reply) -> Reply:
     return replace(a, tensors={k: np.full_like(v, np.nan) for k, v in a.tensors.items()})
 
 
@@ -65,7 +65,7 @@ def refusals(events: list[dict[str, Any]]) -> dict[str, set[str]]:
 
 def test_a_real_run_ends_in_a_release_that_its_ledgers_back(sites: Make, settings: Make, tmp_path: Path) -> None:
     files = sites(3, test=False)
-    terms: FederationSettings = settings(max_sites_per_person=1)
+    terms: FederationSettings = settings(max_sites_per_subject=1)
     events: list[dict[str, Any]] = []
     folder = Coordinator(terms, tmp_path / "out", tell=events.append).run(LocalChannel(files))
     release = load(folder)
@@ -107,7 +107,7 @@ def test_a_rehearsal_promises_nothing_and_can_be_repeated(sites: Make, settings:
 
 def three(site_of: Make) -> dict[str, Path]:
     """Small ones, with test coins."""
-    return {f"site-{i}": site_of(f"site-{i}", test_coins=i) for i in range(3)}
+    return {f"site-{i}": site_of(f"site-{i}", insecure_seed=i) for i in range(3)}
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ def three(site_of: Make) -> dict[str, Path]:
         (in_training(lambda q, a: replace(a, nonce="old")), "an answer that was given before"),
         (in_training(lambda q, a: replace(a, round=a.round - 1)), "an answer to another question"),
         (in_training(lambda q, a: replace(a, tensors={})), "tensors of the wrong names or shapes"),
-        (in_training(lambda q, a: Silence("lost")), "lost"),
+        (in_training(lambda q, a: NoReply("lost")), "lost"),
     ],
 )
 def test_what_cannot_be_used_is_refused_and_the_rest_goes_on(
@@ -133,9 +133,9 @@ def test_what_cannot_be_used_is_refused_and_the_rest_goes_on(
 
 
 def test_an_answer_that_is_replayed_is_refused(site_of: Make, little: Make, tmp_path: Path) -> None:
-    kept: list[Answer] = []
+    kept: list[Reply] = []
 
-    def replay(q: Question, a: Answer) -> Answer:
+    def replay(q: Request, a: Reply) -> Reply:
         kept.append(a)
         return kept[0]
 
@@ -147,7 +147,7 @@ def test_an_answer_that_is_replayed_is_refused(site_of: Make, little: Make, tmp_
 
 
 def test_sums_that_are_too_large_are_refused(site_of: Make, little: Make, tmp_path: Path) -> None:
-    def million(q: Question, a: Answer) -> Answer:
+    def million(q: Request, a: Reply) -> Reply:
         return a if q.step != "join" else replace(a, tensors={"sums": 1e6 * a.tensors["sums"]})
 
     events: list[dict[str, Any]] = []
@@ -159,8 +159,8 @@ def test_sums_that_are_too_large_are_refused(site_of: Make, little: Make, tmp_pa
 
 def test_somebody_who_was_not_asked_is_refused(site_of: Make, little: Make, tmp_path: Path) -> None:
     class Crowded(LocalChannel):
-        def ask(self, questions: Mapping[str, Question], *, timeout: float) -> dict[str, Answer | Silence]:
-            out = super().ask(questions, timeout=timeout)
+        def ask(self, requests: Mapping[str, Request], *, timeout: float) -> dict[str, Reply | NoReply]:
+            out = super().ask(requests, timeout=timeout)
             return {**out, "stranger": next(iter(out.values()))}
 
     events: list[dict[str, Any]] = []
@@ -178,7 +178,7 @@ def test_a_poisoned_site_hardly_moves_a_robust_average(sites: Make, settings: Ma
         return load(folder).sample(400, random_state=0)[0]
 
     flip = {"site-5": scaled(-4.0)}
-    gone = {"site-5": in_training(lambda q, a: Silence("gone"))}
+    gone = {"site-5": in_training(lambda q, a: NoReply("gone"))}
     without = decoder("without", gone, average="trimmed-mean", trim=0.2)
     robust = decoder("robust", flip, average="trimmed-mean", trim=0.2)
     plain = decoder("plain", flip, average="mean")
@@ -192,8 +192,8 @@ def test_a_poisoned_site_hardly_moves_a_robust_average(sites: Make, settings: Ma
 def test_too_few_answers_stop_the_run_and_it_goes_on_later(sites: Make, settings: Make, tmp_path: Path) -> None:
     files, terms, out = sites(3, test=False), settings(min_sites=3), tmp_path / "out"
 
-    def away(q: Question, a: Answer) -> Answer | Silence:
-        return Silence("gone") if q.round == 2 else a
+    def away(q: Request, a: Reply) -> Reply | NoReply:
+        return NoReply("gone") if q.round == 2 else a
 
     with pytest.raises(LocumError, match="2 sites gave usable answers in round 2, 3 are needed"):
         Coordinator(terms, out).run(Bent(files, {"site-1": away}))
@@ -215,28 +215,28 @@ def test_a_site_whose_steps_are_used_up_declines(sites: Make, settings: Make, tm
     files, out = sites(3, test=False), tmp_path / "out"
     Coordinator(settings(rounds=2), out).run(LocalChannel(files))
     state = (out / "coordinator.state").read_bytes()
-    asked: list[Question] = []
+    asked: list[Request] = []
 
     class Listening(LocalChannel):
-        def ask(self, questions: Mapping[str, Question], *, timeout: float) -> dict[str, Answer | Silence]:
-            asked.extend(questions.values())
-            return super().ask(questions, timeout=timeout)
+        def ask(self, requests: Mapping[str, Request], *, timeout: float) -> dict[str, Reply | NoReply]:
+            asked.extend(requests.values())
+            return super().ask(requests, timeout=timeout)
 
     (out / "coordinator.state").write_bytes(state)
     Coordinator(settings(rounds=2), out).run(channel := Listening(files))
-    question = asked[0]
+    request = asked[0]
     tensors = {f"decoder/{k}": v for k, v in _decoder(out).items()}
-    more = Question(
+    more = Request(
         "train",
         3,
         "n",
-        {**question.facts, "length": 1.0},
+        {**request.facts, "length": 1.0},
         {**tensors, "means": np.zeros((10, 64), dtype=np.float32)},
     )
-    answer = channel.ask({"site-0": more}, timeout=1)["site-0"]
-    assert isinstance(answer, Answer)
-    assert answer.declined == "its budget does not allow this"
-    assert not answer.tensors
+    reply = channel.ask({"site-0": more}, timeout=1)["site-0"]
+    assert isinstance(reply, Reply)
+    assert reply.declined == "its budget does not allow this"
+    assert not reply.tensors
 
 
 def _decoder(out: Path) -> dict[str, np.ndarray]:
@@ -269,7 +269,7 @@ def test_terms_of_one_site_do_not_stop_the_others(
     """They have paid by then: what could be refused at the end is refused at once."""
     files = {f"site-{i}": site_of(f"site-{i}") for i in range(3)}
 
-    def bend(q: Question, a: Answer) -> Answer:
+    def bend(q: Request, a: Reply) -> Reply:
         if q.step != "join":
             return a
         told = facts if facts.get("terms") is None else {"terms": {**a.facts["terms"], **facts["terms"]}}
@@ -286,7 +286,7 @@ def test_terms_of_one_site_do_not_stop_the_others(
 def test_two_sites_with_one_ledger_entry_are_both_refused(site_of: Make, little: Make, tmp_path: Path) -> None:
     files = {f"site-{i}": site_of(f"site-{i}") for i in range(4)}
 
-    def copied(q: Question, a: Answer) -> Answer:
+    def copied(q: Request, a: Reply) -> Reply:
         return (
             a
             if q.step != "join"
@@ -332,12 +332,12 @@ def test_nobody_pays_for_a_run_that_cannot_be(site_of: Make, little: Make, tmp_p
 def test_nothing_that_is_asked_or_told_is_private(site_of: Make, little: Make, tmp_path: Path) -> None:
     """Every question is made of settings and of what was paid for; every event of names and public numbers."""
     files = {f"site-{i}": site_of(f"site-{i}", n=40 + i) for i in range(3)}
-    asked: list[Question] = []
+    asked: list[Request] = []
 
     class Listening(LocalChannel):
-        def ask(self, questions: Mapping[str, Question], *, timeout: float) -> dict[str, Answer | Silence]:
-            asked.extend(questions.values())
-            return super().ask(questions, timeout=timeout)
+        def ask(self, requests: Mapping[str, Request], *, timeout: float) -> dict[str, Reply | NoReply]:
+            asked.extend(requests.values())
+            return super().ask(requests, timeout=timeout)
 
     events: list[dict[str, Any]] = []
     Coordinator(little(), tmp_path / "out", tell=events.append).run(Listening(files))

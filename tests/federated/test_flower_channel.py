@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from locum.errors import FormatError
-from locum.federated import Answer, Question, Silence
+from locum.federated import NoReply, Reply, Request
 
 pytest.importorskip("flwr")
 
@@ -33,7 +33,7 @@ from flwr.superlink.grid import InMemoryGrid
 
 from locum.federated.transport.flower import FlowerChannel, from_record, node_names, to_record
 
-Reply = RecordDict | Error | None
+Sent = RecordDict | Error | None
 
 
 class Fleet:
@@ -50,11 +50,11 @@ class Fleet:
         self.grid = InMemoryGrid(factory)
         self.grid.set_run(run)
         self.ids: dict[str, int] = {}
-        self.heard: dict[str, list[Question]] = {}
+        self.heard: dict[str, list[Request]] = {}
         self._end = threading.Event()
         self._threads: list[threading.Thread] = []
 
-    def add(self, name: str, reply: Callable[[Question], Reply], *, registered: str | None = None) -> None:
+    def add(self, name: str, reply: Callable[[Request], Sent], *, registered: str | None = None) -> None:
         key = uuid.uuid4().bytes
         node = self.state.create_node("", "", key, 1e6, name=name if registered is None else registered)
         self.ids[name], self.heard[name] = node, []
@@ -68,13 +68,13 @@ class Fleet:
     def lose(self, name: str) -> None:
         assert self.state.deactivate_node(self.ids[name])
 
-    def _serve(self, name: str, node: int, reply: Callable[[Question], Reply]) -> None:
+    def _serve(self, name: str, node: int, reply: Callable[[Request], Sent]) -> None:
         while not self._end.wait(0.02):
             for message in self.state.get_message_ins(node_id=node, limit=1):
-                question = from_record(message.content)
-                assert isinstance(question, Question)
-                self.heard[name].append(question)
-                content = reply(question)
+                request = from_record(message.content)
+                assert isinstance(request, Request)
+                self.heard[name].append(request)
+                content = reply(request)
                 if content is not None:
                     out = Message(content, reply_to=message)
                     out.metadata.__dict__["_message_id"] = str(uuid.uuid4())
@@ -96,13 +96,13 @@ def fleet() -> Iterator[Fleet]:
     fleet.close()
 
 
-def question(nonce: str = "n") -> Question:
-    return Question("train", 3, nonce, {"a": [1, "x"]}, {"w": np.arange(6, dtype=np.float32).reshape(2, 3)})
+def request(nonce: str = "n") -> Request:
+    return Request("train", 3, nonce, {"a": [1, "x"]}, {"w": np.arange(6, dtype=np.float32).reshape(2, 3)})
 
 
-def doubled(asked: Question) -> RecordDict:
+def doubled(asked: Request) -> RecordDict:
     tensors = {name: 2 * value for name, value in asked.tensors.items()}
-    return to_record(Answer(asked.step, asked.round, asked.nonce, "", {}, tensors))
+    return to_record(Reply(asked.step, asked.round, asked.nonce, "", {}, tensors))
 
 
 @given(
@@ -114,9 +114,9 @@ def doubled(asked: Question) -> RecordDict:
 def test_what_is_sent_arrives(facts: dict[str, Any], shape: list[int], dtype: Any, declined: str | None) -> None:
     tensors = {"decoder/0.weight": np.random.default_rng(0).normal(size=shape).astype(dtype)}
     message = (
-        Question("join", 1, "n", facts, tensors)
+        Request("join", 1, "n", facts, tensors)
         if declined is None
-        else Answer("join", 1, "n", declined, facts, tensors)
+        else Reply("join", 1, "n", declined, facts, tensors)
     )
     back = from_record(to_record(message))
     assert type(back) is type(message)
@@ -152,7 +152,7 @@ def short() -> Array:
     ],
 )
 def test_what_is_no_message_is_refused(spoil: Callable[[RecordDict], object]) -> None:
-    content = to_record(question())
+    content = to_record(request())
     spoil(content)
     with pytest.raises(FormatError, match="could not be read"):
         from_record(content)
@@ -163,11 +163,11 @@ def test_every_site_answers(fleet: Fleet) -> None:
         fleet.add(name, doubled)
     channel = fleet.channel()
     assert channel.sites() == ["a", "b"]
-    answers = channel.ask({name: question(name) for name in ("a", "b")}, timeout=20)
-    for name, answer in answers.items():
-        assert isinstance(answer, Answer)
-        assert answer.nonce == name
-        np.testing.assert_array_equal(answer.tensors["w"], 2 * question().tensors["w"])
+    replies = channel.ask({name: request(name) for name in ("a", "b")}, timeout=20)
+    for name, reply in replies.items():
+        assert isinstance(reply, Reply)
+        assert reply.nonce == name
+        np.testing.assert_array_equal(reply.tensors["w"], 2 * request().tensors["w"])
 
 
 def test_a_node_without_a_name_is_known_by_its_number(fleet: Fleet) -> None:
@@ -184,7 +184,7 @@ def test_two_nodes_of_one_name_are_nobody(caplog: pytest.LogCaptureFixture) -> N
 def test_a_node_that_died_and_came_back_is_asked_the_same_again(fleet: Fleet) -> None:
     lives: list[RecordDict | None] = []
 
-    def second_life(asked: Question) -> Reply:
+    def second_life(asked: Request) -> Sent:
         lives.append(doubled(asked) if lives else None)
         return lives[-1]
 
@@ -199,9 +199,9 @@ def test_a_node_that_died_and_came_back_is_asked_the_same_again(fleet: Fleet) ->
 
     other = threading.Thread(target=restart)
     other.start()
-    answers = fleet.channel().ask({"a": question("one"), "b": question("two")}, timeout=20)
+    replies = fleet.channel().ask({"a": request("one"), "b": request("two")}, timeout=20)
     other.join()
-    assert isinstance(answers["a"], Answer)
+    assert isinstance(replies["a"], Reply)
     assert [asked.nonce for asked in fleet.heard["a"]] == ["one", "one"]
     assert [asked.nonce for asked in fleet.heard["b"]] == ["two"]
 
@@ -212,8 +212,8 @@ def test_a_node_that_flower_lost_is_asked_when_it_is_back(fleet: Fleet) -> None:
     fleet.activate("a", seconds=0.2)  # it dies before anybody asks
     time.sleep(0.3)
     threading.Timer(0.5, fleet.activate, ["a"]).start()
-    answers = fleet.channel().ask({"a": question()}, timeout=20)
-    assert isinstance(answers["a"], Answer)
+    replies = fleet.channel().ask({"a": request()}, timeout=20)
+    assert isinstance(replies["a"], Reply)
 
 
 def test_a_node_that_is_lost_between_two_looks_is_asked_again(fleet: Fleet) -> None:
@@ -231,8 +231,8 @@ def test_a_node_that_is_lost_between_two_looks_is_asked_again(fleet: Fleet) -> N
         return pull(ids)
 
     fleet.grid.pull_messages = losing  # type: ignore[method-assign]
-    answers = fleet.channel().ask({"a": question()}, timeout=20)
-    assert isinstance(answers["a"], Answer)
+    replies = fleet.channel().ask({"a": request()}, timeout=20)
+    assert isinstance(replies["a"], Reply)
 
 
 def test_a_node_that_stays_away_does_not_hold_up_the_others(fleet: Fleet) -> None:
@@ -240,31 +240,31 @@ def test_a_node_that_stays_away_does_not_hold_up_the_others(fleet: Fleet) -> Non
     fleet.add("b", doubled)
     fleet.lose("a")
     start = time.monotonic()
-    answers = fleet.channel(patience=0.3).ask({"a": question(), "b": question(), "z": question()}, timeout=60)
+    replies = fleet.channel(patience=0.3).ask({"a": request(), "b": request(), "z": request()}, timeout=60)
     assert time.monotonic() - start < 10
-    assert answers["a"] == answers["z"] == Silence("not connected")
-    assert isinstance(answers["b"], Answer)
+    assert replies["a"] == replies["z"] == NoReply("not connected")
+    assert isinstance(replies["b"], Reply)
 
 
 def test_time_is_up(fleet: Fleet) -> None:
     fleet.add("a", lambda asked: None)
-    answers = fleet.channel().ask({"a": question()}, timeout=0.3)
-    assert answers == {"a": Silence("no answer in time")}
+    replies = fleet.channel().ask({"a": request()}, timeout=0.3)
+    assert replies == {"a": NoReply("no answer in time")}
 
 
 def test_an_error_at_the_site_is_silence_in_one_short_line(fleet: Fleet) -> None:
     fleet.add("a", lambda asked: Error(ErrorCode.CLIENT_APP_RAISED_EXCEPTION, "PrivacyError\n" + "x" * 999))
-    (answer,) = fleet.channel().ask({"a": question()}, timeout=20).values()
-    assert isinstance(answer, Silence)
-    assert answer.reason.startswith("an error at the site: PrivacyErrorxx")
-    assert len(answer.reason) < 250
+    (reply,) = fleet.channel().ask({"a": request()}, timeout=20).values()
+    assert isinstance(reply, NoReply)
+    assert reply.reason.startswith("an error at the site: PrivacyErrorxx")
+    assert len(reply.reason) < 250
     assert len(fleet.heard["a"]) == 1
 
 
 def test_a_process_that_crashes_is_asked_three_times(fleet: Fleet) -> None:
     fleet.add("a", lambda asked: Error(ErrorCode.CLIENT_APP_CRASHED, ""))
-    (answer,) = fleet.channel().ask({"a": question()}, timeout=20).values()
-    assert answer == Silence("an error at the site")
+    (reply,) = fleet.channel().ask({"a": request()}, timeout=20).values()
+    assert reply == NoReply("an error at the site")
     assert len(fleet.heard["a"]) == 3
 
 
@@ -272,11 +272,11 @@ def test_what_cannot_be_read_is_silence(fleet: Fleet) -> None:
     fleet.add("a", lambda asked: RecordDict({"x": ConfigRecord({"y": 1})}))
     fleet.add("b", doubled)
     fleet.add("c", to_record)
-    answers = fleet.channel().ask({name: question() for name in "abc"}, timeout=20)
-    assert isinstance(answers["a"], Silence)
-    assert "could not be read" in answers["a"].reason
-    assert isinstance(answers["b"], Answer)
-    assert answers["c"] == Silence("a question instead of an answer")
+    replies = fleet.channel().ask({name: request() for name in "abc"}, timeout=20)
+    assert isinstance(replies["a"], NoReply)
+    assert "could not be read" in replies["a"].reason
+    assert isinstance(replies["b"], Reply)
+    assert replies["c"] == NoReply("a question instead of an answer")
 
 
 def test_nobody_answers_for_another(fleet: Fleet) -> None:
@@ -291,8 +291,8 @@ def test_nobody_answers_for_another(fleet: Fleet) -> None:
         return found
 
     fleet.grid.pull_messages = forged  # type: ignore[method-assign]
-    answers = fleet.channel().ask({"a": question()}, timeout=20)
-    assert answers == {"a": Silence("a reply from somebody else")}
+    replies = fleet.channel().ask({"a": request()}, timeout=20)
+    assert replies == {"a": NoReply("a reply from somebody else")}
     assert fleet.heard["b"] == []
 
 
@@ -309,7 +309,7 @@ def test_a_reply_that_breaks_flower_harms_no_other(fleet: Fleet) -> None:
         return found
 
     fleet.grid.pull_messages = breaking  # type: ignore[method-assign]
-    answers = fleet.channel().ask({"a": question(), "b": question()}, timeout=20)
-    assert answers["a"] == Silence("an unreadable reply (ValueError)")
-    assert isinstance(answers["b"], Answer)
+    replies = fleet.channel().ask({"a": request(), "b": request()}, timeout=20)
+    assert replies["a"] == NoReply("an unreadable reply (ValueError)")
+    assert isinstance(replies["b"], Reply)
     assert all(len(ids) == 1 for ids in asked)

@@ -12,13 +12,13 @@ import torch
 from hypothesis import given, settings, strategies as st
 
 from locum.data import Reference
-from locum.federated import Answer, FederationSettings, Question
+from locum.federated import FederationSettings, Reply, Request
 from locum.federated.aggregation import farthest, too_large, why_refused
-from locum.generate.private import COUNTS_ONLY, MEANS, MEANS_AND_PRODUCTS, query
+from locum.generate.private import COUNTS_ONLY, MEANS, MEANS_AND_PRODUCTS, query_sums
 
 ZEROS = np.zeros((2, 2), np.float32)
-ASKED = Question("train", 3, "n", {}, {"decoder/w": ZEROS, "means": ZEROS})
-SAID = Answer("train", 3, "n", tensors={"decoder/w": ZEROS + np.float32(0.5)})
+ASKED = Request("train", 3, "n", {}, {"decoder/w": ZEROS, "means": ZEROS})
+SAID = Reply("train", 3, "n", tensors={"decoder/w": ZEROS + np.float32(0.5)})
 WANTED = {"decoder/w": (2, 2)}
 
 
@@ -77,7 +77,7 @@ def test_honest_sums_are_never_too_large(seed: int, n: int, noise: float) -> Non
     rng = np.random.default_rng(seed)
     X, codes = rng.normal(size=(n, 3), scale=10.0 ** rng.integers(-3, 4)).astype(np.float32), rng.integers(0, 2, n)
     for shares in (MEANS, MEANS_AND_PRODUCTS, COUNTS_ONLY):
-        sums = query(X, codes, None, 2, Reference.plain(3), shares)
+        sums = query_sums(X, codes, None, 2, Reference.plain(3), shares)
         noisy = sums + noise * rng.normal(size=len(sums))
         assert not too_large(noisy, n, noise)
         assert too_large(noisy + 100 * n + 100 * noise, n, noise)

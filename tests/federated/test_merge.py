@@ -16,7 +16,7 @@ from locum.data import Reference, load_reference
 from locum.errors import ConfigError, DataError, LocumError, PrivacyError
 from locum.federated import merge_releases
 from locum.generate import CGANGenerator, ClassGaussian, CVAEGenerator, KSame
-from locum.generate.private import MEANS, MEANS_AND_PRODUCTS, from_sums, query, reference_hash
+from locum.generate.private import MEANS, MEANS_AND_PRODUCTS, from_sums, query_sums, reference_hash
 from locum.release import GaussianSpec, Release
 from locum.types import DP
 
@@ -37,7 +37,7 @@ def quarters(blobs: Blobs) -> list[Blobs]:
 def gaussian(X: np.ndarray, y: np.ndarray, seed: int = 0, **options: Any) -> Release:
     info = options.pop("info", EmbeddingInfo("b"))
     names = options.pop("class_names", None)
-    given: dict[str, Any] = {"privacy": RICH, "classes": [0, 1, 2], "test_coins": seed, **options}
+    given: dict[str, Any] = {"privacy": RICH, "classes": [0, 1, 2], "insecure_seed": seed, **options}
     return ClassGaussian(**given).fit(X, y).release(info, class_names=names)
 
 
@@ -49,7 +49,7 @@ def test_added_sums_equal_one_fit_on_all_records(blobs: Blobs, covariance: str, 
     merged = merge_releases(sites)
     plain = Reference.plain(8)
     noise = 2 * sites[0].manifest.decoder.statistics.noise
-    expected = from_sums(query(*blobs, None, 3, plain, shares), noise, 3, 8, shares, plain)
+    expected = from_sums(query_sums(*blobs, None, 3, plain, shares), noise, 3, 8, shares, plain)
     size = np.linalg.norm(expected.means)
     assert np.linalg.norm(merged.tensors["means"] - expected.means) < 2e-3 * size
     spread = [

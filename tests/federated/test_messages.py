@@ -11,7 +11,7 @@ from hypothesis import given, strategies as st
 from hypothesis.extra import numpy as hnp
 
 from locum.errors import FormatError
-from locum.federated import Answer, Question
+from locum.federated import Reply, Request
 from locum.federated.protocol import STEPS, pack, unpack
 
 plain = st.recursive(
@@ -36,8 +36,8 @@ parts: dict[str, Any] = {
 HEAD = {"step": "join", "round": 0, "nonce": "n", "facts": {}}
 
 
-@given(st.builds(Question, **parts) | st.builds(Answer, declined=st.text(max_size=20), **parts))
-def test_what_is_packed_comes_out_the_same(message: Question | Answer) -> None:
+@given(st.builds(Request, **parts) | st.builds(Reply, declined=st.text(max_size=20), **parts))
+def test_what_is_packed_comes_out_the_same(message: Request | Reply) -> None:
     back = unpack(*pack(message))
     assert type(back) is type(message)
     assert (back.step, back.round, back.nonce, back.facts) == (
@@ -74,7 +74,7 @@ def test_other_texts_are_refused_in_one_way(text: str) -> None:
     ids=str,
 )
 def test_a_field_of_the_wrong_kind_is_refused(change: dict[str, Any]) -> None:
-    assert isinstance(unpack(json.dumps(HEAD), {}), Question)
+    assert isinstance(unpack(json.dumps(HEAD), {}), Request)
     with pytest.raises(FormatError):
         unpack(json.dumps({**HEAD, **change}), {})
 
@@ -84,7 +84,7 @@ def test_what_is_no_number_goes_neither_way(word: str) -> None:
     with pytest.raises(FormatError):
         unpack(json.dumps({**HEAD, "facts": {"noise": 1}}).replace("1}", f"{word}}}"), {})
     with pytest.raises(ValueError, match="JSON"):
-        pack(Question("join", 0, "n", {"noise": float(word)}))
+        pack(Request("join", 0, "n", {"noise": float(word)}))
 
 
 def test_too_long_too_deep_and_of_another_kind() -> None:
@@ -98,6 +98,6 @@ def test_too_long_too_deep_and_of_another_kind() -> None:
 
 def test_an_array_that_is_not_in_order_is_packed_in_order() -> None:
     value = np.arange(6, dtype=np.float32).reshape(2, 3).T
-    _, arrays = pack(Question("train", 1, "n", tensors={"w": value}))
+    _, arrays = pack(Request("train", 1, "n", tensors={"w": value}))
     assert arrays["w"].flags["C_CONTIGUOUS"]
     np.testing.assert_array_equal(arrays["w"], value)

@@ -21,7 +21,7 @@ from locum.federated.plans import decoder_tensors, initial_network
 from locum.federated.result import build_result
 from locum.federated.site_file import SiteRecords
 from locum.federated.terms import read_terms
-from locum.generate.private import MEANS, query
+from locum.generate.private import MEANS, query_sums
 from locum.release import Release
 
 NAMES = ("ant", "bee", "cow")
@@ -41,7 +41,7 @@ def release() -> Release:
     """The class Gaussian of many records, without noise."""
     data = records(3000, 0)
     settings = FederationSettings(NAMES, dim=4, mode="sums")
-    sums = query(data.X, data.y, None, 3, Reference.plain(4), MEANS)
+    sums = query_sums(data.X, data.y, None, 3, Reference.plain(4), MEANS)
     return build_result(settings, {"a": TEST, "b": TEST}, {"a": sums, "b": sums}, {})
 
 
@@ -172,7 +172,7 @@ def test_of_a_decoder_the_global_head_learns_from_samples(little: Callable[..., 
     settings, rng = little(dim=200), np.random.default_rng(0)
     y = np.arange(200) % 2
     X = (rng.normal(size=(2, 200))[y] + rng.normal(size=(200, 200))).astype(np.float32)
-    sums = query(X, y, None, 2, Reference.plain(200), MEANS)
+    sums = query_sums(X, y, None, 2, Reference.plain(200), MEANS)
     decoder = decoder_tensors(initial_network(settings))
     release = build_result(settings, {"a": TEST, "b": TEST}, {"a": sums, "b": sums}, decoder)
     train = EmbeddingSet.from_arrays(X[:8], np.array(["ant", "bee"])[y[:8]])

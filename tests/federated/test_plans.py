@@ -24,12 +24,12 @@ Terms = Callable[..., FederationSettings]
     n=st.integers(20, 900),
     rounds=st.integers(1, 4),
     relation=st.sampled_from(["add-or-remove", "replace-one"]),
-    opening=st.sampled_from(["class", "public"]),
+    initial_query=st.sampled_from(["class", "public"]),
 )
 def test_all_rounds_together_stay_within_the_budget(
-    epsilon: float, n: int, rounds: int, relation: str, opening: str
+    epsilon: float, n: int, rounds: int, relation: str, initial_query: str
 ) -> None:
-    terms = FederationSettings(("a", "b"), dim=3, rounds=rounds, batch=64, opening=opening)
+    terms = FederationSettings(("a", "b"), dim=3, rounds=rounds, batch=64, initial_query=initial_query)
     plan = plan_site(terms, DP(epsilon, 1e-5, "record", n, relation))
     assert 0.97 * epsilon < epsilon_of(plan.events, 1e-5, relation) <= epsilon
     steps, sums = plan.events
@@ -43,12 +43,14 @@ def test_all_rounds_together_stay_within_the_budget(
 
 
 def test_sums_alone_get_all_of_it(little: Terms) -> None:
-    wish = DP(1.0, 1e-5, "record", 100)
-    plan = plan_site(little(mode="sums"), wish)
+    budget = DP(1.0, 1e-5, "record", 100)
+    plan = plan_site(little(mode="sums"), budget)
     assert plan.events == (Gaussian(plan.sums_noise),)
     assert (plan.training, plan.steps_a_round) == (None, 0)
     assert (
-        plan.sums_noise < plan_site(little(), wish).sums_noise < plan_site(little(opening="public"), wish).sums_noise
+        plan.sums_noise
+        < plan_site(little(), budget).sums_noise
+        < plan_site(little(initial_query="public"), budget).sums_noise
     )
 
 

@@ -50,10 +50,10 @@ def test_ray_and_one_process_give_the_same_release(tmp_path: Path) -> None:
     words = [sys.executable, "-c", RUN, json.dumps(SETTINGS.to_dict()), tmp_path / "ray", tmp_path / "out-ray"]
     done = subprocess.run([str(w) for w in words], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
-    answer = json.loads(done.stdout.splitlines()[-1])
-    assert [e["round"] for e in answer["told"] if e["event"] == "round"] == [1, 2]
-    assert all(e["sites"] == ["site-0", "site-1", "site-2"] for e in answer["told"] if e["event"] == "round")
-    there = Path(answer["release"])
+    reply = json.loads(done.stdout.splitlines()[-1])
+    assert [e["round"] for e in reply["told"] if e["event"] == "round"] == [1, 2]
+    assert all(e["sites"] == ["site-0", "site-1", "site-2"] for e in reply["told"] if e["event"] == "round")
+    there = Path(reply["release"])
     for file in here.glob("*.safetensors"):
         one, other = load_file(file), load_file(there / file.name)
         assert one.keys() == other.keys()

@@ -14,7 +14,7 @@ from locum import EmbeddingSet
 from locum.accounting import epsilon_of
 from locum.data import read_embeddings
 from locum.errors import LocumError
-from locum.federated import FederationSettings, Rehearsal, SiteScore, plan_site, rehearse
+from locum.federated import FederationSettings, Simulation, SiteScore, plan_site, simulate
 from locum.federated.simulation import write_sites
 from locum.release import load
 from locum.types import DP, Estimate
@@ -37,7 +37,7 @@ def parts(count: int = 2, n: int = 40, **more: object) -> dict[str, EmbeddingSet
 def test_the_same_seed_gives_the_same_numbers(privacy: DP | None, tmp_path: Path, little: Terms) -> None:
     found, settings = [], little(rounds=1)
     for name, seed in (("a", 0), ("b", 0), ("c", 1)):
-        found.append(rehearse(parts(), settings, privacy, out=tmp_path / name, work=tmp_path / f"w{name}", seed=seed))
+        found.append(simulate(parts(), settings, privacy, out=tmp_path / name, work=tmp_path / f"w{name}", seed=seed))
     one, two, other = (load(r.release) for r in found)
     assert all(np.array_equal(one.tensors[k], two.tensors[k]) for k in one.tensors)
     assert [s.to_dict() for s in found[0].sites] == [s.to_dict() for s in found[1].sites]
@@ -51,7 +51,7 @@ def test_the_same_seed_gives_the_same_numbers(privacy: DP | None, tmp_path: Path
 
 
 def test_what_a_site_scores(tmp_path: Path, little: Terms) -> None:
-    found = rehearse(parts(), little(mode="sums"), None, out=tmp_path / "out", work=tmp_path / "w")
+    found = simulate(parts(), little(mode="sums"), None, out=tmp_path / "out", work=tmp_path / "w")
     assert [s.name for s in found.sites] == ["ward 0", "ward 1"]
     for score in found.sites:
         told = json.loads(json.dumps(score.to_dict()))
@@ -63,9 +63,9 @@ def test_what_a_site_scores(tmp_path: Path, little: Terms) -> None:
 
 
 @pytest.mark.parametrize("validation", [False, True])
-@pytest.mark.parametrize("people", [False, True])
-def test_nobody_is_tested_on_what_was_learnt(validation: bool, people: bool, tmp_path: Path) -> None:
-    given = parts(subject=np.arange(40) // 2 // 2) if people else parts()
+@pytest.mark.parametrize("subjects", [False, True])
+def test_nobody_is_tested_on_what_was_learnt(validation: bool, subjects: bool, tmp_path: Path) -> None:
+    given = parts(subject=np.arange(40) // 2 // 2) if subjects else parts()
     held = write_sites(given, tmp_path, BUDGET, 0, validation=validation)
     assert list(held) == list(given)
     for i, (name, test) in enumerate(held.items()):
@@ -73,13 +73,13 @@ def test_nobody_is_tested_on_what_was_learnt(validation: bool, people: bool, tmp
         sets = [test, *(read_embeddings(home / f"{p}.npz") for p in ("train", "val")[: 1 + validation])]
         rows = [{row.tobytes() for row in s.X} for s in sets]
         assert sum(map(len, rows)) == len(set().union(*rows)) == len(given[name])
-        if people:
+        if subjects:
             who = [set(s.subject.tolist()) for s in sets]
             assert sum(map(len, who)) == len(set().union(*who))
         assert ("validation" in (home / "site.toml").read_text()) == validation
     # Coins differ from site to site, or one site's noise could be taken off another's.
-    coins = {line for f in tmp_path.rglob("site.toml") for line in f.read_text().splitlines() if "coins" in line}
-    assert len(coins) == 2
+    rng = {line for f in tmp_path.rglob("site.toml") for line in f.read_text().splitlines() if "coins" in line}
+    assert len(rng) == 2
 
 
 def test_too_few_records_are_one_sentence(tmp_path: Path) -> None:
@@ -89,11 +89,11 @@ def test_too_few_records_are_one_sentence(tmp_path: Path) -> None:
 
 def test_a_word_where_the_mixture_is_none() -> None:
     score = SiteScore("a", 9, None, 0.0, Estimate(0.5, 0.2, 0.8, 9), 0.5, 0.5, {})
-    assert "Every lambda is 0" in Rehearsal(Path("r"), (score, score)).warning
+    assert "Every lambda is 0" in Simulation(Path("r"), (score, score)).warning
     ones = tuple(replace(score, lam=1.0) for _ in range(2))
-    assert "Every lambda is 1" in Rehearsal(Path("r"), ones).warning
-    assert Rehearsal(Path("r"), (score, *ones)).warning == ""
-    assert Rehearsal(Path("r"), (replace(score, lam=0.4),)).warning == ""
+    assert "Every lambda is 1" in Simulation(Path("r"), ones).warning
+    assert Simulation(Path("r"), (score, *ones)).warning == ""
+    assert Simulation(Path("r"), (replace(score, lam=0.4),)).warning == ""
 
 
 @pytest.mark.parametrize("validation", [False, True])

@@ -17,7 +17,7 @@ from locum.federated.plans import decoder_tensors, initial_network
 from locum.federated.result import TOGETHER, build_result, pooled, site_counts
 from locum.federated.secure import noise_of_each
 from locum.federated.terms import Terms, read_terms
-from locum.generate.private import COUNTS_ONLY, MEANS, query
+from locum.generate.private import COUNTS_ONLY, MEANS, query_sums
 
 Make = Callable[..., FederationSettings]
 
@@ -46,7 +46,7 @@ def data(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def sums_of(X: np.ndarray, y: np.ndarray, shares: Any = MEANS) -> np.ndarray:
-    return query(X, y, None, 2, Reference.plain(4), shares)
+    return query_sums(X, y, None, 2, Reference.plain(4), shares)
 
 
 def test_what_sites_say_apart_is_what_they_would_say_as_one(little: Make) -> None:
@@ -70,7 +70,7 @@ def test_noise_adds_up_in_squares(little: Make) -> None:
 
 
 def test_weights_are_the_counts_that_were_paid_for(little: Make) -> None:
-    for settings, shares in ((little(), MEANS), (little(opening="public"), COUNTS_ONLY)):
+    for settings, shares in ((little(), MEANS), (little(initial_query="public"), COUNTS_ONLY)):
         told = {"a": sums_of(*data(80, 0), shares), "b": sums_of(*data(120, 1), shares)}
         found = site_counts(settings, told)
         assert found == pytest.approx({"a": 80, "b": 120}, rel=1e-6)
@@ -123,7 +123,7 @@ class TestClaims:
 
     def test_disjoint_people_pay_once(self, little: Make) -> None:
         sites = {"a": terms(3.0), "b": terms(4.0, "b"), "c": terms(4.0, "c")}
-        one = self.claim(little(mode="sums", max_sites_per_person=1), sites).dp
+        one = self.claim(little(mode="sums", max_sites_per_subject=1), sites).dp
         assert one.epsilon == epsilon_of([Gaussian(3.0)], 1e-5)
         every = self.claim(little(mode="sums"), sites).dp
         assert every.delta == pytest.approx(3e-5)
@@ -133,7 +133,7 @@ class TestClaims:
     def test_shared_noise_is_one_mechanism(self, little: Make) -> None:
         sites = {name: terms(4.0, name) for name in "abc"}
         for k in (1, 2, None):
-            claim = self.claim(little(mode="sums", secure=True, max_sites_per_person=k), sites)
+            claim = self.claim(little(mode="sums", secure=True, max_sites_per_subject=k), sites)
             assert claim.dp.epsilon == epsilon_of([Gaussian(4.0 / (k or 3))], 1e-5)
             assert any("siding with the coordinator" in told for told in claim.not_covered)
             assert any("more than" in told and "person" in told for told in claim.not_covered) == (k is not None)

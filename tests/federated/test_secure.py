@@ -12,7 +12,7 @@ from hypothesis import given, strategies as st
 
 from locum.accounting import Ledger
 from locum.errors import ConfigError, FormatError, LocumError
-from locum.federated import Answer, Coordinator, LocalChannel, Question, Silence
+from locum.federated import Coordinator, LocalChannel, NoReply, Reply, Request
 from locum.federated.secure import masked, new_key, noise_of_each, public_key, unmasked
 from locum.release import load
 
@@ -59,7 +59,7 @@ def test_the_honest_sites_add_up_to_the_noise() -> None:
 
 def test_masked_sums_cost_what_one_site_alone_would(sites: Make, settings: Make, tmp_path: Path) -> None:
     files = sites(4, test=False)
-    terms = settings(mode="sums", secure=True, max_sites_per_person=1)
+    terms = settings(mode="sums", secure=True, max_sites_per_subject=1)
     release = load(Coordinator(terms, tmp_path / "out").run(LocalChannel(files)))
     assert release.claim.dp is not None
     for file in files.values():
@@ -88,7 +88,7 @@ def test_somebody_at_several_sites_moves_the_sum_as_often(sites: Make, settings:
     claims = []
     for k in (1, 2, None):
         files = sites(3, test=False, folder=f"sites-{k}")
-        terms = settings(mode="sums", secure=True, max_sites_per_person=k)
+        terms = settings(mode="sums", secure=True, max_sites_per_subject=k)
         claims.append(load(Coordinator(terms, tmp_path / f"out-{k}").run(LocalChannel(files))).claim.dp)
     # Noise is shared: k times the distance, not its root.
     assert claims[1].events[0]["noise_multiplier"] == pytest.approx(claims[0].events[0]["noise_multiplier"] / 2)
@@ -102,10 +102,10 @@ def test_a_site_that_is_missing_is_waited_for_at_no_price(sites: Make, settings:
     class Late(LocalChannel):
         late = True
 
-        def ask(self, questions: Any, *, timeout: float) -> dict[str, Answer | Silence]:
-            gone = {n: q for n, q in questions.items() if self.late and n == "site-1" and q.step == "sums"}
-            out = super().ask({n: q for n, q in questions.items() if n not in gone}, timeout=timeout)
-            return {**out, **dict.fromkeys(gone, Silence("gone"))}
+        def ask(self, requests: Any, *, timeout: float) -> dict[str, Reply | NoReply]:
+            gone = {n: q for n, q in requests.items() if self.late and n == "site-1" and q.step == "sums"}
+            out = super().ask({n: q for n, q in requests.items() if n not in gone}, timeout=timeout)
+            return {**out, **dict.fromkeys(gone, NoReply("gone"))}
 
     channel = Late(files)
     with pytest.raises(LocumError, match="read only together"):
@@ -122,11 +122,11 @@ def test_less_noise_than_paid_for_is_declined(sites: Make, settings: Make) -> No
     files, terms = sites(3, test=False), settings(mode="sums", secure=True)
     channel = LocalChannel(files)
     facts = {"run": "r", "settings": terms.to_dict()}
-    joined = channel.ask({n: Question("join", 0, "a", facts) for n in files}, timeout=1)
-    keys = sorted(a.facts["key"] for a in joined.values() if isinstance(a, Answer))
-    (answer,) = channel.ask(
-        {"site-0": Question("sums", 0, "b", {**facts, "keys": keys, "noise": 0.5})}, timeout=1
+    joined = channel.ask({n: Request("join", 0, "a", facts) for n in files}, timeout=1)
+    keys = sorted(a.facts["key"] for a in joined.values() if isinstance(a, Reply))
+    (reply,) = channel.ask(
+        {"site-0": Request("sums", 0, "b", {**facts, "keys": keys, "noise": 0.5})}, timeout=1
     ).values()
-    assert isinstance(answer, Answer)
-    assert answer.declined
-    assert not answer.tensors
+    assert isinstance(reply, Reply)
+    assert reply.declined
+    assert not reply.tensors

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from locum.errors import PolicyError
-from locum.federated import Answer, Question, Silence
+from locum.federated import NoReply, Reply, Request
 
 pytest.importorskip("flwr")
 
@@ -20,7 +20,7 @@ class Slowly:
         self.number += 1
         return [f"site-{i}" for i in range(self.number)]
 
-    def ask(self, questions: dict[str, Question], *, timeout: float) -> dict[str, Answer | Silence]:
+    def ask(self, requests: dict[str, Request], *, timeout: float) -> dict[str, Reply | NoReply]:
         raise AssertionError("nobody is asked before all are there")
 
 

@@ -28,7 +28,7 @@ good = st.fixed_dictionaries(
         "rounds": st.integers(1, 100),
         "trim": st.floats(0, 0.49),
         "average": st.sampled_from(["mean", "median", "trimmed-mean"]),
-        "max_sites_per_person": st.none() | st.integers(1, 9),
+        "max_sites_per_subject": st.none() | st.integers(1, 9),
         "reference": st.sampled_from(["none", "efflite0"]),
         "balanced": st.booleans(),
     },
@@ -66,8 +66,8 @@ def test_terms_survive_json(told: dict[str, Any]) -> None:
         {"trim": "much"},
         {"colluding": 1},
         {"min_sites": 0},
-        {"max_sites_per_person": 0},
-        {"max_sites_per_person": 1.5},
+        {"max_sites_per_subject": 0},
+        {"max_sites_per_subject": 1.5},
         {"seed": -1},
         {"mode": "gossip"},
         {"opening": "own"},
@@ -118,7 +118,7 @@ def test_how_many_sites_it_takes(more: dict[str, Any], least: int, little: Calla
 
 
 def test_nothing_of_a_site_has_a_place_in_the_terms(little: Callable[..., FederationSettings]) -> None:
-    private = {"epsilon", "delta", "n_public", "data", "ledger", "holding", "path", "test_coins"}
+    private = {"epsilon", "delta", "n_public", "data", "ledger", "holding", "path", "insecure_seed"}
     assert not private & little().to_dict().keys()
 
 

@@ -16,14 +16,14 @@ import pytest
 
 from locum.accounting import Ledger, events_from_json
 from locum.errors import FormatError, LocumError
-from locum.federated import Answer, FederationSettings, Question, Site, SiteFile, plan_site
+from locum.federated import FederationSettings, Reply, Request, Site, SiteFile, plan_site
 from locum.federated.plans import decoder_tensors, initial_network
 from locum.federated.protocol import Step, pack
 from locum.federated.result import build_result
 from locum.federated.secure import new_key, public_key
 from locum.federated.state import SiteState
 from locum.federated.terms import read_terms
-from locum.mechanisms import Coins
+from locum.mechanisms import SecureRandom
 from locum.train.dp import PrivateRun
 
 Make = Callable[..., Path]
@@ -33,20 +33,20 @@ DECLINED = "its budget does not allow this"
 PRIVATE = {"loss", "count", "counts", "lambda", "lam", "acc", "bacc", "accuracy", "f1", "n", "records", "ignored"}
 
 
-def ask(file: Path, settings: FederationSettings, step: Step = "join", number: int = 0, **more: Any) -> Answer:
+def ask(file: Path, settings: FederationSettings, step: Step = "join", number: int = 0, **more: Any) -> Reply:
     tensors = more.pop("tensors", {})
     facts = {"run": "r1", "settings": settings.to_dict(), **more}
-    return Site(file).answer(Question(step, number, f"nonce {number}", facts, tensors))
+    return Site(file).reply(Request(step, number, f"nonce {number}", facts, tensors))
 
 
-def train(file: Path, settings: FederationSettings, number: int = 1, **more: Any) -> Answer:
+def train(file: Path, settings: FederationSettings, number: int = 1, **more: Any) -> Reply:
     start = {f"decoder/{k}": v for k, v in decoder_tensors(initial_network(settings)).items()}
     means = np.zeros((len(settings.classes), settings.dim), dtype=np.float32)
     tensors = {**start, "means": means, **more.pop("tensors", {})}
     return ask(file, settings, "train", number, **{"length": 1.0, "tensors": tensors, **more})
 
 
-def finish(file: Path, settings: FederationSettings, joined: Answer, **more: Any) -> Answer:
+def finish(file: Path, settings: FederationSettings, joined: Reply, **more: Any) -> Reply:
     terms, sums = {"a": read_terms(joined.facts), "b": read_terms(joined.facts)}, joined.tensors["sums"]
     if terms["a"].paid is not None:
         other = {**joined.facts, "terms": {**joined.facts["terms"], "ledger": "0" * 64}}
@@ -103,13 +103,13 @@ class TestWhatLeaves:
             )
             told.append(joined.facts)
             assert set(joined.tensors) == {"sums"}
-            answers = [joined]
+            replies = [joined]
             if mode == "decoder":
-                answers.append(train(file, settings))
-                assert answers[-1].facts == {}
-                assert all(name.startswith("decoder/") for name in answers[-1].tensors)
-            for answer in answers:
-                assert not PRIVATE & set(words(json.loads(pack(answer)[0])))
+                replies.append(train(file, settings))
+                assert replies[-1].facts == {}
+                assert all(name.startswith("decoder/") for name in replies[-1].tensors)
+            for reply in replies:
+                assert not PRIVATE & set(words(json.loads(pack(reply)[0])))
         assert all(facts == told[0] for facts in told)
         plan = plan_site(settings, SiteFile.read(file).privacy())
         assert told[0]["size"] == 50
@@ -120,30 +120,30 @@ class TestWhatLeaves:
         settings = little(mode="sums")
         for name, rows in (("all", slice(None)), ("few", slice(0, 12)), ("one", slice(0, 1))):
             file = site_of(name, rows=rows)
-            answer = finish(file, settings, ask(file, settings))
-            assert (answer.declined, answer.facts, answer.tensors) == ("", {}, {})
+            reply = finish(file, settings, ask(file, settings))
+            assert (reply.declined, reply.facts, reply.tensors) == ("", {}, {})
             assert (Site(file).personal_folder / "personal.safetensors").exists()
 
     def test_one_record_or_subject_moves_the_sums_by_one_at_most(self, site_of: Make, little: Terms) -> None:
         """With equal coins the noise cancels out."""
-        for mode, opening in (("sums", "class"), ("decoder", "public")):
-            settings = little(mode=mode, opening=opening)
-            whole = ask(site_of(f"whole-{mode}", test_coins=3), settings)
-            less = ask(site_of(f"less-{mode}", rows=slice(1, None), test_coins=3), settings)
+        for mode, initial_query in (("sums", "class"), ("decoder", "public")):
+            settings = little(mode=mode, initial_query=initial_query)
+            whole = ask(site_of(f"whole-{mode}", insecure_seed=3), settings)
+            less = ask(site_of(f"less-{mode}", rows=slice(1, None), insecure_seed=3), settings)
             moved = np.linalg.norm(whole.tensors["sums"] - less.tensors["sums"])
             assert 0.5 < moved <= 1 + 1e-9
         who, settings = np.repeat(["eve", "bob"], [15, 25]), little(mode="sums")
-        whole = ask(site_of("people", subject=who, unit="subject", test_coins=3), settings)
-        less = ask(site_of("bob", subject=who, rows=slice(15, None), unit="subject", test_coins=3), settings)
+        whole = ask(site_of("subjects", subject=who, unit="subject", insecure_seed=3), settings)
+        less = ask(site_of("bob", subject=who, rows=slice(15, None), unit="subject", insecure_seed=3), settings)
         assert np.linalg.norm(whole.tensors["sums"] - less.tensors["sums"]) <= 1 + 1e-9
 
     def test_noise_is_as_large_as_is_said_and_never_the_same(self, site_of: Make, little: Terms) -> None:
         settings = little(mode="sums", covariance="own")
-        exact = ask(site_of("exact", epsilon=None, test_coins=0), settings).tensors["sums"]
+        exact = ask(site_of("exact", epsilon=None, insecure_seed=0), settings).tensors["sums"]
         drawn = []
         for i in range(12):
-            answer = ask(site_of(f"site-{i}"), settings)
-            drawn.append((answer.tensors["sums"] - exact) / answer.facts["noise"])
+            reply = ask(site_of(f"site-{i}"), settings)
+            drawn.append((reply.tensors["sums"] - exact) / reply.facts["noise"])
         # 12 times 21 numbers: a standard deviation of 1 is seen to within some twentieths.
         assert abs(np.std(drawn) - 1) < 0.2
         assert len({d.tobytes() for d in drawn}) == 12
@@ -163,8 +163,8 @@ class TestPayment:
         self, site_of: Make, little: Terms, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         file, settings, seen = site_of(), little(), []
-        draw = Coins.draw
-        monkeypatch.setattr(Coins, "draw", lambda self, step: seen.append(kinds(file)) or draw(self, step))
+        draw = SecureRandom.draw
+        monkeypatch.setattr(SecureRandom, "draw", lambda self, step: seen.append(kinds(file)) or draw(self, step))
         ask(file, settings)
         assert seen == [["budget", "charge"]]
         (charge,) = (body for body in paid(file) if body["kind"] == "charge")
@@ -188,8 +188,8 @@ class TestPayment:
         self, site_of: Make, little: Terms
     ) -> None:
         file, settings = site_of(), little()
-        for answer in (lambda: ask(file, settings), lambda: train(file, settings)):
-            first, entries, again = answer(), len(paid(file)), answer()
+        for reply in (lambda: ask(file, settings), lambda: train(file, settings)):
+            first, entries, again = reply(), len(paid(file)), reply()
             assert len(paid(file)) == entries
             assert again.facts == first.facts
             assert all(np.array_equal(first.tensors[k], again.tensors[k]) for k in first.tensors)
@@ -201,14 +201,18 @@ class TestPayment:
         """It pays once. A result that is noted but lost is not drawn anew: the site stays out."""
         file, settings = site_of(), little()
         with monkeypatch.context() as patch:
-            home, name = {"coins": (Coins, "draw"), "ledger": (Ledger, "finish"), "state": (SiteState, "keep")}[where]
+            home, name = {
+                "coins": (SecureRandom, "draw"),
+                "ledger": (Ledger, "finish"),
+                "state": (SiteState, "keep"),
+            }[where]
             patch.setattr(home, name, killed)
             with pytest.raises(KeyboardInterrupt):
                 ask(file, settings)
-        answer = ask(file, settings)
+        reply = ask(file, settings)
         assert kinds(file) == ["budget", "charge", "sums"]
-        assert answer.declined == (DECLINED if where == "state" else "")
-        assert bool(answer.tensors) == (where != "state")
+        assert reply.declined == (DECLINED if where == "state" else "")
+        assert bool(reply.tensors) == (where != "state")
 
     @pytest.mark.parametrize("where", ["steps", "state"])
     def test_killed_while_training(
@@ -246,9 +250,9 @@ class TestPayment:
     def test_steps_end_where_the_payment_does(self, site_of: Make, little: Terms) -> None:
         file, settings = site_of(), little()
         ask(file, settings)
-        answers = [train(file, settings, number) for number in (1, 2, 3)]
-        assert [a.declined for a in answers] == ["", "", DECLINED]
-        assert not answers[2].tensors
+        replies = [train(file, settings, number) for number in (1, 2, 3)]
+        assert [a.declined for a in replies] == ["", "", DECLINED]
+        assert not replies[2].tensors
         # Other terms in between do not help either.
         for more in ({"rounds": 4}, {"local_epochs": 2}, {"batch": 10}, {"mode": "sums"}, {"opening": "public"}):
             with contextlib.suppress(LocumError):
@@ -265,8 +269,8 @@ class TestTerms:
             ledger.set_budget("default", epsilon=50.0, delta=1e-2)
         before = kinds(file)
         for other in ({"rounds": 3}, {"mode": "sums"}, {"seed": 1}):
-            answer = ask(file, little(**other))
-            assert (answer.declined, answer.facts, answer.tensors) == (DECLINED, {}, {})
+            reply = ask(file, little(**other))
+            assert (reply.declined, reply.facts, reply.tensors) == (DECLINED, {}, {})
         assert kinds(file) == before
 
     def test_terms_that_the_owner_did_not_agree_to_are_declined_unpaid(self, site_of: Make, little: Terms) -> None:
@@ -275,8 +279,8 @@ class TestTerms:
         asked = little(classes=("ant", "cow"))
         little()
         for file in files:
-            answer = ask(file, asked)
-            assert (answer.declined, answer.tensors) == ("these are not the terms that it agreed to", {})
+            reply = ask(file, asked)
+            assert (reply.declined, reply.tensors) == ("these are not the terms that it agreed to", {})
             assert not SiteFile.read(file).ledger_file.exists()
         assert not ask(files[0], little()).declined
 
@@ -285,8 +289,8 @@ class TestTerms:
         ask(file, little())
         rewrite(file, epsilon=4.0)
         # What the owner writes there is a wish; what is left stands in the ledger.
-        answer = ask(file, little(), run="r2")
-        assert (answer.declined, answer.facts, answer.tensors) == (DECLINED, {}, {})
+        reply = ask(file, little(), run="r2")
+        assert (reply.declined, reply.facts, reply.tensors) == (DECLINED, {}, {})
         rewrite(file, epsilon=2.0)
         with Ledger(SiteFile.read(file).ledger_file) as ledger:
             ledger.set_budget("default", epsilon=4.0, delta=2e-4)
@@ -296,8 +300,8 @@ class TestTerms:
     def test_a_refusal_is_told_in_words_of_the_contract_alone(self, site_of: Make, little: Terms) -> None:
         file = site_of()
         ask(file, little())
-        answer = ask(file, little(), run="r2")
-        assert not any(letter.isdigit() for letter in answer.declined)
+        reply = ask(file, little(), run="r2")
+        assert not any(letter.isdigit() for letter in reply.declined)
         notes = file.parent / ".locum" / "federation" / "notes.log"
         assert "left" in notes.read_text()
         assert stat.S_IMODE(notes.stat().st_mode) == 0o600
@@ -311,8 +315,8 @@ class TestTerms:
             {"n_public": 60},
             {"unit": "subject"},
             {"relation": "replace-one"},
-            {"test_coins": 0},
-            {"test_coins": 0, "epsilon": None},
+            {"insecure_seed": 0},
+            {"insecure_seed": 0, "epsilon": None},
             {"ledger": "another.sqlite"},
         ],
         ids=str,
@@ -325,21 +329,25 @@ class TestTerms:
         train(file, settings)
         before, place = kinds(file), SiteFile.read(file).ledger_file
         rewrite(file, **change)
-        answer = train(file, settings, 2)
-        assert answer.declined == DECLINED
-        assert not answer.tensors
+        reply = train(file, settings, 2)
+        assert reply.declined == DECLINED
+        assert not reply.tensors
         with Ledger(place) as ledger:
             assert len(ledger.export()) == len(before)
         # Back to what was agreed, it goes on.
         rewrite(
-            file, epsilon=2.0, delta=1e-4, n_public=50, **dict.fromkeys(("unit", "relation", "test_coins", "ledger"))
+            file,
+            epsilon=2.0,
+            delta=1e-4,
+            n_public=50,
+            **dict.fromkeys(("unit", "relation", "insecure_seed", "ledger")),
         )
         assert not train(file, settings, 2).declined
 
     def test_a_rehearsal_cannot_turn_into_a_run(self, site_of: Make, little: Terms) -> None:
-        file, settings = site_of(test_coins=1), little()
+        file, settings = site_of(insecure_seed=1), little()
         assert ask(file, settings).facts["terms"] is None
-        rewrite(file, test_coins=None)
+        rewrite(file, insecure_seed=None)
         assert train(file, settings).declined == DECLINED
         assert "charge" not in kinds(file)
 
@@ -366,12 +374,12 @@ class TestGarbledQuestions:
         file = site_of()
         whole = {"run": "r1", "settings": little().to_dict(), **facts}
         with pytest.raises(LocumError):
-            Site(file).answer(Question("join", 0, "n", {k: v for k, v in whole.items() if v is not None}))
+            Site(file).reply(Request("join", 0, "n", {k: v for k, v in whole.items() if v is not None}))
         assert not (file.parent / ".locum").exists()
 
     @pytest.mark.parametrize("step", ["train", "finish", "sums"])
     def test_nobody_is_asked_before_joining(self, step: Step, site_of: Make, little: Terms) -> None:
-        file, test, settings = site_of(), site_of("test", test_coins=1), little(mode="sums")
+        file, test, settings = site_of(), site_of("test", insecure_seed=1), little(mode="sums")
         joined = ask(test, settings)
         asked = {
             "finish": lambda: finish(file, settings, joined),
@@ -379,9 +387,9 @@ class TestGarbledQuestions:
             "train": lambda: train(file, little()),
         }
         with contextlib.suppress(LocumError):
-            answer = asked[step]()
-            assert answer.declined
-            assert not answer.tensors
+            reply = asked[step]()
+            assert reply.declined
+            assert not reply.tensors
         assert "charge" not in kinds(file)
         assert not Site(file).personal_folder.exists()
         assert not (file.parent / ".locum" / "federation" / "global").exists()
@@ -413,7 +421,7 @@ class TestGarbledQuestions:
 
     def test_a_result_of_other_classes_is_refused_whoever_has_them(self, site_of: Make, little: Terms) -> None:
         other, settings = little(mode="sums", classes=("ant", "bee", "cow")), little(mode="sums")
-        joined = ask(site_of("third", test_coins=1), other)
+        joined = ask(site_of("third", insecure_seed=1), other)
         release = build_result(
             other, dict.fromkeys("ab", read_terms(joined.facts)), dict.fromkeys("ab", joined.tensors["sums"]), {}
         )
@@ -440,8 +448,8 @@ class TestGarbledQuestions:
             with pytest.raises(FormatError, match="noise"):
                 ask(file, settings, "sums", keys=[own, *others], noise=wrong)
         assert "charge" not in kinds(file)
-        answer = ask(file, settings, "sums", keys=[own, *others], noise=noise)
-        assert answer.tensors["sums"].dtype == np.uint64
+        reply = ask(file, settings, "sums", keys=[own, *others], noise=noise)
+        assert reply.tensors["sums"].dtype == np.uint64
         assert kinds(file) == ["budget", "charge", "sums"]
         # Another list of the same length would show the same sums under other masks, and other noise.
         more = [own, *others[:2], public_key(new_key())]

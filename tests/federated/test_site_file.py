@@ -57,10 +57,10 @@ def test_paths_are_seen_from_the_file(site_of: Make, little: Terms, tmp_path: Pa
         ({"ledger": 5}, ConfigError),
         ({"validation": 5}, ConfigError),
         ({"holding": 5}, ConfigError),
-        ({"test_coins": True}, ConfigError),
-        ({"test_coins": False}, ConfigError),
-        ({"test_coins": "1"}, ConfigError),
-        ({"test_coins": -1}, ConfigError),
+        ({"insecure_seed": True}, ConfigError),
+        ({"insecure_seed": False}, ConfigError),
+        ({"insecure_seed": "1"}, ConfigError),
+        ({"insecure_seed": -1}, ConfigError),
         ({"epsilom": 1.0}, ConfigError),
         ({"folder": "elsewhere"}, ConfigError),
     ],
@@ -75,7 +75,7 @@ def test_what_cannot_be_used_is_refused(more: dict[str, Any], error: type[Except
 
 
 def test_only_a_rehearsal_may_be_without_a_budget(site_of: Make) -> None:
-    assert SiteFile.read(site_of(epsilon=None, test_coins=0)).privacy() is None
+    assert SiteFile.read(site_of(epsilon=None, insecure_seed=0)).privacy() is None
 
 
 @pytest.mark.parametrize("text", [b"data = ", b"\xff\xfe", None], ids=["half", "no text", "none"])
@@ -100,4 +100,4 @@ def test_vectors_of_another_kind_are_refused(site_of: Make, little: Terms) -> No
     with pytest.raises(DataError, match="efflite0"):
         file.records(little(backbone="efflite0"))
     with pytest.raises(DataError, match="subject"):
-        SiteFile.read(site_of("people", unit="subject")).records(little())
+        SiteFile.read(site_of("subjects", unit="subject")).records(little())

@@ -12,24 +12,24 @@ import numpy as np
 import pytest
 
 from locum.errors import CheckpointError
-from locum.federated import Answer, Question
-from locum.federated.state import SiteState, question_key
+from locum.federated import Reply, Request
+from locum.federated.state import SiteState, request_key
 
-ASKED = Question("train", 2, "n1", {"run": "r", "settings": {"a": 1, "b": [2]}}, {"w": np.ones((2, 3), np.float32)})
-SAID = Answer("train", 2, "n1", "", {"terms": None}, {"w": np.arange(3.0), "m": np.zeros(2, np.uint64)})
+ASKED = Request("train", 2, "n1", {"run": "r", "settings": {"a": 1, "b": [2]}}, {"w": np.ones((2, 3), np.float32)})
+SAID = Reply("train", 2, "n1", "", {"terms": None}, {"w": np.arange(3.0), "m": np.zeros(2, np.uint64)})
 
 
 def test_the_next_process_finds_all_of_it(tmp_path: Path) -> None:
     with SiteState.opened(tmp_path / "f", "r") as state:
-        assert state.answer is None
-        assert state.answered(ASKED) is None
+        assert state.reply is None
+        assert state.replied(ASKED) is None
         state.identity, state.used, state.key_pair = "abc", 7, b"\x00\xff"
         state.encoder = {"0.weight": np.float32([[1, 2]]), "0.bias": np.float32([3])}
         state.keep(ASKED, SAID)
     with SiteState.opened(tmp_path / "f", "r") as again:
         assert (again.identity, again.used, again.key_pair) == ("abc", 7, b"\x00\xff")
         assert {k: v.tolist() for k, v in again.encoder.items()} == {"0.weight": [[1.0, 2.0]], "0.bias": [3.0]}
-        said = again.answered(replace(ASKED, nonce="n2"))
+        said = again.replied(replace(ASKED, nonce="n2"))
         assert said is not None
         # The nonce is the new question's, or the answer would pass for a replayed one.
         assert (said.step, said.round, said.nonce, said.declined, said.facts) == ("train", 2, "n2", "", SAID.facts)
@@ -37,14 +37,14 @@ def test_the_next_process_finds_all_of_it(tmp_path: Path) -> None:
             k: (v.dtype, v.tolist()) for k, v in SAID.tensors.items()
         }
     with SiteState.opened(tmp_path / "f", "another run") as other:
-        assert other.answer is None
+        assert other.reply is None
         assert not other.identity
 
 
 def test_the_same_question_is_the_same_whoever_asks() -> None:
-    assert question_key(ASKED) == question_key(replace(ASKED, nonce="n2"))
+    assert request_key(ASKED) == request_key(replace(ASKED, nonce="n2"))
     turned = {"settings": {"b": [2], "a": 1}, "run": "r"}
-    assert question_key(ASKED) == question_key(replace(ASKED, facts=turned))
+    assert request_key(ASKED) == request_key(replace(ASKED, facts=turned))
     w = ASKED.tensors["w"]
     others = [
         replace(ASKED, step="finish"),
@@ -56,7 +56,7 @@ def test_the_same_question_is_the_same_whoever_asks() -> None:
         replace(ASKED, tensors={"w": np.nextafter(w, 2)}),
         replace(ASKED, tensors={}),
     ]
-    assert len({question_key(q) for q in [ASKED, *others]}) == len(others) + 1
+    assert len({request_key(q) for q in [ASKED, *others]}) == len(others) + 1
 
 
 def test_it_is_private_and_damage_is_told(tmp_path: Path) -> None:
@@ -102,4 +102,4 @@ def test_an_error_lets_go(tmp_path: Path) -> None:
     with pytest.raises(KeyError), SiteState.opened(tmp_path, "r"):
         raise KeyError
     with SiteState.opened(tmp_path, "r") as state:
-        assert state.answer is None
+        assert state.reply is None

@@ -50,8 +50,8 @@ def test_a_test_promises_nothing() -> None:
 
 
 def test_what_was_used_grows_up_to_what_was_paid(little: Callable[..., FederationSettings]) -> None:
-    wish = DP(2.0, 1e-4, "record", 50)
-    plan = plan_site(little(), wish)
+    budget = DP(2.0, 1e-4, "record", 50)
+    plan = plan_site(little(), budget)
     told = {**PAID, "delta": 1e-4, "events": events_to_json(plan.events)}
     terms = read_terms({"noise": plan.sums_noise, "size": 50, "terms": told})
     used = [terms.epsilon_after(number, 2) for number in range(3)]

@@ -80,7 +80,7 @@ def test_a_private_release_is_the_network_and_the_way_back(scaling: str, rng: np
     """Raw vectors by the release's own operations: whitening is undone in its last layer."""
     reference = load_reference("efflite0", 1280)
     X = reference.colour(rng.normal(size=(80, 1280)) + 0.5).astype(np.float32)
-    settings = {**PRIVATE, "reference": "efflite0", "max_epochs": 1, "test_coins": 3, "scaling": scaling}
+    settings = {**PRIVATE, "reference": "efflite0", "max_epochs": 1, "insecure_seed": 3, "scaling": scaling}
     model = CGANGenerator(**settings).fit(X, np.arange(80) % 3)
     release = model.release()
     assert release.manifest.decoder.kind == "network"
@@ -128,26 +128,26 @@ def test_by_subject(blobs: Blobs, tmp_path: Path) -> None:
 
 def test_somebody_with_many_records_counts_once(blobs: Blobs) -> None:
     """The same record once or fifty times, always of one person: hardly anything moves, with the same coins."""
-    X, y, people = *blobs, np.arange(len(blobs[1]))
+    X, y, subjects = *blobs, np.arange(len(blobs[1]))
     settings = {**PRIVATE, "privacy": replace(WISH, unit="subject"), "scaling": "public", "clip": 1e-3}
 
     def fit(copies: int, subject: np.ndarray) -> tuple[np.ndarray, float]:
-        model = CGANGenerator(test_coins=2, **settings)
+        model = CGANGenerator(insecure_seed=2, **settings)
         model.fit(np.append(X, X[[5] * copies], axis=0), np.append(y, y[[5] * copies]), subject)
         critic = torch.nn.utils.parameters_to_vector(model.module_.critic.parameters())
         return critic.detach().numpy(), dict(model.release().manifest.joint)[(int(y[5]),)]
 
-    once, share = fit(1, np.append(people, -1))
-    often, same_share = fit(50, np.append(people, [-1] * 50))
-    strangers, other_share = fit(50, np.append(people, 1000 + np.arange(50)))
-    assert np.abs(often - once).max() < 1e-3 < 0.1 * np.abs(strangers - once).max()
+    once, share = fit(1, np.append(subjects, -1))
+    often, same_share = fit(50, np.append(subjects, [-1] * 50))
+    non_members, other_share = fit(50, np.append(subjects, 1000 + np.arange(50)))
+    assert np.abs(often - once).max() < 1e-3 < 0.1 * np.abs(non_members - once).max()
     # Counts and lengths were asked for in the same spirit.
     assert abs(same_share - share) < 0.01 < other_share - share - 0.03
 
 
 def test_test_coins_repeat_and_promise_nothing(blobs: Blobs, tmp_path: Path) -> None:
-    def fit(coins: int) -> CGANGenerator:
-        return CGANGenerator(ledger=tmp_path / "l.sqlite", test_coins=coins, **PRIVATE).fit(*blobs)
+    def fit(rng: int) -> CGANGenerator:
+        return CGANGenerator(ledger=tmp_path / "l.sqlite", insecure_seed=rng, **PRIVATE).fit(*blobs)
 
     one, two, other = fit(7), fit(7), fit(8)
     for name, tensor in one.release().tensors.items():
@@ -166,9 +166,16 @@ def test_real_coins_differ_whatever_the_seed(blobs: Blobs, tmp_path: Path) -> No
 def test_with_a_large_budget_it_learns_in_private(clusters: Blobs) -> None:
     """Little noise, and no class means from sums: what classes look like comes from the critic."""
     X, y = clusters[0] / 4, clusters[1]
-    wish = DP(epsilon=20.0, delta=1e-4, n_public=300)
-    settings = {**SMALL, "privacy": wish, "classes": [0, 1], "scaling": "public", "batch_size": 100, "max_epochs": 60}
-    Xs, ys = CGANGenerator(test_coins=0, learning_rate=2e-3, **settings).fit(X, y).sample(1000, random_state=0)
+    budget = DP(epsilon=20.0, delta=1e-4, n_public=300)
+    settings = {
+        **SMALL,
+        "privacy": budget,
+        "classes": [0, 1],
+        "scaling": "public",
+        "batch_size": 100,
+        "max_epochs": 60,
+    }
+    Xs, ys = CGANGenerator(insecure_seed=0, learning_rate=2e-3, **settings).fit(X, y).sample(1000, random_state=0)
     mean = np.stack([Xs[ys == c].mean(axis=0) for c in (0, 1)])
     real = np.stack([X[y == c].mean(axis=0) for c in (0, 1)])
     cosine = (mean * real).sum(axis=1) / np.linalg.norm(mean, axis=1) / np.linalg.norm(real, axis=1)
@@ -181,15 +188,17 @@ def test_with_a_large_budget_it_learns_in_private(clusters: Blobs) -> None:
 def test_noisy_class_means_are_where_it_starts(clusters: Blobs) -> None:
     """By hand: the mean direction of a class, as long as records are on average."""
     X, y = clusters[0] / 4, clusters[1]
-    wish = DP(epsilon=20.0, delta=1e-4, n_public=300)
-    model = CGANGenerator(**{**PRIVATE, "privacy": wish, "classes": [0, 1], "max_epochs": 1}, test_coins=0).fit(X, y)
+    budget = DP(epsilon=20.0, delta=1e-4, n_public=300)
+    model = CGANGenerator(**{**PRIVATE, "privacy": budget, "classes": [0, 1], "max_epochs": 1}, insecure_seed=0).fit(
+        X, y
+    )
     length = np.linalg.norm(X, axis=1)
     means = np.stack([(X / length[:, None])[y == c].mean(axis=0) for c in (0, 1)]) * length.mean()
     np.testing.assert_allclose(model.release().tensors["offset"], means, atol=0.03 * length.mean())
 
 
 def test_an_empty_class_is_fine_and_an_unnamed_one_is_not(blobs: Blobs) -> None:
-    settings = {**PRIVATE, "test_coins": 0}
+    settings = {**PRIVATE, "insecure_seed": 0}
     model = CGANGenerator(**{**settings, "classes": [0, 1, 2, 3]}).fit(*blobs)
     assert model.sample(per_class={3: 5})[0].shape == (5, 8)
     with pytest.raises(DataError, match="not among `classes`"):
@@ -208,7 +217,7 @@ def test_an_empty_class_is_fine_and_an_unnamed_one_is_not(blobs: Blobs) -> None:
         (ConfigError, "critic_learning_rate", {"critic_learning_rate": 0.0}),
         (ConfigError, "public statistics", {"reference": "nothing"}),
         (DataError, "1280 features", {"reference": "efflite0"}),
-        (ConfigError, "test_coins", {"test_coins": -1}),
+        (ConfigError, "insecure_seed", {"insecure_seed": -1}),
     ],
 )
 def test_what_is_wrong_costs_nothing(

@@ -142,8 +142,8 @@ def test_early_stopping_keeps_people_together(blobs: Blobs) -> None:
     from locum.generate import Records, hold_out
 
     X, y = blobs
-    people = np.arange(len(X)) // 4
-    records = Records(X, y.reshape(-1, 1), people, ())
+    subjects = np.arange(len(X)) // 4
+    records = Records(X, y.reshape(-1, 1), subjects, ())
     train, held = hold_out(records, np.random.default_rng(0))
     assert held is not None
     assert not set(train.subject) & set(held.subject)

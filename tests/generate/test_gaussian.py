@@ -40,13 +40,13 @@ def test_shrinkage_one_forgets_correlations(rng: np.random.Generator) -> None:
 
 def test_the_likelihood_tells_little_about_members(rng: np.random.Generator) -> None:
     """With too many directions the released covariance fits its own records better than strangers."""
-    X, strangers = (rng.normal(size=(300, 200)).astype(np.float32) for _ in range(2))
+    X, non_members = (rng.normal(size=(300, 200)).astype(np.float32) for _ in range(2))
     y = np.arange(300) % 2
 
     def attack(rank: int) -> float:
         means, (factor, scale) = np.zeros((2, 200)), low_rank_plus_diagonal(X - X.mean(axis=0), rank, 0.1)
         inverse = np.linalg.inv(factor.T @ factor + np.diag(scale.astype(np.float64) ** 2))
-        far = [np.einsum("ij,jk,ik->i", a - means[y], inverse, a - means[y]) for a in (X, strangers)]
+        far = [np.einsum("ij,jk,ik->i", a - means[y], inverse, a - means[y]) for a in (X, non_members)]
         return float((far[0][:, None] < far[1][None]).mean())
 
     # Data without any structure are the worst case: every direction is learnt from chance.
@@ -57,12 +57,12 @@ def test_the_likelihood_tells_little_about_members(rng: np.random.Generator) -> 
 def test_the_released_rank_never_spans_the_records(rng: np.random.Generator) -> None:
     """With as many directions as records, members lie in the factor's span and strangers do not."""
     X = rng.normal(size=(40, 100)).astype(np.float32)
-    strangers = rng.normal(size=(40, 100)).astype(np.float32)
+    non_members = rng.normal(size=(40, 100)).astype(np.float32)
     y = np.arange(40) % 2
     release = ClassGaussian(rank=1000, random_state=0).fit(X, y).release()
     assert len(release.tensors["factor"]) == safe_rank(1000, 40, 100, 2) == 2
     basis = np.linalg.svd(release.tensors["factor"], full_matrices=False)[2]
-    outside = [np.linalg.norm(a - a @ basis.T @ basis, axis=1) for a in (X, strangers)]
+    outside = [np.linalg.norm(a - a @ basis.T @ basis, axis=1) for a in (X, non_members)]
     # Two of a hundred directions: both keep nearly all of their length outside, and no member has none.
     assert outside[0].min() > 0.5 * outside[1].mean()
 
@@ -82,9 +82,9 @@ def test_wrong_settings_name_themselves(blobs: Blobs, wrong: dict) -> None:
 
 def test_a_class_of_one_person_is_not_released(blobs: Blobs) -> None:
     X, y = blobs
-    people = np.where(y == 2, -1, np.arange(len(y)))
+    subjects = np.where(y == 2, -1, np.arange(len(y)))
     with pytest.raises(PrivacyError, match="'2' has a single record or person"):
-        ClassGaussian().fit(X, y, people).release()
+        ClassGaussian().fit(X, y, subjects).release()
 
 
 def test_the_price_of_rank_on_real_records(real_data: Path) -> None:

@@ -47,20 +47,20 @@ def test_repeated_records_are_not_released_as_their_own_mean(blobs: Blobs) -> No
 
 def test_a_group_holds_k_people(blobs: Blobs) -> None:
     X, y = blobs
-    people = np.arange(len(X)) // 3
-    generator = KSame(k=4, random_state=0).fit(X, y, people)
+    subjects = np.arange(len(X)) // 3
+    generator = KSame(k=4, random_state=0).fit(X, y, subjects)
     assert generator.claim_.unit == "subject"
     assert "4 subjects" in generator.claim_.sentence()
 
 
 @pytest.mark.parametrize(
-    ("settings", "people", "word"),
+    ("settings", "subjects", "word"),
     [({"k": 400}, None, "the data has 210"), ({"k": 40, "per_class": True}, None, "class .*2.* has 30"),
      ({"k": 4}, 3, "has 3")],
 )  # fmt: skip
-def test_too_few_records_or_people(blobs: Blobs, settings: dict, people: int | None, word: str) -> None:
+def test_too_few_records_or_people(blobs: Blobs, settings: dict, subjects: int | None, word: str) -> None:
     X, y = blobs
-    subject = None if people is None else np.arange(len(X)) % people
+    subject = None if subjects is None else np.arange(len(X)) % subjects
     with pytest.raises(DataError, match=word):
         KSame(**settings).fit(X, y, subject)
 

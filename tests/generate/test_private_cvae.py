@@ -22,12 +22,12 @@ Blobs = tuple[np.ndarray, np.ndarray]
 
 
 def private(**changed: object) -> CVAEGenerator:
-    return CVAEGenerator(**{"privacy": WISH, "classes": [0, 1, 2], "test_coins": 1, **SMALL, **changed})
+    return CVAEGenerator(**{"privacy": WISH, "classes": [0, 1, 2], "insecure_seed": 1, **SMALL, **changed})
 
 
 def test_the_promise_is_what_the_ledger_says(blobs: Blobs, tmp_path: Path) -> None:
     file = tmp_path / "ledger.sqlite"
-    model = private(test_coins=None, ledger=file, holding="scans")
+    model = private(insecure_seed=None, ledger=file, holding="scans")
     plan = model.plan()
     model.fit(*blobs)
     claim = model.claim_
@@ -42,10 +42,10 @@ def test_the_promise_is_what_the_ledger_says(blobs: Blobs, tmp_path: Path) -> No
     saved = locum.load(model.release().save(tmp_path / "out"))
     assert saved.claim == claim
     text = (tmp_path / "out" / "manifest.json").read_text()
-    assert "test_coins" not in text
+    assert "insecure_seed" not in text
     assert str(tmp_path) not in text
     with pytest.raises(PrivacyError, match="left"):
-        private(test_coins=None, ledger=file, holding="scans").fit(*blobs)
+        private(insecure_seed=None, ledger=file, holding="scans").fit(*blobs)
 
 
 def test_test_coins_promise_nothing_and_repeat(blobs: Blobs) -> None:
@@ -72,7 +72,7 @@ def test_test_coins_promise_nothing_and_repeat(blobs: Blobs) -> None:
 )
 def test_what_would_leave_unpaid_is_refused(blobs: Blobs, tmp_path: Path, changed: dict, words: str) -> None:
     file = tmp_path / "ledger.sqlite"
-    model = private(**{"test_coins": None, "ledger": file, **changed})
+    model = private(**{"insecure_seed": None, "ledger": file, **changed})
     with pytest.raises(PrivacyError, match=words):
         model.fit(*blobs, attributes={"sex": np.full(210, "f")})
     assert not file.exists()
@@ -100,11 +100,11 @@ def test_a_class_may_be_empty(blobs: Blobs) -> None:
 
 def test_by_subject(blobs: Blobs) -> None:
     X, y = blobs
-    people = np.arange(len(X)) // 3
-    wish = DP(epsilon=2.0, delta=1e-5, unit="subject", n_public=100)
-    assert np.isfinite(private(privacy=wish).fit(X, y, people).sample(20)[0]).all()
+    subjects = np.arange(len(X)) // 3
+    budget = DP(epsilon=2.0, delta=1e-5, unit="subject", n_public=100)
+    assert np.isfinite(private(privacy=budget).fit(X, y, subjects).sample(20)[0]).all()
     with pytest.raises(PrivacyError, match="subject"):
-        private(privacy=wish).fit(X, y)
+        private(privacy=budget).fit(X, y)
 
 
 def test_with_much_budget_it_is_like_the_data(rng: np.random.Generator) -> None:
@@ -115,7 +115,7 @@ def test_with_much_budget_it_is_like_the_data(rng: np.random.Generator) -> None:
     model = CVAEGenerator(
         privacy=DP(400.0, 1e-5, n_public=n),
         classes=[0, 1],
-        test_coins=0,
+        insecure_seed=0,
         random_state=0,
         max_epochs=30,
         batch_size=500,
@@ -173,7 +173,7 @@ def test_a_killed_fit_goes_on_and_pays_once(blobs: Blobs, tmp_path: Path, monkey
 
         def close(self) -> None: ...
 
-    file, given = tmp_path / "ledger.sqlite", {"test_coins": None, "checkpoint": tmp_path / "c"}
+    file, given = tmp_path / "ledger.sqlite", {"insecure_seed": None, "checkpoint": tmp_path / "c"}
     with monkeypatch.context() as patch:
         patch.setattr(cvae, "RichBar", Bar)
         with pytest.raises(RuntimeError, match="killed"):

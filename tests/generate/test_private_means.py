@@ -13,7 +13,7 @@ from locum.accounting import Ledger, QueryPlan, epsilon_of, events_from_json, pl
 from locum.data import Reference, load_reference
 from locum.errors import DataError, PrivacyError
 from locum.generate import ClassGaussian
-from locum.generate.private import MEANS, Shares, from_sums, noisy_sums, query, reference_hash
+from locum.generate.private import MEANS, Shares, from_sums, noisy_sums, query_sums, reference_hash
 from locum.generate.private.estimate import PrivateMeans, shrunk
 from locum.types import DP
 
@@ -40,8 +40,8 @@ def test_one_record_moves_the_sums_by_at_most_one(X: np.ndarray, data: st.DataOb
     gone = data.draw(st.integers(0, len(X) - 1))
     keep = np.arange(len(X)) != gone
     for known in (Reference.plain(4), reference(4)):
-        whole = query(X, codes, None, 3, known)
-        rest = query(X[keep], codes[keep], None, 3, known)
+        whole = query_sums(X, codes, None, 3, known)
+        rest = query_sums(X[keep], codes[keep], None, 3, known)
         assert np.linalg.norm(whole - rest) <= 1 + 1e-9
 
 
@@ -49,16 +49,16 @@ def test_one_record_moves_the_sums_by_at_most_one(X: np.ndarray, data: st.DataOb
 def test_one_person_moves_the_sums_by_at_most_one(X: np.ndarray, data: st.DataObject) -> None:
     n = len(X)
     codes = np.array(data.draw(st.lists(st.integers(0, 1), min_size=n, max_size=n)))
-    people = np.array(data.draw(st.lists(st.integers(0, 3), min_size=n, max_size=n)))
-    keep = people != people[0]
-    whole = query(X, codes, people, 2, reference(3))
-    rest = query(X[keep], codes[keep], people[keep], 2, reference(3)) if keep.any() else np.zeros_like(whole)
+    subjects = np.array(data.draw(st.lists(st.integers(0, 3), min_size=n, max_size=n)))
+    keep = subjects != subjects[0]
+    whole = query_sums(X, codes, subjects, 2, reference(3))
+    rest = query_sums(X[keep], codes[keep], subjects[keep], 2, reference(3)) if keep.any() else np.zeros_like(whole)
     assert np.linalg.norm(whole - rest) <= 1 + 1e-9
 
 
 def test_the_sums_by_hand() -> None:
     X = np.array([[3.0, 4.0], [0.0, 2.0]], dtype=np.float32)
-    out = query(X, np.array([0, 1]), None, 2, Reference.plain(2))
+    out = query_sums(X, np.array([0, 1]), None, 2, Reference.plain(2))
     np.testing.assert_allclose(out[:4], np.sqrt(0.96) * np.array([0.6, 0.8, 0.0, 1.0]))
     np.testing.assert_allclose(out[4:6], np.sqrt(0.02) * np.ones(2))
     # Lengths 5 and 2 of at most 3 sqrt(2).
@@ -67,18 +67,21 @@ def test_the_sums_by_hand() -> None:
 
 def test_a_person_with_one_record_counts_as_the_record(blobs: tuple[np.ndarray, np.ndarray]) -> None:
     X, y = blobs
-    alone = query(X, y, np.arange(len(X)), 3, Reference.plain(X.shape[1]))
-    np.testing.assert_allclose(alone, query(X, y, None, 3, Reference.plain(X.shape[1])))
+    alone = query_sums(X, y, np.arange(len(X)), 3, Reference.plain(X.shape[1]))
+    np.testing.assert_allclose(alone, query_sums(X, y, None, 3, Reference.plain(X.shape[1])))
 
 
 def test_the_noise_is_what_was_planned(blobs: tuple[np.ndarray, np.ndarray]) -> None:
     """Ten per cent more or less noise would be seen here."""
-    from locum.mechanisms import Coins
+    from locum.mechanisms import SecureRandom
 
     plan = plan_query(WISH)
     assert epsilon_of(plan.events, WISH.delta) <= 1.0
     draws = np.concatenate(
-        [Coins(np.ones(1, np.int64), 1.0, 2000, plan.noise_multiplier).draw(0).noise.numpy() for _ in range(10)]
+        [
+            SecureRandom(np.ones(1, np.int64), 1.0, 2000, plan.noise_multiplier).draw(0).noise.numpy()
+            for _ in range(10)
+        ]
     )
     assert abs(draws.std() / plan.noise_multiplier - 1) < 0.03
     X, y = blobs
@@ -128,7 +131,7 @@ def test_the_promise_is_what_the_ledger_says(blobs: tuple[np.ndarray, np.ndarray
         ClassGaussian(privacy=WISH, classes=[0, 1, 2], ledger=file, holding="blobs").fit(*blobs)
     saved = model.release().save(tmp_path / "release")
     text = (saved / "manifest.json").read_text() + (saved / "README.md").read_text()
-    assert "test_coins" not in text
+    assert "insecure_seed" not in text
     assert str(tmp_path) not in text
     from locum import load
 
@@ -145,7 +148,7 @@ def test_two_fits_draw_other_noise_whatever_the_seed(blobs: tuple[np.ndarray, np
 
 def test_test_coins_repeat_and_promise_nothing(blobs: tuple[np.ndarray, np.ndarray], tmp_path: Path) -> None:
     def fit() -> ClassGaussian:
-        settings = {"privacy": WISH, "classes": [0, 1, 2], "ledger": tmp_path / "l.sqlite", "test_coins": 7}
+        settings = {"privacy": WISH, "classes": [0, 1, 2], "ledger": tmp_path / "l.sqlite", "insecure_seed": 7}
         return ClassGaussian(**settings).fit(*blobs)
 
     one, two = fit(), fit()
@@ -160,7 +163,7 @@ def test_a_release_carries_the_sums_that_were_paid_for(blobs: tuple[np.ndarray, 
     from locum import load
 
     for kind in ("public", "own"):
-        model = ClassGaussian(privacy=WISH, classes=[0, 1, 2], covariance=kind, test_coins=1).fit(*blobs)
+        model = ClassGaussian(privacy=WISH, classes=[0, 1, 2], covariance=kind, insecure_seed=1).fit(*blobs)
         release = load(model.release().save(tmp_path / kind))
         told = release.manifest.decoder.statistics
         assert told.noise == model.plan().noise_multiplier
@@ -178,7 +181,7 @@ def test_sums_that_nobody_else_could_read_stay_at_home(
     blobs: tuple[np.ndarray, np.ndarray], tmp_path: Path, rng: np.random.Generator
 ) -> None:
     file = Reference.from_vectors(rng.normal(size=(50, 8)), source="made up", rank=2).save(tmp_path / "r.safetensors")
-    model = ClassGaussian(privacy=WISH, classes=[0, 1, 2], reference=str(file), test_coins=1).fit(*blobs)
+    model = ClassGaussian(privacy=WISH, classes=[0, 1, 2], reference=str(file), insecure_seed=1).fit(*blobs)
     assert model.release().manifest.decoder.statistics is None
     assert "statistics" not in model.release().tensors
     assert "statistics" not in ClassGaussian().fit(*blobs).release().manifest.dumps()
@@ -195,7 +198,7 @@ def test_another_reference_has_another_hash() -> None:
 def test_an_empty_class_is_fine_and_an_unnamed_one_is_not(
     blobs: tuple[np.ndarray, np.ndarray], tmp_path: Path
 ) -> None:
-    settings = {"privacy": WISH, "ledger": tmp_path / "l.sqlite", "test_coins": 0}
+    settings = {"privacy": WISH, "ledger": tmp_path / "l.sqlite", "insecure_seed": 0}
     model = ClassGaussian(classes=[0, 1, 2, 3], **settings).fit(*blobs)
     assert model.sample(per_class={3: 5})[0].shape == (5, 8)
     with pytest.raises(DataError, match="not among `classes`"):
@@ -208,7 +211,7 @@ def test_no_exact_statistic_leaves(blobs: tuple[np.ndarray, np.ndarray]) -> None
     far = X.copy()
     far[0] = 1e6
     one, two = (
-        ClassGaussian(privacy=WISH, classes=[0, 1, 2], test_coins=3).fit(data, y).release().tensors["means"]
+        ClassGaussian(privacy=WISH, classes=[0, 1, 2], insecure_seed=3).fit(data, y).release().tensors["means"]
         for data in (X, far)
     )
     assert np.abs(one - two).max() < 1.0
@@ -242,8 +245,8 @@ def test_on_real_data_a_probe_keeps_most(real_data: Path) -> None:
     with np.load(real_data / "cifar10_12k_efflite0.npz") as data:
         X, y = data["train_x"].astype(np.float32), data["train_y"].ravel().astype(int)
         T, t = data["test_x"].astype(np.float32), data["test_y"].ravel().astype(int)
-    wish = DP(epsilon=1.0, delta=1e-5, n_public=10000)
-    model = ClassGaussian(privacy=wish, classes=range(10), reference="efflite0", test_coins=0, random_state=0)
+    budget = DP(epsilon=1.0, delta=1e-5, n_public=10000)
+    model = ClassGaussian(privacy=budget, classes=range(10), reference="efflite0", insecure_seed=0, random_state=0)
     Xs, ys = model.fit(X, y).sample(5000)
     proba = LinearHead(max_epochs=20, random_state=0).fit(Xs, ys).predict_proba(T)
     assert auc_macro(t, proba, np.arange(10)) > 0.5 + 0.9 * (0.993 - 0.5)

@@ -18,7 +18,7 @@ from locum.generate.private import (
     from_sums,
     measured,
     noisy_sums,
-    query,
+    query_sums,
     unit_vectors,
 )
 from locum.generate.private.estimate import denoised, products_pay
@@ -29,13 +29,13 @@ KINDS = (MEANS, MEANS_AND_PRODUCTS, COUNTS_ONLY)
 wild = st.floats(allow_nan=True, allow_infinity=True, width=32)
 
 
-def naive(X: np.ndarray, codes: np.ndarray, people: np.ndarray, classes: int, shares: Shares) -> np.ndarray:
+def naive(X: np.ndarray, codes: np.ndarray, subjects: np.ndarray, classes: int, shares: Shares) -> np.ndarray:
     """Each person's sums as one long vector with the whole matrix of products in it, cut to length 1."""
     d = X.shape[1]
     total = np.zeros(classes * d + classes + 1 + d * d)
-    for person in np.unique(people):
+    for person in np.unique(subjects):
         part = np.zeros_like(total)
-        for x, c in zip(X[people == person], codes[people == person], strict=True):
+        for x, c in zip(X[subjects == person], codes[subjects == person], strict=True):
             if not np.isfinite(x).all():
                 continue
             u, relative = unit_vectors(x[None], Reference.plain(d))
@@ -51,10 +51,10 @@ def naive(X: np.ndarray, codes: np.ndarray, people: np.ndarray, classes: int, sh
 def test_the_sums_are_those_of_the_twin(X: np.ndarray, data: st.DataObject) -> None:
     n, d = X.shape
     codes = np.array(data.draw(st.lists(st.integers(0, 1), min_size=n, max_size=n)))
-    people = np.array(data.draw(st.lists(st.integers(0, 3), min_size=n, max_size=n)))
+    subjects = np.array(data.draw(st.lists(st.integers(0, 3), min_size=n, max_size=n)))
     for shares in KINDS:
-        out = query(X, codes, people, 2, Reference.plain(d), shares)
-        twin = naive(X, codes, people, 2, shares)
+        out = query_sums(X, codes, subjects, 2, Reference.plain(d), shares)
+        twin = naive(X, codes, subjects, 2, shares)
         sums, counts, lengths, products = shares.parts(out, 2, d)
         if shares.sums:
             np.testing.assert_allclose(sums, twin[: 2 * d], atol=1e-9)
@@ -71,14 +71,14 @@ def test_the_sums_are_those_of_the_twin(X: np.ndarray, data: st.DataObject) -> N
 def test_one_unit_moves_them_by_at_most_one(X: np.ndarray, data: st.DataObject) -> None:
     n = len(X)
     codes = np.array(data.draw(st.lists(st.integers(0, 1), min_size=n, max_size=n)))
-    people = np.array(data.draw(st.lists(st.integers(0, 3), min_size=n, max_size=n)))
+    subjects = np.array(data.draw(st.lists(st.integers(0, 3), min_size=n, max_size=n)))
     for shares in KINDS:
         assert sum((shares.sums, shares.counts, shares.lengths, shares.products)) == pytest.approx(1)
-        for who in (None, people):
-            gone = np.arange(n) == 0 if who is None else people == people[0]
-            rest = None if who is None else people[~gone]
-            whole = query(X, codes, who, 2, Reference.plain(3), shares)
-            without = query(X[~gone], codes[~gone], rest, 2, Reference.plain(3), shares)
+        for who in (None, subjects):
+            gone = np.arange(n) == 0 if who is None else subjects == subjects[0]
+            rest = None if who is None else subjects[~gone]
+            whole = query_sums(X, codes, who, 2, Reference.plain(3), shares)
+            without = query_sums(X[~gone], codes[~gone], rest, 2, Reference.plain(3), shares)
             assert np.linalg.norm(whole - without) <= 1 + 1e-9
 
 
@@ -113,13 +113,13 @@ def test_an_own_covariance_is_found_where_the_budget_allows(rng: np.random.Gener
     mixing = np.diag(np.linspace(1.0, 6.0, d)) @ np.linalg.qr(rng.normal(size=(d, d)))[0]
     y = np.arange(n) % 2
     X = (rng.normal(size=(n, d)) @ mixing + 2.0 * y[:, None]).astype(np.float32)
-    wish = DP(epsilon=8.0, delta=1e-5, n_public=n)
-    assert products_pay(plan_query(wish), 2, d)
+    budget = DP(epsilon=8.0, delta=1e-5, n_public=n)
+    assert products_pay(plan_query(budget), 2, d)
     assert not products_pay(plan_query(DP(epsilon=0.1, delta=1e-5, n_public=200)), 2, d)
     true = np.cov(X[y == 0].T) + 0.0
     errors = {}
     for kind in ("public", "own", "auto"):
-        model = ClassGaussian(privacy=wish, classes=[0, 1], covariance=kind, test_coins=0).fit(X, y)
+        model = ClassGaussian(privacy=budget, classes=[0, 1], covariance=kind, insecure_seed=0).fit(X, y)
         tensors = model.release().tensors
         seen = tensors["factor"].T @ tensors["factor"] + np.diag(tensors["scale"] ** 2)
         seen *= np.trace(true) / np.trace(seen)

@@ -69,12 +69,12 @@ def test_replaced_rows_are_those_of_a_loop() -> None:
     codes = torch.from_numpy(np.random.default_rng(1).permutation(CODES))
     where, rows = fresh.replace(codes, seeded(5))
 
-    coins, again = seeded(5), Numbered()
+    rng, again = seeded(5), Numbered()
     again.serial = 3  # the first three were drawn to see that all classes are there
-    thrown = torch.rand(len(codes), dtype=torch.float64, generator=coins)
+    thrown = torch.rand(len(codes), dtype=torch.float64, generator=rng)
     places = [i for i, c in enumerate(codes.tolist()) if thrown[i] < (0.2, 0.5, 0.9)[c]]
     wanted = {c: sum(int(codes[i]) == c for i in places) for c in range(3)}
-    X, y = again.sample(per_class=wanted, random_state=int(torch.randint(2**62, (), generator=coins)))
+    X, y = again.sample(per_class=wanted, random_state=int(torch.randint(2**62, (), generator=rng)))
     queues = {c: list(X[y == c]) for c in range(3)}
     assert where.tolist() == places
     np.testing.assert_array_equal(rows.numpy(), np.stack([queues[int(codes[i])].pop(0) for i in places]))

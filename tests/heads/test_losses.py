@@ -69,11 +69,11 @@ PLAIN: dict[str, Callable[[np.ndarray], Loss]] = {
 @pytest.mark.parametrize("case", PLAIN)
 @given(seed=st.integers(0, 2**32), counts=st.lists(st.integers(1, 5000), min_size=2, max_size=12))
 def test_limits_are_cross_entropy(case: str, seed: int, counts: list[int]) -> None:
-    coins = seeded(seed)
-    logits = 5 * torch.randn(9, len(counts), generator=coins)
-    target = torch.randint(len(counts), (9,), generator=coins)
+    rng = seeded(seed)
+    logits = 5 * torch.randn(9, len(counts), generator=rng)
+    target = torch.randint(len(counts), (9,), generator=rng)
     expected = functional.cross_entropy(logits, target, reduction="none")
-    loss = PLAIN[case](np.array(counts))(logits, target, coins)
+    loss = PLAIN[case](np.array(counts))(logits, target, rng)
     torch.testing.assert_close(loss, expected, rtol=1e-4, atol=1e-5)
 
 

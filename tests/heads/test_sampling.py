@@ -19,8 +19,8 @@ CODES = torch.tensor([0] * 900 + [1] * 90 + [2] * 10)
 
 
 def frequencies(batches: object, epochs: int, seed: int = 0) -> np.ndarray:
-    coins = seeded(seed)
-    rows = torch.cat([i for _ in range(epochs) for i in batches(coins)])
+    rng = seeded(seed)
+    rows = torch.cat([i for _ in range(epochs) for i in batches(rng)])
     return np.bincount(CODES[rows].numpy(), minlength=3) / len(rows)
 
 
@@ -90,8 +90,8 @@ def test_weights_act_within_a_class() -> None:
     weight = torch.ones(1000)
     weight[:450] = 3.0
     batches = row_batches(CODES, 3, 1000, "class_balanced", weight=weight, epochs=1)
-    coins = seeded(0)
-    rows = torch.cat([i for _ in range(20) for i in batches(coins)])
+    rng = seeded(0)
+    rows = torch.cat([i for _ in range(20) for i in batches(rng)])
     assert np.bincount(CODES[rows].numpy()) / len(rows) == pytest.approx([1 / 3] * 3, abs=0.02)
     mine = rows[CODES[rows] == 0]
     assert float((mine < 450).double().mean()) == pytest.approx(0.75, abs=0.03)

@@ -71,9 +71,9 @@ def test_default_settings_are_the_plain_probe(blobs: Blobs) -> None:
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         layer = nn.Linear(8, 3)
-    optimizer, coins = torch.optim.Adam(layer.parameters(), lr=1e-3, fused=True), seeded(seed)
+    optimizer, rng = torch.optim.Adam(layer.parameters(), lr=1e-3, fused=True), seeded(seed)
     for _ in range(4):
-        for i in torch.randperm(len(x), generator=coins).split(128):
+        for i in torch.randperm(len(x), generator=rng).split(128):
             optimizer.zero_grad()
             nn.functional.cross_entropy(layer(x[i]), target[i]).backward()
             optimizer.step()

@@ -72,8 +72,10 @@ def test_where_nothing_meets_it_the_least_leak_is_told(curve: TradeOff) -> None:
 
 
 def test_without_the_knob_noise_the_best_utility_is_picked() -> None:
-    rival = TradeOff((point(None, 1, 0.6, 0.7, 0.80), point(None, 2, 0.6, 0.7, 0.82), point(None, 3, 0.6, 0.9, 0.85)))
-    assert rival.pick(attacker_at_most=0.75).knobs == {"lambda_": 2}
+    baseline = TradeOff(
+        (point(None, 1, 0.6, 0.7, 0.80), point(None, 2, 0.6, 0.7, 0.82), point(None, 3, 0.6, 0.9, 0.85))
+    )
+    assert baseline.pick(attacker_at_most=0.75).knobs == {"lambda_": 2}
 
 
 def test_the_hull_closes_at_what_the_original_rows_give(curve: TradeOff) -> None:

@@ -30,16 +30,16 @@ def originals() -> Originals:
     return Originals.learn(rows(1200, 1), rows(1000, 2), seed=0, epochs=6)
 
 
-def identity(X: np.ndarray, utility: np.ndarray, coins: np.random.Generator) -> np.ndarray:
+def identity(X: np.ndarray, utility: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     return X
 
 
-def label_alone(X: np.ndarray, utility: np.ndarray, coins: np.random.Generator) -> np.ndarray:
+def label_alone(X: np.ndarray, utility: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     return np.repeat(utility[:, None], X.shape[1], axis=1).astype(np.float32)
 
 
-def noisy(X: np.ndarray, utility: np.ndarray, coins: np.random.Generator) -> np.ndarray:
-    return X + coins.normal(0, 0.8, X.shape).astype(np.float32)
+def noisy(X: np.ndarray, utility: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    return X + rng.normal(0, 0.8, X.shape).astype(np.float32)
 
 
 @pytest.fixture(scope="module")
@@ -90,7 +90,7 @@ def test_who_knows_the_masking_is_never_worse_off(found: dict[str, Judgement]) -
 def test_a_masking_that_moves_rows_fools_only_the_weak(originals: Originals) -> None:
     """It turns the private column round: worthless to who knows it, ruin to who does not."""
 
-    def turned(X: np.ndarray, utility: np.ndarray, coins: np.random.Generator) -> np.ndarray:
+    def turned(X: np.ndarray, utility: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         out = X.copy()
         out[:, 1] = 0.9 - out[:, 1]
         return out
@@ -129,8 +129,8 @@ def test_each_party_has_coins_of_its_own() -> None:
     """A masking that tells who asked: no two releases may be the same."""
     seen = []
 
-    def spy(X: np.ndarray, utility: np.ndarray, coins: np.random.Generator) -> np.ndarray:
-        seen.append(coins.random())
+    def spy(X: np.ndarray, utility: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        seen.append(rng.random())
         return X
 
     judge(spy, rows(60, 1), rows(40, 2), judges=["trees"], copies=3)
@@ -143,10 +143,10 @@ def test_means_are_made_in_pieces_and_are_means(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr("locum.obfuscate.evaluation._AT_ONCE", 35)
     sizes = []
 
-    def told(X: np.ndarray, utility: np.ndarray, coins: np.random.Generator) -> np.ndarray:
+    def told(X: np.ndarray, utility: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         sizes.append(len(X))
         assert len(utility) == len(X)
-        return X + coins.normal(0, 1, X.shape)
+        return X + rng.normal(0, 1, X.shape)
 
     got = mean_release(told, data, np.random.default_rng(0), copies=400)
     assert max(sizes) == 7
@@ -161,9 +161,9 @@ def test_several_utility_labels_reach_the_masking() -> None:
     def both(data: Labelled) -> Labelled:
         return Labelled(data.X, np.stack([data.utility, data.private], axis=1), data.private)
 
-    def first(X: np.ndarray, utility: np.ndarray, coins: np.random.Generator) -> np.ndarray:
+    def first(X: np.ndarray, utility: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         assert utility.shape == (len(X), 2)
-        return label_alone(X, utility[:, 0], coins)
+        return label_alone(X, utility[:, 0], rng)
 
     got = judge(first, both(rows(200, 1)), both(rows(200, 2)), judges=["trees"], copies=1)
     assert got.utility_released["trees"].value == 1
@@ -186,7 +186,7 @@ def test_wrong_input_is_told() -> None:
     with pytest.raises(ConfigError, match="copies"):
         judge(identity, train, test, judges=["trees"], copies=0)
     with pytest.raises(DataError, match="shape"):
-        judge(lambda X, u, coins: X[:, :2], train, test, judges=["trees"])
+        judge(lambda X, u, rng: X[:, :2], train, test, judges=["trees"])
     with pytest.raises(DataError, match="shape"):
         judge(identity, train, Labelled(test.X[:, :2], test.utility, test.private))
     assert set(ATTACKERS) == {"weak", "strong", "averaged"}

@@ -9,7 +9,7 @@ import pytest
 
 from locum.accounting import Gaussian, epsilon_of
 from locum.errors import ConfigError
-from locum.obfuscate.noise import SeedNoise, ShapedNoise
+from locum.obfuscate.noise import PaperNoise, ShapedNoise
 
 RNG = np.random.default_rng(0)
 CODES = RNG.integers(0, 2, (4000, 1))
@@ -19,23 +19,23 @@ REST = (RNG.normal(size=(4000, 5)) @ MIX.T + 3 * CODES).astype(np.float32)
 
 def test_the_seeds_noise_follows_each_records_own_mean() -> None:
     rest = np.repeat([[1.0], [-4.0], [0.0]], 5000, axis=1).astype(np.float32)
-    noise = SeedNoise(floor=0.5)
+    noise = PaperNoise(floor=0.5)
     out = noise.apply(rest, np.zeros((3, 1), int), 2.0, np.random.default_rng(1)) - rest
     assert np.allclose(out.std(axis=1), [2.0, 8.0, 1.0], rtol=0.05)
 
 
 def test_without_its_floor_a_record_near_zero_gets_no_noise() -> None:
     rest = np.array([[1.0, -1.0]], dtype=np.float32)
-    authors = SeedNoise.fit(REST, authors_compat=True, per_batch=False)
+    authors = PaperNoise.fit(REST, authors_compat=True, per_batch=False)
     assert np.array_equal(authors.apply(rest, np.zeros((1, 1), int), 9.0, np.random.default_rng(0)), rest)
-    ours = SeedNoise.fit(REST, authors_compat=False, per_batch=False)
+    ours = PaperNoise.fit(REST, authors_compat=False, per_batch=False)
     assert ours.floor > 0
     assert not np.allclose(ours.apply(rest, np.zeros((1, 1), int), 9.0, np.random.default_rng(0)), rest)
 
 
 def test_one_mean_for_a_whole_call_in_the_authors_way() -> None:
     rest = np.concatenate([np.zeros((1000, 50)), np.full((1000, 50), 2.0)]).astype(np.float32)
-    noise = SeedNoise.fit(rest, authors_compat=True, per_batch=True)
+    noise = PaperNoise.fit(rest, authors_compat=True, per_batch=True)
     out = noise.apply(rest, np.zeros((2000, 1), int), 1.0, np.random.default_rng(0)) - rest
     assert np.allclose([out[:1000].std(), out[1000:].std()], 1.0, rtol=0.05)
 
@@ -61,8 +61,8 @@ def test_no_noise_gives_the_record_and_infinite_noise_nothing_of_it() -> None:
 def test_what_a_record_adds_is_bounded() -> None:
     noise = ShapedNoise.fit(REST, CODES, blur=1.0, bound=2.0)
     far = (REST[:10] * 1e4).astype(np.float32)
-    codes, coins = CODES[:10], np.random.default_rng
-    a, b = noise.apply(far, codes, 3.0, coins(5)), noise.apply(REST[:10], codes, 3.0, coins(5))
+    codes, rng = CODES[:10], np.random.default_rng
+    a, b = noise.apply(far, codes, 3.0, rng(5)), noise.apply(REST[:10], codes, 3.0, rng(5))
     kept = 1 / math.sqrt(1 + 9)
     for i, k in enumerate(codes[:, 0]):
         apart = np.linalg.norm(np.linalg.solve(noise.factors[k], a[i] - b[i]))
@@ -74,7 +74,7 @@ def test_local_epsilon_is_that_of_a_normal_mechanism() -> None:
     assert noise.local_epsilon(8.0, 1e-5) == epsilon_of([Gaussian(2.0)], 1e-5)
     assert noise.local_epsilon(0.0, 1e-5) == math.inf
     assert noise.local_epsilon(math.inf, 1e-5) == 0.0
-    assert SeedNoise(1.0).local_epsilon(8.0, 1e-5) == math.inf
+    assert PaperNoise(1.0).local_epsilon(8.0, 1e-5) == math.inf
 
 
 def test_an_unknown_combination_is_drawn_from_all() -> None:
@@ -84,7 +84,7 @@ def test_an_unknown_combination_is_drawn_from_all() -> None:
 
 
 def test_both_are_restored_from_their_numbers() -> None:
-    for noise in (ShapedNoise.fit(REST, CODES, blur=1.0), SeedNoise(0.25, per_batch=True)):
+    for noise in (ShapedNoise.fit(REST, CODES, blur=1.0), PaperNoise(0.25, per_batch=True)):
         again = type(noise).restore(noise.tensors())
         one, two = (n.apply(REST, CODES, 1.0, np.random.default_rng(3)) for n in (noise, again))
         assert np.array_equal(one, two)
@@ -92,7 +92,7 @@ def test_both_are_restored_from_their_numbers() -> None:
 
 def test_the_seeds_noise_has_no_limit() -> None:
     with pytest.raises(ConfigError, match="no limit"):
-        SeedNoise(1.0).apply(REST, CODES, math.inf, np.random.default_rng(0))
+        PaperNoise(1.0).apply(REST, CODES, math.inf, np.random.default_rng(0))
 
 
 def test_few_records_have_no_mean_of_their_own() -> None:

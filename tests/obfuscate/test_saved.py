@@ -20,7 +20,7 @@ from locum.obfuscate import ImageObfuscator, TableObfuscator, load_obfuscator, o
 TENSORS = "obfuscator.safetensors"
 
 
-def people(n: int = 120) -> tuple[pd.DataFrame, dict[str, np.ndarray]]:
+def subjects(n: int = 120) -> tuple[pd.DataFrame, dict[str, np.ndarray]]:
     rng = np.random.default_rng(0)
     smoker = rng.integers(0, 2, n)
     frame = pd.DataFrame(
@@ -36,7 +36,7 @@ def people(n: int = 120) -> tuple[pd.DataFrame, dict[str, np.ndarray]]:
 
 
 def fitted(preset: str) -> TableObfuscator:
-    frame, utility = people()
+    frame, utility = subjects()
     return TableObfuscator(preset, max_epochs=1, random_state=0).fit(frame, utility)
 
 
@@ -76,7 +76,7 @@ def replace(folder: Path, change: Callable[[dict[str, np.ndarray]], Any]) -> Non
 def test_a_table_s_comes_back_to_the_last_bit(
     tmp_path: Path, preset: str, noise: float, lambda_: float | None
 ) -> None:
-    model, (frame, utility) = fitted(preset), people()
+    model, (frame, utility) = fitted(preset), subjects()
     again = load_obfuscator(save_obfuscator(model, tmp_path / "o"))
     knobs = {"noise": noise, "lambda_": lambda_, "random_state": 5}
     pd.testing.assert_frame_equal(
@@ -146,7 +146,7 @@ def test_saving_replaces_only_if_asked_and_only_its_own(tmp_path: Path, saved: P
 
 
 def test_names_that_are_too_long_are_told_before_anything_is_written(tmp_path: Path) -> None:
-    frame, utility = people()
+    frame, utility = subjects()
     model = TableObfuscator(max_epochs=1, random_state=0).fit(frame, {"x" * 300: utility["smoker"]})
     with pytest.raises(ConfigError, match="cannot be saved"):
         save_obfuscator(model, tmp_path / "o")

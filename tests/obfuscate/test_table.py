@@ -15,7 +15,7 @@ from locum.errors import ConfigError, DataError, NotFittedError
 from locum.obfuscate import TableObfuscator
 
 
-def people(n: int = 3000, seed: int = 0) -> tuple[pd.DataFrame, pd.Series, np.ndarray]:
+def subjects(n: int = 3000, seed: int = 0) -> tuple[pd.DataFrame, pd.Series, np.ndarray]:
     """Records in which a job tells of a private bit and an age of what is needed; a third column of both."""
     rng = np.random.default_rng(seed)
     private, needed = rng.integers(0, 2, n), rng.integers(0, 2, n)
@@ -30,7 +30,7 @@ def people(n: int = 3000, seed: int = 0) -> tuple[pd.DataFrame, pd.Series, np.nd
     return frame, pd.Series(np.where(needed, "ill", "well"), name="health"), private
 
 
-TRAIN, TEST = people(), people(1500, seed=1)
+TRAIN, TEST = subjects(), subjects(1500, seed=1)
 
 
 @pytest.fixture(scope="module", params=["calibrated", "seed"])

@@ -30,9 +30,9 @@ class ColumnNoise:
         return (utility.to_numpy() == "rich").astype(np.int64)
 
     def masking(self, *, noise: float, lambda_: float) -> Masking:
-        def mask(X: np.ndarray, utility: np.ndarray, coins: np.random.Generator) -> np.ndarray:
+        def mask(X: np.ndarray, utility: np.ndarray, rng: np.random.Generator) -> np.ndarray:
             out = X.copy()
-            out[:, 1] += (self.scale * noise * coins.normal(size=len(X))).astype(np.float32)
+            out[:, 1] += (self.scale * noise * rng.normal(size=len(X))).astype(np.float32)
             return out
 
         return mask
@@ -76,11 +76,11 @@ def test_more_noise_leaks_less_and_costs_nothing_here() -> None:
 
 def spied(calls: list[str], stop_at: str | None = None) -> dict[Knobs, Masking]:
     def make(name: str, scale: float) -> Masking:
-        def mask(X: np.ndarray, utility: np.ndarray, coins: np.random.Generator) -> np.ndarray:
+        def mask(X: np.ndarray, utility: np.ndarray, rng: np.random.Generator) -> np.ndarray:
             if name == stop_at:
                 raise KeyboardInterrupt
             calls.append(name)
-            return (X + scale * coins.normal(size=X.shape)).astype(np.float32)
+            return (X + scale * rng.normal(size=X.shape)).astype(np.float32)
 
         return mask
 
@@ -150,16 +150,16 @@ def test_another_obfuscator_is_not_taken_for_the_first(tmp_path: Path) -> None:
 
 
 def test_settings_can_go_by_name() -> None:
-    found = sweep({"ours": lambda X, u, coins: X}, labelled(100, 1), labelled(80, 2), **CHEAP)
+    found = sweep({"ours": lambda X, u, rng: X}, labelled(100, 1), labelled(80, 2), **CHEAP)
     assert found.points[0].name == "ours"
     assert found.points[0].knobs == {}
 
 
 def test_wrong_input_is_told() -> None:
     train, test = rows(100, 1), rows(80, 2)
-    stranger = (test[0], test[1], test[2].replace("small", "Erika"))
+    non_member = (test[0], test[1], test[2].replace("small", "Erika"))
     with pytest.raises(DataError, match="'Erika' is in the test rows and in no training row"):
-        trade_off(ColumnNoise(), train, stranger, noises=[1], lambdas=[1], **CHEAP)
+        trade_off(ColumnNoise(), train, non_member, noises=[1], lambdas=[1], **CHEAP)
     with pytest.raises(ConfigError, match="at least one value"):
         trade_off(ColumnNoise(), train, test, noises=[], lambdas=[1], **CHEAP)
     with pytest.raises(ConfigError, match="at least one setting"):

@@ -17,7 +17,7 @@ from locum.accounting import Ledger, SGDPlan
 from locum.data import Reference, each_alone, write_embeddings
 from locum.errors import ConfigError, DataError, PrivacyError
 from locum.generate import ClassGaussian, CVAEGenerator
-from locum.generate.private import query
+from locum.generate.private import query_sums
 from locum.recipes import fit_release, rebalance_to_file, verify_release
 from locum.train import RowLossByAutograd
 from locum.train.dp import PrivateRun
@@ -28,17 +28,19 @@ WISH = DP(1.0, 1e-4, n_public=200)
 
 
 @given(st.integers(0, 209), st.integers(0, 5), st.sampled_from(["none", "one", "many"]))
-def test_nobodys_place_hangs_on_the_others(gone: int, seed: int, people: str) -> None:
+def test_nobodys_place_hangs_on_the_others(gone: int, seed: int, subjects: str) -> None:
     """Without one record, or one person, all others stay where they are; the sums move by at most 1."""
     rng = np.random.default_rng(1)
     X, y = rng.normal(size=(210, 4)).astype(np.float32), np.repeat([0, 1], 105)
-    subject = {"none": None, "one": np.arange(210), "many": np.arange(210) // 4}[people]
+    subject = {"none": None, "one": np.arange(210), "many": np.arange(210) // 4}[subjects]
     data = EmbeddingSet.from_arrays(X, y, subject=subject)
     left = np.arange(210) != gone if subject is None else subject != subject[gone]
     held, after = each_alone(data, 0.3, seed), each_alone(data.take(left), 0.3, seed)
     np.testing.assert_array_equal(held[left], after)
     rows, rest = np.flatnonzero(~held), np.flatnonzero(left)[~after]
-    sums = [query(X[i], y[i], None if subject is None else subject[i], 2, Reference.plain(4)) for i in (rows, rest)]
+    sums = [
+        query_sums(X[i], y[i], None if subject is None else subject[i], 2, Reference.plain(4)) for i in (rows, rest)
+    ]
     assert np.linalg.norm(sums[0] - sums[1]) <= 1 + 1e-9
 
 
@@ -132,7 +134,7 @@ def test_a_charge_buys_one_result(tmp_path: Path) -> None:
 
 
 def test_class_names_of_the_records_stay_at_home(blobs: Blobs) -> None:
-    model = ClassGaussian(privacy=WISH, classes=[0, 1, 2], test_coins=0).fit(*blobs)
+    model = ClassGaussian(privacy=WISH, classes=[0, 1, 2], insecure_seed=0).fit(*blobs)
     info = EmbeddingInfo(class_names=("benign", "malignant", "rare"))
     assert model.release(info).manifest.class_names == ("0", "1", "2")
     assert model.release(info, class_names=("x", "y", "z")).manifest.class_names == ("x", "y", "z")
@@ -145,11 +147,11 @@ def test_class_names_of_the_records_stay_at_home(blobs: Blobs) -> None:
 def test_a_missing_subject_is_refused_before_anything_is_paid(
     kind: type, missing: object, blobs: Blobs, tmp_path: Path
 ) -> None:
-    people = np.array([f"p{i}" for i in range(210)], dtype=object)
-    people[[3, 5]] = missing
-    wish = DP(1.0, 1e-4, unit="subject", n_public=200)
+    subjects = np.array([f"p{i}" for i in range(210)], dtype=object)
+    subjects[[3, 5]] = missing
+    budget = DP(1.0, 1e-4, unit="subject", n_public=200)
     with pytest.raises(PrivacyError, match="one is missing"):
-        kind(privacy=wish, classes=[0, 1, 2], ledger=tmp_path / "l.sqlite").fit(*blobs, people)
+        kind(privacy=budget, classes=[0, 1, 2], ledger=tmp_path / "l.sqlite").fit(*blobs, subjects)
     with Ledger(tmp_path / "l.sqlite") as ledger:
         assert not any(h.charges for h in ledger.holdings().values())
 
@@ -165,7 +167,7 @@ def test_a_claim_is_rounded_up() -> None:
 def test_labels_of_a_private_cvae_in_any_order(blobs: Blobs) -> None:
     X, y = blobs
     names = np.array(["ant", "bee", "cat"])[y]
-    given = {"privacy": WISH, "test_coins": 0, "random_state": 0, "max_epochs": 1, "hidden": (4,), "latent": 2}
+    given = {"privacy": WISH, "insecure_seed": 0, "random_state": 0, "max_epochs": 1, "hidden": (4,), "latent": 2}
     model = CVAEGenerator(classes=["cat", "ant", "bee"], **given).fit(X, names)
     assert model._codes(np.array(["ant", "bee", "cat"])).ravel().tolist() == [1, 2, 0]
 

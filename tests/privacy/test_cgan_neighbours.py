@@ -49,7 +49,7 @@ def first_step(
         subject=subject,
         optimizer="sgd",
         learning_rate=1.0,
-        test_coins=seed,
+        insecure_seed=seed,
         public_gradient=gradient_on_made(net, maker, plan),
     ).run()
     return before - flat(net.critic), flat(net.generator)
@@ -109,7 +109,7 @@ def test_a_huge_record_is_no_more_than_any_other(scaling: str) -> None:
     options = {"latent": 3, "generator_hidden": (6,), "critic_hidden": (6,), "max_epochs": 2, "random_state": 0}
     releases = [
         CGANGenerator(
-            scaling=scaling, privacy=DP(1.0, 1e-4, n_public=100), classes=[0, 1], test_coins=1, **options
+            scaling=scaling, privacy=DP(1.0, 1e-4, n_public=100), classes=[0, 1], insecure_seed=1, **options
         ).fit(data, y).release()
         for data in (X, far)
     ]  # fmt: skip

@@ -34,14 +34,14 @@ def build(kind: str, seed: int, dtype: torch.dtype) -> nn.Module:
 
 
 def one_step(
-    module: nn.Module, rows: Tensor, clip: float, rate: float, coins: int, subject: np.ndarray | None = None
+    module: nn.Module, rows: Tensor, clip: float, rate: float, rng: int, subject: np.ndarray | None = None
 ) -> Tensor:
     """The noisy sum of one step of a real run; the module moves by it."""
     unit = "record" if subject is None else "subject"
     plan = SGDPlan(DP(1.0, 1e-6, unit, n_public=1000), rate, 1, 1, clip, 1.0)
     before = weights(module)
     loss = CVAELoss() if hasattr(module, "decoder") else SQUARED
-    PrivateRun(module, rows, loss, plan, subject=subject, optimizer="sgd", learning_rate=1.0, test_coins=coins).run()
+    PrivateRun(module, rows, loss, plan, subject=subject, optimizer="sgd", learning_rate=1.0, insecure_seed=rng).run()
     return before - weights(module)
 
 

@@ -43,8 +43,8 @@ def test_the_check_would_see_a_record(blobs: tuple[np.ndarray, np.ndarray]) -> N
 def test_subjects_and_file_names_stay_at_home(
     generator: str, blob_set: EmbeddingSet, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    people = np.array([f"patient-{i // 2:04d}-smith" for i in range(len(blob_set))])
-    data = EmbeddingSet(blob_set.X, blob_set.y, people, {"ward": people}, blob_set.info)
+    subjects = np.array([f"patient-{i // 2:04d}-smith" for i in range(len(blob_set))])
+    data = EmbeddingSet(blob_set.X, blob_set.y, subjects, {"ward": subjects}, blob_set.info)
     file = tmp_path / "smith_john_1970.npz"
     write_embeddings(file, data)
     settings = {"max_epochs": 3} if generator == "cvae" else {}

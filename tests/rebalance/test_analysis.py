@@ -62,8 +62,8 @@ def test_one_shrinkage_serves_all_variances(rng: np.random.Generator) -> None:
             variance: float | None = None,
             random_state: int | None = None,
         ) -> Data:
-            coins = np.random.default_rng(random_state)
-            Z, noise = coins.normal(size=(len(y), 4)), coins.normal(size=(len(y), 80))
+            draws = np.random.default_rng(random_state)
+            Z, noise = draws.normal(size=(len(y), 4)), draws.normal(size=(len(y), 80))
             return (np.sqrt(variance) * Z @ W + noise).astype(np.float32), y
 
     X, _ = Noisy().sample(variance=1.0, random_state=7)

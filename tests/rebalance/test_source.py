@@ -96,9 +96,9 @@ def test_what_cannot_fill_up_says_why(blobs: Data, generator: Any, word: str) ->
 
 
 def test_a_promise_is_not_paid_for_and_lost(blobs: Data, tmp_path: Path) -> None:
-    wish = DP(epsilon=1.0, delta=1e-4, n_public=200)
+    budget = DP(epsilon=1.0, delta=1e-4, n_public=200)
     ledger = tmp_path / "ledger.sqlite"
-    generator = ClassGaussian(privacy=wish, classes=[0, 1, 2], ledger=ledger)
+    generator = ClassGaussian(privacy=budget, classes=[0, 1, 2], ledger=ledger)
     with pytest.raises(PrivacyError, match="leave `privacy` out"):
         GenerativeOverSampler(generator).fit_resample(*blobs)
     assert not ledger.exists()

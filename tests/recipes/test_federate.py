@@ -60,9 +60,9 @@ def test_what_cannot_be_dealt_out(sites: int, partition: str, error: type[Except
 
 def test_a_rehearsal_leaves_its_release_and_nothing_else(data: str, tmp_path: Path) -> None:
     told: list[dict[str, Any]] = []
-    wish = DP(2.0, 1e-4, "record", 50)
+    budget = DP(2.0, 1e-4, "record", 50)
     found = simulate_federation(
-        data, tmp_path / "out", sites=2, privacy=wish, classes=["ant", "bee", "cow", "dog"], settings=TINY,
+        data, tmp_path / "out", sites=2, privacy=budget, classes=["ant", "bee", "cow", "dog"], settings=TINY,
         tell=told.append,
     )  # fmt: skip
     assert {e["event"] for e in told} == {"joined", "round", "done"}

@@ -42,7 +42,7 @@ def test_merge_save_sample_verify(folders: list[Path], tmp_path: Path, weights: 
     assert "the claimed epsilon is what its events cost" in verified.checks
     told = json.loads(json.dumps(summary.to_dict()))
     assert told["claim"]["kind"] == "dp"
-    assert told["max_sites_per_person"] == 3
+    assert told["max_sites_per_subject"] == 3
     assert [site["epsilon"] <= 2.0 for site in told["sites"]] == [True] * 3
     drawn = sample_to_file(tmp_path / "global", tmp_path / "drawn.npz", n=50, seed=0)
     assert (drawn["rows"], drawn["classes"]) == (50, ["ant", "bee", "cat"])
@@ -52,7 +52,7 @@ def test_merge_save_sample_verify(folders: list[Path], tmp_path: Path, weights: 
 
 
 def test_people_at_one_site_only_get_that_sites_epsilon(folders: list[Path], tmp_path: Path) -> None:
-    one = merge_to_folder(folders, tmp_path / "one", max_sites_per_person=1)
+    one = merge_to_folder(folders, tmp_path / "one", max_sites_per_subject=1)
     every = merge_to_folder(folders, tmp_path / "every")
     assert one.claim.dp is not None
     assert every.claim.dp is not None

@@ -59,8 +59,8 @@ def test_people_are_not_on_both_sides(
             return super().run(release, members, non_members, rng)
 
     monkeypatch.setattr(module, "NearestDistance", Spy)
-    people = np.arange(len(blob_set)) // 3
-    with_people = EmbeddingSet(blob_set.X, blob_set.y, people, info=blob_set.info)
+    subjects = np.arange(len(blob_set)) // 3
+    with_people = EmbeddingSet(blob_set.X, blob_set.y, subjects, info=blob_set.info)
     write_embeddings(tmp_path / "d.npz", with_people)
     fit_release(str(tmp_path / "d.npz"), tmp_path / "r", generator="gaussian", holdout=0.2)
     assert not set(seen["members"].subject) & set(seen["others"].subject)

@@ -20,7 +20,7 @@ from locum.recipes import apply_obfuscator, fit_obfuscator, measure_trade_off
 from locum.recipes.obfuscate_data import columns_of, joined, read_rows
 
 
-def people(n: int, seed: int = 0) -> pd.DataFrame:
+def subjects(n: int, seed: int = 0) -> pd.DataFrame:
     rng = np.random.default_rng(seed)
     income = rng.integers(0, 2, n)
     sex = rng.integers(0, 2, n)
@@ -37,9 +37,9 @@ def people(n: int, seed: int = 0) -> pd.DataFrame:
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("people")
-    people(400).to_csv(folder / "train.csv", index=False)
-    people(200, seed=1).to_csv(folder / "test.csv", index=False)
+    folder = tmp_path_factory.mktemp("subjects")
+    subjects(400).to_csv(folder / "train.csv", index=False)
+    subjects(200, seed=1).to_csv(folder / "test.csv", index=False)
     rng = np.random.default_rng(0)
     for split, n in (("train", 60), ("test", 40)):
         kind = np.arange(n) % 2
@@ -96,7 +96,7 @@ def test_every_layout_is_read(tmp_path: Path, home: Path) -> None:
     assert grey.images.shape == (2, 32, 32, 1)
     arrays = read_rows(str(home / "train.npz"))
     assert arrays["train"].attributes["kind"][:2].tolist() == ["animal", "vehicle"]
-    people(5).to_parquet(tmp_path / "p.parquet")
+    subjects(5).to_parquet(tmp_path / "p.parquet")
     assert len(read_rows(str(tmp_path / "p.parquet"), limit=2)["all"]) == 2
 
 
@@ -114,7 +114,7 @@ def test_every_layout_is_read(tmp_path: Path, home: Path) -> None:
 def test_what_cannot_be_read_is_told(tmp_path: Path, path: str, options: dict[str, object], word: str) -> None:
     (tmp_path / "empty").mkdir()
     (tmp_path / "notes.txt").write_text("x")
-    people(30).to_csv(tmp_path / "t.csv", index=False)
+    subjects(30).to_csv(tmp_path / "t.csv", index=False)
     with pytest.raises((ConfigError, DataError), match=word):
         read_rows(str(tmp_path / path), **options)
 
@@ -152,7 +152,7 @@ def test_a_wrong_fit_is_told_and_leaves_nothing(
 
 
 def test_missing_labels_are_told(tmp_path: Path) -> None:
-    frame = people(50).drop(columns="id")
+    frame = subjects(50).drop(columns="id")
     frame.loc[7, "income"] = None
     frame.to_csv(tmp_path / "t.csv", index=False)
     with pytest.raises(DataError, match="misses values"):
@@ -160,7 +160,7 @@ def test_missing_labels_are_told(tmp_path: Path) -> None:
 
 
 def test_an_unfinished_fit_goes_on_and_its_checkpoint_goes_away(home: Path, tmp_path: Path) -> None:
-    people(60).drop(columns="id").to_csv(tmp_path / "t.csv", index=False)
+    subjects(60).drop(columns="id").to_csv(tmp_path / "t.csv", index=False)
     fit_obfuscator(str(tmp_path / "t.csv"), tmp_path / "new", utility=["income"], epochs=1)
     assert list((tmp_path / ".locum").iterdir()) == []
 
@@ -283,9 +283,9 @@ def test_the_folder_and_the_file_hold_the_same_images(home: Path, tmp_path: Path
 def test_a_wrong_use_is_told_and_leaves_nothing(
     home: Path, tmp_path: Path, obfuscator: str, data: str, out: str, change: dict[str, float], word: str
 ) -> None:
-    people(30).assign(job="astronaut").to_csv(home / "strange.csv", index=False)
-    people(30).drop(columns="age").to_csv(home / "narrow.csv", index=False)
-    people(30).assign(income="middling").to_csv(home / "wealth.csv", index=False)
+    subjects(30).assign(job="astronaut").to_csv(home / "strange.csv", index=False)
+    subjects(30).drop(columns="age").to_csv(home / "narrow.csv", index=False)
+    subjects(30).assign(income="middling").to_csv(home / "wealth.csv", index=False)
     with pytest.raises((ConfigError, DataError), match=word):
         apply_obfuscator(home / obfuscator, str(home / data), tmp_path / out, **({"noise": 1.0} | change))
     assert list(tmp_path.iterdir()) == []
@@ -332,7 +332,7 @@ def test_a_target_that_cannot_be_met_or_judged_is_not_called_safe(home: Path, tm
     far = measure_trade_off(*where, tmp_path / "a", private="sex", attacker_at_most=0.3, **options)
     assert "utility label alone" in far.problem
     assert far.report["target"]["picked"] is None
-    frame = people(400)
+    frame = subjects(400)
     frame["coin"] = np.random.default_rng(5).choice(["heads", "tails"], 400)
     frame.to_csv(tmp_path / "coins.csv", index=False)
     blind = measure_trade_off(
@@ -379,7 +379,7 @@ def test_images_get_a_grid(home: Path, tmp_path: Path) -> None:
     ],
 )
 def test_a_wrong_trade_off_is_told(home: Path, tmp_path: Path, change: dict[str, object], word: str) -> None:
-    people(300).assign(constant="x").to_csv(home / "more.csv", index=False)
+    subjects(300).assign(constant="x").to_csv(home / "more.csv", index=False)
     options = {"private": "sex", "noises": [0.0]} | change
     with pytest.raises((ConfigError, DataError), match=word):
         measure_trade_off(home / "o", str(home / "more.csv"), tmp_path / "t", **options)

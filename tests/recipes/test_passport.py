@@ -59,7 +59,7 @@ def audit(release: Path, tmp_path: Path) -> Path:
         "may_leave": False,
         "policy": {"name": "public", "findings": [finding]},
         "results": results,
-        "sandwich": None,
+        "epsilon_audit": None,
     }
     path = tmp_path / "audit.json"
     path.write_text(json.dumps(told))
@@ -116,7 +116,7 @@ def test_an_audit_with_its_estimates_apart(release: Path, audit: Path) -> None:
     for result in data["results"]:
         result["estimates"] = {name: result.pop(name) for name in ("attack", "control", "baseline")}
         result["attack"] = result.pop("attack_name")
-    data["sandwich"] = {
+    data["epsilon_audit"] = {
         "verdict": "broken promise",
         "upper": 1.0,
         "lower": {"epsilon": 1.5, "delta": 1e-5, "confidence": 0.95, "canaries": 1000},
@@ -126,7 +126,7 @@ def test_an_audit_with_its_estimates_apart(release: Path, audit: Path) -> None:
     assert told is not None
     assert told.results[0].attack == "density ratio"
     assert told.results[0].figures["attack"].value == 0.88
-    assert told.sandwich is not None
+    assert told.epsilon_audit is not None
     assert "1,000 canaries refute every epsilon below 1.50" in (release / "passport.html").read_text()
     verify_release(release)
 
@@ -154,7 +154,7 @@ def test_an_evaluation_is_blurred_too(release: Path, tmp_path: Path) -> None:
         {"verdict": "fine"},
         {"may_leave": True},
         {"policy": {"name": "public"}},
-        {"sandwich": {"verdict": "no contradiction found"}},
+        {"epsilon_audit": {"verdict": "no contradiction found"}},
         {"results": []},
         {"results": [7]},
         {"results": [{"attack_name": "a", "verdict": "fine"}]},

@@ -291,8 +291,8 @@ def test_what_takes_long_is_left_out_and_said(tail: str, test_file: str) -> None
 def test_test_records_are_other_records(tail: str, test_file: str, tmp_path: Path) -> None:
     with pytest.raises(DataError, match="91 of 91 test records equal"):
         compare_methods(tail, tail)
-    for name, people in (("d", np.arange(34)), ("t", np.arange(30, 64))):
-        write_embeddings(tmp_path / f"{name}.npz", drawn([20, 8, 4, 2], seed=ord(name), subject=people))
+    for name, subjects in (("d", np.arange(34)), ("t", np.arange(30, 64))):
+        write_embeddings(tmp_path / f"{name}.npz", drawn([20, 8, 4, 2], seed=ord(name), subject=subjects))
     with pytest.raises(DataError, match="4 subjects are in both"):
         compare_methods(str(tmp_path / "d.npz"), str(tmp_path / "t.npz"))
     rebalance_to_file(test_file, tmp_path / "b.npz")

@@ -137,8 +137,8 @@ def test_other_records_give_the_same_shareable_page(
     """Neighbour replay: only the blurred figures may depend on the data, and they are all that is asked for."""
     other = tmp_path / "other.npz"
     write_embeddings(other, draw(500, (200, 200, 100), 7))
-    wish = {**options, "train": str(other), "share": True, "include_measured": True}
-    found = make_report(place / "release", tmp_path / "r.json", **wish)
+    budget = {**options, "train": str(other), "share": True, "include_measured": True}
+    found = make_report(place / "release", tmp_path / "r.json", **budget)
     moved = {k for k in measured if measured[k] != found[k]}
     assert moved <= {"utility", "membership", "summary"}
 

@@ -15,8 +15,8 @@ from locum.release import ClaimEntry, Release, load
 from locum.types import DPClaim, PrivacyClaim
 
 pytest.importorskip("cryptography")
-PAPERS = ("passport.json", "passport.html", "passport.md", "croissant.json", "signature.json")
-FILES = ("manifest.json", "decoder.safetensors", "README.md", *PAPERS)
+PASSPORT_FILES = ("passport.json", "passport.html", "passport.md", "croissant.json", "signature.json")
+FILES = ("manifest.json", "decoder.safetensors", "README.md", *PASSPORT_FILES)
 
 
 @pytest.fixture
@@ -90,7 +90,7 @@ def test_a_missing_or_an_added_file_is_seen(signed: Path, public: Path, name: st
 
 
 def test_papers_cannot_be_stripped(signed: Path, public: Path) -> None:
-    for name in set(PAPERS) - {"signature.json"}:
+    for name in set(PASSPORT_FILES) - {"signature.json"}:
         (signed / name).unlink()
     with pytest.raises(IntegrityError, match="other files than these"):
         verify_release(signed)

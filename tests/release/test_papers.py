@@ -9,7 +9,7 @@ import pytest
 
 from locum.errors import ConfigError, FormatError, IntegrityError, ReleaseError
 from locum.release import load, verify
-from locum.release.passport import present_papers, put_papers, read_papers
+from locum.release.passport import present_passport_files, read_passport_files, write_passport_files
 
 
 def listing(folder: Path) -> dict[str, bytes]:
@@ -18,9 +18,9 @@ def listing(folder: Path) -> dict[str, bytes]:
 
 def test_a_release_without_papers_is_read_as_ever(folder: Path) -> None:
     release = load(folder)
-    papers = read_papers(folder, release.manifest, release.fingerprint or "")
-    assert papers.passport is papers.signature is None
-    assert papers.hashes == {"manifest.json": release.fingerprint}
+    passport_files = read_passport_files(folder, release.manifest, release.fingerprint or "")
+    assert passport_files.passport is passport_files.signature is None
+    assert passport_files.hashes == {"manifest.json": release.fingerprint}
     found = verify(folder)
     assert found.passport is found.signed_by is None
     assert "nobody's signature was checked" in found.not_checked[0]
@@ -54,9 +54,9 @@ def test_a_link_or_a_giant_is_not_opened(folder: Path, tmp_path: Path) -> None:
 
 def test_papers_are_put_and_taken_all_at_once(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = listing(folder)
-    put_papers(folder, {"passport.md": b"old", "croissant.json": b"old"})
-    assert present_papers(folder) == ["croissant.json", "passport.md"]
-    put_papers(folder, {"passport.md": b"new"}, remove=["croissant.json"])
+    write_passport_files(folder, {"passport.md": b"old", "croissant.json": b"old"})
+    assert present_passport_files(folder) == ["croissant.json", "passport.md"]
+    write_passport_files(folder, {"passport.md": b"new"}, remove=["croissant.json"])
     assert listing(folder) == {**before, "passport.md": b"new"}
     held, moves = listing(folder), []
     rename = Path.rename
@@ -69,9 +69,9 @@ def test_papers_are_put_and_taken_all_at_once(folder: Path, tmp_path: Path, monk
 
     monkeypatch.setattr(Path, "rename", fail_late)
     with pytest.raises(ConfigError, match="No space left"):
-        put_papers(folder, {"passport.md": b"newer", "passport.html": b"newer"})
+        write_passport_files(folder, {"passport.md": b"newer", "passport.html": b"newer"})
     assert moves[:3] == ["passport.md", "passport.html", "passport.md"]
     assert listing(folder) == held
     assert sorted(os.listdir(tmp_path)) == ["release"], "nothing is left beside it"
     with pytest.raises(ConfigError, match="no paper"):
-        put_papers(folder, {"README.md": b"other"})
+        write_passport_files(folder, {"README.md": b"other"})

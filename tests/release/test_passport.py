@@ -120,13 +120,13 @@ def test_a_policy_is_not_met_by_a_leak_nor_a_broken_promise_called_kept() -> Non
             "results": [fine],
             "policy": {"name": "public", "met": True, "rules": [{"rule": "r", "met": False}]},
         },
-        {"verdict": "inconclusive", "results": [fine], "sandwich": {"verdict": "broken promise", **broken}},
-        {"verdict": "leak", "results": [fine], "sandwich": {"verdict": "no contradiction found", **broken}},
+        {"verdict": "inconclusive", "results": [fine], "epsilon_audit": {"verdict": "broken promise", **broken}},
+        {"verdict": "leak", "results": [fine], "epsilon_audit": {"verdict": "no contradiction found", **broken}},
     ):
         with pytest.raises(ValidationError):
             AuditEntry.model_validate(data)
-    told = {"verdict": "leak", "results": [fine], "sandwich": {"verdict": "broken promise", **broken}}
-    assert AuditEntry.model_validate(told).sandwich is not None
+    told = {"verdict": "leak", "results": [fine], "epsilon_audit": {"verdict": "broken promise", **broken}}
+    assert AuditEntry.model_validate(told).epsilon_audit is not None
 
 
 def test_the_schema_in_the_docs_is_the_one_in_force(manifest: Manifest, private: Manifest) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from locum.errors import DataError
-from locum.release.passport import AttackEntry, AuditEntry, PolicyEntry, RuleEntry, SandwichEntry
+from locum.release.passport import AttackEntry, AuditEntry, EpsilonAuditEntry, PolicyEntry, RuleEntry
 from locum.release.passport.schema import Figure
 from locum.report import audit_facts, audit_html, entry_facts
 
@@ -44,7 +44,7 @@ def an_audit(verdict: str = "no excess risk found", name: str = "nearest distanc
         "verdict": "no excess risk found",
         "estimates": {n: estimate(v) for n, v in (("attack", 0.02), ("control", 0.01), ("baseline", 0.0))},
     }
-    screens = ("closest", "closest_strangers", "ratio", "ratio_strangers", "closer", "copies")
+    screens = ("closest", "closest_non_members", "ratio", "ratio_non_members", "closer", "copies")
     lower = {"epsilon": 1.2345, "delta": 1e-5, "confidence": 0.95, "canaries": 1000}
     return {
         "fingerprint": "ab" * 32,
@@ -59,7 +59,7 @@ def an_audit(verdict: str = "no excess risk found", name: str = "nearest distanc
         "skipped": {"hole": "not applicable: no table"},
         "problems": [{"kind": "too few", "words": words, "count": 211, "voids": "reassurance"}],
         "screening": {"title": "screening only"} | {n: estimate(0.4) for n in screens},
-        "sandwich": {"verdict": "no contradiction found", "lower": lower, "upper": 8.0},
+        "epsilon_audit": {"verdict": "no contradiction found", "lower": lower, "upper": 8.0},
     }
 
 
@@ -131,7 +131,7 @@ def test_a_page_is_never_better_than_what_was_found() -> None:
     assert facts["policy"]["met"] is False
     assert "must not leave" in facts["answer"]
     broken = an_audit()
-    broken["sandwich"]["upper"] = 1.0
+    broken["epsilon_audit"]["upper"] = 1.0
     facts = audit_facts(broken)
     assert facts["verdict"] == "leak"
     assert "Broken promise" in Page(audit_html(facts)).text
@@ -148,7 +148,7 @@ def test_a_page_is_never_better_than_what_was_found() -> None:
         (("results", 0, "estimates", "attack", "value"), float("nan")),
         (("results", 0, "estimates", "attack", "low"), "0.1"),
         (("results", 0, "roc"), [[0.1, 7.0]]),
-        (("sandwich", "upper"), float("inf")),
+        (("epsilon_audit", "upper"), float("inf")),
         (("problems", 0, "voids"), "everything"),
         (("policy",), "internal"),
         (("screening", "closer"), None),
@@ -167,7 +167,7 @@ def test_a_file_of_another_shape_is_one_sentence(path: tuple[Any, ...], value: A
 
 def test_what_is_lacking_leaves_no_empty_chart() -> None:
     audit = copy.deepcopy(an_audit("inconclusive"))
-    audit |= {"sandwich": None, "screening": None, "policy": None, "problems": [], "skipped": {}}
+    audit |= {"epsilon_audit": None, "screening": None, "policy": None, "problems": [], "skipped": {}}
     audit["results"] = audit["results"][1:]
     facts = audit_facts(audit)
     page = Page(audit_html(facts))
@@ -186,7 +186,7 @@ def test_a_passports_audit_has_the_same_shape_and_less_in_it() -> None:
             AttackEntry(attack="singling out", verdict="no excess risk found"),
         ),
         policy=PolicyEntry(name="internal", met=True, rules=(RuleEntry(rule="a rule", met=True),)),
-        sandwich=SandwichEntry(
+        epsilon_audit=EpsilonAuditEntry(
             verdict="no contradiction found", lower=1.0, upper=8.0, delta=1e-5, confidence=0.95, canaries=10
         ),
     )

@@ -9,7 +9,7 @@ from itertools import pairwise
 import pytest
 from hypothesis import given, strategies as st
 
-from locum.report.charts import forest, log_roc, sandwich_bar
+from locum.report.charts import epsilon_bar, forest, log_roc
 
 
 def estimate(value: float, low: float | None, high: float | None) -> dict[str, float | None]:
@@ -72,7 +72,7 @@ def test_a_curve_of_one_point_can_be_drawn() -> None:
 
 @given(st.floats(0, 100), st.floats(0.01, 100))
 def test_the_sandwich_says_in_colour_and_words_whether_the_promise_holds(lower: float, upper: float) -> None:
-    chart = str(sandwich_bar(lower, upper))
+    chart = str(epsilon_bar(lower, upper))
     assert ("The promise is broken" in chart) == (lower > upper) == ('class="hot"' in chart)
     width, _ = box(chart)
     for x, w in re.findall(r'<rect class="[a-z]+" x="([\d.]+)" y="[\d.]+" width="([-\d.]+)"', chart):

@@ -68,7 +68,7 @@ def test_no_real_vector_can_reach_a_shareable_report() -> None:
 
 
 def test_the_holders_own_audit_cannot_reach_a_shareable_report(make: Make) -> None:
-    whole: Any = {"verdict": "leak", "results": [], "policy": None, "sandwich": None}
+    whole: Any = {"verdict": "leak", "results": [], "policy": None, "epsilon_audit": None}
     with pytest.raises(PrivacyError, match="only as a passport holds it"):
         shareable_report(make(), audit=whole)
 

@@ -22,12 +22,12 @@ def naive(queries: np.ndarray, records: np.ndarray, *, same: bool = False) -> np
 
 
 def test_closeness_agrees_with_all_pairs(rng: np.random.Generator) -> None:
-    released, records, strangers = (rng.normal(size=(n, 4)) for n in (70, 90, 40))
+    released, records, non_members = (rng.normal(size=(n, 4)) for n in (70, 90, 40))
     records[7], released[3] = records[8], records[0]
-    found = closeness(released, records, strangers, rng)
+    found = closeness(released, records, non_members, rng)
     expected = {
         "released": naive(released, records),
-        "held-out": naive(strangers, records),
+        "held-out": naive(non_members, records),
         "among records": naive(records, records, same=True),
     }
     assert [s["name"] for s in found["series"]] == list(expected)

@@ -77,12 +77,12 @@ def test_one_member_is_one_row_beside_strangers_and_not_exactly_it(
     studies: dict[str, FoundStudy], small: dict[str, Any]
 ) -> None:
     run = module_of(studies["audit-planted"])
-    members, _, strangers = run.made(small, 0)
+    members, _, non_members = run.made(small, 0)
     moved = run.jittered(members, 0.001, 0).take(np.arange(1))
     gap = np.abs(moved.X[0] - members.X[0]) / members.X.std(axis=0)
     assert gap.min() > 0
     assert gap.max() < 0.005
-    assert len(run.table_of(strangers, moved).tensors["X"]) == len(strangers) + 1
+    assert len(run.table_of(non_members, moved).tensors["X"]) == len(non_members) + 1
     assert np.array_equal(run.jittered(members, 0.0, 0).X, members.X)
 
 

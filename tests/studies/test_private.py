@@ -67,4 +67,4 @@ def test_models_have_the_budget_of_the_table(method: str, kind: type) -> None:
     assert type(model) is kind
     assert (model.privacy.epsilon, model.privacy.delta, model.privacy.n_public) == (1.0, 1e-4, 500)
     assert model.plan().epsilon <= 1.0
-    assert (model.test_coins, model.reference) == (3, "efflite0")
+    assert (model.insecure_seed, model.reference) == (3, "efflite0")

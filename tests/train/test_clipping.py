@@ -95,10 +95,10 @@ def closed(module: nn.Module, rows: Tensor, noise: Tensor, clip: float, codes: l
 def made_up(
     module: nn.Module, n: int, dtype: torch.dtype = torch.float64, scale: float = 1.0
 ) -> tuple[Tensor, Tensor]:
-    coins = torch.Generator().manual_seed(n)
+    rng = torch.Generator().manual_seed(n)
     latent = module.latent if isinstance(module, CVAE) else 0
-    rows = scale * torch.randn(n, 6, generator=coins, dtype=dtype)
-    return rows, torch.randn(n, latent, generator=coins, dtype=dtype)
+    rows = scale * torch.randn(n, 6, generator=rng, dtype=dtype)
+    return rows, torch.randn(n, latent, generator=rng, dtype=dtype)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -317,9 +317,9 @@ def test_what_cannot_be_clipped_is_refused(module: nn.Module, words: str) -> Non
 
 
 def test_the_closed_gradient_of_the_loss_is_autograds() -> None:
-    coins = torch.Generator().manual_seed(0)
-    outputs = tuple(torch.randn(9, k, generator=coins, dtype=torch.float64) for k in (5, 3, 3))
-    rows = torch.randn(9, 7, generator=coins, dtype=torch.float64)
+    rng = torch.Generator().manual_seed(0)
+    outputs = tuple(torch.randn(9, k, generator=rng, dtype=torch.float64) for k in (5, 3, 3))
+    rows = torch.randn(9, 7, generator=rng, dtype=torch.float64)
 
     def formula(out: Tensor, mean: Tensor, log_var: Tensor, rows: Tensor) -> Tensor:
         kl = 0.5 * (log_var.exp() + mean**2 - log_var - 1)

@@ -8,22 +8,22 @@ import pytest
 import torch
 from scipy import stats
 
-from locum.mechanisms import Coins
+from locum.mechanisms import SecureRandom
 from locum.mechanisms.secure_random import normals
 
 ONES = np.ones(500, dtype=np.int64)
 
 
 def inclusion(seed: int | None, rate: float, units: int = 500, steps: int = 400) -> np.ndarray:
-    coins = Coins(np.ones(units, dtype=np.int64), rate, 2, 1.0, test_seed=seed)
+    rng = SecureRandom(np.ones(units, dtype=np.int64), rate, 2, 1.0, insecure_seed=seed)
     table = np.zeros((steps, units), dtype=bool)
     for step in range(steps):
-        table[step, coins.draw(step).members] = True
+        table[step, rng.draw(step).members] = True
     return table
 
 
 def noise(seed: int | None, std: float = 1.0, values: int = 100_001, step: int = 0) -> np.ndarray:
-    return Coins(ONES, 0.1, values, std, test_seed=seed).draw(step).noise.numpy().copy()
+    return SecureRandom(ONES, 0.1, values, std, insecure_seed=seed).draw(step).noise.numpy().copy()
 
 
 @pytest.mark.parametrize("seed", [None, 3])
@@ -110,9 +110,9 @@ def test_runs_differ_and_steps_differ_and_tests_repeat() -> None:
 
 @pytest.mark.parametrize("seed", [None, 2])
 def test_working_ahead_overwrites_nothing_in_use(seed: int | None) -> None:
-    coins = Coins(ONES, 0.1, 999, 1.0, latent=3, test_seed=seed)
+    rng = SecureRandom(ONES, 0.1, 999, 1.0, latent=3, insecure_seed=seed)
     seen = []
-    for draw in coins.steps(5, 45):
+    for draw in rng.steps(5, 45):
         before = draw.noise.clone()
         seen.append(before)
         assert draw.latent.shape == (len(draw.members), 3)
@@ -121,24 +121,24 @@ def test_working_ahead_overwrites_nothing_in_use(seed: int | None) -> None:
     assert len(seen) == 40
     assert len(torch.cat(seen).unique()) == 40 * 999
     if seed is not None:
-        again = Coins(ONES, 0.1, 999, 1.0, latent=3, test_seed=seed)
+        again = SecureRandom(ONES, 0.1, 999, 1.0, latent=3, insecure_seed=seed)
         assert all(torch.equal(again.draw(5 + i).noise, x) for i, x in enumerate(seen))
 
 
 def test_latent_noise_is_standard_normal_and_dealt_by_row() -> None:
     counts = np.arange(1, 201)
-    few = Coins(counts, 0.5, 2, 7.0, latent=5, test_seed=0).draw(0)
+    few = SecureRandom(counts, 0.5, 2, 7.0, latent=5, insecure_seed=0).draw(0)
     assert few.latent.shape == (counts[few.members].sum(), 5)
     assert few.latent.dtype == torch.float32
     assert stats.kstest(few.latent.numpy().ravel(), "norm").pvalue > 1e-4
-    more = Coins(np.append(counts, 1000), 0.5, 2, 7.0, latent=5, test_seed=0).draw(0)
+    more = SecureRandom(np.append(counts, 1000), 0.5, 2, 7.0, latent=5, insecure_seed=0).draw(0)
     assert torch.equal(more.noise, few.noise)
     assert np.array_equal(more.members[: len(few.members)], few.members)
     assert torch.equal(more.latent[: len(few.latent)], few.latent)
 
 
 def test_nobody_to_draw_from() -> None:
-    draw = Coins(np.ones(0, dtype=np.int64), 0.5, 3, 1.0, latent=4).draw(0)
+    draw = SecureRandom(np.ones(0, dtype=np.int64), 0.5, 3, 1.0, latent=4).draw(0)
     assert len(draw.members) == 0
     assert draw.latent.shape == (0, 4)
     assert draw.noise.shape == (3,)

@@ -20,8 +20,8 @@ from locum.train import Checkpoint, LoopSettings, fingerprint, run_loop, seeded,
 
 
 def regression(seed: int = 0) -> tuple[nn.Module, Tensor, Tensor]:
-    coins = seeded(seed)
-    x = torch.randn(64, 3, generator=coins)
+    rng = seeded(seed)
+    x = torch.randn(64, 3, generator=rng)
     y = x @ torch.tensor([[1.0], [-2.0], [0.5]])
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from locum.accounting import Gaussian, Laplace, Ledger, SGDPlan
 from locum.errors import ConfigError, PrivacyError
 from locum.train import RowLossByAutograd
-from locum.train.dp import Opening, PrivateRun
+from locum.train.dp import InitialQuery, PrivateRun
 from locum.types import DP
 
 SQUARED = RowLossByAutograd(lambda out, rows: torch.square(out - rows[:, -1:]).sum(dim=1))
@@ -37,16 +37,16 @@ def plan(noise: float = 2.0, **changed: object) -> SGDPlan:
     return SGDPlan(DP(200.0, 1e-5, n_public=50), 0.2, 10, 20, 1.0, 1.0, **given)
 
 
-def a_run(opening: Opening, **options: object) -> PrivateRun:
+def a_run(initial_query: InitialQuery, **options: object) -> PrivateRun:
     torch.manual_seed(0)
-    given = {"plan": plan(), "test_coins": 3, **options}
-    return PrivateRun(nn.Linear(3, 1), ROWS, SQUARED, opening=opening, **given)
+    given = {"plan": plan(), "insecure_seed": 3, **options}
+    return PrivateRun(nn.Linear(3, 1), ROWS, SQUARED, initial_query=initial_query, **given)
 
 
 def test_the_noise_has_the_size_that_was_paid_for() -> None:
     """Ten per cent more or less would be seen."""
     for noise in (0.5, 4.0):
-        run = a_run(Opening(np.full(4000, 7.0), lambda _: ROWS), plan=plan(noise))
+        run = a_run(InitialQuery(np.full(4000, 7.0), lambda _: ROWS), plan=plan(noise))
         run.run()
         assert run.noisy is not None
         assert stats.kstest((run.noisy - 7.0) / noise, "norm").pvalue > 1e-4
@@ -54,12 +54,12 @@ def test_the_noise_has_the_size_that_was_paid_for() -> None:
 
 
 def test_the_coins_are_not_those_of_a_step() -> None:
-    run = a_run(Opening(np.zeros(4), lambda _: ROWS), plan=plan(1.0))
+    run = a_run(InitialQuery(np.zeros(4), lambda _: ROWS), plan=plan(1.0))
     run.run()
-    from locum.mechanisms import Coins
+    from locum.mechanisms import SecureRandom
 
     for step in range(20):
-        other = Coins(np.ones(1, np.int64), 1.0, 4, 1.0, test_seed=3).draw(step).noise.numpy()
+        other = SecureRandom(np.ones(1, np.int64), 1.0, 4, 1.0, insecure_seed=3).draw(step).noise.numpy()
         assert not np.allclose(run.noisy, other)
 
 
@@ -70,11 +70,11 @@ def test_rows_come_from_the_noisy_sums() -> None:
         seen.append(noisy.copy())
         return ROWS - float(noisy[0])
 
-    run = a_run(Opening(np.array([5.0]), rows))
+    run = a_run(InitialQuery(np.array([5.0]), rows))
     run.run()
     np.testing.assert_array_equal(seen, [run.noisy])
     with pytest.raises(ConfigError, match="keep the shape"):
-        a_run(Opening(np.array([5.0]), lambda _: ROWS[:3])).run()
+        a_run(InitialQuery(np.array([5.0]), lambda _: ROWS[:3])).run()
 
 
 def test_it_is_paid_once_and_kept_when_the_fit_is_killed(tmp_path: Path) -> None:
@@ -86,10 +86,10 @@ def test_it_is_paid_once_and_kept_when_the_fit_is_killed(tmp_path: Path) -> None
             looks.append(noisy.copy())
             return ROWS
 
-        given = {"ledger": ledger, "holding": "scans", "checkpoint": tmp_path / "c", "test_coins": None}
+        given = {"ledger": ledger, "holding": "scans", "checkpoint": tmp_path / "c", "insecure_seed": None}
         with pytest.raises(KilledError):
-            a_run(Opening(np.zeros(3), rows), checkpoint_seconds=0.0, progress=StopAtOnce(), **given).run()
-        run = a_run(Opening(np.zeros(3), rows), **given)
+            a_run(InitialQuery(np.zeros(3), rows), checkpoint_seconds=0.0, progress=StopAtOnce(), **given).run()
+        run = a_run(InitialQuery(np.zeros(3), rows), **given)
         run.run()
         # The same noise again: two draws would tell twice as much as was paid for.
         np.testing.assert_array_equal(looks[0], looks[1])
@@ -102,4 +102,4 @@ def test_it_is_paid_once_and_kept_when_the_fit_is_killed(tmp_path: Path) -> None
 @pytest.mark.parametrize("extra", [(), (Laplace(1.0),), (Gaussian(1.0), Gaussian(1.0))])
 def test_sums_that_the_plan_does_not_pay_for_are_refused(extra: tuple) -> None:
     with pytest.raises(PrivacyError, match="paid for"):
-        a_run(Opening(np.zeros(3), lambda _: ROWS), plan=plan(extra=extra))
+        a_run(InitialQuery(np.zeros(3), lambda _: ROWS), plan=plan(extra=extra))

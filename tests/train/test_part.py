@@ -69,14 +69,14 @@ def test_parts_add_up_to_the_plan_and_cost_as_much(ledger: Ledger) -> None:
 @given(st.lists(st.integers(1, 6), max_size=12))
 def test_whatever_is_asked_for_parts_are_disjoint_and_paid(wishes: list[int]) -> None:
     used = 0
-    for wish in wishes:
+    for budget in wishes:
         paid = PaidPlan(PLAN, used=used)
-        if used + wish > PLAN.steps:
+        if used + budget > PLAN.steps:
             with pytest.raises(PrivacyError, match="not paid for"):
-                paid.next(wish)
+                paid.next(budget)
             continue
-        part = paid.next(wish)
-        assert (part.start, part.stop) == (used, used + wish)
+        part = paid.next(budget)
+        assert (part.start, part.stop) == (used, used + budget)
         used = part.stop
     assert used <= PLAN.steps
 
@@ -89,7 +89,7 @@ def test_a_part_has_a_step(steps: int) -> None:
 
 def test_parts_with_test_coins_do_what_one_run_would() -> None:
     """Plain descent has no memory: what the parts do in turn is what the whole plan does."""
-    how = {"optimizer": "sgd", "learning_rate": 0.1, "test_coins": 5}
+    how = {"optimizer": "sgd", "learning_rate": 0.1, "insecure_seed": 5}
     whole, parts = a_net(), a_net()
     PrivateRun(whole, rows(), SQUARED, PLAN, **how).run()
     for used, steps in ((0, 7), (7, 1), (8, 4)):
@@ -133,7 +133,7 @@ def test_what_was_not_paid_for_is_not_run(ledger: Ledger, tmp_path: Path) -> Non
         ({"part": Part(0, 4, charge), "plan": dearer}, "does not know"),
         ({"part": Part(0, 4, charge), "ledger": other}, "does not know"),
         ({"part": Part(0, 4, charge), "ledger": None}, "needs a ledger"),
-        ({"part": Part(0, 4, charge), "test_coins": 1}, "leave the ledger out"),
+        ({"part": Part(0, 4, charge), "insecure_seed": 1}, "leave the ledger out"),
     ]
     for more, told in wrong:
         module = a_net()
@@ -154,4 +154,4 @@ def test_a_budget_that_is_too_small_is_refused_before_anything(ledger: Ledger) -
 
 def test_a_part_has_no_checkpoint(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="neither"):
-        run(PaidPlan(PLAN).next(1), None, test_coins=1, checkpoint=tmp_path / "c")
+        run(PaidPlan(PLAN).next(1), None, insecure_seed=1, checkpoint=tmp_path / "c")

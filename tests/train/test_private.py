@@ -60,10 +60,10 @@ def test_a_step_is_the_clipped_sum_plus_noise_over_the_expected_size() -> None:
     plan = a_plan(steps=1, rate=1.0, batch=batch, clip=clip, noise=noise)
     module = nn.Linear(4, 1).double()
     linear = RowLossByAutograd(lambda out, rows: out[:, 0])
-    step = moved(module, plan, rows, linear, test_coins=3)
+    step = moved(module, plan, rows, linear, insecure_seed=3)
     gradients = torch.cat([rows, torch.ones(100, 1, dtype=torch.float64)], dim=1)
     clipped = gradients / torch.clamp(gradients.norm(dim=1, keepdim=True) / clip, min=1.0)
-    only_noise = moved(nn.Linear(4, 1).double(), plan, rows, FLAT, test_coins=3)
+    only_noise = moved(nn.Linear(4, 1).double(), plan, rows, FLAT, insecure_seed=3)
     torch.testing.assert_close(step, only_noise + clipped.sum(dim=0) / batch)
     assert abs(float(only_noise.norm()) * batch / (clip * noise)) < 5
 
@@ -73,7 +73,7 @@ def test_the_noise_has_the_planned_size_to_a_percent(changed: dict) -> None:
     """A change of a tenth in clip, noise or divisor would show."""
     plan = a_plan(steps=40, **changed)
     module = nn.Sequential(nn.Linear(60, 60), nn.Linear(60, 60))
-    total = moved(module, plan, some_rows(50, 60), FLAT, test_coins=8).numpy()
+    total = moved(module, plan, some_rows(50, 60), FLAT, insecure_seed=8).numpy()
     planned = plan.noise_multiplier * plan.clip / plan.batch * np.sqrt(plan.steps)
     assert abs(total.std() / planned - 1) < 0.03
     usual = 1.0 * 1.0 / 20 * np.sqrt(40)
@@ -87,7 +87,7 @@ def test_units_join_at_the_planned_rate(rate: float) -> None:
     plan = a_plan(steps=300, rate=rate, batch=1, clip=1.0, noise=1e-9)
     counted = RowLossByAutograd(lambda out, rows: out[:, 0])
     module = nn.Linear(1, 1, bias=False).double()
-    joined = float(moved(module, plan, torch.ones(200, 1), counted, test_coins=4))
+    joined = float(moved(module, plan, torch.ones(200, 1), counted, insecure_seed=4))
     error = 5 * np.sqrt(rate * (1 - rate) * 300 * 200)
     assert abs(joined - rate * 300 * 200) < error
     assert (abs(joined - 0.2 * 300 * 200) < error) == (rate == 0.2)
@@ -103,7 +103,7 @@ def test_empty_batches_count_and_get_noise() -> None:
         return out.sum(dim=1)
 
     run = PrivateRun(
-        module, some_rows(), RowLossByAutograd(loss), plan, test_coins=1, optimizer="sgd", learning_rate=1.0
+        module, some_rows(), RowLossByAutograd(loss), plan, insecure_seed=1, optimizer="sgd", learning_rate=1.0
     )
     seen.clear()
     before = weights(module)
@@ -114,7 +114,7 @@ def test_empty_batches_count_and_get_noise() -> None:
 
 
 def test_no_rows_at_all_is_a_fit_like_any_other() -> None:
-    assert PrivateRun(a_net(), some_rows(0), SQUARED, a_plan(), test_coins=1).run().steps == 20
+    assert PrivateRun(a_net(), some_rows(0), SQUARED, a_plan(), insecure_seed=1).run().steps == 20
 
 
 def test_what_leaves_does_not_depend_on_rows_that_are_not_finite() -> None:
@@ -122,8 +122,8 @@ def test_what_leaves_does_not_depend_on_rows_that_are_not_finite() -> None:
     broken = torch.cat([rows, torch.full((3, 4), float("nan"))])
     broken[-1] = float("inf")
     one, two = a_net(), a_net()
-    history = PrivateRun(one, broken, SQUARED, a_plan(), test_coins=2).run()
-    PrivateRun(two, rows, SQUARED, a_plan(), test_coins=2).run()
+    history = PrivateRun(one, broken, SQUARED, a_plan(), insecure_seed=2).run()
+    PrivateRun(two, rows, SQUARED, a_plan(), insecure_seed=2).run()
     torch.testing.assert_close(weights(one), weights(two), rtol=1e-9, atol=1e-12)
     assert history.ignored > 0
     assert np.isfinite(history.train_loss).all()
@@ -135,8 +135,8 @@ def test_test_coins_repeat_and_real_ones_do_not(tmp_path: Path) -> None:
         PrivateRun(module, some_rows(), SQUARED, a_plan(), **options).run()
         return weights(module)
 
-    assert torch.equal(fit(test_coins=1), fit(test_coins=1))
-    assert not torch.equal(fit(test_coins=1), fit(test_coins=2))
+    assert torch.equal(fit(insecure_seed=1), fit(insecure_seed=1))
+    assert not torch.equal(fit(insecure_seed=1), fit(insecure_seed=2))
     with a_ledger(tmp_path) as ledger:
         assert not torch.equal(fit(ledger=ledger, holding="scans"), fit(ledger=ledger, holding="scans"))
         assert len(ledger.holding("scans").charges) == 2
@@ -167,7 +167,7 @@ def test_by_subject_a_fit_learns() -> None:
     rows[:, 3] = rows[:, :3].sum(dim=1)
     module = nn.Linear(3, 1).double()
     plan = a_plan(steps=300, rate=0.3, batch=60, clip=2.0, noise=0.5, unit="subject")
-    history = PrivateRun(module, rows, SQUARED, plan, subject=codes, test_coins=0, learning_rate=0.05).run()
+    history = PrivateRun(module, rows, SQUARED, plan, subject=codes, insecure_seed=0, learning_rate=0.05).run()
     assert history.train_loss[-1] < 0.05 * history.train_loss[0]
 
 
@@ -175,11 +175,11 @@ def test_adam_is_adam_on_the_noisy_gradient() -> None:
     """Post-processing: fed with what plain descent shows, torch's Adam ends at the same weights."""
     rows, plan = some_rows(), a_plan(steps=1)
     twin = a_net()
-    gradient = moved(a_net(), plan, rows, SQUARED, test_coins=6)
+    gradient = moved(a_net(), plan, rows, SQUARED, insecure_seed=6)
     flat = nn.Parameter(weights(twin))
     flat.grad = gradient
     torch.optim.AdamW([flat], lr=0.1, weight_decay=0.2).step()
-    PrivateRun(twin, rows, SQUARED, plan, test_coins=6, learning_rate=0.1, weight_decay=0.2).run()
+    PrivateRun(twin, rows, SQUARED, plan, insecure_seed=6, learning_rate=0.1, weight_decay=0.2).run()
     torch.testing.assert_close(weights(twin), flat.detach())
 
 
@@ -239,13 +239,13 @@ def refused(folder: Path, error: type[Exception], words: str, ledger: Ledger | N
         (ConfigError, "learning_rate", {"learning_rate": 0.0}),
         (ConfigError, "weight_decay", {"weight_decay": -1.0}),
         (ConfigError, "subject", {"subject": np.zeros(100, dtype=int)}),
-        (ConfigError, "subject", {"plan": a_plan(unit="subject"), "test_coins": 1, "ledger": None}),
+        (ConfigError, "subject", {"plan": a_plan(unit="subject"), "insecure_seed": 1, "ledger": None}),
         (PrivacyError, "counts by record", {"plan": a_plan(unit="subject"), "subject": np.zeros(100, dtype=int)}),
         (PrivacyError, "counts by record", {"plan": replace(a_plan(), privacy=DP(200.0, 1e-5, n_public=100,
                                                                                relation="replace-one"))}),
-        (PrivacyError, "leave the ledger out", {"test_coins": 1}),
-        (ConfigError, "test_coins", {"test_coins": -1}),
-        (ConfigError, "test_coins", {"test_coins": True}),
+        (PrivacyError, "leave the ledger out", {"insecure_seed": 1}),
+        (ConfigError, "insecure_seed", {"insecure_seed": -1}),
+        (ConfigError, "insecure_seed", {"insecure_seed": True}),
         (PrivacyError, "needs a ledger", {"ledger": None}),
         (PrivacyError, "one number for each row", {"loss": RowLossByAutograd(lambda out, rows: out.sum())}),
         (PrivacyError, "one number for each row", {"loss": RowLossByAutograd(lambda out, rows: out)}),
@@ -264,7 +264,7 @@ def test_what_is_wrong_costs_nothing(tmp_path: Path, error: type[Exception], wor
 @pytest.mark.parametrize("codes", [np.zeros(99, dtype=int), np.zeros(100), np.zeros((100, 1), dtype=int)])
 def test_subjects_are_whole_numbers_one_a_row(codes: np.ndarray) -> None:
     with pytest.raises(DataError, match="one whole number for each row"):
-        PrivateRun(a_net(), some_rows(), SQUARED, a_plan(unit="subject"), subject=codes, test_coins=1)
+        PrivateRun(a_net(), some_rows(), SQUARED, a_plan(unit="subject"), subject=codes, insecure_seed=1)
 
 
 def test_a_budget_too_small_is_refused(tmp_path: Path) -> None:
@@ -304,7 +304,7 @@ def test_a_test_that_is_resumed_equals_an_unbroken_one(tmp_path: Path, optimizer
     def run(**options: object) -> tuple[Tensor, PrivateHistory]:
         torch.manual_seed(0)
         module = plain_cvae(3, 1, (5,), 2, sigmoid=False)
-        given = {"test_coins": 5, "optimizer": optimizer, **options}
+        given = {"insecure_seed": 5, "optimizer": optimizer, **options}
         history = PrivateRun(module, some_rows(), CVAELoss(), a_plan(steps=40), **given).run()
         return weights(module), history
 
@@ -318,7 +318,7 @@ def test_a_test_that_is_resumed_equals_an_unbroken_one(tmp_path: Path, optimizer
     # Losses of the pass that was cut are of its rest.
     assert (resumed.steps, resumed.train_loss[4:]) == (40, history.train_loss[4:])
     with pytest.raises(CheckpointError, match="other data or settings"):
-        run(checkpoint=tmp_path / "c", test_coins=6)
+        run(checkpoint=tmp_path / "c", insecure_seed=6)
 
 
 def test_a_resumed_fit_keeps_its_charge(tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ COUNT = len(weights(a_net()))
 
 def fitted(plan: SGDPlan = PLAN, rows: Tensor = ROWS, **options: object) -> Tensor:
     module = a_net()
-    PrivateRun(module, rows, SQUARED, plan, test_coins=3, **options).run()
+    PrivateRun(module, rows, SQUARED, plan, insecure_seed=3, **options).run()
     return weights(module)
 
 
@@ -86,7 +86,7 @@ def test_it_meets_the_weights_of_each_step_and_no_batch() -> None:
         assert all(p.grad is None for p in module.parameters())
         return torch.zeros(COUNT, dtype=torch.float64)
 
-    run = PrivateRun(module, ROWS, RowLossByAutograd(loss), PLAN, test_coins=3, public_gradient=ask)
+    run = PrivateRun(module, ROWS, RowLossByAutograd(loss), PLAN, insecure_seed=3, public_gradient=ask)
     order.clear()
     run.run()
     assert order == ["public", "batch"] * PLAN.steps
@@ -104,7 +104,7 @@ def test_what_it_is_given_does_not_hang_on_the_batch() -> None:
             mine.append(weights(module))
             return torch.zeros(COUNT, dtype=torch.float64)
 
-        PrivateRun(module, rows, SQUARED, PLAN, test_coins=3, public_gradient=ask).run()
+        PrivateRun(module, rows, SQUARED, PLAN, insecure_seed=3, public_gradient=ask).run()
         states.append(mine)
     assert torch.equal(states[0][0], states[1][0])
     assert not torch.equal(states[0][-1], states[1][-1])

@@ -13,8 +13,8 @@ from locum.types import DP
 
 
 def test_the_defaults() -> None:
-    wish = DP(1.0, 1e-5)
-    assert (wish.unit, wish.n_public, wish.relation) == ("record", None, "add-or-remove")
+    budget = DP(1.0, 1e-5)
+    assert (budget.unit, budget.n_public, budget.relation) == ("record", None, "add-or-remove")
 
 
 @pytest.mark.parametrize("epsilon", [0, -1, math.nan, math.inf, True, "1", None])
@@ -55,9 +55,9 @@ def test_unit_and_relation_are_names() -> None:
 
 
 def test_numbers_of_other_libraries_become_plain_ones() -> None:
-    wish = DP(np.float32(1), np.float64(1e-5), n_public=np.int64(2000))  # type: ignore[arg-type]
-    assert wish == DP(1.0, 1e-5, n_public=2000)
-    assert [type(v) for v in (wish.epsilon, wish.delta, wish.n_public)] == [float, float, int]
+    budget = DP(np.float32(1), np.float64(1e-5), n_public=np.int64(2000))  # type: ignore[arg-type]
+    assert budget == DP(1.0, 1e-5, n_public=2000)
+    assert [type(v) for v in (budget.epsilon, budget.delta, budget.n_public)] == [float, float, int]
 
 
 def test_without_a_public_size_the_flag_is_named() -> None:

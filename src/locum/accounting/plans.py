@@ -198,8 +198,8 @@ class PaidPlan:
     @classmethod
     def pay(cls, plan: SGDPlan, ledger: Ledger, holding: str, purpose: str) -> PaidPlan:
         """Charge the whole plan to the ledger, or be refused."""
-        wish = plan.privacy
-        charge = ledger.charge(holding, plan.events, delta=wish.delta, purpose=purpose, within=wish.epsilon)
+        budget = plan.privacy
+        charge = ledger.charge(holding, plan.events, delta=budget.delta, purpose=purpose, within=budget.epsilon)
         return cls(plan, charge)
 
     @classmethod

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
         refuted_epsilon as refuted_epsilon,
     )
     from locum.audit.epsilon.canaries import CanaryRun as CanaryRun, run_canaries as run_canaries
-    from locum.audit.epsilon.sandwich import Sandwich as Sandwich, audit_epsilon as audit_epsilon
+    from locum.audit.epsilon.epsilon_audit import EpsilonAudit as EpsilonAudit, audit_epsilon as audit_epsilon
     from locum.audit.policy import (
         POLICIES as POLICIES,
         Finding as Finding,

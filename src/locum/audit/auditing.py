@@ -11,7 +11,7 @@ import numpy as np
 from locum.audit.attacks.base import Scores
 from locum.audit.attacks.catalogue import DEFAULT_ATTACKS, attack_name, make_attack
 from locum.audit.checks import check_sets, not_shared, with_problems
-from locum.audit.epsilon.sandwich import Sandwich
+from locum.audit.epsilon.epsilon_audit import EpsilonAudit
 from locum.audit.policy import Policy, load_policy
 from locum.audit.report import AuditReport
 from locum.audit.risk import risk_map
@@ -30,7 +30,7 @@ def audit(
     *,
     attacks: Sequence[Any] | None = None,
     policy: str | Path | Policy = "research-sharing",
-    sandwich: Sandwich | None = None,
+    epsilon_audit: EpsilonAudit | None = None,
     random_state: int | None = None,
     progress: Progress | None = None,
 ) -> AuditReport:
@@ -75,7 +75,7 @@ def audit(
         policy=rules.name,
         findings=rules.findings(corrected, release.claim),
         screening=screen(release, inside, outside, rng),
-        sandwich=sandwich,
+        epsilon_audit=epsilon_audit,
         risk=risk_map(
             scores, inside, outside, rng, rows=kept, doubts=[p.words for p in problems if p.voids != "nothing"]
         ),

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from locum.audit.statistics import needed_for
-from locum.audit.view import one_a_subject, principal_axes, spread
+from locum.audit.view import one_per_subject, principal_axes, spread
 from locum.errors import ConfigError, DataError
 from locum.metrics import auc_interval, nearest
 from locum.types import AttackResult, EmbeddingSet, Estimate
@@ -57,9 +57,9 @@ def check_sets(
     if members.dim != non_members.dim:
         raise DataError(f"Members have {members.dim} features and non-members {non_members.dim}: embed both alike.")
     if members.subject is not None and non_members.subject is not None:
-        people = len(np.intersect1d(members.subject, non_members.subject))
-        if people:
-            raise DataError(f"{people} subjects are both members and non-members: an audit needs other people.")
+        subjects = len(np.intersect1d(members.subject, non_members.subject))
+        if subjects:
+            raise DataError(f"{subjects} subjects are both members and non-members: an audit needs other people.")
     out = []
     repeats = len(members) + len(non_members) - len(_keys(members.X)[1]) - len(_keys(non_members.X)[1])
     if repeats:
@@ -71,13 +71,13 @@ def check_sets(
         words = f"{shared} non-members equal a member exactly; they and their twins are left out of all attacks"
         out.append(Problem("shared records", words, shared, "nothing"))
     out += _near_duplicates(kept, others)
-    people = len(one_a_subject(others, rng))
-    if people < needed_for(fpr):
+    subjects = len(one_per_subject(others, rng))
+    if subjects < needed_for(fpr):
         words = (
-            f"{people:,} independent non-members cannot show what happens at a false positive rate of {fpr:.2g}: "
+            f"{subjects:,} independent non-members cannot show what happens at a false positive rate of {fpr:.2g}: "
             f"that takes {needed_for(fpr):,}"
         )
-        out.append(Problem("too few", words, people, "reassurance"))
+        out.append(Problem("too few", words, subjects, "reassurance"))
     estimate, p = shift(kept, others, rng)
     if p <= _SHIFT_LEVEL:
         words = (
@@ -128,7 +128,7 @@ def shift(members: EmbeddingSet, non_members: EmbeddingSet, rng: np.random.Gener
 
     parts = []
     for data in (members, non_members):
-        one = one_a_subject(data, rng)
+        one = one_per_subject(data, rng)
         parts.append(data.take(rng.permutation(one)[:_SHIFT_ROWS]))
     X = np.concatenate([part.X for part in parts])
     inside = np.repeat([True, False], [len(part) for part in parts])

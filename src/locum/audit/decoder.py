@@ -189,14 +189,14 @@ class DecoderBank:
         """The same in the release's space."""
         return self.to_space(self.decode(z, codes))
 
-    def samples(self, z: Tensor, codes: Tensor, coins: torch.Generator) -> Tensor:
+    def samples(self, z: Tensor, codes: Tensor, rng: torch.Generator) -> Tensor:
         """Vectors as a receiver draws them from these latents: with the decoder's noise, in the release's space."""
         x = self.decode(z, codes)
         if self.spec.noise != "none":
-            x = x + torch.randn(x.shape, generator=coins) * self.tensors["noise_scale"][:, None]
+            x = x + torch.randn(x.shape, generator=rng) * self.tensors["noise_scale"][:, None]
         if self.spec.noise == "low-rank":
             factor = self.tensors["noise_factor"]
-            x = torch.baddbmm(x, torch.randn((*x.shape[:2], factor.shape[1]), generator=coins), factor)
+            x = torch.baddbmm(x, torch.randn((*x.shape[:2], factor.shape[1]), generator=rng), factor)
         return self.to_space(x)
 
     def to_space(self, x: Tensor) -> Tensor:

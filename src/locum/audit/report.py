@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from locum.audit.checks import Problem
-from locum.audit.epsilon.sandwich import Sandwich
+from locum.audit.epsilon.epsilon_audit import EpsilonAudit
 from locum.audit.policy import Finding
 from locum.audit.risk import RiskMap
 from locum.audit.screening import Screening
@@ -28,8 +28,8 @@ class AuditReport:
     """Every attack with its verdict, what is wrong with the data, and the answers to a policy.
 
     It depends on records, members and others: it stays with their holder until somebody decides what may leave.
-    `skipped` says of each attack that does not apply, why. `sandwich` is there where an epsilon was put to the test.
-    `risk` names records and is therefore in no dict: it has a file of its own, `risk.save(path)`.
+    `skipped` says of each attack that does not apply, why. `epsilon_audit` is there where an epsilon was
+    put to the test. `risk` names records and is therefore in no dict: it has a file of its own, `risk.save(path)`.
     """
 
     results: tuple[AttackResult, ...]
@@ -38,14 +38,14 @@ class AuditReport:
     policy: str
     findings: tuple[Finding, ...]
     screening: Screening | None = None
-    sandwich: Sandwich | None = None
+    epsilon_audit: EpsilonAudit | None = None
     risk: RiskMap | None = field(default=None, repr=False, compare=False)
 
     @property
     def verdict(self) -> Verdict:
         """The worst that was found: a leak, a doubt, or nothing."""
         verdicts = {result.verdict for result in self.results}
-        if "leak" in verdicts or (self.sandwich is not None and not self.sandwich.ok):
+        if "leak" in verdicts or (self.epsilon_audit is not None and not self.epsilon_audit.ok):
             return "leak"
         doubts = any(problem.voids != "nothing" for problem in self.problems)
         return "inconclusive" if doubts or "inconclusive" in verdicts or not verdicts else "no excess risk found"
@@ -70,7 +70,7 @@ class AuditReport:
             "skipped": dict(self.skipped),
             "problems": [problem.to_dict() for problem in self.problems],
             "screening": None if self.screening is None else self.screening.to_dict(),
-            "sandwich": None if self.sandwich is None else self.sandwich.to_dict(),
+            "epsilon_audit": None if self.epsilon_audit is None else self.epsilon_audit.to_dict(),
         }
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from locum.audit.attacks.base import Scores
-from locum.audit.view import one_a_subject
+from locum.audit.view import one_per_subject
 from locum.errors import ConfigError, PrivacyError
 from locum.io import write_private_table
 from locum.release import lies_in_release
@@ -25,7 +25,7 @@ _LEVEL = 0.1
 _MANY = 0.05
 # A class is advised on as a whole where its share of exposed records is so many times the usual one.
 _TIMES = 3
-_COLUMNS = ("row", "subject", "class", "exposed", "seen_by", "strangers_as_high", "p_value", "by_luck", "advice")
+_COLUMNS = ("row", "subject", "class", "exposed", "seen_by", "non_members_as_high", "p_value", "by_luck", "advice")
 _ADVICE = {
     "noise": "too many records are exposed to leave them out: use a generator with noise (differential privacy)",
     "person": "cap how many records one person gives, or leave this person out; then audit again",
@@ -45,8 +45,8 @@ class RecordRisk:
     """How exposed one member is.
 
     `row` is its place among the members as they were given, from 0. `seen_by` are the attacks in which the fewest
-    strangers score as high; `strangers_as_high` is that share. `p_value` is the chance that a stranger would look as
-    exposed in the best of all these attacks. `by_luck` is the share of records, from the top down to this one, that
+    non-members score as high; `non_members_as_high` is that share. `p_value` is the chance that a non-member would look
+    as exposed in the best of all these attacks. `by_luck` is the share of records, from the top down to this one, that
     is expected to be there by luck alone.
     """
 
@@ -54,7 +54,7 @@ class RecordRisk:
     subject: str
     label: str
     seen_by: tuple[str, ...]
-    strangers_as_high: float
+    non_members_as_high: float
     p_value: float
     by_luck: float
     exposed: bool
@@ -65,14 +65,14 @@ class RecordRisk:
 class RiskMap:
     """Every member, the most exposed first. It names records: it is in no JSON, no passport and no page.
 
-    The number of `strangers` decides how small a p-value can get: where they are few, nobody can be called exposed,
+    The number of `non_members` decides how small a p-value can get: where they are few, nobody can be called exposed,
     and that is no all-clear. `doubts` are faults of the data that shake every row. Attacks that score no
     records, such as "closest record", have no say here.
     """
 
     records: tuple[RecordRisk, ...]
     attacks: tuple[str, ...]
-    strangers: int
+    non_members: int
     doubts: tuple[str, ...] = ()
     level: float = _LEVEL
 
@@ -89,7 +89,7 @@ class RiskMap:
     def sentence(self) -> str:
         """The map in words, without naming anybody."""
         found, n = len(self.exposed), len(self.records)
-        judged = f"judged by {self.strangers:,} strangers in {_count(len(self.attacks))}"
+        judged = f"judged by {self.non_members:,} strangers in {_count(len(self.attacks))}"
         told = (
             f"{found:,} of {n:,} members are exposed beyond luck, {judged}; at most {self.level:.0%} of them are "
             "expected there by luck."
@@ -140,7 +140,7 @@ def risk_map(
     """
     if not scores:
         return None
-    theirs = one_a_subject(non_members, rng)
+    theirs = one_per_subject(non_members, rng)
     inside = np.stack([s.inside for _, s in scores])
     outside = np.stack([s.outside[theirs] for _, s in scores])
     ordered = np.sort(outside, axis=1)
@@ -163,7 +163,7 @@ def risk_map(
                 subject="" if members.subject is None else str(members.subject[i]),
                 label=str(labels[i]),
                 seen_by=tuple(name for name, place in zip(names, places[:, i], strict=True) if place == fewest[i]),
-                strangers_as_high=float(fewest[i] - 1) / m,
+                non_members_as_high=float(fewest[i] - 1) / m,
                 p_value=float(p[i]),
                 by_luck=float(luck[i]),
                 exposed=bool(exposed[i]),
@@ -209,14 +209,14 @@ def _advice(exposed: npt.NDArray[np.bool_], members: EmbeddingSet) -> list[str]:
     if exposed.mean() > _MANY:
         return ["noise" if one else "" for one in exposed]
     labels = members.labels.tolist()
-    people = [None] * len(labels) if members.subject is None else members.subject.tolist()
+    subjects = [None] * len(labels) if members.subject is None else members.subject.tolist()
     found = [i for i, one in enumerate(exposed.tolist()) if one]
-    of_person = Counter(people[i] for i in found)
+    of_subject = Counter(subjects[i] for i in found)
     of_class, all_of_class = Counter(labels[i] for i in found), Counter(labels)
     out = [""] * len(labels)
     for i in found:
         own = of_class[labels[i]]
-        if people[i] is not None and of_person[people[i]] > 1:
+        if subjects[i] is not None and of_subject[subjects[i]] > 1:
             out[i] = "person"
         elif own > 1 and own / all_of_class[labels[i]] >= _TIMES * exposed.mean():
             out[i] = "class"
@@ -236,7 +236,7 @@ def _cells(record: RecordRisk) -> tuple[str, ...]:
         record.label,
         "yes" if record.exposed else "no",
         " + ".join(record.seen_by),
-        f"{record.strangers_as_high:.4g}",
+        f"{record.non_members_as_high:.4g}",
         f"{record.p_value:.4g}",
         f"{record.by_luck:.4g}",
         record.advice,

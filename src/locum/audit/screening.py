@@ -28,16 +28,16 @@ class Screening:
     """
 
     closest: Estimate
-    closest_strangers: Estimate
+    closest_non_members: Estimate
     ratio: Estimate
-    ratio_strangers: Estimate
+    ratio_non_members: Estimate
     closer: Estimate
     copies: Estimate
     title: str = "screening only"
 
     def to_dict(self) -> dict[str, Any]:
         """As plain JSON."""
-        names = ("closest", "closest_strangers", "ratio", "ratio_strangers", "closer", "copies")
+        names = ("closest", "closest_non_members", "ratio", "ratio_non_members", "closer", "copies")
         return {"title": self.title} | {name: getattr(self, name).to_dict() for name in names}
 
 
@@ -62,9 +62,9 @@ def screen(
     copies = int((nearest(some, seen.inside)[0] == 0).sum())
     return Screening(
         closest=_median(near, rng),
-        closest_strangers=_median(far, rng),
+        closest_non_members=_median(far, rng),
         ratio=_median(near_ratio, rng),
-        ratio_strangers=_median(far_ratio, rng),
+        ratio_non_members=_median(far_ratio, rng),
         closer=clopper_pearson(wins, len(some)),
         copies=clopper_pearson(copies, len(some)),
     )

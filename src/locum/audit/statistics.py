@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from locum.audit.attacks.base import Scores
-from locum.audit.view import LEAST_NON_MEMBERS, one_a_subject, spread
+from locum.audit.view import LEAST_NON_MEMBERS, one_per_subject, spread
 from locum.errors import DataError
 from locum.metrics import auc_interval, clopper_pearson, squared_distances
 from locum.types import AttackResult, EmbeddingSet, Estimate
@@ -50,7 +50,7 @@ def evaluate_scores(
             f"Attack {name!r} gave {len(scores.inside)} and {len(scores.outside)} scores for "
             f"{len(members)} members and {len(non_members)} non-members; it must give one a record."
         )
-    mine, theirs = one_a_subject(members, rng), one_a_subject(non_members, rng)
+    mine, theirs = one_per_subject(members, rng), one_per_subject(non_members, rng)
     notes: list[str] = []
     if len(mine) < len(members) or len(theirs) < len(non_members):
         notes.append("one record of each person was attacked: records of one person are no independent witnesses")

@@ -79,7 +79,7 @@ def spread(X: Floats) -> Floats:
     return np.asarray(np.maximum(scale, floor), dtype=X.dtype)
 
 
-def one_a_subject(data: EmbeddingSet, rng: np.random.Generator) -> npt.NDArray[np.int64]:
+def one_per_subject(data: EmbeddingSet, rng: np.random.Generator) -> npt.NDArray[np.int64]:
     """Positions of one record of each person, drawn at random: records of one person are no independent witnesses."""
     if data.subject is None:
         return np.arange(len(data))

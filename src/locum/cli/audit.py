@@ -125,13 +125,13 @@ def _show(found: Audited, written: dict[str, Path | None]) -> None:
 
 def _show_verdict(report: AuditReport) -> None:
     """What was found, whether it may leave by the policy, and what canaries say of a promise."""
-    both = report.sandwich
+    both = report.epsilon_audit
     # A promise that is refuted says more than any attack, and is said first.
     if both is not None and not both.ok:
         output.say(f"BROKEN PROMISE. {both.words}", "bold red")
     if both is None or both.ok or any(result.verdict == "leak" for result in report.results):
         output.say(f"{report.verdict}: {report.sentence()}", _STYLES[report.verdict])
-    answer = "met" if report.may_leave else "NOT met"
-    output.say(f"Policy {report.policy}: {answer}.", "green" if report.may_leave else "bold red")
+    reply = "met" if report.may_leave else "NOT met"
+    output.say(f"Policy {report.policy}: {reply}.", "green" if report.may_leave else "bold red")
     if both is not None and both.ok:
         output.say(both.words)

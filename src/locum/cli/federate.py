@@ -12,7 +12,7 @@ from locum.cli import output
 from locum.cli.options import DATA_HELP, Force, Json, UnitName, listed
 
 if TYPE_CHECKING:
-    from locum.federated import Rehearsal
+    from locum.federated import Simulation
 
 
 app = typer.Typer(
@@ -58,7 +58,7 @@ SecureOption = Annotated[
     bool, typer.Option("--secure", help="With --mode sums: mask each site's sums, so that only their total is read.")
 ]
 RoundsOption = Annotated[int, typer.Option(help="Rounds of training (mode decoder).")]
-PersonOption = Annotated[
+SubjectOption = Annotated[
     int | None, typer.Option(metavar="K", help="At how many sites one person can have records (default: all).")
 ]
 
@@ -76,7 +76,7 @@ def init(
     secure: SecureOption = False,
     rounds: RoundsOption = 50,
     average: Annotated[Average, typer.Option(help="median and trimmed-mean resist a poisoned site.")] = Average.mean,
-    max_sites_per_person: PersonOption = None,
+    max_sites_per_subject: SubjectOption = None,
     host: Annotated[str, typer.Option(help="Where the sites reach the coordinator.")] = "localhost",
     port: Annotated[int, typer.Option(help="Its port.")] = 8010,
     insecure: Annotated[
@@ -98,7 +98,7 @@ def init(
         secure=secure,
         rounds=rounds,
         average=average.value,
-        max_sites_per_person=max_sites_per_person,
+        max_sites_per_subject=max_sites_per_subject,
         min_sites=min(len(names), 2),
         max_sites=len(names),
     )
@@ -225,7 +225,7 @@ def simulate(
         _show(found, out)
 
 
-def _show(found: Rehearsal, out: Path | None) -> None:
+def _show(found: Simulation, out: Path | None) -> None:
     rows = [
         [
             s.name,
@@ -256,7 +256,7 @@ def _show(found: Rehearsal, out: Path | None) -> None:
 def merge(
     releases: Annotated[list[Path], typer.Argument(metavar="A B ...", help="Releases of different sites.")],
     out: Annotated[Path, typer.Option("--out", "-o", metavar="DIR", help="The merged release.")],
-    max_sites_per_person: PersonOption = None,
+    max_sites_per_subject: SubjectOption = None,
     equal: Annotated[bool, typer.Option("--equal", help="Sites weigh the same, not by their paid counts.")] = False,
     force: Force = False,
     as_json: Json = False,
@@ -267,7 +267,7 @@ def merge(
     found = merge_to_folder(
         releases,
         out,
-        max_sites_per_person=max_sites_per_person,
+        max_sites_per_subject=max_sites_per_subject,
         weights="equal" if equal else "counts",
         overwrite=force,
     )

@@ -98,7 +98,7 @@ def fit(
             holdout=holdout,
             non_members=non_members,
             backbone=backbone,
-            privacy=_wish(epsilon, delta, n_public, unit.value, relation.value),
+            privacy=_budget(epsilon, delta, n_public, unit.value, relation.value),
             classes=None if classes is None else [name.strip() for name in classes.split(",")],
             ledger=ledger,
             holding=holding,
@@ -130,7 +130,7 @@ def show_fit(summary: FitSummary) -> None:
         output.say(f"membership  not checked: {summary.problem}")
 
 
-def _wish(epsilon: float | None, delta: float | None, n_public: int | None, unit: str, relation: str) -> DP | None:
+def _budget(epsilon: float | None, delta: float | None, n_public: int | None, unit: str, relation: str) -> DP | None:
     from locum import types
     from locum.errors import ConfigError
 

@@ -30,13 +30,13 @@ def plan(
     from locum.recipes import explain as in_words, make_plan
     from locum.types import DP
 
-    wish = DP(epsilon, delta, unit.value, n_public, relation.value)
-    words = in_words(wish) if explain else []
+    budget = DP(epsilon, delta, unit.value, n_public, relation.value)
+    words = in_words(budget) if explain else []
     # Words alone need no size.
     made = (
         {}
         if explain and n_public is None
-        else make_plan(wish, generator=generator, batch=batch, epochs=epochs, clip=clip)
+        else make_plan(budget, generator=generator, batch=batch, epochs=epochs, clip=clip)
     )
     if as_json:
         output.print_json({**made, **({"explanation": words} if words else {})})

@@ -119,6 +119,6 @@ def class_counts(text: str) -> dict[str, int]:
 
 def register(app: typer.Typer) -> None:
     """Hang the verbs on the program, in the order in which people meet them."""
-    papers = (passport, keygen, sign, verify)
-    for verb in (embed, fit, sample, evaluate, train, predict, audit, report, *papers, plan, doctor, demo):
+    passport_files = (passport, keygen, sign, verify)
+    for verb in (embed, fit, sample, evaluate, train, predict, audit, report, *passport_files, plan, doctor, demo):
         app.command()(verb)

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     )
     from locum.data.formats.adult import ADULT_COLUMNS as ADULT_COLUMNS, read_adult as read_adult
     from locum.data.formats.assemble import (
+        ALL as ALL,
         SPLITS as SPLITS,
-        WHOLE as WHOLE,
         RawSplit as RawSplit,
         assemble as assemble,
     )

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO
 
-from locum.data.formats.assemble import SPLITS, WHOLE
+from locum.data.formats.assemble import ALL, SPLITS
 from locum.data.formats.csv import read_csv, write_csv
 from locum.data.formats.npz import read_npz, write_npz
 from locum.data.formats.parquet import read_parquet, write_parquet
@@ -58,7 +58,7 @@ def read_embeddings(path: str | os.PathLike[str], split: str | None = None) -> E
     if asked is not None and split is not None and asked != split:
         raise DataError(f"{os.fspath(path)} asks for one split and `split={split!r}` for another: give one of them.")
     asked = split if asked is None else asked
-    if asked is not None and asked not in (*SPLITS, WHOLE):
+    if asked is not None and asked not in (*SPLITS, ALL):
         raise DataError(f"{asked!r} is not a split: use {file}#train, #val or #test.")
     sets = read_splits(file)
     held = ", ".join(sets)
@@ -67,7 +67,7 @@ def read_embeddings(path: str | os.PathLike[str], split: str | None = None) -> E
             raise DataError(f"{file} holds the splits {held}: say which, for example {file}#{next(iter(sets))}.")
         return next(iter(sets.values()))
     if asked not in sets:
-        if WHOLE in sets:
+        if ALL in sets:
             raise DataError(f"{file} has no splits, so no {asked!r}: use it without #{asked}.")
         raise DataError(f"{file} has no split {asked!r}: it holds {held}.")
     return sets[asked]

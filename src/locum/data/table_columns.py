@@ -110,16 +110,16 @@ def choose(block: Array, rng: np.random.Generator | None) -> Array:
 
     A row without a positive entry takes its largest one in both cases.
     """
-    coins = None if rng is None else rng.random(len(block))
+    uniforms = None if rng is None else rng.random(len(block))
     chosen = np.zeros(len(block), dtype=np.intp)
     # By pieces that lie together and fit in a cache: three times as fast as one `argmax` across a wide matrix.
     for start in range(0, len(block), _PIECE):
         rows = slice(start, start + _PIECE)
         piece = np.ascontiguousarray(block[rows])
         chosen[rows] = piece.argmax(axis=1)
-        if coins is not None:
+        if uniforms is not None:
             heights = piece.clip(0, 1).astype(np.float64).cumsum(axis=1)
-            drawn = (heights <= coins[rows, None] * heights[:, -1:]).sum(axis=1)
+            drawn = (heights <= uniforms[rows, None] * heights[:, -1:]).sum(axis=1)
             chosen[rows] = np.where(heights[:, -1] > 0, drawn, chosen[rows])
     return chosen
 

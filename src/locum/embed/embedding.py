@@ -16,7 +16,7 @@ from typing import Self
 import numpy as np
 import numpy.typing as npt
 
-from locum.data import SPLITS, WHOLE, StreamedSplit
+from locum.data import ALL, SPLITS, StreamedSplit
 from locum.embed.backbones import Backbone, load_backbone
 from locum.embed.cache import VectorStore, private_folder
 from locum.embed.decode import UnreadableImageError
@@ -172,7 +172,7 @@ class Embedded:
         if not self.labelled:
             raise DataError(NO_CLASSES)
         out = {}
-        for split in (*SPLITS, WHOLE):
+        for split in (*SPLITS, ALL):
             rows = [i for i, item in enumerate(self.items) if item.split == split]
             if rows:
                 out[split] = self._split(rows)
@@ -311,7 +311,7 @@ def _collect(
         info=replace(model.info, class_names=source.class_names),
         items=tuple(source.items[i] for i in kept),
         contents=tuple(contents),
-        subjects=_people(subjects, contents),
+        subjects=_subjects(subjects, contents),
         attribute_names=source.attribute_names,
         problems=tuple(problems),
         computed=computed,
@@ -321,7 +321,7 @@ def _collect(
     )
 
 
-def _people(subjects: Sequence[str | None], contents: Sequence[bytes]) -> tuple[str, ...] | None:
+def _subjects(subjects: Sequence[str | None], contents: Sequence[bytes]) -> tuple[str, ...] | None:
     """Who each image belongs to, if any says so; one that does not say counts as a person of its own."""
     if not any(subjects):
         return None

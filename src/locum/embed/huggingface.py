@@ -16,7 +16,7 @@ from locum.embed.preprocessing import KEYS, Preprocessing, from_settings
 from locum.errors import ConfigError, DataError
 
 SHARDED = "model.safetensors.index.json"
-WHOLE = "model.safetensors"
+ALL = "model.safetensors"
 
 
 def load_huggingface(place: str, name: str | None = None) -> Backbone:
@@ -146,7 +146,7 @@ def _weights_hash(reference: str, options: dict[str, Any]) -> str:
         )
         return found
 
-    whole = find(WHOLE, False)
+    whole = find(ALL, False)
     if whole is not None:
         files = [whole]
     else:

@@ -54,7 +54,7 @@ def open_npz(place: Path) -> ArraySource:
             split: {key: part.attributes[key].astype(np.str_).tolist() for key in sorted(part.attributes)}
             for split, part in sets.items()
         }
-        people = {k: None if s.subject is None else s.subject.astype(np.str_).tolist() for k, s in sets.items()}
+        subjects = {k: None if s.subject is None else s.subject.astype(np.str_).tolist() for k, s in sets.items()}
     except UnicodeDecodeError:
         raise DataError(
             f"{str(place)!r} holds bytes that are no plain text among its labels or other columns: save them as text."
@@ -64,7 +64,7 @@ def open_npz(place: Path) -> ArraySource:
     for split, part in sets.items():
         if any(key not in columns[split] for key in attributes):
             raise DataError(f"{str(place)!r} lacks an attribute in {split!r} that another split has: add it.")
-        who = people[split]
+        who = subjects[split]
         for i, label in enumerate(part.labels.tolist()):
             items.append(
                 ImageItem(

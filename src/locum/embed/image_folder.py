@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from locum.data import SPLITS, WHOLE
+from locum.data import ALL, SPLITS
 from locum.embed.sources import FileSource, ImageItem
 from locum.errors import DataError
 
@@ -95,7 +95,7 @@ def _item(name: str, in_splits: bool) -> ImageItem:
     parts = name.split("/")
     if in_splits:
         return ImageItem(name, _SPLITS[parts[0].lower()], parts[1] if len(parts) > 2 else None)
-    return ImageItem(name, WHOLE, parts[0] if len(parts) > 1 else None)
+    return ImageItem(name, ALL, parts[0] if len(parts) > 1 else None)
 
 
 def _is_dicom(path: Path) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 from pathlib import Path
 
-from locum.data import SPLITS, WHOLE
+from locum.data import ALL, SPLITS
 from locum.embed.sources import FileSource, ImageItem
 from locum.errors import DataError
 
@@ -63,9 +63,9 @@ def open_table(place: Path) -> FileSource:
     if not items:
         raise DataError(f"{str(place)!r} has a header but no rows: add images.")
     splits = {item.split for item in items}
-    if WHOLE in splits and len(splits) > 1:
+    if ALL in splits and len(splits) > 1:
         raise DataError(f"{str(place)!r} names a split in some rows only: name it in all or in none.")
-    order = {name: i for i, name in enumerate((*SPLITS, WHOLE))}
+    order = {name: i for i, name in enumerate((*SPLITS, ALL))}
     items.sort(key=lambda item: order[item.split])
     names = sorted({item.label for item in items if item.label is not None})
     shown = tuple(name[len(_ATTRIBUTE) :] for name in attributes)
@@ -91,9 +91,9 @@ def _item(
     for name in (path, label, subject):
         if name is not None and not cells[name]:
             raise DataError(f"Row {number} of {str(place)!r} has no {name!r}: fill it in, or leave the row out.")
-    part = cells[split].lower() if split is not None and cells[split] else WHOLE
+    part = cells[split].lower() if split is not None and cells[split] else ALL
     part = "val" if part in ("valid", "validation") else part
-    if part not in (*SPLITS, WHOLE):
+    if part not in (*SPLITS, ALL):
         raise DataError(f"Row {number} of {str(place)!r} has a split that is not train, val or test: correct it.")
     return ImageItem(
         name=cells[path],

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
-from locum.data import WHOLE, is_image_npz
+from locum.data import ALL, is_image_npz
 from locum.errors import DataError, PrivacyError
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ class ImageItem:
     """One image before it is read. `name` may be a patient's: it stays on this machine."""
 
     name: str
-    split: str = WHOLE
+    split: str = ALL
     label: str | None = None
     subject: str | None = None
     attributes: tuple[str, ...] = ()

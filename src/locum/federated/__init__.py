@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from locum.federated.personal import PersonalModel as PersonalModel, fit_personal as fit_personal
     from locum.federated.plans import SitePlan as SitePlan, plan_site as plan_site
     from locum.federated.protocol import (
-        Answer as Answer,
         Channel as Channel,
-        Question as Question,
-        Silence as Silence,
+        NoReply as NoReply,
+        Reply as Reply,
+        Request as Request,
     )
     from locum.federated.scaffold import write_app as write_app
     from locum.federated.settings import FederationSettings as FederationSettings
-    from locum.federated.simulation import Rehearsal as Rehearsal, SiteScore as SiteScore, rehearse as rehearse
+    from locum.federated.simulation import Simulation as Simulation, SiteScore as SiteScore, simulate as simulate
     from locum.federated.site import Site as Site
     from locum.federated.site_file import SiteFile as SiteFile
     from locum.federated.transport.local import LocalChannel as LocalChannel

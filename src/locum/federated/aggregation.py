@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from locum.errors import ConfigError
-from locum.federated.protocol import Answer, Question, Tensors
+from locum.federated.protocol import Reply, Request, Tensors
 from locum.federated.settings import FederationSettings
 
 # Adam moves no weight by more than 3.2 learning rates in a step, whatever the gradients: (1 - 0.9) / sqrt(1 - 0.999).
@@ -24,26 +24,26 @@ def farthest(settings: FederationSettings, steps: int) -> float:
 
 
 def why_refused(
-    question: Question, answer: Answer, wanted: Mapping[str, tuple[int, ...]], limit: float | None = None
+    request: Request, reply: Reply, wanted: Mapping[str, tuple[int, ...]], limit: float | None = None
 ) -> str:
     """Why an answer is not used, in a few words; empty if it is.
 
     `wanted` are the shapes of its tensors. With `limit` no weight may lie farther than that from the one asked with.
     A site that keeps within the limit and lies is not found out here: that is what robust averages are for.
     """
-    if (answer.step, answer.round) != (question.step, question.round):
+    if (reply.step, reply.round) != (request.step, request.round):
         return "an answer to another question"
-    if answer.nonce != question.nonce:
+    if reply.nonce != request.nonce:
         return "an answer that was given before"
     # Masked sums are whole numbers, all else is not.
-    if any((value.dtype.kind == "u") != (question.step == "sums") for value in answer.tensors.values()):
+    if any((value.dtype.kind == "u") != (request.step == "sums") for value in reply.tensors.values()):
         return "tensors of the wrong kind"
-    shapes = {name: tuple(value.shape) for name, value in answer.tensors.items()}
+    shapes = {name: tuple(value.shape) for name, value in reply.tensors.items()}
     if shapes != dict(wanted):
         return "tensors of the wrong names or shapes"
-    if not all(_finite(value) for value in answer.tensors.values()):
+    if not all(_finite(value) for value in reply.tensors.values()):
         return "numbers that are not finite"
-    if limit is not None and _distance(question.tensors, answer.tensors) > limit:
+    if limit is not None and _distance(request.tensors, reply.tensors) > limit:
         return "weights that are too far from where training began"
     return ""
 

@@ -60,15 +60,15 @@ def federated_head(
         for i, mine in enumerate(rows):
             local = _linear(rows[0].shape[1] - 1, classes)
             local.load_state_dict(module.state_dict())
-            coins = [seed, number, i]
+            torch_rng = [seed, number, i]
             if plan is None:
-                _train(local, mine, module, local_epochs, batch, learning_rate, proximal, coins)
+                _train(local, mine, module, local_epochs, batch, learning_rate, proximal, torch_rng)
             else:
                 steps = plan.steps // rounds
                 part = Part(number * steps, (number + 1) * steps, None)
                 loss = RowLossByAutograd(_row_loss)
                 PrivateRun(
-                    local, mine, loss, plan, part=part, learning_rate=learning_rate, test_coins=1000 * seed + i
+                    local, mine, loss, plan, part=part, learning_rate=learning_rate, insecure_seed=1000 * seed + i
                 ).run()
             updates.append({k: v.detach().numpy().copy() for k, v in local.state_dict().items()})
         mean = average(updates, shares)
@@ -124,12 +124,12 @@ def _train(
     batch: int,
     learning_rate: float,
     proximal: float,
-    coins: Sequence[int],
+    torch_rng: Sequence[int],
 ) -> None:
     """Adam on shuffled batches of a site's own rows."""
     optimizer = torch.optim.Adam(local.parameters(), lr=learning_rate)
     anchors = [p.detach().clone() for p in common.parameters()]
-    rng = seeded(int(np.random.SeedSequence(coins).generate_state(1)[0]))
+    rng = seeded(int(np.random.SeedSequence(torch_rng).generate_state(1)[0]))
     for _ in range(epochs):
         order = torch.randperm(len(rows), generator=rng)
         for start in range(0, len(rows), batch):

@@ -22,10 +22,10 @@ from locum.types import DPClaim, PrivacyClaim
 _BEFOREHAND = "a site that chose its settings after a look at another's release: they are taken as fixed before"
 
 
-def joint_claim(claims: Sequence[PrivacyClaim], max_sites_per_person: int | None = None) -> PrivacyClaim:
+def joint_claim(claims: Sequence[PrivacyClaim], max_sites_per_subject: int | None = None) -> PrivacyClaim:
     """The promise of whatever is made from releases of different sites, and from nothing else of theirs.
 
-    A person can have records at up to `max_sites_per_person` sites (None: at all of them), and then what those sites
+    A person can have records at up to `max_sites_per_subject` sites (None: at all of them), and then what those sites
     did composes. Delta is the sum of the largest deltas of so many sites. Epsilon holds whichever k sites these are:
 
     - The events listed are those of the k costliest sites, and epsilon is never below what they cost. It is just
@@ -36,7 +36,7 @@ def joint_claim(claims: Sequence[PrivacyClaim], max_sites_per_person: int | None
 
     Sites must agree on unit and neighbours. A claim of another kind than "dp" among them makes all of it "none".
     """
-    k = check_sites_per_person(max_sites_per_person, len(claims))
+    k = check_sites_per_subject(max_sites_per_subject, len(claims))
     told = tuple(dict.fromkeys(item for claim in claims for item in claim.not_covered))
     paid = [claim.dp for claim in claims if claim.dp is not None]
     if len(paid) < len(claims):
@@ -69,15 +69,15 @@ def joint_ledger(heads: Sequence[str]) -> str:
     return hashlib.sha256("\n".join(sorted(heads)).encode()).hexdigest()
 
 
-def check_sites_per_person(wish: int | None, sites: int) -> int:
+def check_sites_per_subject(budget: int | None, sites: int) -> int:
     """At how many of the sites one person can have records; more than there are is all of them."""
     if sites < 2:
         raise ConfigError(f"A joint result needs two sites or more; got {sites}.")
-    if wish is None:
+    if budget is None:
         return sites
-    if isinstance(wish, bool) or not isinstance(wish, int) or wish < 1:
-        raise ConfigError(f"`max_sites_per_person` must be a whole number, 1 or more, or None; got {wish!r}.")
-    return min(wish, sites)
+    if isinstance(budget, bool) or not isinstance(budget, int) or budget < 1:
+        raise ConfigError(f"`max_sites_per_subject` must be a whole number, 1 or more, or None; got {budget!r}.")
+    return min(budget, sites)
 
 
 def _cost(paid: Sequence[DPClaim], k: int) -> tuple[tuple[Event, ...], float, float]:

@@ -14,7 +14,7 @@ import numpy as np
 from locum.errors import FormatError, LocumError
 from locum.federated.aggregation import average, farthest, too_large, why_refused
 from locum.federated.plans import decoder_tensors, initial_network, steps_a_round, sums_asked
-from locum.federated.protocol import Answer, Channel, Question, Silence, Step, Tensors
+from locum.federated.protocol import Channel, NoReply, Reply, Request, Step, Tensors
 from locum.federated.result import TOGETHER, build_result, pooled, site_counts
 from locum.federated.secure import unmasked
 from locum.federated.settings import FederationSettings
@@ -71,15 +71,15 @@ class Coordinator:
     def _join(self, channel: Channel, state: RunState) -> None:
         settings = self.settings
         size = sums_asked(settings).size(len(settings.classes), settings.dim)
-        answers = self._ask(channel, state, channel.sites(), "join", 0, {}, {}, {"sums": (size,)})
-        found = self._read(answers, {})
+        replies = self._ask(channel, state, channel.sites(), "join", 0, {}, {}, {"sums": (size,)})
+        found = self._read(replies, {})
         for name, terms in list(found.items()):
-            if too_large(answers[name].tensors["sums"], terms.size, terms.noise):
+            if too_large(replies[name].tensors["sums"], terms.size, terms.noise):
                 self._refuse(name, "join", 0, "sums that are too large for the size it declares")
                 del found[name]
         self._enough(found, "join", 0)
         state.terms = found
-        state.sums = {name: answers[name].tensors["sums"].astype(np.float64) for name in found}
+        state.sums = {name: replies[name].tensors["sums"].astype(np.float64) for name in found}
         if settings.mode == "decoder":
             state.decoder = decoder_tensors(initial_network(settings))
         state.save()
@@ -89,9 +89,9 @@ class Coordinator:
         """Keys first; then sums that can be read together alone, so that every one of them is needed."""
         settings = self.settings
         if not state.joined:
-            answers = self._ask(channel, state, channel.sites(), "join", 0, {}, {}, {})
-            state.joined = {name: dict(a.facts) for name, a in answers.items() if _has_key(a.facts)}
-            for name in answers.keys() - state.joined.keys():
+            replies = self._ask(channel, state, channel.sites(), "join", 0, {}, {}, {})
+            state.joined = {name: dict(a.facts) for name, a in replies.items() if _has_key(a.facts)}
+            for name in replies.keys() - state.joined.keys():
                 self._refuse(name, "join", 0, "its key or its terms cannot be read")
             self._enough(state.joined, "join", 0)
             state.save()
@@ -99,8 +99,8 @@ class Coordinator:
         keys = sorted(facts["key"] for facts in joined.values())
         asked = {"keys": keys, "noise": max(float(facts["noise"]) for facts in joined.values())}
         size = sums_asked(settings).size(len(settings.classes), settings.dim)
-        answers = self._ask(channel, state, list(joined), "sums", 0, asked, {}, {"sums": (size,)})
-        found = self._read(answers, joined)
+        replies = self._ask(channel, state, list(joined), "sums", 0, asked, {}, {"sums": (size,)})
+        found = self._read(replies, joined)
         if missing := sorted(set(joined) - set(found)):
             raise LocumError(
                 f"Masked sums can be read only together, and {len(missing)} of {len(joined)} are missing "
@@ -108,18 +108,18 @@ class Coordinator:
                 "same answers."
             )
         state.terms = found
-        state.sums = {TOGETHER: unmasked({name: answers[name].tensors["sums"] for name in found})}
+        state.sums = {TOGETHER: unmasked({name: replies[name].tensors["sums"] for name in found})}
         state.save()
         self._tell({"event": "joined", "sites": sorted(found), **_spent(state, 0, settings.rounds)})
 
-    def _read(self, answers: Mapping[str, Answer], joined: Mapping[str, Mapping[str, Any]]) -> dict[str, Terms]:
+    def _read(self, replies: Mapping[str, Reply], joined: Mapping[str, Mapping[str, Any]]) -> dict[str, Terms]:
         """Whose terms can be read; all of one kind."""
         found: dict[str, Terms] = {}
-        for name, answer in answers.items():
+        for name, reply in replies.items():
             try:
-                found[name] = read_terms({**joined.get(name, {}), **answer.facts})
+                found[name] = read_terms({**joined.get(name, {}), **reply.facts})
             except FormatError as error:
-                self._refuse(name, answer.step, 0, str(error))
+                self._refuse(name, reply.step, 0, str(error))
         # One promise needs one kind of terms; a site that differs must not stop the others, who have paid by now.
         kinds = {name: (not t.is_test, t.claim.unit, t.claim.dp and t.claim.dp.relation) for name, t in found.items()}
         votes = Counter(kinds.values())
@@ -132,7 +132,7 @@ class Coordinator:
             elif not reason and terms.claim.dp is not None and heads[terms.claim.dp.ledger] > 1:
                 reason = "it names an entry of a ledger that another site names too"
             if reason:
-                self._refuse(name, answers[name].step, 0, reason)
+                self._refuse(name, replies[name].step, 0, reason)
                 del found[name]
         return found
 
@@ -146,10 +146,10 @@ class Coordinator:
         sent = tensors | {"means": whitener.means.astype(np.float32)}
         facts = {"length": whitener.length}
         limits = {n: farthest(settings, steps_a_round(settings, t.size)) for n, t in state.terms.items()}
-        answers = self._ask(channel, state, list(state.terms), "train", number, facts, sent, wanted, limits)
-        self._enough(answers, "train", number)
-        names = sorted(answers)
-        updates = [{k.removeprefix(_PREFIX): v for k, v in answers[n].tensors.items()} for n in names]
+        replies = self._ask(channel, state, list(state.terms), "train", number, facts, sent, wanted, limits)
+        self._enough(replies, "train", number)
+        names = sorted(replies)
+        updates = [{k.removeprefix(_PREFIX): v for k, v in replies[n].tensors.items()} for n in names]
         state.decoder = average(updates, [weights.get(n, 1.0) for n in names], settings.average, settings.trim)
         state.round = number
         state.save()
@@ -174,34 +174,34 @@ class Coordinator:
         tensors: Tensors,
         wanted: Mapping[str, tuple[int, ...]],
         limits: Mapping[str, float] | None = None,
-    ) -> dict[str, Answer]:
+    ) -> dict[str, Reply]:
         """The usable answers; each of the others is told with its reason."""
         every = {**facts, "run": state.run, "settings": self.settings.to_dict()}
-        questions = {n: Question(step, number, secrets.token_hex(16), every, tensors) for n in names}
-        answers = channel.ask(questions, timeout=self._timeout) if questions else {}
-        usable: dict[str, Answer] = {}
-        for name, answer in answers.items():
-            if name not in questions:
+        requests = {n: Request(step, number, secrets.token_hex(16), every, tensors) for n in names}
+        replies = channel.ask(requests, timeout=self._timeout) if requests else {}
+        usable: dict[str, Reply] = {}
+        for name, reply in replies.items():
+            if name not in requests:
                 self._refuse(name, step, number, "an answer of somebody who was not asked")
-            elif isinstance(answer, Silence):
-                self._refuse(name, step, number, answer.reason)
-            elif answer.declined:
-                self._refuse(name, step, number, f"declined: {answer.declined}")
-            elif reason := why_refused(questions[name], answer, wanted, (limits or {}).get(name)):
+            elif isinstance(reply, NoReply):
+                self._refuse(name, step, number, reply.reason)
+            elif reply.declined:
+                self._refuse(name, step, number, f"declined: {reply.declined}")
+            elif reason := why_refused(requests[name], reply, wanted, (limits or {}).get(name)):
                 self._refuse(name, step, number, reason)
             else:
-                usable[name] = answer
+                usable[name] = reply
         return usable
 
     def _refuse(self, name: str, step: str, number: int, reason: str) -> None:
         self._refused = f" (the last: {name}, {reason[:300]})"
         self._tell({"event": "refused", "step": step, "round": number, "site": name, "reason": reason[:300]})
 
-    def _enough(self, answers: Mapping[str, Any], step: str, number: int) -> None:
-        if len(answers) < self.settings.least_sites:
+    def _enough(self, replies: Mapping[str, Any], step: str, number: int) -> None:
+        if len(replies) < self.settings.least_sites:
             where = "when sites joined" if step == "join" else f"in round {number}"
             raise LocumError(
-                f"{len(answers)} sites gave usable answers {where}, {self.settings.least_sites} are needed"
+                f"{len(replies)} sites gave usable answers {where}, {self.settings.least_sites} are needed"
                 f"{self._refused}: the run stopped, and nothing was averaged. Start it again when they are back: it "
                 "goes on from here."
             )

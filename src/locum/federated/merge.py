@@ -13,7 +13,7 @@ import numpy.typing as npt
 from locum.accounting import PoissonGaussian, events_from_json
 from locum.data import REFERENCES, load_reference
 from locum.errors import ConfigError, DataError, PrivacyError
-from locum.federated.claims import check_sites_per_person, joint_claim
+from locum.federated.claims import check_sites_per_subject, joint_claim
 from locum.generate.private import Shares, from_sums, measured, reference_hash, reference_told, rounded_shares
 from locum.release import (
     EmbeddingEntry,
@@ -33,7 +33,7 @@ _MAKER = "merge_releases"
 
 
 def merge_releases(
-    releases: Sequence[Release], max_sites_per_person: int | None = None, weights: Weights = "counts"
+    releases: Sequence[Release], max_sites_per_subject: int | None = None, weights: Weights = "counts"
 ) -> Release:
     """One release that stands in for the records of all sites; it costs no site anything.
 
@@ -45,12 +45,12 @@ def merge_releases(
     share of the class times its public size. Where the size of a site is not known, all count as equally large. With
     `weights="equal"` all sites weigh the same in every class, and nothing is added up.
 
-    Classes are matched by name; vectors must have one source and lie in the space "raw". `max_sites_per_person`
+    Classes are matched by name; vectors must have one source and lie in the space "raw". `max_sites_per_subject`
     enters the claim, see `joint_claim`. That the releases are of different sites is taken on trust,
     and so are the sums and the size of each: verify the folders, and know who sent them.
     """
     _check(releases, weights)
-    sites = check_sites_per_person(max_sites_per_person, len(releases))
+    sites = check_sites_per_subject(max_sites_per_subject, len(releases))
     orders = _orders(releases)
     first, alike = releases[0].manifest, _alike(releases) if weights == "counts" else None
     if alike is None:
@@ -60,7 +60,7 @@ def merge_releases(
     settings = {
         "how": "mixture" if alike is None else "sums",
         "weights": weights,
-        "max_sites_per_person": sites,
+        "max_sites_per_subject": sites,
         "sites": [_site(release) for release in releases],
         **told,
     }
@@ -74,7 +74,7 @@ def merge_releases(
         space="raw",
         decoder=decoder,
         tensors=tensors,
-        claim=joint_claim([release.claim for release in releases], max_sites_per_person),
+        claim=joint_claim([release.claim for release in releases], max_sites_per_subject),
     )
 
 

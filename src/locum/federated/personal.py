@@ -98,12 +98,12 @@ def fit_personal(release: Release, records: SiteRecords, *, balanced: bool = Fal
         return PersonalModel(names, pick_lambda(ours, theirs, held.y), local, shared, backbone)
     # A person's records stay together: a head that has seen some of them would look too good on the others.
     _, who = np.unique(np.arange(len(train)) if train.subject is None else train.subject, return_inverse=True)
-    people = int(who.max()) + 1
-    if people < 2:
+    subjects = int(who.max()) + 1
+    if subjects < 2:
         return PersonalModel(names, 0.0, local, shared, backbone)
     ours = np.empty((len(train), len(names)))
-    folds = KFold(min(_FOLDS, people), shuffle=True, random_state=seed)
-    for some, others in folds.split(np.arange(people)):
+    folds = KFold(min(_FOLDS, subjects), shuffle=True, random_state=seed)
+    for some, others in folds.split(np.arange(subjects)):
         a, b = np.isin(who, some), np.isin(who, others)
         ours[b] = _softmax(train.X[b], *_head(train.X[a], train.y[a], len(names), seed, balanced=balanced))
     return PersonalModel(names, pick_lambda(ours, _softmax(train.X, *shared), train.y), local, shared, backbone)

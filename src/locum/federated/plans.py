@@ -12,7 +12,7 @@ from locum.accounting import Event, Gaussian, SGDPlan, plan_query
 from locum.federated.settings import FederationSettings
 from locum.generate.private import COUNTS_ONLY, MEANS, MEANS_AND_PRODUCTS, Shares, plan_network
 from locum.nets import CVAE, plain_cvae
-from locum.train.dp import Opening
+from locum.train.dp import InitialQuery
 from locum.types import DP
 
 # For a rehearsal without privacy: gradients are never so long.
@@ -43,7 +43,7 @@ def sums_asked(settings: FederationSettings) -> Shares:
     """Which sums a site is asked for when it joins."""
     if settings.mode == "sums":
         return MEANS_AND_PRODUCTS if settings.covariance == "own" else MEANS
-    return MEANS if settings.opening == "class" else COUNTS_ONLY
+    return MEANS if settings.initial_query == "class" else COUNTS_ONLY
 
 
 def plan_site(settings: FederationSettings, privacy: DP | None, records: int = 0) -> SitePlan:
@@ -62,9 +62,9 @@ def plan_site(settings: FederationSettings, privacy: DP | None, records: int = 0
         return SitePlan(privacy, plan_query(privacy).noise_multiplier, None, 0)
     steps = steps_a_round(settings, privacy.size())
     training = plan_network(
-        privacy, settings.opening, batch=settings.batch, steps=settings.rounds * steps, clip=settings.clip
+        privacy, settings.initial_query, batch=settings.batch, steps=settings.rounds * steps, clip=settings.clip
     )
-    return SitePlan(privacy, Opening.noise(training), training, steps)
+    return SitePlan(privacy, InitialQuery.noise(training), training, steps)
 
 
 def initial_network(settings: FederationSettings) -> CVAE:

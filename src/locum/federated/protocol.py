@@ -20,7 +20,7 @@ _MOST_TEXT = 1_000_000
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Question:
+class Request:
     """From the coordinator to one site. `facts` are public settings; `nonce` is answered, and used once.
 
     "join" asks for a site's terms and noisy sums, or for a key where sums are to be masked, and "sums" for them then;
@@ -35,7 +35,7 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Answer:
+class Reply:
     """From a site: what it paid for, and public facts. A site that does not take part (any more) says why.
 
     No loss, count, accuracy or lambda is ever in here.
@@ -50,7 +50,7 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
-class Silence:
+class NoReply:
     """No answer, or none that could be read: an error at the site, a lost node, a broken message."""
 
     reason: str
@@ -62,11 +62,11 @@ class Channel(Protocol):
     def sites(self) -> list[str]:
         """The sites that can be asked now, by names that the transport vouches for."""
 
-    def ask(self, questions: Mapping[str, Question], *, timeout: float) -> dict[str, Answer | Silence]:
+    def ask(self, requests: Mapping[str, Request], *, timeout: float) -> dict[str, Reply | NoReply]:
         """One question to each site; an entry for each of them, in at most `timeout` seconds."""
 
 
-def pack(message: Question | Answer) -> tuple[str, dict[str, npt.NDArray[Any]]]:
+def pack(message: Request | Reply) -> tuple[str, dict[str, npt.NDArray[Any]]]:
     """A message as JSON and arrays, for a transport that carries these."""
     head: dict[str, Any] = {
         "step": message.step,
@@ -74,17 +74,17 @@ def pack(message: Question | Answer) -> tuple[str, dict[str, npt.NDArray[Any]]]:
         "nonce": message.nonce,
         "facts": dict(message.facts),
     }
-    if isinstance(message, Answer):
+    if isinstance(message, Reply):
         head["declined"] = message.declined
     arrays = {name: np.ascontiguousarray(value) for name, value in message.tensors.items()}
     return json.dumps(head, allow_nan=False), arrays
 
 
-def unpack(text: str, arrays: Tensors) -> Question | Answer:
+def unpack(text: str, arrays: Tensors) -> Request | Reply:
     """Undo `pack`; what is not a message of ours is refused. An answer is what has the field `declined`."""
     try:
         head: Any = json.loads(text, parse_constant=_no_number) if len(text) <= _MOST_TEXT else None
-        kind = Answer if "declined" in head else Question
+        kind = Reply if "declined" in head else Request
         message = kind(**head, tensors=dict(arrays))
         fine = (
             message.step in STEPS

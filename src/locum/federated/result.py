@@ -13,7 +13,7 @@ import torch
 from locum.accounting import Gaussian, epsilon_of, events_from_json, events_to_json
 from locum.data import Reference, load_reference
 from locum.errors import PrivacyError
-from locum.federated.claims import check_sites_per_person, joint_claim, joint_ledger
+from locum.federated.claims import check_sites_per_subject, joint_claim, joint_ledger
 from locum.federated.plans import initial_network, sums_asked
 from locum.federated.secure import colluders, noise_of_each
 from locum.federated.settings import FederationSettings
@@ -113,12 +113,12 @@ def _claim(settings: FederationSettings, terms: Mapping[str, Terms]) -> PrivacyC
     claims = [terms[name].claim for name in sorted(terms)]
     if settings.secure:
         return _shared_noise_claim(settings, claims)
-    return joint_claim(claims, settings.max_sites_per_person)
+    return joint_claim(claims, settings.max_sites_per_subject)
 
 
 def _shared_noise_claim(settings: FederationSettings, claims: Sequence[PrivacyClaim]) -> PrivacyClaim:
     """One mechanism for all sites: somebody at k of them moves the sum by up to k, not by k times 1 apart."""
-    k = check_sites_per_person(settings.max_sites_per_person, len(claims))
+    k = check_sites_per_subject(settings.max_sites_per_subject, len(claims))
     paid = [claim.dp for claim in claims if claim.dp is not None]
     # All sites have paid for the same noise, each at its own delta.
     (event,) = events_from_json(paid[0].events)

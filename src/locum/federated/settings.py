@@ -60,7 +60,7 @@ class FederationSettings:
     reference: str = "none"
     backbone: str = "unknown"
     mode: Mode = "decoder"
-    opening: Literal["class", "public"] = "class"
+    initial_query: Literal["class", "public"] = "class"
     covariance: Literal["public", "own"] = "public"
     hidden: tuple[int, ...] = (256, 256, 256)
     latent: int = 100
@@ -80,7 +80,7 @@ class FederationSettings:
     max_size: int = 1_000_000
     max_epsilon: float = 20.0
     max_noise: float = 10_000.0
-    max_sites_per_person: int | None = None
+    max_sites_per_subject: int | None = None
     balanced: bool = False
     seed: int = 0
 
@@ -101,8 +101,10 @@ class FederationSettings:
         if self.secure and self.mode != "sums":
             raise ConfigError("Only sums can be masked: `secure` goes with mode 'sums'.")
         _check("seed", self.seed, isinstance(self.seed, int), least=0)
-        if self.max_sites_per_person is not None:
-            _check("max_sites_per_person", self.max_sites_per_person, isinstance(self.max_sites_per_person, int), 1)
+        if self.max_sites_per_subject is not None:
+            _check(
+                "max_sites_per_subject", self.max_sites_per_subject, isinstance(self.max_sites_per_subject, int), 1
+            )
         for name in ("secure", "balanced"):
             # The text "false" would count as true.
             if not isinstance(getattr(self, name), bool):

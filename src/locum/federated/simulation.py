@@ -60,7 +60,7 @@ class SiteScore:
 
 
 @dataclass(frozen=True, slots=True)
-class Rehearsal:
+class Simulation:
     """The release of a rehearsal, which is always marked as a test, and the scores of the sites."""
 
     release: Path
@@ -103,7 +103,7 @@ def write_sites(
         found = split(data, shares, rng=rng) if len(shares) > 1 else {"train": data}
         if any(part not in found or not len(found[part]) for part in shares):
             raise ConfigError(f"{name} has too few records to be parted into {', '.join(shares)}: take fewer sites.")
-        settings: dict[str, Any] = {"data": "train.npz", "test_coins": 1000 * seed + i}
+        settings: dict[str, Any] = {"data": "train.npz", "insecure_seed": 1000 * seed + i}
         write_embeddings(home / "train.npz", found["train"])
         if validation:
             write_embeddings(home / "val.npz", found["val"])
@@ -116,7 +116,7 @@ def write_sites(
     return held
 
 
-def rehearse(
+def simulate(
     parts: Mapping[str, EmbeddingSet],
     settings: FederationSettings,
     privacy: DP | None,
@@ -128,7 +128,7 @@ def rehearse(
     validation: bool = False,
     test: EmbeddingSet | None = None,
     tell: Callable[[dict[str, Any]], None] | None = None,
-) -> Rehearsal:
+) -> Simulation:
     """Sites "learn together" on this machine, in one process or on Flower's simulation: the same result.
 
     `parts` are the records of each site, `work` an empty folder for what a real site keeps to itself. Coins are
@@ -149,7 +149,7 @@ def rehearse(
     for i, (name, test) in enumerate(held.items()):
         site = Site(work / f"site-{i}" / "site.toml")
         scores.append(_score(name, len(parts[name]), site, settings, privacy, test))
-    return Rehearsal(release, tuple(scores))
+    return Simulation(release, tuple(scores))
 
 
 def _score(

@@ -17,15 +17,15 @@ from locum.data import load_reference
 from locum.errors import ConfigError, FormatError, PrivacyError
 from locum.federated.personal import fit_personal
 from locum.federated.plans import SitePlan, decoder_tensors, initial_network, plan_site, sums_asked
-from locum.federated.protocol import Answer, Question
+from locum.federated.protocol import Reply, Request
 from locum.federated.secure import check_keys, masked, new_key, noise_of_each, public_key
 from locum.federated.settings import FederationSettings
 from locum.federated.site_file import SiteFile, SiteRecords
 from locum.federated.state import SiteState
 from locum.federated.terms import paid_terms
 from locum.generate import with_labels
-from locum.generate.private import Whitener, people, query
-from locum.mechanisms import Coins
+from locum.generate.private import Whitener, query_sums, subjects
+from locum.mechanisms import SecureRandom
 from locum.release import Release, parse_manifest
 from locum.train import CVAELoss, fingerprint
 from locum.train.dp import PrivateRun
@@ -47,35 +47,35 @@ class Site:
     def __init__(self, file: str | Path) -> None:
         self.file = SiteFile.read(file)
 
-    def answer(self, question: Question) -> Answer:
+    def reply(self, request: Request) -> Reply:
         """What this site says to a question; the answer is on its disk before it leaves."""
-        run, settings = self._terms(question)
+        run, settings = self._terms(request)
         try:
             self.file.check_terms(settings)
         except PrivacyError as error:
             self._note(str(error))
-            return self._reply(question, declined="these are not the terms that it agreed to")
-        answers = {"join": self._join, "sums": self._masked_sums, "train": self._train, "finish": self._finish}
+            return self._reply(request, declined="these are not the terms that it agreed to")
+        replies = {"join": self._join, "sums": self._masked_sums, "train": self._train, "finish": self._finish}
         with SiteState.opened(self._folder, run) as state:
-            known = state.answered(question)
+            known = state.replied(request)
             if known is not None:
                 return known
             try:
-                answer = answers[question.step](question, settings, state)
+                reply = replies[request.step](request, settings, state)
             except PrivacyError as error:
                 # In the words of the contract alone: what is left of a budget is nobody's business.
                 self._note(str(error))
-                return self._reply(question, declined="its budget does not allow this")
-            state.keep(question, answer)
-            return answer
+                return self._reply(request, declined="its budget does not allow this")
+            state.keep(request, reply)
+            return reply
 
     @property
     def personal_folder(self) -> Path:
         """Where the last run has left the site's own heads."""
         return self._folder / "personal"
 
-    def _join(self, question: Question, settings: FederationSettings, state: SiteState) -> Answer:
-        if state.answer is not None:
+    def _join(self, request: Request, settings: FederationSettings, state: SiteState) -> Reply:
+        if state.reply is not None:
             raise PrivacyError("This site has joined the run already, on other terms.")
         records = self.file.records(settings)
         plan = self._plan(settings, records)
@@ -84,15 +84,15 @@ class Site:
         if settings.secure:
             # Paid for once it is known who takes part.
             state.key_pair = new_key()
-            return self._reply(question, facts={**facts, "key": public_key(state.key_pair)})
+            return self._reply(request, facts={**facts, "key": public_key(state.key_pair)})
         # Coins beyond those of all steps: test coins are not used twice.
         step = 0 if plan.training is None else plan.training.steps
-        noisy, terms = self._noisy_sums(question, settings, state, records, plan.events, plan.sums_noise, step)
-        return self._reply(question, facts={**facts, "terms": terms}, tensors={"sums": noisy})
+        noisy, terms = self._noisy_sums(request, settings, state, records, plan.events, plan.sums_noise, step)
+        return self._reply(request, facts={**facts, "terms": terms}, tensors={"sums": noisy})
 
-    def _masked_sums(self, question: Question, settings: FederationSettings, state: SiteState) -> Answer:
+    def _masked_sums(self, request: Request, settings: FederationSettings, state: SiteState) -> Reply:
         records = self.file.records(settings)
-        plan, keys, total = self._plan(settings, records), question.facts.get("keys", []), _number(question, "noise")
+        plan, keys, total = self._plan(settings, records), request.facts.get("keys", []), _number(request, "noise")
         if not state.key_pair or state.identity:
             raise PrivacyError("This site was not asked to join, or has answered for other sites already.")
         # What cannot be answered is not paid for.
@@ -104,13 +104,13 @@ class Site:
             raise PrivacyError("The noise of all sites together would be less than this site's budget needs.")
         own = noise_of_each(total, len(keys), settings.colluding)
         events = () if plan.privacy is None else (Gaussian(total),)
-        noisy, terms = self._noisy_sums(question, settings, state, records, events, own, 0)
-        words = masked(noisy, state.key_pair, keys, str(question.facts["run"]))
-        return self._reply(question, facts={"terms": terms}, tensors={"sums": words})
+        noisy, terms = self._noisy_sums(request, settings, state, records, events, own, 0)
+        words = masked(noisy, state.key_pair, keys, str(request.facts["run"]))
+        return self._reply(request, facts={"terms": terms}, tensors={"sums": words})
 
     def _noisy_sums(
         self,
-        question: Question,
+        request: Request,
         settings: FederationSettings,
         state: SiteState,
         records: SiteRecords,
@@ -120,11 +120,15 @@ class Site:
     ) -> tuple[npt.NDArray[np.float64], dict[str, Any] | None]:
         """The sums with noise, paid for by `events` first; and the terms of that payment, none in a rehearsal."""
         reference, train = load_reference(settings.reference, settings.dim), records.train
-        sums = query(train.X, train.y, self._people(train), len(settings.classes), reference, sums_asked(settings))
+        sums = query_sums(
+            train.X, train.y, self._subjects(train), len(settings.classes), reference, sums_asked(settings)
+        )
         with self._ledger() as ledger:
-            charge = None if ledger is None else self._charge(ledger, events, question)
-            coins = Coins(np.ones(1, dtype=np.int64), 1.0, len(sums), noise, test_seed=self.file.test_coins)
-            noisy = sums + coins.draw(step).noise.numpy()
+            charge = None if ledger is None else self._charge(ledger, events, request)
+            rng = SecureRandom(
+                np.ones(1, dtype=np.int64), 1.0, len(sums), noise, insecure_seed=self.file.insecure_seed
+            )
+            noisy = sums + rng.draw(step).noise.numpy()
             state.identity = "test"
             if ledger is None or charge is None:
                 return noisy, None
@@ -134,18 +138,18 @@ class Site:
         dp = DPClaim(charge.epsilon, charge.delta, self.file.relation, told, charge.head)
         return noisy, paid_terms(dp, self.file.unit)
 
-    def _train(self, question: Question, settings: FederationSettings, state: SiteState) -> Answer:
+    def _train(self, request: Request, settings: FederationSettings, state: SiteState) -> Reply:
         records = self.file.records(settings)
         plan, train = self._plan(settings, records), records.train
         if plan.training is None or not state.identity:
             raise ConfigError("A site is asked to train in mode 'decoder' only, and after it has joined.")
         network = initial_network(settings)
-        _load(network.decoder, question.tensors, "decoder/")
+        _load(network.decoder, request.tensors, "decoder/")
         if state.encoder:
             _load(network.encoder, state.encoder, "")
-        if (state.identity == "test") != (self.file.test_coins is not None):
-            raise PrivacyError("`test_coins` came or went since this site joined: a run is paid for, or a test.")
-        means, length = question.tensors.get("means"), _number(question, "length")
+        if (state.identity == "test") != (self.file.insecure_seed is not None):
+            raise PrivacyError("`insecure_seed` came or went since this site joined: a run is paid for, or a test.")
+        means, length = request.tensors.get("means"), _number(request, "length")
         # Too few rows would fail for those alone who have such a class.
         if means is None or means.shape != (len(settings.classes), settings.dim):
             raise FormatError("Training needs one mean for each class.")
@@ -163,19 +167,19 @@ class Site:
                 plan.training,
                 ledger,
                 self.file.holding,
-                subject=self._people(train),
+                subject=self._subjects(train),
                 learning_rate=settings.learning_rate,
-                test_coins=self.file.test_coins,
+                insecure_seed=self.file.insecure_seed,
                 part=part,
             )
             run.run()
         state.used = part.stop
         state.encoder = {name: value.detach().numpy().copy() for name, value in network.encoder.state_dict().items()}
         tensors = {f"decoder/{name}": value for name, value in decoder_tensors(network).items()}
-        return self._reply(question, tensors=tensors)
+        return self._reply(request, tensors=tensors)
 
-    def _finish(self, question: Question, settings: FederationSettings, state: SiteState) -> Answer:
-        release = Release(parse_manifest(str(question.facts.get("manifest")).encode()), dict(question.tensors))
+    def _finish(self, request: Request, settings: FederationSettings, state: SiteState) -> Reply:
+        release = Release(parse_manifest(str(request.facts.get("manifest")).encode()), dict(request.tensors))
         told = release.manifest
         # Of other classes it would fail, or not, by which of them this site has.
         if not state.identity or (told.class_names, told.embedding.dim) != (settings.classes, settings.dim):
@@ -183,23 +187,23 @@ class Site:
         release.save(self._folder / "global", overwrite=True)
         personal = fit_personal(release, self.file.records(settings), balanced=settings.balanced, seed=settings.seed)
         personal.save(self.personal_folder)
-        return self._reply(question)
+        return self._reply(request)
 
-    def _charge(self, ledger: Ledger, events: tuple[Event, ...], question: Question) -> Charge:
+    def _charge(self, ledger: Ledger, events: tuple[Event, ...], request: Request) -> Charge:
         """Pay for the whole run; once, even if this process was killed right after it had paid."""
-        purpose = f"federation {question.facts['run']}"
+        purpose = f"federation {request.facts['run']}"
         for charge in ledger.holding(self.file.holding).charges:
             if charge.purpose == purpose and charge.events == events and not ledger.results(charge):
                 return charge
-        wish = self.file.privacy()
-        assert wish is not None
-        return ledger.charge(self.file.holding, events, delta=wish.delta, purpose=purpose, within=wish.epsilon)
+        budget = self.file.privacy()
+        assert budget is not None
+        return ledger.charge(self.file.holding, events, delta=budget.delta, purpose=purpose, within=budget.epsilon)
 
     def _plan(self, settings: FederationSettings, records: SiteRecords) -> SitePlan:
         return plan_site(settings, self.file.privacy(), len(records.train))
 
-    def _terms(self, question: Question) -> tuple[str, FederationSettings]:
-        run, settings = question.facts.get("run"), question.facts.get("settings")
+    def _terms(self, request: Request) -> tuple[str, FederationSettings]:
+        run, settings = request.facts.get("run"), request.facts.get("settings")
         named = isinstance(run, str) and 0 < len(run) <= 100 and run.isprintable()
         if not named or not isinstance(settings, dict):
             raise FormatError("A question must name its run and the settings of the federation.")
@@ -211,21 +215,21 @@ class Site:
 
     @contextmanager
     def _ledger(self) -> Iterator[Ledger | None]:
-        wish = self.file.privacy()
-        if self.file.test_coins is not None or wish is None:
+        budget = self.file.privacy()
+        if self.file.insecure_seed is not None or budget is None:
             yield None
             return
         with Ledger(self.file.ledger_file) as ledger:
-            ledger.open_for(wish, self.file.holding)
+            ledger.open_for(budget, self.file.holding)
             yield ledger
 
-    def _people(self, data: EmbeddingSet) -> npt.NDArray[np.int64] | None:
+    def _subjects(self, data: EmbeddingSet) -> npt.NDArray[np.int64] | None:
         if self.file.unit != "subject":
             return None
-        return people(data.subject)
+        return subjects(data.subject)
 
-    def _reply(self, question: Question, declined: str = "", **what: Any) -> Answer:
-        return Answer(question.step, question.round, question.nonce, declined, **what)
+    def _reply(self, request: Request, declined: str = "", **what: Any) -> Reply:
+        return Reply(request.step, request.round, request.nonce, declined, **what)
 
     def _note(self, text: str) -> None:
         """For the site's own eyes."""
@@ -235,10 +239,10 @@ class Site:
             f.write(text + "\n")
 
 
-def _number(question: Question, name: str) -> float:
-    value = question.facts.get(name)
+def _number(request: Request, name: str) -> float:
+    value = request.facts.get(name)
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < 1e300:
-        raise FormatError(f"A question to {question.step} must give `{name}`, a number.")
+        raise FormatError(f"A question to {request.step} must give `{name}`, a number.")
     return float(value)
 
 

@@ -30,8 +30,8 @@ class SiteFile:
     `validation` lambda is picked by cross-validation on `data`. `ledger` is beside the data unless named.
     `federation` is the site's copy of the terms that it agreed to: it answers on no others, so that nobody can ask
     for its classes one by one, or spend its budget on terms that its owner has not seen. Rehearsals need none.
-    `test_coins` seeds everything, for rehearsals: nothing is paid, and nothing claimed. Only there may `epsilon` be
-    missing, which means no privacy at all.
+    `insecure_seed` seeds everything, for simulations: nothing is paid, and nothing claimed. Only there may `epsilon`
+    be missing, which means no privacy at all.
     """
 
     folder: Path
@@ -45,7 +45,7 @@ class SiteFile:
     n_public: int | None = None
     unit: str = "record"
     relation: str = "add-or-remove"
-    test_coins: int | None = None
+    insecure_seed: int | None = None
 
     @classmethod
     def read(cls, file: str | Path) -> SiteFile:
@@ -66,10 +66,10 @@ class SiteFile:
         for name in ("validation", "ledger", "holding", "federation"):
             if not isinstance(found.get(name, ""), str):
                 raise ConfigError(f"`{name}` in the site file must be text; got {found[name]!r}.")
-        coins = found.get("test_coins", 0)
+        rng = found.get("insecure_seed", 0)
         # `false` would switch the coins on: what counts is whether the line is there.
-        if isinstance(coins, bool) or not isinstance(coins, int) or coins < 0:
-            raise ConfigError(f"`test_coins` must be a whole number, 0 or more, or be left out; got {coins!r}.")
+        if isinstance(rng, bool) or not isinstance(rng, int) or rng < 0:
+            raise ConfigError(f"`insecure_seed` must be a whole number, 0 or more, or be left out; got {rng!r}.")
         site = cls(path.parent, **found)
         site.privacy()
         return site
@@ -77,7 +77,7 @@ class SiteFile:
     def privacy(self) -> DP | None:
         """The budget of this run; None only in a rehearsal without privacy."""
         if self.epsilon is None:
-            if self.test_coins is None:
+            if self.insecure_seed is None:
                 raise PrivacyError("A site takes part with a budget: set `epsilon`, `delta` and `n_public`.")
             return None
         if self.delta is None or self.n_public is None:
@@ -95,7 +95,7 @@ class SiteFile:
 
     def check_terms(self, settings: FederationSettings) -> None:
         """Refuse terms that the site's owner has not agreed to."""
-        if self.test_coins is None and FederationSettings.read(self.folder / self.federation) != settings:
+        if self.insecure_seed is None and FederationSettings.read(self.folder / self.federation) != settings:
             raise PrivacyError("These are not the terms that this site agreed to, in its copy of federation.toml.")
 
     def records(self, settings: FederationSettings) -> SiteRecords:

@@ -19,7 +19,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
 from locum.errors import CheckpointError, ConfigError, LocumError
-from locum.federated.protocol import Answer, Question
+from locum.federated.protocol import Reply, Request
 from locum.federated.settings import FederationSettings
 from locum.federated.terms import Terms, read_terms
 from locum.io import write_bytes
@@ -69,10 +69,10 @@ def locked(file: Path, *, wait: bool) -> Iterator[None]:
         os.close(descriptor)
 
 
-def question_key(question: Question) -> str:
+def request_key(request: Request) -> str:
     """What is asked, whoever asks and how often: the same question has the same key, but for its nonce."""
-    digest = hashlib.sha256(json.dumps([question.step, question.round, question.facts], sort_keys=True).encode())
-    for name, value in sorted(question.tensors.items()):
+    digest = hashlib.sha256(json.dumps([request.step, request.round, request.facts], sort_keys=True).encode())
+    for name, value in sorted(request.tensors.items()):
         digest.update(f"{name} {value.shape} {value.dtype}".encode())
         digest.update(np.ascontiguousarray(value).tobytes())
     return digest.hexdigest()
@@ -89,7 +89,7 @@ class SiteState:
     identity: str = ""
     used: int = 0
     key: str = ""
-    answer: Answer | None = None
+    reply: Reply | None = None
     encoder: Arrays = field(default_factory=dict)
     key_pair: bytes = b""
 
@@ -102,17 +102,17 @@ class SiteState:
         with locked(folder / f"{name}.lock", wait=True):
             yield cls._read(folder / f"{name}.state")
 
-    def answered(self, question: Question) -> Answer | None:
+    def replied(self, request: Request) -> Reply | None:
         """The answer that this question has had, for its present nonce."""
-        if self.answer is None or self.key != question_key(question):
+        if self.reply is None or self.key != request_key(request):
             return None
-        said = self.answer
-        return Answer(said.step, said.round, question.nonce, said.declined, said.facts, said.tensors)
+        said = self.reply
+        return Reply(said.step, said.round, request.nonce, said.declined, said.facts, said.tensors)
 
-    def keep(self, question: Question, answer: Answer) -> None:
+    def keep(self, request: Request, reply: Reply) -> None:
         """Write all of it, before the answer leaves."""
-        self.key, self.answer = question_key(question), answer
-        head = {"step": answer.step, "round": answer.round, "declined": answer.declined, "facts": dict(answer.facts)}
+        self.key, self.reply = request_key(request), reply
+        head = {"step": reply.step, "round": reply.round, "declined": reply.declined, "facts": dict(reply.facts)}
         meta = {
             "identity": self.identity,
             "used": self.used,
@@ -120,7 +120,7 @@ class SiteState:
             "answer": head,
             "pair": self.key_pair.hex(),
         }
-        write_tensors(self.file, named("answer", answer.tensors) | named("encoder", self.encoder), meta)
+        write_tensors(self.file, named("answer", reply.tensors) | named("encoder", self.encoder), meta)
 
     @classmethod
     def _read(cls, file: Path) -> SiteState:
@@ -129,9 +129,9 @@ class SiteState:
         try:
             meta, tensors = read_tensors(file)
             head = meta["answer"]
-            answer = Answer(**head, nonce="", tensors=part_of(tensors, "answer"))
+            reply = Reply(**head, nonce="", tensors=part_of(tensors, "answer"))
             encoder, pair = part_of(tensors, "encoder"), bytes.fromhex(meta["pair"])
-            return cls(file, meta["identity"], meta["used"], meta["key"], answer, encoder, pair)
+            return cls(file, meta["identity"], meta["used"], meta["key"], reply, encoder, pair)
         except UNREADABLE as error:
             raise CheckpointError(
                 f"The site's state {str(file)!r} is damaged: put back a copy of it, or leave this run."

@@ -47,16 +47,16 @@ class Maker:
     class's centre and brought to length sqrt(d) before the critic sees it: records were, and everybody may know it.
     """
 
-    def __init__(self, net: CGAN, labels: Tensor, learning_rate: float, coins: torch.Generator) -> None:
+    def __init__(self, net: CGAN, labels: Tensor, learning_rate: float, rng: torch.Generator) -> None:
         self.centres: Tensor | None = None
-        self.coins, self._net, self._labels = coins, net, labels
+        self.rng, self._net, self._labels = rng, net, labels
         self._weights = list(net.generator.parameters())
         self._optimizer = torch.optim.Adam(self._weights, lr=learning_rate, betas=_BETAS, fused=True)
 
     def make(self, n: int) -> tuple[Tensor, Tensor]:
         """`n` rows for the critic, and how far each vector is from the length that it should have."""
-        condition = self._labels[torch.randint(len(self._labels), (n,), generator=self.coins)]
-        x = self._net.generate(torch.randn(n, self._net.latent, generator=self.coins), condition)
+        condition = self._labels[torch.randint(len(self._labels), (n,), generator=self.rng)]
+        x = self._net.generate(torch.randn(n, self._net.latent, generator=self.rng), condition)
         if self.centres is None:
             return self._net.join(x, condition), torch.zeros(n)
         x = x + condition @ self.centres
@@ -103,7 +103,7 @@ def train_in_turn(
     try:
         for epoch in range(1, settings.max_epochs + 1):
             losses = []
-            for i in batches(maker.coins):
+            for i in batches(maker.rng):
                 with torch.no_grad():
                     made, _ = maker.make(len(i))
                 real = rows[i].requires_grad_()

@@ -15,7 +15,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
 from locum.errors import ConfigError, DataError, NotFittedError, PrivacyError
-from locum.generate.private.guarantee import Promise
+from locum.generate.private.guarantee import Guarantee
 from locum.release import Condition, EmbeddingEntry, Release, build_release, rounded_joint, to_space
 from locum.types import EmbeddingInfo, PrivacyClaim
 
@@ -64,9 +64,9 @@ def lone_class(classes: npt.NDArray[Any], records: Records) -> str | None:
     """A reason to refuse a release that holds class means: the mean of one record, or one person, is theirs."""
     for c, name in enumerate(classes):
         rows = np.flatnonzero(records.codes[:, 0] == c)
-        people = rows if records.subject is None else records.subject[rows]
+        subjects = rows if records.subject is None else records.subject[rows]
         alike = (records.X[rows] == records.X[rows[0]]).all()
-        if len(np.unique(people)) == 1 or alike:
+        if len(np.unique(subjects)) == 1 or alike:
             return (
                 f"Class {str(name)!r} has a single record or person, and the release would show it as the class's "
                 "mean. Leave the class out, or join it to another."
@@ -87,7 +87,7 @@ def lone_condition(records: Records) -> str | None:
     return None
 
 
-class BaseGenerator(Promise, BaseEstimator):
+class BaseGenerator(Guarantee, BaseEstimator):
     """`fit` private records, then `sample` or `release` what stands in for them.
 
     Settings are public and live in `__init__`; records are given to methods only.
@@ -98,7 +98,7 @@ class BaseGenerator(Promise, BaseEstimator):
     # Names in here would tell an attacker the coins, or a path of the holder's machine; privacy is told by the claim.
     _UNRELEASED = (
         "random_state", "checkpoint", "verbose", "privacy", "condition_on",
-        "classes", "ledger", "holding", "test_coins", "reference", "covariance",
+        "classes", "ledger", "holding", "insecure_seed", "reference", "covariance",
     )  # fmt: skip
 
     def fit(
@@ -228,10 +228,10 @@ class BaseGenerator(Promise, BaseEstimator):
             values, codes = np.unique(column.astype(np.str_), return_inverse=True)
             conditions.append(Condition(name=name, values=tuple(values.tolist())))
             columns.append(codes.astype(np.int64))
-        people = None if subject is None else np.asarray(subject)
-        if people is not None and people.shape != (len(X),):
-            raise DataError(f"`subject` needs one entry a record ({len(X)}); got shape {people.shape}.")
-        return Records(to_space(X, self.space), np.stack(columns, axis=1), people, tuple(conditions))
+        subjects = None if subject is None else np.asarray(subject)
+        if subjects is not None and subjects.shape != (len(X),):
+            raise DataError(f"`subject` needs one entry a record ({len(X)}); got shape {subjects.shape}.")
+        return Records(to_space(X, self.space), np.stack(columns, axis=1), subjects, tuple(conditions))
 
     def __sklearn_tags__(self) -> Tags:
         tags: Tags = super().__sklearn_tags__()

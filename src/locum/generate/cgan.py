@@ -20,13 +20,13 @@ from locum.generate.base import BaseGenerator, Learnt, Records, lone_class
 from locum.generate.export import export_decoder
 from locum.generate.presets import SCALER_TOLD
 from locum.generate.private.guarantee import NOT_COVERED, reference_told, rounded_shares
-from locum.generate.private.query import Measured, query
-from locum.generate.private.whitening import OPENINGS, Whitener, plan_network, read_sums
+from locum.generate.private.query import Measured, query_sums
+from locum.generate.private.whitening import INITIAL_QUERIES, Whitener, plan_network, read_sums
 from locum.generate.scaling import fit_scaler
 from locum.nets import CGAN, plain_cgan
 from locum.release import NetworkSpec
 from locum.train import History, seeded
-from locum.train.dp import Opening, PrivateRun
+from locum.train.dp import InitialQuery, PrivateRun
 from locum.types import DP, PrivacyClaim, ProgressBar, RichBar
 
 # Settings that are None: without and with privacy, tried on training data. The noise asks for large batches and keeps
@@ -75,7 +75,7 @@ class CGANGenerator(BaseGenerator):
         reference: str = "none",
         ledger: str | Path | None = None,
         holding: str = "default",
-        test_coins: int | None = None,
+        insecure_seed: int | None = None,
         verbose: bool = False,
         random_state: int | None = None,
     ) -> None:
@@ -96,7 +96,7 @@ class CGANGenerator(BaseGenerator):
         self.reference = reference
         self.ledger = ledger
         self.holding = holding
-        self.test_coins = test_coins
+        self.insecure_seed = insecure_seed
         self.verbose = verbose
         self.random_state = random_state
 
@@ -106,8 +106,10 @@ class CGANGenerator(BaseGenerator):
 
     def plan(self) -> SGDPlan:
         """What a private fit will do and cost, from settings alone."""
-        wish, settings = self._wish(), self._settings()
-        return plan_network(wish, self.scaling, batch=settings.batch_size, epochs=settings.max_epochs, clip=self.clip)
+        budget, settings = self._budget(), self._settings()
+        return plan_network(
+            budget, self.scaling, batch=settings.batch_size, epochs=settings.max_epochs, clip=self.clip
+        )
 
     def _learn(self, records: Records, validation: Sequence[npt.ArrayLike] | None) -> Learnt:
         settings = self._settings()
@@ -144,9 +146,9 @@ class CGANGenerator(BaseGenerator):
             raise PrivacyError("Nothing may look at `validation` unpaid: under differential privacy leave it out.")
         if self.space != "raw":
             raise ConfigError("Under differential privacy vectors are brought to length 1 anyway: leave `space` out.")
-        X, codes, people = records.X, records.codes[:, 0], self._people(records.subject)
+        X, codes, subjects = records.X, records.codes[:, 0], self._subjects(records.subject)
         d, classes, plan = X.shape[1], len(self.classes_), self.plan()
-        reference, (_, asked) = load_reference(self.reference, d), OPENINGS[self.scaling]
+        reference, (_, asked) = load_reference(self.reference, d), INITIAL_QUERIES[self.scaling]
         self.module_ = net = self._build(d)
         rows = net.join(
             torch.from_numpy(Whitener.bare(reference, classes).forward(X, codes)), _one_hot(codes, classes)
@@ -170,12 +172,12 @@ class CGANGenerator(BaseGenerator):
                 plan,
                 ledger,
                 self.holding,
-                subject=people,
+                subject=subjects,
                 purpose=type(self).__name__,
                 learning_rate=settings.critic_learning_rate,
-                test_coins=self.test_coins,
+                insecure_seed=self.insecure_seed,
                 progress=self._bar(),
-                opening=Opening(query(X, codes, people, classes, reference, asked), start),
+                initial_query=InitialQuery(query_sums(X, codes, subjects, classes, reference, asked), start),
                 public_gradient=gradient_on_made(net, maker, plan),
             )
             self.history_ = run.run()
@@ -192,7 +194,7 @@ class CGANGenerator(BaseGenerator):
 
     def _settings(self) -> Training:
         """The settings of training, checked, with those that were left out."""
-        names = ("class", "zscore", "minmax") if self.privacy is None else tuple(OPENINGS)
+        names = ("class", "zscore", "minmax") if self.privacy is None else tuple(INITIAL_QUERIES)
         if self.scaling not in names:
             raise ConfigError(
                 f"`scaling` must be {' or '.join(map(repr, names))} {'with' if self.privacy else 'without'} "

@@ -37,21 +37,21 @@ def hold_out(records: Records, rng: np.random.Generator) -> tuple[Records, Recor
     Where nothing can be spared the second part is None.
     """
     labels = records.codes[:, 0]
-    people = np.arange(len(labels)) if records.subject is None else records.subject
-    if len(np.unique(people)) < FOLDS:
+    subjects = np.arange(len(labels)) if records.subject is None else records.subject
+    if len(np.unique(subjects)) < FOLDS:
         return records, None
     _, test = next(iter(kfold(EmbeddingSet(records.X, labels, records.subject), FOLDS, rng)))
     held = np.zeros(len(labels), dtype=bool)
     held[test] = True
     for c in np.unique(labels):
         if (labels == c).sum() < FOLDS or held[labels == c].all():
-            held &= ~np.isin(people, people[labels == c])
+            held &= ~np.isin(subjects, subjects[labels == c])
     return (_take(records, ~held), _take(records, held)) if held.any() else (records, None)
 
 
 def _take(records: Records, mask: npt.NDArray[np.bool_]) -> Records:
-    people = None if records.subject is None else records.subject[mask]
-    return Records(records.X[mask], records.codes[mask], people, records.conditions)
+    subjects = None if records.subject is None else records.subject[mask]
+    return Records(records.X[mask], records.codes[mask], subjects, records.conditions)
 
 
 NOISE_RANK = 64
@@ -101,7 +101,7 @@ class CVAEGenerator(BaseGenerator):
         reference: str = "none",
         ledger: str | Path | None = None,
         holding: str = "default",
-        test_coins: int | None = None,
+        insecure_seed: int | None = None,
         checkpoint: str | Path | None = None,
         verbose: bool = False,
         random_state: int | None = None,
@@ -127,7 +127,7 @@ class CVAEGenerator(BaseGenerator):
         self.reference = reference
         self.ledger = ledger
         self.holding = holding
-        self.test_coins = test_coins
+        self.insecure_seed = insecure_seed
         self.checkpoint = checkpoint
         self.verbose = verbose
         self.random_state = random_state
@@ -168,10 +168,10 @@ class CVAEGenerator(BaseGenerator):
 
     def plan(self) -> SGDPlan:
         """What a private fit will do and cost, from settings alone."""
-        wish, settings = self._wish(), self.settings_
+        budget, settings = self._budget(), self.settings_
         check_private(settings, authors_compat=self.authors_compat, validation=False)
         return plan_network(
-            wish,
+            budget,
             settings.scaling,
             batch=settings.batch_size,
             epochs=settings.max_epochs,
@@ -203,10 +203,10 @@ class CVAEGenerator(BaseGenerator):
         joined = self._joined(train.X, train.codes)
         dim = train.X.shape[1]
         self.module_ = self._build(dim, joined.shape[1] - dim, settings)
-        coins = seeded(self._seed(4))
+        rng = seeded(self._seed(4))
 
-        def loss(i: Tensor, coins: torch.Generator) -> Tensor:
-            return self._loss(joined[i], coins, settings.beta).mean()
+        def loss(i: Tensor, rng: torch.Generator) -> Tensor:
+            return self._loss(joined[i], rng, settings.beta).mean()
 
         validate = None
         other = joined[:0]
@@ -223,7 +223,7 @@ class CVAEGenerator(BaseGenerator):
             shuffled_batches(len(joined), settings.batch_size),
             loss,
             loop,
-            coins,
+            rng,
             validate=validate,
             checkpoint=checkpoint,
             progress=RichBar(f"fitting {type(self).__name__}") if self.verbose else None,
@@ -252,11 +252,11 @@ class CVAEGenerator(BaseGenerator):
                 settings,
                 plan,
                 reference,
-                self._people(records.subject),
+                self._subjects(records.subject),
                 ledger=ledger,
                 holding=self.holding,
                 purpose=type(self).__name__,
-                test_coins=self.test_coins,
+                insecure_seed=self.insecure_seed,
                 checkpoint=self.checkpoint,
                 progress=RichBar(f"fitting {type(self).__name__}") if self.verbose else None,
             )
@@ -308,9 +308,9 @@ class CVAEGenerator(BaseGenerator):
             variance_as_std=self.authors_compat,
         )
 
-    def _loss(self, joined: Tensor, coins: torch.Generator, beta: float) -> Tensor:
+    def _loss(self, joined: Tensor, rng: torch.Generator, beta: float) -> Tensor:
         """One value a record: squared error over features plus beta times KL over latents."""
-        out, mean, log_var = self._reconstruct(joined, coins)
+        out, mean, log_var = self._reconstruct(joined, rng)
         error = torch.square(out - joined[:, : out.shape[1]]).sum(dim=1)
         if self._std_from_log == 1.0:
             # The authors' penalty (F1): the KL to N(0, I/2), up to a constant.
@@ -319,8 +319,8 @@ class CVAEGenerator(BaseGenerator):
             penalty = 0.5 * (torch.exp(log_var) + torch.square(mean) - log_var - 1)
         return error + beta * penalty.sum(dim=1)
 
-    def _reconstruct(self, joined: Tensor, coins: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
-        noise = torch.randn(len(joined), self.module_.latent, generator=coins)
+    def _reconstruct(self, joined: Tensor, rng: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
+        noise = torch.randn(len(joined), self.module_.latent, generator=rng)
         out: tuple[Tensor, Tensor, Tensor] = self.module_(joined, noise, self._std_from_log)
         return out
 

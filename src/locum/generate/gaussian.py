@@ -53,7 +53,7 @@ class ClassGaussian(BaseGenerator):
         covariance: str = "auto",
         ledger: str | Path | None = None,
         holding: str = "default",
-        test_coins: int | None = None,
+        insecure_seed: int | None = None,
         random_state: int | None = None,
     ) -> None:
         self.rank = rank
@@ -66,7 +66,7 @@ class ClassGaussian(BaseGenerator):
         self.covariance = covariance
         self.ledger = ledger
         self.holding = holding
-        self.test_coins = test_coins
+        self.insecure_seed = insecure_seed
         self.random_state = random_state
 
     _HONOURS_DP = True
@@ -110,7 +110,7 @@ class ClassGaussian(BaseGenerator):
 
     def plan(self) -> QueryPlan:
         """What a private fit will do and cost, from settings alone."""
-        return plan_query(self._wish())
+        return plan_query(self._budget())
 
     def _learn_privately(self, records: Records) -> Learnt:
         if self.space != "raw":
@@ -122,9 +122,9 @@ class ClassGaussian(BaseGenerator):
         plan = self.plan()
         products = self.covariance == "own" or (self.covariance == "auto" and products_pay(plan, classes, d))
         shares = MEANS_AND_PRODUCTS if products else MEANS
-        codes, people = records.codes[:, 0], self._people(records.subject)
+        codes, subjects = records.codes[:, 0], self._subjects(records.subject)
         charge = self._pay(plan)
-        noisy = noisy_sums(records.X, codes, people, classes, reference, shares, plan, self.test_coins)
+        noisy = noisy_sums(records.X, codes, subjects, classes, reference, shares, plan, self.insecure_seed)
         # From here on nothing looks at records: what follows costs nothing.
         found = from_sums(noisy, plan.noise_multiplier, classes, d, shares, reference)
         tensors = {"means": found.means.astype(np.float32), "factor": found.factor, "scale": found.scale}

@@ -301,14 +301,14 @@ class KSame(BaseGenerator):
         means = np.empty_like(X)
         parts = [np.flatnonzero(labels == c) for c in np.unique(labels)] if self.per_class else [np.arange(len(X))]
         for rows in parts:
-            people = None if records.subject is None else records.subject[rows]
-            size = len(rows) if people is None else len(np.unique(people))
+            subjects = None if records.subject is None else records.subject[rows]
+            size = len(rows) if subjects is None else len(np.unique(subjects))
             if size < self.k:
                 what = f"class {self.classes_[labels[rows[0]]]!r}" if self.per_class else "the data"
-                unit = "records" if people is None else "subjects"
+                unit = "records" if subjects is None else "subjects"
                 remedy = "group over all classes (per_class=False)" if self.per_class else "choose a smaller k"
                 raise DataError(f"k-Same needs at least k={self.k} {unit}; {what} has {size}: {remedy}.")
-            means[rows] = _group_means(X[rows], k_groups(X[rows], int(self.k), people))
+            means[rows] = _group_means(X[rows], k_groups(X[rows], int(self.k), subjects))
         # A mean of equal vectors is that vector, up to rounding.
         copied = (np.abs(means - X) <= 1e-6 * np.abs(X)).all(axis=1).any()
         means = to_space(means, self.space)

@@ -56,12 +56,12 @@ class FreshRows:
         x: Tensor,
         codes: Tensor,
         batches: Iterator[Tensor],
-        coins: torch.Generator,
+        rng: torch.Generator,
         scaled: Callable[[Tensor], Tensor] = lambda rows: rows,
     ) -> Iterator[tuple[Tensor, Tensor]]:
         """Rows and positions of each of `batches`; some of the rows are fresh ones, which are `scaled` first."""
         for block in self._blocks(codes, batches):
-            where, rows = self.replace(codes[torch.cat(block)], coins)
+            where, rows = self.replace(codes[torch.cat(block)], rng)
             rows, start = scaled(rows), 0
             for i in block:
                 low, high = torch.searchsorted(where, torch.tensor([start, start + len(i)])).tolist()
@@ -83,12 +83,12 @@ class FreshRows:
         if block:
             yield block
 
-    def replace(self, codes: Tensor, coins: torch.Generator) -> tuple[Tensor, Tensor]:
+    def replace(self, codes: Tensor, rng: torch.Generator) -> tuple[Tensor, Tensor]:
         """Which of the rows with class `codes` are replaced, in order, and by what."""
-        where = torch.nonzero(torch.rand(len(codes), dtype=torch.float64, generator=coins) < self._p[codes]).ravel()
-        return where, self.draw(codes[where], coins)
+        where = torch.nonzero(torch.rand(len(codes), dtype=torch.float64, generator=rng) < self._p[codes]).ravel()
+        return where, self.draw(codes[where], rng)
 
-    def draw(self, codes: Tensor, coins: torch.Generator) -> Tensor:
+    def draw(self, codes: Tensor, rng: torch.Generator) -> Tensor:
         """One fresh row for each of `codes`."""
         out = torch.empty(len(codes), self._features)
         if not len(codes):
@@ -96,7 +96,7 @@ class FreshRows:
         wanted = np.bincount(codes.numpy(), minlength=len(self._labels))
         X, labels = self._source.sample(
             per_class={label: int(n) for label, n in zip(self._labels, wanted, strict=True) if n},
-            random_state=int(torch.randint(2**62, (), generator=coins)),
+            random_state=int(torch.randint(2**62, (), generator=rng)),
         )
         names, where = np.unique(labels, return_inverse=True)
         got = torch.tensor([self._place.get(name, -1) for name in names.tolist()])[torch.from_numpy(where.ravel())]
@@ -166,15 +166,15 @@ class AugmentedBatches(IterableDataset[tuple[Tensor, Tensor]]):
         if worker is not None:
             # Workers are copies of this object: their number, and the loader's seed, tell them apart.
             seeds = np.random.SeedSequence(entropy=[seeds.generate_state(1)[0], worker.seed % 2**63, worker.id])
-        coins = seeded(int(seeds.generate_state(1, np.uint64)[0] >> np.uint64(1)))
-        for x, i in self._fresh.mixed_in(self._x, self._codes, self._positions(coins), coins):
+        rng = seeded(int(seeds.generate_state(1, np.uint64)[0] >> np.uint64(1)))
+        for x, i in self._fresh.mixed_in(self._x, self._codes, self._positions(rng), rng):
             yield x, self._codes[i]
 
-    def _positions(self, coins: torch.Generator) -> Iterator[Tensor]:
+    def _positions(self, rng: torch.Generator) -> Iterator[Tensor]:
         """Full batches: one that an epoch leaves incomplete goes on in the next."""
         rest = torch.empty(0, dtype=torch.int64)
         while True:
-            rest = torch.cat([rest, *self._epoch(coins)])
+            rest = torch.cat([rest, *self._epoch(rng)])
             if full := len(rest) // self._size * self._size:
                 yield from rest[:full].split(self._size)
                 rest = rest[full:]

@@ -225,10 +225,10 @@ class TorchHead(HeadSettings):
         # The other samplers draw a heavy row more often: it must not count twice.
         charged = None if own is None or self.sampler != "instance" else (own / own.mean()).float()
 
-        def epoch(coins: torch.Generator) -> Iterator[Batch]:
-            positions = batches(coins)
+        def epoch(rng: torch.Generator) -> Iterator[Batch]:
+            positions = batches(rng)
             real = ((x[i], i) for i in positions)
-            drawn = real if fresh is None else fresh.mixed_in(x, target, positions, coins, self._scaled)
+            drawn = real if fresh is None else fresh.mixed_in(x, target, positions, rng, self._scaled)
             return (Batch(rows, target[i], None if charged is None else charged[i]) for rows, i in drawn)
 
         return self._train(epoch, plan, seed, validation, held_weight)
@@ -307,8 +307,8 @@ class TorchHead(HeadSettings):
         validation: Pair | None,
         held_weight: Floats | None = None,
     ) -> Self:
-        def loss(batch: Batch, coins: torch.Generator) -> Tensor:
-            return plan.objective(self.module_, batch, coins)
+        def loss(batch: Batch, rng: torch.Generator) -> Tensor:
+            return plan.objective(self.module_, batch, rng)
 
         validate = None
         if validation is not None and self.patience is not None:

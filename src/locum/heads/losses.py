@@ -36,7 +36,7 @@ class Loss(ABC):
         object.__setattr__(self, "counts", checked_counts(self.counts))
 
     @abstractmethod
-    def __call__(self, logits: Tensor, target: Tensor, coins: torch.Generator) -> Tensor:
+    def __call__(self, logits: Tensor, target: Tensor, rng: torch.Generator) -> Tensor:
         """One value a row."""
 
     @property
@@ -83,7 +83,7 @@ class BalancedSoftmax(Loss):
     True
     """
 
-    def __call__(self, logits: Tensor, target: Tensor, coins: torch.Generator) -> Tensor:
+    def __call__(self, logits: Tensor, target: Tensor, rng: torch.Generator) -> Tensor:
         """One value a row."""
         return functional.cross_entropy(logits + self._log_shares, target, reduction="none")
 
@@ -107,7 +107,7 @@ class ClassBalanced(Loss):
 
     beta: float = 0.99
 
-    def __call__(self, logits: Tensor, target: Tensor, coins: torch.Generator) -> Tensor:
+    def __call__(self, logits: Tensor, target: Tensor, rng: torch.Generator) -> Tensor:
         """One value a row."""
         return functional.cross_entropy(logits, target, reduction="none") * self._weights[target]
 
@@ -138,7 +138,7 @@ class CrossEntropy(Loss):
     True
     """
 
-    def __call__(self, logits: Tensor, target: Tensor, coins: torch.Generator) -> Tensor:
+    def __call__(self, logits: Tensor, target: Tensor, rng: torch.Generator) -> Tensor:
         """One value a row."""
         return functional.cross_entropy(logits, target, reduction="none")
 
@@ -154,11 +154,11 @@ class Equalization(Loss):
     lambda_: float = 1e-3
     gamma: float = 0.95
 
-    def __call__(self, logits: Tensor, target: Tensor, coins: torch.Generator) -> Tensor:
+    def __call__(self, logits: Tensor, target: Tensor, rng: torch.Generator) -> Tensor:
         """One value a row."""
         if len(self._rare):
             ignored = torch.zeros(logits.shape, dtype=torch.bool)
-            ignored[:, self._rare] = torch.rand(len(logits), len(self._rare), generator=coins) < self.gamma
+            ignored[:, self._rare] = torch.rand(len(logits), len(self._rare), generator=rng) < self.gamma
             ignored.scatter_(1, target[:, None], False)
             logits = logits.masked_fill(ignored, -torch.inf)
         return functional.cross_entropy(logits, target, reduction="none")
@@ -184,7 +184,7 @@ class Focal(Loss):
 
     gamma: float = 2.0
 
-    def __call__(self, logits: Tensor, target: Tensor, coins: torch.Generator) -> Tensor:
+    def __call__(self, logits: Tensor, target: Tensor, rng: torch.Generator) -> Tensor:
         """One value a row."""
         plain = functional.cross_entropy(logits, target, reduction="none")
         # A row that is surely right must not have a slope of infinity, which a power below 1 has at 0.
@@ -210,7 +210,7 @@ class LDAM(Loss):
     s: float = 30.0
     COUNTS: ClassVar[Literal["drawn", "records"]] = "records"
 
-    def __call__(self, logits: Tensor, target: Tensor, coins: torch.Generator) -> Tensor:
+    def __call__(self, logits: Tensor, target: Tensor, rng: torch.Generator) -> Tensor:
         """One value a row."""
         off = torch.zeros_like(logits).scatter_(1, target[:, None], self._margins[target][:, None])
         return functional.cross_entropy(self.s * (logits - off), target, reduction="none")

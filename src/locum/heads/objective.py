@@ -38,26 +38,26 @@ class Objective:
     remix: Remix | None = None
     sizes: Tensor | None = None
 
-    def __call__(self, module: nn.Module, batch: Batch, coins: torch.Generator) -> Tensor:
+    def __call__(self, module: nn.Module, batch: Batch, rng: torch.Generator) -> Tensor:
         """The value for one batch."""
         if self.remix is None or self.sizes is None:
-            return self.mean(module(batch.x), batch.target, batch.weight, coins)
-        mixed = self.remix.mix(batch.x, self.sizes[batch.target], coins)
+            return self.mean(module(batch.x), batch.target, batch.weight, rng)
+        mixed = self.remix.mix(batch.x, self.sizes[batch.target], rng)
         logits = module(mixed.x)
         other = None if batch.weight is None else batch.weight[mixed.partner]
-        own = self._rows(logits, batch.target, batch.weight, coins)
-        partners = self._rows(logits, batch.target[mixed.partner], other, coins)
+        own = self._rows(logits, batch.target, batch.weight, rng)
+        partners = self._rows(logits, batch.target[mixed.partner], other, rng)
         return torch.lerp(partners, own, mixed.share).mean()
 
-    def mean(self, logits: Tensor, target: Tensor, weight: Tensor | None, coins: torch.Generator) -> Tensor:
+    def mean(self, logits: Tensor, target: Tensor, weight: Tensor | None, rng: torch.Generator) -> Tensor:
         """The value for logits, nothing mixed."""
         if weight is None and self.class_weight is None and type(self.loss) is CrossEntropy:
             # Torch's own mean is quicker, and differs from that of single rows in the last digit.
             return functional.cross_entropy(logits, target)
-        return self._rows(logits, target, weight, coins).mean()
+        return self._rows(logits, target, weight, rng).mean()
 
-    def _rows(self, logits: Tensor, target: Tensor, weight: Tensor | None, coins: torch.Generator) -> Tensor:
-        rows = self.loss(logits, target, coins)
+    def _rows(self, logits: Tensor, target: Tensor, weight: Tensor | None, rng: torch.Generator) -> Tensor:
+        rows = self.loss(logits, target, rng)
         if self.class_weight is not None:
             rows = rows * self.class_weight[target]
         return rows if weight is None else rows * weight

@@ -56,11 +56,11 @@ class Remix:
         kept = (partner_size >= self.kappa * size) & (1 - weight < self.tau)
         return weight.masked_fill(lost, 0.0).masked_fill(kept, 1.0)
 
-    def mix(self, x: Tensor, sizes: Tensor, coins: torch.Generator) -> Mixed:
+    def mix(self, x: Tensor, sizes: Tensor, draws: torch.Generator) -> Mixed:
         """Mix the rows `x`; `sizes` holds, for each, how many records its class has."""
-        partner = torch.randperm(len(x), generator=coins)
+        partner = torch.randperm(len(x), generator=draws)
         # Torch has no beta distribution that takes a generator: numpy's is seeded with our coins.
-        rng = np.random.default_rng(int(torch.randint(2**62, (), generator=coins)))
+        rng = np.random.default_rng(int(torch.randint(2**62, (), generator=draws)))
         weight = torch.from_numpy(rng.beta(self.alpha, self.alpha, size=len(x))).to(x.dtype)
         mixed = torch.lerp(x[partner], x, weight[:, None])
         return Mixed(mixed, partner, self.label_share(weight, sizes, sizes[partner]))

@@ -48,11 +48,11 @@ def row_probability(codes: Tensor, shares: Floats, weight: Tensor | None = None)
     return own * (torch.from_numpy(shares) / total)[codes]
 
 
-def drawn_rows(probability: Tensor, n: int, coins: torch.Generator) -> Tensor:
+def drawn_rows(probability: Tensor, n: int, rng: torch.Generator) -> Tensor:
     """`n` positions, drawn with replacement."""
     steps = probability.cumsum(0)
     # Torch's own multinomial ends at 2 ** 24 rows.
-    at = torch.rand(n, dtype=torch.float64, generator=coins) * steps[-1]
+    at = torch.rand(n, dtype=torch.float64, generator=rng) * steps[-1]
     return torch.searchsorted(steps, at, right=True).clamp_(max=len(steps) - 1)
 
 
@@ -78,10 +78,10 @@ def row_batches(
     class_shares(sampler, counts)  # an unknown name shows here, not at the first batch
     epoch = count()
 
-    def batches(coins: torch.Generator) -> Iterator[Tensor]:
+    def batches(rng: torch.Generator) -> Iterator[Tensor]:
         shares = class_shares(sampler, counts, min(1.0, next(epoch) / max(1, epochs - 1)))
-        rows = drawn_rows(row_probability(codes, shares, own), len(codes), coins)
-        return (rows[i] for i in shuffled(coins))
+        rows = drawn_rows(row_probability(codes, shares, own), len(codes), rng)
+        return (rows[i] for i in shuffled(rng))
 
     return batches
 

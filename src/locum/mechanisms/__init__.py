@@ -7,6 +7,6 @@ from typing import TYPE_CHECKING
 from locum._lazy import lazy_exports
 
 if TYPE_CHECKING:
-    from locum.mechanisms.secure_random import Coins as Coins
+    from locum.mechanisms.secure_random import SecureRandom as SecureRandom
 
 __getattr__, __dir__, __all__ = lazy_exports(__name__)

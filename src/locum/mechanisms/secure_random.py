@@ -31,12 +31,12 @@ class Draw(NamedTuple):
     latent: Tensor
 
 
-class Coins:
+class SecureRandom:
     """Coins for steps of DP-SGD over units of `counts` rows each.
 
     Each unit joins with probability `rate` by a coin of 63 bits of its own. Noise has `values` numbers of standard
-    deviation `std`, latent noise `latent` standard normal numbers a row. `test_seed` makes every step repeatable, and
-    then nothing is private.
+    deviation `std`, latent noise `latent` standard normal numbers a row. `insecure_seed` makes every step repeatable,
+    and then nothing is private.
     """
 
     def __init__(
@@ -48,12 +48,12 @@ class Coins:
         *,
         latent: int = 0,
         dtype: torch.dtype = torch.float32,
-        test_seed: int | None = None,
+        insecure_seed: int | None = None,
     ) -> None:
         self._counts, self._values, self._std, self._latent, self._dtype = counts, values, std, latent, dtype
         # Coins are compared as whole numbers: a rate of 1 takes all of them, without a special case.
         self._last_to_join = round(rate * 2**63) - 1
-        self._test_seed = test_seed
+        self._insecure_seed = insecure_seed
         # One in use and two ahead.
         self._buffers = [torch.empty(1, values + values % 2, dtype=torch.float64) for _ in range(3)]
 
@@ -78,10 +78,10 @@ class Coins:
         return Draw(members, noise[0, : self._values], latent[:, : self._latent].to(self._dtype))
 
     def _words(self, stream: Literal["members", "noise", "latent"], step: int, count: int) -> npt.NDArray[np.int64]:
-        if self._test_seed is None:
+        if self._insecure_seed is None:
             return np.frombuffer(ssl.RAND_bytes(8 * count), dtype=np.int64)
         # One stream for each step and use: a test that is killed and resumed, or gets a unit more, meets the same.
-        bits = np.random.SFC64(np.random.SeedSequence([self._test_seed, step, _STREAMS[stream]]))
+        bits = np.random.SFC64(np.random.SeedSequence([self._insecure_seed, step, _STREAMS[stream]]))
         return bits.random_raw(count).view(np.int64)
 
 

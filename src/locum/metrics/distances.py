@@ -78,7 +78,7 @@ def k_nearest(
             if exclude_self:
                 own = np.arange(max(i, j), min(i + len(q_part), j + len(r_part)))
                 tile[own - i, own - j] = -np.inf
-            rows, cols, crowded = _rivals(tile, q_part, r_part, best_d[here])
+            rows, cols, crowded = _candidates(tile, q_part, r_part, best_d[here])
             if len(crowded):
                 more = _settle(q[here], r[j : j + chunk], shift, tile, crowded, k)
                 rows, cols = np.append(rows, more[0]), np.append(cols, more[1])
@@ -128,7 +128,7 @@ def _extended(x: FloatArray, shift: npt.NDArray[np.float32], *, reference: bool)
     return out
 
 
-def _rivals(
+def _candidates(
     tile: npt.NDArray[np.float32],
     q: npt.NDArray[np.float32],
     r: npt.NDArray[np.float32],

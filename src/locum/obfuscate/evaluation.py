@@ -215,7 +215,7 @@ def judge(
     return originals.judge(masking, copies)
 
 
-def mean_release(masking: Masking, rows: Labelled, coins: np.random.Generator, copies: int = 1) -> Array:
+def mean_release(masking: Masking, rows: Labelled, rng: np.random.Generator, copies: int = 1) -> Array:
     """The mean of `copies` releases of each row, each with coins of its own; a few rows at a time."""
     out = np.empty(rows.X.shape, dtype=np.float32)
     at_once = max(1, _AT_ONCE // max(1, rows.X[:1].size))
@@ -224,7 +224,7 @@ def mean_release(masking: Masking, rows: Labelled, coins: np.random.Generator, c
         X, utility = rows.X[part], rows.utility[part]
         total = np.zeros(X.shape, dtype=np.float32)
         for _ in range(copies):
-            released = np.asarray(masking(X, utility, coins))
+            released = np.asarray(masking(X, utility, rng))
             if released.shape != X.shape:
                 raise DataError(f"A masking must keep the shape of rows: got {released.shape} for {X.shape}.")
             total += released

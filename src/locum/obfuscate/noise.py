@@ -24,7 +24,7 @@ _LEAST_NOISE = 0.01
 
 
 @dataclass(frozen=True, slots=True)
-class SeedNoise:
+class PaperNoise:
     """The seed's: each number gets normal noise whose standard deviation is `noise` times the record's own mean.
 
     `floor`, fixed at fit, is the least mean that counts. In the authors' way there is none, and with `per_batch` one

@@ -20,7 +20,7 @@ from locum.errors import ConfigError, DataError, NotFittedError
 from locum.nets import Obfuscator
 from locum.obfuscate.knobs import checked_lambda, checked_noise, probabilities, written
 from locum.obfuscate.labels import Masking, UtilityLabels
-from locum.obfuscate.noise import SeedNoise, ShapedNoise, SpectralNoise
+from locum.obfuscate.noise import PaperNoise, ShapedNoise, SpectralNoise
 from locum.train import Checkpoint, History, LoopSettings, fingerprint, run_loop, seeded, shuffled_batches
 from locum.types import ProgressBar
 
@@ -41,23 +41,23 @@ class Objective:
     rebuilding: Callable[[Tensor, Tensor], Tensor]
     beta: float | None
 
-    def __call__(self, x: Tensor, y: Tensor, coins: torch.Generator) -> Tensor:
+    def __call__(self, x: Tensor, y: Tensor, rng: torch.Generator) -> Tensor:
         """The mean over rows `x` with the codes `y`, one column an attribute."""
         needed, rest = self.module.split(x)
         groups = needed.split(self.module.classes, dim=1)
         named = torch.stack([functional.nll_loss(g, y[:, i]) for i, g in enumerate(groups)]).sum()
         if self.beta is None:
             return self.rebuilding(self.module.join(needed, rest), x).mean() + named
-        withheld = torch.rand(len(x), 1, generator=coins) < _WITHHELD
+        withheld = torch.rand(len(x), 1, generator=rng) < _WITHHELD
         told = torch.where(withheld, self._even(len(x)), self._told(y))
-        blurred = rest + torch.randn(rest.shape, generator=coins)
+        blurred = rest + torch.randn(rest.shape, generator=rng)
         length = 0.5 * rest.square().sum(dim=1)
         return (self.rebuilding(self.module.join(told, blurred), x) + self.beta * length).mean() + named
 
-    def mean(self, x: Tensor, y: Tensor, coins: torch.Generator) -> float:
+    def mean(self, x: Tensor, y: Tensor, rng: torch.Generator) -> float:
         """The same over many rows, in parts."""
         parts = zip(x.split(_CHUNK), y.split(_CHUNK), strict=True)
-        return sum(float(self(a, b, coins)) * len(a) for a, b in parts) / len(x)
+        return sum(float(self(a, b, rng)) * len(a) for a, b in parts) / len(x)
 
     def _told(self, y: Tensor) -> Tensor:
         sizes = self.module.classes
@@ -100,7 +100,7 @@ class BaseObfuscator(BaseEstimator):
 
     labels_: UtilityLabels
     module_: Obfuscator
-    noise_: SeedNoise | ShapedNoise | SpectralNoise
+    noise_: PaperNoise | ShapedNoise | SpectralNoise
     history_: History
 
     def __init__(
@@ -190,8 +190,8 @@ class BaseObfuscator(BaseEstimator):
             )
             self.history_ = run_loop(
                 self.module_,
-                lambda coins: (learnt_from[i] for i in batches(coins)),
-                lambda rows, coins: objective(x[rows], y[rows], coins),
+                lambda rng: (learnt_from[i] for i in batches(rng)),
+                lambda rows, rng: objective(x[rows], y[rows], rng),
                 settings,
                 seeded(seed),
                 validate=(lambda: objective.mean(x[watched], y[watched], seeded(seed))) if len(held) else None,
@@ -201,9 +201,9 @@ class BaseObfuscator(BaseEstimator):
         rest = self._split(inputs[kept])[1]
         self.noise_ = self._noise(rest, codes[kept])
 
-    def _noise(self, rest: Array, codes: Codes) -> SeedNoise | ShapedNoise:
+    def _noise(self, rest: Array, codes: Codes) -> PaperNoise | ShapedNoise:
         if self.preset == "seed":
-            return SeedNoise.fit(rest, authors_compat=self.authors_compat, per_batch=self._setting("per_batch"))
+            return PaperNoise.fit(rest, authors_compat=self.authors_compat, per_batch=self._setting("per_batch"))
         return ShapedNoise.fit(rest, codes, blur=1.0)
 
     # -- using -----------------------------------------------------------------------------------------------------

@@ -26,7 +26,7 @@ from locum.obfuscate.manifest import (
     render_obfuscator_card,
     written_by,
 )
-from locum.obfuscate.noise import SeedNoise, ShapedNoise, SpectralNoise
+from locum.obfuscate.noise import PaperNoise, ShapedNoise, SpectralNoise
 from locum.obfuscate.table import NumberBins, TableObfuscator
 from locum.release import (
     CARD,
@@ -37,8 +37,8 @@ from locum.release import (
     entry_of,
     first_fault,
     parse_tensors,
-    read_whole,
-    write_whole,
+    read_checked_folder,
+    write_folder_atomically,
 )
 from locum.types import PrivacyClaim
 
@@ -138,12 +138,12 @@ def _bins(model: TableObfuscator, tensors: _Tensors) -> NumberBins:
     return NumberBins(model.codec_.width, columns, tuple(low for low, _ in ends), tuple(high for _, high in ends))
 
 
-def _noise(preset: str, sizes: tuple[int, ...], rest: int, tensors: _Tensors) -> SeedNoise | ShapedNoise:
+def _noise(preset: str, sizes: tuple[int, ...], rest: int, tensors: _Tensors) -> PaperNoise | ShapedNoise:
     if preset == "seed":
         floor, per_batch = tensors.take("noise.seed", (2,), "float64").tolist()
         if floor < 0 or per_batch not in (0.0, 1.0):
             raise FormatError("The noise's floor must be 0 or more, and what it is taken over 0 or 1.")
-        return SeedNoise(floor, bool(per_batch))
+        return PaperNoise(floor, bool(per_batch))
     combinations = _combinations(sizes, tensors)
     rows = len(combinations) + 1
     found = {
@@ -247,7 +247,7 @@ def save_obfuscator(model: AnyObfuscator, path: str | Path, *, overwrite: bool =
     if len(about) > MAX_MANIFEST_BYTES:
         raise ConfigError("The obfuscator cannot be saved: its columns have too many categories. Join rare ones.")
     contents = [(TENSORS, numbers), (CARD, card), (MANIFEST, about)]
-    write_whole(Path(path), contents, overwrite=overwrite)
+    write_folder_atomically(Path(path), contents, overwrite=overwrite)
     return Path(path)
 
 
@@ -256,7 +256,7 @@ def open_obfuscator(path: str | Path) -> SavedObfuscator:
 
     The checks show that the folder hangs together, not who made it nor from what.
     """
-    manifest, files, fingerprint = read_whole(Path(path), "an obfuscator", _parse)
+    manifest, files, fingerprint = read_checked_folder(Path(path), "an obfuscator", _parse)
     tensors = parse_tensors(files[TENSORS], TENSORS)[0]
     return SavedObfuscator(restored(manifest, tensors), manifest, fingerprint)
 

@@ -87,11 +87,11 @@ def release_source(
     _check_space(X, manifest.space, "the release")
     by_name = dict(zip(manifest.class_names, manifest.classes, strict=True))
     labels: list[Any] = []
-    for c, wish in zip(classes.tolist(), needed, strict=True):
+    for c, budget in zip(classes.tolist(), needed, strict=True):
         # True and 1.0 are the class 1, as for a generator.
         key = int(c) if isinstance(c, bool | float) else c
         label = key if key in manifest.classes else by_name.get(str(key))
-        if wish and label is None:
+        if budget and label is None:
             raise DataError(
                 f"The release has no class {key!r}; it has {list(manifest.classes)[:10]}. Choose another release, or "
                 "leave the class out of `sampling_strategy`."
@@ -215,11 +215,11 @@ class GenerativeOverSampler(BaseOverSampler):
         wanted: npt.NDArray[np.int64],
     ) -> None:
         """Write what is generated into `out`, class by class."""
-        coins = check_random_state(self.random_state)
+        rng = check_random_state(self.random_state)
         if isinstance(self.generator, Release):
             source = release_source(self.generator, X, classes, wanted > 0)
         else:
-            source = fitted_source(self.generator, X, codes, _seed(coins), shrink_means=self.shrink_means)
+            source = fitted_source(self.generator, X, codes, _seed(rng), shrink_means=self.shrink_means)
         self.generator_ = source.origin
         counts = np.bincount(codes)
         start = 0
@@ -228,7 +228,7 @@ class GenerativeOverSampler(BaseOverSampler):
             if self.adaptive_variance:
                 own = source.variance if variance is None else variance
                 variance = float(own * (counts.max() / counts[c]) ** self.adaptive_variance)
-            drawn = source.draw(int(c), int(wanted[c]), variance, _seed(coins))
+            drawn = source.draw(int(c), int(wanted[c]), variance, _seed(rng))
             out[start : start + len(drawn)] = _like(X, drawn, self._whole)
             start += len(drawn)
 
@@ -276,5 +276,5 @@ def _number(value: Any) -> bool:
     return isinstance(value, Real) and not isinstance(value, bool)
 
 
-def _seed(coins: np.random.RandomState) -> int:
-    return int(coins.randint(2**31 - 1))
+def _seed(rng: np.random.RandomState) -> int:
+    return int(rng.randint(2**31 - 1))

@@ -18,7 +18,7 @@ from locum.audit import (
     DEFAULT_ATTACKS,
     SHADOW_ATTACKS,
     AuditReport,
-    Sandwich,
+    EpsilonAudit,
     attack_name,
     audit,
     audit_epsilon,
@@ -134,7 +134,7 @@ def audit_data(
         attacked, title = rows_release(pick_split(str(synthetic), "train", backbone=backbone)), str(synthetic)
     # Wrong counts and claims are told before data are read, which may take long.
     with shared_shadows(names, shadows, seed=seed, state=state, progress=progress) as made:
-        sandwich = None if canaries is None else _sandwich(attacked, canaries, seed, progress)
+        epsilon_audit = None if canaries is None else _epsilon_audit(attacked, canaries, seed, progress)
         inside = pick_split(members, "train", like=attacked.info, backbone=backbone)
         outside = pick_split(non_members, "val", "test", like=attacked.info, backbone=backbone)
         for data, what in ((inside, "members"), (outside, "non-members")):
@@ -146,7 +146,7 @@ def audit_data(
             outside.with_classes(classes),
             attacks=made,
             policy=rules,
-            sandwich=sandwich,
+            epsilon_audit=epsilon_audit,
             random_state=seed,
             progress=progress,
         )
@@ -204,15 +204,15 @@ def shared_shadows(
         if progress is not None:
             progress(done, total, "training shadows")
 
-    coins = secrets.randbelow(2**31) if seed is None else seed
+    rng = secrets.randbelow(2**31) if seed is None else seed
     count = USUAL_SHADOWS if shadows is None else shadows
     with tempfile.TemporaryDirectory(prefix="locum-") as folder:
         path = state or Path(folder) / "shadows.safetensors"
-        made = shadow_attacks(count, coins, path, names=with_shadows, progress=tell)
+        made = shadow_attacks(count, rng, path, names=with_shadows, progress=tell)
         yield [*(a for a in attacks if a not in with_shadows), *made]
 
 
-def _sandwich(attacked: Release, canaries: int, seed: int | None, progress: Progress | None) -> Sandwich:
+def _epsilon_audit(attacked: Release, canaries: int, seed: int | None, progress: Progress | None) -> EpsilonAudit:
     claim = attacked.claim
     if claim.dp is None:
         raise ConfigError(

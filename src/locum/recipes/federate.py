@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from locum.data import REFERENCES, partition_by, partition_dirichlet, partition_iid
 from locum.errors import ConfigError, DataError
-from locum.federated import FederationSettings, PersonalModel, Rehearsal, Site, Weights, merge_releases, rehearse
+from locum.federated import FederationSettings, PersonalModel, Simulation, Site, Weights, merge_releases, simulate
 from locum.io import write_private_table
 from locum.recipes.inputs import Progress, check_source, choose_split, only_real, read_sets
 from locum.recipes.verify import verify_release
@@ -42,8 +42,8 @@ def simulate_federation(
     seed: int = 0,
     tell: Callable[[dict[str, Any]], None] | None = None,
     progress: Progress | None = None,
-) -> Rehearsal:
-    """Deal `data` out to sites and let them learn together with the code of a real run; see `rehearse`.
+) -> Simulation:
+    """Deal `data` out to sites and let them learn together with the code of a real run; see `simulate`.
 
     Coins are seeded, so the release in `out` is marked as a test. `partition` is "iid", "dirichlet" (with `alpha`)
     or "by-site": by the values of the attribute `site_attribute`. `settings` are those of `FederationSettings`.
@@ -75,7 +75,7 @@ def simulate_federation(
         raise DataError("A promise for each subject needs `subject` in the data; they have none.")
     with tempfile.TemporaryDirectory(prefix="locum-rehearsal-") as work:
         try:
-            return rehearse(
+            return simulate(
                 parts,
                 terms,
                 privacy,
@@ -167,7 +167,7 @@ class MergeSummary:
     # "sums": statistics were added; "mixture": decoders stand side by side.
     how: str
     sites: tuple[dict[str, Any], ...]
-    max_sites_per_person: int
+    max_sites_per_subject: int
     claim: PrivacyClaim
     classes: tuple[str, ...]
     megabytes: float
@@ -179,7 +179,7 @@ class MergeSummary:
             "fingerprint": self.fingerprint,
             "how": self.how,
             "sites": [dict(site) for site in self.sites],
-            "max_sites_per_person": self.max_sites_per_person,
+            "max_sites_per_subject": self.max_sites_per_subject,
             "claim": self.claim.to_dict(),
             "classes": list(self.classes),
             "megabytes": round(self.megabytes, 3),
@@ -190,7 +190,7 @@ def merge_to_folder(
     paths: Sequence[Path],
     out: Path,
     *,
-    max_sites_per_person: int | None = None,
+    max_sites_per_subject: int | None = None,
     weights: Weights = "counts",
     overwrite: bool = False,
 ) -> MergeSummary:
@@ -203,7 +203,7 @@ def merge_to_folder(
         raise ConfigError(f"{str(out)!r} is one of the releases to be merged: choose another folder for the result.")
     for path in paths:
         verify_release(path)
-    merged = merge_releases([load(path) for path in paths], max_sites_per_person, weights)
+    merged = merge_releases([load(path) for path in paths], max_sites_per_subject, weights)
     merged.save(out, overwrite=overwrite)
     saved = load(out)
     settings = saved.manifest.settings
@@ -212,7 +212,7 @@ def merge_to_folder(
         fingerprint=saved.fingerprint or "",
         how=settings["how"],
         sites=tuple(settings["sites"]),
-        max_sites_per_person=settings["max_sites_per_person"],
+        max_sites_per_subject=settings["max_sites_per_subject"],
         claim=saved.claim,
         classes=saved.manifest.class_names,
         megabytes=sum(entry.bytes for entry in saved.manifest.files.values()) / 1e6,

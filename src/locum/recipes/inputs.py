@@ -11,7 +11,7 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from locum.data import SPLITS, WHOLE, read_splits
+from locum.data import ALL, SPLITS, read_splits
 from locum.embed import (
     DEFAULT_BACKBONE,
     NO_CLASSES,
@@ -240,7 +240,7 @@ def _from_images(
         found = [item.split for item in done.items]
         # Splits that are there, readable or not: train must never stand in for a test split that is damaged.
         there = {item.split for item in done.source_items}
-        wanted = split or next(s for s in ("test", "val", "train", WHOLE) if s in there)
+        wanted = split or next(s for s in ("test", "val", "train", ALL) if s in there)
         rows = [i for i, name in enumerate(found) if name == wanted]
         if not rows:
             raise DataError(

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import numpy as np
 import numpy.typing as npt
 
-from locum.data import SPLITS, WHOLE, read_adult, read_frame, write_frame
+from locum.data import ALL, SPLITS, read_adult, read_frame, write_frame
 from locum.embed import ImageTable, read_celeba, read_image_attributes, read_image_npz
 from locum.errors import ConfigError, DataError
 from locum.io import write_atomically, write_bytes
 from locum.recipes.inputs import check_new_file, parted
-from locum.release import MANIFEST, check_target, entry_of, write_whole
+from locum.release import MANIFEST, check_target, entry_of, write_folder_atomically
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -115,7 +115,7 @@ def _read(
     file: str, place: Path, attributes: str | None, side: int, channels: int, limit: int | None
 ) -> dict[str, Rows]:
     if attributes is not None:
-        return {WHOLE: read_image_attributes(file, attributes, side=side, channels=channels)}
+        return {ALL: read_image_attributes(file, attributes, side=side, channels=channels)}
     if place.is_dir():
         adult = {split: place / name for split, name in _ADULT.items() if (place / name).is_file()}
         if adult:
@@ -124,18 +124,18 @@ def _read(
             return _partitions(read_celeba(file, side=side, limit=limit))
         raise DataError(f"{file!r} is a folder of no known layout. Readable are {_READABLE}.")
     if place.name in _ADULT.values():
-        return {WHOLE: read_adult(place)}
+        return {ALL: read_adult(place)}
     if place.suffix.lower() == ".npz":
         return dict(read_image_npz(file))
     if place.suffix.lower() in (".csv", ".parquet"):
-        return {WHOLE: read_frame(file)}
+        return {ALL: read_frame(file)}
     raise DataError(f"{file!r} is of a kind that cannot be read. Readable are {_READABLE}.")
 
 
 def _partitions(faces: ImageTable) -> dict[str, Rows]:
     """CelebA by its own list of partitions, where it came along."""
     if "partition" not in faces.attributes:
-        return {WHOLE: faces}
+        return {ALL: faces}
     rest = {name: values for name, values in faces.attributes.items() if name != "partition"}
     whole, part = ImageTable(faces.images, rest), faces.attributes["partition"]
     return {name: whole.take(part == i) for i, name in enumerate(SPLITS) if (part == i).any()}
@@ -194,7 +194,7 @@ def write_images(
         write_atomically(str(out), write)
         return _claimed(out, about)
     # Owned by its maker until sent.
-    write_whole(out, _folder(images, labels, about), overwrite=overwrite, mode=0o700)
+    write_folder_atomically(out, _folder(images, labels, about), overwrite=overwrite, mode=0o700)
     return out / MANIFEST
 
 

@@ -24,17 +24,17 @@ from locum.release.passport import (
     SIGNATURE,
     AttackEntry,
     AuditEntry,
+    EpsilonAuditEntry,
     Passport,
     PolicyEntry,
     RuleEntry,
-    SandwichEntry,
     UtilityEntry,
     build_passport,
-    present_papers,
-    put_papers,
+    present_passport_files,
     render_croissant,
     render_registry,
     worst_verdict,
+    write_passport_files,
 )
 from locum.report import blurred, passport_html, passport_markdown, shareable_figures
 from locum.types import PrivacyClaim
@@ -75,7 +75,7 @@ def audit_entry(audit: Mapping[str, Any], fingerprint: str, *, include_measured:
             verdict=worst_verdict(audit["verdict"], *(entry.verdict for entry in entries)),
             results=tuple(entries),
             policy=_policy(audit),
-            sandwich=_sandwich(audit.get("sandwich")),
+            epsilon_audit=_epsilon_audit(audit.get("epsilon_audit")),
         )
     except _BAD:
         # What a library says of a bad file may quote it.
@@ -119,12 +119,12 @@ def _policy(audit: Mapping[str, Any]) -> PolicyEntry | None:
     return PolicyEntry(name=policy["name"], met=audit["may_leave"], rules=rules)
 
 
-def _sandwich(found: Mapping[str, Any] | None) -> SandwichEntry | None:
+def _epsilon_audit(found: Mapping[str, Any] | None) -> EpsilonAuditEntry | None:
     """It read no record, so that its figures may be told as they are."""
     if found is None:
         return None
     lower = found["lower"]
-    return SandwichEntry(
+    return EpsilonAuditEntry(
         verdict=found["verdict"],
         lower=lower["epsilon"],
         upper=found["upper"],
@@ -205,7 +205,7 @@ def write_passport(
         raise ConfigError("--evaluation holds nothing but measured figures: add --include-measured, or leave it out.")
     manifest, tensors, fingerprint = read_folder(release)
     Release(manifest, tensors, fingerprint)
-    found = present_papers(release)
+    found = present_passport_files(release)
     if found and not overwrite:
         raise ConfigError(f"{str(release)!r} has {found[0]} already: replace all such papers with --force.")
     claim = manifest.claim.claim()
@@ -218,24 +218,24 @@ def write_passport(
         audit=None if audit is None else read_audit(audit, fingerprint, include_measured=include_measured),
         utility=None if evaluation is None else read_evaluation(evaluation, fingerprint),
     )
-    contents = {name: text.encode() for name, text in render_papers(manifest, passport).items()}
+    contents = {name: text.encode() for name, text in render_passport_files(manifest, passport).items()}
     listed: Any = {
         n: FileEntry(sha256=hashlib.sha256(raw).hexdigest(), bytes=len(raw)) for n, raw in contents.items()
     }
     passport = passport.model_copy(update={"files": listed})
     contents[PASSPORT] = passport.dumps().encode()
-    put_papers(release, contents, remove=found)
+    write_passport_files(release, contents, remove=found)
     sha256 = hashlib.sha256(contents[PASSPORT]).hexdigest()
     return PassportSummary(str(release), passport, sha256, tuple(sorted(contents)), SIGNATURE in found)
 
 
-def render_papers(manifest: Manifest, passport: Passport) -> dict[str, str]:
+def render_passport_files(manifest: Manifest, passport: Passport) -> dict[str, str]:
     """The papers that are made from a passport, by name: the same passport always gives the same text."""
-    papers = {
+    passport_files = {
         PAGE: passport_html(passport),
         SHEET: passport_markdown(passport),
         CROISSANT: render_croissant(manifest, passport),
     }
     if passport.ledger is not None:
-        papers[REGISTRY] = render_registry(manifest, passport)
-    return papers
+        passport_files[REGISTRY] = render_registry(manifest, passport)
+    return passport_files

@@ -16,7 +16,7 @@ PRIVATE = tuple(name for name, kind in GENERATORS.items() if kind._HONOURS_DP)
 
 
 def make_plan(
-    wish: DP,
+    budget: DP,
     *,
     generator: str = "auto",
     batch: int | None = None,
@@ -28,12 +28,12 @@ def make_plan(
     `batch`, `epochs` and `clip` are for training; a generator has settings of its own, "sgd" stands for any network.
     """
     # Also where no step needs it: delta is checked against it.
-    wish.size()
+    budget.size()
     if generator == "auto":
-        generator = choose_generator(wish).generator
+        generator = choose_generator(budget).generator
     if generator == "sgd":
         size, passes, bound = (b if a is None else a for a, b in ((batch, 256), (epochs, 10), (clip, 1.0)))
-        made = plan_sgd(wish, batch=int(size), epochs=passes, clip=bound)
+        made = plan_sgd(budget, batch=int(size), epochs=passes, clip=bound)
         return {"generator": generator, **made.to_dict()}
     if generator not in PRIVATE:
         raise ConfigError(f"`generator` must be auto, {', '.join(PRIVATE)} or sgd; got {generator!r}.")
@@ -43,17 +43,17 @@ def make_plan(
     if unknown := sorted(set(given) - set(kind._get_param_names())):
         raise ConfigError(f"The generator {generator!r} has no setting {unknown[0]!r}: leave it out.")
     # A plan has nothing to do with which classes there are.
-    model: Any = kind(privacy=wish, classes=(0, 1), **given)
+    model: Any = kind(privacy=budget, classes=(0, 1), **given)
     return {"generator": generator, **model.plan().to_dict()}
 
 
-def explain(wish: DP) -> list[str]:
+def explain(budget: DP) -> list[str]:
     """What the numbers of a budget mean and how to choose them, in plain words; one paragraph each."""
-    n, unit = wish.n_public, wish.unit
+    n, unit = budget.n_public, budget.unit
     one = "a person with all of their records" if unit == "subject" else "one record"
     # Who was at one to one is at exp(epsilon) to one afterwards; beyond 700 floats end, and so does the promise.
-    factor = at_least(math.exp(min(wish.epsilon, 700.0)))
-    sure = at_least(100 / (1 + math.exp(-wish.epsilon)))
+    factor = at_least(math.exp(min(budget.epsilon, 700.0)))
+    sure = at_least(100 / (1 + math.exp(-budget.epsilon)))
     largest = f"1/(10 n), here {1 / (10 * n):.3g}," if n else "1/(10 n)"
     hidden = {
         "add-or-remove": f"whether {one} was among the data. The usual choice; how many there are is hidden too",
@@ -61,11 +61,11 @@ def explain(wish: DP) -> list[str]:
         "epsilon takes about twice the noise",
     }
     return [
-        f"relation {wish.relation}: hides {hidden[wish.relation]}. Against everybody, whatever else they know.",
-        f"epsilon {wish.epsilon:g}: whatever is released changes the odds of any guess about that by a factor of at "
-        f"most {factor}. Who could only toss a coin before is right at most {sure} % of the time after. 1 is usual "
+        f"relation {budget.relation}: hides {hidden[budget.relation]}. Against everybody, whatever else they know.",
+        f"epsilon {budget.epsilon:g}: whatever is released changes the odds of any guess about that by a factor of "
+        f"at most {factor}. Who could only toss a coin before is right at most {sure} % of the time after. 1 is usual "
         "and strong; above 4 rely on measured attacks too. Releases of the same data add up.",
-        f"delta {wish.delta:g}: the chance that the promise fails altogether. With n {unit}s, 1/n would allow to "
+        f"delta {budget.delta:g}: the chance that the promise fails altogether. With n {unit}s, 1/n would allow to "
         f"show one of them outright, so at most {largest} is accepted. A smaller one costs little.",
         f"n_public {n or '?'}: about how many {unit}s there are, as a number that everybody may know. The true "
         "number is private: round it. Noise and batches come from it. A poor guess costs usefulness, never privacy.",

@@ -14,9 +14,9 @@ from locum.release.passport import (
     key_id,
     make_keys,
     make_signature,
-    put_papers,
-    read_papers,
+    read_passport_files,
     read_private_key,
+    write_passport_files,
 )
 
 
@@ -75,12 +75,12 @@ def sign_release(
     private = read_private_key(key, passphrase)
     verified = verify_release(release)
     opened = load(release)
-    papers = read_papers(release, opened.manifest, verified.fingerprint)
-    if papers.signature is not None and not overwrite:
+    passport_files = read_passport_files(release, opened.manifest, verified.fingerprint)
+    if passport_files.signature is not None and not overwrite:
         raise ConfigError(f"{str(release)!r} is signed already: sign it anew with --force.")
-    signature = make_signature(papers.hashes, private)
-    put_papers(release, {SIGNATURE: signature.dumps().encode()})
-    return SignSummary(str(release), key_id(private.public_key()), papers.hashes, verified)
+    signature = make_signature(passport_files.hashes, private)
+    write_passport_files(release, {SIGNATURE: signature.dumps().encode()})
+    return SignSummary(str(release), key_id(private.public_key()), passport_files.hashes, verified)
 
 
 def read_passphrase(path: Path) -> bytes:

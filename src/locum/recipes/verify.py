@@ -8,7 +8,7 @@ from typing import Any
 
 from locum.errors import ConfigError, PrivacyError
 from locum.release import Verification, load, verify
-from locum.release.passport import read_papers
+from locum.release.passport import read_passport_files
 from locum.types import DPClaim, PrivacyClaim, at_least
 
 
@@ -52,13 +52,13 @@ def check_cost(dp: DPClaim) -> str:
 
 def _check_pages(path: Path) -> str:
     """Whether the papers for people say what the passport says; another version may have other words."""
-    from locum.recipes.passport import render_papers
+    from locum.recipes.passport import render_passport_files
 
     release = load(path)
-    passport = read_papers(path, release.manifest, release.fingerprint or "").passport
+    passport = read_passport_files(path, release.manifest, release.fingerprint or "").passport
     assert passport is not None
-    papers = render_papers(release.manifest, passport)
-    if all((path / name).read_bytes() == text.encode() for name, text in papers.items()):
+    passport_files = render_passport_files(release.manifest, passport)
+    if all((path / name).read_bytes() == text.encode() for name, text in passport_files.items()):
         return "the papers beside the passport are what this version would write from it"
     return "the papers beside the passport were written by another version or by hand: trust the passport alone"
 

@@ -24,9 +24,9 @@ if TYPE_CHECKING:
         entry_of as entry_of,
         lies_in_release as lies_in_release,
         parse_tensors as parse_tensors,
+        read_checked_folder as read_checked_folder,
         read_folder as read_folder,
-        read_whole as read_whole,
-        write_whole as write_whole,
+        write_folder_atomically as write_folder_atomically,
     )
     from locum.release.manifest import (
         MAX_MANIFEST_BYTES as MAX_MANIFEST_BYTES,

@@ -45,7 +45,9 @@ def check_target(path: Path, *, overwrite: bool) -> None:
         raise ConfigError(f"Nothing can be written in {str(parent)!r}. Choose another place for {path.name!r}.")
 
 
-def write_whole(path: Path, contents: Iterable[tuple[str, bytes]], *, overwrite: bool, mode: int = 0o755) -> None:
+def write_folder_atomically(
+    path: Path, contents: Iterable[tuple[str, bytes]], *, overwrite: bool, mode: int = 0o755
+) -> None:
     """Write beside `path` and rename at the end, so that a reader never sees half of it.
 
     `contents` come one at a time, so that many need little memory. One of them must be the manifest: what is there is
@@ -74,7 +76,7 @@ def write_whole(path: Path, contents: Iterable[tuple[str, bytes]], *, overwrite:
         raise
 
 
-def read_whole(
+def read_checked_folder(
     path: Path,
     thing: str,
     parse: Callable[[bytes], tuple[Parsed, Mapping[str, FileEntry]]],
@@ -139,7 +141,7 @@ def write_synced(file: Path, raw: bytes) -> None:
 
 CARD = "README.md"
 # What a holder may add later: see `read_papers`.
-PAPERS = frozenset({*LISTED, PASSPORT, SIGNATURE})
+PASSPORT_FILES = frozenset({*LISTED, PASSPORT, SIGNATURE})
 MAX_HEADER = 2**20
 
 
@@ -171,16 +173,16 @@ def write_folder(
         CARD: card.encode(),
     }
     manifest = manifest.model_copy(update={"files": {name: entry_of(raw) for name, raw in contents.items()}})
-    write_whole(path, [*contents.items(), (MANIFEST, manifest.dumps().encode())], overwrite=overwrite)
+    write_folder_atomically(path, [*contents.items(), (MANIFEST, manifest.dumps().encode())], overwrite=overwrite)
     return manifest
 
 
 def read_folder(path: Path) -> tuple[Manifest, dict[str, npt.NDArray[Any]], str]:
     """Manifest, tensors and the manifest's own fingerprint, after every check that needs no private data.
 
-    Passport and signature are left to `read_papers`: a holder can write them anew even where they are damaged.
+    Passport and signature are left to `read_passport_files`: a holder can rewrite them if they are damaged.
     """
-    manifest, contents, fingerprint = read_whole(path, "a release", _parse, beside=PAPERS)
+    manifest, contents, fingerprint = read_checked_folder(path, "a release", _parse, beside=PASSPORT_FILES)
     return manifest, parse_tensors(contents[tensor_file(manifest.kind)])[0], fingerprint
 
 

@@ -17,7 +17,7 @@ from locum.release.card import render_card
 from locum.release.decoders import check_tensors, decode
 from locum.release.folder import read_folder, write_folder
 from locum.release.manifest import Manifest, to_space
-from locum.release.passport.files import read_papers
+from locum.release.passport.files import read_passport_files
 from locum.types import EmbeddingInfo, EmbeddingSet, PrivacyClaim
 
 CHUNK = 8192
@@ -43,7 +43,7 @@ class Release:
     def open(cls, path: str | Path) -> Release:
         """Read a folder after checking all of it; see `load`."""
         manifest, tensors, fingerprint = read_folder(Path(path))
-        read_papers(Path(path), manifest, fingerprint)
+        read_passport_files(Path(path), manifest, fingerprint)
         return cls(manifest, tensors, fingerprint)
 
     def save(self, path: str | Path, *, overwrite: bool = False) -> Path:

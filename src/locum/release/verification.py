@@ -11,7 +11,7 @@ import numpy as np
 from locum.errors import FormatError, IntegrityError
 from locum.release.card import render_card
 from locum.release.folder import CARD, MANIFEST
-from locum.release.passport.files import Papers, read_papers
+from locum.release.passport.files import PassportFiles, read_passport_files
 from locum.release.passport.schema import PASSPORT
 from locum.release.passport.signature import SIGNATURE, check_signature, key_id, read_public_key
 from locum.release.release import Release
@@ -52,7 +52,7 @@ def verify(path: str | Path, *, key: str | Path | None = None) -> Verification:
     X, _ = release.sample(None if release.manifest.kind == "data" else 64, random_state=0)
     if not np.isfinite(X).all():
         raise FormatError("The release gives vectors that are not finite.")
-    papers = read_papers(folder, release.manifest, release.fingerprint or "")
+    passport_files = read_passport_files(folder, release.manifest, release.fingerprint or "")
     checks = [
         f"{MANIFEST} follows schema {release.manifest.schema_version}",
         f"{len(release.manifest.files)} files present, with the size and SHA-256 that the manifest gives",
@@ -63,20 +63,22 @@ def verify(path: str | Path, *, key: str | Path | None = None) -> Verification:
         if own_card
         else "the card was written by another version or by hand",
     ]
-    if papers.passport is not None:
-        checks.append(f"{PASSPORT} follows schema {papers.passport.schema_version}, and is that of this release")
+    if passport_files.passport is not None:
+        checks.append(
+            f"{PASSPORT} follows schema {passport_files.passport.schema_version}, and is that of this release"
+        )
         checks.append("the passport makes the claim of the manifest, and no other")
         checks.append(
-            f"{len(papers.passport.files)} papers present, with the size and SHA-256 that the passport gives"
+            f"{len(passport_files.passport.files)} papers present, with the size and SHA-256 that the passport gives"
         )
     signed_by, not_checked = None, []
     if key is not None:
-        signed_by = _signer(papers, Path(key))
-        checks.append(f"signed with the key {signed_by[:16]}, over {' and '.join(papers.hashes)}")
-    elif papers.signature is not None:
+        signed_by = _signer(passport_files, Path(key))
+        checks.append(f"signed with the key {signed_by[:16]}, over {' and '.join(passport_files.hashes)}")
+    elif passport_files.signature is not None:
         not_checked.append(
-            f"nobody's signature was checked: the release names the key {papers.signature.key[:16]}, which anybody "
-            "can write; give the sender's public key with --key"
+            f"nobody's signature was checked: the release names the key {passport_files.signature.key[:16]}, which "
+            "anybody can write; give the sender's public key with --key"
         )
     else:
         not_checked.append("nobody's signature was checked: the release has none, and anybody could have made it")
@@ -86,15 +88,15 @@ def verify(path: str | Path, *, key: str | Path | None = None) -> Verification:
         generator=release.manifest.generator,
         claim=release.claim.to_dict(),
         checks=tuple(checks),
-        passport=papers.hashes.get(PASSPORT),
+        passport=passport_files.hashes.get(PASSPORT),
         signed_by=signed_by,
         not_checked=tuple(not_checked),
     )
 
 
-def _signer(papers: Papers, path: Path) -> str:
+def _signer(passport_files: PassportFiles, path: Path) -> str:
     public = read_public_key(path)
-    if papers.signature is None:
+    if passport_files.signature is None:
         raise IntegrityError(f"Nobody signed this release: it has no {SIGNATURE}. Ask the sender for a signed one.")
-    check_signature(papers.signature, public)
+    check_signature(passport_files.signature, public)
     return key_id(public)

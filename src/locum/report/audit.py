@@ -50,7 +50,7 @@ def audit_facts(audit: Mapping[str, Any]) -> dict[str, Any]:
             ],
             "skipped": [[str(name), str(reason)] for name, reason in list(audit["skipped"].items())[:_MOST]],
             "screening": None if screening is None else _screening(screening),
-            "sandwich": None if audit.get("sandwich") is None else _sandwich(audit["sandwich"]),
+            "epsilon_audit": None if audit.get("epsilon_audit") is None else _epsilon_audit(audit["epsilon_audit"]),
         }
         return _finished(facts)
     except _BAD:
@@ -77,7 +77,7 @@ def entry_facts(entry: Mapping[str, Any]) -> dict[str, Any]:
                 "notes": [],
             }
         )
-    policy, both = entry["policy"], entry["sandwich"]
+    policy, both = entry["policy"], entry["epsilon_audit"]
     facts = {
         "digits": 2,
         "fingerprint": "",
@@ -89,7 +89,9 @@ def entry_facts(entry: Mapping[str, Any]) -> dict[str, Any]:
         "problems": [],
         "skipped": [],
         "screening": None,
-        "sandwich": None if both is None else _sandwich({**both, "lower": {**both, "epsilon": both["lower"]}}),
+        "epsilon_audit": None
+        if both is None
+        else _epsilon_audit({**both, "lower": {**both, "epsilon": both["lower"]}}),
     }
     return _finished(facts)
 
@@ -111,7 +113,7 @@ def audit_html(facts: Mapping[str, Any]) -> str:
 
 
 def _finished(facts: dict[str, Any]) -> dict[str, Any]:
-    both = facts["sandwich"]
+    both = facts["epsilon_audit"]
     if both is not None and both["broken"]:
         facts["verdict"] = "leak"
     if facts["policy"] is not None and facts["verdict"] == "leak":
@@ -194,7 +196,7 @@ def _screening(found: Mapping[str, Any]) -> list[dict[str, Any]]:
     ]
 
 
-def _sandwich(found: Mapping[str, Any]) -> dict[str, Any]:
+def _epsilon_audit(found: Mapping[str, Any]) -> dict[str, Any]:
     low, upper = found["lower"], _number(found["upper"])
     lower = _number(low["epsilon"])
     seen = (

@@ -205,7 +205,7 @@ def audit_charts(facts: Mapping[str, Any]) -> dict[str, Markup | None]:
     told = [r for r in facts["results"] if r["estimates"]["attack"] is not None]
     games, shares = ([r for r in told if r["unit"] == unit] for unit in ("AUC", "share"))
     curves = [(r["attack"], r["roc"]) for r in facts["results"] if r["roc"]]
-    both = facts["sandwich"]
+    both = facts["epsilon_audit"]
     return {
         "auc": forest(games, key="forest-auc", title="AUC of each attack beside its control", chance=0.5)
         if games
@@ -214,7 +214,7 @@ def audit_charts(facts: Mapping[str, Any]) -> dict[str, Markup | None]:
         if shares
         else None,
         "roc": log_roc(curves) if curves else None,
-        "sandwich": None if both is None else sandwich_bar(both["lower"], both["upper"]),
+        "epsilon_audit": None if both is None else epsilon_bar(both["lower"], both["upper"]),
     }
 
 
@@ -300,7 +300,7 @@ def log_roc(curves: Sequence[tuple[str, Sequence[Sequence[float]]]]) -> Markup:
     return _chart("audit-roc", f"ROC curves on logarithmic axes: {names}", left + width + 22, floor + 42, out)
 
 
-def sandwich_bar(lower: float, upper: float) -> Markup:
+def epsilon_bar(lower: float, upper: float) -> Markup:
     """Epsilon on one axis: refuted up to the lower bound, promised up to the claim."""
     width, left, top, height = 600.0, 14.0, 30.0, 30.0
     # Epsilons of 10,000 against 1 leave a bar without a claim: the axis is then as it is.
@@ -335,7 +335,7 @@ def sandwich_bar(lower: float, upper: float) -> Markup:
     title = f"Epsilon: {words}, claimed to be at most {at_least(upper)}" + (
         ". The promise is broken" if broken else ""
     )
-    return _chart("sandwich", title, left + width + 58, floor + 52, out)
+    return _chart("epsilon_audit", title, left + width + 58, floor + 52, out)
 
 
 def _whisker(e: Mapping[str, Any], place: Any, y: float, line: str, mark: str, shape: str) -> str:

@@ -206,7 +206,7 @@ def _reading(report: Mapping[str, Any], section: str) -> str:
 
 def _audit(a: Mapping[str, Any]) -> list[str]:
     """The audit without its pictures: the verdict first, then what it rests on."""
-    digits, both = a["digits"], a["sandwich"]
+    digits, both = a["digits"], a["epsilon_audit"]
     parts = [f"**{a['title']}.** {_text(a['sentence'])}", _text(a["answer"])]
     names = ("attack", "control", "baseline")
     rows = [

@@ -141,8 +141,8 @@ def _audit_facts(audit: AuditEntry) -> list[list[str]]:
     if audit.policy is not None:
         rows.append([f"policy {audit.policy.name}", "met" if audit.policy.met else "NOT MET"])
         rows += [[rule.rule, "met" if rule.met else "NOT MET"] for rule in audit.policy.rules]
-    if audit.sandwich is not None:
-        both = audit.sandwich
+    if audit.epsilon_audit is not None:
+        both = audit.epsilon_audit
         rows.append(
             [
                 f"epsilon from both sides, at delta {both.delta:g}",

@@ -209,8 +209,8 @@ AUDIT_READING = {
     "roc": "How many of the records that were used does the attacker find, if so many strangers may be accused "
     "wrongly? The left end matters most: to be right about a few people with hardly a false alarm is a leak even "
     "where the average shows none. On the dashed line members are found no more often than strangers are accused.",
-    "sandwich": "The proof promises that epsilon is at most the claim. Planted canaries refute every epsilon below "
-    "the lower bound. Between the two, nobody knows. A lower bound above the claim means that the promise is broken.",
+    "epsilon_audit": "The proof promises that epsilon is at most the claim. Planted canaries refute every epsilon "
+    "below the lower bound. Between the two, nobody knows. A lower bound above the claim means that the promise is broken.",
     "classes": "The same attacks on one class at a time. Rare classes are often the exposed ones, and have the "
     "widest intervals. These figures are not corrected for their number, and have no say in the verdict.",
     "screening": "Distances as other tools report them. They have no verdict: data that leak can pass them, and "
@@ -221,8 +221,8 @@ AUDIT_READING = {
 
 # Rows of the screening table: the figure to members, the one to strangers (if any), and how to read it.
 SCREENS = (
-    ("distance to the closest record, median", "closest", "closest_strangers", "about equal where nothing leaks"),
-    ("ratio to the second closest, median", "ratio", "ratio_strangers", "about equal where nothing leaks"),
+    ("distance to the closest record, median", "closest", "closest_non_members", "about equal where nothing leaks"),
+    ("ratio to the second closest, median", "ratio", "ratio_non_members", "about equal where nothing leaks"),
     ("share that lies closer to a member", "closer", None, "one half where nothing leaks"),
     ("share that equals a member exactly", "copies", None, "0 where nothing is copied"),
 )

@@ -42,7 +42,7 @@ class Checkpoint:
         self,
         module: nn.Module,
         optimizer: torch.optim.Optimizer,
-        coins: torch.Generator,
+        rng: torch.Generator,
         history: History,
         epoch: int,
         best: Mapping[str, Tensor],
@@ -52,7 +52,7 @@ class Checkpoint:
         tensors |= {f"best/{k}": v.contiguous() for k, v in best.items()}
         for i, slot in optimizer.state_dict()["state"].items():
             tensors |= {f"optimizer/{i}/{k}": torch.as_tensor(v).contiguous() for k, v in slot.items()}
-        tensors["coins"] = coins.get_state()
+        tensors["coins"] = rng.get_state()
         # safetensors refuses tensors that share memory; a copy is cheap beside an epoch.
         raw = save(
             {k: v.clone() for k, v in tensors.items()},
@@ -107,7 +107,7 @@ class _State:
     tensors: dict[str, Tensor]
 
     def restore(
-        self, module: nn.Module, optimizer: torch.optim.Optimizer, coins: torch.Generator, history: History
+        self, module: nn.Module, optimizer: torch.optim.Optimizer, rng: torch.Generator, history: History
     ) -> tuple[int, dict[str, Tensor]]:
         """Put everything back; the epoch to go on from and the best weights so far."""
         module.load_state_dict(self._part("module/"))
@@ -116,7 +116,7 @@ class _State:
             number, name = key.split("/", 1)
             slots.setdefault(int(number), {})[name] = value
         optimizer.load_state_dict({"state": slots, "param_groups": optimizer.state_dict()["param_groups"]})
-        coins.set_state(self.tensors["coins"])
+        rng.set_state(self.tensors["coins"])
         for name, value in self.history.items():
             setattr(history, name, value)
         return self.epoch, self._part("best/")

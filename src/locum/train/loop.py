@@ -61,8 +61,8 @@ def shuffled_batches(n: int, batch_size: int) -> Callable[[torch.Generator], Ite
         del stops[-2]
     sizes = [b - a for a, b in pairwise([0, *stops])]
 
-    def batches(coins: torch.Generator) -> Iterator[Tensor]:
-        yield from torch.randperm(n, generator=coins).split(sizes)
+    def batches(rng: torch.Generator) -> Iterator[Tensor]:
+        yield from torch.randperm(n, generator=rng).split(sizes)
 
     return batches
 
@@ -72,7 +72,7 @@ def run_loop(
     batches: Callable[[torch.Generator], Iterable[Any]],
     loss: Callable[[Any, torch.Generator], Tensor],
     settings: LoopSettings,
-    coins: torch.Generator,
+    rng: torch.Generator,
     *,
     validate: Callable[[], float] | None = None,
     checkpoint: Checkpoint | None = None,
@@ -87,15 +87,15 @@ def run_loop(
     optimizer = _optimizer(module, settings)
     history, best, epoch = History(), dict[str, Tensor](), 0
     if checkpoint is not None and (state := checkpoint.load()) is not None:
-        epoch, best = state.restore(module, optimizer, coins, history)
+        epoch, best = state.restore(module, optimizer, rng, history)
     try:
         saved_at = time.monotonic()
         while epoch < settings.max_epochs and not _patience_over(history, settings, epoch):
             module.train()
             total, count = torch.zeros(()), 0
-            for batch in batches(coins):
+            for batch in batches(rng):
                 optimizer.zero_grad(set_to_none=True)
-                value = loss(batch, coins)
+                value = loss(batch, rng)
                 value.backward()
                 optimizer.step()
                 total, count = total + value.detach(), count + 1
@@ -112,7 +112,7 @@ def run_loop(
             if progress is not None:
                 progress.step(epoch, settings.max_epochs, history.train_loss[-1])
             if checkpoint is not None and time.monotonic() - saved_at >= checkpoint.every_seconds:
-                checkpoint.save(module, optimizer, coins, history, epoch, best)
+                checkpoint.save(module, optimizer, rng, history, epoch, best)
                 saved_at = time.monotonic()
         history.stopped_early = epoch < settings.max_epochs
         if best:
@@ -126,9 +126,9 @@ def run_loop(
 
 def seeded(seed: int) -> torch.Generator:
     """A generator of its own: torch's global one is left alone."""
-    coins = torch.Generator()
-    coins.manual_seed(seed)
-    return coins
+    rng = torch.Generator()
+    rng.manual_seed(seed)
+    return rng
 
 
 def _optimizer(module: nn.Module, settings: LoopSettings) -> torch.optim.Optimizer:

@@ -12,12 +12,12 @@ import torch
 from sklearn.linear_model import LogisticRegression
 
 from locum.errors import ConfigError, DataError, NotFittedError
-from locum.obfuscate.baselines import NOT_BUILT, RIVALS, Rival, strengths
+from locum.obfuscate.baselines import BASELINES, NOT_BUILT, Baseline, strengths
 
 Array = np.ndarray[Any, Any]
 BLOCKS = (slice(0, 3), slice(3, 5), slice(5, 7))
-TABLE = [name for name, rival in RIVALS.items() if "table" in rival.kinds]
-IMAGE = [name for name, rival in RIVALS.items() if "image" in rival.kinds]
+TABLE = [name for name, baseline in BASELINES.items() if "table" in baseline.kinds]
+IMAGE = [name for name, baseline in BASELINES.items() if "image" in baseline.kinds]
 # A strength at which each hides well on the small rows below; epochs that it needs without strength, and with.
 STRONG: dict[str, tuple[float, int, int]] = {
     "gaussian": (1.5, 1, 1), "learned-noise": (3.0, 12, 12), "gap": (1.0, 12, 36), "ae-pupet": (30.0, 12, 20),
@@ -53,21 +53,21 @@ def images(n: int, seed: int) -> tuple[Array, Array, Array]:
 
 
 @cache
-def fitted(name: str, kind: str, *, strong: bool) -> Rival:
+def fitted(name: str, kind: str, *, strong: bool) -> Baseline:
     X, utility, private = table(1200, 0) if kind == "table" else images(800, 0)
     strength, weakly, strongly = (STRONG if kind == "table" else STRONG_ON_IMAGES)[name]
     blocks = BLOCKS if kind == "table" else ()
-    rival = RIVALS[name](strength if strong else 0.0)
-    return rival.fit(X, utility, private, blocks=blocks, epochs=strongly if strong else weakly)
+    baseline = BASELINES[name](strength if strong else 0.0)
+    return baseline.fit(X, utility, private, blocks=blocks, epochs=strongly if strong else weakly)
 
 
 @cache
 def scores(name: str, kind: str = "table", *, strong: bool) -> tuple[float, float]:
     """Accuracy for the private and for the utility bit of linear models that learnt from releases."""
-    rival = fitted(name, kind, strong=strong)
+    baseline = fitted(name, kind, strong=strong)
     make = table if kind == "table" else images
     (X, u, p), (X2, u2, p2) = make(1000, 1), make(1000, 2)
-    mask, rng = rival.masking(), np.random.default_rng(3)
+    mask, rng = baseline.masking(), np.random.default_rng(3)
     R, R2 = (mask(rows, codes, rng).reshape(1000, -1) for rows, codes in ((X, u), (X2, u2)))
 
     def accuracy(a: Array, b: Array) -> float:
@@ -79,13 +79,13 @@ def scores(name: str, kind: str = "table", *, strong: bool) -> tuple[float, floa
 def test_every_rival_is_in_the_registry_under_its_name_with_as_many_strengths_as_any_other() -> None:
     assert {*TABLE} == {*STRONG}
     assert {*IMAGE} == {*STRONG_ON_IMAGES}
-    for name, rival in RIVALS.items():
-        assert rival.name == name
-        assert "20" in (rival.__doc__ or "") or rival.__mro__[1].name == "ae-pupet", (
+    for name, baseline in BASELINES.items():
+        assert baseline.name == name
+        assert "20" in (baseline.__doc__ or "") or baseline.__mro__[1].name == "ae-pupet", (
             "a docstring names the paper's year"
         )
         for kind, points in (("table", 6), ("image", 4)):
-            if kind in rival.kinds:
+            if kind in baseline.kinds:
                 grid = strengths(name, kind)  # type: ignore[arg-type]
                 assert len(grid) == points
                 assert grid[0] == 0
@@ -93,7 +93,7 @@ def test_every_rival_is_in_the_registry_under_its_name_with_as_many_strengths_as
             else:
                 with pytest.raises(ConfigError, match="No rival"):
                     strengths(name, kind)  # type: ignore[arg-type]
-    assert not {*NOT_BUILT} & {*RIVALS}
+    assert not {*NOT_BUILT} & {*BASELINES}
 
 
 @pytest.mark.parametrize("name", TABLE)
@@ -138,14 +138,14 @@ def test_images_stay_usable_and_hide_more_with_strength(name: str) -> None:
     assert scores(name, "image", strong=True)[0] < open_ - 0.02
 
 
-@pytest.mark.parametrize("name", RIVALS)
+@pytest.mark.parametrize("name", BASELINES)
 def test_a_seed_decides_the_release_and_the_global_coins_stay(name: str) -> None:
-    kind = RIVALS[name].kinds[0]
+    kind = BASELINES[name].kinds[0]
     X, utility, private = table(60, 0) if kind == "table" else images(40, 0)
 
-    def release(seed: int, coins: int) -> Array:
-        rival = RIVALS[name](0.5).fit(X, utility, private, seed=seed, epochs=1)
-        return np.asarray(rival.masking()(X, utility, np.random.default_rng(coins)))
+    def release(seed: int, rng: int) -> Array:
+        baseline = BASELINES[name](0.5).fit(X, utility, private, seed=seed, epochs=1)
+        return np.asarray(baseline.masking()(X, utility, np.random.default_rng(rng)))
 
     state = torch.get_rng_state()
     first = release(1, 1)
@@ -157,13 +157,13 @@ def test_a_seed_decides_the_release_and_the_global_coins_stay(name: str) -> None
     assert np.array_equal(first, release(1, 2)) == (name in {"ae-pupet", "tiprdc"})
 
 
-@pytest.mark.parametrize("name", RIVALS)
+@pytest.mark.parametrize("name", BASELINES)
 def test_parameters_are_counted(name: str) -> None:
-    kind = RIVALS[name].kinds[0]
+    kind = BASELINES[name].kinds[0]
     rng = np.random.default_rng(0)
     X = rng.random((20, 102) if kind == "table" else (20, 3, 16, 16), dtype=np.float32)
     codes = np.arange(20) % 2
-    count = RIVALS[name](1.0).fit(X, codes, codes, epochs=1).parameters
+    count = BASELINES[name](1.0).fit(X, codes, codes, epochs=1).parameters
     if name in {"ae-pupet", "uae-pupet"}:
         # Provider and attacker: 102 to 128, 64 and 2, with biases.
         assert count == {"released": 83_716, "trained": 83_716 + 2 * (103 * 128 + 129 * 64 + 65 * 2)}
@@ -176,8 +176,8 @@ def test_several_utility_attributes_and_many_private_classes() -> None:
     X, utility, _ = table(200, 0)
     several = np.stack([utility, np.arange(200) % 3], axis=1)
     for name in TABLE:
-        rival = RIVALS[name](1.0).fit(X, several, np.arange(200) % 5, blocks=BLOCKS, epochs=1)
-        assert rival.masking()(X, several, np.random.default_rng(0)).shape == X.shape
+        baseline = BASELINES[name](1.0).fit(X, several, np.arange(200) % 5, blocks=BLOCKS, epochs=1)
+        assert baseline.masking()(X, several, np.random.default_rng(0)).shape == X.shape
 
 
 def test_progress_is_told_every_epoch() -> None:
@@ -193,7 +193,7 @@ def test_progress_is_told_every_epoch() -> None:
             self.closed = True
 
     bar = Bar()
-    RIVALS["gap"](0.1).fit(*table(60, 0), epochs=3, progress=bar)
+    BASELINES["gap"](0.1).fit(*table(60, 0), epochs=3, progress=bar)
     assert bar.told == [(1, 3), (2, 3), (3, 3)]
     assert bar.closed
 
@@ -201,24 +201,24 @@ def test_progress_is_told_every_epoch() -> None:
 def test_bad_input_gets_one_clear_sentence() -> None:
     X, utility, private = table(30, 0)
     with pytest.raises(ConfigError, match="`strength` must be 0 or more"):
-        RIVALS["gap"](-1.0).fit(X, utility, private)
+        BASELINES["gap"](-1.0).fit(X, utility, private)
     with pytest.raises(DataError, match="takes no images"):
-        RIVALS["ae-pupet"](1.0).fit(*images(10, 0))
+        BASELINES["ae-pupet"](1.0).fit(*images(10, 0))
     with pytest.raises(DataError, match="give `private`"):
-        RIVALS["gap"](1.0).fit(X, utility, None)
+        BASELINES["gap"](1.0).fit(X, utility, None)
     with pytest.raises(DataError, match="multiples of 8"):
-        RIVALS["gap"](1.0).fit(np.zeros((9, 1, 28, 28)), np.zeros(9), np.zeros(9))
+        BASELINES["gap"](1.0).fit(np.zeros((9, 1, 28, 28)), np.zeros(9), np.zeros(9))
     with pytest.raises(DataError, match="two or more"):
-        RIVALS["gap"](1.0).fit(X[0], utility, private)
+        BASELINES["gap"](1.0).fit(X[0], utility, private)
     with pytest.raises(DataError, match="as many"):
-        RIVALS["gap"](1.0).fit(X, utility, private[1:])
+        BASELINES["gap"](1.0).fit(X, utility, private[1:])
     with pytest.raises(NotFittedError, match="call `fit` first"):
-        RIVALS["gap"](1.0).masking()
+        BASELINES["gap"](1.0).masking()
     with pytest.raises(DataError, match="must have the shape"):
-        RIVALS["gaussian"](1.0).fit(X, utility, None).masking()(X[:, :4], utility, np.random.default_rng(0))
+        BASELINES["gaussian"](1.0).fit(X, utility, None).masking()(X[:, :4], utility, np.random.default_rng(0))
 
 
 def test_a_fitted_rival_can_be_copied() -> None:
-    rival = fitted("gaussian", "table", strong=False)
+    baseline = fitted("gaussian", "table", strong=False)
     X, utility, _ = table(10, 0)
-    assert np.array_equal(copy.deepcopy(rival).masking()(X, utility, np.random.default_rng(0)), X)
+    assert np.array_equal(copy.deepcopy(baseline).masking()(X, utility, np.random.default_rng(0)), X)

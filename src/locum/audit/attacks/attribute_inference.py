@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from locum.audit.statistics import evaluate_shares
-from locum.audit.view import check_apart, one_a_subject, spread
+from locum.audit.view import check_apart, one_per_subject, spread
 from locum.errors import ConfigError
 from locum.metrics import clopper_pearson, nearest
 from locum.release import Release
@@ -53,7 +53,7 @@ class AttributeInference:
         columns = rng.permutation(members.dim)[: max(1, round(self.known * members.dim))]
         scale = spread(np.concatenate([inside, outside]))[columns]
         told = self._values(drawn, release)
-        mine, theirs = one_a_subject(members, rng), one_a_subject(non_members, rng)
+        mine, theirs = one_per_subject(members, rng), one_per_subject(non_members, rng)
         right, truth = [], []
         for X, data, rows in ((inside, members, mine), (outside, non_members, theirs)):
             index = nearest(X[rows][:, columns] / scale, drawn.X[:, columns] / scale)[1]

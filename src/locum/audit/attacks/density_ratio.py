@@ -36,9 +36,9 @@ class DensityRatio:
         """Why this attack does not apply here; empty where it does."""
         if self.reference is not None:
             return ""
-        people = len(non_members) if non_members.subject is None else len(np.unique(non_members.subject))
+        subjects = len(non_members) if non_members.subject is None else len(np.unique(non_members.subject))
         needed = 2 * max(LEAST_NON_MEMBERS, self.neighbours + 1)
-        if people < needed:
+        if subjects < needed:
             return f"not applicable: it takes {needed} non-members, each another person, or a reference set"
         return ""
 

@@ -92,23 +92,23 @@ class EncoderELBO:
                 nn.Linear(self.hidden, 2 * bank.latent),
             )
         guess = _Guess(bank, encoder, scale)
-        coins = seeded(int(rng.integers(2**62)))
-        self._train(guess, seen, coins)
-        variance = guess.residual_variance(seen, coins)
+        torch_rng = seeded(int(rng.integers(2**62)))
+        self._train(guess, seen, torch_rng)
+        variance = guess.residual_variance(seen, torch_rng)
         rows, own = torch.from_numpy(X * weights), torch.from_numpy(part.own(codes))
         step = max(1, _ROOM // (self.draws * X.shape[1]))
         bounds = [
-            guess.bound(rows[i : i + step], own[i : i + step], variance, self.draws, coins)
+            guess.bound(rows[i : i + step], own[i : i + step], variance, self.draws, torch_rng)
             for i in range(0, len(rows), step)
         ]
         found: Floats = torch.cat(bounds).double().numpy()
         return part.log_weights[codes[:, 0]] + found
 
-    def _train(self, guess: _Guess, seen: Tensor, coins: torch.Generator) -> None:
+    def _train(self, guess: _Guess, seen: Tensor, torch_rng: torch.Generator) -> None:
         optimizer = torch.optim.Adam(guess.encoder.parameters(), lr=self.learning_rate, fused=True)
         for done in range(self.steps):
             optimizer.param_groups[0]["lr"] = self.learning_rate * (1 - done / self.steps)
-            z, codes, x = guess.draw(self.batch, seen, coins)
+            z, codes, x = guess.draw(self.batch, seen, torch_rng)
             mean, log_var = guess.encode(x, codes)
             # Minus the log likelihood of the latent that was drawn, up to a constant.
             loss = 0.5 * (torch.square(z - mean) * torch.exp(-log_var) + log_var).sum(dim=1).mean()
@@ -125,12 +125,12 @@ class _Guess:
     encoder: nn.Sequential
     scale: Tensor
 
-    def draw(self, n: int, seen: Tensor, coins: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
+    def draw(self, n: int, seen: Tensor, torch_rng: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
         """Latents, codes (all combinations alike) and vectors as a receiver draws them."""
-        z = torch.randn(n, self.bank.latent, generator=coins)
-        codes = seen[torch.randint(len(seen), (n,), generator=coins)]
+        z = torch.randn(n, self.bank.latent, generator=torch_rng)
+        codes = seen[torch.randint(len(seen), (n,), generator=torch_rng)]
         with torch.no_grad():
-            return z, codes, self.scale * self.bank.samples(z[None], codes, coins)[0]
+            return z, codes, self.scale * self.bank.samples(z[None], codes, torch_rng)[0]
 
     def encode(self, x: Tensor, codes: Tensor) -> tuple[Tensor, Tensor]:
         """Mean and log-variance of the latent."""
@@ -138,20 +138,20 @@ class _Guess:
         mean, log_var = out.chunk(2, dim=1)
         return mean, log_var.clamp(-12, 4)
 
-    def residual_variance(self, seen: Tensor, coins: torch.Generator) -> Tensor:
+    def residual_variance(self, seen: Tensor, torch_rng: torch.Generator) -> Tensor:
         """What encoder and decoder leave of each feature of fresh samples."""
-        _, codes, x = self.draw(_RESIDUAL_SAMPLES, seen, coins)
+        _, codes, x = self.draw(_RESIDUAL_SAMPLES, seen, torch_rng)
         with torch.no_grad():
             mean, _ = self.encode(x, codes)
             gap = x - self.scale * self.bank.means(mean[None], codes)[0]
         return torch.square(gap).mean(dim=0).clamp_min(_LEAST_RESIDUAL**2)
 
-    def bound(self, x: Tensor, codes: Tensor, variance: Tensor, draws: int, coins: torch.Generator) -> Tensor:
+    def bound(self, x: Tensor, codes: Tensor, variance: Tensor, draws: int, torch_rng: torch.Generator) -> Tensor:
         """The importance-weighted bound of each row's log likelihood."""
         n = len(x)
         with torch.no_grad():
             mean, log_var = self.encode(x, codes)
-            noise = torch.randn(draws, n, self.bank.latent, generator=coins)
+            noise = torch.randn(draws, n, self.bank.latent, generator=torch_rng)
             z = mean + noise * torch.exp(0.5 * log_var)
             gap = x - self.scale * self.bank.means(z.reshape(1, draws * n, -1), codes.repeat(draws, 1)).reshape(
                 draws, n, -1

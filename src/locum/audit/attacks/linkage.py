@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from locum.audit.statistics import evaluate_shares
-from locum.audit.view import look, one_a_subject
+from locum.audit.view import look, one_per_subject
 from locum.errors import DataError
 from locum.metrics import nearest
 from locum.release import Release
@@ -43,7 +43,7 @@ class Linkage:
         vectors = np.unique(seen.samples, axis=0)
         first, second = (nearest(seen.records[:, part], vectors[:, part])[1] for part in parts)
         linked = first == second
-        mine, theirs = one_a_subject(members, rng), one_a_subject(non_members, rng)
+        mine, theirs = one_per_subject(members, rng), one_per_subject(non_members, rng)
         return evaluate_shares(
             self.name,
             linked[: len(members)][mine],

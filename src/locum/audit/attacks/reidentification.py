@@ -14,7 +14,7 @@ from locum.metrics import nearest
 from locum.release import Release
 from locum.types import AttackResult, EmbeddingSet, Estimate
 
-LEAST_PEOPLE = 5
+LEAST_SUBJECTS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,9 +35,11 @@ class Reidentification:
         """Why this attack does not apply here; empty where it does."""
         if members.subject is None or non_members.subject is None:
             return "not applicable: the data do not say which records belong to one person"
-        people = min(len(_people(members)), len(_people(non_members)))
-        if people < LEAST_PEOPLE:
-            return f"not applicable: {people} people have two records or more on one side; {LEAST_PEOPLE} are needed"
+        subjects = min(len(_subjects(members)), len(_subjects(non_members)))
+        if subjects < LEAST_SUBJECTS:
+            return (
+                f"not applicable: {subjects} people have two records or more on one side; {LEAST_SUBJECTS} are needed"
+            )
         return ""
 
     def run(
@@ -47,7 +49,7 @@ class Reidentification:
         if reason := self.why_not(release, members, non_members):
             raise ConfigError(f"Re-identification is {reason}.")
         seen = look(release, members, non_members, self.samples, rng)
-        size = min(len(_people(members)), len(_people(non_members)))
+        size = min(len(_subjects(members)), len(_subjects(non_members)))
         found = []
         for X, data in ((seen.inside, members), (seen.outside, non_members)):
             own, gallery = _pairs(data, size, rng)
@@ -56,7 +58,7 @@ class Reidentification:
         return evaluate_shares(self.name, found[0], found[1], baseline=Estimate.exact(1 / size))
 
 
-def _people(data: EmbeddingSet) -> npt.NDArray[np.generic]:
+def _subjects(data: EmbeddingSet) -> npt.NDArray[np.generic]:
     """Who has two records or more."""
     who, counts = np.unique(np.asarray(data.subject), return_counts=True)
     return np.asarray(who[counts > 1])
@@ -66,7 +68,7 @@ def _pairs(
     data: EmbeddingSet, size: int, rng: np.random.Generator
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """Two different records of each of `size` people, all drawn by lot."""
-    people = rng.permutation(_people(data))[:size]
-    picked = [rng.permutation(np.flatnonzero(data.subject == who))[:2] for who in people]
+    subjects = rng.permutation(_subjects(data))[:size]
+    picked = [rng.permutation(np.flatnonzero(data.subject == who))[:2] for who in subjects]
     both = np.array(picked, dtype=np.int64).reshape(-1, 2)
     return both[:, 0], both[:, 1]

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from locum.audit.statistics import evaluate_shares
-from locum.audit.view import Floats, look, one_a_subject
+from locum.audit.view import Floats, look, one_per_subject
 from locum.errors import ConfigError
 from locum.metrics import squared_distances
 from locum.release import Release
@@ -39,7 +39,7 @@ class SinglingOut:
         if not self.radii or min(self.radii) <= 0:
             raise ConfigError(f"`radii` must be above 0, one or more; got {self.radii!r}.")
         seen = look(release, members, non_members, self.samples, rng)
-        mine, theirs = one_a_subject(members, rng), one_a_subject(non_members, rng)
+        mine, theirs = one_per_subject(members, rng), one_per_subject(non_members, rng)
         # Alone among few is easier than alone among many.
         size = min(len(mine), len(theirs))
         mine, theirs = (np.sort(rng.permutation(part)[:size]) for part in (mine, theirs))

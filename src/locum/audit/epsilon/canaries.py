@@ -2,8 +2,8 @@
 
 A canary joins by a fair coin and then does the most that a unit may: its part has exactly the length that the noise
 is meant for, in a direction that nobody else touches. The run goes through the code that makes releases
-(`PrivateRun`, `Opening`, `noisy_sums`, clipping and coins), so a fault there shows. No real record is read: a run
-costs nothing, is charged on no ledger and makes nothing that could be released.
+(`PrivateRun`, `InitialQuery`, `noisy_sums`, clipping and noise), so a fault there shows. No real record is read: a
+run costs nothing, is charged on no ledger and makes nothing that could be released.
 
 What it does not see: the operating system's generator (coins are seeded), layers that its small network has not,
 rounding to float32 (it computes in float64), and what a generator does around these parts.
@@ -24,10 +24,10 @@ from locum.accounting import QueryPlan, SGDPlan
 from locum.data import Reference
 from locum.errors import ConfigError, DataError
 from locum.generate import AS_REAL
-from locum.generate.private import MEANS, noisy_sums, query
+from locum.generate.private import MEANS, noisy_sums, query_sums
 from locum.nets import CVAE, plain_cgan, plain_cvae
 from locum.train import CVAELoss, RowLoss
-from locum.train.dp import Opening, PrivateRun
+from locum.train.dp import InitialQuery, PrivateRun
 from locum.types import DP, Relation
 
 NetworkKind = Literal["cvae", "critic"]
@@ -142,7 +142,7 @@ _FEATURES = 64
 # All that a canary's weights move in a run changes what its layer gives by no more than this.
 _STILL = 1e-3
 # Enough to see the surest hundredth.
-_REHEARSED = 20_000
+_SIMULATED = 20_000
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -177,7 +177,7 @@ def _drawn(x: Floats, rate: float, noise: float) -> Floats:
     return drawn if rate == 1 else np.logaddexp(math.log1p(-rate), drawn)
 
 
-def rehearse(plan: SGDPlan | QueryPlan, rng: np.random.Generator, canaries: int = _REHEARSED) -> CanaryRun:
+def simulate(plan: SGDPlan | QueryPlan, rng: np.random.Generator, canaries: int = _SIMULATED) -> CanaryRun:
     """Scores as they come out if the plan is kept, by its numbers alone: to plan guesses with, not to judge by."""
     included, relation = rng.random(canaries) < 0.5, plan.privacy.relation
     scores = np.zeros(canaries)
@@ -193,7 +193,7 @@ def _looks(plan: SGDPlan | QueryPlan) -> list[tuple[float, float, int]]:
     """Each thing that is seen of a canary: sampling rate, noise over the canary's part, how often."""
     if isinstance(plan, QueryPlan):
         return [(1.0, _sum_noise(plan.noise_multiplier), 1)]
-    sums = [(1.0, _sum_noise(Opening.noise(plan)), 1)] if plan.extra else []
+    sums = [(1.0, _sum_noise(InitialQuery.noise(plan)), 1)] if plan.extra else []
     return [(plan.rate, plan.noise_multiplier, plan.steps), *sums]
 
 
@@ -225,16 +225,16 @@ def run_canaries(
     check_counts(canaries, records)
     root = np.random.SeedSequence(seed)
     # The noise must not know the coins of inclusion: streams of their own.
-    coins, others = (np.random.default_rng(child) for child in root.spawn(2))
-    test_coins = int(root.generate_state(1)[0])
-    included = coins.random(canaries) < 0.5
+    rng, others = (np.random.default_rng(child) for child in root.spawn(2))
+    insecure_seed = int(root.generate_state(1)[0])
+    included = rng.random(canaries) < 0.5
     cast = _Cast(plan.privacy, included, records)
     sums = _Sums(cast, others)
     if isinstance(plan, QueryPlan):
         plain = Reference.plain(_FEATURES)
-        noisy = noisy_sums(*sums.records, sums.classes, plain, MEANS, plan, test_coins)
+        noisy = noisy_sums(*sums.records, sums.classes, plain, MEANS, plan, insecure_seed)
         return CanaryRun(sums.scores(noisy, plan.noise_multiplier), included)
-    return CanaryRun(_steps(plan, cast, sums, others, test_coins, network), included)
+    return CanaryRun(_steps(plan, cast, sums, others, insecure_seed, network), included)
 
 
 class _Cast:
@@ -267,8 +267,8 @@ class _Sums:
     def asked(self, rows: int | None = None) -> Floats:
         """The sums before the noise, over all rows or the first ones."""
         X, codes, subject = self.records
-        people = None if subject is None else subject[:rows]
-        return query(X[:rows], codes[:rows], people, self.classes, Reference.plain(_FEATURES), MEANS)
+        subjects = None if subject is None else subject[:rows]
+        return query_sums(X[:rows], codes[:rows], subjects, self.classes, Reference.plain(_FEATURES), MEANS)
 
     def scores(self, noisy: Floats, noise: float) -> Floats:
         """Log odds for each canary. The attacker knows the records: the promise is to hold even then."""
@@ -281,7 +281,7 @@ def _steps(
     cast: _Cast,
     sums: _Sums,
     rng: np.random.Generator,
-    test_coins: int,
+    insecure_seed: int,
     kind: NetworkKind,
 ) -> Floats:
     """Log odds from all noisy steps, and from the sums before them where the plan has some."""
@@ -298,13 +298,13 @@ def _steps(
         subject=cast.subject,
         optimizer="sgd",
         learning_rate=watcher.learning_rate,
-        test_coins=test_coins,
-        opening=Opening(sums.asked(), lambda noisy: rows) if plan.extra else None,
+        insecure_seed=insecure_seed,
+        initial_query=InitialQuery(sums.asked(), lambda noisy: rows) if plan.extra else None,
         public_gradient=watcher,
     )
     run.run()
     watcher.look()
-    return watcher.total if run.noisy is None else watcher.total + sums.scores(run.noisy, Opening.noise(plan))
+    return watcher.total if run.noisy is None else watcher.total + sums.scores(run.noisy, InitialQuery.noise(plan))
 
 
 class _Watcher:

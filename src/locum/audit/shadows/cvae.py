@@ -30,7 +30,7 @@ class Job:
     module: CVAE
     rows: Tensor
     held: Tensor | None
-    coins: torch.Generator
+    rng: torch.Generator
     best_loss: float = field(default=float("inf"), init=False)
     best_epoch: int = field(default=0, init=False)
     best: list[Tensor] = field(default_factory=list, init=False)
@@ -59,10 +59,10 @@ def _train_group(jobs: list[Job], settings: Preset, std_from_log: float) -> None
     stack = _Stack([job.module for job in jobs], settings, std_from_log)
     active = list(jobs)
     for epoch in range(1, settings.max_epochs + 1):
-        batches = [shuffled_batches(len(job.rows), settings.batch_size)(job.coins) for job in active]
+        batches = [shuffled_batches(len(job.rows), settings.batch_size)(job.rng) for job in active]
         for picked in zip(*batches, strict=True):
             pairs = list(zip(picked, active, strict=True))
-            noise = [torch.randn(len(i), stack.latent, generator=job.coins) for i, job in pairs]
+            noise = [torch.randn(len(i), stack.latent, generator=job.rng) for i, job in pairs]
             stack.step(_gathered([job.rows for job in active], picked), _padded(noise), _shares(picked))
         if not settings.patience:
             continue
@@ -132,9 +132,9 @@ class _Stack:
             self._optimizer.state[p] = {k: v[keep].clone() if v.dim() else v for k, v in old.items()}
 
     @torch.no_grad()
-    def step(self, x: Tensor, coins: Tensor, share: Tensor) -> None:
+    def step(self, x: Tensor, rng: Tensor, share: Tensor) -> None:
         """One step of each network on a batch of its own; a row counts by its share."""
-        seen, mean, log_var, std, decoded = self._forward(self._parameters, x, coins)
+        seen, mean, log_var, std, decoded = self._forward(self._parameters, x, rng)
         out = decoded[-1]
         grown = (out - x[:, :, : self.dim]).mul_(2 * share)
         if self._sigmoid:
@@ -142,7 +142,7 @@ class _Stack:
         inwards = self._backward(self._deep, decoded[:-1], grown, deepest=True)[:, :, : self.latent]
         to_mean, to_log = self._penalty_slopes(mean, log_var)
         to_mean = torch.addcmul(inwards, to_mean, self._beta * share)
-        to_log = torch.addcmul(inwards * coins * std * self._f, to_log, self._beta * share)
+        to_log = torch.addcmul(inwards * rng * std * self._f, to_log, self._beta * share)
         self._backward(0, seen, torch.cat([to_mean, to_log], dim=2), deepest=False)
         self._optimizer.step()
 
@@ -152,9 +152,9 @@ class _Stack:
         if not which:
             return []
         x = _padded(rows)
-        coins = _padded([torch.randn(len(r), self.latent, generator=seeded(0)) for r in rows])
+        rng = _padded([torch.randn(len(r), self.latent, generator=seeded(0)) for r in rows])
         some = self._parameters if len(which) == len(self._parameters[0]) else [p[which] for p in self._parameters]
-        _, mean, log_var, _, decoded = self._forward(some, x, coins)
+        _, mean, log_var, _, decoded = self._forward(some, x, rng)
         error = torch.square(decoded[-1] - x[:, :, : self.dim]).sum(dim=2)
         if self._f == 1.0:
             penalty = torch.exp(2 * log_var) + torch.square(mean) - log_var - 0.5
@@ -171,13 +171,13 @@ class _Stack:
         return mean, 0.5 * (torch.exp(log_var) - 1)
 
     def _forward(
-        self, weights: list[Tensor], x: Tensor, coins: Tensor
+        self, weights: list[Tensor], x: Tensor, rng: Tensor
     ) -> tuple[list[Tensor], Tensor, Tensor, Tensor, list[Tensor]]:
         """Inputs of the encoder's layers; the latent's mean, log-variance and spread; inputs and end of decoding."""
         seen = _layers(weights[: 2 * self._deep], x)
         mean, log_var = seen.pop().chunk(2, dim=2)
         std = torch.exp(self._f * log_var)
-        z = torch.addcmul(mean, coins, std)
+        z = torch.addcmul(mean, rng, std)
         decoded = _layers(weights[2 * self._deep :], torch.cat([z, x[:, :, self.dim :]], dim=2))
         if self._sigmoid:
             decoded[-1] = torch.sigmoid(decoded[-1])

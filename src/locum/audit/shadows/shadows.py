@@ -118,8 +118,8 @@ class Pool:
         _, first, place = np.unique(rows, axis=0, return_index=True, return_inverse=True)
         unit = np.arange(len(first))
         if members.subject is not None and non_members.subject is not None:
-            people = np.concatenate([members.subject.astype(np.str_), non_members.subject.astype(np.str_)])
-            unit = np.unique(people[first], return_inverse=True)[1]
+            subjects = np.concatenate([members.subject.astype(np.str_), non_members.subject.astype(np.str_)])
+            unit = np.unique(subjects[first], return_inverse=True)[1]
         return cls(X[first], codes[first], unit.astype(np.int64), place.reshape(-1), len(members))
 
     def halves(self, shadows: int, seed: int) -> Masks:

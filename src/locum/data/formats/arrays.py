@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from locum.data.formats.assemble import SPLITS, WHOLE, RawSplit
+from locum.data.formats.assemble import ALL, SPLITS, RawSplit
 from locum.errors import DataError
 
 ATTRIBUTE = "attr_"
@@ -52,11 +52,11 @@ def split_arrays(
         roles[role] = name
     if not found:
         raise DataError(f"{path} holds no vectors: save {_LAYOUT}.")
-    if WHOLE in found and len(found) > 1:
-        whole = next(iter(found[WHOLE].values()))
-        split = next(k for k in found if k != WHOLE)
+    if ALL in found and len(found) > 1:
+        whole = next(iter(found[ALL].values()))
+        split = next(k for k in found if k != ALL)
         raise DataError(f"{path} mixes splits with `{whole}`, which has none: name it `{split}_{whole}`, or drop it.")
-    ordered = [s for s in (*SPLITS, WHOLE) if s in found]
+    ordered = [s for s in (*SPLITS, ALL) if s in found]
     return {split: _columns(split, found[split], get, path, flat) for split in ordered}
 
 
@@ -86,14 +86,14 @@ def pixels(images: Array, name: str, path: str) -> npt.NDArray[np.float32]:
 
 def _meaning(name: str, path: str) -> tuple[str, str]:
     """Split and role of an array, from its name."""
-    split, rest = WHOLE, name
+    split, rest = ALL, name
     for candidate in SPLITS:
         if name.startswith(f"{candidate}_"):
             split, rest = candidate, name[len(candidate) + 1 :]
     role = _ROLES.get(rest.lower())
     if rest.startswith(ATTRIBUTE) and len(rest) > len(ATTRIBUTE):
         return split, rest
-    if role is None or (split == WHOLE and rest in ("images", "labels")):
+    if role is None or (split == ALL and rest in ("images", "labels")):
         raise DataError(
             f"{path} holds an array `{name}` that has no known meaning. Expected are {_LAYOUT}; "
             f"name it `subject` if it says who a record belongs to, `attr_...` if it is another fact of each "
@@ -103,8 +103,8 @@ def _meaning(name: str, path: str) -> tuple[str, str]:
 
 
 def _columns(split: str, roles: dict[str, str], get: Callable[[str], Array], path: str, flat: bool) -> RawSplit:
-    prefix = "" if split == WHOLE else f"{split}_"
-    vectors = "X" if split == WHOLE else f"{split}_x"
+    prefix = "" if split == ALL else f"{split}_"
+    vectors = "X" if split == ALL else f"{split}_x"
     if "vectors" in roles and "images" in roles:
         raise DataError(f"{path} holds both `{roles['vectors']}` and `{roles['images']}`: keep one.")
     if "labels" not in roles:

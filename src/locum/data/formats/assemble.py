@@ -14,7 +14,7 @@ from locum.errors import DataError
 from locum.types import EmbeddingInfo, EmbeddingSet, encode_labels
 
 SPLITS = ("train", "val", "test")
-WHOLE = "all"
+ALL = "all"
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ def _json(text: str) -> Any:
 
 
 def _place(path: str, split: str) -> str:
-    return path if split == WHOLE else f"{path}#{split}"
+    return path if split == ALL else f"{path}#{split}"
 
 
 def _whole(split: str, labels: npt.NDArray[Any], path: str) -> npt.NDArray[Any]:

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from numpy.lib import format as npy
 
 from locum.data.formats.arrays import ATTRIBUTE, holds_images, split_arrays
-from locum.data.formats.assemble import WHOLE, RawSplit, assemble, info_from_json, info_to_json
+from locum.data.formats.assemble import ALL, RawSplit, assemble, info_from_json, info_to_json
 from locum.errors import DataError
 from locum.io import reading
 from locum.types import EmbeddingInfo, EmbeddingSet
@@ -134,8 +134,8 @@ def write_npz_stream(stream: BinaryIO, splits: Mapping[str, StreamedSplit], info
     """What `write_npz` writes, and what `read_splits` reads: several splits, or one called "all"."""
     with zipfile.ZipFile(stream, "w", zipfile.ZIP_STORED, allowZip64=True) as archive:
         for split, part in splits.items():
-            prefix = "" if split == WHOLE else f"{split}_"
-            _vectors(archive, "X" if split == WHOLE else f"{prefix}x", part)
+            prefix = "" if split == ALL else f"{split}_"
+            _vectors(archive, "X" if split == ALL else f"{prefix}x", part)
             _column(archive, f"{prefix}y", part.y)
             if part.subject is not None:
                 _column(archive, f"{prefix}subject", part.subject)

@@ -13,14 +13,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from locum.data.formats.arrays import ATTRIBUTE
-from locum.data.formats.assemble import SPLITS, WHOLE, RawSplit
+from locum.data.formats.assemble import ALL, SPLITS, RawSplit
 from locum.errors import DataError
 
 LABELS = ("label", "y", "target", "class")
 SUBJECTS = ("subject", "patient", "patient_id")
 
 # A person's number that nobody declared would become a feature, or be split apart: ask instead.
-_PERSON = re.compile(r"(^|[_\W])(patient|subject)s?[_\W]?(id|ids|nr|no|num|number|name|key|code)?$", re.IGNORECASE)
+_SUBJECT = re.compile(r"(^|[_\W])(patient|subject)s?[_\W]?(id|ids|nr|no|num|number|name|key|code)?$", re.IGNORECASE)
 _NUMBERED = re.compile(r"^(\D*)\d+$")
 
 
@@ -47,7 +47,7 @@ def find_roles(names: Sequence[str], path: str) -> Roles:
     split = _only(free, ("split",), "splits", path)
     rest = tuple(n for n in free if n not in (label, subject, split))
     for name in rest:
-        if _PERSON.search(name):
+        if _SUBJECT.search(name):
             raise DataError(
                 f"Column `{name}` of {path} seems to say who a record belongs to: rename it to `subject`, "
                 f"or to `{ATTRIBUTE}{name}` if it does not."
@@ -105,7 +105,7 @@ def raw_splits(X: Array, columns: dict[str, Array], roles: Roles, source: Source
             f"{source.path} has no labels: no column is called {', '.join(LABELS[:-1])} or {LABELS[-1]}, "
             f"and the last one, `{roles.label}`, holds fractions. Name the column of classes `label`."
         )
-    parts: dict[str, Array | slice] = {WHOLE: slice(None)}
+    parts: dict[str, Array | slice] = {ALL: slice(None)}
     if roles.split is not None:
         told = columns[roles.split].astype(np.str_)
         strange = ~np.isin(told, SPLITS)

@@ -12,7 +12,7 @@ from flwr.clientapp import ClientApp
 from flwr.common.constant import ErrorCode
 
 from locum.errors import ConfigError, FormatError, LocumError
-from locum.federated.protocol import Question
+from locum.federated.protocol import Request
 from locum.federated.transport.flower import from_record, to_record
 
 
@@ -25,15 +25,15 @@ def make_app(site_file: Callable[[Context], str | Path]) -> ClientApp:
     app = ClientApp()
 
     @app.train()
-    def answer(message: Message, context: Context) -> Message:
+    def reply(message: Message, context: Context) -> Message:
         try:
-            question = from_record(message.content)
-            if not isinstance(question, Question):
+            request = from_record(message.content)
+            if not isinstance(request, Request):
                 raise FormatError("An answer came where a question was expected.")
             # Late: it takes seconds, and a message that is refused need not wait for it.
             from locum.federated.site import Site
 
-            return Message(to_record(Site(site_file(context)).answer(question)), reply_to=message)
+            return Message(to_record(Site(site_file(context)).reply(request)), reply_to=message)
         except Exception as error:  # Flower would send its text to the coordinator
             if isinstance(error, LocumError):
                 print(f"locum: {error}", file=sys.stderr, flush=True)

@@ -14,7 +14,7 @@ from flwr.proto.node_pb2 import NodeInfo
 from flwr.serverapp import Grid
 
 from locum.errors import FormatError
-from locum.federated.protocol import Answer, Question, Silence, pack, unpack
+from locum.federated.protocol import NoReply, Reply, Request, pack, unpack
 
 _log = logging.getLogger(__name__)
 _TEXT, _TENSORS = "locum", "tensors"
@@ -24,14 +24,14 @@ _ASK_AGAIN = {ErrorCode.NODE_UNAVAILABLE, ErrorCode.MESSAGE_UNAVAILABLE, ErrorCo
 _TRIES = 3
 
 
-def to_record(message: Question | Answer) -> RecordDict:
+def to_record(message: Request | Reply) -> RecordDict:
     """A message of ours as what a message of Flower holds."""
     text, arrays = pack(message)
     tensors = ArrayRecord({name: Array(value) for name, value in arrays.items()})
     return RecordDict({_TEXT: ConfigRecord({"message": text}), _TENSORS: tensors})
 
 
-def from_record(content: RecordDict) -> Question | Answer:
+def from_record(content: RecordDict) -> Request | Reply:
     """Undo `to_record`. Nothing in it is trusted: whatever is not a message of ours is refused."""
     try:
         text = content.config_records[_TEXT]["message"]
@@ -64,7 +64,7 @@ def node_names(nodes: Iterable[NodeInfo]) -> dict[str, NodeInfo]:
 class _Asked:
     """Where one site stands while it is waited for."""
 
-    question: Question
+    request: Request
     gone_since: float
     message: str = ""
     node: int = 0
@@ -109,28 +109,28 @@ class FlowerChannel:
         """The sites that are connected now."""
         return list(self._names(self._grid.get_nodes()))
 
-    def ask(self, questions: Mapping[str, Question], *, timeout: float) -> dict[str, Answer | Silence]:
+    def ask(self, requests: Mapping[str, Request], *, timeout: float) -> dict[str, Reply | NoReply]:
         """One question to each site; an entry for each of them, in about `timeout` seconds at most."""
         start = time.monotonic()
-        open_ = {site: _Asked(question, start) for site, question in questions.items()}
-        answers: dict[str, Answer | Silence] = {}
+        open_ = {site: _Asked(request, start) for site, request in requests.items()}
+        replies: dict[str, Reply | NoReply] = {}
         while open_ and (left := start + timeout - time.monotonic()) > 0:
             nodes = self._names(self._grid.get_nodes())
             for site, asked in list(open_.items()):
                 heard = self._look(asked, nodes.get(site), left)
                 if heard is not None:
-                    answers[site] = heard
+                    replies[site] = heard
                     del open_[site]
             if open_:
                 time.sleep(min(self._pause, left))
-        late = Silence("no answer in time")
-        return {site: answers.get(site, late) for site in questions}
+        late = NoReply("no answer in time")
+        return {site: replies.get(site, late) for site in requests}
 
-    def _look(self, asked: _Asked, node: NodeInfo | None, left: float) -> Answer | Silence | None:
+    def _look(self, asked: _Asked, node: NodeInfo | None, left: float) -> Reply | NoReply | None:
         """Ask the site if it has not been, and fetch its reply if there is one."""
         if node is None:
             if time.monotonic() - asked.gone_since > self._patience:
-                return Silence("not connected")
+                return NoReply("not connected")
             return None
         asked.gone_since = time.monotonic()
         if not asked.message or (asked.node, asked.activated) != (node.node_id, node.last_activated_at):
@@ -141,37 +141,37 @@ class FlowerChannel:
 
     def _push(self, asked: _Asked, node: NodeInfo, left: float) -> None:
         message = Message(
-            to_record(asked.question),
+            to_record(asked.request),
             dst_node_id=node.node_id,
             message_type="train",
             ttl=left,
-            group_id=str(asked.question.round),
+            group_id=str(asked.request.round),
         )
         (asked.message,) = list(self._grid.push_messages([message])) or [""]
         asked.node, asked.activated = node.node_id, node.last_activated_at
 
-    def _pull(self, asked: _Asked) -> Answer | Silence | None:
+    def _pull(self, asked: _Asked) -> Reply | NoReply | None:
         try:
             replies = list(self._grid.pull_messages([asked.message]))
         except httpx.HTTPError:
             raise  # the SuperLink is gone, or the run was stopped
         except Exception as error:  # Flower unpacks what the node sent
-            return Silence(f"an unreadable reply ({type(error).__name__})")
+            return NoReply(f"an unreadable reply ({type(error).__name__})")
         mine = [r for r in replies if r.metadata.reply_to_message_id == asked.message]
         if not mine:
             return None
-        reply = mine[0]
-        if reply.has_error():
-            return self._failed(asked, reply.error.code, reply.error.reason)
-        if reply.metadata.src_node_id != asked.node:
-            return Silence("a reply from somebody else")
+        message = mine[0]
+        if message.has_error():
+            return self._failed(asked, message.error.code, message.error.reason)
+        if message.metadata.src_node_id != asked.node:
+            return NoReply("a reply from somebody else")
         try:
-            answer = from_record(reply.content)
+            reply = from_record(message.content)
         except FormatError as error:
-            return Silence(str(error))
-        return answer if isinstance(answer, Answer) else Silence("a question instead of an answer")
+            return NoReply(str(error))
+        return reply if isinstance(reply, Reply) else NoReply("a question instead of an answer")
 
-    def _failed(self, asked: _Asked, code: int, reason: str | None) -> Silence | None:
+    def _failed(self, asked: _Asked, code: int, reason: str | None) -> NoReply | None:
         if code == ErrorCode.CLIENT_APP_CRASHED:
             asked.crashes += 1
         if code in _ASK_AGAIN or (code == ErrorCode.CLIENT_APP_CRASHED and asked.crashes < _TRIES):
@@ -179,4 +179,4 @@ class FlowerChannel:
             return None
         # Words that a site chose go into a log: printable, and not many.
         said = "".join(c for c in reason or "" if c.isprintable())[:200]
-        return Silence(f"an error at the site: {said}" if said else "an error at the site")
+        return NoReply(f"an error at the site: {said}" if said else "an error at the site")

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from locum.errors import LocumError
-from locum.federated.protocol import Answer, Question, Silence, pack, unpack
+from locum.federated.protocol import NoReply, Reply, Request, pack, unpack
 from locum.federated.site import Site
 
 
@@ -20,17 +20,17 @@ class LocalChannel:
         """All of them, always."""
         return list(self._files)
 
-    def ask(self, questions: Mapping[str, Question], *, timeout: float) -> dict[str, Answer | Silence]:
+    def ask(self, requests: Mapping[str, Request], *, timeout: float) -> dict[str, Reply | NoReply]:
         """One after the other; there is no waiting, so `timeout` has no use."""
-        return {name: self._one(name, question) for name, question in questions.items()}
+        return {name: self._one(name, request) for name, request in requests.items()}
 
-    def _one(self, name: str, question: Question) -> Answer | Silence:
-        asked = unpack(*pack(question))
-        assert isinstance(asked, Question)
+    def _one(self, name: str, request: Request) -> Reply | NoReply:
+        asked = unpack(*pack(request))
+        assert isinstance(asked, Request)
         try:
-            answer = Site(self._files[name]).answer(asked)
+            reply = Site(self._files[name]).reply(asked)
         except LocumError as error:
-            return Silence(f"{type(error).__name__}: {error}")
-        back = unpack(*pack(answer))
-        assert isinstance(back, Answer)
+            return NoReply(f"{type(error).__name__}: {error}")
+        back = unpack(*pack(reply))
+        assert isinstance(back, Reply)
         return back

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     )
     from locum.generate.private.guarantee import (
         TEST as TEST,
-        people as people,
         reference_told as reference_told,
         rounded_shares as rounded_shares,
+        subjects as subjects,
     )
     from locum.generate.private.networks import folded as folded
     from locum.generate.private.query import (
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
         Measured as Measured,
         Shares as Shares,
         measured as measured,
-        query as query,
+        query_sums as query_sums,
         unit_vectors as unit_vectors,
     )
     from locum.generate.private.whitening import Whitener as Whitener, plan_network as plan_network

@@ -10,8 +10,8 @@ import numpy.typing as npt
 
 from locum.accounting import QueryPlan
 from locum.data import REFERENCES, Reference
-from locum.generate.private.query import Shares, measured, query
-from locum.mechanisms import Coins
+from locum.generate.private.query import Shares, measured, query_sums
+from locum.mechanisms import SecureRandom
 from locum.release import StatisticsSpec
 
 Array = npt.NDArray[np.float64]
@@ -56,15 +56,15 @@ def noisy_sums(
     reference: Reference,
     shares: Shares,
     plan: QueryPlan,
-    test_coins: int | None = None,
+    insecure_seed: int | None = None,
 ) -> Array:
     """The sums of `query` with the noise of `plan`: all that ever leaves the records, and what the plan pays for.
 
     A subject's records count together where `subject` is given.
     """
-    sums = query(X, codes, subject, classes, reference, shares)
-    coins = Coins(np.ones(1, dtype=np.int64), 1.0, len(sums), plan.noise_multiplier, test_seed=test_coins)
-    out: Array = sums + coins.draw(0).noise.numpy()
+    sums = query_sums(X, codes, subject, classes, reference, shares)
+    rng = SecureRandom(np.ones(1, dtype=np.int64), 1.0, len(sums), plan.noise_multiplier, insecure_seed=insecure_seed)
+    out: Array = sums + rng.draw(0).noise.numpy()
     return out
 
 

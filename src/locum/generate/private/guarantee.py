@@ -41,7 +41,7 @@ def reference_told(reference: Reference) -> dict[str, str]:
     return {"reference": reference.name, "reference_source": reference.source}
 
 
-def people(subject: Any) -> npt.NDArray[np.int64]:
+def subjects(subject: Any) -> npt.NDArray[np.int64]:
     """Subjects as numbers; one that is missing is an error."""
     place: dict[str, int] = {}
     out = np.empty(len(np.asarray(subject)), dtype=np.int64)
@@ -54,14 +54,14 @@ def people(subject: Any) -> npt.NDArray[np.int64]:
     return out
 
 
-class Promise:
+class Guarantee:
     """What a generator that takes `privacy` has in common with the others: checks, payment and claim."""
 
     privacy: DP | None
     classes: Sequence[Any] | None
     ledger: str | Path | None
     holding: str
-    test_coins: int | None
+    insecure_seed: int | None
     # Whether there is a private way to fit.
     _HONOURS_DP = False
 
@@ -90,7 +90,7 @@ class Promise:
         if self.privacy.unit == "subject" and subject is None:
             raise PrivacyError("A promise for each subject needs `subject`: say which records belong to one person.")
 
-    def _wish(self) -> DP:
+    def _budget(self) -> DP:
         """The budget, where there is one."""
         if self.privacy is None:
             raise ConfigError("There is nothing to plan without a budget: set `privacy=DP(...)`.")
@@ -102,11 +102,11 @@ class Promise:
         """The ledger that pays; none with test coins, which promise nothing."""
         from locum.accounting import Ledger
 
-        if self.test_coins is not None:
+        if self.insecure_seed is not None:
             yield None
             return
         with Ledger(self.ledger or DEFAULT_LEDGER) as ledger:
-            ledger.open_for(self._wish(), self.holding)
+            ledger.open_for(self._budget(), self.holding)
             yield ledger
 
     def _pay(self, plan: QueryPlan) -> Charge | None:
@@ -122,11 +122,11 @@ class Promise:
                 within=plan.privacy.epsilon,
             )
 
-    def _people(self, subject: npt.NDArray[Any] | None) -> npt.NDArray[np.int64] | None:
+    def _subjects(self, subject: npt.NDArray[Any] | None) -> npt.NDArray[np.int64] | None:
         """Subjects as numbers, where the promise is about subjects."""
-        if self._wish().unit != "subject":
+        if self._budget().unit != "subject":
             return None
-        return people(subject)
+        return subjects(subject)
 
     def _dp_claim(self, charge: Charge | None, *not_covered: str) -> PrivacyClaim:
         """The promise that was paid for."""

@@ -19,12 +19,12 @@ from locum.data import Reference
 from locum.errors import PrivacyError
 from locum.generate.base import Records
 from locum.generate.presets import Preset
-from locum.generate.private.query import Measured, query
-from locum.generate.private.whitening import OPENINGS, Whitener, read_sums
+from locum.generate.private.query import Measured, query_sums
+from locum.generate.private.whitening import INITIAL_QUERIES, Whitener, read_sums
 from locum.generate.scaling import with_labels
 from locum.nets import CVAE
 from locum.train import CVAELoss, seeded
-from locum.train.dp import Opening, PrivateHistory, PrivateRun
+from locum.train.dp import InitialQuery, PrivateHistory, PrivateRun
 from locum.types import ProgressBar
 
 Array = npt.NDArray[np.float64]
@@ -46,7 +46,7 @@ def check_private(settings: Preset, *, authors_compat: bool, validation: bool) -
         raise PrivacyError(
             "What the authors ran is not private as they say: leave `authors_compat` out under differential privacy."
         )
-    if settings.scaling not in OPENINGS:
+    if settings.scaling not in INITIAL_QUERIES:
         raise PrivacyError(
             f"The scaling {settings.scaling!r} shows values of records: under differential privacy take 'class' "
             "(noisy class means) or 'public' (public statistics alone)."
@@ -79,19 +79,19 @@ def train_privately(
     settings: Preset,
     plan: SGDPlan,
     reference: Reference,
-    people: npt.NDArray[np.int64] | None,
+    subjects: npt.NDArray[np.int64] | None,
     *,
     ledger: Ledger | None,
     holding: str,
     purpose: str,
-    test_coins: int | None,
+    insecure_seed: int | None,
     checkpoint: str | Path | None,
     progress: ProgressBar | None,
 ) -> PrivateFit:
     """Pay, ask for the sums, and train `module` on what they leave of the records."""
     d = records.X.shape[1]
     classes = module.encoder[0].in_features - d
-    _, asked = OPENINGS[settings.scaling]
+    _, asked = INITIAL_QUERIES[settings.scaling]
 
     def read(noisy: Array) -> Measured:
         return read_sums(noisy, plan, settings.scaling, classes, d)
@@ -99,7 +99,7 @@ def train_privately(
     def rows(whitener: Whitener) -> Tensor:
         return with_labels(whitener.forward(records.X, records.codes[:, 0]), records.codes, [classes])
 
-    sums = query(records.X, records.codes[:, 0], people, classes, reference, asked)
+    sums = query_sums(records.X, records.codes[:, 0], subjects, classes, reference, asked)
     run = PrivateRun(
         module,
         rows(Whitener.bare(reference, classes)),
@@ -107,14 +107,14 @@ def train_privately(
         plan,
         ledger,
         holding,
-        subject=people,
+        subject=subjects,
         purpose=purpose,
         learning_rate=settings.learning_rate,
         weight_decay=settings.weight_decay,
-        test_coins=test_coins,
+        insecure_seed=insecure_seed,
         checkpoint=checkpoint,
         progress=progress,
-        opening=Opening(sums, lambda noisy: rows(Whitener.read(read(noisy), reference))),
+        initial_query=InitialQuery(sums, lambda noisy: rows(Whitener.read(read(noisy), reference))),
     )
     history = run.run()
     run.remove_checkpoint()

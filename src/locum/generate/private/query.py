@@ -91,7 +91,7 @@ def unit_vectors(X: npt.NDArray[np.float32], reference: Reference) -> tuple[Arra
     return unit, relative
 
 
-def query(
+def query_sums(
     X: npt.NDArray[np.float32],
     codes: npt.NDArray[np.int64],
     subject: npt.NDArray[np.int64] | None,

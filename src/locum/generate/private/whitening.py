@@ -16,28 +16,28 @@ from locum.accounting import Gaussian, SGDPlan, plan_query, plan_sgd
 from locum.data import Reference
 from locum.generate.private.estimate import shrunk
 from locum.generate.private.query import COUNTS_ONLY, MEANS, Measured, Shares, measured, unit_vectors
-from locum.train.dp import Opening
+from locum.train.dp import InitialQuery
 from locum.types import DP
 
 Array = npt.NDArray[np.float64]
 Tensors = dict[str, npt.NDArray[np.float32]]
 
 # By scaling: the part of the squared budget that the sums take, and what they ask for.
-OPENINGS: dict[str, tuple[float, Shares]] = {"class": (0.5, MEANS), "public": (0.05, COUNTS_ONLY)}
+INITIAL_QUERIES: dict[str, tuple[float, Shares]] = {"class": (0.5, MEANS), "public": (0.05, COUNTS_ONLY)}
 
 
 def plan_network(
     privacy: DP, scaling: str, *, batch: int, clip: float, epochs: float = 1.0, steps: int | None = None
 ) -> SGDPlan:
     """Everything that a private fit of a network will do, from public numbers alone; see `plan_sgd`."""
-    share, _ = OPENINGS[scaling]
+    share, _ = INITIAL_QUERIES[scaling]
     sums = Gaussian(plan_query(privacy).noise_multiplier / np.sqrt(share))
     return plan_sgd(privacy, batch=batch, epochs=epochs, steps=steps, clip=clip, extra=(sums,))
 
 
 def read_sums(noisy: Array, plan: SGDPlan, scaling: str, classes: int, d: int) -> Measured:
     """What the noisy sums of such a plan say."""
-    return measured(noisy, Opening.noise(plan), classes, d, OPENINGS[scaling][1])
+    return measured(noisy, InitialQuery.noise(plan), classes, d, INITIAL_QUERIES[scaling][1])
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -1,4 +1,4 @@
-"""Published obfuscators in one interface, for comparison: `RIVALS` by name, `strengths` to sweep.
+"""Published obfuscators in one interface, for comparison: `BASELINES` by name, `strengths` to sweep.
 
 Every rival gets as many strengths as any other: the same tuning budget. Imports torch.
 """
@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 from locum._lazy import lazy_exports
 
 if TYPE_CHECKING:
-    from locum.obfuscate.baselines.base import Array as Array, Rival as Rival
+    from locum.obfuscate.baselines.base import Array as Array, Baseline as Baseline
     from locum.obfuscate.baselines.catalogue import (
+        BASELINES as BASELINES,
         NOT_BUILT as NOT_BUILT,
-        RIVALS as RIVALS,
-        RivalFactory as RivalFactory,
+        BaselineFactory as BaselineFactory,
         strengths as strengths,
     )
     from locum.obfuscate.baselines.emb_g_filter import (

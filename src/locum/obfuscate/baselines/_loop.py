@@ -147,16 +147,16 @@ def breach(distortion: Tensor, bound: float, done: float) -> Tensor:
     return _BREACH * (0.1 + done) * (excess + excess.square())
 
 
-def noise_like(x: Tensor, coins: torch.Generator) -> Tensor:
+def noise_like(x: Tensor, rng: torch.Generator) -> Tensor:
     """Standard normal numbers of a tensor's shape."""
-    return torch.randn(x.shape, generator=coins)
+    return torch.randn(x.shape, generator=rng)
 
 
 def play(
     rows: Rows,
     move: Callable[[Batch, torch.Generator], Move],
     ours: Iterable[nn.Module],
-    coins: torch.Generator,
+    rng: torch.Generator,
     *,
     attacker: nn.Module | None = None,
     hide: Callable[[Tensor, Batch], Tensor] = lambda logits, batch: logits.new_zeros(()),
@@ -179,9 +179,9 @@ def play(
             done = epoch / epochs
             own.param_groups[0]["lr"] = rate * min(1.0, 3 * (1 - done))
             total, count = torch.zeros(()), 0
-            for i in batches(coins):
+            for i in batches(rng):
                 batch = Batch(rows.x[i], rows.utility[i], rows.private[i], done)
-                shown, cost = move(batch, coins)
+                shown, cost = move(batch, rng)
                 if attacker is not None and theirs is not None:
                     theirs.zero_grad(set_to_none=True)
                     cross_entropy(attacker(shown.detach()), batch.private).backward()

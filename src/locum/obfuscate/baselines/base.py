@@ -24,7 +24,7 @@ Array = npt.NDArray[Any]
 _CHUNK = 4096
 
 
-class Rival(ABC):
+class Baseline(ABC):
     """A published way to hide one attribute of rows and to keep another; `strength` says how much is hidden.
 
     0 hides least, and what a unit of strength is differs from rival to rival: compare curves, not strengths. Nothing
@@ -79,12 +79,12 @@ class Rival(ABC):
             raise NotFittedError(f"The rival {self.name!r} has not learnt yet: call `fit` first.")
 
         def mask(X: Array, _: Array, rng: np.random.Generator) -> Array:
-            coins = seeded(int(rng.integers(2**63)))
+            torch_rng = seeded(int(rng.integers(2**63)))
             if X.shape[1:] != self.shape_:
                 raise DataError(f"Rows must have the shape {self.shape_} of those learnt from; got {X.shape[1:]}.")
             x = torch.from_numpy(np.ascontiguousarray(X, dtype=np.float32))
             with torch.no_grad():
-                parts = [self._release(chunk, coins).numpy() for chunk in x.split(_CHUNK)]
+                parts = [self._release(chunk, torch_rng).numpy() for chunk in x.split(_CHUNK)]
             return np.concatenate(parts) if parts else x.numpy()
 
         return mask
@@ -102,9 +102,9 @@ class Rival(ABC):
         """The network that makes releases, and those that it trains with."""
 
     @abstractmethod
-    def _learn(self, rows: Rows, epochs: int, coins: torch.Generator, progress: ProgressBar | None) -> None:
+    def _learn(self, rows: Rows, epochs: int, torch_rng: torch.Generator, progress: ProgressBar | None) -> None:
         """Train the networks in place."""
 
     @abstractmethod
-    def _release(self, x: Tensor, coins: torch.Generator) -> Tensor:
+    def _release(self, x: Tensor, torch_rng: torch.Generator) -> Tensor:
         """One release of rows."""

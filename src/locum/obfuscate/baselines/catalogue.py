@@ -1,4 +1,4 @@
-"""Published obfuscators in one interface, for comparison: `RIVALS` by name, `strengths` to sweep.
+"""Published obfuscators in one interface, for comparison: `BASELINES` by name, `strengths` to sweep.
 
 Every rival gets as many strengths as any other: the same tuning budget. Imports torch.
 """
@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Literal
 
 from locum.errors import ConfigError
-from locum.obfuscate.baselines.base import Rival
+from locum.obfuscate.baselines.base import Baseline
 from locum.obfuscate.baselines.emb_g_filter import EmbGFilter
 from locum.obfuscate.baselines.gap import GAP
 from locum.obfuscate.baselines.gaussian import GaussianNoise
@@ -20,14 +20,14 @@ from locum.obfuscate.baselines.pupet import AEPupet, BetaVAEPupet, UAEPupet, VAE
 from locum.obfuscate.baselines.tiprdc import TIPRDC
 from locum.obfuscate.baselines.vfae import VFAE
 
-RivalFactory = Callable[[float], Rival]
+BaselineFactory = Callable[[float], Baseline]
 
-_BUILT: tuple[type[Rival], ...] = (
+_BUILT: tuple[type[Baseline], ...] = (
     GaussianNoise, LearnedNoise, GAP,
     AEPupet, UAEPupet, VAEPupet, BetaVAEPupet,
     VFAE, LMIFR, EmbGFilter, TIPRDC,
 )  # fmt: skip
-RIVALS: MappingProxyType[str, type[Rival]] = MappingProxyType({rival.name: rival for rival in _BUILT})
+BASELINES: MappingProxyType[str, type[Baseline]] = MappingProxyType({baseline.name: baseline for baseline in _BUILT})
 
 NOT_BUILT: MappingProxyType[str, str] = MappingProxyType(
     {

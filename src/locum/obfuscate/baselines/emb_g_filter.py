@@ -18,7 +18,7 @@ from locum.obfuscate.baselines._loop import (
     play,
     reconstruction,
 )
-from locum.obfuscate.baselines.base import Rival
+from locum.obfuscate.baselines.base import Baseline
 from locum.types import ProgressBar
 
 # As for VAE-PUPET: at its whole weight the divergence leaves no room for the utility attribute.
@@ -33,13 +33,13 @@ class FilteredAutoencoder(nn.Module):
         self.autoencoder = autoencoder
         self.filter: Added = masker((autoencoder.latent,))
 
-    def latent(self, x: Tensor, coins: torch.Generator) -> tuple[Tensor, Tensor]:
+    def latent(self, x: Tensor, rng: torch.Generator) -> tuple[Tensor, Tensor]:
         """Latents before and after the filter."""
         z = self.autoencoder.encode(x)[0]
-        return z, self.filter(z, torch.cat([z, noise_like(z, coins)], dim=1))
+        return z, self.filter(z, torch.cat([z, noise_like(z, rng)], dim=1))
 
 
-class EmbGFilter(Rival):
+class EmbGFilter(Baseline):
     """Records whose latents were moved, as far as `strength` (a share of their variance), to mislead an attacker.
 
     Chen et al., "Distributed generation of privacy preserving data with user customization" (2019): a variational
@@ -59,25 +59,25 @@ class EmbGFilter(Rival):
         provider, attacker = guesser(shape, sum(rows.utility_classes)), guesser(shape, rows.private_classes)
         return net, nn.ModuleDict({"provider": provider, "attacker": attacker})
 
-    def _learn(self, rows: Rows, epochs: int, coins: torch.Generator, progress: ProgressBar | None) -> None:
+    def _learn(self, rows: Rows, epochs: int, rng: torch.Generator, progress: ProgressBar | None) -> None:
         net, provider = self.released_.autoencoder, self.helpers_["provider"]
 
-        def first(batch: Batch, coins: torch.Generator) -> Move:
+        def first(batch: Batch, rng: torch.Generator) -> Move:
             mean, log_var = net.encode(batch.x)
-            scores = net.scores(mean + noise_like(mean, coins) * torch.exp(0.5 * log_var))
+            scores = net.scores(mean + noise_like(mean, rng) * torch.exp(0.5 * log_var))
             return Move(
                 scores,
                 reconstruction(scores, batch.x, net.types, rows.spread) + _DIVERGENCE * gaussian_kl(mean, log_var),
             )
 
         last = max(1, epochs // 4)
-        play(rows, first, [net], coins, epochs=max(1, epochs - last))
+        play(rows, first, [net], rng, epochs=max(1, epochs - last))
         net.requires_grad_(False)
         with torch.no_grad():
             variance = float(net.encode(rows.x)[0].var(dim=0).sum())
 
-        def move(batch: Batch, coins: torch.Generator) -> Move:
-            z, shown = self.released_.latent(batch.x, coins)
+        def move(batch: Batch, rng: torch.Generator) -> Move:
+            z, shown = self.released_.latent(batch.x, rng)
             moved = (shown - z).square().sum() / (len(z) * variance)
             utility = guess_loss(provider(torch.cat([z, shown])), batch.utility.repeat(2, 1), rows.utility_classes)
             return Move(shown, utility + breach(moved, self.strength, batch.done))
@@ -86,10 +86,10 @@ class EmbGFilter(Rival):
             return confusion(logits, rows.prior)
 
         play(
-            rows, move, [self.released_.filter, provider], coins,
+            rows, move, [self.released_.filter, provider], rng,
             attacker=self.helpers_["attacker"], hide=hide, epochs=last, progress=progress,
         )  # fmt: skip
 
-    def _release(self, x: Tensor, coins: torch.Generator) -> Tensor:
-        out: Tensor = self.released_.autoencoder(self.released_.latent(x, coins)[1])
+    def _release(self, x: Tensor, rng: torch.Generator) -> Tensor:
+        out: Tensor = self.released_.autoencoder(self.released_.latent(x, rng)[1])
         return out

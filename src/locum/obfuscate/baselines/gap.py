@@ -7,11 +7,11 @@ from torch import Tensor, nn
 
 from locum.nets import guesser, masker
 from locum.obfuscate.baselines._loop import Batch, Move, Rows, breach, confusion, noise_like, play
-from locum.obfuscate.baselines.base import Rival
+from locum.obfuscate.baselines.base import Baseline
 from locum.types import ProgressBar
 
 
-class GAP(Rival):
+class GAP(Baseline):
     """Rows changed by a network that sees them and fresh noise, as far as a mean squared distortion of `strength`.
 
     `strength` is a share of the data's own variance: at 1 a release may lie as far from its row as the mean row does.
@@ -28,9 +28,9 @@ class GAP(Rival):
     def _networks(self, rows: Rows) -> tuple[nn.Module, nn.ModuleDict]:
         return masker(rows.shape), nn.ModuleDict({"attacker": guesser(rows.shape, rows.private_classes)})
 
-    def _learn(self, rows: Rows, epochs: int, coins: torch.Generator, progress: ProgressBar | None) -> None:
-        def move(batch: Batch, coins: torch.Generator) -> Move:
-            shown = self._release(batch.x, coins)
+    def _learn(self, rows: Rows, epochs: int, rng: torch.Generator, progress: ProgressBar | None) -> None:
+        def move(batch: Batch, rng: torch.Generator) -> Move:
+            shown = self._release(batch.x, rng)
             distortion = (shown - batch.x).square().sum() / (len(batch.x) * rows.variance)
             return Move(shown, breach(distortion, self.strength, batch.done))
 
@@ -38,9 +38,9 @@ class GAP(Rival):
             return confusion(logits, rows.prior)
 
         play(
-            rows, move, [self.released_], coins,
+            rows, move, [self.released_], rng,
             attacker=self.helpers_["attacker"], hide=hide, epochs=epochs, progress=progress,
         )  # fmt: skip
 
-    def _release(self, x: Tensor, coins: torch.Generator) -> Tensor:
-        return self.types_.settle(self.released_(x, torch.cat([x, noise_like(x, coins)], dim=1)))
+    def _release(self, x: Tensor, rng: torch.Generator) -> Tensor:
+        return self.types_.settle(self.released_(x, torch.cat([x, noise_like(x, rng)], dim=1)))

@@ -6,11 +6,11 @@ import torch
 from torch import Tensor, nn
 
 from locum.obfuscate.baselines._loop import Rows, noise_like
-from locum.obfuscate.baselines.base import Rival
+from locum.obfuscate.baselines.base import Baseline
 from locum.types import ProgressBar
 
 
-class GaussianNoise(Rival):
+class GaussianNoise(Baseline):
     """Rows with independent normal noise of standard deviation `strength`; hides all attributes alike.
 
     The classical additive perturbation (Agrawal and Srikant, 2000). It learns nothing, so it needs no private
@@ -24,8 +24,8 @@ class GaussianNoise(Rival):
     def _networks(self, rows: Rows) -> tuple[nn.Module, nn.ModuleDict]:
         return nn.Identity(), nn.ModuleDict()
 
-    def _learn(self, rows: Rows, epochs: int, coins: torch.Generator, progress: ProgressBar | None) -> None:
+    def _learn(self, rows: Rows, epochs: int, rng: torch.Generator, progress: ProgressBar | None) -> None:
         return
 
-    def _release(self, x: Tensor, coins: torch.Generator) -> Tensor:
-        return self.types_.settle(x + self.strength * noise_like(x, coins))
+    def _release(self, x: Tensor, rng: torch.Generator) -> Tensor:
+        return self.types_.settle(x + self.strength * noise_like(x, rng))

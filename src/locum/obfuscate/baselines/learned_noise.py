@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from locum.nets import guesser, noise_maker
 from locum.obfuscate.baselines._loop import Batch, Move, Rows, confusion, guess_loss, play
-from locum.obfuscate.baselines.base import Rival
+from locum.obfuscate.baselines.base import Baseline
 from locum.types import ProgressBar
 
 _LATENT = 64
@@ -15,7 +15,7 @@ _LATENT = 64
 _DISTORTION = 0.05
 
 
-class LearnedNoise(Rival):
+class LearnedNoise(Baseline):
     """Rows plus noise that a network has shaped: wide where it misleads an attacker, narrow where it spoils utility.
 
     What is added does not depend on the row. The additive privatiser of Huang et al. ("Generative adversarial
@@ -32,11 +32,11 @@ class LearnedNoise(Rival):
         attacker = guesser(rows.shape, rows.private_classes)
         return noise_maker(rows.shape, _LATENT), nn.ModuleDict({"provider": provider, "attacker": attacker})
 
-    def _learn(self, rows: Rows, epochs: int, coins: torch.Generator, progress: ProgressBar | None) -> None:
+    def _learn(self, rows: Rows, epochs: int, rng: torch.Generator, progress: ProgressBar | None) -> None:
         provider, attacker = self.helpers_["provider"], self.helpers_["attacker"]
 
-        def move(batch: Batch, coins: torch.Generator) -> Move:
-            shown = self._release(batch.x, coins)
+        def move(batch: Batch, rng: torch.Generator) -> Move:
+            shown = self._release(batch.x, rng)
             distortion = (shown - batch.x).square().sum() / (len(batch.x) * rows.variance)
             both = torch.cat([batch.x, shown])
             utility = guess_loss(provider(both), batch.utility.repeat(2, 1), rows.utility_classes)
@@ -46,9 +46,9 @@ class LearnedNoise(Rival):
             return self.strength * confusion(logits, rows.prior)
 
         play(
-            rows, move, [self.released_, provider], coins,
+            rows, move, [self.released_, provider], rng,
             attacker=attacker, hide=hide, epochs=epochs, progress=progress,
         )  # fmt: skip
 
-    def _release(self, x: Tensor, coins: torch.Generator) -> Tensor:
-        return self.types_.settle(self.released_(x, torch.randn(len(x), _LATENT, generator=coins)))
+    def _release(self, x: Tensor, rng: torch.Generator) -> Tensor:
+        return self.types_.settle(self.released_(x, torch.randn(len(x), _LATENT, generator=rng)))

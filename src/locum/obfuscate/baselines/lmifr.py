@@ -32,7 +32,7 @@ class LMIFR(FairAutoencoder):
         net = self._autoencoder(rows)
         return net, nn.ModuleDict({"attacker": mlp([net.latent, 128, 64, rows.private_classes])})
 
-    def _learn(self, rows: Rows, epochs: int, coins: torch.Generator, progress: ProgressBar | None) -> None:
+    def _learn(self, rows: Rows, epochs: int, rng: torch.Generator, progress: ProgressBar | None) -> None:
         net, attacker = self.released_, self.helpers_["attacker"]
         entropy = -float((rows.prior * rows.prior.clamp_min(1e-9).log()).sum())
         limit = entropy * 2.0**-self.strength
@@ -44,12 +44,12 @@ class LMIFR(FairAutoencoder):
             multipliers[name] = max(0.0, weight + _ASCENT * (float(told.detach()) - allowed))
             return weight * told
 
-        def move(batch: Batch, coins: torch.Generator) -> Move:
-            mean, log_var, z, scores = self._encoded(batch, coins)
+        def move(batch: Batch, rng: torch.Generator) -> Move:
+            mean, log_var, z, scores = self._encoded(batch, rng)
             told = price("all", gaussian_kl(mean, log_var), _TELLS)
             return Move(z, reconstruction(scores, batch.x, net.types, rows.spread) + told)
 
         def hide(logits: Tensor, batch: Batch) -> Tensor:
             return price("private", entropy - cross_entropy(logits, batch.private), limit)
 
-        play(rows, move, [net], coins, attacker=attacker, hide=hide, epochs=epochs, progress=progress)
+        play(rows, move, [net], rng, attacker=attacker, hide=hide, epochs=epochs, progress=progress)

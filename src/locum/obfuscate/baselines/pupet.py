@@ -19,14 +19,14 @@ from locum.obfuscate.baselines._loop import (
     play,
     reconstruction,
 )
-from locum.obfuscate.baselines.base import Rival
+from locum.obfuscate.baselines.base import Baseline
 from locum.types import ProgressBar
 
 # What the provider's errors weigh beside the reconstruction, in nats for nats.
 _UTILITY = 3.0
 
 
-class AEPupet(Rival):
+class AEPupet(Baseline):
     """Records through an autoencoder that has unlearnt the private attribute; no randomness.
 
     Mandal, Amariucai and Wei, "Uncertainty-autoencoder-based privacy and utility preserving data type conscious
@@ -51,12 +51,12 @@ class AEPupet(Rival):
         attacker = guesser(rows.shape, rows.private_classes)
         return generator, nn.ModuleDict({"provider": provider, "attacker": attacker})
 
-    def _learn(self, rows: Rows, epochs: int, coins: torch.Generator, progress: ProgressBar | None) -> None:
+    def _learn(self, rows: Rows, epochs: int, rng: torch.Generator, progress: ProgressBar | None) -> None:
         generator, provider = self.released_, self.helpers_["provider"]
 
-        def move(batch: Batch, coins: torch.Generator) -> Move:
+        def move(batch: Batch, rng: torch.Generator) -> Move:
             mean, log_var = generator.encode(batch.x)
-            scores = generator.scores(self._latent(mean, log_var, coins))
+            scores = generator.scores(self._latent(mean, log_var, rng))
             shown = generator.types.pick(generator.types(scores))
             both = torch.cat([batch.x, shown])
             utility = guess_loss(provider(both), batch.utility.repeat(2, 1), rows.utility_classes)
@@ -67,17 +67,17 @@ class AEPupet(Rival):
             return self.strength * confusion(logits, rows.prior)
 
         play(
-            rows, move, [generator, provider], coins,
+            rows, move, [generator, provider], rng,
             attacker=self.helpers_["attacker"], hide=hide, epochs=epochs, progress=progress,
         )  # fmt: skip
 
-    def _latent(self, mean: Tensor, log_var: Tensor, coins: torch.Generator) -> Tensor:
+    def _latent(self, mean: Tensor, log_var: Tensor, rng: torch.Generator) -> Tensor:
         if self.beta:
-            return mean + noise_like(mean, coins) * torch.exp(0.5 * log_var)
-        return mean + self.sigma * noise_like(mean, coins) if self.sigma else mean
+            return mean + noise_like(mean, rng) * torch.exp(0.5 * log_var)
+        return mean + self.sigma * noise_like(mean, rng) if self.sigma else mean
 
-    def _release(self, x: Tensor, coins: torch.Generator) -> Tensor:
-        out: Tensor = self.released_(self._latent(*self.released_.encode(x), coins))
+    def _release(self, x: Tensor, rng: torch.Generator) -> Tensor:
+        out: Tensor = self.released_(self._latent(*self.released_.encode(x), rng))
         return out
 
 

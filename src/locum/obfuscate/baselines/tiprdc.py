@@ -7,14 +7,14 @@ from torch import Tensor, nn
 
 from locum.nets import ImageExtractor, guesser
 from locum.obfuscate.baselines._loop import Batch, Move, Rows, confusion, play
-from locum.obfuscate.baselines.base import Rival
+from locum.obfuscate.baselines.base import Baseline
 from locum.types import ProgressBar
 
 # Nats that an error as large as the data's own variance costs.
 _INFORMATION = 20.0
 
 
-class TIPRDC(Rival):
+class TIPRDC(Baseline):
     """Images decoded from feature maps that keep what they can of an image but not its private attribute; no noise.
 
     Li et al., "TIPRDC: task-independent privacy-respecting data crowdsourcing framework for deep learning with
@@ -34,10 +34,10 @@ class TIPRDC(Rival):
         attacker = guesser((64, height // 4, width // 4), rows.private_classes)
         return ImageExtractor(channels), nn.ModuleDict({"attacker": attacker})
 
-    def _learn(self, rows: Rows, epochs: int, coins: torch.Generator, progress: ProgressBar | None) -> None:
+    def _learn(self, rows: Rows, epochs: int, rng: torch.Generator, progress: ProgressBar | None) -> None:
         net = self.released_
 
-        def move(batch: Batch, coins: torch.Generator) -> Move:
+        def move(batch: Batch, rng: torch.Generator) -> Move:
             features = net.encoder(batch.x)
             error = (net(features) - batch.x).square().sum() / (len(batch.x) * rows.variance)
             return Move(features, _INFORMATION * error)
@@ -46,8 +46,8 @@ class TIPRDC(Rival):
             return self.strength * confusion(logits, rows.prior)
 
         attacker = self.helpers_["attacker"]
-        play(rows, move, [net], coins, attacker=attacker, hide=hide, epochs=epochs, progress=progress)
+        play(rows, move, [net], rng, attacker=attacker, hide=hide, epochs=epochs, progress=progress)
 
-    def _release(self, x: Tensor, coins: torch.Generator) -> Tensor:
+    def _release(self, x: Tensor, rng: torch.Generator) -> Tensor:
         out: Tensor = self.released_(self.released_.encoder(x))
         return out

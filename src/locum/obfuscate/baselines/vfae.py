@@ -33,20 +33,20 @@ class VFAE(FairAutoencoder):
         net = self._autoencoder(rows)
         return net, nn.ModuleDict({"provider": mlp([net.latent, 64, sum(rows.utility_classes)])})
 
-    def _learn(self, rows: Rows, epochs: int, coins: torch.Generator, progress: ProgressBar | None) -> None:
+    def _learn(self, rows: Rows, epochs: int, rng: torch.Generator, progress: ProgressBar | None) -> None:
         net, provider = self.released_, self.helpers_["provider"]
         # A kernel as wide as two standard normal latents are apart on average.
-        directions = torch.randn(net.latent, _FEATURES, generator=coins) / net.latent**0.5
-        phases = 2 * torch.pi * torch.rand(_FEATURES, generator=coins)
+        directions = torch.randn(net.latent, _FEATURES, generator=rng) / net.latent**0.5
+        phases = 2 * torch.pi * torch.rand(_FEATURES, generator=rng)
 
-        def move(batch: Batch, coins: torch.Generator) -> Move:
-            mean, log_var, z, scores = self._encoded(batch, coins)
+        def move(batch: Batch, rng: torch.Generator) -> Move:
+            mean, log_var, z, scores = self._encoded(batch, rng)
             cost = reconstruction(scores, batch.x, net.types, rows.spread) + _DIVERGENCE * gaussian_kl(mean, log_var)
             cost = cost + _UTILITY * guess_loss(provider(z), batch.utility, rows.utility_classes)
             features = (2 / _FEATURES) ** 0.5 * torch.cos(z @ directions + phases)
             return Move(z, cost + self.strength * mean_discrepancy(features, batch.private, len(rows.prior)))
 
-        play(rows, move, [net, provider], coins, epochs=epochs, progress=progress)
+        play(rows, move, [net, provider], rng, epochs=epochs, progress=progress)
 
 
 def mean_discrepancy(features: Tensor, codes: Tensor, classes: int) -> Tensor:

@@ -12,9 +12,9 @@ if TYPE_CHECKING:
         render_registry as render_registry,
     )
     from locum.release.passport.files import (
-        present_papers as present_papers,
-        put_papers as put_papers,
-        read_papers as read_papers,
+        present_passport_files as present_passport_files,
+        read_passport_files as read_passport_files,
+        write_passport_files as write_passport_files,
     )
     from locum.release.passport.schema import (
         CROISSANT as CROISSANT,
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
         SHEET as SHEET,
         AttackEntry as AttackEntry,
         AuditEntry as AuditEntry,
+        EpsilonAuditEntry as EpsilonAuditEntry,
         Passport as Passport,
         PolicyEntry as PolicyEntry,
         RuleEntry as RuleEntry,
-        SandwichEntry as SandwichEntry,
         UtilityEntry as UtilityEntry,
         build_passport as build_passport,
         parse_passport as parse_passport,

@@ -11,14 +11,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from locum.errors import ConfigError, FormatError, IntegrityError
-from locum.release.folder import MANIFEST, PAPERS, check_plain, checked, read_plain, write_synced
+from locum.release.folder import MANIFEST, PASSPORT_FILES, check_plain, checked, read_plain, write_synced
 from locum.release.manifest import MAX_MANIFEST_BYTES, Manifest
 from locum.release.passport.schema import PASSPORT, Passport, check_passport, parse_passport
 from locum.release.passport.signature import SIGNATURE, Signature, parse_signature
 
 
 @dataclass(frozen=True, slots=True)
-class Papers:
+class PassportFiles:
     """What a holder added to a release; either may be missing. `hashes` is what a signature must cover."""
 
     passport: Passport | None
@@ -26,18 +26,18 @@ class Papers:
     hashes: dict[str, str]
 
 
-def present_papers(path: Path) -> list[str]:
+def present_passport_files(path: Path) -> list[str]:
     """Names of the papers that lie in a release folder, whole or not."""
-    return sorted(PAPERS & {entry.name for entry in path.iterdir()})
+    return sorted(PASSPORT_FILES & {entry.name for entry in path.iterdir()})
 
 
-def read_papers(path: Path, manifest: Manifest, fingerprint: str) -> Papers:
+def read_passport_files(path: Path, manifest: Manifest, fingerprint: str) -> PassportFiles:
     """Passport and signature of a release that `read_folder` read, after every check that needs no key.
 
     The passport must be that of this release and list every other paper with its hash; a signature must be over the
     hashes that are found. Whose signature it is, is not looked at.
     """
-    found = set(present_papers(path))
+    found = set(present_passport_files(path))
     hashes = {MANIFEST: fingerprint}
     passport = signature = None
     listed = {SIGNATURE}
@@ -58,16 +58,16 @@ def read_papers(path: Path, manifest: Manifest, fingerprint: str) -> Papers:
                 f"{SIGNATURE} was made for other files than these: the release was altered after it was signed, or "
                 "must be signed again."
             )
-    return Papers(passport, signature, hashes)
+    return PassportFiles(passport, signature, hashes)
 
 
-def put_papers(path: Path, contents: Mapping[str, bytes], *, remove: Iterable[str] = ()) -> None:
+def write_passport_files(path: Path, contents: Mapping[str, bytes], *, remove: Iterable[str] = ()) -> None:
     """Put papers into a release folder and take others out; decoder, card and manifest are not touched.
 
     Everything is written beside the folder first. If a step fails, what was there before is put back.
     """
     folder = path.resolve()
-    unknown = (set(contents) | set(remove)) - PAPERS
+    unknown = (set(contents) | set(remove)) - PASSPORT_FILES
     if unknown:
         raise ConfigError(f"{sorted(unknown)[0]!r} is no paper of a release.")
     try:

@@ -56,7 +56,7 @@ class PolicyEntry(Strict):
     rules: Annotated[tuple[RuleEntry, ...], Field(max_length=100)] = ()
 
 
-class SandwichEntry(Strict):
+class EpsilonAuditEntry(Strict):
     """Epsilon from both sides: `upper` is the claim, `lower` what canaries refute in a run that read no record."""
 
     verdict: Literal["broken promise", "no contradiction found"]
@@ -82,13 +82,13 @@ class AuditEntry(Strict):
     verdict: Verdict
     results: Annotated[tuple[AttackEntry, ...], Field(min_length=1, max_length=200)]
     policy: PolicyEntry | None = None
-    sandwich: SandwichEntry | None = None
+    epsilon_audit: EpsilonAuditEntry | None = None
 
     @model_validator(mode="after")
     def _the_worst(self) -> Self:
         if self.verdict != worst_verdict(self.verdict, *(result.verdict for result in self.results)):
             raise ValueError("the verdict of an audit must not be better than the worst of its results")
-        broken = self.sandwich is not None and self.sandwich.verdict == "broken promise"
+        broken = self.epsilon_audit is not None and self.epsilon_audit.verdict == "broken promise"
         if broken and self.verdict != "leak":
             raise ValueError("a broken promise is a leak")
         rules = () if self.policy is None else self.policy.rules
@@ -135,7 +135,7 @@ TOLD_VERDICTS = (
 )
 
 Hash = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
-PaperName = Literal["passport.html", "passport.md", "croissant.json", "dp-registry.json"]
+PassportFileName = Literal["passport.html", "passport.md", "croissant.json", "dp-registry.json"]
 
 
 class ReleaseEntry(Strict):
@@ -180,7 +180,7 @@ class Passport(Strict):
     utility: UtilityEntry | None = None
     threat_model: ThreatModel
     versions: dict[ShortText, ShortText]
-    files: dict[PaperName, FileEntry] = Field(default_factory=dict)
+    files: dict[PassportFileName, FileEntry] = Field(default_factory=dict)
 
     @model_validator(mode="after")
     def _hangs_together(self) -> Self:

@@ -33,7 +33,7 @@ _ASSUMES = (
     "the software that made the release was not altered, nor was the computer it ran on",
     "the backbone that made the vectors had not learnt from these records, or was public already",
 )
-_ONE_PERSON = "one record stands for one person; whoever has several records is protected less"
+_ONE_SUBJECT = "one record stands for one person; whoever has several records is protected less"
 _NOT_CONSIDERED = (
     "whoever can read the disk or the memory of the data holder, or measure how long it computes",
     "records that a contributor made up in order to learn of others",
@@ -45,7 +45,7 @@ _INTEGRITY = "that files were altered on the way is seen, where the signature is
 def threat_model(manifest: Manifest) -> ThreatModel:
     """The words for this kind of release and claim; nothing in them depends on a record."""
     claim = manifest.claim
-    assumes = [*_ASSUMES, *([_ONE_PERSON] if claim.unit == "record" else [])]
+    assumes = [*_ASSUMES, *([_ONE_SUBJECT] if claim.unit == "record" else [])]
     proven, open_ends = [_INTEGRITY], ["membership: whether a record was among those used", "attributes of a person"]
     open_ends.append("a vector that is close to that of a record")
     if claim.kind == "k-anonymity":

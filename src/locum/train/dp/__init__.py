@@ -9,6 +9,6 @@ from locum._lazy import lazy_exports
 if TYPE_CHECKING:
     from locum.train.dp.clipping import ClippedNetwork as ClippedNetwork, Subjects as Subjects
     from locum.train.dp.engine import PrivateHistory as PrivateHistory, PrivateRun as PrivateRun
-    from locum.train.dp.initial_query import Opening as Opening
+    from locum.train.dp.initial_query import InitialQuery as InitialQuery
 
 __getattr__, __dir__, __all__ = lazy_exports(__name__)

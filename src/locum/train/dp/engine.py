@@ -21,10 +21,10 @@ from torch import Tensor, nn
 
 from locum.accounting import Part
 from locum.errors import ConfigError, DataError, LocumError, PrivacyError
-from locum.mechanisms import Coins
+from locum.mechanisms import SecureRandom
 from locum.train.checkpoint import Checkpoint, fingerprint
 from locum.train.dp.clipping import ClippedNetwork, Subjects
-from locum.train.dp.initial_query import Opening
+from locum.train.dp.initial_query import InitialQuery
 from locum.train.loop import History, seeded
 from locum.train.losses import RowLoss
 from locum.types import ProgressBar
@@ -82,7 +82,7 @@ class PrivateRun:
         promise. What it trains is in no checkpoint, so it takes none. Gradients are off while it runs.
     part
         Only some of the plan's steps, which `PaidPlan` has paid for as a whole. Nothing is charged then, and neither
-        `opening` nor `checkpoint` is possible.
+        `initial_query` nor `checkpoint` is possible.
 
     Attributes
     ----------
@@ -104,30 +104,30 @@ class PrivateRun:
         optimizer: Literal["adam", "sgd"] = "adam",
         learning_rate: float = 1e-3,
         weight_decay: float = 0.0,
-        test_coins: int | None = None,
+        insecure_seed: int | None = None,
         checkpoint: str | Path | None = None,
         checkpoint_seconds: float = 20.0,
         progress: ProgressBar | None = None,
-        opening: Opening | None = None,
+        initial_query: InitialQuery | None = None,
         public_gradient: Callable[[], Tensor] | None = None,
         part: Part | None = None,
     ) -> None:
         self.charge: Charge | None = None
         self.noisy: npt.NDArray[np.float64] | None = None
-        self.is_test = test_coins is not None
+        self.is_test = insecure_seed is not None
         self._plan, self._loss, self._ledger, self._holding = plan, loss, ledger, holding
-        self._purpose, self._test_coins, self._progress = purpose, test_coins, progress
-        self._opening, self._public_gradient = opening, public_gradient
+        self._purpose, self._insecure_seed, self._progress = purpose, insecure_seed, progress
+        self._initial_query, self._public_gradient = initial_query, public_gradient
         self._part = part
         self._last = plan.steps if part is None else part.stop
         self._begun = False
         if part is not None and not 0 <= part.start < part.stop <= plan.steps:
             raise PrivacyError(f"The plan has paid for {plan.steps} steps; {part.name} are no part of them.")
-        if part is not None and (opening is not None or checkpoint is not None):
+        if part is not None and (initial_query is not None or checkpoint is not None):
             raise ConfigError("A part of a plan has neither an opening nor a checkpoint: leave them out.")
         self._check_payment()
-        if opening is not None:
-            opening.noise(plan)
+        if initial_query is not None:
+            initial_query.noise(plan)
         self._network = ClippedNetwork(module)
         self._rows = self._checked_rows(rows)
         self._subjects = self._checked_subjects(subject)
@@ -144,7 +144,7 @@ class PrivateRun:
                 "module": str(module),
                 "loss": repr(loss),
                 "optimizer": [optimizer, learning_rate, weight_decay],
-                "test": test_coins,
+                "test": insecure_seed,
             }
             codes = torch.as_tensor([] if subject is None else np.asarray(subject))
             self._checkpoint = Checkpoint(Path(checkpoint), fingerprint(same, self._rows, codes), checkpoint_seconds)
@@ -185,20 +185,20 @@ class PrivateRun:
 
     def _train(self, history: PrivateHistory) -> None:
         plan, network, subjects = self._plan, self._network, self._subjects
-        coins = Coins(
+        rng = SecureRandom(
             np.ones(len(self._rows), dtype=np.int64) if subjects is None else subjects.counts,
             plan.rate,
             network.flat.numel(),
             plan.noise_multiplier * plan.clip,
             latent=network.latent,
             dtype=self._rows.dtype,
-            test_seed=self._test_coins,
+            insecure_seed=self._insecure_seed,
         )
         gradient = network.flat.grad
         assert gradient is not None
         a_pass = max(1, round(1 / plan.rate))
         total, count, saved_at = torch.zeros((), dtype=torch.float64), 0, time.monotonic()
-        for members, noise, latent in coins.steps(history.steps, self._last):
+        for members, noise, latent in rng.steps(history.steps, self._last):
             public = self._ask_public()
             index, blocks = (members, None) if subjects is None else subjects.rows(members)
             rows = self._rows[torch.from_numpy(index)]
@@ -226,14 +226,16 @@ class PrivateRun:
 
     def _open(self, history: PrivateHistory) -> None:
         """Once paid: the noisy sums, kept before anything is made of them, and the rows that rest on them."""
-        if self._opening is None:
+        if self._initial_query is None:
             return
         if self.noisy is None:
-            self.noisy = self._opening.noisy(self._plan, self._test_coins).numpy()
+            self.noisy = self._initial_query.noisy(self._plan, self._insecure_seed).numpy()
             self._save(history)
-        rows = self._checked_rows(self._opening.rows(self.noisy))
+        rows = self._checked_rows(self._initial_query.rows(self.noisy))
         if rows.shape != self._rows.shape:
-            raise ConfigError(f"`opening` must keep the shape of the rows; it made {tuple(rows.shape)} of them.")
+            raise ConfigError(
+                f"`initial_query` must keep the shape of the rows; it made {tuple(rows.shape)} of them."
+            )
         self._rows = rows
 
     def _ask_public(self) -> Tensor | None:
@@ -288,12 +290,14 @@ class PrivateRun:
             self._checkpoint.save(self._network.module, self._optimizer, seeded(0), history, history.steps, noisy)
 
     def _check_payment(self) -> None:
-        test, privacy = self._test_coins, self._plan.privacy
+        test, privacy = self._insecure_seed, self._plan.privacy
         if test is not None:
             if isinstance(test, bool) or not isinstance(test, int) or test < 0:
-                raise ConfigError(f"`test_coins` must be a whole number, 0 or more; got {test!r}.")
+                raise ConfigError(f"`insecure_seed` must be a whole number, 0 or more; got {test!r}.")
             if self._ledger is not None:
-                raise PrivacyError("A run with `test_coins` is not private and pays nothing: leave the ledger out.")
+                raise PrivacyError(
+                    "A run with `insecure_seed` is not private and pays nothing: leave the ledger out."
+                )
             return
         if self._ledger is None:
             raise PrivacyError("A private fit needs a ledger that it is charged to; got none.")
@@ -331,10 +335,10 @@ class PrivateRun:
 
     def _check_loss(self) -> None:
         """On made-up rows: a row's loss must be the same alone and among others, or no clipping would bound it."""
-        coins = seeded(0)
+        rng = seeded(0)
         with torch.no_grad():
-            rows = torch.rand(3, self._rows.shape[1], generator=coins, dtype=self._rows.dtype)
-            noise = torch.randn(3, self._network.latent, generator=coins, dtype=self._rows.dtype)
+            rows = torch.rand(3, self._rows.shape[1], generator=rng, dtype=self._rows.dtype)
+            noise = torch.randn(3, self._network.latent, generator=rng, dtype=self._rows.dtype)
             outputs = self._network.forward(rows, noise)
             together = self._loss(outputs, rows)
             apart = [self._loss(tuple(out[i : i + 1] for out in outputs), rows[i : i + 1]) for i in range(3)]

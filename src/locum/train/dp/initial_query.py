@@ -13,14 +13,14 @@ from torch import Tensor
 
 from locum.accounting import Gaussian
 from locum.errors import PrivacyError
-from locum.mechanisms import Coins
+from locum.mechanisms import SecureRandom
 
 if TYPE_CHECKING:
     from locum.accounting import SGDPlan
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Opening:
+class InitialQuery:
     """Sums that one unit moves by at most 1 in L2, and what is to be trained on once they are known with noise.
 
     That they move by no more is the caller's promise. The plan pays for them as its only `extra` event, a `Gaussian`.
@@ -30,12 +30,12 @@ class Opening:
     sums: npt.NDArray[np.float64]
     rows: Callable[[npt.NDArray[np.float64]], Tensor]
 
-    def noisy(self, plan: SGDPlan, test_coins: int | None) -> Tensor:
+    def noisy(self, plan: SGDPlan, insecure_seed: int | None) -> Tensor:
         """The sums with the noise that the plan pays for."""
         noise = self.noise(plan)
-        coins = Coins(np.ones(1, dtype=np.int64), 1.0, len(self.sums), noise, test_seed=test_coins)
+        rng = SecureRandom(np.ones(1, dtype=np.int64), 1.0, len(self.sums), noise, insecure_seed=insecure_seed)
         # No step of the training has this number: test coins are not used twice.
-        return torch.from_numpy(self.sums) + coins.draw(plan.steps).noise
+        return torch.from_numpy(self.sums) + rng.draw(plan.steps).noise
 
     @staticmethod
     def noise(plan: SGDPlan) -> float:

@@ -13,13 +13,13 @@ import numpy as np
 
 from locum.accounting import Gaussian, PoissonGaussian, QueryPlan, SGDPlan, events_from_json
 from locum.audit.epsilon.bounds import LowerBound, plan_guesses
-from locum.audit.epsilon.canaries import NetworkKind, check_counts, rehearse, run_canaries
+from locum.audit.epsilon.canaries import NetworkKind, check_counts, run_canaries, simulate
 from locum.errors import ConfigError, PrivacyError
 from locum.generate import CGANGenerator
 from locum.release import Release
 from locum.types import DP, PrivacyClaim, Relation, Unit
 
-SandwichVerdict = Literal["broken promise", "no contradiction found"]
+EpsilonVerdict = Literal["broken promise", "no contradiction found"]
 
 # Each unit has a coin of its own: more records change nothing but the time it takes.
 _MOST_RECORDS = 5000
@@ -35,7 +35,7 @@ class Planned(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Sandwich:
+class EpsilonAudit:
     """The proven epsilon (`upper`) and the refuted one (`lower`), at one delta, for one unit and relation.
 
     "no contradiction found" is no proof: the gap between the two may hold a fault that these canaries miss. An honest
@@ -57,7 +57,7 @@ class Sandwich:
         return self.lower.epsilon <= self.upper
 
     @property
-    def verdict(self) -> SandwichVerdict:
+    def verdict(self) -> EpsilonVerdict:
         """The word that a reader may act on."""
         return "no contradiction found" if self.ok else "broken promise"
 
@@ -101,7 +101,7 @@ def audit_epsilon(
     claimed: float | None = None,
     seed: int | None = None,
     error: float = 0.05,
-) -> Sandwich:
+) -> EpsilonAudit:
     """Audit a promise by one run with canaries, which goes through the same code, plan and noise as a release.
 
     Parameters
@@ -139,14 +139,14 @@ def audit_epsilon(
     check_counts(canaries, records)
     delta = plan.privacy.delta
     # Guesses are fixed by the plan's numbers before there is a run: nothing has to be paid for the choice.
-    before = rehearse(plan, np.random.default_rng(0))
+    before = simulate(plan, np.random.default_rng(0))
     guesses = plan_guesses(before.scores, before.included, canaries, delta, error)
     network: NetworkKind = "critic" if critic else "cvae"
     run = run_canaries(plan, canaries=canaries, records=records, seed=seed, network=network)
     if claimed is None:
         told = audited.dp if isinstance(audited, PrivacyClaim) else None
         claimed = plan.epsilon if told is None else told.epsilon
-    return Sandwich(
+    return EpsilonAudit(
         LowerBound.from_scores(run.scores, run.included, guesses, delta, error),
         claimed,
         plan.privacy.unit,
@@ -175,7 +175,7 @@ def _plan_of_claim(claim: PrivacyClaim) -> SGDPlan | QueryPlan:
     if told is None:
         raise ConfigError(f"A claim of kind {claim.kind!r} has no epsilon to audit.")
     relation: Relation = "replace-one" if told.relation == "replace-one" else "add-or-remove"
-    wish, events = DP(told.epsilon, told.delta, claim.unit, relation=relation), events_from_json(told.events)
+    budget, events = DP(told.epsilon, told.delta, claim.unit, relation=relation), events_from_json(told.events)
     steps = [event for event in events if isinstance(event, PoissonGaussian)]
     sums = [event for event in events if isinstance(event, Gaussian)]
     if len(steps) > 1 or len(sums) > 1 or len(steps) + len(sums) < len(events):
@@ -183,7 +183,7 @@ def _plan_of_claim(claim: PrivacyClaim) -> SGDPlan | QueryPlan:
             f"This claim is about {len(events)} parts that no one run repeats: audit the plan of each fit instead."
         )
     if not steps:
-        return QueryPlan(wish, 1.0, sums[0].noise_multiplier)
+        return QueryPlan(budget, 1.0, sums[0].noise_multiplier)
     one = steps[0]
     batch = max(1, round(one.rate * _USUAL_RECORDS))
-    return SGDPlan(wish, one.rate, batch, one.steps, 1.0, one.noise_multiplier, tuple(sums))
+    return SGDPlan(budget, one.rate, batch, one.steps, 1.0, one.noise_multiplier, tuple(sums))
