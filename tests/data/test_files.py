@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from locum.errors import DataError
-from locum.io import reading
+from locum.io import reading_file
 
 
 @pytest.mark.parametrize(
@@ -17,7 +17,7 @@ from locum.io import reading
     ],
 )
 def test_the_text_of_a_library_is_not_passed_on(error: Exception, said: str) -> None:
-    with pytest.raises(DataError) as caught, reading("d.npz", "a thing"):
+    with pytest.raises(DataError) as caught, reading_file("d.npz", "a thing"):
         raise error
     assert str(caught.value).startswith(said)
     assert "eier" not in str(caught.value)
@@ -25,7 +25,7 @@ def test_the_text_of_a_library_is_not_passed_on(error: Exception, said: str) -> 
 
 
 def test_our_own_errors_and_interrupts_pass() -> None:
-    with pytest.raises(DataError, match=r"^as it was$"), reading("d.npz", "a thing"):
+    with pytest.raises(DataError, match=r"^as it was$"), reading_file("d.npz", "a thing"):
         raise DataError("as it was")
-    with pytest.raises(KeyboardInterrupt), reading("d.npz", "a thing"):
+    with pytest.raises(KeyboardInterrupt), reading_file("d.npz", "a thing"):
         raise KeyboardInterrupt

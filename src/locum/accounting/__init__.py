@@ -29,7 +29,7 @@ if TYPE_CHECKING:
         worst_of as worst_of,
     )
     from locum.accounting.holding import Charge as Charge, Holding as Holding
-    from locum.accounting.ledger import Ledger as Ledger, default_ledger as default_ledger
+    from locum.accounting.ledger import Ledger as Ledger
     from locum.accounting.plans import (
         PaidPlan as PaidPlan,
         Part as Part,

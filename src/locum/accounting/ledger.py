@@ -20,14 +20,6 @@ from locum.types import DP, Relation, Unit, at_least
 _STEPS = re.compile(r"steps (\d+) to (\d+)")
 
 
-def default_ledger(data: str | os.PathLike[str]) -> Path:
-    """`.locum/ledger.sqlite` beside the data, which may be a file or a folder."""
-    place = Path(data)
-    # A link to the data is not the data: all links to one file share its ledger.
-    place = place.resolve() if place.is_symlink() else place
-    return (place.parent if place.name else place) / ".locum" / "ledger.sqlite"
-
-
 class Ledger:
     """A SQLite file that remembers every charge; a charge is on disk before the work that it pays for begins.
 

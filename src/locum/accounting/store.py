@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from locum.errors import DataError, PrivacyError
+from locum.io import sync_folder
 
 # "UDSL": tells a ledger from any other database.
 _OURS, _VERSION = 0x5544534C, 1
@@ -60,7 +61,7 @@ class EntryFile:
             fresh = not self.file.exists()
             if fresh and not self.file.parent.exists():
                 self.file.parent.mkdir(mode=0o700, exist_ok=True)
-                _sync_folder(self.file.absolute().parent.parent)
+                sync_folder(self.file.absolute().parent.parent)
             with self._opened("rwc" if fresh else "rw") as database:
                 self._prepare(database)
 
@@ -112,7 +113,7 @@ class EntryFile:
                 for statement in _SCHEMA:
                     database.execute(statement)
             database.execute("COMMIT")
-            _sync_folder(self.file.absolute().parent)
+            sync_folder(self.file.absolute().parent)
             marks = _marks(database)
         if marks[0] != _OURS:
             raise DataError(f"The file {str(self.file)!r} is a database, but not a ledger: name another file.")
@@ -144,16 +145,6 @@ def _loaded(text: Any) -> Any:
         return json.loads(text)
     except (ValueError, TypeError):
         return None
-
-
-def _sync_folder(folder: Path) -> None:
-    """A new name is durable only once its folder is."""
-    if os.name == "posix":
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
 
 
 FIRST = "0" * 64

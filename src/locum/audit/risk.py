@@ -12,9 +12,8 @@ import numpy.typing as npt
 
 from locum.audit.attacks.base import Scores
 from locum.audit.view import one_per_subject
-from locum.errors import ConfigError, PrivacyError
-from locum.io import write_private_table
-from locum.release import lies_in_release
+from locum.errors import PrivacyError
+from locum.io import check_output_file, lies_in_release, write_private_table
 from locum.types import EmbeddingSet
 
 Floats = npt.NDArray[np.float64]
@@ -45,9 +44,9 @@ class RecordRisk:
     """How exposed one member is.
 
     `row` is its place among the members as they were given, from 0. `seen_by` are the attacks in which the fewest
-    non-members score as high; `non_members_as_high` is that share. `p_value` is the chance that a non-member would look
-    as exposed in the best of all these attacks. `by_luck` is the share of records, from the top down to this one, that
-    is expected to be there by luck alone.
+    non-members score as high; `non_members_as_high` is that share. `p_value` is the chance that a non-member would
+    look as exposed in the best of all these attacks. `by_luck` is the share of records, from the top down to this
+    one, that is expected to be there by luck alone.
     """
 
     row: int
@@ -114,12 +113,7 @@ def check_risk_file(path: Path, *, overwrite: bool = False) -> None:
         raise PrivacyError(
             f"{str(path)!r} lies in a release, which is made to leave: a risk map must not. Write it elsewhere."
         )
-    if path.is_dir():
-        raise ConfigError(f"{str(path)!r} is a folder: give the name of a file in it.")
-    if path.exists() and not overwrite:
-        raise ConfigError(f"{str(path)!r} exists already. Choose another file, or overwrite it with --force.")
-    if not path.absolute().parent.is_dir():
-        raise ConfigError(f"{str(path)!r} cannot be written: its folder does not exist. Create it first.")
+    check_output_file(path, overwrite=overwrite)
 
 
 def risk_map(

@@ -18,8 +18,8 @@ from rich.table import Table
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from locum.types import AttackResult, Estimate, PrivacyClaim
-
+    from locum.io import printable
+from locum.types import AttackResult, Estimate, PrivacyClaim
 
 _VERDICT = {
     "leak": "leak: samples lie closer to records that were used than to others, beyond chance. Think before sending.",
@@ -30,7 +30,7 @@ _VERDICT = {
 
 def plain(text: str) -> str:
     """Text that cannot drive a terminal: it may come from a file that somebody else made."""
-    return "".join(ch if ch.isprintable() or ch == "\n" else "?" for ch in text)
+    return printable(text, keep="\n")
 
 
 def console() -> Console:

@@ -12,6 +12,7 @@ from locum._lazy import lazy_exports
 
 if TYPE_CHECKING:
     from locum.data.files import (
+        SUFFIXES as SUFFIXES,
         read_embeddings as read_embeddings,
         read_splits as read_splits,
         write_embeddings as write_embeddings,

@@ -13,7 +13,7 @@ from locum.data.formats.npz import read_npz, write_npz
 from locum.data.formats.parquet import read_parquet, write_parquet
 from locum.data.formats.safetensors import read_safetensors, write_safetensors
 from locum.errors import DataError
-from locum.io import SUFFIXES, write_atomically
+from locum.io import printable, split_path, write_atomically
 from locum.types import EmbeddingSet
 
 _READERS: dict[str, Callable[[str], dict[str, EmbeddingSet]]] = {
@@ -24,6 +24,7 @@ _READERS: dict[str, Callable[[str], dict[str, EmbeddingSet]]] = {
 }
 _IMAGES = {".bmp", ".dcm", ".gif", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp"}
 _LONGEST = 1000
+SUFFIXES = (".csv", ".npz", ".parquet", ".safetensors")
 _READABLE = f"readable are {', '.join(SUFFIXES[:-1])} and {SUFFIXES[-1]}"
 
 
@@ -54,7 +55,7 @@ def read_embeddings(path: str | os.PathLike[str], split: str | None = None) -> E
     ...     read_embeddings(f"{folder}/digits.npz").X.shape
     (1797, 64)
     """
-    file, asked = _parted(os.fspath(path))
+    file, asked = split_path(os.fspath(path))
     if asked is not None and split is not None and asked != split:
         raise DataError(f"{os.fspath(path)} asks for one split and `split={split!r}` for another: give one of them.")
     asked = split if asked is None else asked
@@ -93,7 +94,7 @@ def read_splits(path: str | os.PathLike[str]) -> dict[str, EmbeddingSet]:
     if file.is_dir():
         raise DataError(_about_folder(name))
     if not file.exists():
-        split = _parted(name)[1]
+        split = split_path(name)[1]
         if split is not None:
             return {split: read_embeddings(name)}
         raise DataError(f"There is no file {name}: check the spelling; {_READABLE}.")
@@ -108,17 +109,9 @@ def read_splits(path: str | os.PathLike[str]) -> dict[str, EmbeddingSet]:
         raise DataError(_safe(str(error))) from None
 
 
-def _parted(path: str) -> tuple[str, str | None]:
-    """File and split; a file whose own name holds a # is taken as it stands."""
-    file, mark, split = path.rpartition("#")
-    if not mark or not file or Path(path).exists():
-        return path, None
-    return file, split
-
-
 def _safe(text: str) -> str:
-    """Without what could steer a terminal: a hostile file chooses the names that errors repeat."""
-    plain = "".join(c if c.isprintable() else "?" for c in text)
+    """Without what could drive a terminal: a hostile file chooses the names that errors repeat."""
+    plain = printable(text)
     return plain if len(plain) <= _LONGEST else f"{plain[:_LONGEST]} ..."
 
 

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from locum.data import RawSplit, assemble, read_frame, read_image_arrays
 from locum.errors import ConfigError, DataError
-from locum.io import reading
+from locum.io import reading_file
 from locum.types import EmbeddingInfo
 
 if TYPE_CHECKING:
@@ -202,7 +202,7 @@ def _celeba_partition(place: Path, files: list[str]) -> Array:
 
 
 def _lines(place: Path) -> list[str]:
-    with reading(str(place), "a list of CelebA"):
+    with reading_file(str(place), "a list of CelebA"):
         lines = place.read_text(encoding="utf-8").splitlines()
     while lines and not lines[-1].strip():
         lines.pop()

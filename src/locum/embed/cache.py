@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from locum.embed.backbones import Backbone
 from locum.errors import DataError
+from locum.io import STATE_FOLDER, private_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -144,19 +145,10 @@ def _foreign(file: Path) -> DataError:
     )
 
 
-def private_folder(home: Path) -> Path:
-    """The folder `.locum` beside the data, for the owner alone; OSError where it cannot be made."""
-    folder = home / ".locum"
-    folder.mkdir(mode=0o700, exist_ok=True)
-    if not os.access(folder, os.W_OK | os.X_OK):
-        raise PermissionError(str(folder))
-    return folder
-
-
 def can_keep(home: Path) -> bool:
     """Whether private files can be kept beside the data."""
     try:
-        private_folder(home)
+        private_folder(home / STATE_FOLDER)
     except OSError:
         return False
     return True

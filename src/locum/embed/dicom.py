@@ -9,10 +9,8 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
-import os
 import secrets
 import struct
-import tempfile
 import unicodedata
 import warnings
 import zlib
@@ -38,6 +36,7 @@ from pydicom.uid import UID
 
 from locum.embed.decode import QUIET_PIXELS, UnreadableImageError, check_settings, check_size, stretch
 from locum.errors import PrivacyError
+from locum.io import STATE_FOLDER, create_bytes, private_folder
 
 if TYPE_CHECKING:
     from pydicom import Dataset
@@ -219,10 +218,10 @@ def subject_key(folder: Path) -> bytes:
     Processes that ask at the same time get the same key, and a crash leaves a whole key or none. OSError where the
     folder cannot be written.
     """
-    file = folder / ".locum" / "subject.key"
+    file = folder / STATE_FOLDER / "subject.key"
     if not file.exists():
-        file.parent.mkdir(mode=0o700, exist_ok=True)
-        _create(file, secrets.token_bytes(KEY_BYTES))
+        private_folder(file.parent)
+        create_bytes(file, secrets.token_bytes(KEY_BYTES))
     key = file.read_bytes()
     if len(key) != KEY_BYTES:
         raise PrivacyError(
@@ -230,28 +229,6 @@ def subject_key(folder: Path) -> bytes:
             "patient would become two. Put it back from a copy, or delete it with all that was made with it."
         )
     return key
-
-
-def _create(file: Path, content: bytes) -> None:
-    """A private file, whole from the first moment it is seen; one that is there already stays."""
-    handle, temporary = tempfile.mkstemp(prefix=".key-", dir=file.parent)
-    try:
-        with os.fdopen(handle, "wb") as stream:
-            stream.write(content)
-            stream.flush()
-            os.fsync(stream.fileno())
-        # Unlike a rename, a link never replaces: whoever comes second takes the key of the first.
-        with suppress(FileExistsError):
-            os.link(temporary, file)
-    finally:
-        os.unlink(temporary)
-    # The name is to survive a power cut too; not every system can be asked for that.
-    with suppress(OSError):
-        handle = os.open(file.parent, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
 
 
 def _guarded(work: Callable[[], T]) -> T:

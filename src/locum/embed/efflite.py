@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import io
 import os
-import tempfile
 import warnings
 from importlib.util import find_spec
 from pathlib import Path
@@ -15,6 +14,7 @@ from locum.embed.backbones import Backbone
 from locum.embed.onnx import session_runner, start_session
 from locum.embed.preprocessing import Preprocessing
 from locum.errors import ConfigError, DataError
+from locum.io import write_bytes
 
 # Hash of the weights and side of the image, by model.
 MODELS = {
@@ -56,8 +56,8 @@ def _model(number: int, revision: str, side: int) -> bytes:
     raw = _export(number, revision, side)
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        _replace(file, raw)
-        _replace(mark, hashlib.sha256(raw).hexdigest().encode())
+        write_bytes(file, raw)
+        write_bytes(mark, hashlib.sha256(raw).hexdigest().encode())
     except OSError:
         pass
     return raw
@@ -111,14 +111,3 @@ def _cache() -> Path | None:
         return (Path(base) if base else Path.home() / ".cache") / "locum"
     except RuntimeError:
         return None
-
-
-def _replace(file: Path, raw: bytes) -> None:
-    handle, temporary = tempfile.mkstemp(dir=file.parent, suffix=".part")
-    try:
-        with os.fdopen(handle, "wb") as stream:
-            stream.write(raw)
-        os.replace(temporary, file)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise

@@ -18,10 +18,11 @@ import numpy.typing as npt
 
 from locum.data import ALL, SPLITS, StreamedSplit
 from locum.embed.backbones import Backbone, load_backbone
-from locum.embed.cache import VectorStore, private_folder
+from locum.embed.cache import VectorStore
 from locum.embed.decode import UnreadableImageError
 from locum.embed.sources import NO_CLASSES, ImageItem, ImageSource, open_images
 from locum.errors import DataError
+from locum.io import STATE_FOLDER, private_folder
 from locum.types import EmbeddingInfo, EmbeddingSet
 
 
@@ -334,7 +335,7 @@ def _cache_file(source: ImageSource, cache: Path | bool) -> Path | None:
     if not cache:
         return None
     try:
-        return private_folder(source.home) / "vectors.sqlite"
+        return private_folder(source.home / STATE_FOLDER) / "vectors.sqlite"
     except OSError:
         raise DataError(
             "The cache cannot be kept beside the images: make their parent folder writable, name a file with "

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import ipaddress
-import os
 import re
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from locum.errors import ConfigError
+from locum.io import create_bytes
 
 try:
     from cryptography import x509
@@ -170,6 +170,6 @@ def _write(folder: Path, files: dict[str, bytes]) -> dict[str, Path]:
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     for name, content in files.items():
         mode = 0o600 if name.endswith(".key") else 0o644
-        with os.fdopen(os.open(paths[name], os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
-            file.write(content)
+        if not create_bytes(paths[name], content, mode=mode):
+            raise ConfigError(f"{str(paths[name])!r} exists already. Keys are never overwritten: give a new folder.")
     return paths

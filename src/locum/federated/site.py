@@ -25,6 +25,7 @@ from locum.federated.state import SiteState
 from locum.federated.terms import paid_terms
 from locum.generate import with_labels
 from locum.generate.private import Whitener, query_sums, subjects
+from locum.io import STATE_FOLDER
 from locum.mechanisms import SecureRandom
 from locum.release import Release, parse_manifest
 from locum.train import CVAELoss, fingerprint
@@ -211,7 +212,7 @@ class Site:
 
     @property
     def _folder(self) -> Path:
-        return self.file.folder / ".locum" / "federation"
+        return self.file.folder / STATE_FOLDER / "federation"
 
     @contextmanager
     def _ledger(self) -> Iterator[Ledger | None]:

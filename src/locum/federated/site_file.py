@@ -7,10 +7,10 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from locum.accounting import default_ledger
 from locum.data import read_embeddings
 from locum.errors import ConfigError, DataError, PrivacyError
 from locum.federated.settings import FederationSettings
+from locum.io import ledger_path
 from locum.types import DP, EmbeddingSet
 
 
@@ -87,11 +87,7 @@ class SiteFile:
     @property
     def ledger_file(self) -> Path:
         """Where spending is written down."""
-        return (
-            default_ledger(self._place(self.data).partition("#")[0])
-            if self.ledger is None
-            else (self.folder / self.ledger)
-        )
+        return ledger_path(self._place(self.data)) if self.ledger is None else self.folder / self.ledger
 
     def check_terms(self, settings: FederationSettings) -> None:
         """Refuse terms that the site's owner has not agreed to."""

@@ -13,6 +13,7 @@ from pydantic import Field
 
 from locum._version import __version__
 from locum.errors import ConfigError, DataError, FormatError, NotFittedError, PrivacyError
+from locum.io import check_output_file
 from locum.release import (
     MAX_MANIFEST_BYTES,
     Activation,
@@ -22,7 +23,6 @@ from locum.release import (
     Linear,
     Release,
     SimpleOp,
-    check_file,
     check_values,
     parse_document,
     parse_tensors,
@@ -158,7 +158,7 @@ class SavedHead:
         from locum.io import write_bytes
 
         target = Path(path)
-        check_file(target, SUFFIX, overwrite=overwrite)
+        check_output_file(target, overwrite=overwrite, suffixes=(SUFFIX,))
         raw = save({k: np.ascontiguousarray(v) for k, v in self.tensors.items()}, {ENTRY: self.manifest.dumps()})
         write_bytes(str(target), raw)
         return target

@@ -1,4 +1,4 @@
-"""Files and folders that are written completely or not at all, and the rules for paths."""
+"""Files and folders that are written completely or not at all, the rules for paths, and text from outside."""
 
 from __future__ import annotations
 
@@ -8,12 +8,36 @@ from locum._lazy import lazy_exports
 
 if TYPE_CHECKING:
     from locum.io.atomic import (
-        SUFFIXES as SUFFIXES,
-        reading as reading,
+        create_bytes as create_bytes,
+        replace_in_folder as replace_in_folder,
+        sync_folder as sync_folder,
         write_atomically as write_atomically,
         write_bytes as write_bytes,
+        write_folder_atomically as write_folder_atomically,
         write_private_table as write_private_table,
     )
     from locum.io.figures import FORMATS as FORMATS, figure_file as figure_file
+    from locum.io.paths import (
+        MANIFEST as MANIFEST,
+        STATE_FOLDER as STATE_FOLDER,
+        check_output_file as check_output_file,
+        check_output_folder as check_output_folder,
+        ledger_path as ledger_path,
+        lies_in_release as lies_in_release,
+        make_state_folder as make_state_folder,
+        private_folder as private_folder,
+        split_path as split_path,
+        state_folder as state_folder,
+    )
+    from locum.io.reading import (
+        check_regular as check_regular,
+        read_regular as read_regular,
+        reading_file as reading_file,
+    )
+    from locum.io.safe_text import (
+        markdown_text as markdown_text,
+        one_line as one_line,
+        printable as printable,
+    )
 
 __getattr__, __dir__, __all__ = lazy_exports(__name__)

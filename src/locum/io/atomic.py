@@ -1,47 +1,33 @@
-"""Opening and replacing files so that the user meets one clear sentence, or a whole file."""
+"""Every writer of files and folders: what it writes is complete or not there at all.
+
+A kill that cannot be caught (SIGKILL, a power cut) leaves a temporary file or folder beside the target, private too;
+its name begins with a dot.
+"""
 
 from __future__ import annotations
 
 import csv
 import io
 import os
+import shutil
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from locum.errors import DataError
+from locum.errors import ConfigError, DataError
+from locum.io.paths import check_output_folder
 
-SUFFIXES = (".csv", ".npz", ".parquet", ".safetensors")
-
-
-@contextmanager
-def reading(path: str, kind: str) -> Iterator[None]:
-    """Turn whatever a library raises on a bad file into one `DataError` about `path`.
-
-    Wrap calls of the library only: a bug of ours in here would pass for a damaged file.
-    """
-    try:
-        yield
-    except DataError:
-        raise
-    except MemoryError:
-        raise DataError(f"{path} does not fit in memory: split it into smaller files.") from None
-    except PermissionError:
-        raise DataError(f"{path} may not be read by this user: change its permissions.") from None
-    except Exception:
-        # A damaged file can fail anywhere inside a library, and the library's own text may quote
-        # records, so neither the text nor the chain of causes is passed on.
-        raise DataError(f"{path} is damaged, or is not {kind}: copy or export it again.") from None
+PRIVATE = 0o600
 
 
-def write_atomically(path: str, write: Callable[[BinaryIO], None]) -> None:
-    """Put what `write` writes at `path`, whole or not at all.
+def write_atomically(
+    path: str | os.PathLike[str], write: Callable[[BinaryIO], object], *, mode: int = PRIVATE
+) -> None:
+    """Put what `write` writes at `path`, replacing what was there once the new file is complete and on disk.
 
-    The file is readable by its owner only, because vectors are as private as the records behind
-    them. A file that was there before stays untouched until the new one is complete. A kill that cannot be caught
-    (SIGKILL, a power cut) leaves the temporary file behind, private too: `.locum-*.part` beside the target.
+    By default only the owner may read it: vectors are as private as the records behind them.
     """
     target = Path(path)
     if not target.parent.is_dir():
@@ -49,36 +35,147 @@ def write_atomically(path: str, write: Callable[[BinaryIO], None]) -> None:
     if target.is_dir():
         raise DataError(f"{path} is a folder: give the name of a file in it.")
     try:
-        handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=".locum-", suffix=".part")
-    except OSError:
+        with _written_beside(target, write, mode) as temporary:
+            os.replace(temporary, target)
+    except PermissionError:
         raise DataError(f"{path} cannot be written: check the permissions of its folder.") from None
-    try:
-        with os.fdopen(handle, "wb") as stream:
-            write(stream)
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.replace(temporary, target)
-    except BaseException:
-        # An interrupt too must leave no private half-file behind.
-        Path(temporary).unlink(missing_ok=True)
-        raise
 
 
-def write_bytes(path: str, raw: bytes) -> None:
-    """`write_atomically` for what is at hand already."""
-
-    def write(stream: BinaryIO) -> None:
-        stream.write(raw)
-
-    write_atomically(path, write)
+def write_bytes(path: str | os.PathLike[str], raw: bytes, *, mode: int = PRIVATE) -> None:
+    """`write_atomically` for bytes."""
+    write_atomically(path, lambda stream: stream.write(raw), mode=mode)
 
 
-def write_private_table(path: Path, header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+def create_bytes(path: str | os.PathLike[str], raw: bytes, *, mode: int = PRIVATE) -> bool:
+    """The same for a file that must never be replaced, such as a key; False if there is one already, which stays.
+
+    OSError where the folder cannot be written.
+    """
+    target = Path(path)
+    with _written_beside(target, lambda stream: stream.write(raw), mode) as temporary:
+        try:
+            # Unlike a rename, a link never replaces: whoever comes second finds the file of the first.
+            os.link(temporary, target)
+        except FileExistsError:
+            return False
+    sync_folder(target.absolute().parent)
+    return True
+
+
+def write_private_table(path: str | os.PathLike[str], header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     """A small CSV for its owner alone; for names, which are kept out of everything else."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(header)
     writer.writerows(rows)
-    # Names of files may hold bytes that are no text.
-    raw = text.getvalue().encode("utf-8", "surrogateescape")
-    write_bytes(str(path), raw)
+    # Names of files may hold bytes that are not text.
+    write_bytes(path, text.getvalue().encode("utf-8", "surrogateescape"))
+
+
+def write_folder_atomically(
+    path: Path, contents: Iterable[tuple[str, bytes]], *, overwrite: bool, mode: int = 0o755
+) -> None:
+    """Write a folder beside `path` and rename it at the end, so that a reader never sees half of it.
+
+    `contents` come one at a time, so that many need little memory. One of them must be the manifest: what is there is
+    replaced only if it has one too.
+    """
+    check_output_folder(path, overwrite=overwrite)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}-", dir=path.parent))
+    except OSError as error:
+        raise ConfigError(f"Cannot write beside {str(path)!r}: {error.strerror}. Choose another folder.") from error
+    try:
+        # mkdtemp gives 0700; most of these are made to be shared.
+        temporary.chmod(mode)
+        for name, raw in contents:
+            _write_synced(temporary / name, raw)
+        if path.exists():
+            old = temporary.with_name(temporary.name + "-old")
+            path.rename(old)
+            temporary.rename(path)
+            shutil.rmtree(old)
+        else:
+            temporary.rename(path)
+    except BaseException:
+        shutil.rmtree(temporary, ignore_errors=True)
+        raise
+
+
+def replace_in_folder(folder: Path, contents: Mapping[str, bytes], *, remove: Collection[str] = ()) -> None:
+    """Put files into an existing folder and take others out; the rest is not touched.
+
+    Everything is written beside the folder first. If a step fails, what was there before is put back.
+    """
+    place = folder.resolve()
+    try:
+        stage = Path(tempfile.mkdtemp(prefix=f".{place.name}-", dir=place.parent))
+    except OSError as error:
+        raise ConfigError(
+            f"Cannot write beside {str(folder)!r}: {error.strerror}. Change its permissions."
+        ) from error
+    try:
+        new, old = stage / "new", stage / "old"
+        new.mkdir()
+        old.mkdir()
+        for name, raw in contents.items():
+            _write_synced(new / name, raw)
+        _swap(place, new, old, set(contents) | set(remove))
+    except OSError as error:
+        raise ConfigError(f"Cannot write in {str(folder)!r}: {error.strerror}. Change its permissions.") from error
+    finally:
+        shutil.rmtree(stage, ignore_errors=True)
+
+
+def sync_folder(folder: Path) -> None:
+    """A new name survives a power cut only once its folder is on disk; not every system can be asked for that."""
+    if os.name != "posix":
+        return
+    with suppress(OSError):
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+@contextmanager
+def _written_beside(target: Path, write: Callable[[BinaryIO], object], mode: int) -> Iterator[str]:
+    """The name of a complete temporary file in the folder of `target`; gone afterwards unless it was renamed."""
+    handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=".locum-", suffix=".part")
+    try:
+        with os.fdopen(handle, "wb") as stream:
+            if mode != PRIVATE:
+                os.chmod(temporary, mode)
+            write(stream)
+            stream.flush()
+            os.fsync(stream.fileno())
+        yield temporary
+    finally:
+        # An interrupt too must leave no private half-file behind.
+        Path(temporary).unlink(missing_ok=True)
+
+
+def _write_synced(file: Path, raw: bytes) -> None:
+    with file.open("wb") as stream:
+        stream.write(raw)
+        stream.flush()
+        os.fsync(stream.fileno())
+
+
+def _swap(folder: Path, new: Path, old: Path, names: set[str]) -> None:
+    placed = []
+    try:
+        for name in sorted(names):
+            if os.path.lexists(folder / name):
+                (folder / name).rename(old / name)
+        for file in sorted(new.iterdir()):
+            file.rename(folder / file.name)
+            placed.append(folder / file.name)
+    except BaseException:
+        for file in placed:
+            file.unlink(missing_ok=True)
+        for file in old.iterdir():
+            file.rename(folder / file.name)
+        raise

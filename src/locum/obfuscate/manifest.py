@@ -10,8 +10,9 @@ from pydantic import Field, model_validator
 
 from locum._version import __version__
 from locum.data import TableCodec
+from locum.io import markdown_text
 from locum.obfuscate.labels import UtilityLabels
-from locum.release import ClaimEntry, FileEntry, FileName, Label, ShortText, Strict, markdown_text, parse_document
+from locum.release import ClaimEntry, FileEntry, FileName, Label, ShortText, Strict, parse_document
 from locum.types import PrivacyClaim
 
 

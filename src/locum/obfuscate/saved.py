@@ -13,6 +13,7 @@ import torch
 from pydantic import ValidationError
 
 from locum.errors import ConfigError, FormatError, NotFittedError
+from locum.io import MANIFEST, write_folder_atomically
 from locum.nets import Obfuscator, image_obfuscator, table_obfuscator
 from locum.obfuscate.image import ImageObfuscator
 from locum.obfuscate.manifest import (
@@ -30,7 +31,6 @@ from locum.obfuscate.noise import PaperNoise, ShapedNoise, SpectralNoise
 from locum.obfuscate.table import NumberBins, TableObfuscator
 from locum.release import (
     CARD,
-    MANIFEST,
     MAX_MANIFEST_BYTES,
     ClaimEntry,
     FileEntry,
@@ -38,7 +38,6 @@ from locum.release import (
     first_fault,
     parse_tensors,
     read_checked_folder,
-    write_folder_atomically,
 )
 from locum.types import PrivacyClaim
 

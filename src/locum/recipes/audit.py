@@ -27,17 +27,17 @@ from locum.audit import (
     shadow_attacks,
 )
 from locum.errors import ConfigError, DataError, PrivacyError
-from locum.io import write_bytes
-from locum.recipes.inputs import check_new_file, check_source, pick_split
+from locum.io import check_output_file, lies_in_release, write_bytes
+from locum.recipes.inputs import check_source, pick_split
 from locum.recipes.passport import read_json
-from locum.release import EmbeddingEntry, Release, RowsSpec, build_release, lies_in_release, load, rounded_joint
+from locum.release import EmbeddingEntry, Release, RowsSpec, build_release, load, rounded_joint
 from locum.report import audit_facts, audit_html
 from locum.types import EmbeddingSet, PrivacyClaim
 
 
 def make_audit_page(audit: Path, out: Path, *, overwrite: bool = False) -> dict[str, Any]:
     """Write the page of the audit in a JSON file, and return the facts on it. The page is internal."""
-    check_new_file(out, overwrite=overwrite)
+    check_output_file(out, overwrite=overwrite)
     facts = audit_facts(read_json(audit, "audit"))
     write_audit_page(out, facts, overwrite=overwrite)
     return facts
@@ -45,7 +45,7 @@ def make_audit_page(audit: Path, out: Path, *, overwrite: bool = False) -> dict[
 
 def write_audit_page(path: Path, facts: Mapping[str, Any], *, overwrite: bool = False) -> None:
     """Write a page from `audit_facts` that only its owner can read. A release folder, which leaves, is refused."""
-    check_new_file(path, overwrite=overwrite)
+    check_output_file(path, overwrite=overwrite)
     if lies_in_release(path):
         raise PrivacyError("A release is made to leave, and this page is internal: write it beside the release.")
     write_bytes(str(path), audit_html(facts).encode())
@@ -238,14 +238,9 @@ def _check_places(
     if state is not None and seed is None:
         raise ConfigError("--state can go on only with the same coins: add --seed N, the same each time.")
     for path in (*outs, state):
-        if path is not None and release is not None and release.resolve() in path.resolve().parents:
-            raise ConfigError("A release holds only the files that its manifest lists: write beside it, not into it.")
-    for path in outs:
         if path is not None:
-            check_new_file(path, overwrite=overwrite)
-    if state is not None:
-        # One that is there is gone on with; whether it fits is seen when it is read.
-        check_new_file(state, overwrite=True)
+            # A state that is there is gone on with; whether it fits is seen when it is read.
+            check_output_file(path, overwrite=overwrite or path == state, release=release)
 
 
 def rows_release(data: EmbeddingSet) -> Release:

@@ -9,11 +9,10 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any
 
-from locum.data import write_embeddings, write_npz_stream
+from locum.data import SUFFIXES, write_embeddings, write_npz_stream
 from locum.embed import DEFAULT_BACKBONE, NO_CLASSES, Embedded, StrictError, embed_images, open_images
 from locum.errors import ConfigError, DataError
-from locum.io import SUFFIXES, write_atomically, write_private_table
-from locum.recipes.inputs import check_new_file
+from locum.io import check_output_file, write_atomically, write_private_table
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +125,7 @@ def _check_files(files: dict[str, Path], overwrite: bool) -> None:
         if _same(file, second):
             raise ConfigError(f"{str(second)!r} is both the {role} and the {other}: choose another file for one.")
     for target in (out,) if index is None else (out, index):
-        check_new_file(target, overwrite=overwrite)
+        check_output_file(target, overwrite=overwrite)
 
 
 def _same(one: Path, other: Path) -> bool:

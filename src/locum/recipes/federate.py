@@ -16,10 +16,10 @@ import numpy.typing as npt
 from locum.data import REFERENCES, partition_by, partition_dirichlet, partition_iid
 from locum.errors import ConfigError, DataError
 from locum.federated import FederationSettings, PersonalModel, Simulation, Site, Weights, merge_releases, simulate
-from locum.io import write_private_table
+from locum.io import check_output_folder, write_private_table
 from locum.recipes.inputs import Progress, check_source, choose_split, only_real, read_sets
 from locum.recipes.verify import verify_release
-from locum.release import check_target, load
+from locum.release import load
 from locum.types import DP, EmbeddingInfo, EmbeddingSet, PrivacyClaim
 
 # A site needs some records to test on and some to learn from.
@@ -198,7 +198,7 @@ def merge_to_folder(
 
     Each must pass `verify_release`: a site whose epsilon is less than what it did costs would spoil the claim of all.
     """
-    check_target(out, overwrite=overwrite)
+    check_output_folder(out, overwrite=overwrite)
     if out.resolve() in {path.resolve() for path in paths}:
         raise ConfigError(f"{str(out)!r} is one of the releases to be merged: choose another folder for the result.")
     for path in paths:

@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from locum.accounting import default_ledger
 from locum.audit import LEAST_NON_MEMBERS, NearestDistance
 from locum.data import REFERENCES, check_trainable, each_alone, split
 from locum.errors import ConfigError, DataError, LocumError, PolicyError, PrivacyError
 from locum.generate import BaseGenerator, CGANGenerator, ClassGaussian, CVAEGenerator, KSame, choose_generator
-from locum.recipes.inputs import check_source, choose_split, only_real, parted, pick_split, read_sets
-from locum.release import check_target, load
+from locum.io import check_output_folder, ledger_path, make_state_folder, split_path
+from locum.recipes.inputs import check_source, choose_split, only_real, pick_split, read_sets
+from locum.release import load
 from locum.types import DP, AttackResult, EmbeddingSet, PrivacyClaim
 
 GENERATORS: dict[str, type[BaseGenerator]] = {
@@ -100,7 +100,7 @@ def fit_release(
         generator = choose_generator(privacy).generator
     if generator not in GENERATORS:
         raise ConfigError(f"`generator` must be auto or one of {', '.join(GENERATORS)}; got {generator!r}.")
-    check_target(out, overwrite=overwrite)
+    check_output_folder(out, overwrite=overwrite)
     settings = dict(settings or {})
     if privacy is not None and refuse_leak:
         raise PrivacyError(
@@ -108,7 +108,7 @@ def fit_release(
             "out with --epsilon."
         )
     if privacy is not None:
-        settings |= _private_settings(privacy, classes, ledger or default_ledger(parted(data)[0]), holding)
+        settings |= _private_settings(privacy, classes, ledger or ledger_path(data), holding)
     elif classes is not None:
         raise ConfigError("`classes` has a use under differential privacy only: add --epsilon, or leave it out.")
     # Wrong settings are told before data are read; those that hang on the data come after.
@@ -224,13 +224,12 @@ def _build(name: str, settings: dict[str, Any], seed: int) -> BaseGenerator:
 
 def _checkpoint(model: CVAEGenerator, data: str) -> Path | None:
     """A private file beside the data, one for each fit; None where there is no leave to write."""
-    file = Path(parted(data)[0]).resolve()
+    file = Path(split_path(data)[0]).resolve()
     identity = json.dumps(
         [str(file), data, {k: str(v) for k, v in model.get_params().items() if k != "verbose"}], sort_keys=True
     )
-    folder = file.parent / ".locum"
     try:
-        folder.mkdir(mode=0o700, exist_ok=True)
+        folder = make_state_folder(data)
     except OSError:
         return None
     return folder / f"fit-{hashlib.sha256(identity.encode()).hexdigest()[:16]}.checkpoint"

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from locum.data import ALL, SPLITS, read_splits
+from locum.data import ALL, read_splits
 from locum.embed import (
     DEFAULT_BACKBONE,
     NO_CLASSES,
@@ -25,6 +23,7 @@ from locum.embed import (
     open_images,
 )
 from locum.errors import ConfigError, DataError
+from locum.io import split_path
 from locum.metrics import accuracy, clopper_pearson, score_all
 from locum.release import Release
 from locum.types import EmbeddingInfo, EmbeddingSet, Estimate
@@ -122,26 +121,7 @@ def only_real(data: EmbeddingSet, what: str) -> EmbeddingSet:
     return data
 
 
-def check_new_file(path: Path, *, overwrite: bool) -> None:
-    """A file can be written there: what would fail at the end is said before the work."""
-    if path.is_dir():
-        raise ConfigError(f"{str(path)!r} is a folder: give the name of a file in it.")
-    if path.exists() and not overwrite:
-        raise ConfigError(f"{str(path)!r} exists already. Choose another file, or overwrite it with --force.")
-    folder = path.resolve().parent
-    if not folder.is_dir():
-        raise ConfigError(f"{str(path)!r} cannot be written: its folder does not exist. Create it first.")
-    if not os.access(folder, os.W_OK):
-        raise ConfigError(f"{str(path)!r} cannot be written: check the permissions of its folder.")
-
-
 Progress = Callable[[int, int, str], None]
-
-
-def parted(path: str) -> tuple[str, str | None]:
-    """Path and split of `PATH#train`; of a path without a split, the path."""
-    file, mark, split = path.rpartition("#")
-    return (file, split) if mark and split in SPLITS else (path, None)
 
 
 def read_sets(
@@ -157,7 +137,7 @@ def read_sets(
     With `PATH#train` only that split is read. An image that cannot be read is an error here: only `embed` goes on
     without it, and lists it.
     """
-    file, split = parted(path)
+    file, split = split_path(path)
     if not holds_images(file):
         if backbone is not None and like is None:
             raise ConfigError(f"{path!r} holds vectors, not images: leave --backbone out.")
@@ -225,7 +205,7 @@ def read_vectors(
 
     Vectors of another backbone are refused. Images need no labels, and those that cannot be read are left out.
     """
-    file, split = parted(data)
+    file, split = split_path(data)
     if holds_images(file):
         return _from_images(file, split, info, backbone, progress)
     given = pick_split(data, "test", "val")

@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from locum.embed import ImageTable
 from locum.errors import ConfigError, DataError, LocumError
+from locum.io import check_output_folder, make_state_folder, split_path
 from locum.obfuscate import (
     ImageObfuscator,
     SavedObfuscator,
@@ -25,7 +26,7 @@ from locum.obfuscate import (
     save_obfuscator,
     written_by,
 )
-from locum.recipes.inputs import choose_split, parted
+from locum.recipes.inputs import choose_split
 from locum.recipes.obfuscate_data import (
     Rows,
     check_place,
@@ -37,7 +38,6 @@ from locum.recipes.obfuscate_data import (
     write_images,
     write_table,
 )
-from locum.release import check_target
 from locum.types import PrivacyClaim, RichBar, at_least
 
 Array = npt.NDArray[Any]
@@ -91,7 +91,7 @@ def fit_obfuscator(
     The columns named in `utility` are what must stay useful: of a table they are taken out before the fit, and so are
     those in `drop`. Of data with splits "train" is taken. A private attribute is not asked for.
     """
-    check_target(out, overwrite=overwrite)
+    check_output_folder(out, overwrite=overwrite)
     if not utility:
         raise ConfigError("Name what must stay useful: --utility COLUMN, once or more.")
     if len(set(utility)) < len(utility):
@@ -183,10 +183,9 @@ def _check_groups(labels: dict[str, Array]) -> None:
 
 def _checkpoint(data: str, *identity: Any) -> Path | None:
     """A private file beside the data, one for each fit; None where there is no leave to write."""
-    file = Path(parted(data)[0]).resolve()
-    folder = file.parent / ".locum"
+    file = Path(split_path(data)[0]).resolve()
     try:
-        folder.mkdir(mode=0o700, exist_ok=True)
+        folder = make_state_folder(data)
     except OSError:
         return None
     text = json.dumps([str(file), data, *identity], sort_keys=True, default=str)

@@ -15,9 +15,16 @@ import numpy.typing as npt
 from locum.data import ALL, SPLITS, read_adult, read_frame, write_frame
 from locum.embed import ImageTable, read_celeba, read_image_attributes, read_image_npz
 from locum.errors import ConfigError, DataError
-from locum.io import write_atomically, write_bytes
-from locum.recipes.inputs import check_new_file, parted
-from locum.release import MANIFEST, check_target, entry_of, write_folder_atomically
+from locum.io import (
+    MANIFEST,
+    check_output_file,
+    check_output_folder,
+    split_path,
+    write_atomically,
+    write_bytes,
+    write_folder_atomically,
+)
+from locum.release import entry_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -44,7 +51,7 @@ def read_rows(
     a table about a folder of images; `side` and `channels` say what those and CelebA's become, arrays stay as they
     are. `limit` takes the first records of each split.
     """
-    file, split = parted(path)
+    file, split = split_path(path)
     place = Path(file)
     if limit is not None and limit < 1:
         raise ConfigError(f"--limit takes a whole number, 1 or more; got {limit!r}.")
@@ -162,10 +169,10 @@ def check_place(out: Path, kind: str, *, overwrite: bool) -> None:
     if kind == "image" and suffix not in ("", ".npz"):
         raise ConfigError(f"Obfuscated images go to an .npz file or to a folder; got {str(out)!r}.")
     if kind == "image" and not suffix:
-        check_target(out, overwrite=overwrite)
+        check_output_folder(out, overwrite=overwrite)
         return
     for path in (out, claim_path(out)):
-        check_new_file(path, overwrite=overwrite)
+        check_output_file(path, overwrite=overwrite)
 
 
 def write_table(out: Path, frame: pd.DataFrame, about: Mapping[str, Any]) -> Path:

@@ -63,8 +63,8 @@ def explain(budget: DP) -> list[str]:
     return [
         f"relation {budget.relation}: hides {hidden[budget.relation]}. Against everybody, whatever else they know.",
         f"epsilon {budget.epsilon:g}: whatever is released changes the odds of any guess about that by a factor of "
-        f"at most {factor}. Who could only toss a coin before is right at most {sure} % of the time after. 1 is usual "
-        "and strong; above 4 rely on measured attacks too. Releases of the same data add up.",
+        f"at most {factor}. Who could only toss a coin before is right at most {sure} % of the time after. 1 is "
+        "usual and strong; above 4 rely on measured attacks too. Releases of the same data add up.",
         f"delta {budget.delta:g}: the chance that the promise fails altogether. With n {unit}s, 1/n would allow to "
         f"show one of them outright, so at most {largest} is accepted. A smaller one costs little.",
         f"n_public {n or '?'}: about how many {unit}s there are, as a number that everybody may know. The true "

@@ -15,9 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from locum.heads import SavedHead
-from locum.io import write_atomically, write_private_table
+from locum.io import check_output_file, printable, write_atomically, write_private_table
 from locum.recipes.inputs import Progress, read_vectors, scored
-from locum.release import check_file
 from locum.types import Estimate, PrivacyClaim
 
 _NUMBER = re.compile(r"[-+]?[0-9]+(\.[0-9]+)?")
@@ -114,7 +113,7 @@ def predict_records(
     people's.
     """
     if out is not None:
-        check_file(out, ".csv", overwrite=overwrite)
+        check_output_file(out, overwrite=overwrite, suffixes=(".csv",))
     model = SavedHead.open(head)
     vectors = read_vectors(data, model.info, backbone=backbone, progress=progress)
     skipped = None
@@ -146,5 +145,5 @@ def predict_records(
 
 def _harmless(cell: str) -> str:
     """A cell that neither a terminal nor a spreadsheet takes for a command."""
-    plain = "".join(ch if ch.isprintable() else "?" for ch in cell)
+    plain = printable(cell)
     return plain if _NUMBER.fullmatch(plain) else _FORMULA.sub(r"\1\2'", plain)

@@ -12,21 +12,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from locum.data import check_trainable, write_embeddings
+from locum.data import SUFFIXES, check_trainable, write_embeddings
 from locum.errors import ConfigError, DataError, LocumError
 from locum.generate import BaseGenerator, ClassGaussian, CVAEGenerator
-from locum.io import SUFFIXES
+from locum.io import check_output_file, split_path
 from locum.rebalance import GenerativeOverSampler
-from locum.recipes.inputs import (
-    GENERATED,
-    Progress,
-    check_new_file,
-    check_source,
-    choose_split,
-    only_real,
-    parted,
-    read_sets,
-)
+from locum.recipes.inputs import GENERATED, Progress, check_source, choose_split, only_real, read_sets
 from locum.release import Release, load
 from locum.types import EmbeddingSet
 
@@ -136,12 +127,10 @@ def rebalance_to_file(
 
 
 def _check_out(out: Path, data: str, *, overwrite: bool) -> None:
-    if out.suffix.lower() not in SUFFIXES:
-        raise ConfigError(f"{str(out)!r} has no suffix that can be written: end it in {' or '.join(SUFFIXES)}.")
-    given = Path(parted(data)[0])
+    given = Path(split_path(data)[0])
     if out.exists() and given.exists() and out.samefile(given):
         raise ConfigError(f"{str(out)!r} is the file of the records, which must stay as it is: choose another file.")
-    check_new_file(out, overwrite=overwrite)
+    check_output_file(out, overwrite=overwrite, suffixes=SUFFIXES)
 
 
 def _strategy(text: str) -> str | float:

@@ -17,7 +17,7 @@ from locum.data import check_trainable, kfold
 from locum.errors import ConfigError, DataError
 from locum.generate import BaseGenerator, CVAEGenerator
 from locum.heads import LinearHead
-from locum.io import FORMATS
+from locum.io import FORMATS, check_output_file
 from locum.metrics import balanced_accuracy, clopper_pearson, compare, paired_bootstrap, paired_difference
 from locum.rebalance import (
     METHODS,
@@ -29,15 +29,7 @@ from locum.rebalance import (
     plot_accuracy_by_class,
     shot_group,
 )
-from locum.recipes.inputs import (
-    Progress,
-    check_new_file,
-    check_source,
-    choose_split,
-    only_real,
-    pick_split,
-    read_sets,
-)
+from locum.recipes.inputs import Progress, check_source, choose_split, only_real, pick_split, read_sets
 from locum.types import EmbeddingSet, Estimate
 
 HEADS = ("default", "thesis")
@@ -305,11 +297,9 @@ def _check_figure(figure: Path | None, *, overwrite: bool) -> None:
     """What would fail at the end is said before the work."""
     if figure is None:
         return
-    if figure.suffix.lower() not in FORMATS:
-        raise ConfigError(f"A figure ends in {', '.join(FORMATS)}; got {str(figure)!r}.")
     if find_spec("matplotlib") is None:
         raise ConfigError("Figures need matplotlib: pip install 'locum[figures]'.")
-    check_new_file(figure, overwrite=overwrite)
+    check_output_file(figure, overwrite=overwrite, suffixes=FORMATS)
 
 
 def _aligned(train: EmbeddingSet, test: EmbeddingSet) -> EmbeddingSet:

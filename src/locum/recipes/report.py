@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from locum.errors import ConfigError
-from locum.io import write_bytes
+from locum.io import check_output_file, write_bytes
 from locum.recipes.audit import audit_of
 from locum.recipes.inputs import aligned, pick_split
 from locum.recipes.passport import audit_entry
@@ -49,7 +48,7 @@ def make_report(
     """
     check_suffix(out.suffix.lower())
     check_method(map)
-    _check_place(release, out, overwrite)
+    check_output_file(out, overwrite=overwrite, release=release)
     opened = load(release)
     told = None if audit is None else audit_of(audit, opened.fingerprint)
 
@@ -100,18 +99,6 @@ def default_report_path(release: Path, *, share: bool = False) -> Path:
 def _read(release: Release, data: str, what: str, backbone: str | None) -> Rows:
     preferred = ("train",) if what == "train" else ("test", "val")
     return aligned(release, pick_split(data, *preferred, like=release.info, backbone=backbone), what)
-
-
-def _check_place(release: Path, out: Path, overwrite: bool) -> None:
-    if out.exists() and not out.is_file():
-        raise ConfigError(f"{str(out)!r} is no plain file. Choose another name for the report.")
-    if out.exists() and not overwrite:
-        raise ConfigError(f"{str(out)!r} exists already. Choose another file, or overwrite it with --force.")
-    if release.resolve() in out.resolve().parents:
-        raise ConfigError("A release holds only the files that its manifest lists: write the report beside it.")
-    parent = out.absolute().parent
-    if not parent.is_dir() or not os.access(parent, os.W_OK):
-        raise ConfigError(f"Nothing can be written in {str(out.parent)!r}. Create the folder, or choose another.")
 
 
 def _tell(progress: Progress | None, what: str) -> None:

@@ -13,9 +13,10 @@ import numpy as np
 from locum.data import round_shares, split
 from locum.errors import ConfigError, DataError
 from locum.heads import SavedHead, TorchHead
+from locum.io import check_output_file
 from locum.recipes.evaluate import HEADS
 from locum.recipes.inputs import scored
-from locum.release import Release, check_file, load
+from locum.release import Release, load
 from locum.types import EmbeddingSet, Estimate, PrivacyClaim
 
 SAMPLES = 10_000
@@ -89,7 +90,7 @@ def train_head(
     `settings` are those of `LinearHead` or `MLPHead`.
     """
     model = _build(head, dict(settings or {}), seed)
-    check_file(out, ".safetensors", overwrite=overwrite)
+    check_output_file(out, overwrite=overwrite, suffixes=(".safetensors",))
     if out.absolute().parent.resolve() == release.resolve():
         raise ConfigError("A head inside the release's folder would spoil the release: write it beside the folder.")
     source = load(release)

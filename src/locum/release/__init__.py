@@ -8,7 +8,6 @@ from locum._lazy import lazy_exports
 
 if TYPE_CHECKING:
     from locum.release.build import build_release as build_release, rounded_joint as rounded_joint
-    from locum.release.card import markdown_text as markdown_text
     from locum.release.decoders import (
         check_values as check_values,
         part_prefix as part_prefix,
@@ -18,15 +17,10 @@ if TYPE_CHECKING:
     )
     from locum.release.folder import (
         CARD as CARD,
-        MANIFEST as MANIFEST,
-        check_file as check_file,
-        check_target as check_target,
         entry_of as entry_of,
-        lies_in_release as lies_in_release,
         parse_tensors as parse_tensors,
         read_checked_folder as read_checked_folder,
         read_folder as read_folder,
-        write_folder_atomically as write_folder_atomically,
     )
     from locum.release.manifest import (
         MAX_MANIFEST_BYTES as MAX_MANIFEST_BYTES,

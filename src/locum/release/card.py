@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 
+from locum.io import markdown_text
 from locum.release.manifest import Manifest
-
-_SPECIAL = frozenset("<>&|`[]*\\")
 
 _KINDS = {
     "network": "a decoder network: it turns noise and a class into a vector, for ever new",
@@ -88,12 +87,3 @@ Not covered:
 |---|---|
 {settings}
 """
-
-
-def markdown_text(value: str) -> str:
-    """Safe as Markdown text, in a table cell, and in the HTML made from it: every special sign as an entity.
-
-    Not for code spans, which show entities as they stand.
-    """
-    flat = " ".join("".join(ch if ch.isprintable() else " " for ch in value).split())
-    return "".join(f"&#{ord(ch)};" if ch in _SPECIAL else ch for ch in flat)

@@ -5,75 +5,25 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import shutil
-import stat
-import tempfile
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from locum.errors import ConfigError, FormatError, IntegrityError
+from locum.errors import FormatError, IntegrityError
+from locum.io import MANIFEST, check_regular, read_regular, write_folder_atomically
 from locum.release.manifest import MAX_MANIFEST_BYTES, FileEntry, Manifest, parse_manifest
 from locum.release.passport.schema import LISTED, PASSPORT
 from locum.release.passport.signature import SIGNATURE
 
-MANIFEST = "manifest.json"
 Parsed = TypeVar("Parsed")
 
 
 def entry_of(raw: bytes) -> FileEntry:
     """A file's fingerprint."""
     return FileEntry(sha256=hashlib.sha256(raw).hexdigest(), bytes=len(raw))
-
-
-def lies_in_release(path: Path) -> bool:
-    """Whether a folder above `path` has a manifest: what lies there is made to leave."""
-    return any((folder / MANIFEST).exists() for folder in path.resolve().parents)
-
-
-def check_target(path: Path, *, overwrite: bool) -> None:
-    """Complain early about a place where a release cannot be written, before hours of work."""
-    if path.exists() and not overwrite:
-        raise ConfigError(f"{str(path)!r} exists already. Choose another folder, or ask to overwrite it (--force).")
-    if path.exists() and not (path / MANIFEST).is_file() and (not path.is_dir() or any(path.iterdir())):
-        raise ConfigError(f"{str(path)!r} is not a release: it is left alone. Choose another folder.")
-    parent = next(p for p in path.absolute().parents if p.exists())
-    if not parent.is_dir() or not os.access(parent, os.W_OK):
-        raise ConfigError(f"Nothing can be written in {str(parent)!r}. Choose another place for {path.name!r}.")
-
-
-def write_folder_atomically(
-    path: Path, contents: Iterable[tuple[str, bytes]], *, overwrite: bool, mode: int = 0o755
-) -> None:
-    """Write beside `path` and rename at the end, so that a reader never sees half of it.
-
-    `contents` come one at a time, so that many need little memory. One of them must be the manifest: what is there is
-    replaced only if it has one too.
-    """
-    check_target(path, overwrite=overwrite)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}-", dir=path.parent))
-    except OSError as error:
-        raise ConfigError(f"Cannot write beside {str(path)!r}: {error.strerror}. Choose another folder.") from error
-    try:
-        # mkdtemp gives 0700; most of these are made to be shared.
-        temporary.chmod(mode)
-        for name, raw in contents:
-            write_synced(temporary / name, raw)
-        if path.exists():
-            old = temporary.with_name(temporary.name + "-old")
-            path.rename(old)
-            temporary.rename(path)
-            shutil.rmtree(old)
-        else:
-            temporary.rename(path)
-    except BaseException:
-        shutil.rmtree(temporary, ignore_errors=True)
-        raise
 
 
 def read_checked_folder(
@@ -92,10 +42,10 @@ def read_checked_folder(
         raise FormatError(f"{str(path)!r} is not a folder: {thing} is a folder with {MANIFEST} in it.")
     if not os.path.lexists(path / MANIFEST):
         raise FormatError(f"{str(path)!r} has no {MANIFEST}: it is not {thing}, or not all of it arrived.")
-    check_plain(path / MANIFEST)
+    check_regular(path / MANIFEST)
     if (size := (path / MANIFEST).stat().st_size) > MAX_MANIFEST_BYTES:
         raise FormatError(f"{MANIFEST} is {size} bytes long; {thing}'s is at most {MAX_MANIFEST_BYTES}.")
-    raw = read_plain(path / MANIFEST)
+    raw = read_regular(path / MANIFEST)
     manifest, files = parse(raw)
     if extra := sorted({entry.name for entry in path.iterdir()} - set(files) - {MANIFEST} - beside):
         raise IntegrityError(f"The folder holds {extra[0][:80]!r}, which its manifest does not list: do not open it.")
@@ -106,37 +56,15 @@ def checked(file: Path, entry: FileEntry) -> bytes:
     """The bytes of a file that is what its entry says."""
     if not os.path.lexists(file):
         raise IntegrityError(f"{file.name} is missing: not all of the release arrived.")
-    check_plain(file)
+    check_regular(file)
     if file.stat().st_size != entry.bytes:
         raise IntegrityError(
             f"{file.name} is {file.stat().st_size} bytes long, its manifest says {entry.bytes}: cut off or altered."
         )
-    raw = read_plain(file)
+    raw = read_regular(file)
     if entry_of(raw).sha256 != entry.sha256:
         raise IntegrityError(f"{file.name} is not the file that the manifest describes: damaged or altered.")
     return raw
-
-
-def check_plain(file: Path) -> None:
-    """Refuse what is no plain file: a link could point anywhere on the reader's machine, a pipe block for ever."""
-    if not stat.S_ISREG(file.lstat().st_mode):
-        raise FormatError(f"{file.name} is a link or a device, not a plain file: do not open this release.")
-
-
-def read_plain(file: Path) -> bytes:
-    """The bytes, or one sentence."""
-    try:
-        return file.read_bytes()
-    except OSError as error:
-        raise FormatError(f"{file.name} cannot be read: {error.strerror}.") from error
-
-
-def write_synced(file: Path, raw: bytes) -> None:
-    """Write, and wait until it is on disk."""
-    with file.open("wb") as f:
-        f.write(raw)
-        f.flush()
-        os.fsync(f.fileno())
 
 
 CARD = "README.md"
@@ -148,18 +76,6 @@ MAX_HEADER = 2**20
 def tensor_file(kind: str) -> str:
     """Name of the file that holds the numbers."""
     return "decoder.safetensors" if kind == "decoder" else "rows.safetensors"
-
-
-def check_file(path: Path, suffix: str, *, overwrite: bool) -> None:
-    """The same for a single file. Nothing is renamed: what ends in another suffix is refused."""
-    if path.suffix.lower() != suffix:
-        raise ConfigError(f"{str(path)!r} must end in {suffix}, because that is what is written: add it.")
-    if path.is_dir():
-        raise ConfigError(f"{str(path)!r} is a folder: give the name of a file in it.")
-    if path.exists() and not overwrite:
-        raise ConfigError(f"{str(path)!r} exists already. Choose another file, or ask to overwrite it (--force).")
-    if not path.parent.is_dir() or not os.access(path.parent, os.W_OK):
-        raise ConfigError(f"Nothing can be written in {str(path.parent)!r}. Create it, or choose another folder.")
 
 
 def write_folder(

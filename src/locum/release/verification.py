@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from locum.errors import FormatError, IntegrityError
+from locum.io import MANIFEST
 from locum.release.card import render_card
-from locum.release.folder import CARD, MANIFEST
+from locum.release.folder import CARD
 from locum.release.passport.files import PassportFiles, read_passport_files
 from locum.release.passport.schema import PASSPORT
 from locum.release.passport.signature import SIGNATURE, check_signature, key_id, read_public_key

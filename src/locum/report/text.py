@@ -6,6 +6,8 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from locum.io import one_line
+
 # Shown in the table, in this order; the JSON of an internal report holds all.
 METRICS = {"auc": "AUC", "accuracy": "accuracy", "balanced_accuracy": "balanced accuracy", "f1_macro": "F1"}
 
@@ -135,7 +137,7 @@ def rounded_down(value: float) -> str:
 def plain(value: Any) -> Any:
     """The same facts with text that can neither drive a terminal nor turn lines around: names come from strangers."""
     if isinstance(value, str):
-        return " ".join("".join(ch if ch.isprintable() else " " for ch in value).split())
+        return one_line(value)
     if isinstance(value, Mapping):
         return {plain(str(k)): plain(v) for k, v in value.items()}
     if isinstance(value, (list, tuple)):
@@ -210,7 +212,8 @@ AUDIT_READING = {
     "wrongly? The left end matters most: to be right about a few people with hardly a false alarm is a leak even "
     "where the average shows none. On the dashed line members are found no more often than strangers are accused.",
     "epsilon_audit": "The proof promises that epsilon is at most the claim. Planted canaries refute every epsilon "
-    "below the lower bound. Between the two, nobody knows. A lower bound above the claim means that the promise is broken.",
+    "below the lower bound. Between the two, nobody knows. A lower bound above the claim means that the guarantee is "
+    "broken.",
     "classes": "The same attacks on one class at a time. Rare classes are often the exposed ones, and have the "
     "widest intervals. These figures are not corrected for their number, and have no say in the verdict.",
     "screening": "Distances as other tools report them. They have no verdict: data that leak can pass them, and "

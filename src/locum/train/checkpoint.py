@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -16,6 +15,7 @@ from safetensors.torch import save
 from torch import Tensor, nn
 
 from locum.errors import CheckpointError, ConfigError
+from locum.io import private_folder, write_bytes
 
 if TYPE_CHECKING:
     from locum.train.loop import History
@@ -62,15 +62,9 @@ class Checkpoint:
                 "history": json.dumps(asdict(history)),
             },
         )
-        temporary = self.path.with_name(self.path.name + ".new")
         try:
-            self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-            with os.fdopen(descriptor, "wb") as f:
-                f.write(raw)
-                f.flush()
-                os.fsync(f.fileno())
-            temporary.replace(self.path)
+            private_folder(self.path.parent)
+            write_bytes(self.path, raw)
         except OSError as error:
             raise ConfigError(
                 f"The checkpoint {str(self.path)!r} cannot be written: {error.strerror}. Choose another place."

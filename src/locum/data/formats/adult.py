@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from locum.errors import DataError
-from locum.io import reading
+from locum.io import reading_file
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -57,7 +57,7 @@ def _rows(file: Path) -> list[list[str | int]]:
     """The complete rows of one file."""
     if not file.is_file():
         raise DataError(f"There is no file {file}: give UCI's adult.data or adult.test, or their folder.")
-    with reading(str(file), "a file of UCI Adult"):
+    with reading_file(str(file), "a file of UCI Adult"):
         lines = file.read_text(encoding="utf-8").splitlines()
     found = []
     for number, line in enumerate(lines, start=1):

@@ -25,7 +25,7 @@ from locum.data.formats.tables import (
     raw_splits,
 )
 from locum.errors import DataError
-from locum.io import reading
+from locum.io import reading_file
 from locum.types import EmbeddingInfo, EmbeddingSet
 
 _KIND = "a table in UTF-8 text with commas"
@@ -77,7 +77,7 @@ def _writable(column: npt.NDArray[Any]) -> Any:
 
 
 def _header(path: str) -> list[str]:
-    with reading(path, _KIND), open(path, encoding="utf-8-sig", newline="") as file:
+    with reading_file(path, _KIND), open(path, encoding="utf-8-sig", newline="") as file:
         names = [cell.strip() for cell in next(csv.reader(file), [])]
     if len(names) < 2:
         raise DataError(f"{path} has fewer than two columns: separate columns by commas, and name them in row 1.")
@@ -116,7 +116,7 @@ def _table(path: str, names: list[str], roles: Roles) -> pa.Table:
     )
     # One thread: only then are rows counted, and a process that ends on an error leaves no reader behind.
     options = arrow.ReadOptions(column_names=names, skip_rows=1, block_size=_BLOCK, use_threads=False)
-    with reading(path, _KIND):
+    with reading_file(path, _KIND):
         try:
             return arrow.read_csv(path, read_options=options, parse_options=parse, convert_options=convert)
         except pa.ArrowInvalid:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from locum.data.formats.csv import _header
 from locum.errors import DataError
-from locum.io import reading, write_atomically
+from locum.io import reading_file, write_atomically
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -99,7 +99,7 @@ def _read_csv(path: str) -> pd.DataFrame:
     convert = arrow.ConvertOptions(
         column_types=dict.fromkeys(names, pa.string()), strings_can_be_null=True, quoted_strings_can_be_null=False
     )
-    with reading(path, _CSV):
+    with reading_file(path, _CSV):
         try:
             table = arrow.read_csv(path, read_options=options, parse_options=parse, convert_options=convert)
         except pa.ArrowInvalid:
@@ -143,7 +143,7 @@ def _typed(column: pa.ChunkedArray) -> pd.Series:
 def _read_parquet(path: str) -> pd.DataFrame:
     from pyarrow.parquet import ParquetFile
 
-    with reading(path, "a Parquet file"), ParquetFile(path) as file:
+    with reading_file(path, "a Parquet file"), ParquetFile(path) as file:
         table = file.read()
         # Arrow trusts text and offsets of a file until asked.
         table.validate(full=True)

@@ -15,7 +15,7 @@ from numpy.lib import format as npy
 from locum.data.formats.arrays import ATTRIBUTE, holds_images, split_arrays
 from locum.data.formats.assemble import ALL, RawSplit, assemble, info_from_json, info_to_json
 from locum.errors import DataError
-from locum.io import reading
+from locum.io import reading_file
 from locum.types import EmbeddingInfo, EmbeddingSet
 
 _KIND = "an .npz file"
@@ -60,7 +60,7 @@ def read_image_arrays(path: str) -> tuple[dict[str, RawSplit], tuple[str, ...]]:
 def _contents(path: str, *, flat: bool) -> tuple[dict[str, RawSplit], tuple[str, ...], EmbeddingInfo]:
     # Opened here because NumPy leaves a file open when it is no archive.
     with ExitStack() as stack:
-        with reading(path, _KIND):
+        with reading_file(path, _KIND):
             archive = np.load(stack.enter_context(open(path, "rb")), allow_pickle=False)
         if not isinstance(archive, np.lib.npyio.NpzFile):
             raise DataError(f"{path} holds one bare array without names: save it with np.savez(file, X=..., y=...).")
@@ -96,7 +96,7 @@ def write_npz(stream: BinaryIO, data: EmbeddingSet) -> None:
 
 
 def _array(archive: np.lib.npyio.NpzFile, name: str, path: str) -> npt.NDArray[Any]:
-    with reading(path, _KIND):
+    with reading_file(path, _KIND):
         try:
             value = archive[name]
         except ValueError as error:

@@ -25,7 +25,7 @@ from locum.data.formats.tables import (
     raw_splits,
 )
 from locum.errors import DataError
-from locum.io import reading
+from locum.io import reading_file
 from locum.types import EmbeddingSet
 
 _VECTORS = ("embedding", "vector", "X")
@@ -42,7 +42,7 @@ def read_parquet(path: str) -> dict[str, EmbeddingSet]:
     """
     from pyarrow.parquet import ParquetFile
 
-    with reading(path, "a Parquet file"), ParquetFile(path) as file:
+    with reading_file(path, "a Parquet file"), ParquetFile(path) as file:
         table = file.read()
         # Arrow trusts text and offsets of a file until asked.
         table.validate(full=True)

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from locum.data.formats.arrays import ATTRIBUTE, holds_images, split_arrays
 from locum.data.formats.assemble import assemble, info_from_json, info_to_json, names_from_json
 from locum.errors import DataError
-from locum.io import reading
+from locum.io import reading_file
 from locum.types import EmbeddingInfo, EmbeddingSet
 
 _KIND = "a safetensors file"
@@ -32,7 +32,7 @@ def read_safetensors(path: str) -> dict[str, EmbeddingSet]:
     _check_header(path)
     from safetensors import safe_open
 
-    with reading(path, _KIND), safe_open(path, framework="np") as file:
+    with reading_file(path, _KIND), safe_open(path, framework="np") as file:
         names = list(file.keys())
         meta: dict[str, str] = file.metadata() or {}
         for name in names:
@@ -74,7 +74,7 @@ def write_safetensors(stream: BinaryIO, data: EmbeddingSet) -> None:
 
 def _check_header(path: str) -> None:
     """Refuse a header that is longer than the file or than the format allows."""
-    with reading(path, _KIND), open(path, "rb") as file:
+    with reading_file(path, _KIND), open(path, "rb") as file:
         size = os.fstat(file.fileno()).st_size
         start = file.read(9)
     if len(start) < 9:

@@ -15,6 +15,7 @@ from flwr.serverapp import Grid
 
 from locum.errors import FormatError
 from locum.federated.protocol import NoReply, Reply, Request, pack, unpack
+from locum.io import printable
 
 _log = logging.getLogger(__name__)
 _TEXT, _TENSORS = "locum", "tensors"
@@ -178,5 +179,5 @@ class FlowerChannel:
             asked.message = ""
             return None
         # Words that a site chose go into a log: printable, and not many.
-        said = "".join(c for c in reason or "" if c.isprintable())[:200]
+        said = printable(reason or "", instead="")[:200]
         return NoReply(f"an error at the site: {said}" if said else "an error at the site")

@@ -6,7 +6,8 @@ import json
 from typing import Any
 
 from locum.errors import ConfigError
-from locum.release.folder import CARD, MANIFEST, tensor_file
+from locum.io import MANIFEST
+from locum.release.folder import CARD, tensor_file
 from locum.release.manifest import Manifest
 from locum.release.passport.schema import Passport
 

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import os
-import shutil
-import tempfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from locum.errors import ConfigError, FormatError, IntegrityError
-from locum.release.folder import MANIFEST, PASSPORT_FILES, check_plain, checked, read_plain, write_synced
+from locum.io import MANIFEST, check_regular, read_regular, replace_in_folder
+from locum.release.folder import PASSPORT_FILES, checked
 from locum.release.manifest import MAX_MANIFEST_BYTES, Manifest
 from locum.release.passport.schema import PASSPORT, Passport, check_passport, parse_passport
 from locum.release.passport.signature import SIGNATURE, Signature, parse_signature
@@ -62,50 +60,15 @@ def read_passport_files(path: Path, manifest: Manifest, fingerprint: str) -> Pas
 
 
 def write_passport_files(path: Path, contents: Mapping[str, bytes], *, remove: Iterable[str] = ()) -> None:
-    """Put papers into a release folder and take others out; decoder, card and manifest are not touched.
-
-    Everything is written beside the folder first. If a step fails, what was there before is put back.
-    """
-    folder = path.resolve()
+    """Put passport files into a release folder and take others out, all at once; the release is not touched."""
     unknown = (set(contents) | set(remove)) - PASSPORT_FILES
     if unknown:
-        raise ConfigError(f"{sorted(unknown)[0]!r} is no paper of a release.")
-    try:
-        stage = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
-    except OSError as error:
-        raise ConfigError(f"Cannot write beside {str(path)!r}: {error.strerror}. Change its permissions.") from error
-    try:
-        new, old = stage / "new", stage / "old"
-        new.mkdir()
-        old.mkdir()
-        for name, raw in contents.items():
-            write_synced(new / name, raw)
-        _swap(folder, new, old, set(contents) | set(remove))
-    except OSError as error:
-        raise ConfigError(f"Cannot write in {str(path)!r}: {error.strerror}. Change its permissions.") from error
-    finally:
-        shutil.rmtree(stage, ignore_errors=True)
-
-
-def _swap(folder: Path, new: Path, old: Path, names: set[str]) -> None:
-    placed = []
-    try:
-        for name in sorted(names):
-            if os.path.lexists(folder / name):
-                (folder / name).rename(old / name)
-        for file in sorted(new.iterdir()):
-            file.rename(folder / file.name)
-            placed.append(folder / file.name)
-    except BaseException:
-        for file in placed:
-            file.unlink(missing_ok=True)
-        for file in old.iterdir():
-            file.rename(folder / file.name)
-        raise
+        raise ConfigError(f"{sorted(unknown)[0]!r} is no passport file of a release.")
+    replace_in_folder(path, contents, remove=set(remove))
 
 
 def _small(file: Path) -> bytes:
-    check_plain(file)
+    check_regular(file)
     if (size := file.stat().st_size) > MAX_MANIFEST_BYTES:
         raise FormatError(f"{file.name} is {size} bytes long; one of a release is at most {MAX_MANIFEST_BYTES}.")
-    return read_plain(file)
+    return read_regular(file)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import Field
 
 from locum.errors import ConfigError, FormatError, IntegrityError
+from locum.io import create_bytes
 from locum.release.manifest import Strict, parse_model
 
 if TYPE_CHECKING:
@@ -172,17 +173,5 @@ def _read(path: Path) -> bytes:
 
 def _write_new(path: Path, raw: bytes, mode: int) -> None:
     """A file that was not there before, closed to others from the first byte."""
-    try:
-        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-    except FileExistsError:
-        raise ConfigError(
-            f"{str(path)!r} exists already, and a key is never replaced. Choose another name."
-        ) from None
-    try:
-        with os.fdopen(handle, "wb") as stream:
-            stream.write(raw)
-            stream.flush()
-            os.fsync(stream.fileno())
-    except BaseException:
-        path.unlink(missing_ok=True)
-        raise
+    if not create_bytes(path, raw, mode=mode):
+        raise ConfigError(f"{str(path)!r} exists already, and a key is never replaced. Choose another name.")

@@ -1,0 +1,44 @@
+"""Reading files that may be damaged or hostile: one clear sentence, never a library's traceback."""
+
+from __future__ import annotations
+
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from locum.errors import DataError, FormatError
+
+
+@contextmanager
+def reading_file(path: str, kind: str) -> Iterator[None]:
+    """Turn whatever a library raises on a bad file into one `DataError` about `path`.
+
+    Wrap calls of the library only: a bug of ours in here would pass for a damaged file.
+    """
+    try:
+        yield
+    except DataError:
+        raise
+    except MemoryError:
+        raise DataError(f"{path} does not fit in memory: split it into smaller files.") from None
+    except PermissionError:
+        raise DataError(f"{path} may not be read by this user: change its permissions.") from None
+    except Exception:
+        # A damaged file can fail anywhere inside a library, and the library's own text may quote
+        # records, so neither the text nor the chain of causes is passed on.
+        raise DataError(f"{path} is damaged, or is not {kind}: copy or export it again.") from None
+
+
+def check_regular(file: Path) -> None:
+    """Refuse a link, which could point anywhere on the reader's machine, and a pipe, which could block for ever."""
+    if not stat.S_ISREG(file.lstat().st_mode):
+        raise FormatError(f"{file.name} is a link or a device, not a plain file: do not open this release.")
+
+
+def read_regular(file: Path) -> bytes:
+    """The bytes, or one sentence."""
+    try:
+        return file.read_bytes()
+    except OSError as error:
+        raise FormatError(f"{file.name} cannot be read: {error.strerror}.") from error
