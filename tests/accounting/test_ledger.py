@@ -49,14 +49,14 @@ class TestCharges:
         assert charge.epsilon == epsilon_of(FIT, 1e-6)
         assert ledger.holding("scans").charges == (charge,)
         assert ledger.holding("scans").spent == (charge.epsilon, 1e-6)
-        assert charge.head == ledger.head
-        assert ledger.knows(charge.head)
+        assert charge.tip == ledger.tip
+        assert ledger.knows(charge.tip)
 
     def test_it_is_there_for_the_next_process(self, ledger: Ledger, file: Path) -> None:
         charge = pay(ledger)
-        code = f"from locum.accounting import Ledger; print(Ledger({str(file)!r}).head)"
+        code = f"from locum.accounting import Ledger; print(Ledger({str(file)!r}).tip)"
         shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-        assert shown.strip() == charge.head
+        assert shown.strip() == charge.tip
 
     def test_the_relation_of_the_holding_counts(self, ledger: Ledger) -> None:
         ledger.set_budget("faces", epsilon=4.0, delta=1e-5, relation="replace-one")
@@ -65,13 +65,13 @@ class TestCharges:
 
     def test_too_much_is_refused_with_what_is_left_and_costs_nothing(self, ledger: Ledger) -> None:
         pay(ledger)
-        before = ledger.head
+        before = ledger.tip
         left = at_most(ledger.holding("scans").left[0])
         with pytest.raises(PrivacyError, match=rf"{left} and 9e-06 are left.*set-budget"):
             pay(ledger, events=(Gaussian(1.0),))
         with pytest.raises(PrivacyError, match="are left"):
             pay(ledger, delta=1e-5)
-        assert ledger.head == before
+        assert ledger.tip == before
 
     def test_a_charge_above_what_the_plan_was_made_for_is_refused(self, ledger: Ledger) -> None:
         cost = epsilon_of(FIT, 1e-6)
@@ -146,12 +146,12 @@ class TestBudgets:
         assert lowered.left[0] == 0.0
 
     def test_unit_and_relation_never_change(self, ledger: Ledger) -> None:
-        before = ledger.head
+        before = ledger.tip
         with pytest.raises(PrivacyError, match="cannot be mixed"):
             ledger.set_budget("scans", epsilon=2.0, delta=1e-5, unit="subject")
         with pytest.raises(PrivacyError, match="cannot be mixed"):
             ledger.open_for(DP(1.0, 1e-5, relation="replace-one"), "scans")
-        assert ledger.head == before
+        assert ledger.tip == before
 
     def test_wrong_budgets_and_names(self, ledger: Ledger) -> None:
         for epsilon, delta in ((0.0, 1e-5), (math.nan, 1e-5), (-1.0, 1e-5), (1.0, 0.0), (1.0, math.nan), (1.0, 1.0)):
@@ -177,7 +177,7 @@ class TestChain:
 
     def refused(self, ledger: Ledger, place: int) -> None:
         told = rf"Entry {place} of the ledger .* was altered or is missing"
-        for use in (ledger.holdings, ledger.export, lambda: ledger.head, lambda: pay(ledger)):
+        for use in (ledger.holdings, ledger.export, lambda: ledger.tip, lambda: pay(ledger)):
             with pytest.raises(PrivacyError, match=told):
                 use()
 
@@ -208,7 +208,7 @@ class TestChain:
     def test_the_end_cut_off_shows_by_the_head_in_a_release(
         self, ledger: Ledger, database: sqlite3.Connection
     ) -> None:
-        released = ledger.head
+        released = ledger.tip
         database.execute("DELETE FROM entries WHERE number = 4")
         assert len(ledger.holding("scans").charges) == 2, "the file alone cannot tell"
         assert not ledger.knows(released)
@@ -220,9 +220,9 @@ class TestChain:
             pay(ledger)
 
     def test_an_old_copy_put_back_does_not_know_the_newer_release(self, ledger: Ledger, file: Path) -> None:
-        old = pay(ledger).head
+        old = pay(ledger).tip
         shutil.copy(file, file.with_name("copy"))
-        new = pay(ledger).head
+        new = pay(ledger).tip
         shutil.copy(file.with_name("copy"), file)
         assert ledger.knows(old)
         assert not ledger.knows(new)
@@ -231,7 +231,7 @@ class TestChain:
     def test_an_exported_copy_verifies(self, ledger: Ledger) -> None:
         pay(ledger)
         copy = json.loads(json.dumps(ledger.export()))
-        assert check_chain(copy) == ledger.head
+        assert check_chain(copy) == ledger.tip
         copy[1]["body"]["epsilon"] = 0.0
         with pytest.raises(PrivacyError, match="Entry 2 "):
             check_chain(copy)
@@ -325,9 +325,9 @@ class TestParts:
     def test_the_same_result_again_is_no_entry(self, ledger: Ledger) -> None:
         charge = pay(ledger)
         ledger.finish(charge, "a", "sums")
-        head = ledger.head
+        tip = ledger.tip
         ledger.finish(charge, "a", "sums")
-        assert ledger.head == head
+        assert ledger.tip == tip
 
     def test_charges_are_kept_apart_and_cost_what_they_cost(self, ledger: Ledger) -> None:
         one, two = pay(ledger), pay(ledger)
@@ -341,11 +341,11 @@ class TestParts:
         other = Ledger(tmp_path / "other.sqlite")
         other.set_budget("faces", epsilon=2.0, delta=1e-5)
         charge = other.charge("faces", FIT, delta=1e-6, purpose="means")
-        before = ledger.head
+        before = ledger.tip
         with pytest.raises(PrivacyError, match="paid elsewhere"):
             ledger.finish(charge, "a", "sums")
         # It would have been an entry that makes no sense, and the end of this ledger.
-        assert ledger.head == before
+        assert ledger.tip == before
         assert ledger.holdings().keys() == {"scans"}
 
 
@@ -373,5 +373,5 @@ class TestPlaces:
     def test_a_ledger_can_be_used_like_a_file(self, file: Path) -> None:
         with Ledger(file) as ledger:
             assert ledger.file == file
-            assert ledger.head == "0" * 64
+            assert ledger.tip == "0" * 64
             assert ledger.holdings() == {}

@@ -42,7 +42,7 @@ def test_entries_come_back_in_order(file: Path) -> None:
 
 
 def test_equal_bodies_have_different_hashes(file: Path) -> None:
-    """The head leaves with a release: without salt, its body could be guessed."""
+    """The tip leaves with a release: without salt, its body could be guessed."""
     assert add(EntryFile(file), "a") != add(EntryFile(file.with_name("other.sqlite")), "a")
 
 

@@ -24,12 +24,12 @@ def test_a_budget_is_set_spent_and_shown(program, locum, files, tmp_path: Path) 
     assert holding["name"] == "insects"
     assert 0.9 < holding["spent"]["epsilon"] <= 1
     assert holding["charges"][0]["purpose"] == "ClassGaussian"
-    assert json.loads((tmp_path / "r" / "manifest.json").read_text())["claim"]["dp"]["ledger"] == told["head"]
+    assert json.loads((tmp_path / "r" / "manifest.json").read_text())["claim"]["dp"]["ledger"] == told["tip"]
     entries = json.loads(program("ledger", "export").out)
     assert len(entries) == 2
-    assert check_chain(entries) == told["head"]
+    assert check_chain(entries) == told["tip"]
     shown = program("ledger", "show").out
-    for word in ("insects", "ClassGaussian", "one sum with normal noise", told["head"]):
+    for word in ("insects", "ClassGaussian", "one sum with normal noise", told["tip"]):
         assert word in shown
 
 

@@ -102,8 +102,8 @@ def test_the_ledger_is_charged_once(blobs: Blobs, tmp_path: Path) -> None:
     model.fit(*blobs)
     with Ledger(file) as ledger:
         (charge,) = ledger.holding("blobs").charges
-        assert charge.head == model.claim_.dp.ledger
-        assert ledger.knows(charge.head)
+        assert charge.tip == model.claim_.dp.ledger
+        assert ledger.knows(charge.tip)
     assert charge.events == plan.events == events_from_json(model.claim_.dp.events)
     assert [type(e) for e in plan.events] == [PoissonGaussian, Gaussian]
     assert model.claim_.kind == "dp"

@@ -123,7 +123,7 @@ def test_the_promise_is_what_the_ledger_says(blobs: tuple[np.ndarray, np.ndarray
     assert claim.dp is not None
     with Ledger(file) as ledger:
         (charge,) = ledger.holding("blobs").charges
-        assert ledger.head == claim.dp.ledger
+        assert ledger.tip == claim.dp.ledger
     assert claim.dp.epsilon == charge.epsilon <= 1.0
     assert claim.dp.epsilon == epsilon_of(events_from_json(claim.dp.events), 1e-5)
     # A second fit finds the budget spent: nobody decided on more.

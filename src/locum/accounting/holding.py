@@ -15,7 +15,7 @@ from locum.types import DP, Relation, Unit, at_least, at_most
 
 @dataclass(frozen=True, slots=True)
 class Charge:
-    """One payment: `identity` names it, `head` is the ledger's hash right after it."""
+    """One payment: `identity` names it, `tip` is the ledger's hash right after it."""
 
     identity: str
     holding: str
@@ -23,7 +23,7 @@ class Charge:
     delta: float
     events: tuple[Event, ...]
     purpose: str
-    head: str
+    tip: str
 
 
 @dataclass(frozen=True, slots=True)

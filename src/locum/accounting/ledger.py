@@ -29,7 +29,7 @@ class Ledger:
 
     Entries are only ever added, and each holds the hash of the one before: what is edited, deleted or moved breaks
     the chain, and then nothing is spent. Entries cut off at the end, or an old copy put back, cannot be told from the
-    file alone: the head in a newer release tells (`knows`). Nothing here stops somebody who deletes the file and all
+    file alone: the tip in a newer release tells (`knows`). Nothing here stops somebody who deletes the file and all
     releases, or who writes a whole new chain: that is in `limitations`.
 
     Examples
@@ -40,7 +40,7 @@ class Ledger:
     ...     ledger = Ledger(f"{folder}/ledger.sqlite")
     ...     opened = ledger.set_budget("scans", epsilon=2.0, delta=1e-5)
     ...     paid = ledger.charge("scans", [Gaussian(5.0)], delta=1e-6, purpose="means")
-    ...     round(ledger.holding("scans").left[0], 2), ledger.knows(paid.head)
+    ...     round(ledger.holding("scans").left[0], 2), ledger.knows(paid.tip)
     (1.17, True)
     """
 
@@ -90,10 +90,10 @@ class Ledger:
                 f"The plan costs epsilon {at_least(epsilon)} at delta {delta:g}, more than the {within:.6g} it was "
                 "made for: nothing was spent. Plan again."
             )
-        charge = Charge(secrets.token_hex(16), holding, epsilon, float(delta), tuple(events), purpose, head="")
+        charge = Charge(secrets.token_hex(16), holding, epsilon, float(delta), tuple(events), purpose, tip="")
         with self._entries.turn() as turn:
             self._pick(turn.entries, holding).check(charge)
-            head = turn.append(
+            tip = turn.append(
                 {
                     "kind": "charge",
                     "holding": holding,
@@ -104,7 +104,7 @@ class Ledger:
                     "purpose": purpose,
                 }
             )
-        return replace(charge, head=head)
+        return replace(charge, tip=tip)
 
     def paid(self, identity: str, events: Sequence[Event]) -> Charge:
         """The charge that a resumed fit paid before it was interrupted; it must be for just these events."""
@@ -150,16 +150,16 @@ class Ledger:
         return self._sum_up(self._entries.read())
 
     @property
-    def head(self) -> str:
+    def tip(self) -> str:
         """The hash of the last entry: it goes into every release."""
         return check_chain(self._entries.read())
 
-    def knows(self, head: str) -> bool:
-        """Whether `head`, as a release gives it, is the hash of one of the entries.
+    def knows(self, tip: str) -> bool:
+        """Whether `tip`, as a release gives it, is the hash of one of the entries.
 
         If not, this is another ledger, or an old copy that was put back: what was spent since is missing from it.
         """
-        return head in {entry["hash"] for entry in self._entries.read()}
+        return tip in {entry["hash"] for entry in self._entries.read()}
 
     def export(self) -> list[dict[str, Any]]:
         """Every entry with its hashes, as plain JSON; checked, and `check_chain` can check it again elsewhere."""
@@ -232,7 +232,7 @@ def _holdings(entries: Sequence[dict[str, Any]]) -> dict[str, Holding]:
             out[name] = Holding(name, body["unit"], body["relation"], body["epsilon"], body["delta"], charges)
         elif body["kind"] == "charge":
             paid = (body["epsilon"], body["delta"], events_from_json(body["events"]), body["purpose"])
-            charge = Charge(body["identity"], name, *paid, head=entry["hash"])
+            charge = Charge(body["identity"], name, *paid, tip=entry["hash"])
             out[name] = replace(out[name], charges=(*out[name].charges, charge))
         elif body["kind"] != "result" or name not in out:
             raise KeyError(body["kind"])

@@ -157,24 +157,24 @@ def link(number: int, previous: str, body: Mapping[str, Any]) -> tuple[int, str,
 
 
 def check_chain(entries: Sequence[Mapping[str, Any]], whose: str = "copy") -> str:
-    """The head of entries as `Ledger.export` gives them; an error at the first that was altered, moved or left out.
+    """The tip of entries as `Ledger.export` gives them; an error at the first that was altered, moved or left out.
 
-    It cannot see what was cut off at the end: compare the head with the one in the newest release.
+    It cannot see what was cut off at the end: compare the tip with the one in the newest release.
 
     >>> check_chain([]) == "0" * 64
     True
     """
-    head = FIRST
+    tip = FIRST
     for place, entry in enumerate(entries, start=1):
         try:
-            expected = link(place, head, entry["body"])[3]
-            whole = (entry["number"], entry["previous"], entry["hash"]) == (place, head, expected)
+            expected = link(place, tip, entry["body"])[3]
+            whole = (entry["number"], entry["previous"], entry["hash"]) == (place, tip, expected)
         except (KeyError, TypeError, ValueError):
             whole = False
         if not whole:
             raise PrivacyError(
                 f"Entry {place} of the ledger {whose} was altered or is missing, so nobody knows what was spent: put "
-                "the file back from a copy whose head is in the latest release."
+                "the file back from a copy whose tip is in the latest release."
             )
-        head = expected
-    return head
+        tip = expected
+    return tip

@@ -105,4 +105,4 @@ def _tell(found: dict[str, Any], as_json: bool) -> None:
     ]
     if charges:
         output.show_table(["holding", "purpose", "what was done", "cost"], charges)
-    output.say(f"head        {found['head']}")
+    output.say(f"tip         {found['tip']}")

@@ -62,7 +62,7 @@ def joint_claim(claims: Sequence[PrivacyClaim], max_sites_per_subject: int | Non
 def joint_ledger(heads: Sequence[str]) -> str:
     """What stands for several ledgers: the SHA-256, in hex, of their heads in order, one a line.
 
-    A head that is there twice is a release that was given twice, and is refused.
+    A tip that is there twice is a release that was given twice, and is refused.
     """
     if len(set(heads)) < len(heads):
         raise ConfigError("A release was given twice: two of them name the same entry of a ledger. Give each once.")

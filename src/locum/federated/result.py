@@ -145,7 +145,7 @@ def _shared_noise_claim(settings: FederationSettings, claims: Sequence[PrivacyCl
 
 
 def _told(terms: Mapping[str, Terms]) -> list[dict[str, Any]]:
-    """Each site's own price and the head of its ledger, by no name."""
+    """Each site's own price and the tip of its ledger, by no name."""
     paid = [t.claim.dp for t in terms.values() if t.claim.dp is not None]
     told = [{"epsilon": p.epsilon, "delta": p.delta, "ledger": p.ledger} for p in paid]
     return sorted(told, key=lambda site: str(site["ledger"]))

@@ -136,7 +136,7 @@ class Site:
             ledger.finish(charge, fingerprint({}, torch.from_numpy(noisy)), "sums")
         state.identity = charge.identity
         told = tuple(events_to_json(charge.events))
-        dp = DPClaim(charge.epsilon, charge.delta, self.file.relation, told, charge.head)
+        dp = DPClaim(charge.epsilon, charge.delta, self.file.relation, told, charge.tip)
         return noisy, paid_terms(dp, self.file.unit)
 
     def _train(self, request: Request, settings: FederationSettings, state: SiteState) -> Reply:

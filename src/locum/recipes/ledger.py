@@ -17,7 +17,7 @@ def show_ledger(file: Path, holding: str | None = None) -> dict[str, Any]:
     """Every holding (or one) with its budget, what is spent and left, and its charges; the chain is checked."""
     ledger = existing_ledger(file)
     shown = ledger.holdings().values() if holding is None else [ledger.holding(holding)]
-    return {"file": str(file), "head": ledger.head, "holdings": [_to_dict(known) for known in shown]}
+    return {"file": str(file), "tip": ledger.tip, "holdings": [_to_dict(known) for known in shown]}
 
 
 def set_budget(
@@ -89,7 +89,7 @@ def _to_dict(known: Holding) -> dict[str, Any]:
                 "events": events_to_json(charge.events),
                 "epsilon": charge.epsilon,
                 "delta": charge.delta,
-                "head": charge.head,
+                "tip": charge.tip,
             }
             for charge in known.charges
         ],

@@ -70,7 +70,7 @@ def _check_site(sites: Any, ledger: Path) -> str:
     told = {site.get("ledger"): site for site in sites if isinstance(site, dict)} if isinstance(sites, list) else {}
     for holding in existing_ledger(ledger).holdings().values():
         for charge in holding.charges:
-            site = told.get(charge.head)
+            site = told.get(charge.tip)
             if site is None:
                 continue
             if (charge.epsilon, charge.delta) == (site.get("epsilon"), site.get("delta")):
@@ -91,7 +91,7 @@ def _check_paid(claim: PrivacyClaim, dp: DPClaim, ledger: Path) -> str:
 
     for holding in existing_ledger(ledger).holdings().values():
         for charge in holding.charges:
-            if charge.head != dp.ledger:
+            if charge.tip != dp.ledger:
                 continue
             paid = (charge.epsilon, charge.delta, holding.unit, holding.relation, events_to_json(charge.events))
             if paid == (dp.epsilon, dp.delta, claim.unit, dp.relation, list(dp.events)):

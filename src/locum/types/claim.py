@@ -21,7 +21,7 @@ _NEIGHBOURS = {
 
 @dataclass(frozen=True, slots=True)
 class DPClaim:
-    """The numbers of differential privacy: what was paid, for which events, and the ledger's head right after.
+    """The numbers of differential privacy: what was paid, for which events, and the ledger's tip right after.
 
     `epsilon` is what the ledger computed from `events`, not what somebody wished for.
     """

@@ -137,6 +137,6 @@ class Guarantee:
         if charge is None:
             return PrivacyClaim("none", (TEST, *outside))
         paid = DPClaim(
-            charge.epsilon, charge.delta, self.privacy.relation, tuple(events_to_json(charge.events)), charge.head
+            charge.epsilon, charge.delta, self.privacy.relation, tuple(events_to_json(charge.events)), charge.tip
         )
         return PrivacyClaim("dp", outside, unit=self.privacy.unit, dp=paid)

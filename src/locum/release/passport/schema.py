@@ -108,7 +108,7 @@ class UtilityRow(Strict):
 class UtilityEntry(Strict):
     """How useful the release is. There only if the holder asked for it."""
 
-    head: Name
+    tip: Name
     seeds: Annotated[int, Field(ge=1)]
     rows: Annotated[tuple[UtilityRow, ...], Field(min_length=1, max_length=100)]
 
@@ -165,7 +165,7 @@ class PassportClaim(Strict):
 class Passport(Strict):
     """The papers of a release: claim, ledger extract, audit, usefulness, threat model, limits and versions.
 
-    `ledger` is what the holder's ledger was charged for this release and its head right after; it is there for a
+    `ledger` is what the holder's ledger was charged for this release and its tip right after; it is there for a
     claim of kind `dp` alone. `files` are the other papers, with their hashes.
     """
 
