@@ -1,16 +1,17 @@
-"""The same releases before Anonymeter and before `locum.audit`, in one table.
+"""Anonymeter and `locum.audit` on the same releases, in one table.
 
     LOCUM_DATA=path/to/data python benchmarks/audit_anonymeter.py [--attacks 200] [--seed 0]
 
-Anonymeter is not one of our requirements, and asks for an older numpy than we use: give it an environment of its own
-that sees ours (`python -m venv --system-site-packages`, or a .pth file), and there `pip install polars numba` and
+Anonymeter is not one of our requirements and needs an older numpy than we use: give it a separate environment that
+sees ours (`python -m venv --system-site-packages`, or a .pth file), and there `pip install polars numba` and
 `pip install --no-deps anonymeter`.
 
 Records are three random thirds of BreastMNIST's training embeddings, on 8 principal components, with the label as one
-more column for Anonymeter: members, non-members (Anonymeter's control) and strangers. Releases: the members as they
-are; the same with jitter of 0.001 of each feature's spread; samples of a ClassGaussian fitted on the members, as many
-as there are members; the strangers. Anonymeter's figures are its risk, the attack's success beyond the control's,
-with 95 % intervals. Ours are the verdict, the smallest p-value after Holm, and the attacks that found a leak.
+more column for Anonymeter: members, non-members (Anonymeter's control) and fresh records. Releases: copies of the
+members; the same with jitter of 0.001 of each feature's standard deviation; samples of a ClassGaussian fitted on the
+members, as many as there are members; the fresh records. Anonymeter's figures are its risk, the attack's success
+beyond the control's, with 95 % intervals. Ours are the verdict, the smallest p-value after Holm, and the attacks that
+found a leak.
 """
 
 from __future__ import annotations
@@ -35,16 +36,16 @@ JITTER = 0.001
 
 
 def thirds(path: Path, seed: int) -> list[EmbeddingSet]:
-    """Members, non-members and strangers, on the principal components of all three."""
+    """Members, non-members and fresh records, on the principal components of all three."""
     data = read_embeddings(path, "train")
-    centred = data.X.astype(np.float64) - data.X.mean(axis=0)
-    axes = np.linalg.svd(centred, full_matrices=False)[2][:COMPONENTS]
-    table = EmbeddingSet((centred @ axes.T).astype(np.float32), data.y)
+    centered = data.X.astype(np.float64) - data.X.mean(axis=0)
+    axes = np.linalg.svd(centered, full_matrices=False)[2][:COMPONENTS]
+    table = EmbeddingSet((centered @ axes.T).astype(np.float32), data.y)
     parts = np.array_split(np.random.default_rng(seed).permutation(len(table)), 3)
     return [table.take(np.sort(part)) for part in parts]
 
 
-def releases(members: EmbeddingSet, non_members: EmbeddingSet, seed: int) -> dict[str, EmbeddingSet]:
+def releases(members: EmbeddingSet, fresh: EmbeddingSet, seed: int) -> dict[str, EmbeddingSet]:
     """What is shown to both tools, by name."""
     noise = np.random.default_rng([seed, 1]).normal(size=members.X.shape) * members.X.std(axis=0)
     model = ClassGaussian(random_state=seed).fit(members.X, members.y)
@@ -52,12 +53,12 @@ def releases(members: EmbeddingSet, non_members: EmbeddingSet, seed: int) -> dic
         "exact copy": members,
         f"jitter {JITTER:g}": EmbeddingSet((members.X + JITTER * noise).astype(np.float32), members.y),
         "ClassGaussian": EmbeddingSet(*model.release().sample(len(members), random_state=seed)),
-        "strangers": non_members,
+        "fresh records": fresh,
     }
 
 
 def frame(data: EmbeddingSet) -> Any:
-    """As Anonymeter wants it: one named column a feature, and the label as text."""
+    """As Anonymeter needs it: one named column per feature, and the label as text."""
     import pandas as pd
 
     out = pd.DataFrame(data.X.astype(np.float64), columns=[f"pc{i}" for i in range(data.dim)])
@@ -111,13 +112,13 @@ def main() -> None:
     if not path.is_file():
         sys.exit("Set LOCUM_DATA to the folder that holds breastmnist_efflite0.npz.")
     warnings.simplefilter("ignore")
-    # Anonymeter draws from numpy's global coins.
+    # Anonymeter uses numpy's global generator.
     np.random.seed(args.seed)  # noqa: NPY002
-    members, others, non_members = thirds(path, args.seed)
+    members, others, fresh = thirds(path, args.seed)
     header = ["release", "singling out, 1 column", "4 columns", "linkability", "inference of label"]
     header += ["our verdict", "lowest p", "found by"]
     print("| " + " | ".join(header) + " |\n|" + "---|" * len(header))
-    for name, release in releases(members, non_members, args.seed).items():
+    for name, release in releases(members, fresh, args.seed).items():
         row = [name, *anonymeter_risks(release, members, others, args.attacks)]
         print("| " + " | ".join([*row, *ours(release, members, others, args.seed)]) + " |", flush=True)
 

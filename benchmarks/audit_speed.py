@@ -2,17 +2,17 @@
 
     python benchmarks/audit_speed.py [--quick] [--only shadows|screen]
 
-Shadows: both ways train the same generators on the same halves with the same coins, in turn; the best round counts.
-One after another is the generator's own `fit`. The line ends with how far both results lie apart: for the CVAE the
-largest difference of a weight, for ClassGaussian that of log densities in units of their spread over records.
+Shadows: both ways train the same generators on the same halves with the same seeds, in turn; the best round counts.
+"One after another" uses the generator's `fit`. The line ends with the difference of the results: for the CVAE the
+largest difference of a weight, for ClassGaussian that of log densities in units of their standard deviation.
 
 Screen: the distance of 10,000 records to the nearest of 10,000 samples with 768 features. SDMetrics' equivalent is
-`DCROverfittingProtection`, which goes through the columns of all pairs of rows: it gets a size that it can finish,
-with ours on the same size beside it. It is not one of our requirements: where it is missing, that line says so.
+`DCROverfittingProtection`, which loops over the columns of all pairs of rows: it gets a size that it can finish, and
+ours runs on that size too. It is not one of our requirements: if it is missing, that line says so.
 
-Times are of the processor, of all threads: what else the machine does then counts less. Ratios by the clock, which
-show that products of many networks share threads better than those of one, count only on an idle machine. Vectors of
-768 features leave the CVAE little to gain by the processor: nearly all its time goes into large products either way.
+Times are processor times of all threads, which depend less on other work on the machine. Wall-clock ratios, which
+show that products of many networks use threads better than those of one, are valid only on an idle machine. With 768
+features the CVAE gains little processor time: nearly all of it goes into large products either way.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ DIM = 768
 
 
 def records(n: int, d: int) -> tuple[np.ndarray, np.ndarray]:
-    """Two classes of embeddings whose directions fade slowly, as those of images do."""
+    """Two classes of embeddings with slowly decaying variances, as those of images have."""
     rng = np.random.default_rng(0)
     y = np.arange(n) % 2
     axes = np.linalg.qr(rng.normal(size=(d, d)))[0]
@@ -55,7 +55,7 @@ def halves(n: int, shadows: int) -> np.ndarray:
 
 
 def seconds(run: Callable[[], Any]) -> tuple[tuple[float, float], Any]:
-    """Time of the processor and by the clock, and what the run gave."""
+    """Processor and wall-clock time, and the result of the run."""
     start = time.process_time(), time.perf_counter()
     result = run()
     return (time.process_time() - start[0], time.perf_counter() - start[1]), result
@@ -151,7 +151,7 @@ def main() -> None:
     """Run the benchmark."""
     parser = argparse.ArgumentParser(description="Audit: shadows together against one after another; the screen.")
     parser.add_argument("--quick", action="store_true", help="fewer epochs, one size and one round; says so")
-    parser.add_argument("--only", choices=("shadows", "screen"), help="one part alone")
+    parser.add_argument("--only", choices=("shadows", "screen"), help="run only one part")
     args = parser.parse_args()
     rounds, epochs = (1, 5) if args.quick else (2, 20)
     print(

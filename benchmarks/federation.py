@@ -1,8 +1,8 @@
-"""What a round of a federation costs beyond the sites' own work, and what each site sends, for 10 and 50 sites.
+"""The overhead of a round of a federation, and how much each site sends, for 10 and 50 sites.
 
-The seed's network (256 wide, three layers, latent 100) on made-up vectors of 1280 features, 64 records a site. In one
-process the sites' own work is timed inside each answer, and the rest of a round is checking, averaging and files. On
-Flower's simulation (Ray) a round is timed whole, and shown as a ratio to the round in one process.
+The federated paper's network (256 wide, three layers, latent 100) on made-up vectors of 1280 features, 64 records per
+site. In one process the sites' own work is timed in each reply; the rest of a round is checking, averaging and files.
+On Flower's simulation engine (Ray) a complete round is timed, and shown as a ratio to the round in one process.
 
     OMP_NUM_THREADS=1 python benchmarks/federation.py [--quick] [--no-ray]
 """
@@ -28,16 +28,16 @@ EACH = 64
 
 
 class Timed(LocalChannel):
-    """Notes how long sites work and how many bytes each answer has."""
+    """Records how long sites work and how many bytes each reply has."""
 
     def __init__(self, files: Mapping[str, Path]) -> None:
         super().__init__(files)
         self.work = 0.0
         self.sent: list[int] = []
 
-    def _one(self, name: str, request: Request) -> Reply | NoReply:
+    def _ask_one(self, name: str, request: Request) -> Reply | NoReply:
         started = time.perf_counter()
-        reply = super()._one(name, request)
+        reply = super()._ask_one(name, request)
         if request.step == "train" and isinstance(reply, Reply):
             self.work += time.perf_counter() - started
             text, arrays = pack(reply)
@@ -52,8 +52,8 @@ def made_up(sites: int) -> dict[str, EmbeddingSet]:
     return partition_iid(EmbeddingSet.from_arrays(X.astype(np.float32), y), sites, rng)
 
 
-def rounds_of(events: list[dict[str, Any]]) -> float:
-    """Seconds a round, without the first, which starts processes."""
+def seconds_per_round(events: list[dict[str, Any]]) -> float:
+    """Seconds per round, without the first, which starts processes."""
     found = [e["seconds"] for e in events if e["event"] == "round"]
     return float(np.mean(found[1:] or found))
 
@@ -62,37 +62,37 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--quick", action="store_true", help="10 sites, two rounds")
     parser.add_argument("--no-ray", action="store_true", help="one process only")
-    asked = parser.parse_args()
-    rounds = 2 if asked.quick else 4
+    options = parser.parse_args()
+    rounds = 2 if options.quick else 4
     settings = FederationSettings(
         tuple(map(str, range(10))), dim=1280, rounds=rounds, local_epochs=5, batch=256, min_sites=2
     )
     privacy = DP(1.0, 1e-3, n_public=EACH)
-    for sites in (10,) if asked.quick else (10, 50):
+    for sites in (10,) if options.quick else (10, 50):
         with tempfile.TemporaryDirectory() as folder:
             work = Path(folder)
             parts = made_up(sites)
             write_sites(parts, work / "sites", privacy, 0)
             files = {f"site-{i}": work / "sites" / f"site-{i}" / "site.toml" for i in range(sites)}
             channel, events = Timed(files), []
-            Coordinator(settings, work / "out", tell=events.append).run(channel)
+            Coordinator(settings, work / "out", on_event=events.append).run(channel)
             whole = sum(e["seconds"] for e in events if e["event"] == "round")
             local, share = whole / rounds, (whole - channel.work) / rounds
             print(
-                f"{sites} sites, one process: {local:.2f} s a round, of which sites {channel.work / rounds:.2f} s; "
-                f"beyond their work {share:.2f} s ({share / local:.1%}); {max(channel.sent):,} bytes a site "
+                f"{sites} sites, one process: {local:.2f} s per round, of which sites {channel.work / rounds:.2f} s; "
+                f"beyond their work {share:.2f} s ({share / local:.1%}); {max(channel.sent):,} bytes per site "
                 f"({max(channel.sent) // 4:,} numbers)",
                 flush=True,
             )
-            if not asked.no_ray:
+            if not options.no_ray:
                 from locum.federated.transport.ray import simulate_on_ray
 
                 write_sites(parts, work / "again", privacy, 0)
-                told: list[dict[str, Any]] = []
-                simulate_on_ray(settings, work / "again", sites, work / "ray", tell=told.append)
+                ray_events: list[dict[str, Any]] = []
+                simulate_on_ray(settings, work / "again", sites, work / "ray", on_event=ray_events.append)
                 print(
-                    f"{sites} sites, Flower's simulation: {rounds_of(told):.2f} s a round, "
-                    f"{rounds_of(told) / local:.2f} of one process",
+                    f"{sites} sites, Ray: {seconds_per_round(ray_events):.2f} s per round, "
+                    f"{seconds_per_round(ray_events) / local:.2f} of one process",
                     flush=True,
                 )
 

@@ -1,7 +1,7 @@
 """Time of a CVAE fit against the usual style of loop, in one run, at equal loss.
 
-The rival is written as people write it: a Dataset that gives one record at a time, a DataLoader that collates
-them, labels made one-hot in every batch, Adam as it comes, the loss read after every step. Same network, same
+The baseline is written in the usual way: a Dataset that returns one record at a time, a DataLoader that collates
+them, one-hot labels made in every batch, Adam with its defaults, the loss read after every step. Same network, same
 initial weights, same settings, same number of epochs.
 
     python benchmarks/fit_speed.py [--quick]
@@ -35,7 +35,7 @@ class Records(Dataset):
 
 
 def usual_loop(X: np.ndarray, y: np.ndarray, hidden: int, batch: int, epochs: int) -> float:
-    """The rival; returns the mean loss of its last epoch."""
+    """The baseline; returns the mean loss of its last epoch."""
     torch.manual_seed(0)
     low, high = X.min(axis=0), X.max(axis=0)
     X = (X - low) / np.maximum(high - low, 1e-9)

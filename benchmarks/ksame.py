@@ -4,7 +4,7 @@
 
 Each contender runs alone in a new process on the same data, which it makes itself from a seed. The
 clock covers grouping only. Peak memory is that of the whole process, so the interpreter, its
-libraries and the data are in it; the line `data alone` tells how much that is.
+libraries and the data are included; the line `data alone` shows how much that is.
 
 - ours: `k_groups`, all distances kept.
 - ours, lean: `k_groups` with too little memory allowed to keep distances.
@@ -14,10 +14,10 @@ libraries and the data are in it; the line `data alone` tells how much that is.
   full size that is most of an hour, so every 80th of its steps is run, from the state in which our groups leave
   it; the time is scaled up, and each step must choose the very group that ours has there.
 - MDAV-like: the record farthest from the mean of those that are left opens a group. It needs no totals, so
-  it is a cheaper rule with other groups: for orientation only.
+  it is a cheaper rule with different groups, shown for orientation only.
 
-The run fails unless the groups of all but the last are identical. Ratios are of processor time, of all
-threads: what else the machine does then counts little.
+The run fails unless the groups of all but the last are identical. Ratios are of processor time of all
+threads, so that other work on the machine matters little.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ Groups = npt.NDArray[np.int64]
 def data(n: int) -> npt.NDArray[np.float32]:
     """Twenty clusters of uneven size; within each, some records lie farther out than others."""
     rng = np.random.default_rng(0)
-    centres = rng.normal(size=(20, DIM))
+    centers = rng.normal(size=(20, DIM))
     cluster = rng.choice(20, size=n, p=rng.dirichlet(np.full(20, 2.0)))
     spread = rng.gamma(4.0, 0.25, size=(n, 1))
-    return (centres[cluster] + spread * rng.normal(size=(n, DIM))).astype(np.float32)
+    return (centers[cluster] + spread * rng.normal(size=(n, DIM))).astype(np.float32)
 
 
 def distances(X: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
@@ -107,7 +107,7 @@ CONTENDERS: dict[str, Callable[[npt.NDArray[np.float32]], Groups]] = {
 
 
 def run(name: str, n: int) -> tuple[float, float, Groups]:
-    """Processor seconds, peak gigabytes and groups; meant for a process of its own."""
+    """Processor seconds, peak gigabytes and groups; meant for a separate process."""
     X = data(n)
     start = time.process_time()
     group = CONTENDERS[name](X)

@@ -1,11 +1,11 @@
 """Speed of obfuscators, in one run, in turn: training against a plain autoencoder, and a release of a million rows.
 
-Rows (102 columns, as Adult has) and images (64 x 64 x 3) in training, for each second of processor time, of
-`TableObfuscator` and `ImageObfuscator` in both presets and of an autoencoder of the same layers, written as people
-write it: a DataLoader, Adam as it comes, the mean squared error. (The calibrated preset trains no network on images;
-its whole fit is compared with one epoch.) Then `transform` of a million rows of Adult, drawn
-with replacement (made up where LOCUM_DATA has none), in a process of its own (Linux): time, memory at its peak
-above what was there before, and how much of it is the result. For a tenth of the rows too, to see what grows.
+Rows (102 columns, as in Adult) and images (64 x 64 x 3) trained per second of processor time, for `TableObfuscator`
+and `ImageObfuscator` in both presets and for an autoencoder with the same layers, written in the usual way: a
+DataLoader, Adam with defaults, the mean squared error. (The calibrated preset trains no network on images; its whole
+fit is compared with one epoch.) Then `transform` of a million rows of Adult, drawn with replacement (made up if
+LOCUM_DATA has none), in a separate process (Linux): time, peak memory above what was there before, and how much of it
+is the result. For a tenth of the rows too, to see what grows.
 
     OMP_NUM_THREADS=1 python benchmarks/obfuscate_speed.py [--quick]
 """
@@ -46,7 +46,7 @@ def adult() -> tuple[pd.DataFrame, np.ndarray]:
     return pd.DataFrame(numbers | texts), rng.integers(0, 2, n)
 
 
-def rows_a_second(n: int, epochs: int, work: Callable[[], object]) -> float:
+def rows_per_second(n: int, epochs: int, work: Callable[[], object]) -> float:
     # Processor time: others may work on the same machine.
     started = time.process_time()
     work()
@@ -54,7 +54,7 @@ def rows_a_second(n: int, epochs: int, work: Callable[[], object]) -> float:
 
 
 def autoencoder(x: np.ndarray, batch: int, epochs: int) -> None:
-    """The rival: the obfuscator's own encoder, residual network and decoder, without labels and without noise."""
+    """The peer: the obfuscator's own encoder, residual network and decoder, without labels and without noise."""
     import torch
     from torch.utils.data import DataLoader, TensorDataset
 
@@ -83,7 +83,7 @@ def train_tables(frame: pd.DataFrame, income: np.ndarray, epochs: int, rounds: i
         model = TableObfuscator(preset, max_epochs=epochs, batch_size=256, validation_share=0, random_state=0)
         return lambda: model.fit(frame, income, codec=codec)
 
-    works = {"calibrated": ours("calibrated"), "seed": ours("seed"), "plain": lambda: autoencoder(x, 256, epochs)}
+    works = {"calibrated": ours("calibrated"), "paper": ours("paper"), "plain": lambda: autoencoder(x, 256, epochs)}
     compare("rows", n, epochs, works, rounds)
 
 
@@ -96,11 +96,11 @@ def train_images(n: int, side: int, rounds: int) -> None:
 
     def ours(preset: str) -> Callable[[], object]:
         # The calibrated preset trains nothing: its whole fit stands beside one epoch of the others.
-        training = {"max_epochs": 1, "batch_size": 64} if preset == "seed" else {}
+        training = {"max_epochs": 1, "batch_size": 64} if preset == "paper" else {}
         model = ImageObfuscator(preset, **training, validation_share=0, random_state=0)
         return lambda: model.fit(images, labels)
 
-    works = {"calibrated": ours("calibrated"), "seed": ours("seed"), "plain": lambda: autoencoder(x, 64, 1)}
+    works = {"calibrated": ours("calibrated"), "paper": ours("paper"), "plain": lambda: autoencoder(x, 64, 1)}
     compare(f"images of {side} px", n, 1, works, rounds)
 
 
@@ -108,7 +108,7 @@ def compare(what: str, n: int, epochs: int, works: dict[str, Callable[[], object
     best: dict[str, float] = {}
     for _ in range(rounds):
         for name, work in works.items():
-            best[name] = max(best.get(name, 0.0), rows_a_second(n, epochs, work))
+            best[name] = max(best.get(name, 0.0), rows_per_second(n, epochs, work))
     for name, rate in best.items():
         print(f"training, {what:16s} {name:12s} {rate:9,.0f} a second   {rate / best['plain']:5.2f} of the plain one")
 

@@ -77,7 +77,7 @@ def peak(n: int, queue: multiprocessing.Queue) -> None:
     X = rng.standard_normal((n + 50, 256), dtype=np.float32)
     y = np.repeat([0, 1], [n, 50])
     GenerativeOverSampler(random_state=0).fit_resample(X[-200:], y[-200:])
-    # Linux: the highest use so far begins anew.
+    # Linux: resets the peak.
     Path("/proc/self/clear_refs").write_text("5")
     before = highest()
     out, _ = GenerativeOverSampler(random_state=0).fit_resample(X, y)
@@ -85,7 +85,7 @@ def peak(n: int, queue: multiprocessing.Queue) -> None:
 
 
 def highest() -> float:
-    """Megabytes of memory at the highest."""
+    """Peak memory in megabytes."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) / 1024
 

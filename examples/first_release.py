@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 import locum
-from locum.audit import NearestDistance
+from locum.audit import check_membership
 from locum.data import load_sample, split
 from locum.generate import ClassGaussian
 from locum.heads import LinearHead
@@ -37,8 +37,8 @@ def main(folder: Path) -> None:
     print("claim      ", release.claim.kind, "-", release.claim.sentence())
 
     # Members were used, non-members were not: is the difference visible?
-    result = NearestDistance().run(release, train, others, np.random.default_rng(0))
-    print("membership ", f"AUC {result.attack:.3f}, a coin gives 0.5: {result.verdict}")
+    result = check_membership(release, train, others, np.random.default_rng(0))
+    print("membership ", f"AUC {result.attack:.3f}, chance is 0.5: {result.verdict}")
 
     # The receiver's view: a classifier that never saw a record, beside one that did.
     X, y = release.sample(len(train), random_state=0)

@@ -14,7 +14,7 @@ from locum.heads import LinearHead
 
 
 def write_images(folder: Path) -> None:
-    """Two digits as image files: folders train and test, in each a folder a class."""
+    """Two digits as image files: folders train and test, each with one folder per class."""
     images, labels = load_digit_images()
     for digit in (3, 8):
         for i, k in enumerate(np.flatnonzero(labels == digit)[:90]):
@@ -40,5 +40,5 @@ with tempfile.TemporaryDirectory() as scratch:
     with embed_images(home / "images" / "test", backbone_for(release.info)) as embedded:
         mine = embedded.sets()["all"]
     right = head.predict(release.transform(mine.X)) == mine.y
-    print(f"right on {right.mean():.0%} of {len(mine)} images that nobody trained on")
+    print(f"right on {right.mean():.0%} of {len(mine)} images that were not used for training")
     print(f"the release claims: {release.claim.kind}")

@@ -1,6 +1,6 @@
 """Publish a table that keeps who earns well and hides who is a woman: fit, measure, choose a knob, share.
 
-What is private is never shown to the obfuscator; it serves to measure, and stays at home.
+The obfuscator never sees what is private; it is used only to measure, and is not shared.
 
     python examples/obfuscate_table.py
 """
@@ -14,7 +14,7 @@ from locum.obfuscate import TableObfuscator, load_obfuscator, save_obfuscator, t
 
 
 def subjects(n: int, seed: int) -> tuple[pd.DataFrame, pd.Series, np.ndarray]:
-    """Made-up records: age and hours go with income, the job goes with sex."""
+    """Made-up records: age and hours correlate with income, the job with sex."""
     rng = np.random.default_rng(seed)
     rich, woman = rng.random(n) < 0.4, rng.random(n) < 0.5
     table = pd.DataFrame(
@@ -32,7 +32,7 @@ def main() -> None:
     model = TableObfuscator(max_epochs=30, random_state=0).fit(table, income)
     print(f"fitted on {len(table)} records, {model.parameters_:,} parameters")
 
-    # On other records than those it was fitted on: what attackers and receivers find at each noise.
+    # What attackers and receivers find at each noise, on records it was not fitted on.
     found = trade_off(
         model,
         subjects(2000, seed=1),
@@ -44,13 +44,13 @@ def main() -> None:
     )
     private, utility = found.original()
     print(f"original records: attacker {private:.3f}, receiver {utility:.3f}")
-    print(f"utility label alone: attacker {found.points[0].judgement.label_only:.3f}")
+    print(f"utility label alone: attacker {found.points[0].judgment.label_only:.3f}")
     for point in found.points:
-        print(f"{point.name}: attacker {point.judgement.attacker:.3f}, receiver {point.judgement.utility:.3f}")
+        print(f"{point.name}: attacker {point.judgment.attacker:.3f}, receiver {point.judgment.utility:.3f}")
     chosen = found.pick(attacker_at_most=0.65)
     print("the least noise that keeps the attacker at .65:", chosen.name)
 
-    # A trusted party shares the obfuscator; each provider turns the knobs itself.
+    # A trusted party shares the obfuscator; each provider sets the knobs.
     again = load_obfuscator(save_obfuscator(model, "obfuscator", overwrite=True))
     new, their_income, _ = subjects(5, seed=3)
     print(new.assign(income=their_income).to_string())

@@ -43,7 +43,7 @@ def main() -> None:
         verdict = "" if guess is simple else f"   against class weights {gap:+.3f}: {compare(gap)}"
         print(f"{name:20} mean accuracy of the classes {score:.3f}{verdict}")
 
-    # What was added stays at home: it was learnt from the records.
+    # Do not share what was added: it was learned from the records.
     sampler = GenerativeOverSampler(random_state=0)
     rows, labels = sampler.fit_resample(data.X, data.y)
     made = np.bincount(labels[sampler.generated_], minlength=10)

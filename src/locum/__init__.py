@@ -11,6 +11,7 @@ from locum._lazy import lazy_exports
 from locum._version import __version__ as __version__
 
 if TYPE_CHECKING:
+    from locum.data import ledger_for as ledger_for
     from locum.release import Release as Release, load as load
     from locum.types import (
         DP as DP,

@@ -4,6 +4,7 @@
 
     LocumError
     ├── ConfigError      (ValueError)   a setting is wrong: name, value and remedy are in the text
+    │   └── NotApplicableError          an attack does not apply to this release or these records
     ├── DataError        (ValueError)   the data given cannot be used as they are
     ├── NotFittedError   (ValueError, AttributeError)   sampled before `fit`
     ├── ReleaseError                    a release folder cannot be trusted or read
@@ -29,6 +30,14 @@ class LocumError(Exception):
 
 class ConfigError(LocumError, ValueError):
     """A public setting is wrong."""
+
+
+class NotApplicableError(ConfigError):
+    """An attack does not apply to this release or these records; `reason` says why."""
+
+    def __init__(self, attack: str, reason: str) -> None:
+        super().__init__(f"The attack {attack!r} does not apply here: {reason}.")
+        self.reason = reason
 
 
 class DataError(LocumError, ValueError):

@@ -1,4 +1,4 @@
-"""The seed *adjustable* on UCI Adult: what receivers learn of income and attackers of sex, by method and strength."""
+"""The adjustable paper on UCI Adult: what receivers learn of income and attackers of sex, by method and strength."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from locum.data import TableCodec, read_adult
-from locum.obfuscate import Labelled, Masking, TableObfuscator, hull_auc
+from locum.obfuscate import Labeled, Masking, TableObfuscator, hull_auc
 from locum.obfuscate.baselines import BASELINES, strengths
 from locum.obfuscate.evaluation import Originals, mean_release
 from locum.obfuscate.judges import TreesJudge, accuracy, label_only, majority_guess
@@ -28,7 +28,7 @@ TEST = 9045
 LAMBDA = -50.0
 NAMES = {
     "ours": "ours, calibrated",
-    "seed": "the seed's preset",
+    "paper": "the paper's preset",
     "gaussian": "Gaussian noise",
     "learned-noise": "learned noise",
     "gap": "GAP",
@@ -39,11 +39,11 @@ NAMES = {
     "vfae": "VFAE",
     "lmifr": "LMIFR",
 }
-PRESETS = {"ours": "calibrated", "seed": "seed"}
+PRESETS = {"ours": "calibrated", "paper": "paper"}
 KINDS = ("network", "trees")
-# Who attacks, and what the receiver reads with: the seed's networks, or the best of everybody.
+# The attackers and receivers of each view: the paper's networks, or the best of all judges.
 VIEWS = {
-    "network": ("Strong attacker and receiver with the seed's network", ["strong network"], ["utility network"]),
+    "network": ("Strong attacker and receiver with the paper's network", ["strong network"], ["utility network"]),
     "strongest": (
         "The strongest of all attackers, the best of all receivers",
         ["weak network", "weak trees", "strong network", "strong trees", "averaged trees"],
@@ -54,10 +54,10 @@ ORIGINS: tuple[Pair, ...] = ((0.0, 0.0), (0.5, 0.5))
 
 
 @cache
-def adult() -> tuple[pd.DataFrame, TableCodec, Labelled]:
+def adult() -> tuple[pd.DataFrame, TableCodec, Labeled]:
     """All rows without income and sex, as a table and as numbers, and how they are written.
 
-    Categories and bounds are those of all rows, test rows too: they are taken to be public.
+    Categories and bounds are those of all rows, including test rows: they are assumed to be public.
     """
     table = read_adult(data_folder() / "adult")
     frame = table.drop(columns=["income", "sex"])
@@ -65,7 +65,7 @@ def adult() -> tuple[pd.DataFrame, TableCodec, Labelled]:
     codes = [
         (table[name] == value).to_numpy().astype(np.int64) for name, value in (("income", ">50K"), ("sex", "Male"))
     ]
-    return frame, codec, Labelled(codec.encode(frame), *codes)
+    return frame, codec, Labeled(codec.encode(frame), *codes)
 
 
 def dealt(seed: int, rows: int) -> tuple[Array, Array]:
@@ -77,9 +77,9 @@ def dealt(seed: int, rows: int) -> tuple[Array, Array]:
 @cache
 def originals(seed: int, rows: int, epochs: int) -> Originals:
     """What judges who learn from `rows` rows find where nothing is hidden."""
-    learnt, tried = dealt(seed, rows)
+    learned, tried = dealt(seed, rows)
     whole = adult()[2]
-    return Originals.learn(whole.take(learnt), whole.take(tried), seed=seed, epochs=epochs)
+    return Originals.learn(whole.take(learned), whole.take(tried), seed=seed, epochs=epochs)
 
 
 def judged(found: Originals, masking: Masking, copies: int) -> dict[str, float]:
@@ -101,25 +101,25 @@ def judged(found: Originals, masking: Masking, copies: int) -> dict[str, float]:
 def maskings(method: str, seed: int, config: Mapping[str, Any]) -> Iterator[tuple[float, Masking, Mapping[str, int]]]:
     """Strengths, what is released at each, and how many numbers were trained."""
     frame, codec, whole = adult()
-    learnt, _ = dealt(seed, config["rows"])
+    learned, _ = dealt(seed, config["rows"])
     if method in PRESETS:
         model = TableObfuscator(PRESETS[method], max_epochs=config[f"{method}_epochs"], random_state=seed)
-        model.fit(frame.iloc[learnt], whole.utility[learnt], codec=codec)
+        model.fit(frame.iloc[learned], whole.utility[learned], codec=codec)
         for noise in config[f"{method}_noises"]:
             size = model.parameters_
             yield noise, model.masking(noise=noise, lambda_=LAMBDA), {"released": size, "trained": size}
         return
-    rows = whole.take(learnt)
+    rows = whole.take(learned)
     for strength in strengths(method, "table"):
         baseline = BASELINES[method](strength)
         baseline.fit(
-            rows.X, rows.utility, rows.private, blocks=codec.blocks, seed=seed, epochs=config["rival_epochs"]
+            rows.X, rows.utility, rows.private, blocks=codec.blocks, seed=seed, epochs=config["baseline_epochs"]
         )
         yield strength, baseline.masking(), baseline.parameters
 
 
 def curve_cells(config: Mapping[str, Any]) -> dict[str, Cell]:
-    """One method a cell with all its strengths; and the rows as they are."""
+    """One cell per method, with all its strengths; and one for the original rows."""
 
     def found(seed: int) -> Originals:
         return originals(seed, config["judge_rows"], config["judge_epochs"])
@@ -154,7 +154,7 @@ def knobs(results: StudyResults, method: str) -> list[str]:
 
 
 def best_of(results: StudyResults, cell: str, metrics: Sequence[str]) -> list[float]:
-    """The largest of several figures, one a seed."""
+    """The largest of several figures, one per seed."""
     return [max(run) for run in zip(*(results.runs(cell, m) for m in metrics), strict=True)]
 
 
@@ -174,14 +174,14 @@ def curve(results: StudyResults, method: str, view: str) -> list[list[Pair]]:
 
 
 def corners(results: StudyResults, view: str) -> list[Pair]:
-    """(attacker, receiver) where nothing is hidden, one a seed."""
+    """(attacker, receiver) where nothing is hidden, one per seed."""
     kinds = ["network"] if view == "network" else list(KINDS)
     sides = (best_of(results, "original", [f"{side} {kind}" for kind in kinds]) for side in ("private", "utility"))
     return list(zip(*sides, strict=True))
 
 
 def areas(results: StudyResults, method: str, view: str, origin: Pair, closed: bool) -> list[float]:
-    """Hull AUC of each seed; `closed` adds the rows as they are, which anybody could publish."""
+    """Hull AUC of each seed; `closed` adds the point of the original rows, which anyone could publish."""
     pairs = zip(curve(results, method, view), corners(results, view), strict=True)
     return [hull_auc(points, origin, corner=corner if closed else None) for points, corner in pairs]
 
@@ -223,9 +223,9 @@ def curve_render(results: StudyResults, out: Path) -> str:
         f"{len(c['seeds'])} seed(s), each of which deals the rows out anew; intervals are over seeds, and one has "
         "none: by the choice of test rows alone an accuracy is good to 0.01. "
         f"Obfuscators learn from {c['rows']:,} rows, judges from {c['judge_rows']:,}; all are tried on {TEST:,}. "
-        f"Epochs: ours {c['ours_epochs']}, the seed's preset {c['seed_epochs']}, rivals {c['rival_epochs']} for each "
-        f"strength, judging networks {c['judge_epochs']} at most. Averaging attackers hold {c['copies']} releases of "
-        "each record."
+        f"Epochs: ours {c['ours_epochs']}, the paper's preset {c['paper_epochs']}, baselines {c['baseline_epochs']} "
+        f"for each strength, judging networks {c['judge_epochs']} at most. Averaging attackers hold {c['copies']} "
+        "releases of each record."
     )
     return "\n\n".join(text)
 

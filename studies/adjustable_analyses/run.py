@@ -1,4 +1,4 @@
-"""The seed *adjustable* on UCI Adult, one question a cell: knobs, epochs, labels, parts, what is left."""
+"""The adjustable paper on UCI Adult, one question per cell: knobs, epochs, labels, parts, what is left."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from locum.data import TableCodec, read_adult
-from locum.obfuscate import Labelled, Masking, TableObfuscator, hull_auc
+from locum.obfuscate import Labeled, Masking, TableObfuscator, hull_auc
 from locum.obfuscate.evaluation import Originals
 from locum.obfuscate.judges import TreesJudge, label_only
 from locum.obfuscate.noise import PaperNoise, ShapedNoise
@@ -54,7 +54,7 @@ class Rows:
         utility = codes[0] if len(codes) == 1 else np.stack(codes, axis=1)
         private = table["sex"].to_numpy(dtype=np.int64)
         self.train, self.test = (
-            Labelled(self.codec.encode(frame), utility[p], private[p])
+            Labeled(self.codec.encode(frame), utility[p], private[p])
             for frame, p in zip((self.train_frame, self.test_frame), places, strict=True)
         )
 
@@ -143,7 +143,7 @@ def stages(config: Config, seed: int) -> Mapping[str, float]:
     """Early against late epochs, of both presets."""
     rows = rows_of(seed, config["rows"])
     found, out = rows.originals(config["judge_rows"]), {}
-    for preset, name, noises in (("calibrated", "ours", (0.0, 1.0)), ("seed", "seed", (1.0, 10.0))):
+    for preset, name, noises in (("calibrated", "ours", (0.0, 1.0)), ("paper", "paper", (1.0, 10.0))):
         for epochs in (*config[f"{name}_stages"], config[f"{name}_epochs"]):
             model = fitted(seed, config["rows"], preset, epochs)
             for c in noises:
@@ -174,7 +174,7 @@ def several(config: Config, seed: int) -> Mapping[str, float]:
     for place, name in enumerate(needs):
         # Receivers are judged by the first attribute.
         order = [place, 1 - place]
-        train, test = (Labelled(p.X, p.utility[:, order], p.private) for p in (both.train, both.test))
+        train, test = (Labeled(p.X, p.utility[:, order], p.private) for p in (both.train, both.test))
         found = Originals.learn(train.take(np.arange(config["judge_rows"])), test, ["trees"], seed)
         out |= {f"original/{name}": found.utility["trees"].value, "original/private": found.private["trees"].value}
         for c in config["several_noises"]:
@@ -185,7 +185,7 @@ def several(config: Config, seed: int) -> Mapping[str, float]:
 
 
 def _ordered(masking: Masking, columns: Sequence[int]) -> Masking:
-    """A masking that is told some of the columns of codes."""
+    """A masking that gets some of the columns of codes."""
     return lambda X, codes, rng: masking(X, codes[:, columns], rng)
 
 
@@ -204,19 +204,19 @@ def parts(config: Config, seed: int) -> Mapping[str, float]:
     rows = rows_of(seed, config["rows"])
     found, out = rows.originals(config["judge_rows"]), {}
     ours = fitted(seed, config["rows"], "calibrated", config["ours_epochs"])
-    theirs = fitted(seed, config["rows"], "seed", config["seed_epochs"])
+    theirs = fitted(seed, config["rows"], "paper", config["paper_epochs"])
     codes = rows.train.utility[:, None]
     likeliest = copy(ours)
     likeliest.__class__ = Likeliest
     variants: dict[str, tuple[TableObfuscator, Sequence[float]]] = {
         "ours": (ours, config["parts_noises"]),
         "ours, likeliest values": (likeliest, config["parts_noises"]),
-        "ours, the seed's noise": (
+        "ours, the paper's noise": (
             _noised(ours, rows, partial(PaperNoise.fit, authors_compat=False, per_batch=False)),
-            config["seed_noises"],
+            config["paper_noises"],
         ),
-        "the seed's preset": (theirs, config["seed_noises"]),
-        "the seed's preset, our noise": (
+        "the paper's preset": (theirs, config["paper_noises"]),
+        "the paper's preset, our noise": (
             _noised(theirs, rows, partial(ShapedNoise.fit, codes=codes, blur=1e-4)),
             config["parts_noises"],
         ),
@@ -255,9 +255,7 @@ def left(config: Config, seed: int) -> Mapping[str, float]:
         for name in rows.train_frame.columns:
             wanted = halves(rows.train_frame[name])
             y, y_test = wanted(rows.train_frame[name])[: len(few)], wanted(rows.test_frame[name])
-            alone = label_only(
-                Labelled(few.X, few.utility, y), Labelled(rows.test.X, rows.test.utility, y_test)
-            ).value
+            alone = label_only(Labeled(few.X, few.utility, y), Labeled(rows.test.X, rows.test.utility, y_test)).value
             attack = float((TreesJudge(50).fit(train, y, seed)(test) == y_test).mean())
             out |= {f"{c:g}/{name}": attack, f"alone/{name}": alone}
     return out
@@ -273,7 +271,7 @@ def halves(column: pd.Series) -> Callable[[pd.Series], Array]:
 
 
 def cells(config: Config) -> dict[str, Cell]:
-    """One question a cell."""
+    """One cell per question."""
     return {name: partial(QUESTIONS[name][0], config) for name in config["questions"]}
 
 
@@ -333,7 +331,7 @@ def _lambda(results: StudyResults) -> list[str]:
 
 def _epochs(results: StudyResults) -> list[str]:
     rows = []
-    for name, noises in (("ours", (0, 1)), ("seed", (1, 10))):
+    for name, noises in (("ours", (0, 1)), ("paper", (1, 10))):
         for epochs in (*results.config[f"{name}_stages"], results.config[f"{name}_epochs"]):
             rows += [[name, epochs, n, *four(results, "epochs", f"{name}/{epochs}/{n}")] for n in noises]
     return ["## Early and late epochs (Figures 9, 10)", markdown_table(["preset", "epochs", "noise", *SHOWN], rows)]

@@ -1,4 +1,4 @@
-"""The seed *adjustable* on images: CIFAR-10 published as animal or vehicle, attacked for its ten classes."""
+"""The adjustable paper on images: CIFAR-10 published as animal or vehicle, attacked for its ten classes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from locum.obfuscate import ImageObfuscator, Labelled, Masking
+from locum.obfuscate import ImageObfuscator, Labeled, Masking
 from locum.obfuscate.baselines import BASELINES, strengths
 from locum.obfuscate.evaluation import Originals
 from locum.obfuscate.judges import PatchesJudge, label_only, majority_guess
@@ -24,13 +24,13 @@ Config = Mapping[str, Any]
 ANIMALS = (2, 3, 4, 5, 6, 7)
 NAMES = {
     "ours": "ours, calibrated",
-    "seed": "the seed's preset",
+    "paper": "the paper's preset",
     "gaussian": "Gaussian noise",
     "learned-noise": "learned noise",
     "gap": "GAP",
     "tiprdc": "TIPRDC",
 }
-PRESETS = {"ours": "calibrated", "seed": "seed"}
+PRESETS = {"ours": "calibrated", "paper": "paper"}
 KINDS = ("network", "patches")
 ROLES = {
     "weak": "weak attacker",
@@ -43,31 +43,31 @@ SHOWN = 6
 
 
 @cache
-def images(split: str) -> tuple[Array, Labelled]:
+def images(split: str) -> tuple[Array, Labeled]:
     """Pixels, and the same between 0 and 1 with their codes."""
     with np.load(data_folder() / "cifar10_12k.npz", allow_pickle=False) as file:
         pixels, classes = file[f"{split}_images"], file[f"{split}_labels"].astype(np.int64)
     matrix = np.ascontiguousarray(pixels.transpose(0, 3, 1, 2), dtype=np.float32) / 255
-    return pixels, Labelled(matrix, np.isin(classes, ANIMALS).astype(np.int64), classes)
+    return pixels, Labeled(matrix, np.isin(classes, ANIMALS).astype(np.int64), classes)
 
 
 @cache
 def originals(seed: int, most: int, epochs: int) -> Originals:
-    """What the seed's networks and windows find where nothing is hidden."""
+    """What the paper's networks and windows find where nothing is hidden."""
     rows = np.random.default_rng(seed).permutation(len(images("train")[1]))[:most]
     return Originals.learn(images("train")[1].take(rows), images("test")[1], seed=seed, epochs=epochs)
 
 
-def learnt_from(config: Config, seed: int) -> Array:
+def learned_from(config: Config, seed: int) -> Array:
     """Positions of the images that obfuscators learn from."""
     return np.random.default_rng(seed).permutation(len(images("train")[1]))[: config["images"]]
 
 
 def fitted(method: str, seed: int, config: Config) -> ImageObfuscator:
-    """Ours or the seed's."""
-    epochs = config["seed_epochs"] if method == "seed" else None
+    """Ours or the paper's."""
+    epochs = config["paper_epochs"] if method == "paper" else None
     model = ImageObfuscator(PRESETS[method], max_epochs=epochs, random_state=seed)
-    rows = learnt_from(config, seed)
+    rows = learned_from(config, seed)
     model.fit(images("train")[0][rows], images("train")[1].utility[rows])
     return model
 
@@ -100,12 +100,12 @@ def obfuscated(method: str, seed: int, config: Config, found: Originals) -> dict
             out |= {f"{noise:g}, {lambda_:g}/{name}": value for name, value in figures.items()}
             utility = found.test.utility[:SHOWN]
             rows.append(model.transform(rows[0], utility, noise=noise, lambda_=lambda_, random_state=seed))
-    if method == "seed":
-        out |= decorrelation(model, found.test, config["seed_lambdas"][0])
+    if method == "paper":
+        out |= decorrelation(model, found.test, config["paper_lambdas"][0])
     return out | {"grid": picture(rows).hex()}
 
 
-def decorrelation(model: ImageObfuscator, test: Labelled, lambda_: float) -> dict[str, float]:
+def decorrelation(model: ImageObfuscator, test: Labeled, lambda_: float) -> dict[str, float]:
     """What C sees in images rebuilt with each label, whatever their own: counts of its score for animal.
 
     Every image gets both labels, so that the rest of an image and the label are independent by construction.
@@ -130,15 +130,15 @@ def picture(rows: list[Array]) -> bytes:
 
 def baselines(method: str, seed: int, config: Config) -> Iterator[tuple[float, Masking, Mapping[str, int]]]:
     """Strengths, what is released at each, and how many numbers were trained."""
-    rows = images("train")[1].take(learnt_from(config, seed))
+    rows = images("train")[1].take(learned_from(config, seed))
     for strength in strengths(method, "image"):
         baseline = BASELINES[method](strength)
-        baseline.fit(rows.X, rows.utility, rows.private, seed=seed, epochs=config["rival_epochs"])
+        baseline.fit(rows.X, rows.utility, rows.private, seed=seed, epochs=config["baseline_epochs"])
         yield strength, baseline.masking(), baseline.parameters
 
 
 def cells(config: Config) -> dict[str, Cell]:
-    """One method a cell with all its strengths; and the images as they are."""
+    """One cell per method, with all its strengths; and one for the original images."""
 
     def found(seed: int) -> Originals:
         return originals(seed, config["judge_images"], config["judge_epochs"])
@@ -154,7 +154,7 @@ def cells(config: Config) -> dict[str, Cell]:
         return out
 
     def informed(seed: int) -> Mapping[str, float]:
-        """Attackers who read windows and know the label that is told: one for each label."""
+        """Attackers who read windows and know the label: one per label."""
         seen, model = found(seed), fitted("ours", seed, config)
         out = {"private": within_labels(seen, seen.train.X, seen.test.X)}
         for noise in config["ours_noises"]:
@@ -182,18 +182,18 @@ def pretrained(config: Config, seed: int) -> Mapping[str, float]:
     shown, test = images("test")
     rows = np.random.default_rng(seed).permutation(len(train))[: config["pretrained_images"]]
     model, codes = fitted("ours", seed, config), train.take(rows)
-    learnt, tried = vectors(pixels[rows]), vectors(shown)
+    learned, tried = vectors(pixels[rows]), vectors(shown)
     out = {
-        "private": probe(learnt, codes.private, tried, test.private),
-        "utility": probe(learnt, codes.utility, tried, test.utility),
+        "private": probe(learned, codes.private, tried, test.private),
+        "utility": probe(learned, codes.utility, tried, test.utility),
     }
     for noise in config["pretrained_noises"]:
         mine, theirs = (
-            vectors(model.transform(some, labels, noise=noise, random_state=np.random.default_rng([seed, coin])))
-            for coin, (some, labels) in enumerate(((pixels[rows], codes.utility), (shown, test.utility)))
+            vectors(model.transform(some, labels, noise=noise, random_state=np.random.default_rng([seed, stream])))
+            for stream, (some, labels) in enumerate(((pixels[rows], codes.utility), (shown, test.utility)))
         )
         out |= {
-            f"{noise:g}/weak": probe(learnt, codes.private, theirs, test.private),
+            f"{noise:g}/weak": probe(learned, codes.private, theirs, test.private),
             f"{noise:g}/strong": probe(mine, codes.private, theirs, test.private),
             f"{noise:g}/utility": probe(mine, codes.utility, tried, test.utility),
         }
@@ -222,7 +222,7 @@ def vectors(pixels: Array) -> Array:
 
 
 def probe(X: Array, y: Array, Z: Array, wanted: Array) -> float:
-    """Accuracy on Z of a penalised logistic regression that learnt from X."""
+    """Accuracy on Z of a penalized logistic regression that learned from X."""
     from sklearn.linear_model import LogisticRegression
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
@@ -271,7 +271,7 @@ def render(results: StudyResults, out: Path) -> str:
     text = [
         "![Curves, decorrelation and losses](cifar-curves.svg)",
         "Where nothing is hidden an attacker finds the class with "
-        f"{told('original', 'private network'):.3f} (the seed's network) or "
+        f"{told('original', 'private network'):.3f} (the paper's network) or "
         f"{told('original', 'private patches'):.3f} (windows), a receiver animal or vehicle with "
         f"{told('original', 'utility network'):.3f} or {told('original', 'utility patches'):.3f}. "
         "Who knows only animal or vehicle finds the class with "
@@ -324,7 +324,7 @@ def render(results: StudyResults, out: Path) -> str:
         )
         + f". Where nothing is hidden: {told('informed', 'private'):.3f}.",
         "## Who brings a pretrained network",
-        f"EfficientNet-Lite 0, its vectors read linearly, learnt from {c['pretrained_images']:,} images; "
+        f"EfficientNet-Lite 0, its vectors read linearly, learned from {c['pretrained_images']:,} images; "
         "ours, lambda -50.",
         markdown_table(
             ["noise", "weak attacker", "strong attacker", "receiver on original images"],
@@ -348,8 +348,8 @@ def render(results: StudyResults, out: Path) -> str:
     text.append(
         f"{len(c['seeds'])} seed(s): by the choice of test images alone an accuracy is good to 0.022. Obfuscators "
         f"learn from {c['images']:,} images, judges from {c['judge_images']:,} ({c['judge_epochs']} epochs at most); "
-        f"all are tried on {len(images('test')[1]):,}. Epochs: the seed's preset {c['seed_epochs']}, rivals "
-        f"{c['rival_epochs']} for each strength; ours trains no network."
+        f"all are tried on {len(images('test')[1]):,}. Epochs: the paper's preset {c['paper_epochs']}, baselines "
+        f"{c['baseline_epochs']} for each strength; ours trains no network."
     )
     return "\n\n".join(text)
 
@@ -392,21 +392,21 @@ def draw(results: StudyResults, path: Path) -> None:
             axis.set_xlabel(f"accuracy of the {attacker} attacker (ten classes)")
             axis.set_ylabel("accuracy of the receiver, original images")
         axes[0][1].legend(fontsize=7)
-        if "seed" in results.config["methods"]:
+        if "paper" in results.config["methods"]:
             for label, line in ((0, "--"), (1, "-")):
-                counts = [value(results, "seed", f"forced {label}/{k}") for k in range(BINS)]
+                counts = [value(results, "paper", f"forced {label}/{k}") for k in range(BINS)]
                 told = f"told {'animal' if label else 'vehicle'}"
                 axes[1][0].stairs(counts, np.linspace(0, 1, BINS + 1), color="C1", ls=line, label=told)
-            some = results.raw["seed"][str(results.config["seeds"][0])]
+            some = results.raw["paper"][str(results.config["seeds"][0])]
             for name, line in (("loss", "--"), ("validation loss", "-")):
                 epochs = range(1, 1 + sum(k.startswith(f"{name}/") for k in some))
                 axes[1][1].plot(
-                    epochs, [value(results, "seed", f"{name}/{k}") for k in epochs], f"C1{line}", label=name
+                    epochs, [value(results, "paper", f"{name}/{k}") for k in epochs], f"C1{line}", label=name
                 )
-        axes[1][0].set_xlabel("the seed's preset: C's score for animal, each image with each label")
+        axes[1][0].set_xlabel("the paper's preset: C's score for animal, each image with each label")
         axes[1][0].set_ylabel("test images")
         axes[1][1].set_xlabel("epoch")
-        axes[1][1].set_ylabel("the seed's preset: loss")
+        axes[1][1].set_ylabel("the paper's preset: loss")
         for axis in (axis for axis in axes[1] if axis.get_legend_handles_labels()[0]):
             axis.legend(fontsize=7)
         figure.savefig(path, metadata={"Date": None})

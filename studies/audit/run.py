@@ -1,4 +1,4 @@
-"""The audit put to the test: leaks that were planted are found, and other people's data accuse nobody."""
+"""A test of the audit: planted leaks are found, and releases of fresh records are not accused."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LEVEL = 0.01
 
 
 def made(config: Mapping[str, Any], seed: int) -> Three:
-    """Members, non-members and strangers of one made-up population: two classes, features that hang together."""
+    """Members, non-members and fresh records of one made-up population: two classes, correlated features."""
     n, m, d = config["members"], config["non_members"], config["features"]
     rng = np.random.default_rng(seed)
     mix, y = rng.normal(size=(d, d)), rng.permutation(np.arange(2 * n + m) % 2)
@@ -53,7 +53,7 @@ def table_of(*parts: EmbeddingSet) -> Release:
 
 
 def jittered(data: EmbeddingSet, jitter: float, seed: int) -> EmbeddingSet:
-    """The records, moved by a share of the feature scale; without jitter, as they are."""
+    """The records with noise of a share of the feature scale; without jitter, exact copies."""
     noise = np.random.default_rng([seed, 5]).normal(size=data.X.shape) * data.X.std(axis=0)
     return EmbeddingSet((data.X + jitter * noise).astype(np.float32), data.y, info=data.info)
 
@@ -64,33 +64,33 @@ def quick_cvae(data: EmbeddingSet, seed: int) -> Release:
 
 
 def overfit(data: EmbeddingSet, seed: int) -> Release:
-    """Many weights, hardly any price on the latent, and 400 rounds over few records."""
+    """Many weights, almost no penalty on the latent, and 400 epochs on few records."""
     model = CVAEGenerator(
         "small", hidden=(256,), latent=16, beta=1e-4, max_epochs=400, decoder_noise="none", random_state=seed
     )
     return model.fit(data.X, data.y).release()
 
 
-# Each case in words, what it should be called, and which attacks join those on samples. The quick ones come first.
+# Each case in words, its expected verdict, and which attacks run besides those on samples. Quick ones come first.
 CASES: dict[str, tuple[str, str, str]] = {
     "copy": ("exact copies", "leak", "samples"),
     "jitter-0.001": ("copies, jitter 0.001", "leak", "samples"),
     "jitter-0.1": ("copies, jitter 0.1", "leak", "samples"),
-    "one": ("strangers and one member, jitter 0.001", "leak", "samples"),
-    "strangers": ("table of strangers", "no leak", "samples"),
+    "one": ("fresh records and one member, jitter 0.001", "leak", "samples"),
+    "fresh": ("table of fresh records", "no leak", "samples"),
     "judges": ("ClassGaussian of all members, judged by few", "inconclusive", "samples"),
     "weak": ("ClassGaussian of few records, judged by them", "no all-clear", "samples"),
-    "strangers-gaussian": ("ClassGaussian of strangers", "no leak", "shadows"),
+    "fresh-gaussian": ("ClassGaussian of fresh records", "no leak", "shadows"),
     "overfit": ("overfitted CVAE on few records, its samples", "leak", "samples"),
-    "strangers-cvae": ("CVAE of strangers", "no leak", "decoder"),
+    "fresh-cvae": ("CVAE of fresh records", "no leak", "decoder"),
     "overfit-decoder": ("overfitted CVAE on few records, its decoder too", "leak", "decoder"),
 }
-REAL_CASES = ("copy", "jitter-0.001", "jitter-0.1", "one", "strangers")
+REAL_CASES = ("copy", "jitter-0.001", "jitter-0.1", "one", "fresh")
 
 
 def planted(config: Mapping[str, Any], name: str, case: str, seed: int) -> Mapping[str, float | str]:
     """Audit one planted release."""
-    members, others, non_members = POPULATIONS[name][1](config, seed)
+    members, others, fresh = POPULATIONS[name][1](config, seed)
     few = members.take(np.arange(config["few"]))
     if case in ("overfit", "overfit-decoder"):
         release, members = overfit(few, seed), few
@@ -99,13 +99,13 @@ def planted(config: Mapping[str, Any], name: str, case: str, seed: int) -> Mappi
         release = ClassGaussian(random_state=seed).fit(fitted.X, fitted.y).release()
         members, others = few, others.take(np.arange(config["few"]))
     elif case == "one":
-        release = table_of(non_members, jittered(members, 0.001, seed).take(np.arange(1)))
-    elif case == "strangers-gaussian":
-        release = ClassGaussian(random_state=seed).fit(non_members.X, non_members.y).release()
-    elif case == "strangers-cvae":
-        release = quick_cvae(non_members, seed)
-    elif case == "strangers":
-        release = table_of(non_members)
+        release = table_of(fresh, jittered(members, 0.001, seed).take(np.arange(1)))
+    elif case == "fresh-gaussian":
+        release = ClassGaussian(random_state=seed).fit(fresh.X, fresh.y).release()
+    elif case == "fresh-cvae":
+        release = quick_cvae(fresh, seed)
+    elif case == "fresh":
+        release = table_of(fresh)
     else:
         release = table_of(jittered(members, float(case.partition("-")[2] or 0), seed))
     reach = CASES[case][2]
@@ -135,7 +135,7 @@ def planted_cells(config: Mapping[str, Any]) -> dict[str, Cell]:
 
 
 def render_planted(results: StudyResults, out: Path) -> str:
-    """Verdicts by case, on the seeds that settings were made on and on the others."""
+    """Verdicts by case, on the seeds that the settings were chosen on and on the others."""
     config, text = results.config, []
     halves = {
         "seeds below": [i for i, s in enumerate(config["seeds"]) if s < config["set_on"]],
@@ -157,18 +157,18 @@ def render_planted(results: StudyResults, out: Path) -> str:
             rows.append(row)
         title = f"## {POPULATIONS[name][0].capitalize() if name == 'made' else POPULATIONS[name][0]}"
         bar = config["set_on"]
-        header = ["release", "should be", f"as it should, seeds below {bar}", f"seeds from {bar} on", "found by"]
+        header = ["release", "should be", f"as expected, seeds below {bar}", f"seeds from {bar} on", "found by"]
         text += [title, markdown_table(header, rows)]
     text.append(
         f"Verdicts of `audit()` with all attacks of a row together, corrected by Holm at {LEVEL:.0%}: of 20 harmless "
-        'releases two or more are accused with a chance below 2 %. Intervals are exact, 95 %. "Found by" counts the '
-        "later seeds alone."
+        'releases two or more are accused with a probability below 2 %. Intervals are exact, 95 %. "Found by" counts '
+        "only the later seeds."
     )
     return "\n\n".join(text)
 
 
 def as_wanted(verdict: str, wanted: str) -> bool:
-    """Whether a verdict is the one that was asked for.
+    """Whether a verdict is the expected one.
 
     >>> as_wanted("inconclusive", "no leak"), as_wanted("inconclusive", "leak")
     (True, False)
@@ -183,6 +183,4 @@ def train_split(name: str) -> EmbeddingSet:
     return read_embeddings(data_folder() / f"{name}_efflite0.npz", "train")
 
 
-STUDIES = {
-    "audit-planted": Study("Planted leaks, and releases of other people's data", planted_cells, render_planted)
-}
+STUDIES = {"audit-planted": Study("Planted leaks, and releases of fresh records", planted_cells, render_planted)}

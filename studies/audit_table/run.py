@@ -1,4 +1,4 @@
-"""Every generator against every attack, on embeddings of images: which claims of the seeds survive."""
+"""Every generator against every attack, on embeddings of images: which claims of the papers survive."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from locum.audit import SAMPLE_ATTACKS, SHADOW_ATTACKS, EncoderELBO, LatentSearch, Search, audit
+from locum.audit import ATTACKS, SAMPLE_ATTACKS, SHADOW_ATTACKS, EncoderELBO, LatentSearch, Search, audit
 from locum.data import read_embeddings
 from locum.generate import ClassGaussian, CVAEGenerator, KSame
 from locum.recipes import Study, StudyResults
@@ -27,7 +27,7 @@ NAMES = {
     "10-same": "k-Same, k = 10",
     "15-same": "k-Same, k = 15",
     "gaussian": "ClassGaussian",
-    "cvae-seed": "CVAE as in the seed",
+    "cvae-paper": "CVAE as in the paper",
     "cvae": "CVAE, our defaults",
     "cvae-small": "CVAE, preset small",
     "cvae-federated": "CVAE, preset federated",
@@ -35,8 +35,8 @@ NAMES = {
     "gaussian-dp": "ClassGaussian, DP",
     "cvae-dp": "CVAE, DP",
 }
-# Of whom the seeds say that they preserve privacy.
-CLAIMED = ("2-same", "5-same", "10-same", "15-same", "cvae-seed")
+# Methods that the papers say preserve privacy.
+CLAIMED = ("2-same", "5-same", "10-same", "15-same", "cvae-paper")
 TITLES = {"breastmnist": "BreastMNIST", "cifar10_12k": "CIFAR-10"}
 MARKS = {"leak": "**leak**", "no excess risk found": "none found", "inconclusive": "open"}
 
@@ -56,7 +56,7 @@ def generated(config: Mapping[str, Any], name: str, method: str, members: Embedd
 
         wanted = {c: 2 * n for c, n in zip(*np.unique(y, return_counts=True), strict=True)}
         found, labels = SMOTE(sampling_strategy=wanted, random_state=seed).fit_resample(X, y)
-        # What it was given comes first: that is left out.
+        # SMOTE returns the given records first: leave them out.
         return rows_release(EmbeddingSet(found[len(X) :].astype(np.float32), labels[len(X) :], info=members.info))
     kind, _, rest = method.partition("-")
     if rest == "same":
@@ -65,12 +65,12 @@ def generated(config: Mapping[str, Any], name: str, method: str, members: Embedd
     if rest == "dp":
         size = len(members) // 50 * 50
         given = {"privacy": DP(config["epsilon"], 0.01 / size, n_public=size), "reference": "efflite0"}
-        # Test coins: figures can be computed again. Such a release has no claim, but the noise of one.
+        # Seeded, so that the figures are reproducible. Such a release has no claim, but the same noise.
         classes = range(len(members.info.class_names))
         return model(**given, classes=classes, insecure_seed=seed, random_state=seed).fit(X, y).release()
     if kind == "cvae":
-        preset = rest if rest not in ("", "seed") else "replica"
-        return model(preset, authors_compat=rest == "seed", random_state=seed).fit(X, y).release()
+        preset = rest if rest not in ("", "paper") else "replica"
+        return model(preset, authors_compat=rest == "paper", random_state=seed).fit(X, y).release()
     return model(random_state=seed).fit(X, y).release()
 
 
@@ -80,7 +80,7 @@ def row(config: Mapping[str, Any], name: str, method: str, seed: int) -> Mapping
     order = np.random.default_rng(seed).permutation(len(data))
     members, others = (data.take(np.sort(order[i * size : (i + 1) * size])) for i in (0, 1))
     release = generated(config, name, method, members, seed)
-    # Shadows of private fits are not trained, and those of the preset large take as many fits.
+    # No shadows are trained for private fits, and those of the preset large would take one fit each.
     shadows = 0 if method.endswith(("dp", "large")) or release.manifest.kind == "data" else config["shadows"][name]
     steps = config["steps"]
     search = Search(restarts=steps["restarts"], steps=steps["search"])
@@ -90,7 +90,7 @@ def row(config: Mapping[str, Any], name: str, method: str, seed: int) -> Mapping
     out: dict[str, float | str] = {"verdict": report.verdict, "problems": "; ".join(p.words for p in report.problems)}
     for r in report.results:
         out |= {f"{r.name}/attack": r.attack.value, f"{r.name}/control": r.control.value}
-        out |= {f"{r.name}/verdict": r.verdict, f"{r.name}/kind": "AUC" if r.baseline.value == 0.5 else "share"}
+        out |= {f"{r.name}/verdict": r.verdict, f"{r.name}/measure": r.measure}
     return out
 
 
@@ -100,13 +100,14 @@ def table_cells(config: Mapping[str, Any]) -> dict[str, Cell]:
 
 
 def render_table(results: StudyResults, out: Path) -> str:
-    """Rows are generators, columns attacks; then one sentence a generator."""
+    """Rows are generators, columns are attacks; then one sentence per generator."""
     config, text = results.config, []
     seeds = len(config["seeds"])
     for name in config["sets"]:
         cells = {g: f"{name}/{g}" for g in config["generators"][name]}
         metrics = [m for c in cells.values() for m in next(iter(results.raw[c].values()))]
-        attacks = list(dict.fromkeys(m.removesuffix("/attack") for m in metrics if m.endswith("/attack")))
+        found = {m.removesuffix("/attack") for m in metrics if m.endswith("/attack")}
+        attacks = sorted(found, key=lambda attack: list(ATTACKS).index(attack.partition(":")[0]))
         rows = [[NAMES[g], *(_shown(results, cell, a) for a in attacks)] for g, cell in cells.items()]
         size = config["members"][name]
         text += [
@@ -127,7 +128,7 @@ def _shown(results: StudyResults, cell: str, attack: str) -> str:
         return "-"
     value = float(np.mean(results.runs(cell, f"{attack}/attack")))
     control = float(np.mean(results.runs(cell, f"{attack}/control")))
-    number = f"{value:.3f}" if "AUC" in results.texts(cell, f"{attack}/kind") else f"{value:.3f} ({control:.3f})"
+    number = f"{value:.3f}" if "auc" in results.texts(cell, f"{attack}/measure") else f"{value:.3f} ({control:.3f})"
     verdicts = results.texts(cell, f"{attack}/verdict")
     marks = [
         f"{MARKS[v]}{f' {verdicts.count(v)}/{len(verdicts)}' * (len(set(verdicts)) > 1)}"
@@ -137,22 +138,22 @@ def _shown(results: StudyResults, cell: str, attack: str) -> str:
 
 
 def _sentence(results: StudyResults, method: str, cell: str, attacks: list[str]) -> str:
-    """Whether what is said of a generator survives, in the words of the figures."""
+    """What was found for a generator, and whether the claim about it survives."""
     verdicts = results.texts(cell, "verdict")
     leaks = verdicts.count("leak")
     found = [
         a for a in attacks if "leak" in results.raw[cell][str(results.config["seeds"][0])].get(f"{a}/verdict", "")
     ]
     if leaks:
-        told = f"a leak in {leaks} of {len(verdicts)} seeds (first seed: {', '.join(found) or 'none'})"
+        found_text = f"a leak in {leaks} of {len(verdicts)} seeds (first seed: {', '.join(found) or 'none'})"
     else:
-        told = f"a leak in 0 of {len(verdicts)} seeds, inconclusive in {verdicts.count('inconclusive')}"
+        found_text = f"a leak in 0 of {len(verdicts)} seeds, inconclusive in {verdicts.count('inconclusive')}"
     if method not in CLAIMED:
-        return f"**{NAMES[method]}**: {told}."
+        return f"**{NAMES[method]}**: {found_text}."
     ends = (
         'the claim "preserves privacy" does not survive' if leaks else "the claim is not refuted here, and not proven"
     )
-    return f"**{NAMES[method]}**: {told}; {ends}."
+    return f"**{NAMES[method]}**: {found_text}; {ends}."
 
 
 STUDIES = {"audit-table": Study("Every generator against every attack", table_cells, render_table)}

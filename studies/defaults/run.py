@@ -48,7 +48,7 @@ def score(release: Release, train: EmbeddingSet, test: EmbeddingSet, seed: int) 
 
 
 def with_noise(release: Release, noise: str) -> Release:
-    """The same decoder with less of its noise: one training serves three settings."""
+    """The same decoder with less noise: one training run serves three settings."""
     tensors = dict(release.tensors)
     factor = tensors.pop("noise_factor")
     if noise == "low-rank":
@@ -109,7 +109,7 @@ def cells(config: Mapping[str, Any]) -> dict[str, Cell]:
 
 
 def candidates(results: StudyResults, data: str) -> dict[str, Callable[[str], list[float]]]:
-    """Every setting by name, as a function from a head's name to one AUC a fold."""
+    """Every setting by name, as a function from a head's name to one AUC per fold."""
 
     def runs(cell: str, prefix: str = "") -> Callable[[str], list[float]]:
         return lambda head: results.runs(f"{data}/{cell}", f"{prefix}{head}")
@@ -136,7 +136,7 @@ def render(results: StudyResults, out: Path) -> str:
 
 
 def differences(results: StudyResults) -> str:
-    """The default minus each rival, paired over the folds of all data sets."""
+    """The default minus each alternative, paired over the folds of all data sets."""
     rows: list[list[object]] = []
     for ours, baselines in (
         (CVAE_DEFAULT, [name for name in candidates(results, results.config["datasets"][0]) if name != CVAE_DEFAULT]),

@@ -1,4 +1,4 @@
-"""Learning together: the seed's federation with its true epsilon, our one-shot modes, and what others do."""
+"""Training together: the federated paper with its true epsilon, our one-shot modes, and baselines."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from locum.types import DP, EmbeddingSet
 
 Array = npt.NDArray[Any]
 Parts = Mapping[str, EmbeddingSet]
-# What is learnt from, into how many sites it is dealt, and how many records each of them gets (0: all there are).
+# File, number of sites, partition, and records per site (0: all there are).
 SETS: dict[str, tuple[str, int, str, int]] = {
     "cifar-iid": ("cifar10_12k_efflite0.npz", 10, "iid", 0),
     "cifar-dirichlet": ("cifar10_12k_efflite0.npz", 10, "dirichlet", 0),
@@ -45,11 +45,18 @@ TITLES = {
     "low-50": "CIFAR-10, 50 sites of 100",
     "low-pneumonia": "PneumoniaMNIST, 5 sites of 100",
 }
-# The seed's network, rounds and batches; vectors are scaled by public statistics (faults F6, F7).
-SEED: dict[str, Any] = {"opening": "public", "beta": 0.1, "rounds": 50, "local_epochs": 5, "batch": 256, "clip": 1.5}
-# Ours under a promise: the settings of the preset "private", in five rounds.
+# The federated paper's network, rounds and batches; vectors are scaled by public statistics (faults F6, F7).
+PAPER: dict[str, Any] = {
+    "initial_query": "public",
+    "beta": 0.1,
+    "rounds": 50,
+    "local_epochs": 5,
+    "batch": 256,
+    "clip": 1.5,
+}
+# Ours with a guarantee: the settings of the preset "private", in five rounds.
 OURS: dict[str, Any] = {
-    "opening": "class",
+    "initial_query": "class",
     "hidden": (256,),
     "latent": 32,
     "beta": 1.0,
@@ -66,7 +73,7 @@ HEADS = ("interpolated", "global", "local")
 def dealt(
     name: str, seed: int, sites: int | None = None, backbone: str = "efflite0"
 ) -> tuple[dict[str, EmbeddingSet], EmbeddingSet | None]:
-    """The records of each site, the same for all methods of a seed; with few a site, the others to test on."""
+    """The records of each site, the same for all methods of a seed; for small sites also common test records."""
     file, count, how, each = SETS[name]
     count, rng = sites or count, np.random.default_rng(seed)
     data = read_embeddings(data_folder() / file, "train") if backbone == "efflite0" else embedded(backbone)
@@ -81,7 +88,7 @@ def dealt(
 
 @cache
 def embedded(backbone: str) -> EmbeddingSet:
-    """CIFAR-10 through another backbone; vectors are kept in `out/`, apart from the project."""
+    """CIFAR-10 through another backbone; vectors are cached in `out/`."""
     from locum.embed import embed_images
 
     folder = Path("out/federated-factors")
@@ -91,16 +98,16 @@ def embedded(backbone: str) -> EmbeddingSet:
 
 
 def budget_of(parts: Parts, epsilon: float) -> DP:
-    """Each site declares the mean size, rounded down to tens, of what it learns from."""
+    """Each site declares the mean number of training records, rounded down to tens."""
     n = max(10, 10 * int(0.08 * float(np.mean([len(p) for p in parts.values()]))))
     return DP(epsilon, min(DELTA, 1 / (10 * n)), n_public=n)
 
 
 def published(parts: Parts) -> float:
-    """What the seed's noise really costs: calibrated to epsilon 1 for 20 passes, used for 250."""
+    """What the paper's noise really costs: calibrated to epsilon 1 for 20 passes, used for 250."""
     budget = budget_of(parts, 1.0)
     short = plan_sgd(budget, batch=256, epochs=20)
-    steps = SEED["rounds"] * max(1, round(SEED["local_epochs"] * budget.size() / short.batch))
+    steps = PAPER["rounds"] * max(1, round(PAPER["local_epochs"] * budget.size() / short.batch))
     return epsilon_of([PoissonGaussian(short.rate, short.noise_multiplier, steps)], budget.delta, budget.relation)
 
 
@@ -129,7 +136,7 @@ def federation(
     seed: int,
     reference: str = "efflite0",
 ) -> dict[str, Any]:
-    """A rehearsal with the code of a real run."""
+    """A simulation with the code of a real run."""
     first = next(iter(parts.values()))
     terms = FederationSettings(
         classes=first.info.class_names, dim=first.dim, reference=reference, seed=seed, **settings
@@ -141,14 +148,14 @@ def federation(
             parts, terms, privacy, out=work / "out", work=work / "sites", seed=seed, validation=validation, test=test
         )
         release = load(found.release)
-    told = [{"interpolated": {"acc": s.acc.value, "bacc": s.bacc, "f1": s.f1}, **s.alone} for s in found.sites]
+    by_site = [{"interpolated": {"acc": s.acc.value, "bacc": s.bacc, "f1": s.f1}, **s.alone} for s in found.sites]
     real = np.concatenate([p.X for p in parts.values()])
     rng = np.random.default_rng(0)
     some = real[rng.choice(len(real), min(500, len(real)), replace=False)]
     distance = entropic_wasserstein(some, release.sample(500, random_state=0)[0])
     spent = found.sites[0].epsilon_spent
     return summary(
-        told,
+        by_site,
         [s.lam for s in found.sites],
         wasserstein=float(getattr(distance, "value", distance)),
         **({} if spent is None else {"epsilon": spent}),
@@ -166,11 +173,11 @@ def alone(kind: str, parts: Parts, common: EmbeddingSet | None, seed: int) -> di
         train, test = [s["train"] for s in split], [s["test"] for s in split]
     pooled = (np.concatenate([t.X for t in train]), np.concatenate([t.y for t in train]))
     budget = budget_of(parts, 1.0)
-    if kind == "centralised":
+    if kind == "centralized":
         head = LinearHead(random_state=seed).fit(*pooled)
         found = [{"global": scored(t.y, head.predict(t.X))} for t in test]
         return summary(found, [0.0])
-    if kind in ("centralised, epsilon 1", "DP-CGAN, mixture"):
+    if kind in ("centralized, epsilon 1", "DP-CGAN, mixture"):
         if kind.startswith("central"):
             size = budget.size() * len(train)
             budget = DP(1.0, min(DELTA, 1 / (10 * size)), n_public=size)
@@ -196,14 +203,14 @@ def alone(kind: str, parts: Parts, common: EmbeddingSet | None, seed: int) -> di
             release = merge_releases([m.release() for m in fitted])
         return personal(release, train, test, seed)
     whiten, settings = True, {"rounds": 20}
-    if kind.endswith("as the seed"):
+    if kind.endswith("as in the paper"):
         whiten, settings = False, {"rounds": 50}
     if kind.startswith("FedProx"):
         settings |= {"proximal": 0.05}
     if kind.endswith("epsilon 1"):
         settings = {"rounds": 10, "privacy": budget}
     shared = federated_head(train, classes, reference, whiten=whiten, seed=seed, **settings)
-    told, lams = [], []
+    by_site, lams = [], []
     for mine, other in zip(train, test, strict=True):
         theirs = scores(shared, other.X, reference, whiten=whiten)
         found = {"global": scored(other.y, theirs.argmax(axis=1))}
@@ -211,26 +218,26 @@ def alone(kind: str, parts: Parts, common: EmbeddingSet | None, seed: int) -> di
             ours, lam = _interpolated(mine, shared, reference, whiten, classes, seed)
             lams.append(lam)
             found["interpolated"] = scored(other.y, (lam * ours(other.X) + (1 - lam) * theirs).argmax(axis=1))
-        told.append(found)
-    return summary(told, lams or [0.0])
+        by_site.append(found)
+    return summary(by_site, lams or [0.0])
 
 
 def personal(release: Any, train: Sequence[EmbeddingSet], test: Sequence[EmbeddingSet], seed: int) -> dict[str, Any]:
-    """Each site's two heads on a release that all of them have."""
-    told, lams = [], []
+    """The two heads of each site, given a common release."""
+    by_site, lams = [], []
     for mine, other in zip(train, test, strict=True):
         model = fit_personal(release, SiteRecords(mine), seed=seed)
         lams.append(model.lam)
-        told.append(
+        by_site.append(
             {k: scored(other.y, model.predict(other.X, v)) for k, v in zip(HEADS, (None, 0.0, 1.0), strict=True)}
         )
-    return summary(told, lams)
+    return summary(by_site, lams)
 
 
 def _interpolated(
     mine: EmbeddingSet, shared: Any, reference: Any, whiten: bool, classes: int, seed: int
 ) -> tuple[Callable[[Array], Array], float]:
-    """A site's own head, and the lambda by five folds; seen classes alone get a probability."""
+    """A site's own head, and the lambda by five folds; only classes that it has seen get a probability."""
     from sklearn.model_selection import KFold
 
     def fitted(rows: Array) -> Callable[[Array], Array]:
@@ -253,9 +260,9 @@ def _interpolated(
 
 
 FEDERATIONS: dict[str, tuple[dict[str, Any], float | str | None, bool]] = {
-    "the seed, its noise": (SEED, "published", True),
-    "the seed, epsilon 1": (SEED, 1.0, True),
-    "the seed, no privacy": (SEED, None, True),
+    "the paper, its noise": (PAPER, "published", True),
+    "the paper, epsilon 1": (PAPER, 1.0, True),
+    "the paper, no privacy": (PAPER, None, True),
     "ours: decoders, epsilon 1": (OURS, 1.0, False),
     "ours: sums, epsilon 1": ({"mode": "sums"}, 1.0, False),
     "ours: masked sums, epsilon 1": ({"mode": "sums", "secure": True}, 1.0, False),
@@ -263,27 +270,27 @@ FEDERATIONS: dict[str, tuple[dict[str, Any], float | str | None, bool]] = {
 }
 BASELINES = (
     "FedAvg",
-    "FedAvg, as the seed",
+    "FedAvg, as in the paper",
     "FedProx",
     "FedLambda",
     "FedAvg, epsilon 1",
     "FedLambda, epsilon 1",
     "DP-CGAN, mixture",
-    "centralised",
-    "centralised, epsilon 1",
+    "centralized",
+    "centralized, epsilon 1",
 )
 BEST = "ours: masked sums, epsilon 1"
 
 
 def cells(config: Mapping[str, Any]) -> dict[str, Cell]:
-    """One cell for each set and method; local-only is in every federation, as lambda 1."""
+    """One cell per set and method; local-only is part of every federation, as lambda 1."""
 
     def federated(name: str, method: str, seed: int) -> Mapping[str, float | str]:
         parts, test = dealt(name, seed)
         settings, epsilon, validation = FEDERATIONS[method]
         spent = published(parts) if epsilon == "published" else epsilon
-        if "rounds" in settings and settings is SEED:
-            settings = settings | {"rounds": config["seed_rounds"]}
+        if "rounds" in settings and settings is PAPER:
+            settings = settings | {"rounds": config["paper_rounds"]}
         return federation(settings, spent, validation, parts, test, seed)  # type: ignore[arg-type]
 
     def baseline(name: str, method: str, seed: int) -> Mapping[str, float | str]:
@@ -297,7 +304,7 @@ def cells(config: Mapping[str, Any]) -> dict[str, Cell]:
 
 
 def render(results: StudyResults, out: Path) -> str:
-    """One table a set, then pairs of sites and seeds."""
+    """One table per set, then pairs of sites and seeds."""
     text = []
     columns = ["interpolated acc", "interpolated bacc", "interpolated f1", "global bacc", "local bacc", "lambda"]
     columns += ["wasserstein", "epsilon"]
@@ -319,9 +326,9 @@ def render(results: StudyResults, out: Path) -> str:
     text.append(
         f"Means over sites and {len(results.config['seeds'])} seeds, with 95 % intervals over seeds. bacc: mean "
         "accuracy over classes, on a fifth of each site's records, or, for sites of 100, on 3,000 others. "
-        "Interpolated: lambda of the site's own head, the rest of the global; local: lambda 1, that is local-only; "
-        f"global: lambda 0. epsilon: what a real run would be charged with at delta {DELTA:g} (or a tenth of one "
-        "record), for each site over all rounds."
+        "Interpolated: the share lambda from the site's own head, the rest from the global one; local: lambda 1, "
+        f"that is local-only; global: lambda 0. epsilon: the cost of a real run at delta {DELTA:g} (or a tenth of "
+        "one record), for each site over all rounds."
     )
     return "\n\n".join(text)
 
@@ -353,10 +360,10 @@ def _pairs(results: StudyResults, name: str) -> str:
     )
 
 
-CENTRE = ("1", "10", "efflite0")
-# For each method its federation under a promise; without one, noise is off and nothing else changes.
+CENTER = ("1", "10", "efflite0")
+# For each method its federation with a guarantee; without one, noise is off and nothing else changes.
 FACTOR_METHODS = {
-    "the seed": "the seed, epsilon 1",
+    "the paper": "the paper, epsilon 1",
     "ours: sums": "ours: sums, epsilon 1",
     "ours: masked sums": BEST,
 }
@@ -367,16 +374,16 @@ def factor_cells(config: Mapping[str, Any]) -> dict[str, Cell]:
 
     def cell(method: str, epsilon: str, sites: str, backbone: str, seed: int) -> Mapping[str, float | str]:
         settings, _, validation = FEDERATIONS[FACTOR_METHODS[method]]
-        if settings is SEED:
-            settings = settings | {"rounds": config["seed_rounds"]}
+        if settings is PAPER:
+            settings = settings | {"rounds": config["paper_rounds"]}
         parts, test = dealt("low-10", seed, int(sites), backbone)
-        promised = None if epsilon == "inf" else float(epsilon)
-        return federation(settings, promised, validation, parts, test, seed, backbone)
+        budget = None if epsilon == "inf" else float(epsilon)
+        return federation(settings, budget, validation, parts, test, seed, backbone)
 
     out: dict[str, Cell] = {}
     for method in FACTOR_METHODS:
         for epsilon in config["epsilons"]:
-            out[f"{method}/{epsilon}/10/efflite0"] = partial(cell, method, epsilon, *CENTRE[1:])
+            out[f"{method}/{epsilon}/10/efflite0"] = partial(cell, method, epsilon, *CENTER[1:])
         if method not in config["epsilon_only"]:
             for sites in config["sites"]:
                 out[f"{method}/1/{sites}/efflite0"] = partial(cell, method, "1", sites, "efflite0")
@@ -386,12 +393,12 @@ def factor_cells(config: Mapping[str, Any]) -> dict[str, Cell]:
 
 
 def factor_render(results: StudyResults, out: Path) -> str:
-    """A table a factor, the curve of balanced accuracy by epsilon, and the parameters."""
+    """A table per factor, the curve of balanced accuracy by epsilon, and the parameters."""
     text = []
     for place, (title, key) in enumerate((("epsilon", "epsilons"), ("sites", "sites"), ("backbone", "backbones"))):
         rows = []
         for method in FACTOR_METHODS:
-            values = [list(CENTRE) for _ in results.config[key]]
+            values = [list(CENTER) for _ in results.config[key]]
             for where, value in zip(values, results.config[key], strict=True):
                 where[place] = value
             names = ["/".join([method, *where]) for where in values]
@@ -401,22 +408,22 @@ def factor_render(results: StudyResults, out: Path) -> str:
                 rows.append([f"{method}, {kind}", *(f"{results.estimate(n, f'{kind} bacc'):.3f}" for n in names)])
             rows.append([f"{method}, lambda", *(f"{results.estimate(n, 'lambda'):.2f}" for n in names)])
             local = [f"{results.estimate(n, 'local bacc'):.3f}" for n in names]
-            if method in ("the seed", "ours: masked sums"):
+            if method in ("the paper", "ours: masked sums"):
                 rows.append([f"{method}, local", *local])
         text += [f"## By {title}", markdown_table([f"balanced accuracy by {title}", *results.config[key]], rows)]
     _draw_epsilons(results, out)
     text.append("![balanced accuracy by epsilon](federated-factors.svg)")
     text += ["## Parameters", _parameters()]
     text.append(
-        f"Around {CENTRE[1]} sites of 100 records, epsilon {CENTRE[0]}, {CENTRE[2]}; means over sites and "
+        f"Around {CENTER[1]} sites of 100 records, epsilon {CENTER[0]}, {CENTER[2]}; means over sites and "
         f"{len(results.config['seeds'])} seeds with 95 % intervals over seeds; tested on 3,000 other records. The "
-        f"seed runs {results.config['seed_rounds']} rounds. inf: noise off, all else as it is."
+        f"paper runs {results.config['paper_rounds']} rounds. inf: noise off, nothing else changed."
     )
     return "\n\n".join(text)
 
 
 def _draw_epsilons(results: StudyResults, out: Path) -> None:
-    """Privacy against use: what each method gives at each epsilon; local-only needs none."""
+    """Privacy against utility: balanced accuracy of each method by epsilon; local-only needs none."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -429,7 +436,7 @@ def _draw_epsilons(results: StudyResults, out: Path) -> None:
             found = [results.estimate(f"{method}/{e}/10/efflite0", "interpolated bacc") for e in names]
             axes.plot(x, [f.value for f in found], marker="o", label=method)
         local = results.estimate(f"ours: masked sums/{names[0]}/10/efflite0", "local bacc").value
-        axes.axhline(local, color="grey", linestyle="--", label="local only")
+        axes.axhline(local, color="gray", linestyle="--", label="local only")
         axes.set_xticks(list(x), names)
         axes.set_xlabel("epsilon of each site, over all rounds")
         axes.set_ylabel("balanced accuracy, interpolated")
@@ -440,25 +447,25 @@ def _draw_epsilons(results: StudyResults, out: Path) -> None:
 
 
 def _parameters() -> str:
-    """What is trained and what leaves, counted from the networks at ten classes and 1280 features."""
-    from locum.federated.plans import sums_asked
+    """What is trained and what leaves a site, counted from the networks at ten classes and 1280 features."""
+    from locum.federated.terms import requested_sums
     from locum.generate.private import query_sums
     from locum.nets import plain_cvae
 
     one, terms = np.zeros((1, 1280)), FederationSettings(tuple(map(str, range(10))), 1280, mode="sums")
-    asked = query_sums(one, np.zeros(1, int), None, 10, load_reference("efflite0", 1280), sums_asked(terms))
+    sums = query_sums(one, np.zeros(1, int), None, 10, load_reference("efflite0", 1280), requested_sums(terms))
     rows: list[list[object]] = []
-    for title, hidden, latent in (("the seed", (256,) * 3, 100), ("ours: decoders", OURS["hidden"], OURS["latent"])):
+    for title, hidden, latent in (("the paper", (256,) * 3, 100), ("ours: decoders", OURS["hidden"], OURS["latent"])):
         net = plain_cvae(1280, 10, hidden, latent, sigmoid=False)
         whole = sum(p.numel() for p in net.parameters())
         leaves = sum(p.numel() for p in net.decoder.parameters())
         rows.append([title, f"{whole:,}", f"{leaves:,}"])
-    rows.append(["ours: sums, masked or not", "none", f"{len(asked):,}, once"])
+    rows.append(["ours: sums, masked or not", "none", f"{len(sums):,}, once"])
     rows.append(["a linear head (FedAvg)", f"{10 * 1281:,}", f"{10 * 1281:,}"])
-    return markdown_table(["method", "parameters trained at a site", "numbers that leave, a round"], rows)
+    return markdown_table(["method", "parameters trained at a site", "numbers that leave per round"], rows)
 
 
 STUDIES: dict[str, Study] = {
-    "federated-results": Study("Learning together", cells, render),
-    "federated-factors": Study("Learning together, one factor at a time", factor_cells, factor_render),
+    "federated-results": Study("Training together", cells, render),
+    "federated-factors": Study("Training together, one factor at a time", factor_cells, factor_render),
 }

@@ -1,4 +1,4 @@
-"""AUC of an ordinary probe against epsilon: what a private release keeps of what real data give."""
+"""AUC of a linear classifier against epsilon: how much of the utility of real data a private release keeps."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ from locum.recipes import Study, StudyResults
 from locum.recipes.study import Cell, data_folder, markdown_table
 from locum.types import DP
 
-# Rounded sizes that may be known, and deltas of at most a tenth of one over them.
+# Rounded public sizes n, and deltas of at most 1 / (10 n).
 PUBLIC = {"breastmnist": (500, 1e-4), "pneumoniamnist": (5000, 1e-5), "cifar10_12k": (10000, 1e-5)}
 TITLES = {"breastmnist": "BreastMNIST", "pneumoniamnist": "PneumoniaMNIST", "cifar10_12k": "CIFAR-10 (10,000)"}
 METHODS: dict[str, tuple[str, Callable[..., BaseGenerator]]] = {
     "gaussian": ("ClassGaussian", ClassGaussian),
     "gaussian-public": ("ClassGaussian, public covariance", partial(ClassGaussian, covariance="public")),
     "cvae": ("CVAE", CVAEGenerator),
-    "federated": ("CVAE as in the seed", partial(CVAEGenerator, preset="federated")),
-    "cgan": ("CGAN of the seed", CGANGenerator),
+    "federated": ("CVAE of the federated paper", partial(CVAEGenerator, preset="federated")),
+    "cgan": ("CGAN of the federated paper", CGANGenerator),
 }
 # Records compared by the Wasserstein distance.
 COMPARED = 1000
 
 
 def scores(name: str, model: BaseGenerator | None, samples: int, seed: int) -> Mapping[str, float]:
-    """Fit, release, sample, probe: the receiver's way, tested on real records."""
+    """Fit, release, sample and train a classifier, as a receiver would; tested on real records."""
     file = data_folder() / f"{name}_efflite0.npz"
     train, test = read_embeddings(file, "train"), read_embeddings(file, "test")
     X, y = train.X, train.y
@@ -51,7 +51,7 @@ def scores(name: str, model: BaseGenerator | None, samples: int, seed: int) -> M
 
 
 def private(method: str, name: str, epsilon: float, seed: int) -> BaseGenerator:
-    """A generator with a promise. Test coins: figures can be computed again; their noise is that of any other."""
+    """A private generator. The insecure seed makes figures reproducible; the noise is distributed the same."""
     size, delta = PUBLIC[name]
     return METHODS[method][1](
         privacy=DP(epsilon, delta, n_public=size),
@@ -63,9 +63,9 @@ def private(method: str, name: str, epsilon: float, seed: int) -> BaseGenerator:
 
 
 def cells(config: Mapping[str, Any]) -> dict[str, Cell]:
-    """Real data, each generator without a promise, and with one at each epsilon."""
+    """Real data, each generator without a guarantee, and with one at each epsilon."""
 
-    def promised(name: str, method: str, epsilon: float, seed: int) -> Mapping[str, float]:
+    def guaranteed(name: str, method: str, epsilon: float, seed: int) -> Mapping[str, float]:
         return scores(name, private(method, name, epsilon, seed), config["samples"], seed)
 
     def open_(name: str, method: str, seed: int) -> Mapping[str, float]:
@@ -81,7 +81,7 @@ def cells(config: Mapping[str, Any]) -> dict[str, Cell]:
             if method != "gaussian-public":
                 out[f"{name}/{method}"] = partial(open_, name, method)
             for epsilon in epsilons:
-                out[f"{name}/{method}-{epsilon:g}"] = partial(promised, name, method, epsilon)
+                out[f"{name}/{method}-{epsilon:g}"] = partial(guaranteed, name, method, epsilon)
     return out
 
 
@@ -101,7 +101,7 @@ def render(results: StudyResults, out: Path) -> str:
                 rows.append(
                     [*row, "" if method == "gaussian-public" else _shown(results, f"{name}/{method}", metric)]
                 )
-            header = [words, *(f"epsilon {e:g}" for e in every), "no promise"]
+            header = [words, *(f"epsilon {e:g}" for e in every), "no guarantee"]
             text.append(markdown_table(header, rows))
         best, methods = [], _methods(config, name)
         for e in every:
@@ -125,7 +125,7 @@ def render(results: StudyResults, out: Path) -> str:
 
 
 def _methods(config: Mapping[str, Any], name: str) -> dict[str, list[float]]:
-    """Which methods are run on a set, at which epsilons."""
+    """The methods that are run on a data set, and their epsilons."""
     return {m: es for m, es in config["methods"].items() if name in config.get("only", {}).get(m, [name])}
 
 
@@ -134,7 +134,7 @@ def _shown(results: StudyResults, cell: str, metric: str) -> str:
 
 
 def baselines(config: Mapping[str, Any]) -> dict[str, Cell]:
-    """How far samples are from real vectors, and how large each generator is."""
+    """Distance of samples from real vectors, and size of each generator."""
 
     def distances(name: str, model: BaseGenerator | None, seed: int) -> Mapping[str, float]:
         file = data_folder() / f"{name}_efflite0.npz"
@@ -169,12 +169,12 @@ def baselines(config: Mapping[str, Any]) -> dict[str, Cell]:
     return out
 
 
-def render_rivals(results: StudyResults, out: Path) -> str:
-    """One row a generator."""
+def render_baselines(results: StudyResults, out: Path) -> str:
+    """One row per generator."""
     config = results.config
     sets, methods, epsilon = config["sets"], config["methods"], f"{config['epsilon']:g}"
     header = ["generator", "weights trained", "numbers released"]
-    header += [f"{TITLES[s]}, {words}" for s in sets for words in ("no promise", f"epsilon {epsilon}")]
+    header += [f"{TITLES[s]}, {words}" for s in sets for words in ("no guarantee", f"epsilon {epsilon}")]
     rows = [["real training data", "", ""] + [_far(results, f"{s}/real") for s in sets for _ in "ab"]]
     for method in methods:
         row = [METHODS[method][0]]
@@ -185,7 +185,7 @@ def render_rivals(results: StudyResults, out: Path) -> str:
         markdown_table(header, rows)
         + f"\n\nWasserstein distance (entropic, p = 2) of {COMPARED} samples from as many real test vectors, in "
         f"units of a feature's typical spread; means over {len(config['seeds'])} seeds with 95 % intervals. Smaller "
-        f"is closer. Sizes are those on {TITLES[sets[-1]]}, without a promise."
+        f"is closer. Sizes are those on {TITLES[sets[-1]]}, without a guarantee."
     )
 
 
@@ -194,6 +194,6 @@ def _far(results: StudyResults, cell: str) -> str:
 
 
 STUDIES = {
-    "private-epsilon": Study("AUC against epsilon: what a promise costs", cells, render),
-    "private-rivals": Study("Distance from real vectors, and size", baselines, render_rivals),
+    "private-epsilon": Study("AUC against epsilon: what a guarantee costs", cells, render),
+    "private-baselines": Study("Distance from real vectors, and size", baselines, render_baselines),
 }

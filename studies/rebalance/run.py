@@ -63,7 +63,7 @@ def records(name: str, split: str) -> tuple[Array, Array]:
 
 
 def by_group(train: Array, truth: Array, guess: Array) -> dict[str, float]:
-    """Mean of class accuracies in per cent, over all classes and over each group; `tail` is 100 records or fewer."""
+    """Mean of class accuracies in percent, over all classes and over each group; `tail` is 100 records or fewer."""
     sizes = np.bincount(train, minlength=10)
     right = np.array([(guess[truth == c] == c).mean() for c in range(10)]) * 100
     groups = {name: in_group(sizes, name) for name in GROUPS}
@@ -163,7 +163,7 @@ def render_questions(results: StudyResults, out: Path) -> str:
 
 
 def methods(config: Mapping[str, Any]) -> dict[str, Cell]:
-    """Each method on the test set; a CVAE is fitted once a cell and serves all variances and losses."""
+    """Each method on the test set; a CVAE is fitted once per cell, for all variances and losses."""
 
     def score(name: str, seed: int, X: Array, y: Array, **settings: Any) -> dict[str, float | str]:
         test, truth = records(name, "test")
@@ -188,7 +188,7 @@ def methods(config: Mapping[str, Any]) -> dict[str, Cell]:
             out |= {f"variance {variance:g}/{group}": v for group, v in found.items()}
         if preset == "large":
             for loss in LOSSES:
-                # As the thesis has it: the loss is told the records' counts, though draws are balanced.
+                # As in the thesis: the loss gets the records' counts, though batches are balanced.
                 ways = {loss: {"counts": "records"}, f"{loss}, counts as drawn": {"counts": "drawn"}}
                 for kind, more in (ways if loss in COUNTING else {loss: {}}).items():
                     found = score(name, seed, X, y, **online, loss=loss, **more)
@@ -269,14 +269,14 @@ def render_methods(results: StudyResults, out: Path) -> str:
             markdown_table(["against", *groups], table),
         ]
     text.append(
-        f"Accuracy in per cent on balanced test records, mean over classes; {len(results.config['seeds'])} seeds, "
+        f"Accuracy in percent on balanced test records, mean over classes; {len(results.config['seeds'])} seeds, "
         "95 % intervals. many: over 100 training records, medium: 21 to 100, few: 20 or fewer, tail: 100 or fewer."
     )
     return "\n\n".join(text)
 
 
 def _paired(results: StudyResults, name: str, cell: str, prefix: str, groups: list[str]) -> list[str]:
-    """Ours minus a rival on the same test records, a word where 0 is within the interval."""
+    """Ours minus a baseline on the same test records, a word where 0 is within the interval."""
     truth, sizes = records(name, "test")[1], np.bincount(records(name, "train")[1], minlength=10)
 
     def right(cell: str, metric: str) -> Array:

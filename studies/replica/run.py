@@ -1,4 +1,4 @@
-"""The replica seed: CVAE against k-Same (and a class Gaussian) on AUC, distance and robustness."""
+"""The replica paper: CVAE against k-Same (and a class Gaussian) on AUC, distance and robustness."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from locum.recipes.study import Cell, data_folder, markdown_table
 from locum.release import Release
 from locum.types import EmbeddingSet
 
-# Table 1 of the seed, BreastMNIST (DINOv2 embeddings): AUC in percent at noise 0, 1, 2, 3.
-SEED_BREAST = {
+# Table 1 of the paper, BreastMNIST (DINOv2 embeddings): AUC in percent at noise 0, 1, 2, 3.
+PAPER_BREAST = {
     "2-Same": (86.6, 83.5, 77.2, 72.4),
     "5-Same": (85.0, 82.3, 76.6, 72.2),
     "10-Same": (80.5, 78.4, 72.8, 68.7),
@@ -35,7 +35,7 @@ GENERATORS: dict[str, Callable[[int], BaseGenerator]] = {
     "cvae-authors": lambda seed: CVAEGenerator("replica", authors_compat=True, random_state=seed),
     "cvae": lambda seed: CVAEGenerator("replica", random_state=seed),
 }
-NAMES = {"gaussian": "ClassGaussian", "cvae-authors": "CVAE as in the seed", "cvae": "CVAE, our defaults"}
+NAMES = {"gaussian": "ClassGaussian", "cvae-authors": "CVAE as in the paper", "cvae": "CVAE, our defaults"}
 
 
 @dataclass(frozen=True)
@@ -56,11 +56,11 @@ class Task:
 def task(name: str) -> Task:
     splits = read_splits(data_folder() / f"{name}.npz")
     if "val" not in splits:
-        # As the seed does where there is no validation split: a stratified tenth.
+        # As the paper does without a validation split: a stratified tenth.
         splits |= stratified_split(splits["train"], {"train": 0.9, "val": 0.1}, rng=np.random.default_rng(0))
     train = splits["train"]
     std = train.X.std(axis=0)
-    # A feature that is constant in training tells nothing: leave it as it is instead of blowing it up.
+    # A feature that is constant in training is left unscaled.
     return Task(train, splits["val"], splits["test"], train.X.mean(axis=0), np.where(std > 1e-6, std, 1))
 
 
@@ -163,14 +163,14 @@ def table(results: StudyResults, name: str) -> str:
     ours_only = name != "breastmnist_efflite0"
     header = ["trained on", *(f"AUC, noise {s}" for s in noise), "D"]
     if not ours_only:
-        header.append("seed's figures (DINOv2)")
+        header.append("paper's figures (DINOv2)")
     rows: list[list[object]] = []
 
-    def add(label: str, cell: str, prefix: str, distance: bool, seed_key: str | None = None) -> None:
+    def add(label: str, cell: str, prefix: str, distance: bool, paper_key: str | None = None) -> None:
         row: list[object] = [label, *(results.estimate(f"{name}/{cell}", f"{prefix}/auc{s}") for s in noise)]
         row.append(f"{results.estimate(f'{name}/{cell}', 'D'):.1f}" if distance else "-")
         if not ours_only:
-            row.append(" / ".join(f"{v:.1f}" for v in SEED_BREAST[seed_key]) if seed_key in SEED_BREAST else "-")
+            row.append(" / ".join(f"{v:.1f}" for v in PAPER_BREAST[paper_key]) if paper_key in PAPER_BREAST else "-")
         rows.append(row)
 
     add("real data", "real", "offline", False)
@@ -186,7 +186,7 @@ def table(results: StudyResults, name: str) -> str:
 
 
 def comparisons(results: StudyResults, name: str) -> str:
-    """Paired by seed: what may be called a difference, and what is a tie."""
+    """Differences paired by seed, with ties marked."""
     from locum.metrics import compare
     from locum.types import Estimate
 
@@ -241,7 +241,7 @@ def figure2(results: StudyResults, out: Path) -> None:
 
 def fig3_cells(config: Mapping[str, Any]) -> dict[str, Cell]:
     def cell(seed: int) -> dict[str, float]:
-        """Share of t-SNE's neighbours that are of the other kind: 0.5 where real and released mix."""
+        """Share of t-SNE's neighbors that are of the other kind: 0.5 if real and released vectors mix."""
         points, kinds = _embedding(config, seed)
         out = {}
         for kind in range(1, int(kinds.max()) + 1):
@@ -292,13 +292,13 @@ def fig3_render(results: StudyResults, out: Path) -> str:
         axis.set_xticks([])
         axis.set_yticks([])
     figure.tight_layout()
-    # A picture of real points: rendered as PNG so that no coordinate can be read back exactly.
+    # The figure shows real points: as PNG, no coordinate can be read back exactly.
     figure.savefig(out / "replica-fig3.png", dpi=110, metadata={"Software": None})
     plt.close(figure)
     rows = [[n, results.raw["tsne"][str(results.config["seeds"][0])][f"mixing {n}"]] for n in names[1:]]
     shown = [[name, f"{value:.3f}"] for name, value in rows]
     return (
-        "![t-SNE](replica-fig3.png)\n\nGrey: real records. Of the ten nearest neighbours on the map, the share "
+        "![t-SNE](replica-fig3.png)\n\nGray: real records. Of the ten nearest neighbors on the map, the share "
         "that is of the other kind (0.5: real and released are mixed):\n\n"
         + markdown_table(["released", "mixing"], shown)
     )
@@ -340,11 +340,11 @@ def payload_render(results: StudyResults, out: Path) -> str:
 
 
 STUDIES = {
-    "replica-results": Study("Figure 2 and Table 1 of the replica seed", cells, render),
+    "replica-results": Study("Figure 2 and Table 1 of the replica paper", cells, render),
     "replica-fig3": Study(
-        "Figure 3 of the replica seed: t-SNE of real and released vectors", fig3_cells, fig3_render
+        "Figure 3 of the replica paper: t-SNE of real and released vectors", fig3_cells, fig3_render
     ),
     "replica-payload": Study(
-        "Payload of the replica seed: decoder against images and embeddings", payload_cells, payload_render
+        "Payload of the replica paper: decoder against images and embeddings", payload_cells, payload_render
     ),
 }

@@ -1,4 +1,4 @@
-"""The thesis seed on rare classes: what latents hold (Tables 2, 3, Figure 8), how good generated embeddings are over
+"""The thesis on rare classes: what latents hold (Tables 2, 3, Figure 8), how good generated embeddings are over
 sampling variances (Figure 9), and what they add to rare classes (Figures 10, 11).
 """
 
@@ -29,7 +29,7 @@ from locum.recipes.study import Cell, data_folder, markdown_table
 from locum.types import Estimate
 
 Array = npt.NDArray[Any]
-Labelled = tuple[Array, Array]
+Labeled = tuple[Array, Array]
 FILES = {"long tail": "cifar10lt_efflite0.npz", "balanced": "cifar10_12k_efflite0.npz"}
 CLASSES = range(10)
 PRESETS = ("small", "large")
@@ -37,25 +37,25 @@ PRESETS = ("small", "large")
 WIDTHS = (1.0, 2.0)
 MEASURES = {
     "frechet": "Frechet distance",
-    "thesis": "Frechet distance as the thesis computes it: each set standardised by itself (F10)",
+    "thesis": "Frechet distance as the thesis computes it: each set standardized by itself (F10)",
 }
 
 
 @cache
-def records(name: str, split: str) -> Labelled:
+def records(name: str, split: str) -> Labeled:
     """Vectors and labels of one split."""
     found = read_embeddings(data_folder() / FILES[name], split)
     return found.X, found.y
 
 
-def at_most(found: Labelled, n: int, rng: np.random.Generator) -> Labelled:
+def at_most(found: Labeled, n: int, rng: np.random.Generator) -> Labeled:
     """`n` records of each class at random, or all where there are fewer."""
     X, y = found
     keep = np.concatenate([rng.permutation(np.flatnonzero(y == c))[:n] for c in np.unique(y)])
     return X[keep], y[keep]
 
 
-def unseen(n: int, rng: np.random.Generator) -> Labelled:
+def unseen(n: int, rng: np.random.Generator) -> Labeled:
     """`n` a class of those balanced records that the long-tailed set lacks; classes with fewer are left out."""
     X, y = records("balanced", "train")
     seen = {row.tobytes() for row in records("long tail", "train")[0]}
@@ -73,7 +73,7 @@ PENALTIES: dict[str, dict[str, Any]] = {
     "right": {"scaling": "minmax", "decoder_noise": "none"},
 }
 PENALTY_NAMES = {
-    "thesis": "The penalty that the thesis ran (F1: the prior learnt is N(0, 1/2))",
+    "thesis": "The penalty that the thesis ran (F1: the prior learned is N(0, 1/2))",
     "right": "The right KL term, to N(0, 1)",
 }
 # Accuracy and error, with standard deviations over five runs.
@@ -86,7 +86,7 @@ SEED_TABLE3 = {
 
 
 def latent_cells(config: Mapping[str, Any]) -> dict[str, Cell]:
-    """One network a cell; the first seed keeps its latents for the figure."""
+    """One network per cell; the first seed keeps its latents for the figure."""
 
     def cell(penalty: str, model: str, seed: int) -> Mapping[str, float | str]:
         fitted = MODELS[model](
@@ -107,7 +107,7 @@ def latent_cells(config: Mapping[str, Any]) -> dict[str, Cell]:
             out[f"significant/{c}"] = float((p < 0.01).sum())
         if seed == config["seeds"][0]:
             mean, std = fitted.encode(X, y)
-            # The coins of `latent_study`: what is drawn is what was measured.
+            # The random stream of `latent_study`: the figure shows what was measured.
             Z = mean + std * np.random.default_rng(seed).standard_normal(mean.shape)
             out["latents"] = Z.astype(np.float16).tobytes().hex()
         return out
@@ -119,7 +119,7 @@ def latent_render(results: StudyResults, out: Path) -> str:
     """Figure 8, then Tables 2 and 3 for each penalty."""
     latent_figure(results, out)
     text = [
-        "![Latents of the test set](thesis-fig8.svg)\n\nFigure 8: latents of the test records, one colour a class, "
+        "![Latents of the test set](thesis-fig8.svg)\n\nFigure 8: latents of the test records, one color per class, "
         "first seed; rings are one and two standard deviations of N(0, 1)."
     ]
     for penalty, title in PENALTY_NAMES.items():
@@ -196,7 +196,7 @@ KINDS: dict[str, dict[str, Any]] = {"thesis": {"authors_compat": True}, "ours": 
 
 
 def tail_cells(config: Mapping[str, Any]) -> dict[str, Cell]:
-    """One CVAE a cell, which gives the figures of all three; and real records, for comparison."""
+    """One CVAE per cell, for the figures of all three; and real records, for comparison."""
 
     def fitted(name: str, preset: str, seed: int) -> Mapping[str, float]:
         model = CVAEGenerator(
@@ -261,7 +261,7 @@ class _Real:
         per_class: Mapping[Any, int] | None = None,
         variance: float | None = None,
         random_state: int | None = None,
-    ) -> Labelled:
+    ) -> Labeled:
         """As many records of each class as are asked for, which must be equally many."""
         assert per_class is not None
         return at_most(records("balanced", "train"), *set(per_class.values()), np.random.default_rng(random_state))
@@ -271,12 +271,12 @@ def _coins(seed: int) -> np.random.Generator:
     return np.random.default_rng(seed)
 
 
-def _thinned(seed: int) -> Labelled:
+def _thinned(seed: int) -> Labeled:
     """The long tail with no class larger than in the reference: larger sets cover more and are wider."""
     return at_most(records("long tail", "train"), 1000, _coins(seed))
 
 
-def _filled(real: Labelled, generated: Labelled) -> Labelled:
+def _filled(real: Labeled, generated: Labeled) -> Labeled:
     """The long tail, each class filled up with generated vectors to the size that it has among those."""
     X, y = [real[0]], [real[1]]
     for c in np.unique(real[1]):
@@ -440,12 +440,12 @@ def _prefix(results: StudyResults) -> str:
 
 STUDIES = {
     "thesis-latents": Study(
-        "Tables 2 and 3 and Figure 8 of the thesis seed: what latents hold", latent_cells, latent_render
+        "Tables 2 and 3 and Figure 8 of the thesis: what latents hold", latent_cells, latent_render
     ),
     "thesis-tails": Study(
-        "Figures 9, 10 and 11 of the thesis seed: quality and diversity of generated embeddings",
+        "Figures 9, 10 and 11 of the thesis: quality and diversity of generated embeddings",
         tail_cells,
         tail_render,
     ),
-    "thesis-tails-ours": Study("Figures 9, 10 and 11 of the thesis seed, with our defaults", tail_cells, tail_render),
+    "thesis-tails-ours": Study("Figures 9, 10 and 11 of the thesis, with our defaults", tail_cells, tail_render),
 }

@@ -1,4 +1,4 @@
-"""The thesis seed: MedMNIST anonymised by the large CVAE (Table 9), and how close the stand-ins come (Figure 12).
+"""The thesis: MedMNIST anonymized by the large CVAE (Table 9), and how close the stand-ins come (Figure 12).
 
 A third study asks whether the order of generators depends on the backbone.
 """
@@ -20,7 +20,7 @@ from locum.recipes import Study, StudyResults
 from locum.recipes.study import Cell, data_folder, markdown_table
 from locum.types import EmbeddingSet
 
-# Table 9 of the seed (DINOv2): accuracy, weighted F1 and kappa, for the original and the generated set.
+# Table 9 of the thesis (DINOv2): accuracy, weighted F1 and kappa, for the original and the generated set.
 SEED_TABLE9 = {
     "PathMNIST": ((0.9361, 0.938, 0.927), (0.9272, 0.928, 0.916)),
     "DermaMNIST": ((0.8392, 0.834, 0.681), (0.7577, 0.731, 0.473)),
@@ -288,11 +288,9 @@ def _gap(results: StudyResults, backbone: str, a: str, b: str) -> np.ndarray:
 
 STUDIES = {
     "thesis-table9": Study(
-        "Table 9 of the thesis seed: medical sets anonymised by the large CVAE", table9_cells, table9_render
+        "Table 9 of the thesis: medical sets anonymized by the large CVAE", table9_cells, table9_render
     ),
-    "thesis-fig12": Study(
-        "Figure 12 of the thesis seed: distances to the nearest real vector", fig12_cells, fig12_render
-    ),
+    "thesis-fig12": Study("Figure 12 of the thesis: distances to the nearest real vector", fig12_cells, fig12_render),
     "thesis-backbones": Study(
         "Whether the order of generators depends on the backbone", backbones_cells, backbones_render
     ),

@@ -20,7 +20,6 @@ import pytest
 
 from locum.accounting import Charge, Gaussian, Laplace, Ledger, PoissonGaussian, check_chain, epsilon_of, noise_for
 from locum.errors import ConfigError, DataError, PrivacyError
-from locum.io import ledger_path
 from locum.types import DP, at_most
 
 SPAWN = multiprocessing.get_context("spawn")
@@ -350,22 +349,6 @@ class TestParts:
 
 
 class TestPlaces:
-    def test_beside_the_data(self, tmp_path: Path) -> None:
-        data = tmp_path / "data.npz"
-        data.touch()
-        images = tmp_path / "images"
-        images.mkdir()
-        expected = tmp_path / ".locum" / "ledger.sqlite"
-        assert ledger_path(data) == ledger_path(str(images)) == expected
-        assert ledger_path("data.npz") == Path(".locum/ledger.sqlite") == ledger_path(".")
-
-    def test_a_link_shares_the_ledger_of_what_it_points_to(self, tmp_path: Path) -> None:
-        (tmp_path / "a").mkdir()
-        (tmp_path / "b").mkdir()
-        (tmp_path / "a" / "data.npz").touch()
-        (tmp_path / "b" / "link.npz").symlink_to(tmp_path / "a" / "data.npz")
-        assert ledger_path(tmp_path / "b" / "link.npz") == ledger_path(tmp_path / "a" / "data.npz")
-
     def test_a_place_that_cannot_be_used_is_one_sentence(self, tmp_path: Path) -> None:
         with pytest.raises(DataError, match="--ledger"):
             Ledger(tmp_path / "no" / "such" / "folder.sqlite")

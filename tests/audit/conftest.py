@@ -1,4 +1,4 @@
-"""A population, releases that give it away, and releases that know nothing of it."""
+"""A population, releases that leak its records, and releases that know nothing about them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LEAKS = {"copy": 0.0, "jitter 0.001": 0.001, "jitter 0.1": 0.1}
 
 @pytest.fixture
 def subjects() -> Callable[..., tuple[EmbeddingSet, EmbeddingSet, EmbeddingSet]]:
-    """Members, non-members and strangers of one population: two classes, features that hang together."""
+    """Members, non-members and fresh records of one population: two classes, correlated features."""
 
     def draw(seed: int, n: int = 200, d: int = 16, heavy: bool = False) -> tuple[EmbeddingSet, ...]:
         rng = np.random.default_rng(seed)
@@ -60,7 +60,7 @@ def rows() -> Callable[..., Release]:
 
 @pytest.fixture
 def planted(rows: Callable[..., Release]) -> Callable[..., Release]:
-    """A release of strangers that holds some members too, with jitter as a share of the feature scale."""
+    """A release of fresh records that also holds some members, with jitter as a share of the feature scale."""
 
     def build(
         members: EmbeddingSet, non_members: EmbeddingSet | None, jitter: float = 0.0, known: int | None = None

@@ -1,4 +1,4 @@
-"""A fact about members only is a leak; what nobody shares is not attacked."""
+"""An attribute of members only is a leak; an attribute that the sets do not share is not attacked."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from locum import EmbeddingSet
 from locum.audit import AttributeInference
 from locum.audit.attacks.attribute_inference import inferable
-from locum.errors import ConfigError
+from locum.errors import NotApplicableError
 
 RNG = np.random.default_rng
 
@@ -32,15 +32,15 @@ def test_a_fact_about_members_only(subjects: Callable[..., Any], rows: Any) -> N
     assert AttributeInference("sex").run(fresh, members, others, RNG(0)).verdict != "leak"
 
 
-def test_attributes_that_nobody_shares(subjects: Callable[..., Any], rows: Any) -> None:
+def test_attributes_that_are_not_shared(subjects: Callable[..., Any], rows: Any) -> None:
     members, others, _ = subjects(0)
     release = rows(members.X, members.y)
     attack = AttributeInference("sex")
-    assert "not applicable" in attack.why_not(release, members, others)
-    with pytest.raises(ConfigError, match="not applicable"):
+    with pytest.raises(NotApplicableError, match="'sex' is not an attribute"):
         attack.run(release, members, others, RNG(0))
-    assert AttributeInference().why_not(release, members, others) == ""
-    assert "one class only" in AttributeInference().why_not(rows(members.X, 0 * members.y), members, others)
+    assert AttributeInference().run(release, members, others, RNG(0)).name == "attribute inference: class"
+    with pytest.raises(NotApplicableError, match="only one class"):
+        AttributeInference().run(rows(members.X, 0 * members.y), members, others, RNG(0))
     told = with_sex(members, 0)
     assert inferable(rows(told.X, told.y, told.attributes), told, with_sex(others, 1)) == ("sex",)
     assert inferable(rows(told.X, told.y, told.attributes), told, others) == ()

@@ -15,7 +15,7 @@ from locum.mechanisms import SecureRandom
 from locum.train.dp import ClippedNetwork
 from locum.types import DP
 
-WISH = DP(6.0, 1e-5, n_public=500)
+BUDGET = DP(6.0, 1e-5, n_public=500)
 UNITS = ["record", "subject"]
 RELATIONS = ["add-or-remove", "replace-one"]
 
@@ -31,7 +31,7 @@ def no_noise(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def change_noise(monkeypatch: pytest.MonkeyPatch, factor: float) -> None:
-    """A fault in the coins: noise of the wrong size, whatever was asked for."""
+    """A faulty generator: noise of the wrong size."""
     honest = SecureRandom.__init__
 
     def faulty(self: SecureRandom, counts: Any, rate: float, values: int, std: float, **rest: Any) -> None:
@@ -76,7 +76,7 @@ def test_without_noise_the_sums_show_the_canary_at_full_length(unit: str, relati
 
 
 PLANS = {
-    "sums": QueryPlan(WISH, 1.0, 0.8),
+    "sums": QueryPlan(BUDGET, 1.0, 0.8),
     "sums and steps": steps_only(rate=0.2, steps=6, extra=(Gaussian(0.9),)),
     "steps, replaced": steps_only(relation="replace-one", rate=0.3, steps=4, noise_multiplier=1.5),
 }
@@ -84,10 +84,10 @@ PLANS = {
 
 @pytest.mark.parametrize("plan", PLANS.values(), ids=PLANS.keys())
 def test_a_run_gives_the_scores_that_the_plan_foretells(plan: SGDPlan | QueryPlan) -> None:
-    """If the code keeps the plan, canaries look as in the rehearsal, which is made of the plan's numbers alone."""
-    run, foretold = run_canaries(plan, canaries=1500, records=200, seed=5), simulate(plan, np.random.default_rng(6))
+    """If the code follows the plan, canaries look as in the simulation, which uses only the plan's numbers."""
+    run, expected = run_canaries(plan, canaries=1500, records=200, seed=5), simulate(plan, np.random.default_rng(6))
     for coin in (True, False):
-        here, there = run.scores[run.included == coin], foretold.scores[foretold.included == coin]
+        here, there = run.scores[run.included == coin], expected.scores[expected.included == coin]
         assert stats.ks_2samp(here, there).pvalue > 1e-3
     # By Bayes, log odds mean what they say.
     likely = run.scores > 0
@@ -120,7 +120,7 @@ def test_records_of_a_subject_that_are_clipped_one_by_one_are_seen(monkeypatch: 
     assert gap[1] > 1.7 * gap[0]
 
 
-def test_batches_that_are_larger_than_promised_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_batches_that_are_larger_than_planned_are_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     plan = steps_only(rate=0.02, batch=10, steps=3, noise_multiplier=1.0)
     assert refuted(plan) < plan.epsilon
     honest = SecureRandom.__init__
@@ -144,7 +144,7 @@ def test_a_run_is_repeatable_a_test_and_leaves_nothing_behind(
     assert not list(tmp_path.iterdir())
 
 
-def test_coins_of_inclusion_are_fair_and_told_by_nothing_else() -> None:
+def test_inclusions_are_fair_and_independent_of_the_rest() -> None:
     """Their streams differ from those of the noise: without a signal, scores know nothing about them."""
     plan = steps_only(rate=1e-9, batch=1, steps=3)
     run = run_canaries(plan, canaries=4000, records=1, seed=3)
@@ -155,8 +155,8 @@ def test_coins_of_inclusion_are_fair_and_told_by_nothing_else() -> None:
 
 @pytest.mark.parametrize("wrong", [{"canaries": 9}, {"canaries": 10.5}, {"records": 0}, {"records": True}])
 def test_wrong_counts_are_refused(wrong: dict[str, Any]) -> None:
-    with pytest.raises(ConfigError, match="must be a whole number"):
-        run_canaries(QueryPlan(WISH, 1.0, 0.8), **wrong)
+    with pytest.raises(ConfigError, match="must be an integer"):
+        run_canaries(QueryPlan(BUDGET, 1.0, 0.8), **wrong)
 
 
 def test_scores_that_are_no_numbers_say_nothing() -> None:

@@ -1,4 +1,4 @@
-"""Sets that cannot judge a release are told, and take from a verdict what they cannot carry."""
+"""Faults of the sets are reported, and limit what a verdict may say."""
 
 from __future__ import annotations
 
@@ -61,14 +61,14 @@ def test_near_duplicates(subjects: Callable[..., Any]) -> None:
         assert (found["near duplicates"].count, found["near duplicates"].voids) == (count, voids)
 
 
-def test_shared_people_are_an_error_and_few_people_are_few(subjects: Callable[..., Any]) -> None:
+def test_shared_subjects_are_an_error_and_few_subjects_are_few(subjects: Callable[..., Any]) -> None:
     members, others, _ = subjects(0, n=600, d=4)
     who = np.arange(600)
-    with_people = EmbeddingSet(members.X, members.y, who)
+    with_subjects = EmbeddingSet(members.X, members.y, who)
     with pytest.raises(DataError, match="600 subjects are both"):
-        check_sets(with_people, EmbeddingSet(others.X, others.y, who), RNG(0))
-    # Two records a person: 300 people, whatever the number of records.
-    (few,) = check_sets(with_people, EmbeddingSet(others.X, others.y, 1000 + who // 2), RNG(0))
+        check_sets(with_subjects, EmbeddingSet(others.X, others.y, who), RNG(0))
+    # Two records per subject: 300 subjects, whatever the number of records.
+    (few,) = check_sets(with_subjects, EmbeddingSet(others.X, others.y, 1000 + who // 2), RNG(0))
     assert (few.kind, few.count, few.voids) == ("too few", 300, "reassurance")
     assert kinds(check_sets(members, others, RNG(0), fpr=0.001)) == ["too few"]
     with pytest.raises(ConfigError, match="between 0 and 1"):
@@ -109,7 +109,7 @@ def test_few_records_show_no_shift(subjects: Callable[..., Any]) -> None:
 
 def test_what_problems_take_from_a_verdict() -> None:
     high = AttackResult(
-        "a", Estimate(0.9, 0.85, 0.95, 99), Estimate(0.5, 0.4, 0.6, 99), Estimate.exact(0.5), p_value=1e-9
+        "a", "auc", Estimate(0.9, 0.85, 0.95, 99), Estimate(0.5, 0.4, 0.6, 99), Estimate.exact(0.5), p_value=1e-9
     )
     low = replace(high, attack=Estimate(0.5, 0.46, 0.54, 99), p_value=0.4)
     moved = Problem("shift", "they differ", 9, "all", Estimate(0.6, 0.55, 0.65, 99))
@@ -125,7 +125,8 @@ def test_what_problems_take_from_a_verdict() -> None:
     assert with_problems(weak, [moved, few]).inconclusive_because == "they differ; few"
     known = replace(low, inconclusive_because="twins")
     assert with_problems(known, [few]).inconclusive_because == "twins; few"
-    share = replace(high, baseline=Estimate.exact(0.0))
+    # What a share of hits reaches cannot be compared with the classifier's AUC, whatever its baseline.
+    share = replace(high, measure="share")
     assert with_problems(share, [moved]).verdict == "inconclusive"
     assert with_problems(replace(share, p_value=0.0), [moved]).verdict == "leak"
     assert moved.to_dict()["estimate"]["value"] == 0.6

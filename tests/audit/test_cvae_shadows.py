@@ -1,4 +1,4 @@
-"""Trained together or one after another with the same coins: the same decoders."""
+"""Trained together or one after another with the same seeds: the same decoders."""
 
 from __future__ import annotations
 
@@ -64,9 +64,9 @@ def test_a_class_that_a_shadow_lacks_has_no_statistic() -> None:
     assert np.array_equal(np.isnan(found), y == 1)
 
 
-def test_settings_that_are_not_told() -> None:
+def test_missing_settings() -> None:
     X, y, _ = pool()
     release = CVAEGenerator(**SMALL, random_state=0).fit(X, y).release()
     bare = type(release)(release.manifest.model_copy(update={"settings": {}}), release.tensors)
-    with pytest.raises(ConfigError, match="does not say its `batch_size`"):
+    with pytest.raises(ConfigError, match="lack `batch_size`"):
         CVAEShadows(bare, X, y[:, None])

@@ -15,7 +15,7 @@ Blobs = tuple[np.ndarray, np.ndarray]
 
 
 def naive(release: Release, z: np.ndarray, codes: np.ndarray) -> np.ndarray:
-    """`decode` itself, with coins that give the wanted latents and nothing else."""
+    """`decode` itself, with an rng that gives the wanted latents and nothing else."""
 
     class SecureRandom:
         def standard_normal(self, shape: tuple[int, ...], dtype: type = np.float32) -> np.ndarray:

@@ -10,7 +10,7 @@ import pytest
 
 from locum import EmbeddingSet
 from locum.audit import DensityRatio
-from locum.errors import ConfigError, DataError
+from locum.errors import ConfigError, NotApplicableError
 
 RNG = np.random.default_rng
 
@@ -39,9 +39,9 @@ def test_a_reference_of_other_people(subjects: Callable[..., Any], rows: Any) ->
     members, others, non_members = subjects(0, n=60)
     release = rows(non_members.X, non_members.y)
     one = EmbeddingSet(others.X, others.y, np.zeros(60, dtype=int))
-    with pytest.raises(DataError, match="each another person"):
+    with pytest.raises(NotApplicableError, match="of different subjects"):
         DensityRatio().run(release, members, one, RNG(0))
-    with pytest.raises(DataError, match="it takes 8 non-members"):
+    with pytest.raises(NotApplicableError, match="it needs 8 non-members"):
         DensityRatio().run(release, members, others.take(np.arange(6)), RNG(0))
-    with pytest.raises(ConfigError, match="`neighbours`"):
-        DensityRatio(neighbours=0).run(release, members, others, RNG(0))
+    with pytest.raises(ConfigError, match="`neighbors`"):
+        DensityRatio(neighbors=0).run(release, members, others, RNG(0))

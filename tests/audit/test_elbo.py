@@ -9,7 +9,7 @@ import pytest
 
 from locum import EmbeddingSet
 from locum.audit import EncoderELBO, LatentSearch
-from locum.errors import ConfigError
+from locum.errors import ConfigError, NotApplicableError
 from locum.generate import ClassGaussian, CVAEGenerator, KSame
 from locum.metrics import auc_interval
 
@@ -25,7 +25,7 @@ def population(seed: int, *sizes: int, d: int = 16) -> list[EmbeddingSet]:
     return [data.take(np.arange(a, b)) for a, b in pairwise(ends)]
 
 
-def test_an_overfitted_decoder_is_caught_and_a_stranger_s_is_not() -> None:
+def test_an_overfitted_decoder_is_caught_and_one_of_fresh_records_is_not() -> None:
     members, others, non_members = population(0, 20, 40, 20)
     generator = CVAEGenerator("small", hidden=(64,), latent=8, beta=0.01, max_epochs=400, random_state=0)
     release = generator.fit(members.X, members.y).release()
@@ -73,7 +73,7 @@ def test_a_gaussian_is_scored_by_its_density_and_a_table_not_at_all() -> None:
     a = QUICK.score(release, members, others, np.random.default_rng(0))
     b = LatentSearch().score(release, members, others, np.random.default_rng(0))
     np.testing.assert_allclose(np.diff(a.inside), np.diff(b.inside), rtol=1e-6)
-    with pytest.raises(ConfigError, match="fixed table"):
+    with pytest.raises(NotApplicableError, match="fixed table"):
         QUICK.score(KSame(k=2).fit(members.X, members.y).release(), members, others, np.random.default_rng(0))
     with pytest.raises(ConfigError, match="`draws` must be 1 or more"):
         EncoderELBO(draws=0).score(release, members, others, np.random.default_rng(0))

@@ -66,12 +66,12 @@ def test_fisher_against_counting(hits: int, n: int, other_hits: int, m: int) -> 
     assert more_often(hits, n, other_hits, m) == pytest.approx(np.mean(total))
 
 
-def test_rates_at_a_low_fpr_where_there_are_enough_strangers() -> None:
+def test_rates_at_a_low_fpr_need_enough_non_members() -> None:
     rng = np.random.default_rng(0)
     inside, outside = rng.normal(1, size=400), rng.normal(size=500)
     result = judged(inside, outside)
     assert set(result.tpr) == {0.01}
-    # Five strangers pass the bar, the sixth does not.
+    # Five non-members pass the bar, the sixth does not.
     assert result.tpr[0.01].value == (inside > np.sort(outside)[-6]).mean()
     assert "TPR at 0.1% FPR needs 5,000 non-members; there are 500" in result.notes
     assert (needed_for(0.01), needed_for(0.001)) == (500, 5000)
@@ -109,7 +109,7 @@ def test_a_class_that_leaks_and_one_that_does_not() -> None:
 
 
 def test_the_most_exposed_tenth_is_found_by_its_place() -> None:
-    """Members in one corner are given away; all others score like strangers."""
+    """Members in one corner are given away; all others score like non-members."""
     rng = np.random.default_rng(0)
     members, others = plain(400, rng), plain(400, rng)
     corner = members.X[:, 0] > 1.0
@@ -120,8 +120,8 @@ def test_the_most_exposed_tenth_is_found_by_its_place() -> None:
     assert sum(e.low > 0.5 for e in fresh) <= 4
 
 
-def test_records_of_one_person_are_one_witness() -> None:
-    """Ten records a person, one score for all: as witnesses of their own they would accuse every third release."""
+def test_records_of_one_subject_count_once() -> None:
+    """Ten records per subject with one score: counted as independent they would accuse every third release."""
     rng = np.random.default_rng(0)
     alarms = 0
     for _ in range(60):
@@ -131,7 +131,7 @@ def test_records_of_one_person_are_one_witness() -> None:
         result = evaluate_scores("a", scores, members, others, rng)
         alarms += result.p_value <= 0.05
     assert alarms <= 8
-    assert any("one record of each person" in note for note in result.notes)
+    assert any("one record per subject" in note for note in result.notes)
     assert result.attack.n == 30
 
 

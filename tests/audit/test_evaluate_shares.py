@@ -16,7 +16,7 @@ def hits(k: int, n: int) -> np.ndarray:
     return np.arange(n) < k
 
 
-def test_more_hits_than_strangers_have() -> None:
+def test_more_hits_than_non_members_have() -> None:
     result = evaluate_shares("a", hits(40, 100), hits(10, 100), baseline=ZERO)
     assert (result.attack.value, result.control.value, result.verdict) == (0.4, 0.1, "leak")
     chosen = evaluate_shares("a", hits(40, 100), hits(10, 100), baseline=ZERO, tests=3)

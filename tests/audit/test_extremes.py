@@ -10,7 +10,7 @@ from locum.errors import DataError
 
 
 @pytest.mark.parametrize("rate", [1.0, 8.0, 30.0])
-def test_the_tail_keeps_its_promise(rate: float) -> None:
+def test_the_tail_is_a_valid_p_value(rate: float) -> None:
     """Distances with a power law: the share of fresh ones under chance p is at most about p, however deep."""
     rng = np.random.default_rng(0)
     called = {0.1: 0, 0.01: 0, 0.001: 0}

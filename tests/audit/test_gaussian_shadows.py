@@ -65,9 +65,9 @@ def test_its_own_density_is_that_of_the_release() -> None:
     np.testing.assert_allclose(own, twin, rtol=1e-4)
 
 
-def test_settings_that_are_not_told() -> None:
+def test_missing_settings() -> None:
     X, y, _ = pool(40, 6)
     release = ClassGaussian(random_state=0).fit(X, y).release()
     bare = type(release)(release.manifest.model_copy(update={"settings": {}}), release.tensors)
-    with pytest.raises(ConfigError, match="does not say"):
+    with pytest.raises(ConfigError, match="lack"):
         GaussianShadows(bare, X, y[:, None])

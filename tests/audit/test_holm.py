@@ -11,7 +11,9 @@ from locum.types import AttackResult
 
 
 def result(p: float | None) -> AttackResult:
-    return AttackResult("a", Estimate(0.6, 0.55, 0.65, 9), Estimate(0.5, 0.4, 0.6, 9), Estimate.exact(0.5), p_value=p)
+    return AttackResult(
+        "a", "auc", Estimate(0.6, 0.55, 0.65, 9), Estimate(0.5, 0.4, 0.6, 9), Estimate.exact(0.5), p_value=p
+    )
 
 
 @given(st.lists(st.floats(0, 1), max_size=8))

@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 
 from locum.audit import Linkage
-from locum.errors import DataError
+from locum.errors import NotApplicableError
 
 RNG = np.random.default_rng
 
 
 def test_one_feature_cannot_be_halved(subjects: Callable[..., Any], rows: Any) -> None:
     members, others, _ = subjects(0, d=1)
-    with pytest.raises(DataError, match="two features"):
+    with pytest.raises(NotApplicableError, match="two features"):
         Linkage().run(rows(members.X, members.y), members, others, RNG(0))
 
 

@@ -1,4 +1,4 @@
-"""LiRA and RMIA catch a Gaussian of few records and an overfitted CVAE, and do not accuse a stranger's."""
+"""LiRA and RMIA catch a Gaussian of few records and an overfitted CVAE, and do not accuse one of fresh records."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_a_gaussian_of_thirty_records_is_caught(attack: LiRA | RMIA) -> None:
 
 
 @pytest.mark.parametrize("attack", [LiRA(8), RMIA(8)])
-def test_a_stranger_s_gaussian_is_not_accused(attack: LiRA | RMIA) -> None:
+def test_a_gaussian_of_fresh_records_is_not_accused(attack: LiRA | RMIA) -> None:
     """At 95 % intervals one in forty is expected above; over 20 seeds four would be too many."""
     accused = 0
     for seed in range(20):
@@ -102,10 +102,10 @@ def test_the_share_of_records_that_are_beaten_by_hand() -> None:
     seen = ShadowScores(np.array([3.0, 1.0, 2.0]), np.zeros((2, 3)), np.zeros((2, 3), dtype=bool))
     assert relative_ratio(seen, 1.0, 0.0).tolist() == [1.0, 0.0, 0.5]
     assert relative_ratio(seen, 1.0, 1.5).tolist() == [0.5, 0.0, 0.0]
-    assert 0 <= best_a(ShadowScores(np.zeros(40), *_coins())) <= 1
+    assert 0 <= best_a(ShadowScores(np.zeros(40), *_random_shadows())) <= 1
 
 
-def _coins() -> tuple[np.ndarray, np.ndarray]:
+def _random_shadows() -> tuple[np.ndarray, np.ndarray]:
     rng = np.random.default_rng(0)
     return rng.normal(size=(8, 40)), rng.random((8, 40)) < 0.5
 

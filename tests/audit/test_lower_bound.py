@@ -91,14 +91,14 @@ def test_randomised_response_is_never_over_estimated_beyond_the_error_and_is_tig
         assert np.median(found) > 0.75
 
 
-def test_the_bound_gets_tight_with_many_coins(rng: np.random.Generator) -> None:
+def test_the_bound_gets_tight_with_many_canaries(rng: np.random.Generator) -> None:
     bits = rng.random(200_000) < 0.5
     replies = np.where(rng.random(200_000) < 1 / (1 + math.exp(-3.0)), bits, ~bits)
     assert 2.95 < LowerBound.from_scores(replies, bits, Guesses(90_000, 90_000), delta=0.0).epsilon < 3.0
 
 
 def test_planned_guesses_find_nothing_where_there_is_nothing(rng: np.random.Generator) -> None:
-    """The number of guesses was chosen on other coins, so the error is what it says."""
+    """The number of guesses was chosen on another run, so the error is what it says."""
     alarms = 0
     for _ in range(200):
         before, bits = rng.random(1000) < 0.5, rng.random(300) < 0.5

@@ -11,7 +11,7 @@ from locum import EmbeddingSet
 from locum.audit import NearestDistance
 from locum.errors import DataError
 from locum.generate import BaseGenerator, ClassGaussian, KSame, Records
-from locum.generate.base import Learnt
+from locum.generate.base import Learned
 from locum.release import RowsSpec
 from locum.types import PrivacyClaim
 
@@ -27,10 +27,10 @@ class Identity(BaseGenerator):
         self.privacy = privacy
         self.random_state = random_state
 
-    def _learn(self, records: Records, validation: object) -> Learnt:
+    def _learn(self, records: Records, validation: object) -> Learned:
         noise = np.random.default_rng(0).normal(size=records.X.shape) * self.jitter
         claim = PrivacyClaim("none", ("membership: everything",))
-        return Learnt(RowsSpec(), {"X": records.X + noise, "codes": records.codes}, claim, {})
+        return Learned(RowsSpec(), {"X": records.X + noise, "codes": records.codes}, claim, {})
 
 
 def population(seed: int, n: int = 300, d: int = 12) -> tuple[EmbeddingSet, EmbeddingSet]:

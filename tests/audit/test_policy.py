@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from locum.audit import POLICIES, Policy, load_policy
+from locum.audit import POLICIES, AttributeInference, Policy, load_policy
 from locum.errors import ConfigError
-from locum.types import AttackResult, DPClaim, Estimate, PrivacyClaim
+from locum.release import Release
+from locum.types import AttackResult, DPClaim, EmbeddingSet, Estimate, PrivacyClaim
 
 NONE = PrivacyClaim("none", ("everything",))
 
@@ -17,6 +20,7 @@ def result(name: str, value: float, *, p: float = 0.5, tpr: float | None = None)
     narrow = Estimate(value, value - 0.01, value + 0.01, 1000)
     return AttackResult(
         name=name,
+        measure="auc",
         attack=narrow,
         control=Estimate(0.5, 0.48, 0.52, 500),
         baseline=Estimate.exact(0.5),
@@ -57,8 +61,8 @@ def failed(policy: Policy, results: list[AttackResult], claim: PrivacyClaim | No
 
 def test_public_asks_for_a_proof() -> None:
     policy = load_policy("public")
-    assert failed(policy, fine(policy), NONE) == ["the promise is of kind dp"]
-    assert failed(policy, fine(policy), None) == ["the promise is of kind dp"]
+    assert failed(policy, fine(policy), NONE) == ["the claim is of kind dp"]
+    assert failed(policy, fine(policy), None) == ["the claim is of kind dp"]
     assert failed(policy, fine(policy), dp(5.0)) == ["epsilon is at most 4"]
 
 
@@ -76,19 +80,40 @@ def test_limits_hold_for_the_upper_ends() -> None:
 def test_what_was_not_tested_is_not_met() -> None:
     policy = load_policy("public")
     assert len(failed(policy, fine(policy)[1:], dp(1.0))) == 1
-    untold = [result(name, 0.505) for name in policy.attacks.needed]  # type: ignore[union-attr]
-    assert [f.found for f in policy.findings(untold, dp(1.0)) if not f.met] == ["too few non-members to tell"]
+    unmeasured = [result(name, 0.505) for name in policy.attacks.needed]  # type: ignore[union-attr]
+    assert [f.found for f in policy.findings(unmeasured, dp(1.0)) if not f.met] == ["too few non-members to tell"]
 
 
 def test_doubts_are_counted() -> None:
     policy = load_policy("research-sharing")
-    wide = AttackResult("wide", Estimate(0.5, 0.42, 0.59, 20), Estimate(0.5, 0.4, 0.6, 10), Estimate.exact(0.5))
+    wide = AttackResult(
+        "wide", "auc", Estimate(0.5, 0.42, 0.59, 20), Estimate(0.5, 0.4, 0.6, 10), Estimate.exact(0.5)
+    )
     assert wide.verdict == "inconclusive"
     assert failed(policy, [*fine(policy), wide], NONE) == []
     assert failed(policy, [*fine(policy), wide, wide], NONE) == ["at most 1 attacks are inconclusive"]
 
 
-def test_one_of_ones_own(tmp_path: Path) -> None:
+def balanced(seed: int, first: int, second: int) -> EmbeddingSet:
+    """Two classes, far apart, with so many records."""
+    y = np.repeat([0, 1], [first, second])
+    X = np.random.default_rng(seed).normal(size=(len(y), 4)) + 8 * y[:, None]
+    return EmbeddingSet(X.astype(np.float32), y)
+
+
+@pytest.mark.parametrize("counts", [(200, 200), (201, 199)])
+def test_a_limit_on_auc_is_not_for_shares(counts: tuple[int, int], rows: Callable[..., Release]) -> None:
+    members, others, released = (balanced(seed, *counts) for seed in range(3))
+    rng = np.random.default_rng(0)
+    inferred = AttributeInference().run(rows(released.X, released.y), members, others, rng)
+    # The population tells the class of anybody: a high share, and no excess.
+    assert inferred.attack.value > 0.9
+    assert inferred.verdict == "no excess risk found"
+    policy = load_policy("public")
+    assert failed(policy, [*fine(policy), inferred], dp(1.0)) == []
+
+
+def test_a_policy_from_a_file(tmp_path: Path) -> None:
     file = tmp_path / "mine.toml"
     file.write_text('name = "mine"\n[auc]\nat_most = 0.52\nreason = "we are very careful"\n')
     policy = load_policy(file)
@@ -98,20 +123,20 @@ def test_one_of_ones_own(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("name = ", "no TOML"),
+        ("name = ", "not valid TOML"),
         ('name = "x"\n[auc]\nat_most = 0.5\n', "auc.reason"),
         ('name = "x"\n[auc]\nat_most = -1\nreason = "we are careful"\n', "auc.at_most"),
         ('name = "x"\ncolour = "red"\n', "colour"),
     ],
 )
-def test_a_wrong_one_is_told_in_a_sentence(tmp_path: Path, text: str, words: str) -> None:
+def test_a_wrong_policy_is_refused(tmp_path: Path, text: str, words: str) -> None:
     file = tmp_path / "mine.toml"
     file.write_text(text)
     with pytest.raises(ConfigError, match=words):
         load_policy(file)
 
 
-def test_a_missing_one_is_told() -> None:
+def test_a_missing_policy_is_refused() -> None:
     with pytest.raises(ConfigError, match="there are public"):
         load_policy("strict")
     with pytest.raises(ConfigError, match="cannot be read"):

@@ -1,4 +1,4 @@
-"""The risk map names who is exposed, nobody by luck, and never leaves."""
+"""The risk map names exposed records, none by chance, and never leaves."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from locum.audit import RiskMap, Scores, audit
 from locum.audit.risk import risk_map
 from locum.errors import ConfigError, PrivacyError
 
-People = Callable[..., Any]
+Population = Callable[..., Any]
 
 
 def some(n: int, subject: Any = None, y: Any = None) -> EmbeddingSet:
@@ -35,7 +35,7 @@ def mapped(*scores: tuple[Any, Any], **more: Any) -> RiskMap:
 
 
 def naive_p_values(scores: list[tuple[Any, Any]]) -> list[float]:
-    """By hand: places by counting, the best place first, then their sum, then the share of strangers as good."""
+    """By hand: places by counting, the best place first, then their sum, then the share of non-members as good."""
 
     def place(value: float, outside: Any, own: int) -> int:
         return sum(other >= value for other in outside) + own
@@ -69,7 +69,7 @@ def test_where_nothing_leaks_a_small_p_value_is_as_rare_as_it_says() -> None:
     assert 0.03 < np.mean(small) <= 0.11
 
 
-def test_strangers_that_score_as_high_expose_nobody() -> None:
+def test_non_members_that_score_as_high_expose_nobody() -> None:
     rng = np.random.default_rng(0)
     found = mapped(*[(rng.normal(size=200), rng.normal(size=200)) for _ in range(3)])
     assert len(found.exposed) <= 2
@@ -86,7 +86,7 @@ def test_a_few_exposed_members_are_named_first_with_their_attack() -> None:
     top = found.records[0]
     assert top.seen_by == ("attack 1",)
     assert top.non_members_as_high == 0
-    assert all(a.by_luck <= b.by_luck for a, b in zip(found.records, found.records[1:], strict=False))
+    assert all(a.by_chance <= b.by_chance for a, b in zip(found.records, found.records[1:], strict=False))
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_a_few_exposed_members_are_named_first_with_their_attack() -> None:
     [
         (some(400), range(60), "noise"),
         (some(400), [3, 4, 5, 6], "leave this record out"),
-        (some(400, subject=[f"p{i // 2}" for i in range(400)]), [6, 7, 8, 9], "one person"),
+        (some(400, subject=[f"p{i // 2}" for i in range(400)]), [6, 7, 8, 9], "per subject"),
         (some(400, y=[1] * 20 + [0] * 380), [3, 4, 5, 6], "this class"),
     ],
 )
@@ -115,7 +115,7 @@ def test_infinite_scores_have_a_rank_too() -> None:
     assert risk_map([], some(2), some(4), np.random.default_rng(0)) is None
 
 
-def test_one_record_of_each_stranger_counts() -> None:
+def test_one_record_per_non_member_counts() -> None:
     scores = Scores(np.array([1.0, 2.0]), np.arange(6.0))
     others = some(6, subject=["a", "a", "a", "b", "c", "d"])
     found = risk_map([("x", scores)], some(2), others, np.random.default_rng(0))
@@ -123,7 +123,7 @@ def test_one_record_of_each_stranger_counts() -> None:
     assert found.non_members == 4
 
 
-def test_an_audit_keeps_its_map_out_of_all_that_is_told(subjects: People, rows: Callable[..., Any]) -> None:
+def test_an_audit_keeps_its_map_out_of_all_that_is_told(subjects: Population, rows: Callable[..., Any]) -> None:
     members, others, _ = subjects(0)
     named = EmbeddingSet(members.X, members.y, subject=[f"Jane Doe {i}" for i in range(len(members))])
     non_members = EmbeddingSet(others.X, others.y, subject=[f"John Roe {i}" for i in range(len(others))])
@@ -140,7 +140,7 @@ def test_an_audit_keeps_its_map_out_of_all_that_is_told(subjects: People, rows: 
     assert without.risk is None
 
 
-def test_rows_are_those_of_the_members_as_given(subjects: People, rows: Callable[..., Any]) -> None:
+def test_rows_are_those_of_the_members_as_given(subjects: Population, rows: Callable[..., Any]) -> None:
     members, others, _ = subjects(1)
     # Row 0 is a non-member too, and is left out of all attacks.
     shared = EmbeddingSet(np.concatenate([members.X[:1], others.X]), np.concatenate([members.y[:1], others.y]))
@@ -150,17 +150,17 @@ def test_rows_are_those_of_the_members_as_given(subjects: People, rows: Callable
 
 
 def test_the_file_is_for_its_owner_alone_and_never_in_a_release(
-    subjects: People, rows: Callable[..., Any], tmp_path: Path
+    subjects: Population, rows: Callable[..., Any], tmp_path: Path
 ) -> None:
     members, _, _ = subjects(0, n=20)
     release = tmp_path / "release"
     rows(members.X, members.y).save(release)
     found = mapped(([3.0, 0.0], [1.0, 2.0, 0.5, 0.1]))
-    with pytest.raises(PrivacyError, match="made to leave"):
+    with pytest.raises(PrivacyError, match="must not leave"):
         found.save(release / "risk.csv")
     (release / "deep").mkdir()
     (tmp_path / "link").symlink_to(release / "deep")
-    with pytest.raises(PrivacyError, match="made to leave"):
+    with pytest.raises(PrivacyError, match="must not leave"):
         found.save(tmp_path / "link" / "risk.csv")
     assert not list(release.rglob("risk*"))
     path = tmp_path / "risk.csv"

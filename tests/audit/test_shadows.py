@@ -55,7 +55,7 @@ def test_nothing_tells_members_from_non_members(release: Release) -> None:
     assert np.array_equal(one.scores(values).inside, two.scores(values).outside)
 
 
-def test_copies_count_once_and_people_stay_whole(release: Release) -> None:
+def test_copies_count_once_and_subjects_stay_together(release: Release) -> None:
     members = data(0)
     others = EmbeddingSet(np.concatenate([data(1).X, members.X[:1]]), np.append(data(1).y, members.y[0]))
     pool = Pool.of(release, members, others)
@@ -78,7 +78,7 @@ def test_a_run_goes_on_where_it_stopped(release: Release, tmp_path: Path) -> Non
     assert told == [(4, 8), (8, 8)]
     for name in ("own", "shadows", "inside"):
         assert np.array_equal(getattr(whole, name), getattr(resumed, name))
-    with pytest.raises(CheckpointError, match="other data, settings or coins"):
+    with pytest.raises(CheckpointError, match="other data, settings or seeds"):
         shadow_scores(release, pool, 8, 6, state=path)
     path.write_bytes(path.read_bytes()[:100])
     with pytest.raises(CheckpointError, match="damaged"):

@@ -1,4 +1,4 @@
-"""Promises that every generator keeps, whatever it is."""
+"""What every generator must do."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from sklearn.base import clone
+from sklearn.exceptions import NotFittedError as SklearnNotFittedError
 from sklearn.utils.estimator_checks import check_estimator
+from sklearn.utils.validation import check_is_fitted
 
 import locum
 from locum import EmbeddingInfo
@@ -45,7 +47,7 @@ def test_scikit_learn_conventions(name: str) -> None:
 
 
 def labels_of(generator: BaseGenerator, y: np.ndarray) -> np.ndarray:
-    return np.full(len(y), "unlabelled") if isinstance(generator, VAEGenerator) else y
+    return np.full(len(y), "unlabeled") if isinstance(generator, VAEGenerator) else y
 
 
 def test_samples_look_like_the_data(generator: BaseGenerator, blobs: tuple[np.ndarray, np.ndarray]) -> None:
@@ -101,28 +103,43 @@ def test_claims_admit_what_they_leave_out(generator: BaseGenerator, blobs: tuple
     assert any("membership" in item for item in claim.not_covered)
 
 
-def test_privacy_is_honoured_or_refused(generator: BaseGenerator, blobs: tuple[np.ndarray, np.ndarray]) -> None:
-    """No generator takes `privacy` and ignores it; those that honour it ask for what must be public."""
+def test_privacy_is_supported_or_refused(generator: BaseGenerator, blobs: tuple[np.ndarray, np.ndarray]) -> None:
+    """No generator takes `privacy` and ignores it; those that support it ask for what must be public."""
     with pytest.raises(ConfigError, match="DP"):
         clone(generator).set_params(privacy=object()).fit(*blobs)
     budget = DP(epsilon=1.0, delta=1e-5)
-    if not generator._HONOURS_DP:
-        with pytest.raises(PrivacyError, match="cannot honour"):
+    if not generator._SUPPORTS_DP:
+        with pytest.raises(PrivacyError, match="does not support"):
             clone(generator).set_params(privacy=budget).fit(*blobs)
         return
     with pytest.raises(PrivacyError, match="n_public"):
         clone(generator).set_params(privacy=budget).fit(*blobs)
     with pytest.raises(PrivacyError, match="classes"):
         clone(generator).set_params(privacy=replace(budget, n_public=200)).fit(*blobs)
-    by_person = replace(budget, n_public=200, unit="subject")
+    by_subject = replace(budget, n_public=200, unit="subject")
     with pytest.raises(PrivacyError, match="subject"):
-        clone(generator).set_params(privacy=by_person, classes=[0, 1, 2]).fit(*blobs)
+        clone(generator).set_params(privacy=by_subject, classes=[0, 1, 2]).fit(*blobs)
 
 
 def test_unfitted_generators_say_so(generator: BaseGenerator) -> None:
     for call in (lambda: generator.sample(3), generator.release, lambda: generator.claim_):
         with pytest.raises(NotFittedError, match="not fitted"):
             call()
+
+
+def test_a_fit_that_fails_leaves_the_release_of_the_last_one(
+    generator: BaseGenerator, blobs: tuple[np.ndarray, np.ndarray]
+) -> None:
+    with pytest.raises(SklearnNotFittedError):
+        check_is_fitted(generator)
+    before = generator.fit(*blobs).release()
+    check_is_fitted(generator)
+    # A setting that is changed after the fit must not change what was fitted.
+    generator.set_params(space="unit")
+    assert generator.release().manifest == before.manifest
+    with pytest.raises(ConfigError, match="space"):
+        generator.set_params(space="whitened").fit(*blobs)
+    assert generator.release().manifest == before.manifest
 
 
 def test_unit_space_gives_unit_vectors(generator: BaseGenerator, blobs: tuple[np.ndarray, np.ndarray]) -> None:

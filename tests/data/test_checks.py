@@ -1,4 +1,4 @@
-"""What cannot be learnt from is named before training starts."""
+"""What cannot be learned from is named before training starts."""
 
 from __future__ import annotations
 

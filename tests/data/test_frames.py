@@ -134,9 +134,9 @@ def test_a_written_table_is_whole_and_private(tmp_path: Path) -> None:
     assert "secret" not in str(caught.value)
     with pytest.raises(DataError, match="not valid"):
         write_frame(pd.DataFrame({"a": pd.Series(["\ud800"], dtype=object)}), tmp_path / "t.csv")
-    with pytest.raises(DataError, match="one name"):
+    with pytest.raises(DataError, match="same name"):
         write_frame(pd.DataFrame([[1, 2]], columns=["a", "a"]), tmp_path / "t.csv")
-    with pytest.raises(DataError, match=r"end it in \.csv or \.parquet"):
+    with pytest.raises(DataError, match=r"use \.csv or \.parquet"):
         write_frame(mixed(), tmp_path / "t.xlsx")
     assert (tmp_path / "t.parquet").read_bytes() == before
     assert sorted(p.name for p in tmp_path.iterdir()) == ["t.csv", "t.parquet"]

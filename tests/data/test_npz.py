@@ -91,7 +91,7 @@ def test_medmnist_images_become_pixels_between_0_and_1(tmp_path: Path) -> None:
     assert sets["val"].y.tolist() == [0]
 
 
-def test_colour_images_are_flattened_and_fractions_kept(tmp_path: Path) -> None:
+def test_color_images_are_flattened_and_fractions_kept(tmp_path: Path) -> None:
     images = np.random.default_rng(0).random((2, 3, 3, 3))
     path = save(tmp_path, train_images=images, train_labels=np.array([0, 1]))
     np.testing.assert_allclose(read_embeddings(path).X, images.reshape(2, 27), rtol=1e-6)

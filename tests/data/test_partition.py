@@ -1,4 +1,4 @@
-"""Sites: every record at one, nobody at two, none too small."""
+"""Sites: every record at one, no subject at two, none too small."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def test_each_wrong_wish_gets_its_own_sentence() -> None:
 
 def test_a_wish_that_would_cut_a_subject_is_refused() -> None:
     giant = EmbeddingSet(np.ones((10, 1)), np.array([0, 1] * 5), np.array([0] * 9 + [1]))
-    with pytest.raises(DataError, match="without cutting a subject"):
+    with pytest.raises(DataError, match="without splitting a subject"):
         partition_dirichlet(giant, 2, 1.0, np.random.default_rng(0), min_records=5)
 
 

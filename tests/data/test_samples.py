@@ -10,7 +10,7 @@ from locum.errors import ConfigError
 
 
 @pytest.mark.parametrize("name", SAMPLES)
-def test_every_sample_loads_and_can_be_learnt_from(name: str) -> None:
+def test_every_sample_loads_and_can_be_learned_from(name: str) -> None:
     check_trainable(load_sample(name), min_per_class=100)
 
 

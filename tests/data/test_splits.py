@@ -56,7 +56,7 @@ def test_a_class_of_one_record_goes_to_train_however_small_train_is() -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(labels, st.data(), st.sampled_from(FRACTIONS), seeds)
-def test_by_subject_every_record_once_and_nobody_twice(
+def test_by_subject_every_record_once_and_no_subject_twice(
     y: list[int], data_: st.DataObject, fractions: dict[str, float], seed: int
 ) -> None:
     subject = [0, 1, 2, *data_.draw(st.lists(st.integers(0, 15), min_size=len(y) - 3, max_size=len(y) - 3))]

@@ -179,7 +179,7 @@ def test_entries_are_drawn_in_proportion(rng: np.random.Generator) -> None:
     assert set(drawn.index) == {"a", "b", "d"}
     assert drawn["a"] == pytest.approx(0.1, abs=0.01)
     assert drawn["b"] == pytest.approx(0.5, abs=0.015)
-    # Without coins the largest counts, and where nothing is positive too.
+    # Without an rng the largest entry counts, also if none is positive.
     assert codec.decode(row)["c"].tolist() == ["b"]
     assert codec.decode([[-3, -1, -2, -2]], rng)["c"].tolist() == ["b"]
 
@@ -206,13 +206,13 @@ def test_no_rows_are_no_problem_after_the_fit() -> None:
     [
         ({"n": [1], "c": ["secret"]}, "'c' holds a category"),
         ({"n": [1], "c": [["secret"]]}, "'c' holds a category"),
-        ({"n": [1], "c": [None]}, "'c' misses values"),
-        ({"n": [np.nan], "c": ["a"]}, "'n' misses values"),
+        ({"n": [1], "c": [None]}, "'c' has missing values"),
+        ({"n": [np.nan], "c": ["a"]}, "'n' has missing values"),
         ({"n": [np.inf], "c": ["a"]}, "'n' holds infinite"),
         ({"n": ["secret"], "c": ["a"]}, "'n' must hold numbers"),
         ({"n": [1]}, "lacks columns that were fitted: ['c']"),
         ({"n": [1], "c": ["a"], "z": [0]}, "not fitted: ['z']"),
-        ({0: [1]}, "named by text"),
+        ({0: [1]}, "names must be text"),
         ({}, "no columns"),
     ],
 )
@@ -239,7 +239,7 @@ def test_a_table_that_cannot_be_fitted() -> None:
         TableCodec.fit([[1, 2]])  # type: ignore[arg-type]
     with pytest.raises(DataError, match="without rows"):
         TableCodec.fit(pd.DataFrame({"a": []}))
-    with pytest.raises(DataError, match="one name"):
+    with pytest.raises(DataError, match="same name"):
         TableCodec.fit(pd.DataFrame([[1, 2]], columns=["a", "a"]))
     with pytest.raises(ConfigError, match="`bounds` names columns that the table does not have"):
         TableCodec.fit(pd.DataFrame({"a": [1]}), bounds={"b": (0, 1)})

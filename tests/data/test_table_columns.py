@@ -11,12 +11,12 @@ from locum.data.table_columns import choose
 def one_by_one(block: np.ndarray, rng: np.random.Generator | None) -> list[int]:
     uniforms = rng.random(len(block)) if rng is not None else np.zeros(len(block))
     found = []
-    for row, coin in zip(block.astype(float), uniforms, strict=True):
+    for row, uniform in zip(block.astype(float), uniforms, strict=True):
         best = max(range(len(row)), key=lambda j: row[j])
         clipped = [min(max(v, 0.0), 1.0) for v in row]
         if rng is not None and sum(clipped) > 0:
             height, best = 0.0, -1
-            while height <= coin * sum(clipped):
+            while height <= uniform * sum(clipped):
                 best += 1
                 height += clipped[best]
         found.append(best)

@@ -1,4 +1,4 @@
-"""Facts of a column: what is learnt, what is set in public, and what a stranger's file may not say."""
+"""Columns: what is learned, what is set as public, and what an untrusted file may not say."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ TABLE = pd.DataFrame(
 
 def test_public_bounds_take_the_place_of_real_values() -> None:
     codec = TableCodec.fit(TABLE, bounds={"n": (0, 100), "x": (0, 1), "d": ("1900-01-01", "2100-01-01")})
-    told = str(codec.to_dict())
+    text = str(codec.to_dict())
     for number in ("'low': 3", "'high': 5", "2.5"):
         assert number in str(TableCodec.fit(TABLE).to_dict())
-        assert number not in told
+        assert number not in text
     assert codec.encode(TABLE)[1, :2].tolist() == [np.float32(0.05), 1]
     found = codec.decode([[1, 0.25, 1, 0, 1]])
     assert found["n"].tolist() == [100]
@@ -195,8 +195,8 @@ def test_the_facts_below_are_right_as_they_stand() -> None:
         ]),
     ],
 )  # fmt: skip
-def test_a_strangers_facts_are_checked(facts: Any) -> None:
-    with pytest.raises(FormatError, match="facts of a table") as caught:
+def test_an_untrusted_dict_is_checked(facts: Any) -> None:
+    with pytest.raises(FormatError, match="table codec") as caught:
         TableCodec.from_dict(facts)
     assert str(caught.value).count(". ") == 0
 
@@ -222,7 +222,7 @@ KNOWN = [
 @pytest.mark.parametrize("values", [[], ["a", "ß"], [True], [1, 2], [0.5, -1.0]])
 @pytest.mark.parametrize("missing", [True, False])
 def test_facts_that_pass_give_tables(dtype: str, values: list[Any], missing: bool) -> None:
-    """Whatever a stranger's facts say: they are refused at once, or they work."""
+    """Any untrusted dict is either refused at once or works."""
     of = KNOWN if dtype == "category" else [""]
     columns: list[dict[str, Any]] = [
         {**CATEGORY, "dtype": dtype, "values": values, "missing": missing, "of": kind} for kind in of

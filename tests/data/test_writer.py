@@ -108,7 +108,7 @@ def test_only_the_owner_may_read_what_was_written(tmp_path: Path, rich: Embeddin
 
 
 def test_a_wrong_place_gets_its_own_sentence(tmp_path: Path, rich: EmbeddingSet) -> None:
-    with pytest.raises(DataError, match=r"end it in \.csv, \.npz, \.parquet or \.safetensors"):
+    with pytest.raises(DataError, match=r"use \.csv, \.npz, \.parquet or \.safetensors"):
         write(tmp_path / "d.txt", rich)
     with pytest.raises(DataError, match="folder does not exist"):
         write(tmp_path / "none" / "d.npz", rich)

@@ -1,4 +1,4 @@
-"""`locum audit` as people meet it: all attacks, shadows, canaries, the file, and the passport that reads it."""
+"""`locum audit` from the command line: attacks, shadows, canaries, the file, and the passport that reads it."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 
 from locum.mechanisms import SecureRandom
+from locum.report import verdict_text
 
 Run = Callable[..., Any]
 DATA = ("--members", "train.npz", "--non-members", "test.npz", "--seed", "0")
-PROMISE = ("--generator", "gaussian", "--epsilon", "1", "--delta", "1e-4", "--n-public", "200")
+GUARANTEE = ("--generator", "gaussian", "--epsilon", "1", "--delta", "1e-4", "--n-public", "200")
 CLASSES = ("--classes", "ant,bee,cat")
 
 
@@ -24,10 +25,10 @@ def test_verdict_first_then_attacks_then_policy(program: Run, files: dict[str, P
     assert shown.code in (0, 3), shown.err
     lines = shown.out.splitlines()
     told = json.loads((tmp_path / "audit.json").read_text())
-    assert lines[0].startswith(told["verdict"])
+    assert lines[0].startswith(verdict_text(told["verdict"]).title)
     assert lines[1].startswith("Policy internal")
     assert (shown.code == 0) is told["may_leave"]
-    names = [result["attack"] for result in told["results"]]
+    names = [result["name"] for result in told["results"]]
     assert {"nearest distance", "latent search", "LiRA", "RMIA"} <= set(names)
     assert "ELBO" not in names
     assert len(lines) <= 40, "more than a screen"
@@ -35,11 +36,11 @@ def test_verdict_first_then_attacks_then_policy(program: Run, files: dict[str, P
     assert stat.S_IMODE((tmp_path / "audit.json").stat().st_mode) == 0o600
 
 
-def test_a_promise_is_audited_and_the_passport_carries_it(
+def test_a_guarantee_is_audited_and_the_passport_carries_it(
     program: Run, files: dict[str, Path], tmp_path: Path
 ) -> None:
     pytest.importorskip("cryptography")
-    assert program("fit", "train.npz", "-o", "r", *PROMISE, *CLASSES).code == 0
+    assert program("fit", "train.npz", "-o", "r", *GUARANTEE, *CLASSES).code == 0
     options = ("--canaries", "200", "--attack", "latent-search", "--policy", "internal", "-o", "a.json")
     shown = program("audit", "r", *DATA, *options)
     assert shown.code in (0, 3), shown.err
@@ -49,13 +50,13 @@ def test_a_promise_is_audited_and_the_passport_carries_it(
     assert program("passport", "r", "--audit", "a.json").code == 0
     carried = json.loads((tmp_path / "r" / "passport.json").read_text())["audit"]
     assert carried["epsilon_audit"]["canaries"] == 200
-    assert "epsilon from both sides" in (tmp_path / "r" / "passport.md").read_text()
+    assert "lower bound on epsilon" in (tmp_path / "r" / "passport.md").read_text()
 
 
-def test_a_broken_promise_fails_loudly(
+def test_a_broken_guarantee_fails_loudly(
     program: Run, files: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert program("fit", "train.npz", "-o", "r", *PROMISE, *CLASSES).code == 0
+    assert program("fit", "train.npz", "-o", "r", *GUARANTEE, *CLASSES).code == 0
     honest = SecureRandom.__init__
 
     def silent(self: SecureRandom, counts: Any, rate: float, values: int, std: float, **rest: Any) -> None:
@@ -65,7 +66,7 @@ def test_a_broken_promise_fails_loudly(
     monkeypatch.setattr(SecureRandom, "__init__", silent)
     shown = program("audit", "r", *DATA, "--canaries", "1000", "--attack", "hole", "--attack", "latent search")
     assert shown.code == 3
-    assert shown.out.startswith("BROKEN PROMISE.")
+    assert shown.out.startswith("Broken guarantee: ")
     assert "Nothing made by this code may leave" in shown.out.replace("\n", " ")
     assert "NOT met" in shown.out
 
@@ -92,7 +93,7 @@ def test_a_page_and_a_risk_map_are_for_their_owner(program: Run, files: dict[str
     # Every member of an exact copy.
     assert len(rows) > 100
     assert all(",yes," in row for row in rows[1:])
-    assert "Do not let it leave" in (tmp_path / "a.html").read_text()
+    assert verdict_text("leak").audit in (tmp_path / "a.html").read_text()
     assert {stat.S_IMODE((tmp_path / name).stat().st_mode) for name in ("risk.csv", "a.html")} == {0o600}
     # What names records does not even get into the JSON.
     assert "risk" not in json.loads(program("audit", *quick, "--json").out)

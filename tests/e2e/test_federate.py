@@ -1,4 +1,4 @@
-"""`locum federate`, as people type it: rehearse, begin, predict, and what it says when they get it wrong."""
+"""`locum federate` on the command line: simulate, init, predict, and its error messages."""
 
 from __future__ import annotations
 
@@ -20,9 +20,7 @@ BUDGET = ("--epsilon", "2", "--delta", "1e-4", "--n-public", "60", "--classes", 
 SMALL = ("--sites", "2", "--rounds", "1", "--local-epochs", "1", "--batch", "20")
 
 
-def test_a_rehearsal_in_the_shape_that_programs_read(
-    locum: Run, program: Run, files: dict[str, Path], tmp_path: Path
-) -> None:
+def test_a_simulation_as_json(locum: Run, program: Run, files: dict[str, Path], tmp_path: Path) -> None:
     budget = ("--partition", "dirichlet", "--alpha", "5", *SMALL, *BUDGET, "--seed", "1", "--json")
     ran = locum("federate", "simulate", "train.npz", *budget, "-o", "out")
     assert ran.code == 0, ran.err
@@ -36,9 +34,9 @@ def test_a_rehearsal_in_the_shape_that_programs_read(
     assert told["test"] is True
     release = load(tmp_path / "out" / "release")
     assert release.claim.kind == "none"
-    assert "test coins" in release.claim.not_covered[0]
+    assert release.claim.test
     assert program("verify", "out/release").code == 0
-    # Records of the made-up sites are gone, and no ledger was opened.
+    # The simulated sites are deleted, and no ledger was opened.
     assert not list(tmp_path.rglob("site.toml"))
     assert not list(tmp_path.rglob("ledger.sqlite"))
 
@@ -51,7 +49,7 @@ def test_without_a_folder_only_the_figures_are_left(program: Run, files: dict[st
     assert [s["epsilon_spent"] for s in ran.json["sites"]] == [None] * 3
     assert program("federate", "simulate", "train.npz", "--mode", "sums", "--sites", "3", "--json").out == ran.out
     shown = program("federate", "simulate", "train.npz", "--mode", "sums", "--sites", "3")
-    assert "promises nothing" in shown.out
+    assert "guarantees nothing" in shown.out
     assert sorted(tmp_path.iterdir()) == before
 
 
@@ -66,7 +64,7 @@ def test_without_a_folder_only_the_figures_are_left(program: Run, files: dict[st
         (("--epsilon", "0", *BUDGET[2:]), "epsilon"),
         ((*BUDGET[:7], "ant,bee"), "not among"),
         ((*BUDGET, "--unit", "subject"), "subject"),
-        (("--sites", "1"), "two sites"),
+        (("--sites", "1"), "two or more sites"),
         (("--sites", "0"), "sites"),
         (("--sites", "100"), "fewer sites"),
         (("--partition", "by-site"), "site"),
@@ -74,11 +72,11 @@ def test_without_a_folder_only_the_figures_are_left(program: Run, files: dict[st
         (("--rounds", "0"), "rounds"),
         (("--batch", "0"), "batch"),
         (("--secure",), "secure"),
-        (("--secure", "--mode", "sums", "--sites", "2"), "needs 3 sites"),
-        (("--average", "trimmed-mean", "--sites", "2"), "needs 3 sites"),
+        (("--secure", "--mode", "sums", "--sites", "2"), "needs 3 or more sites"),
+        (("--average", "trimmed-mean", "--sites", "2"), "needs 3 or more sites"),
         (("--seed", "-1"), "seed"),
         (("-o", "train.npz"), "train.npz"),
-        (("-o", "."), "not empty"),
+        (("-o", "."), "not an empty folder"),
     ],
     ids=str,
 )
@@ -153,7 +151,7 @@ def test_releases_of_sites_are_merged(program: Run, files: dict[str, Path], tmp_
         budget = ("--epsilon", "2", "--delta", "1e-4", "--n-public", "100", "--classes", "ant,bee,cat")
         fitted = program("fit", f"{name}/data.npz", "-o", f"r-{name}", *budget, "--generator", "gaussian")
         assert fitted.code == 0, fitted.err
-    ran = program("federate", "merge", "r-train", "r-test", "-o", "all", "--max-sites-per-person", "1", "--json")
+    ran = program("federate", "merge", "r-train", "r-test", "-o", "all", "--max-sites-per-subject", "1", "--json")
     assert ran.code == 0, ran.err
     claim = load(tmp_path / "all").claim
     assert claim.dp is not None
@@ -165,7 +163,7 @@ def test_releases_of_sites_are_merged(program: Run, files: dict[str, Path], tmp_
     assert not (tmp_path / "none").exists()
 
 
-def test_a_site_predicts_with_what_a_federation_left_it(program: Run, blob_set: EmbeddingSet, tmp_path: Path) -> None:
+def test_a_site_predicts_with_its_personal_model(program: Run, blob_set: EmbeddingSet, tmp_path: Path) -> None:
     """Two sites that pay, a real run between them, then the program at one of them."""
     from locum.federated import Coordinator, FederationSettings, LocalChannel
 
@@ -198,7 +196,7 @@ def test_a_site_predicts_with_what_a_federation_left_it(program: Run, blob_set: 
     assert stat.S_IMODE((tmp_path / "p.csv").stat().st_mode) == 0o600
     again = program("federate", "predict", "train/site.toml", "new.npz", "-o", "p.csv")
     assert again.code == 2
-    assert "exists already" in again.err
+    assert "already exists" in again.err
     for words, told in (
         (("nowhere.toml", "new.npz"), "cannot be read"),
         (("train/site.toml", "nowhere.npz"), "nowhere.npz"),

@@ -1,4 +1,4 @@
-"""Three sites and a coordinator as processes of their own, with TLS and node authentication, over loopback."""
+"""Three sites and a coordinator as separate processes, with TLS and node authentication, over loopback."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Network:
         }
 
     def start(self, name: str, *command: object) -> None:
-        # A group of its own, so that what it starts can be ended with it.
+        # Its own process group, so that its children can be stopped too.
         with (self.folder / f"{name}.log").open("ab") as log:
             self.processes[name] = subprocess.Popen(
                 [str(c) for c in command],
@@ -174,7 +174,7 @@ def start(network: Network, settings: FederationSettings, names: list[str]) -> N
 
 
 def check(network: Network, settings: FederationSettings, names: list[str]) -> None:
-    """The release is valid, and each ledger has paid for the plan, once, and got what the plan says."""
+    """The release is valid, and each ledger was charged once, with the events of the plan."""
     plan, release = plan_site(settings, BUDGET), network.out / "release"
     assert "the claimed epsilon is what its events cost" in verify_release(release).checks
     X, _ = load(release).sample(50, random_state=0)
@@ -187,7 +187,7 @@ def check(network: Network, settings: FederationSettings, names: list[str]) -> N
         assert charge.events == plan.events
         assert 0 < charge.epsilon <= BUDGET.epsilon
         assert told[name] == pytest.approx(charge.epsilon)
-        # One hash for the sums and one for each round: no round was trained twice over.
+        # One hash for the sums and one per round: no round was trained twice.
         assert len(ledger.results(charge)) == 1 + settings.rounds
 
 
@@ -209,12 +209,12 @@ def network(tmp_path: Path) -> Iterator[Network]:
 
 
 @pytest.mark.slow
-def test_a_killed_site_comes_back_and_strangers_do_not_get_in(network: Network, tmp_path: Path) -> None:
+def test_a_killed_site_comes_back_and_others_cannot_connect(network: Network, tmp_path: Path) -> None:
     names = ["site-0", "site-1", "site-2"]
     start(network, SETTINGS, names)
     others, nowhere = tmp_path / "others", tmp_path / "nowhere.toml"
-    make_certificates(others, ["127.0.0.1"], ["stranger"])
-    network.node("unregistered", key=others / "stranger.key", authority=network.keys / "ca.crt", site=nowhere)
+    make_certificates(others, ["127.0.0.1"], ["intruder"])
+    network.node("unregistered", key=others / "intruder.key", authority=network.keys / "ca.crt", site=nowhere)
     network.node("misled", key=network.keys / "site-0.key", authority=others / "ca.crt", site=nowhere)
     network.run()
     network.until(lambda: "ROUND 2]" in network.log("site-1"), 300)
@@ -223,7 +223,7 @@ def test_a_killed_site_comes_back_and_strangers_do_not_get_in(network: Network, 
     assert rounds(network) == [1]
 
     def done() -> bool:
-        # Refused until Flower gives up the dead node; a service manager would do this.
+        # Refused until Flower gives up the dead node; a service manager would retry in the same way.
         if network.ended("site-1"):
             time.sleep(5)
             network.site("site-1")
@@ -241,7 +241,7 @@ def test_a_killed_site_comes_back_and_strangers_do_not_get_in(network: Network, 
 
 
 @pytest.mark.slow
-def test_a_run_goes_on_after_the_superlink_was_killed(network: Network) -> None:
+def test_a_run_resumes_after_the_superlink_was_killed(network: Network) -> None:
     names, settings = ["east", "west"], replace(SETTINGS, rounds=2, min_sites=2)
     start(network, settings, names)
     network.run()

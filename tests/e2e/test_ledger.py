@@ -12,23 +12,25 @@ import pytest
 
 from locum.accounting import check_chain
 
+BOOK = ("--ledger", ".locum/ledger.sqlite")
+
 
 def test_a_budget_is_set_spent_and_shown(program, locum, files, tmp_path: Path) -> None:
-    ran = program("ledger", "set-budget", "--epsilon", "3", "--delta", "1e-3", "--holding", "insects")
+    ran = program("ledger", "set-budget", "train.npz", "--epsilon", "3", "--delta", "1e-3", "--holding", "insects")
     assert ran.code == 0, ran.err
     guarantee = ("--epsilon", "1", "--delta", "1e-4", "--n-public", "200", "--classes", "ant,bee,cat")
     ran = program("fit", "train.npz", "-o", "r", *guarantee, "--holding", "insects")
     assert ran.code == 0, ran.err
-    told = json.loads(locum("ledger", "show", "--json").out)
+    told = json.loads(locum("ledger", "show", "train.npz", "--json").out)
     (holding,) = told["holdings"]
     assert holding["name"] == "insects"
     assert 0.9 < holding["spent"]["epsilon"] <= 1
     assert holding["charges"][0]["purpose"] == "ClassGaussian"
     assert json.loads((tmp_path / "r" / "manifest.json").read_text())["claim"]["dp"]["ledger"] == told["tip"]
-    entries = json.loads(program("ledger", "export").out)
+    entries = json.loads(program("ledger", "export", "train.npz").out)
     assert len(entries) == 2
     assert check_chain(entries) == told["tip"]
-    shown = program("ledger", "show").out
+    shown = program("ledger", "show", "train.npz").out
     for word in ("insects", "ClassGaussian", "one sum with normal noise", told["tip"]):
         assert word in shown
 
@@ -36,15 +38,15 @@ def test_a_budget_is_set_spent_and_shown(program, locum, files, tmp_path: Path) 
 def test_raising_a_budget_is_said_aloud(program, monkeypatch: pytest.MonkeyPatch) -> None:
     def reply(word: str, *more: str) -> object:
         monkeypatch.setattr("sys.stdin", io.StringIO(word))
-        return program("ledger", "set-budget", "--delta", "1e-5", "--json", *more)
+        return program("ledger", "set-budget", "--delta", "1e-5", "--json", *BOOK, *more)
 
     assert reply("", "--epsilon", "1").json["holdings"][0]["budget"]["epsilon"] == 1
     for word in ("n\n", "\n", ""):
         ran = reply(word, "--epsilon", "2")
         assert ran.code == 1
-        assert "weakens the promise to everybody" in ran.err
+        assert "weakens the guarantee for everybody" in ran.err
         assert ran.out == ""
-    assert program("ledger", "show", "--json").json["holdings"][0]["budget"]["epsilon"] == 1
+    assert program("ledger", "show", *BOOK, "--json").json["holdings"][0]["budget"]["epsilon"] == 1
     assert reply("y\n", "--epsilon", "2").json["holdings"][0]["budget"]["epsilon"] == 2
     assert reply("", "--epsilon", "3", "--yes").json["holdings"][0]["budget"]["epsilon"] == 3
     # Lowering takes nothing from anybody.
@@ -52,7 +54,7 @@ def test_raising_a_budget_is_said_aloud(program, monkeypatch: pytest.MonkeyPatch
 
 
 def test_unit_and_relation_are_kept_and_cannot_change(program) -> None:
-    budget = ("ledger", "set-budget", "--epsilon", "1", "--delta", "1e-5", "--holding", "faces", "--json")
+    budget = ("ledger", "set-budget", "--epsilon", "1", "--delta", "1e-5", "--holding", "faces", "--json", *BOOK)
     program(*budget, "--unit", "subject", "--relation", "replace-one")
     (kept,) = program(*budget).json["holdings"]
     assert (kept["unit"], kept["relation"]) == ("subject", "replace-one")
@@ -62,12 +64,12 @@ def test_unit_and_relation_are_kept_and_cannot_change(program) -> None:
 
 def test_one_holding_can_be_shown(program) -> None:
     for name in ("faces", "scans"):
-        program("ledger", "set-budget", "--epsilon", "1", "--delta", "1e-5", "--holding", name)
-    assert [h["name"] for h in program("ledger", "show", "--holding", "scans", "--json").json["holdings"]] == [
+        program("ledger", "set-budget", "--epsilon", "1", "--delta", "1e-5", "--holding", name, *BOOK)
+    assert [h["name"] for h in program("ledger", "show", "--holding", "scans", "--json", *BOOK).json["holdings"]] == [
         "scans"
     ]
-    assert "scans" not in program("ledger", "show", "--holding", "faces").out
-    ran = program("ledger", "show", "--holding", "bones")
+    assert "scans" not in program("ledger", "show", "--holding", "faces", *BOOK).out
+    ran = program("ledger", "show", "--holding", "bones", *BOOK)
     assert (ran.code, "it knows 'faces', 'scans'" in ran.err) == (2, True)
 
 
@@ -85,18 +87,20 @@ def test_a_copy_is_private_and_never_replaces_the_ledger(program, tmp_path: Path
 
 
 def test_looking_makes_nothing(program, tmp_path: Path) -> None:
-    assert program("ledger", "show").code == program("ledger", "export").code == 2
+    for words in (BOOK, (), ("nowhere.npz",)):
+        assert program("ledger", "show", *words).code == program("ledger", "export", *words).code == 2
+    assert program("ledger", "set-budget", "nowhere.npz", "--epsilon", "1", "--delta", "1e-5").code == 2
     assert list(tmp_path.iterdir()) == []
 
 
 def test_an_edited_ledger_is_refused(program, tmp_path: Path) -> None:
-    assert program("ledger", "set-budget", "--epsilon", "1", "--delta", "1e-5").code == 0
+    assert program("ledger", "set-budget", "--epsilon", "1", "--delta", "1e-5", *BOOK).code == 0
     with sqlite3.connect(tmp_path / ".locum" / "ledger.sqlite") as db:
         names = [row[0] for row in db.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'")]
         for name in names:
             db.execute(f"DROP TRIGGER {name}")
         db.execute("UPDATE entries SET body = replace(body, '1.0', '9.0')")
-    ran = program("ledger", "show")
+    ran = program("ledger", "show", *BOOK)
     assert ran.code == 2
     assert "altered" in ran.err
 
@@ -104,8 +108,10 @@ def test_an_edited_ledger_is_refused(program, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (("ledger", "show"), "There is no ledger"),
-        (("ledger", "set-budget", "--epsilon", "-1", "--delta", "1e-5"), "above 0"),
+        (("ledger", "show", *BOOK), "There is no ledger"),
+        (("ledger", "show"), "Say whose ledger"),
+        (("ledger", "show", "nowhere.npz"), "There is no 'nowhere.npz'"),
+        (("ledger", "set-budget", "--epsilon", "-1", "--delta", "1e-5", *BOOK), "above 0"),
         (("plan",), "n_public"),
         (("plan", "--n-public", "1000", "--delta", "0.1"), "1 / (10 n_public)"),
         (("plan", "--n-public", "1000", "--generator", "magic"), "auto, gaussian, cvae"),
@@ -156,3 +162,19 @@ def test_a_plan_of_the_private_cvae_is_what_a_fit_pays(program) -> None:
     assert [event["kind"] for event in made["events"]] == ["poisson-gaussian", "gaussian"]
     assert made["epsilon_spent"] <= 1
     assert program("plan", "--n-public", "2000", "--json").json["generator"] == "gaussian"
+
+
+def test_a_backup_comes_back_but_never_over_a_newer_ledger(program, files, tmp_path: Path) -> None:
+    budget = ("ledger", "set-budget", "train.npz", "--delta", "1e-5", "--yes")
+    assert program(*budget, "--epsilon", "1").code == 0
+    made = program("ledger", "backup", "train.npz", "-o", "copy.sqlite", "--json")
+    assert (made.code, made.json["entries"]) == (0, 1)
+    assert stat.S_IMODE((tmp_path / "copy.sqlite").stat().st_mode) == 0o600
+    assert "exists already" in program("ledger", "backup", "train.npz", "-o", "copy.sqlite").err
+    assert program(*budget, "--epsilon", "2").code == 0
+    refused = program("ledger", "restore", "copy.sqlite", "train.npz")
+    assert (refused.code, "would forget" in refused.err) == (2, True)
+    (tmp_path / ".locum" / "ledger.sqlite").unlink()
+    assert "1 of 1 entries restored" in program("ledger", "restore", "copy.sqlite", "train.npz").out
+    shown = program("ledger", "show", "train.npz", "--json").json
+    assert (shown["tip"], shown["holdings"][0]["budget"]["epsilon"]) == (made.json["tip"], 1)

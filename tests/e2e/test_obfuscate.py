@@ -1,4 +1,4 @@
-"""`locum obfuscate fit|apply|trade-off` as people type them, and as they mistype them."""
+"""`locum obfuscate fit|apply|trade-off` as users type them, and as they mistype them."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_from_records_to_a_release_that_was_measured(locum: Run, program: Run, t
 
 def test_json_and_a_policy_that_is_not_met(program: Run, tables: Path) -> None:
     fit = program("obfuscate", "fit", "train.csv", "-o", "o", "--utility", "income", "--drop", "sex",
-                  "--preset", "seed", "--epochs", 1, "--no-resume", "--json")  # fmt: skip
+                  "--preset", "paper", "--epochs", 1, "--no-resume", "--json")  # fmt: skip
     assert fit.code == 0, fit.err
     assert fit.json["takes"] == ["age", "job"]
     assert not (tables / ".locum").exists()
@@ -121,7 +121,7 @@ def test_json_and_a_policy_that_is_not_met(program: Run, tables: Path) -> None:
         (("trade-off", "o", "train.csv", "-o", "t", "--private", "wage"), "wage"),
         (("trade-off", "o", "train.csv", "-o", "t", "--private", "income"), "keeps"),
         (("trade-off", "o", "train.csv", "-o", "t", "--private", "sex", "--noise", "a,b"), "--noise"),
-        (("trade-off", "o", "train.csv", "-o", "t", "--private", "sex", "--noise", "1,1"), "each once"),
+        (("trade-off", "o", "train.csv", "-o", "t", "--private", "sex", "--noise", "1,1"), "different numbers"),
         (("trade-off", "o", "train.csv", "-o", "t", "--private", "sex", "--judges", "oracle"), "judges"),
         (("trade-off", "o", "train.csv", "-o", "t", "--private", "sex", "--test", "nothing.csv"), "nothing.csv"),
     ],

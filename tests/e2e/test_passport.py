@@ -1,4 +1,4 @@
-"""The papers of a release as people meet them: keygen, passport, sign, verify, and the page in a browser."""
+"""The passport files of a release on the command line: keygen, passport, sign, verify, and the page in a browser."""
 
 from __future__ import annotations
 
@@ -9,16 +9,20 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+
+from locum.generate import ClassGaussian
+from locum.types import DP, AttackResult, Estimate
 
 Run = Callable[..., Any]
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-PROMISE = ("--epsilon", "1", "--delta", "1e-4", "--n-public", "200", "--classes", "ant,bee,cat")
+BUDGET = ("--epsilon", "1", "--delta", "1e-4", "--n-public", "200", "--classes", "ant,bee,cat")
 pytest.importorskip("cryptography")
 
 
 def test_the_whole_journey(locum: Run, program: Run, files: dict[str, Path], tmp_path: Path) -> None:
-    assert program("fit", "train.npz", "-o", "r", *PROMISE).code == 0
+    assert program("fit", "train.npz", "-o", "r", *BUDGET).code == 0
     made = program("keygen", "holder", "--json")
     assert made.code == 0, made.err
     assert made.json["public"] == "holder.pub"
@@ -37,14 +41,14 @@ def test_the_whole_journey(locum: Run, program: Run, files: dict[str, Path], tmp
     assert found.json["signed_by"] == made.json["key"]
     assert found.json["not_checked"] == []
     assert found.json["passport"] == written.json["passport"] == signed.json["files"]["passport.json"]
-    assert {"the claimed epsilon is what its events cost", "the ledger knows what this release paid"} <= set(
+    assert {"the claimed epsilon is what its events cost", "the ledger has the charge of this release"} <= set(
         found.json["checks"]
     )
     # The receiver's other verbs read it as any release.
     assert program("sample", "r", "-n", 5, "-o", "s.npz").code == 0
     unasked = program("verify", "r")
     assert unasked.code == 0
-    assert "--  nobody's signature was checked" in unasked.out
+    assert "--  the signature was not checked" in unasked.out
     with (tmp_path / "r" / "passport.html").open("a") as page:
         page.write("<!-- -->")
     altered = program("verify", "r", "--key", "holder.pub")
@@ -56,9 +60,15 @@ def test_the_whole_journey(locum: Run, program: Run, files: dict[str, Path], tmp
 def test_an_audit_is_told_in_the_words_of_its_file(program: Run, files: dict[str, Path], tmp_path: Path) -> None:
     assert program("fit", "train.npz", "-o", "r").code == 0
     fingerprint = program("verify", "r", "--json").json["fingerprint"]
-    estimate = {"value": 0.777, "low": 0.7, "high": 0.8, "n": 4711}
-    result = {"attack_name": "nearest distance", "verdict": "leak", "attack": estimate}
-    audit = {"fingerprint": fingerprint, "verdict": "leak", "results": [result]}
+    result = AttackResult(
+        "nearest distance",
+        "auc",
+        attack=Estimate(0.777, 0.7, 0.8, 4711),
+        control=Estimate(0.5, 0.45, 0.55, 4711),
+        baseline=Estimate.exact(0.5),
+    )
+    assert result.verdict == "leak"
+    audit = {"fingerprint": fingerprint, "verdict": "leak", "results": [result.to_dict()]}
     (tmp_path / "audit.json").write_text(json.dumps(audit))
     shown = program("passport", "r", "--audit", "audit.json")
     assert shown.code == 0, shown.err
@@ -71,6 +81,19 @@ def test_an_audit_is_told_in_the_words_of_its_file(program: Run, files: dict[str
     assert "4711" not in text
 
 
+def test_a_test_says_so_everywhere(program: Run, blobs: tuple[np.ndarray, np.ndarray], tmp_path: Path) -> None:
+    budget = DP(1.0, 1e-5, n_public=200)
+    model = ClassGaussian(privacy=budget, classes=[0, 1, 2], insecure_seed=0)
+    model.fit(*blobs).release().save(tmp_path / "r")
+    assert program("passport", "r", "--json").json["claim"]["test"] is True
+    checked = program("verify", "r", "--json")
+    assert checked.json["claim"] == json.loads((tmp_path / "r" / "manifest.json").read_text())["claim"]
+    assert checked.json["claim"]["kind"] == "none"
+    assert "claim       none; a test with an insecure seed" in program("verify", "r").out
+    for name in ("README.md", "passport.md", "passport.html", "croissant.json"):
+        assert "This is a test" in (tmp_path / "r" / name).read_text(), name
+
+
 def test_wrong_use_gets_one_sentence(program: Run, files: dict[str, Path], tmp_path: Path) -> None:
     assert program("fit", "train.npz", "-o", "r").code == 0
     (tmp_path / "word").write_text("open sesame\n")
@@ -80,15 +103,15 @@ def test_wrong_use_gets_one_sentence(program: Run, files: dict[str, Path], tmp_p
         (("passport", "nothing"), "not a folder"),
         (("passport", "r", "--include-measured"), "--audit FILE"),
         (("passport", "r", "--audit", "none.json"), "none.json"),
-        (("passport", "r", "--audit", "word"), "no JSON"),
+        (("passport", "r", "--audit", "word"), "not the JSON of an audit"),
         (("keygen", "open"), "never replaced"),
         (("keygen", "no/such/place"), "Nothing can be written"),
         (("keygen", "asked", "--passphrase"), "--passphrase-file"),
         (("sign", "r", "--key", "none"), "no key"),
         (("sign", "r", "--key", "locked"), "has a passphrase"),
-        (("sign", "r", "--key", "open.pub"), "no private key"),
+        (("sign", "r", "--key", "open.pub"), "not a private key"),
         (("sign", "nothing", "--key", "open"), "not a folder"),
-        (("verify", "r", "--key", "open.pub"), "Nobody signed"),
+        (("verify", "r", "--key", "open.pub"), "is not signed"),
         (("verify", "r", "--key", "open"), "stays with its owner"),
     ):
         if arguments[-1] == "open.pub" and arguments[0] == "sign":
@@ -107,7 +130,7 @@ def test_wrong_use_gets_one_sentence(program: Run, files: dict[str, Path], tmp_p
 @pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine")
 def test_the_page_opens_without_a_network(program: Run, files: dict[str, Path], tmp_path: Path) -> None:
     api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    assert program("fit", "train.npz", "-o", "r", *PROMISE).code == 0
+    assert program("fit", "train.npz", "-o", "r", *BUDGET).code == 0
     assert program("passport", "r").code == 0
     page_file = tmp_path / "r" / "passport.html"
     with api.sync_playwright() as playwright:

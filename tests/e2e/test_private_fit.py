@@ -1,4 +1,4 @@
-"""A fit with a promise, through the real program: what must be said, what is paid, what is refused."""
+"""A private fit through the CLI: what must be given, what is paid, what is refused."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from locum.accounting import Ledger
 PROMISE = ("--epsilon", "1", "--delta", "1e-4", "--n-public", "200", "--classes", "ant,bee,cat")
 
 
-def test_a_release_with_a_promise(locum, program, files, tmp_path: Path) -> None:
+def test_a_release_with_a_guarantee(locum, program, files, tmp_path: Path) -> None:
     ran = locum("fit", "train.npz", "-o", "r", *PROMISE)
     assert ran.code == 0, ran.err
     assert "dp (epsilon = " in ran.out
@@ -32,7 +32,7 @@ def test_a_release_with_a_promise(locum, program, files, tmp_path: Path) -> None
     ("words", "told"),
     [
         (("--epsilon", "1"), "--delta and --n-public"),
-        (("--delta", "1e-5"), "belong to --epsilon"),
+        (("--delta", "1e-5"), "need --epsilon"),
         (("--epsilon", "1", "--delta", "1e-4", "--n-public", "200"), "--classes"),
         (("--epsilon", "1", "--delta", "0.01", "--n-public", "200", "--classes", "a"), "1 / (10 n_public)"),
         (("--epsilon", "0", "--delta", "1e-4", "--n-public", "200", "--classes", "a"), "above 0"),
@@ -50,26 +50,26 @@ def test_what_must_be_said_is_asked_for(program, files, tmp_path: Path, words: t
     assert not (tmp_path / ".locum" / "ledger.sqlite").exists()
 
 
-def test_a_cvae_with_a_promise_and_its_ledger(program, files, tmp_path: Path) -> None:
+def test_a_cvae_with_a_guarantee_and_its_ledger(program, files, tmp_path: Path) -> None:
     ran = program("fit", "train.npz", "-o", "r", *PROMISE, "--generator", "cvae", "--epochs", "2")
     assert ran.code == 0, ran.err
     assert "dp (epsilon = " in ran.out
     assert not list((tmp_path / ".locum").glob("*.checkpoint"))
     ledger = ".locum/ledger.sqlite"
-    assert "the ledger knows" in program("verify", "r", "--ledger", ledger).out
-    # An old copy, or somebody else's ledger, does not know it.
+    assert "the ledger has the charge" in program("verify", "r", "--ledger", ledger).out
+    # An old copy, or another ledger, does not know it.
     other = program("ledger", "set-budget", "--epsilon", "1", "--delta", "1e-4", "--ledger", "other.sqlite")
     assert other.code == 0, other.err
     told = program("verify", "r", "--ledger", "other.sqlite")
     assert told.code == 2
-    assert "does not know" in told.err
+    assert "does not have the charge" in told.err
     assert "no ledger" in program("verify", "r", "--ledger", "none.sqlite").err
     hole = program("sample", "r", "-n", "5", "-o", "s.npz", "--min-distance", "1", "--real", "train.npz")
     assert hole.code == 2
     assert "no budget pays" in hole.err
 
 
-def test_neighbours_by_replacement_cost_more_noise(program, files, tmp_path: Path) -> None:
+def test_neighbors_by_replacement_cost_more_noise(program, files, tmp_path: Path) -> None:
     assert program("fit", "train.npz", "-o", "r", *PROMISE, "--relation", "replace-one").code == 0
     claim = json.loads((tmp_path / "r" / "manifest.json").read_text())["claim"]
     assert claim["dp"]["relation"] == "replace-one"
@@ -77,4 +77,4 @@ def test_neighbours_by_replacement_cost_more_noise(program, files, tmp_path: Pat
     assert "replace-one" in program("fit", "train.npz", "-o", "r2", *PROMISE).err
     without = program("fit", "train.npz", "-o", "plain")
     assert without.code == 0
-    assert "nothing to look up" in program("verify", "plain", "--ledger", ".locum/ledger.sqlite").err
+    assert "leave out --ledger" in program("verify", "plain", "--ledger", ".locum/ledger.sqlite").err

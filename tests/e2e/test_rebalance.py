@@ -1,4 +1,4 @@
-"""`locum rebalance` and `locum rebalance compare` as people type them, and as they mistype them."""
+"""`locum rebalance` and `locum rebalance compare` as users type them, and as they mistype them."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ def test_help_shows_both_and_each_has_its_own(program: Run) -> None:
     for words in (
         "[run] DATA -o FILE | compare DATA --test DATA",
         "that fill up rare classes",
-        "Train a linear head by",
+        "Train a linear head with",
     ):
         assert words in both
     for own in (shown("rebalance", "run", "--help"), shown("rebalance", "train.npz", "-h")):
-        for words in ("rebalance run [OPTIONS] DATA", "--amount", "promises no privacy"):
+        for words in ("rebalance run [OPTIONS] DATA", "--amount", "guarantees no privacy"):
             assert words in own
     other = shown("rebalance", "compare", "--help")
     assert "--figure" in other
@@ -62,7 +62,7 @@ def test_a_file_with_or_without_the_word_run(
     assert ["bee", "42", "42", "84"] in lines
     assert ["cat", "21", "63", "84"] in lines
     assert "holds the real records" in ran.out
-    assert "promises no privacy" in ran.out
+    assert "guarantees no privacy" in ran.out
     again = program("rebalance", "run", "-o", "c.npz", files["train"], "--json")
     assert again.code == 0, again.err
     assert (again.json["records"], again.json["added"]) == (147, 105)
@@ -124,7 +124,7 @@ def test_all_adds_the_slow_ones(program: Run, files: dict[str, Path], monkeypatc
         (("train.npz", "-o", "b.doc"), ".doc"),
         (("train.npz", "-o", "no/b.npz"), "folder does not exist"),
         (("train.npz", "-o", "test.npz"), "exists already"),
-        (("train.npz", "-o", "train.npz", "--force"), "must stay as it is"),
+        (("train.npz", "-o", "train.npz", "--force"), "is never overwritten"),
         (("train.npz#train", "-o", "b.npz"), "train"),
         (("one.npz", "-o", "b.npz"), "one class"),
         (("train.npz", "-o", "b.npz", "--strategy", "majority"), "--strategy takes auto"),
@@ -132,7 +132,7 @@ def test_all_adds_the_slow_ones(program: Run, files: dict[str, Path], monkeypatc
         (("train.npz", "-o", "b.npz", "--strategy", "0.5"), "float only when"),
         (("two.npz", "-o", "b.npz", "--strategy", "0.01"), "increase the ratio"),
         (("train.npz", "-o", "b.npz", "--per-class", "dog=100"), "no class 'dog'"),
-        (("train.npz", "-o", "b.npz", "--per-class", "ant=3"), "none is taken away"),
+        (("train.npz", "-o", "b.npz", "--per-class", "ant=3"), "none is removed"),
         (("train.npz", "-o", "b.npz", "--per-class", "ant"), "NAME=COUNT"),
         (("train.npz", "-o", "b.npz", "--per-class", "cat=90", "--amount", "0.5"), "exact sizes"),
         (("train.npz", "-o", "b.npz", "--per-class", f"cat={10**11}"), "memory"),
@@ -149,9 +149,9 @@ def test_all_adds_the_slow_ones(program: Run, files: dict[str, Path], monkeypatc
         (("compare", "train.npz", "--test", "one.npz"), "one class"),
         (("compare", "train.npz", "--test", "test.npz", "--methods", "none,magic"), "no method 'magic'"),
         (("compare", "train.npz", "--test", "test.npz", "--methods", ","), "at least one"),
-        (("compare", "train.npz", "--test", "test.npz", "--methods", "none", "--all"), "leave one out"),
+        (("compare", "train.npz", "--test", "test.npz", "--methods", "none", "--all"), "exclude each other"),
         (("compare", "train.npz", "--test", "test.npz", "--seeds", "0"), "seeds"),
-        (("compare", "train.npz", "--test", "test.npz", "--figure", "f.txt"), "ends in"),
+        (("compare", "train.npz", "--test", "test.npz", "--figure", "f.txt"), "must end in"),
         (("compare", "train.npz", "--test", "test.npz", "--figure", "no/f.png"), "folder does not exist"),
         (("compare", "train.npz", "--test", "test.npz", "--figure", "test.png"), "exists already"),
     ],

@@ -58,7 +58,7 @@ def test_the_receiver_s_story(
 ) -> None:
     trained = locum("train", "release", "-o", "head.safetensors")
     assert trained.code == 0, trained.err
-    assert "learnt from 10000 vectors of the release" in trained.out
+    assert "trained on  10000 vectors of the release" in trained.out
     assert "Measured on the release's own samples; not on real data." in trained.out
     assert "not covered: membership" in trained.out
 
@@ -67,7 +67,7 @@ def test_the_receiver_s_story(
     assert told.err == ""
     records = len(read_embeddings(files["test"]))
     assert f"{records} predicted with head.safetensors (linear)" in told.out
-    assert f"on {records} labelled records" in told.out
+    assert f"on {records} labeled records" in told.out
     rows = list(csv.DictReader((tmp_path / "p.csv").open()))
     assert len(rows) == records
     labels = read_embeddings(files["test"]).labels
@@ -84,7 +84,7 @@ def test_the_table_goes_to_standard_output_and_all_else_beside_it(
     rows = list(csv.reader(io.StringIO(ran.out)))
     assert rows[0] == ["record", "label", "probability", "p_ant", "p_bee", "p_cat"]
     assert len(rows) == 1 + len(read_embeddings(files["test"]))
-    assert "labelled records" in ran.err
+    assert "labeled records" in ran.err
     assert "error" not in ran.err
 
 
@@ -121,7 +121,7 @@ def test_unknown_labels_are_told(program: Run, head: Path, tmp_path: Path) -> No
     np.savez(tmp_path / "d.npz", X=np.zeros((4, 8)), y=np.array(["ant", "bee", "wasp", "wasp"]))
     ran = program("predict", head, "d.npz", "-o", "p.csv")
     assert ran.code == 0
-    assert "2 records with a label that the head does not know" in ran.out
+    assert "2 records with a label unknown to the head" in ran.out
 
 
 @pytest.mark.parametrize(
@@ -130,7 +130,7 @@ def test_unknown_labels_are_told(program: Run, head: Path, tmp_path: Path) -> No
         (("train", "nothing", "-o", "h.safetensors"), "not a folder"),
         (("train", "release", "-o", "h"), ".safetensors"),
         (("train", "release", "-o", "release/h.safetensors"), "spoil the release"),
-        (("train", "release", "-o", "no/h.safetensors"), "'no'"),
+        (("train", "release", "-o", "no/h.safetensors"), "'no/h.safetensors'"),
         (("train", "release", "-o", "h.safetensors", "--samples", "3"), "two of each class"),
         (("predict", "nothing.safetensors", "test.npz"), "no head at"),
         (("predict", "release", "test.npz"), "is a folder"),
@@ -141,7 +141,7 @@ def test_unknown_labels_are_told(program: Run, head: Path, tmp_path: Path) -> No
         (("predict", "head.safetensors", "wide.npz"), "8 features"),
         (("predict", "head.safetensors", "backbone.npz"), "Embed them in the same way"),
         (("predict", "head.safetensors", "test.npz", "-o", "p.txt"), ".csv"),
-        (("predict", "head.safetensors", "test.npz", "-o", "no/p.csv"), "'no'"),
+        (("predict", "head.safetensors", "test.npz", "-o", "no/p.csv"), "'no/p.csv'"),
     ],
 )
 def test_mistakes_get_one_sentence_and_code_2(

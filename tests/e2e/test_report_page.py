@@ -1,4 +1,4 @@
-"""The report as people meet it: from the command line into a browser without a network."""
+"""The report from the command line to a browser without a network."""
 
 from __future__ import annotations
 

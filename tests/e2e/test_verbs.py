@@ -1,4 +1,4 @@
-"""Each verb as a person would use it, and what it says when they get it wrong."""
+"""Each verb as it is used, and what it says on wrong use."""
 
 from __future__ import annotations
 
@@ -92,6 +92,7 @@ def test_doctor_is_content_here(program: Run) -> None:
     assert ran.code == 0
     assert ran.json["ok"]
     assert {"torch", "torch runs", "Python"} <= {f["what"] for f in ran.json["findings"]}
+    assert all(f["missing"] == (f["found"] in ("not installed", "not set")) for f in ran.json["findings"])
 
 
 @pytest.mark.slow
@@ -196,7 +197,7 @@ def test_wrong_use_of_a_release(
     assert {p: p.stat().st_mtime_ns for p in tmp_path.rglob("*") if p.is_file()} == before
 
 
-def test_no_traceback_as_people_start_it(locum: Run) -> None:
+def test_no_traceback_from_the_installed_program(locum: Run) -> None:
     ran = locum("fit", "nothing.npz", "-o", "r")
     assert ran.code == 2
     assert "nothing.npz" in one_sentence(ran.err)

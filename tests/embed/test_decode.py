@@ -19,7 +19,7 @@ from hypothesis import given, strategies as st
 from PIL import Image, ImageFile, ImageOps
 
 from locum.embed import UnreadableImageError, decode_image
-from locum.embed.decode import MAX_PIXELS, _linear, image_from_array, stretch
+from locum.embed.pixels import MAX_PIXELS, _linear, image_from_array, stretch
 from locum.errors import ConfigError, DataError
 
 RNG = np.random.default_rng(0)
@@ -483,6 +483,6 @@ def test_grey_can_stay_grey_and_is_the_same(mode: str) -> None:
     image = Image.fromarray(values * 900) if mode == "I;16" else Image.fromarray((values * 5).astype(np.uint8))
     buffer = io.BytesIO()
     (image if mode in ("L", "I;16") else image.convert(mode)).save(buffer, "PNG")
-    kept = decode_image(buffer.getvalue(), keep_grey=True)
+    kept = decode_image(buffer.getvalue(), keep_gray=True)
     assert kept.mode == ("L" if mode in ("L", "I;16") else "RGB")
     np.testing.assert_array_equal(np.asarray(kept.convert("RGB")), np.asarray(decode_image(buffer.getvalue())))

@@ -408,7 +408,7 @@ def test_files_of_others_are_read_or_refused_and_print_nothing() -> None:
     code = """
 import sys
 from pathlib import Path
-from locum.embed.decode import UnreadableImageError, decode_image
+from locum.embed import UnreadableImageError, decode_image
 from locum.embed.dicom import dicom_subject, is_dicom
 for file in sorted(Path(sys.argv[1]).glob("*.dcm")):
     raw = file.read_bytes()

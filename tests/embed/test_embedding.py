@@ -148,7 +148,7 @@ def test_images_without_classes_can_be_embedded_but_not_written(tmp_path: Path, 
     picture().save(tmp_path / "flat" / "0.png")
     with embed_images(tmp_path / "flat", model) as done:
         assert done.vectors().shape == (1, 1280)
-        assert not done.labelled
+        assert not done.labeled
         with pytest.raises(DataError, match="no classes"):
             done.sets()
 

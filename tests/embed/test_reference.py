@@ -22,7 +22,7 @@ def test_whitening_and_back(rng: np.random.Generator, rank: int, tmp_path: Path)
     made = Reference.from_vectors(X, source="drawn", rank=rank)
     for known in (made, load_reference(made.save(tmp_path / "r.safetensors"), 10)):
         white = known.whiten(X)
-        np.testing.assert_allclose(known.colour(white), X, atol=1e-6)
+        np.testing.assert_allclose(known.color(white), X, atol=1e-6)
         np.testing.assert_allclose(known.stretch(white), X - known.mean, atol=1e-6)
         factor, scale = known.factors()
         covariance = factor.T @ factor + np.diag(scale**2)

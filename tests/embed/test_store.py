@@ -104,7 +104,7 @@ def test_without_a_file_nothing_is_ever_seen_on_disk(tmp_path: Path) -> None:
     """In a process that is killed: not even that leaves anything."""
     code = (
         "import os, signal, numpy as np\n"
-        "from locum.embed.backbones import Backbone\n"
+        "from locum.embed import Backbone\n"
         "from locum.embed.preprocessing import Preprocessing\n"
         "from locum.embed.cache import VectorStore\n"
         "m = Backbone('m', 'a' * 64, Preprocessing(), 4096, lambda x: x, concurrent=True)\n"
@@ -123,7 +123,7 @@ def test_two_processes_write_at_once(tmp_path: Path) -> None:
     code = (
         "import sys, numpy as np\n"
         "from pathlib import Path\n"
-        "from locum.embed.backbones import Backbone\n"
+        "from locum.embed import Backbone\n"
         "from locum.embed.preprocessing import Preprocessing\n"
         "from locum.embed.cache import VectorStore\n"
         "m = Backbone('m', 'a' * 64, Preprocessing(), 4, lambda x: x, concurrent=True)\n"

@@ -26,7 +26,7 @@ SETTINGS: dict[str, Any] = {
 
 
 def agreed(tmp_path: Path, **told: Any) -> FederationSettings:
-    """Settings, also written where the sites of a test look for the terms that they agreed to."""
+    """Settings, also written as the terms that the sites of a test agreed to."""
     found = FederationSettings(**told)
     (tmp_path / "federation.toml").write_text(found.to_toml())
     return found
@@ -40,7 +40,7 @@ def settings(tmp_path: Path) -> Callable[..., FederationSettings]:
 
 @pytest.fixture
 def sites(tmp_path: Path) -> Callable[..., dict[str, Path]]:
-    """`site.toml` files of so many sites with digits, each with a ledger of its own, or with test coins."""
+    """`site.toml` files of several sites with digits, each with its own ledger, or with `insecure_seed`."""
 
     def make(count: int = 3, *, test: bool = True, folder: str = "sites", **more: Any) -> dict[str, Path]:
         files = {}

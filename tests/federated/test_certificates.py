@@ -21,7 +21,7 @@ from locum.federated import make_certificates, make_site_key
 
 
 def serve(keys: Path) -> Iterator[int]:
-    """A TLS server that greets whoever trusts it."""
+    """A TLS server that greets clients that trust it."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(keys / "server.crt", keys / "server.key")
     with socket.create_server(("127.0.0.1", 0)) as server:
@@ -73,7 +73,7 @@ def test_the_server_is_trusted_under_its_names(keys: Path, port: int, name: str)
     assert greeting(port, keys / "ca.crt", name) == b"hello"
 
 
-def test_and_under_no_other(keys: Path, port: int) -> None:
+def test_the_server_is_not_trusted_under_other_names(keys: Path, port: int) -> None:
     with pytest.raises(ssl.SSLCertVerificationError):
         greeting(port, keys / "ca.crt", "evil.example.org")
 
@@ -116,7 +116,7 @@ def test_private_files_are_for_their_owner(keys: Path) -> None:
     assert not any(b"PRIVATE" in f.read_bytes() for f in keys.iterdir() if f.suffix != ".key")
 
 
-def test_the_authority_forgets_its_key(keys: Path) -> None:
+def test_the_authority_key_is_not_kept(keys: Path) -> None:
     authority = x509.load_pem_x509_certificate((keys / "ca.crt").read_bytes()).public_key()
     for file in keys.glob("*.key"):
         raw = file.read_bytes()

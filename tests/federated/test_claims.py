@@ -1,4 +1,4 @@
-"""What may be claimed of releases of several sites: never less than any choice of sites costs."""
+"""The joint claim of several sites: never less than any choice of sites costs."""
 
 from __future__ import annotations
 
@@ -16,15 +16,13 @@ from locum.federated import joint_claim
 from locum.federated.claims import joint_ledger
 from locum.types import DPClaim, PrivacyClaim
 
-TEST = "everything: made with test coins, which anybody can repeat"
-
 
 def claim(events: Sequence[Event], number: int, delta: float = 1e-5, **changes: Any) -> PrivacyClaim:
     """What a site would claim for these events."""
     relation = changes.pop("relation", "add-or-remove")
     epsilon = changes.pop("epsilon", None) or epsilon_of(events, delta, relation)
-    head = hashlib.sha256(str(number).encode()).hexdigest()
-    dp = DPClaim(epsilon, delta, relation, tuple(events_to_json(events)), head)
+    tip = hashlib.sha256(str(number).encode()).hexdigest()
+    dp = DPClaim(epsilon, delta, relation, tuple(events_to_json(events)), tip)
     return PrivacyClaim(
         "dp", (f"what site {number} says", "floating point"), unit=changes.get("unit", "record"), dp=dp
     )
@@ -38,7 +36,7 @@ def numbers(joint: PrivacyClaim) -> DPClaim:
 def recomputed(joint: PrivacyClaim) -> float:
     """As `verify` does."""
     dp = numbers(joint)
-    return epsilon_of(events_from_json(dp.events), dp.delta, dp.relation)  # type: ignore[arg-type]
+    return epsilon_of(events_from_json(dp.events), dp.delta, dp.relation)
 
 
 @pytest.mark.parametrize("events", [[Gaussian(4.0)], [PoissonGaussian(0.1, 2.0, 50), Gaussian(8.0)]])
@@ -160,41 +158,44 @@ def test_what_is_not_covered_is_said() -> None:
 
 def test_the_ledgers_are_named_by_one_hash() -> None:
     sites = [claim([Gaussian(4.0)], i) for i in range(3)]
-    heads = sorted(numbers(site).ledger for site in sites)
-    by_hand = hashlib.sha256("\n".join(heads).encode()).hexdigest()
+    tips = sorted(numbers(site).ledger for site in sites)
+    by_hand = hashlib.sha256("\n".join(tips).encode()).hexdigest()
     assert numbers(joint_claim(sites)).ledger == numbers(joint_claim(sites[::-1])).ledger == by_hand
     with pytest.raises(ConfigError, match="given twice"):
-        joint_ledger([heads[0], heads[1], heads[0]])
+        joint_ledger([tips[0], tips[1], tips[0]])
     with pytest.raises(ConfigError, match="given twice"):
         joint_claim([sites[0], sites[1], sites[0]])
 
 
-def test_one_site_without_a_promise_and_there_is_none() -> None:
+def test_one_site_without_a_guarantee_and_there_is_none() -> None:
     none = PrivacyClaim("none", ("membership: not hidden",))
     joint = joint_claim([claim([Gaussian(4.0)], 0), none])
     assert joint.kind == "none"
-    assert joint.not_covered[0] == "everything: 1 of 2 sites promise no differential privacy"
+    assert joint.not_covered[0] == "everything: 1 of 2 sites have no differential privacy"
     assert "membership: not hidden" in joint.not_covered
-    test = joint_claim([claim([Gaussian(4.0)], 0), PrivacyClaim("none", (TEST, "x"))])
-    assert test.not_covered[0] == TEST
+    assert not joint.test
+    # Whether it is a test is a field of the claim: its prose decides nothing.
+    for test in (True, False):
+        seeded = PrivacyClaim("none", ("made with an insecure seed, as for a test",), test=test)
+        assert joint_claim([claim([Gaussian(4.0)], 0), seeded]).test is test
 
 
 @pytest.mark.parametrize("changes", [{"unit": "subject"}, {"relation": "replace-one"}])
-def test_sites_must_promise_the_same(changes: dict[str, Any]) -> None:
-    with pytest.raises(PrivacyError, match="promise different"):
+def test_sites_must_guarantee_the_same(changes: dict[str, Any]) -> None:
+    with pytest.raises(PrivacyError, match="guarantee different"):
         joint_claim([claim([Gaussian(4.0)], 0), claim([Gaussian(4.0)], 1, **changes)])
 
 
-@pytest.mark.parametrize("wish", [0, -1, True, 1.5, "2"])
-def test_wrong_numbers_of_sites(budget: Any) -> None:
+@pytest.mark.parametrize("limit", [0, -1, True, 1.5, "2"])
+def test_wrong_numbers_of_sites(limit: Any) -> None:
     with pytest.raises(ConfigError, match="max_sites_per_subject"):
-        joint_claim([claim([Gaussian(4.0)], i) for i in range(2)], budget)
+        joint_claim([claim([Gaussian(4.0)], i) for i in range(2)], limit)
     with pytest.raises(ConfigError, match="two sites"):
         joint_claim([claim([Gaussian(4.0)], 0)])
 
 
 @given(st.lists(st.sampled_from("abcdef"), min_size=2, unique=True))
-def test_the_order_of_heads_does_not_matter(letters: list[str]) -> None:
-    heads = [letter * 64 for letter in letters]
-    assume(heads != heads[::-1])
-    assert joint_ledger(heads) == joint_ledger(heads[::-1])
+def test_the_order_of_tips_does_not_matter(letters: list[str]) -> None:
+    tips = [letter * 64 for letter in letters]
+    assume(tips != tips[::-1])
+    assert joint_ledger(tips) == joint_ledger(tips[::-1])

@@ -1,4 +1,4 @@
-"""A whole run over a channel: rounds, refusals, poison, a stop in the middle, and what it claims."""
+"""Complete runs over a channel: rounds, refusals, poisoning, a stop in the middle, and the claim."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Bend = Callable[[Request, Reply], Reply | NoReply]
 
 
 class Bent(LocalChannel):
-    """A channel on which some answers are not what a site said."""
+    """A channel that changes the replies of some sites."""
 
     def __init__(self, files: Mapping[str, Path], bend: Mapping[str, Bend]) -> None:
         super().__init__(files)
@@ -42,7 +42,7 @@ def in_training(change: Callable[[Request, Reply], Reply | NoReply]) -> Bend:
 
 
 def scaled(factor: float) -> Bend:
-    """What the site learnt in the round, `factor` times: -1 is a flip of the sign."""
+    """The site's update times `factor`: -1 flips its sign."""
 
     def change(q: Request, a: Reply) -> Reply:
         moved = {k: (q.tensors[k] + factor * (v - q.tensors[k])).astype(np.float32) for k, v in a.tensors.items()}
@@ -67,7 +67,7 @@ def test_a_real_run_ends_in_a_release_that_its_ledgers_back(sites: Make, setting
     files = sites(3, test=False)
     terms: FederationSettings = settings(max_sites_per_subject=1)
     events: list[dict[str, Any]] = []
-    folder = Coordinator(terms, tmp_path / "out", tell=events.append).run(LocalChannel(files))
+    folder = Coordinator(terms, tmp_path / "out", on_event=events.append).run(LocalChannel(files))
     release = load(folder)
     verify_release(folder)
     assert release.claim.dp is not None
@@ -77,7 +77,7 @@ def test_a_real_run_ends_in_a_release_that_its_ledgers_back(sites: Make, setting
     for file in files.values():
         with Ledger(file.parent / ".locum" / "ledger.sqlite") as ledger:
             (charge,) = ledger.holding("default").charges
-            # Eight steps a round: 500 records in batches of 64.
+            # Eight steps per round: 500 records in batches of 64.
             assert set(ledger.results(charge)) == {"sums", "steps 0 to 8", "steps 8 to 16", "steps 16 to 24"}
             assert charge.epsilon == release.claim.dp.epsilon
     rounds = [e for e in events if e["event"] == "round"]
@@ -87,7 +87,7 @@ def test_a_real_run_ends_in_a_release_that_its_ledgers_back(sites: Make, setting
     assert not {"loss", "count", "lambda", "accuracy"} & {key for event in events for key in event}
 
 
-def test_all_sites_is_what_a_claim_assumes_unless_told(sites: Make, settings: Make, tmp_path: Path) -> None:
+def test_by_default_a_claim_assumes_subjects_at_all_sites(sites: Make, settings: Make, tmp_path: Path) -> None:
     folder = Coordinator(settings(mode="sums"), tmp_path / "out").run(LocalChannel(sites(3, test=False)))
     claim = load(folder).claim
     assert claim.dp is not None
@@ -95,18 +95,18 @@ def test_all_sites_is_what_a_claim_assumes_unless_told(sites: Make, settings: Ma
     assert claim.dp.delta == pytest.approx(3e-4)
 
 
-def test_a_rehearsal_promises_nothing_and_can_be_repeated(sites: Make, settings: Make, tmp_path: Path) -> None:
+def test_a_simulation_guarantees_nothing_and_can_be_repeated(sites: Make, settings: Make, tmp_path: Path) -> None:
     for name in ("one", "two"):
         files = sites(3, folder=f"sites-{name}")
         Coordinator(settings(), tmp_path / name).run(LocalChannel(files))
     one, two = load(tmp_path / "one" / "release"), load(tmp_path / "two" / "release")
     assert one.claim.kind == "none"
-    assert "test coins" in one.claim.not_covered[0]
+    assert one.claim.test
     assert all(np.array_equal(one.tensors[k], two.tensors[k]) for k in one.tensors)
 
 
 def three(site_of: Make) -> dict[str, Path]:
-    """Small ones, with test coins."""
+    """Three small sites with `insecure_seed`."""
     return {f"site-{i}": site_of(f"site-{i}", insecure_seed=i) for i in range(3)}
 
 
@@ -115,9 +115,9 @@ def three(site_of: Make) -> dict[str, Path]:
     [
         (in_training(nan), "numbers that are not finite"),
         (scaled(1e6), "weights that are too far from where training began"),
-        (in_training(lambda q, a: replace(a, nonce="old")), "an answer that was given before"),
-        (in_training(lambda q, a: replace(a, round=a.round - 1)), "an answer to another question"),
-        (in_training(lambda q, a: replace(a, tensors={})), "tensors of the wrong names or shapes"),
+        (in_training(lambda q, a: replace(a, nonce="old")), "a reply that was sent before"),
+        (in_training(lambda q, a: replace(a, round=a.round - 1)), "a reply to another request"),
+        (in_training(lambda q, a: replace(a, tensors={})), "tensors with the wrong names or shapes"),
         (in_training(lambda q, a: NoReply("lost")), "lost"),
     ],
 )
@@ -126,13 +126,13 @@ def test_what_cannot_be_used_is_refused_and_the_rest_goes_on(
 ) -> None:
     events: list[dict[str, Any]] = []
     channel = Bent(three(site_of), {"site-1": bend})
-    Coordinator(little(rounds=1), tmp_path / "out", tell=events.append).run(channel)
+    Coordinator(little(rounds=1), tmp_path / "out", on_event=events.append).run(channel)
     assert refusals(events) == {"site-1": {reason}}
     told = next(e for e in events if e["event"] == "round")
     assert told["sites"] == ["site-0", "site-2"]
 
 
-def test_an_answer_that_is_replayed_is_refused(site_of: Make, little: Make, tmp_path: Path) -> None:
+def test_a_replayed_reply_is_refused(site_of: Make, little: Make, tmp_path: Path) -> None:
     kept: list[Reply] = []
 
     def replay(q: Request, a: Reply) -> Reply:
@@ -140,10 +140,10 @@ def test_an_answer_that_is_replayed_is_refused(site_of: Make, little: Make, tmp_
         return kept[0]
 
     events: list[dict[str, Any]] = []
-    Coordinator(little(), tmp_path / "out", tell=events.append).run(
+    Coordinator(little(), tmp_path / "out", on_event=events.append).run(
         Bent(three(site_of), {"site-0": in_training(replay)})
     )
-    assert refusals(events) == {"site-0": {"an answer to another question"}}
+    assert refusals(events) == {"site-0": {"a reply to another request"}}
 
 
 def test_sums_that_are_too_large_are_refused(site_of: Make, little: Make, tmp_path: Path) -> None:
@@ -151,25 +151,25 @@ def test_sums_that_are_too_large_are_refused(site_of: Make, little: Make, tmp_pa
         return a if q.step != "join" else replace(a, tensors={"sums": 1e6 * a.tensors["sums"]})
 
     events: list[dict[str, Any]] = []
-    Coordinator(little(mode="sums"), tmp_path / "out", tell=events.append).run(
+    Coordinator(little(mode="sums"), tmp_path / "out", on_event=events.append).run(
         Bent(three(site_of), {"site-2": million})
     )
     assert refusals(events) == {"site-2": {"sums that are too large for the size it declares"}}
 
 
-def test_somebody_who_was_not_asked_is_refused(site_of: Make, little: Make, tmp_path: Path) -> None:
+def test_a_site_that_was_not_asked_is_refused(site_of: Make, little: Make, tmp_path: Path) -> None:
     class Crowded(LocalChannel):
         def ask(self, requests: Mapping[str, Request], *, timeout: float) -> dict[str, Reply | NoReply]:
             out = super().ask(requests, timeout=timeout)
-            return {**out, "stranger": next(iter(out.values()))}
+            return {**out, "intruder": next(iter(out.values()))}
 
     events: list[dict[str, Any]] = []
-    Coordinator(little(rounds=1), tmp_path / "out", tell=events.append).run(Crowded(three(site_of)))
-    assert refusals(events) == {"stranger": {"an answer of somebody who was not asked"}}
+    Coordinator(little(rounds=1), tmp_path / "out", on_event=events.append).run(Crowded(three(site_of)))
+    assert refusals(events) == {"intruder": {"a reply from a site that was not asked"}}
 
 
 def test_a_poisoned_site_hardly_moves_a_robust_average(sites: Make, settings: Make, tmp_path: Path) -> None:
-    """Six sites, one of which sends the opposite of what it learnt; without noise, so that the effect can be seen."""
+    """Six sites, one of which sends the opposite of its update; without noise, so that the effect is visible."""
 
     def decoder(name: str, bend: Mapping[str, Bend], **more: Any) -> np.ndarray:
         files = sites(6, folder=f"sites-{name}", epsilon=None)
@@ -189,13 +189,13 @@ def test_a_poisoned_site_hardly_moves_a_robust_average(sites: Make, settings: Ma
     assert gap(robust) < 0.5 * gap(plain)
 
 
-def test_too_few_answers_stop_the_run_and_it_goes_on_later(sites: Make, settings: Make, tmp_path: Path) -> None:
+def test_too_few_replies_stop_the_run_and_it_resumes_later(sites: Make, settings: Make, tmp_path: Path) -> None:
     files, terms, out = sites(3, test=False), settings(min_sites=3), tmp_path / "out"
 
     def away(q: Request, a: Reply) -> Reply | NoReply:
         return NoReply("gone") if q.round == 2 else a
 
-    with pytest.raises(LocumError, match="2 sites gave usable answers in round 2, 3 are needed"):
+    with pytest.raises(LocumError, match="2 sites sent usable replies in round 2, 3 are needed"):
         Coordinator(terms, out).run(Bent(files, {"site-1": away}))
     channel = Bent(files, {})
     Coordinator(terms, out).run(channel)
@@ -204,7 +204,7 @@ def test_too_few_answers_stop_the_run_and_it_goes_on_later(sites: Make, settings
     for file in files.values():
         with Ledger(file.parent / ".locum" / "ledger.sqlite") as ledger:
             (charge,) = ledger.holding("default").charges
-            # The repeated round was answered with what it had bought already.
+            # The repeated round got the replies that were already paid for.
             assert len(ledger.results(charge)) == 4
     with pytest.raises(ConfigError, match="other settings"):
         Coordinator(settings(min_sites=2), out).run(channel)
@@ -256,9 +256,9 @@ def liar(step: str, **facts: Any) -> Bend:
         ({"size": float("inf")}, "terms cannot be read"),
         ({"size": 10**400}, "terms cannot be read"),
         ({"noise": 10**400}, "terms cannot be read"),
-        ({"terms": None}, "not those of most sites"),
-        ({"terms": {"unit": "subject"}}, "not those of most sites"),
-        ({"terms": {"relation": "replace-one"}}, "not those of most sites"),
+        ({"terms": None}, "differs from that of most sites"),
+        ({"terms": {"unit": "subject"}}, "differs from that of most sites"),
+        ({"terms": {"relation": "replace-one"}}, "differs from that of most sites"),
         ({"terms": {"events": []}}, "terms cannot be read"),
     ],
     ids=str,
@@ -266,7 +266,7 @@ def liar(step: str, **facts: Any) -> Bend:
 def test_terms_of_one_site_do_not_stop_the_others(
     facts: dict[str, Any], reason: str, site_of: Make, little: Make, tmp_path: Path
 ) -> None:
-    """They have paid by then: what could be refused at the end is refused at once."""
+    """They have paid by then, so a site that could spoil the end is refused at once."""
     files = {f"site-{i}": site_of(f"site-{i}") for i in range(3)}
 
     def bend(q: Request, a: Reply) -> Reply:
@@ -276,7 +276,9 @@ def test_terms_of_one_site_do_not_stop_the_others(
         return replace(a, facts={**a.facts, **told})
 
     events: list[dict[str, Any]] = []
-    folder = Coordinator(little(mode="sums"), tmp_path / "out", tell=events.append).run(Bent(files, {"site-1": bend}))
+    folder = Coordinator(little(mode="sums"), tmp_path / "out", on_event=events.append).run(
+        Bent(files, {"site-1": bend})
+    )
     ((site, told),) = refusals(events).items()
     assert site == "site-1"
     assert reason in told.pop()
@@ -295,12 +297,12 @@ def test_two_sites_with_one_ledger_entry_are_both_refused(site_of: Make, little:
 
     events: list[dict[str, Any]] = []
     channel = Bent(files, {"site-1": copied, "site-3": copied})
-    folder = Coordinator(little(mode="sums"), tmp_path / "out", tell=events.append).run(channel)
+    folder = Coordinator(little(mode="sums"), tmp_path / "out", on_event=events.append).run(channel)
     assert set(refusals(events)) == {"site-1", "site-3"}
     assert load(folder).claim.kind == "dp"
 
 
-def test_masked_sums_of_another_kind_are_told_and_no_key_is_no_site(
+def test_masked_sums_of_another_type_and_missing_keys_are_refused(
     site_of: Make, little: Make, tmp_path: Path
 ) -> None:
     terms = little(mode="sums", secure=True)
@@ -310,27 +312,27 @@ def test_masked_sums_of_another_kind_are_told_and_no_key_is_no_site(
         "site-0": liar("join", key="z" * 64),
         "site-1": lambda q, a: replace(a, tensors={k: v.astype(float) for k, v in a.tensors.items()}),
     }
-    with pytest.raises(LocumError, match="read only together"):
-        Coordinator(terms, tmp_path / "out", tell=events.append).run(Bent(files, wrong))
+    with pytest.raises(LocumError, match="only be read together"):
+        Coordinator(terms, tmp_path / "out", on_event=events.append).run(Bent(files, wrong))
     assert refusals(events) == {
         "site-0": {"its key or its terms cannot be read"},
-        "site-1": {"tensors of the wrong kind"},
+        "site-1": {"tensors of the wrong type"},
     }
     Coordinator(terms, tmp_path / "out").run(LocalChannel(files))
 
 
-def test_nobody_pays_for_a_run_that_cannot_be(site_of: Make, little: Make, tmp_path: Path) -> None:
+def test_no_site_pays_for_a_run_that_cannot_start(site_of: Make, little: Make, tmp_path: Path) -> None:
     files = {f"site-{i}": site_of(f"site-{i}") for i in range(2)}
     for more in ({"average": "trimmed-mean"}, {"mode": "sums", "secure": True}):
         channel = Bent(files, {})
-        with pytest.raises(LocumError, match="2 sites are there, 3 are needed"):
+        with pytest.raises(LocumError, match="2 sites are connected, 3 are needed"):
             Coordinator(little(**more), tmp_path / more.get("mode", "out")).run(channel)
         assert channel.asked == []
     assert not list(tmp_path.rglob("ledger.sqlite"))
 
 
-def test_nothing_that_is_asked_or_told_is_private(site_of: Make, little: Make, tmp_path: Path) -> None:
-    """Every question is made of settings and of what was paid for; every event of names and public numbers."""
+def test_requests_and_events_hold_nothing_private(site_of: Make, little: Make, tmp_path: Path) -> None:
+    """Requests hold settings and what was paid for; events hold names and public numbers."""
     files = {f"site-{i}": site_of(f"site-{i}", n=40 + i) for i in range(3)}
     asked: list[Request] = []
 
@@ -340,7 +342,7 @@ def test_nothing_that_is_asked_or_told_is_private(site_of: Make, little: Make, t
             return super().ask(requests, timeout=timeout)
 
     events: list[dict[str, Any]] = []
-    Coordinator(little(), tmp_path / "out", tell=events.append).run(Listening(files))
+    Coordinator(little(), tmp_path / "out", on_event=events.append).run(Listening(files))
     known = {
         "joined": {"event", "sites", "epsilon"},
         "round": {"event", "round", "of", "sites", "seconds", "epsilon"},
@@ -358,7 +360,7 @@ def test_a_site_s_ledger_backs_a_joint_release(sites: Make, settings: Make, tmp_
     folder = Coordinator(settings(mode="sums"), tmp_path / "out").run(LocalChannel(files))
     mine = files["site-1"].parent / ".locum" / "ledger.sqlite"
     assert (
-        "the ledger knows what one of the sites paid for this release" in verify_release(folder, ledger=mine).checks
+        "the ledger has the charge of one of the sites for this release" in verify_release(folder, ledger=mine).checks
     )
     other = tmp_path / "other.sqlite"
     Ledger(other).set_budget("x", epsilon=1.0, delta=1e-5)

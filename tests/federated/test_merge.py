@@ -1,4 +1,4 @@
-"""Releases of several sites become one: sums are added, decoders stand side by side, what does not fit is refused."""
+"""Merged releases: sums are added, other decoders become a mixture, what does not fit is refused."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from locum.release import GaussianSpec, Release
 from locum.types import DP
 
 Blobs = tuple[np.ndarray, np.ndarray]
-# So much budget that the noise is a twentieth of a record.
+# A budget so large that the noise is a twentieth of a record.
 RICH = DP(epsilon=3000.0, delta=1e-5, n_public=200)
-WISH = DP(epsilon=2.0, delta=1e-4, n_public=200)
+BUDGET = DP(epsilon=2.0, delta=1e-4, n_public=200)
 
 
 def quarters(blobs: Blobs) -> list[Blobs]:
-    """Four sites of unequal size and unlike classes."""
+    """Four sites with different sizes and class shares."""
     X, y = blobs
     site = np.random.default_rng(5).choice(4, size=len(y), p=[0.4, 0.3, 0.2, 0.1])
     site[y == 2] = np.arange((y == 2).sum()) % 2
@@ -43,7 +43,7 @@ def gaussian(X: np.ndarray, y: np.ndarray, seed: int = 0, **options: Any) -> Rel
 
 @pytest.mark.parametrize(("covariance", "shares"), [("public", MEANS), ("own", MEANS_AND_PRODUCTS)])
 def test_added_sums_equal_one_fit_on_all_records(blobs: Blobs, covariance: str, shares: Any) -> None:
-    """With next to no noise for so many; the twin asks all records at once, without any."""
+    """With hardly any noise; the twin fits all records at once, without noise."""
     blobs = np.tile(blobs[0], (40, 1)), np.tile(blobs[1], 40)
     sites = [gaussian(*part, seed=i, covariance=covariance) for i, part in enumerate(quarters(blobs))]
     merged = merge_releases(sites)
@@ -67,7 +67,7 @@ def test_added_sums_equal_one_fit_on_all_records(blobs: Blobs, covariance: str, 
 def test_noise_of_sites_adds_in_squares(blobs: Blobs) -> None:
     """The merged release shrinks its means as one with that much noise does, and by no more."""
     parts = quarters(blobs)
-    sites = [gaussian(*part, seed=i, privacy=WISH, covariance="public") for i, part in enumerate(parts)]
+    sites = [gaussian(*part, seed=i, privacy=BUDGET, covariance="public") for i, part in enumerate(parts)]
     total = sum(site.tensors["statistics"].astype(np.float64) for site in sites)
     noise = sites[0].manifest.decoder.statistics.noise * 2
     by_hand = from_sums(total, noise, 3, 8, MEANS, Reference.plain(8))
@@ -99,8 +99,8 @@ def _bare(release: Release) -> Release:
     return Release(manifest, {k: v for k, v in release.tensors.items() if k != "statistics"})
 
 
-def test_a_mixture_weighs_sites_by_paid_counts(blobs: Blobs) -> None:
-    """Other shares of the budget: the sums cannot be added, but their counts still weigh the sites."""
+def test_a_mixture_weights_sites_by_paid_counts(blobs: Blobs) -> None:
+    """With other budget shares the sums cannot be added, but their counts still give the weights."""
     X, y = blobs
     first = (y != 2) & (np.arange(len(y)) % 4 != 0)
     # Site 2 has all of class 2, and a quarter of the others.
@@ -111,7 +111,7 @@ def test_a_mixture_weighs_sites_by_paid_counts(blobs: Blobs) -> None:
     merged = merge_releases(sites)
     assert merged.manifest.settings["how"] == "mixture"
     expected = np.array([[90 / 120, 45 / 60, 5 / 35], [30 / 120, 15 / 60, 30 / 35]])
-    # A class counts as five at least.
+    # A class counts as at least five.
     np.testing.assert_allclose(merged.tensors["weights"], expected, atol=0.02)
     drawn, _ = merged.sample(per_class={0: 20_000}, variance=0.0, random_state=0)
     mine = np.linalg.norm(drawn - sites[0].tensors["means"][0], axis=1) < 1e-3
@@ -119,13 +119,13 @@ def test_a_mixture_weighs_sites_by_paid_counts(blobs: Blobs) -> None:
     assert not any("statistics" in name for name in merged.tensors)
 
 
-def test_public_sizes_weigh_where_there_are_no_sums(blobs: Blobs) -> None:
+def test_public_sizes_give_the_weights_without_sums(blobs: Blobs) -> None:
     large = _bare(gaussian(*blobs, 0, privacy=DP(3000.0, 1e-5, n_public=900)))
     small = _bare(gaussian(*blobs, 1, privacy=DP(3000.0, 1e-5, n_public=100)))
     weights = merge_releases([large, small]).tensors["weights"]
     np.testing.assert_allclose(weights, [[0.9] * 3, [0.1] * 3], atol=0.02)
     np.testing.assert_allclose(merge_releases([large, small], weights="equal").tensors["weights"], 0.5)
-    # A size that is not told: all are equally large, and class shares alone count.
+    # An unknown size: all sites count as equally large, and only class shares matter.
     settings = {k: v for k, v in small.manifest.settings.items() if k != "n_public"}
     silent = Release(small.manifest.model_copy(update={"settings": settings}), small.tensors)
     np.testing.assert_allclose(merge_releases([large, silent]).tensors["weights"], 0.5, atol=0.02)
@@ -149,7 +149,7 @@ def test_a_reference_of_another_version_is_not_read_with_ours(blobs: Blobs) -> N
 
 
 def test_a_reference_is_never_a_file(blobs: Blobs, tmp_path: Path, rng: np.random.Generator) -> None:
-    """A release names it, and releases come from outside."""
+    """The name comes with a release, that is, from outside."""
     file = Reference.from_vectors(rng.normal(size=(50, 8)), source="made up", rank=2).save(tmp_path / "r.safetensors")
     named = {"reference": str(file), "reference_sha256": reference_hash(load_reference(file, 8))}
     sites = []
@@ -165,12 +165,12 @@ def test_tests_stay_tests(blobs: Blobs) -> None:
     sites = [gaussian(*part, seed=i) for i, part in enumerate(quarters(blobs))]
     claim = merge_releases(sites, 1).claim
     assert claim.kind == "none"
-    assert "test coins" in claim.not_covered[0]
+    assert claim.test
 
 
 Change = Callable[[Blobs], list[Release]]
 REFUSED: list[tuple[str, Change, type[LocumError], str]] = [
-    ("one", lambda b: [gaussian(*b)], ConfigError, "two sites or more; got 1"),
+    ("one", lambda b: [gaussian(*b)], ConfigError, "two or more sites; got 1"),
     ("twice", lambda b: [gaussian(*b), gaussian(*b, 1), gaussian(*b)], ConfigError, "Release 3 was given twice"),
     ("rows", lambda b: [KSame(k=3).fit(*b).release(), gaussian(*b)], ConfigError, "fixed rows"),
     (
@@ -185,7 +185,7 @@ REFUSED: list[tuple[str, Change, type[LocumError], str]] = [
         "names",
         lambda b: [gaussian(*b, class_names=["a", "b", "b"]), gaussian(*b, 1)],
         DataError,
-        "two classes of one name",
+        "two classes with the same name",
     ),
     (
         "space",
@@ -199,13 +199,13 @@ REFUSED: list[tuple[str, Change, type[LocumError], str]] = [
         "mixture",
         lambda b: [gaussian(*b), merge_releases([gaussian(*b), gaussian(*b, 1)], weights="equal")],
         ConfigError,
-        "Release 2 was made from several sites",
+        "Release 2 was already made from several sites",
     ),
     (
         "test",
         lambda b: [ClassGaussian().fit(*b).release(), gaussian(*b)],
         PrivacyError,
-        "Release 2 was made with test",
+        "Release 2 was made with an insecure seed",
     ),
 ]
 
@@ -225,26 +225,26 @@ def test_further_conditions_are_refused(blobs: Blobs) -> None:
 
 
 @pytest.mark.parametrize("weights", ["count", "", None])
-def test_a_slip_in_weights_is_told(blobs: Blobs, weights: Any) -> None:
+def test_a_typo_in_weights_is_refused(blobs: Blobs, weights: Any) -> None:
     with pytest.raises(ConfigError, match="`weights` must be one of counts, equal"):
         merge_releases([gaussian(*blobs), gaussian(*blobs, 1)], weights=weights)
 
 
-def test_releases_without_a_promise_merge_without_one(blobs: Blobs) -> None:
+def test_releases_without_a_guarantee_merge_without_one(blobs: Blobs) -> None:
     sites = [ClassGaussian(rank=r).fit(*part).release() for r, part in zip((2, 3), quarters(blobs), strict=False)]
     merged = merge_releases(sites)
     assert merged.claim.kind == "none"
-    assert "promise no differential privacy" in merged.claim.not_covered[0]
+    assert "have no differential privacy" in merged.claim.not_covered[0]
     assert merged.manifest.settings["sites"] == [{"generator": "ClassGaussian", "claim": "none"}] * 2
 
 
 def small(kind: type, folder: Path, **options: Any) -> Any:
-    given = {"privacy": WISH, "classes": [0, 1, 2], "ledger": folder / "ledger.sqlite", "random_state": 0}
+    given = {"privacy": BUDGET, "classes": [0, 1, 2], "ledger": folder / "ledger.sqlite", "random_state": 0}
     return kind(**given, **options)
 
 
 def test_networks_are_never_averaged(blobs: Blobs, tmp_path: Path) -> None:
-    """Real ledgers, real steps: each network stays as it was, and its size is told by its batches."""
+    """Real ledgers, real steps: each network stays as it was, and its size follows from its batches."""
     parts = quarters(blobs)
     (tmp_path / "a").mkdir()
     (tmp_path / "b").mkdir()
@@ -263,26 +263,26 @@ def test_networks_are_never_averaged(blobs: Blobs, tmp_path: Path) -> None:
     assert merged.sample(100, random_state=0)[0].shape == (100, 8)
     claim = merged.claim
     assert claim.dp is not None
-    assert claim.dp.epsilon <= WISH.epsilon
+    assert claim.dp.epsilon <= BUDGET.epsilon
     assert claim.dp.epsilon >= max(s.claim.dp.epsilon for s in sites)  # type: ignore[union-attr]
 
 
 def test_the_claim_is_what_three_ledgers_say(blobs: Blobs, tmp_path: Path) -> None:
-    releases, heads = [], []
+    releases, tips = [], []
     for i, part in enumerate(quarters(blobs)[:3]):
         folder = tmp_path / str(i)
         folder.mkdir()
         saved = small(ClassGaussian, folder).fit(*part).release().save(folder / "release")
         releases.append(locum.load(saved))
         with Ledger(folder / "ledger.sqlite") as ledger:
-            heads.append(ledger.tip)
+            tips.append(ledger.tip)
     merged = merge_releases(releases)
     assert merged.claim.dp is not None
-    assert merged.claim.dp.epsilon == epsilon_of(events_from_json(merged.claim.dp.events), 3 * WISH.delta)
-    assert WISH.epsilon < merged.claim.dp.epsilon < 3 * WISH.epsilon
+    assert merged.claim.dp.epsilon == epsilon_of(events_from_json(merged.claim.dp.events), 3 * BUDGET.delta)
+    assert BUDGET.epsilon < merged.claim.dp.epsilon < 3 * BUDGET.epsilon
     told = merged.manifest.settings["sites"]
-    assert [site["ledger"] for site in told] == heads
-    assert all(site["epsilon"] <= WISH.epsilon and site["delta"] == WISH.delta for site in told)
-    # Nothing that counts records of a site: not even its public size.
+    assert [site["ledger"] for site in told] == tips
+    assert all(site["epsilon"] <= BUDGET.epsilon and site["delta"] == BUDGET.delta for site in told)
+    # No count of a site's records, not even its public size.
     assert {key for site in told for key in site} == {"generator", "claim", "epsilon", "delta", "ledger"}
-    assert merge_releases(releases, 1).claim.dp.epsilon <= WISH.epsilon  # type: ignore[union-attr]
+    assert merge_releases(releases, 1).claim.dp.epsilon <= BUDGET.epsilon  # type: ignore[union-attr]

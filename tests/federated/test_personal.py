@@ -1,4 +1,4 @@
-"""A site's own model: what each head says, how they are mixed, and that it stays at home."""
+"""A site's personal model: what each head predicts, how they are mixed, and that it stays at the site."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from locum import EmbeddingSet
 from locum.data import Reference
 from locum.errors import DataError, FormatError
 from locum.federated import FederationSettings, PersonalModel, fit_personal
+from locum.federated.aggregation import decoder_tensors, initial_network
 from locum.federated.personal import LAMBDAS, pick_lambda
-from locum.federated.plans import decoder_tensors, initial_network
 from locum.federated.result import build_result
 from locum.federated.site_file import SiteRecords
 from locum.federated.terms import read_terms
@@ -31,8 +31,8 @@ TEST = read_terms({"noise": 0, "size": 9, "terms": None})
 def records(n: int, seed: int, spread: float = 1.0, classes: int = 3) -> EmbeddingSet:
     rng = np.random.default_rng(seed)
     y = np.arange(n) % classes
-    centres = 2.0 * np.array([[1, 0, 0, 0], [0, 1, 0, 0], [0, 0, 1, 1]])
-    X = (centres[y] + spread * rng.normal(size=(n, 4))).astype(np.float32)
+    centers = 2.0 * np.array([[1, 0, 0, 0], [0, 1, 0, 0], [0, 0, 1, 1]])
+    X = (centers[y] + spread * rng.normal(size=(n, 4))).astype(np.float32)
     return EmbeddingSet.from_arrays(X, np.array(NAMES)[y]).with_classes(NAMES)
 
 
@@ -68,7 +68,7 @@ def test_lambda_is_the_one_with_the_least_loss(case: tuple[np.ndarray, np.ndarra
 def test_of_equals_the_smallest() -> None:
     same = np.full((4, 2), 0.5)
     assert pick_lambda(same, same, np.zeros(4, dtype=np.int64)) == 0.0
-    # A head that gives a true class no chance at all must not break the sum.
+    # A head that gives the true class probability 0 must not break the sum.
     never = np.array([[0.0, 1.0]])
     assert pick_lambda(never, never, np.array([0])) == 0.0
 
@@ -89,7 +89,7 @@ def test_the_mixture_is_a_mixture(release: Release) -> None:
 
 
 @pytest.mark.parametrize("balanced", [False, True])
-def test_of_a_class_gaussian_the_global_head_is_the_rule_of_bayes(balanced: bool, release: Release) -> None:
+def test_for_a_class_gaussian_the_global_head_is_the_bayes_rule(balanced: bool, release: Release) -> None:
     model = fit_personal(release, SiteRecords(records(30, 1)), balanced=balanced)
     X, t = records(40, 3).X, {k: v.astype(np.float64) for k, v in release.tensors.items()}
     covariance = t["factor"].T @ t["factor"] + np.diag(t["scale"] ** 2)
@@ -105,19 +105,19 @@ def test_of_a_class_gaussian_the_global_head_is_the_rule_of_bayes(balanced: bool
     np.testing.assert_allclose(model.predict_proba(X, 0.0), twin, atol=1e-4)
 
 
-def test_who_has_little_leans_on_the_others_and_who_has_much_of_another_kind_does_not(release: Release) -> None:
+def test_small_sites_rely_on_the_global_head_and_different_sites_do_not(release: Release) -> None:
     poor = fit_personal(release, SiteRecords(records(12, 1, spread=2.0)))
-    # Its classes are named otherwise than the federation's: the others can only mislead it.
+    # Its class labels differ from the federation's, so the global head can only mislead it.
     other = records(300, 2)
     turned = EmbeddingSet.from_arrays(other.X, np.array(NAMES)[(other.y + 1) % 3]).with_classes(NAMES)
     assert poor.lam <= 0.5
     assert fit_personal(release, SiteRecords(turned)).lam >= 0.9
 
 
-def test_validation_records_pick_lambda_where_there_are_some(release: Release) -> None:
+def test_validation_records_choose_lambda_if_given(release: Release) -> None:
     train, held = records(60, 1), records(40, 4)
     turned = EmbeddingSet.from_arrays(train.X, np.array(NAMES)[(train.y + 1) % 3]).with_classes(NAMES)
-    # Local labels are all wrong, seen from the validation records.
+    # Judged by the validation records, all local labels are wrong.
     model = fit_personal(release, SiteRecords(turned, held))
     assert model.lam == 0.0
     assert (model.predict(held.X) == held.y).mean() > 0.7
@@ -127,7 +127,7 @@ def test_validation_records_pick_lambda_where_there_are_some(release: Release) -
 def test_few_records_and_missing_classes(n: int, classes: int, release: Release) -> None:
     model = fit_personal(release, SiteRecords(records(n, 1, classes=classes)))
     p = model.predict_proba(records(20, 2).X, 1.0)
-    # A class that a site has never seen has no chance with its own head, and keeps one with the others'.
+    # A class that a site has never seen has probability 0 with its own head, but not with the global one.
     assert (p[:, classes:] == 0).all()
     assert np.isfinite(p).all()
     assert (model.predict_proba(records(20, 2).X, 0.0)[:, classes:] > 0).any()
@@ -141,7 +141,7 @@ def test_the_same_records_give_the_same_model(release: Release) -> None:
     )
 
 
-def test_it_is_kept_for_its_owner_alone(tmp_path: Path, release: Release) -> None:
+def test_only_its_owner_can_read_it(tmp_path: Path, release: Release) -> None:
     model = fit_personal(release, SiteRecords(records(30, 1)))
     model.save(tmp_path / "personal")
     (file,) = (tmp_path / "personal").iterdir()
@@ -153,7 +153,7 @@ def test_it_is_kept_for_its_owner_alone(tmp_path: Path, release: Release) -> Non
     np.testing.assert_array_equal(again.predict_proba(X), model.predict_proba(X))
 
 
-def test_what_is_no_model_is_one_sentence(tmp_path: Path) -> None:
+def test_what_is_not_a_model_is_refused(tmp_path: Path) -> None:
     with pytest.raises(FormatError, match="take part"):
         PersonalModel.open(tmp_path)
     file = tmp_path / "personal.safetensors"
@@ -167,8 +167,8 @@ def test_what_is_no_model_is_one_sentence(tmp_path: Path) -> None:
         PersonalModel.open(tmp_path)
 
 
-def test_of_a_decoder_the_global_head_learns_from_samples(little: Callable[..., FederationSettings]) -> None:
-    """Untrained, a decoder knows the class means and no more; that is enough here."""
+def test_for_a_decoder_the_global_head_is_trained_on_samples(little: Callable[..., FederationSettings]) -> None:
+    """An untrained decoder knows only the class means, which is enough here."""
     settings, rng = little(dim=200), np.random.default_rng(0)
     y = np.arange(200) % 2
     X = (rng.normal(size=(2, 200))[y] + rng.normal(size=(200, 200))).astype(np.float32)

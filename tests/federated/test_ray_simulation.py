@@ -32,7 +32,7 @@ from locum.federated.settings import FederationSettings
 
 told = []
 settings = FederationSettings.from_dict(json.loads(sys.argv[1]))
-release = simulate_on_ray(settings, sys.argv[2], 3, sys.argv[3], cpus=2, tell=told.append)
+release = simulate_on_ray(settings, sys.argv[2], 3, sys.argv[3], cpus=2, on_event=told.append)
 from flwr.supercore import telemetry
 assert telemetry.FLWR_TELEMETRY_ENABLED == "0" and os.environ["RAY_USAGE_STATS_ENABLED"] == "0"
 print(json.dumps({"release": str(release), "told": told}, default=str))
@@ -46,7 +46,7 @@ def test_ray_and_one_process_give_the_same_release(tmp_path: Path) -> None:
         write_sites(parts, tmp_path / engine, DP(2.0, 1e-4, "record", 400), seed=1)
     files = {f"site-{i}": tmp_path / "local" / f"site-{i}" / "site.toml" for i in range(3)}
     here = Coordinator(SETTINGS, tmp_path / "out-local").run(LocalChannel(files))
-    # In a process of its own: Ray leaves threads and settings behind.
+    # In its own process: Ray leaves threads and settings behind.
     words = [sys.executable, "-c", RUN, json.dumps(SETTINGS.to_dict()), tmp_path / "ray", tmp_path / "out-ray"]
     done = subprocess.run([str(w) for w in words], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
@@ -61,7 +61,7 @@ def test_ray_and_one_process_give_the_same_release(tmp_path: Path) -> None:
             np.testing.assert_array_equal(one[name], other[name])
 
 
-def test_a_missing_site_is_said_before_anything_starts(tmp_path: Path) -> None:
+def test_a_missing_site_is_reported_before_anything_starts(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"site-0/site\.toml"):
         simulate_on_ray(SETTINGS, tmp_path, 3, tmp_path / "out")
     assert not (tmp_path / "out").exists()

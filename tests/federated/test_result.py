@@ -1,4 +1,4 @@
-"""From sums to a release: added by hand, and with the claim that the terms allow."""
+"""From sums to a release: checked by hand, and with the claim that the terms allow."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from locum.accounting import Gaussian, epsilon_of, events_to_json
 from locum.data import Reference
 from locum.errors import PrivacyError
 from locum.federated import FederationSettings
-from locum.federated.plans import decoder_tensors, initial_network
+from locum.federated.aggregation import decoder_tensors, initial_network
 from locum.federated.result import TOGETHER, build_result, pooled, site_counts
 from locum.federated.secure import noise_of_each
 from locum.federated.terms import Terms, read_terms
@@ -49,7 +49,7 @@ def sums_of(X: np.ndarray, y: np.ndarray, shares: Any = MEANS) -> np.ndarray:
     return query_sums(X, y, None, 2, Reference.plain(4), shares)
 
 
-def test_what_sites_say_apart_is_what_they_would_say_as_one(little: Make) -> None:
+def test_separate_sums_add_up_to_the_sums_of_all_records(little: Make) -> None:
     (a, ya), (b, yb) = data(80, 0), data(120, 1)
     settings = little(mode="sums")
     whole = sums_of(np.concatenate([a, b]), np.concatenate([ya, yb]))
@@ -62,7 +62,7 @@ def test_noise_adds_up_in_squares(little: Make) -> None:
     zero = np.zeros(MEANS.size(2, 4))
     sites = {"a": terms(3.0), "b": terms(4.0, "b")}
     assert pooled(little(mode="sums"), sites, dict.fromkeys(sites, zero)).noise == pytest.approx(5.0)
-    # Masked: all of them add the noise of each, set by the one that needs most.
+    # Masked: each site adds its part of the noise that the neediest site needs.
     secure = little(mode="sums", secure=True)
     three = {"a": terms(3.0), "b": terms(4.0, "b"), "c": terms(4.0, "c")}
     each = noise_of_each(4.0, 3, secure.colluding)
@@ -90,7 +90,7 @@ def test_a_release_names_no_site_and_no_count(mode: str, little: Make) -> None:
     assert "Bethel" not in text
     # 77 records each, 154 together.
     assert not re.search(r"\b(77|154)\b", text)
-    # Each price with the head of its ledger, so that a site finds itself; by no name.
+    # Each cost with the tip of its ledger, so that a site finds itself; no names.
     assert release.manifest.settings["sites"] == [
         {"epsilon": epsilon_of([Gaussian(noise)], 1e-5), "delta": 1e-5, "ledger": head * 64}
         for noise, head in ((3.0, "a"), (4.0, "b"))
@@ -116,12 +116,12 @@ class TestClaims:
         sums = {TOGETHER: sums_of(*data(99, 0))} if settings.secure else {n: sums_of(*data(99, 0)) for n in sites}
         return build_result(settings, sites, sums, {}).claim
 
-    def test_one_test_among_them_makes_a_test_of_all(self, little: Make) -> None:
+    def test_one_test_site_makes_the_result_a_test(self, little: Make) -> None:
         claim = self.claim(little(mode="sums"), {"a": terms(3.0), "b": a_test()})
         assert claim.kind == "none"
-        assert "test coins" in claim.not_covered[0]
+        assert claim.test
 
-    def test_disjoint_people_pay_once(self, little: Make) -> None:
+    def test_disjoint_subjects_pay_once(self, little: Make) -> None:
         sites = {"a": terms(3.0), "b": terms(4.0, "b"), "c": terms(4.0, "c")}
         one = self.claim(little(mode="sums", max_sites_per_subject=1), sites).dp
         assert one.epsilon == epsilon_of([Gaussian(3.0)], 1e-5)
@@ -135,12 +135,12 @@ class TestClaims:
         for k in (1, 2, None):
             claim = self.claim(little(mode="sums", secure=True, max_sites_per_subject=k), sites)
             assert claim.dp.epsilon == epsilon_of([Gaussian(4.0 / (k or 3))], 1e-5)
-            assert any("siding with the coordinator" in told for told in claim.not_covered)
-            assert any("more than" in told and "person" in told for told in claim.not_covered) == (k is not None)
+            assert any("colluding with the coordinator" in told for told in claim.not_covered)
+            assert any("more than" in told and "subject" in told for told in claim.not_covered) == (k is not None)
 
-    def test_sites_that_promise_different_things_promise_nothing_together(self, little: Make) -> None:
+    def test_sites_with_different_guarantees_are_refused(self, little: Make) -> None:
         for secure, names in ((False, "ab"), (True, "abc")):
             sites = {name: terms(4.0, name) for name in names}
             sites["b"] = terms(4.0, "b", unit="subject")
-            with pytest.raises(PrivacyError, match="different things"):
+            with pytest.raises(PrivacyError, match="guarantee different things"):
                 self.claim(little(mode="sums", secure=secure), sites)

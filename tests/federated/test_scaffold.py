@@ -89,7 +89,7 @@ def test_the_options_are_flowers(app: Path) -> None:
         parser.parse_args([word.strip("'") for word in line.split()])
 
 
-def test_insecure_must_be_asked_for_and_is_said_first(tmp_path: Path) -> None:
+def test_insecure_is_opt_in_and_the_page_says_so_first(tmp_path: Path) -> None:
     write_app(tmp_path / "app", SETTINGS, sites=["a", "b"], insecure=True)
     page = (tmp_path / "app" / "README.md").read_text()
     assert page.splitlines()[2].startswith("> **INSECURE")
@@ -116,7 +116,7 @@ def test_no_path_of_this_machine_is_written(app: Path) -> None:
 def test_nothing_is_overwritten(app: Path) -> None:
     (app / "README.md").unlink()
     before = (app / "federation.toml").read_text()
-    with pytest.raises(ConfigError, match="exists already"):
+    with pytest.raises(ConfigError, match="already exists"):
         write_app(app, FederationSettings(classes=(0, 1), dim=3), sites=["a", "b"])
     assert (app / "federation.toml").read_text() == before
     assert not (app / "README.md").exists()
@@ -125,7 +125,7 @@ def test_nothing_is_overwritten(app: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "word"),
     [
-        ({"sites": ["a"]}, "2 sites or more"),
+        ({"sites": ["a"]}, "2 or more sites"),
         ({"sites": ["a", "a"]}, "each once"),
         ({"sites": ["a", "b c"]}, "name must be"),
         ({"sites": ["a", "b"], "port": 0}, "port"),

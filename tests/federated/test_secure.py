@@ -1,4 +1,4 @@
-"""Masked sums: only the total can be read, and the noise of the honest is enough."""
+"""Masked sums: only the total can be read, and the noise of the honest sites is enough."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ def test_the_total_comes_out_whatever_the_masks(sites: int, length: int, seed: i
     assert np.abs(unmasked(parts) - values.sum(axis=0)).max() <= sites * 2.0**-32
 
 
-def test_a_single_answer_looks_like_random_words() -> None:
+def test_a_single_reply_looks_like_random_words() -> None:
     private = [new_key() for _ in range(2)]
     keys = [public_key(p) for p in private]
     words = masked(np.zeros(20_000), private[0], keys, "run")
     bits = np.unpackbits(words.view(np.uint8))
     assert abs(bits.mean() - 0.5) < 0.005
-    # Another run has other masks, though the sums are the same.
+    # Another run has other masks for the same sums.
     assert (masked(np.zeros(20_000), private[0], keys, "another") != words).all()
 
 
@@ -44,7 +44,7 @@ def test_wrong_lists_are_refused() -> None:
     for keys in ([other], [mine, mine, other], []):
         with pytest.raises(FormatError, match="list of keys"):
             masked(np.zeros(1), private, keys, "run")
-    with pytest.raises(FormatError, match="no key"):
+    with pytest.raises(FormatError, match="not a valid X25519 key"):
         masked(np.zeros(1), private, [mine, "zz"], "run")
     with pytest.raises(ConfigError, match="finite"):
         masked(np.full(1, np.inf), private, [mine, other], "run")
@@ -67,11 +67,11 @@ def test_masked_sums_cost_what_one_site_alone_would(sites: Make, settings: Make,
             (charge,) = ledger.holding("default").charges
             assert charge.epsilon <= 2.0
             assert charge.epsilon == pytest.approx(release.claim.dp.epsilon)
-    assert any("siding with the coordinator" in item for item in release.claim.not_covered)
+    assert any("colluding with the coordinator" in item for item in release.claim.not_covered)
 
 
 def test_masked_sums_have_less_noise_than_separate_ones(sites: Make, settings: Make, tmp_path: Path) -> None:
-    """For the same price; with seeded coins, so that chance has no say."""
+    """At the same cost; with seeded randomness, so that the comparison is exact."""
 
     def means(name: str, *, secure: bool = False, **more: Any) -> np.ndarray:
         channel = LocalChannel(sites(4, folder=f"sites-{name}", **more))
@@ -84,7 +84,7 @@ def test_masked_sums_have_less_noise_than_separate_ones(sites: Make, settings: M
     assert masked_gap < 0.85 * np.abs(means("apart") - exact).mean()
 
 
-def test_somebody_at_several_sites_moves_the_sum_as_often(sites: Make, settings: Make, tmp_path: Path) -> None:
+def test_a_subject_at_several_sites_moves_the_total_as_often(sites: Make, settings: Make, tmp_path: Path) -> None:
     claims = []
     for k in (1, 2, None):
         files = sites(3, test=False, folder=f"sites-{k}")
@@ -95,7 +95,7 @@ def test_somebody_at_several_sites_moves_the_sum_as_often(sites: Make, settings:
     assert claims[2].epsilon > claims[1].epsilon > claims[0].epsilon
 
 
-def test_a_site_that_is_missing_is_waited_for_at_no_price(sites: Make, settings: Make, tmp_path: Path) -> None:
+def test_waiting_for_a_missing_site_costs_nothing(sites: Make, settings: Make, tmp_path: Path) -> None:
     files = sites(3, test=False)
     terms = settings(mode="sums", secure=True)
 
@@ -108,7 +108,7 @@ def test_a_site_that_is_missing_is_waited_for_at_no_price(sites: Make, settings:
             return {**out, **dict.fromkeys(gone, NoReply("gone"))}
 
     channel = Late(files)
-    with pytest.raises(LocumError, match="read only together"):
+    with pytest.raises(LocumError, match="only be read together"):
         Coordinator(terms, tmp_path / "out").run(channel)
     channel.late = False
     Coordinator(terms, tmp_path / "out").run(channel)

@@ -1,4 +1,4 @@
-"""Public terms: what can be said comes back the same, what cannot is one sentence."""
+"""Public terms: valid ones come back the same, others are refused in one sentence."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ good = st.fixed_dictionaries(
     },
     optional={
         "mode": st.sampled_from(["sums", "decoder"]),
-        "opening": st.sampled_from(["class", "public"]),
+        "initial_query": st.sampled_from(["class", "public"]),
         "hidden": st.lists(st.integers(1, 300), min_size=1, max_size=3),
         "rounds": st.integers(1, 100),
         "trim": st.floats(0, 0.49),
@@ -70,7 +70,7 @@ def test_terms_survive_json(told: dict[str, Any]) -> None:
         {"max_sites_per_subject": 1.5},
         {"seed": -1},
         {"mode": "gossip"},
-        {"opening": "own"},
+        {"initial_query": "own"},
         {"weights": "lies"},
         {"average": "mode"},
         {"secure": True},
@@ -108,7 +108,7 @@ def test_a_file_without_its_classes_is_one_sentence() -> None:
     ],
     ids=str,
 )
-def test_how_many_sites_it_takes(more: dict[str, Any], least: int, little: Callable[..., FederationSettings]) -> None:
+def test_sites_needed(more: dict[str, Any], least: int, little: Callable[..., FederationSettings]) -> None:
     settings = little(**more)
     assert settings.least_sites == least
     if settings.secure:
@@ -117,7 +117,7 @@ def test_how_many_sites_it_takes(more: dict[str, Any], least: int, little: Calla
             noise_of_each(1.0, least - 1, settings.colluding)
 
 
-def test_nothing_of_a_site_has_a_place_in_the_terms(little: Callable[..., FederationSettings]) -> None:
+def test_the_terms_hold_nothing_about_a_site(little: Callable[..., FederationSettings]) -> None:
     private = {"epsilon", "delta", "n_public", "data", "ledger", "holding", "path", "insecure_seed"}
     assert not private & little().to_dict().keys()
 
@@ -126,10 +126,10 @@ def test_nothing_of_a_site_has_a_place_in_the_terms(little: Callable[..., Federa
     ("text", "word"),
     [
         (b"classes = [0, 1]\ndim = 4\nround = 3\n", "no setting 'round'"),
-        (b"classes = [", "no TOML"),
-        (b"\xff", "no TOML"),
+        (b"classes = [", "not valid TOML"),
+        (b"\xff", "not valid TOML"),
         (b"dim = 4\n", "cannot be read"),
-        (None, "no file of terms"),
+        (None, "no terms file"),
     ],
 )
 def test_terms_that_cannot_be_read_stop_the_run(tmp_path: Path, text: bytes | None, word: str) -> None:

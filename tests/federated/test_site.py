@@ -1,4 +1,4 @@
-"""A site says what it has paid for and nothing else, whoever asks, how often, and whenever it is killed."""
+"""A site sends what it has paid for and nothing else, whoever asks, however often, whenever it is killed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import pytest
 from locum.accounting import Ledger, events_from_json
 from locum.errors import FormatError, LocumError
 from locum.federated import FederationSettings, Reply, Request, Site, SiteFile, plan_site
-from locum.federated.plans import decoder_tensors, initial_network
+from locum.federated.aggregation import decoder_tensors, initial_network
 from locum.federated.protocol import Step, pack
 from locum.federated.result import build_result
 from locum.federated.secure import new_key, public_key
@@ -58,7 +58,7 @@ def finish(file: Path, settings: FederationSettings, joined: Reply, **more: Any)
 
 
 def paid(file: Path) -> list[dict[str, Any]]:
-    """What stands on the site's ledger, in order; nothing if there is none."""
+    """The entries of the site's ledger, in order; empty if there is no ledger."""
     place = SiteFile.read(file).ledger_file
     if not place.exists():
         return []
@@ -81,7 +81,7 @@ def words(value: Any) -> Iterator[str]:
 
 
 def rewrite(file: Path, **changes: Any) -> None:
-    """As an owner would who edits `site.toml` in the middle of a run."""
+    """Edit `site.toml`, as an owner might in the middle of a run."""
     lines = [line for line in file.read_text().splitlines() if line.split(" = ")[0] not in changes]
     lines += [f"{k} = {json.dumps(v)}" for k, v in changes.items() if v is not None]
     file.write_text("\n".join(lines))
@@ -92,7 +92,7 @@ class TestWhatLeaves:
     def test_facts_are_those_of_the_plan_whatever_the_records_are(
         self, mode: str, site_of: Make, little: Terms
     ) -> None:
-        """Neighbours, a quarter of the records, one class alone: nobody can tell by the facts."""
+        """Neighbors, a quarter of the records, a single class: the facts do not reveal it."""
         settings, told = little(mode=mode), []
         some = {"all": {}, "less": {"rows": slice(1, None)}, "few": {"rows": slice(10)}, "ants": {"kinds": 1}}
         for name, records in some.items():
@@ -116,7 +116,7 @@ class TestWhatLeaves:
         assert told[0]["noise"] == plan.sums_noise
         assert events_from_json(told[0]["terms"]["events"]) == plan.events
 
-    def test_the_answer_to_the_end_says_nothing(self, site_of: Make, little: Terms) -> None:
+    def test_the_reply_to_finish_is_empty(self, site_of: Make, little: Terms) -> None:
         settings = little(mode="sums")
         for name, rows in (("all", slice(None)), ("few", slice(0, 12)), ("one", slice(0, 1))):
             file = site_of(name, rows=rows)
@@ -125,7 +125,7 @@ class TestWhatLeaves:
             assert (Site(file).personal_folder / "personal.safetensors").exists()
 
     def test_one_record_or_subject_moves_the_sums_by_one_at_most(self, site_of: Make, little: Terms) -> None:
-        """With equal coins the noise cancels out."""
+        """With equal seeds the noise cancels out."""
         for mode, initial_query in (("sums", "class"), ("decoder", "public")):
             settings = little(mode=mode, initial_query=initial_query)
             whole = ask(site_of(f"whole-{mode}", insecure_seed=3), settings)
@@ -137,7 +137,7 @@ class TestWhatLeaves:
         less = ask(site_of("bob", subject=who, rows=slice(15, None), unit="subject", insecure_seed=3), settings)
         assert np.linalg.norm(whole.tensors["sums"] - less.tensors["sums"]) <= 1 + 1e-9
 
-    def test_noise_is_as_large_as_is_said_and_never_the_same(self, site_of: Make, little: Terms) -> None:
+    def test_noise_has_the_stated_size_and_is_never_the_same(self, site_of: Make, little: Terms) -> None:
         settings = little(mode="sums", covariance="own")
         exact = ask(site_of("exact", epsilon=None, insecure_seed=0), settings).tensors["sums"]
         drawn = []
@@ -149,7 +149,7 @@ class TestWhatLeaves:
         assert len({d.tobytes() for d in drawn}) == 12
 
     def test_too_few_means_fail_alike_for_all(self, site_of: Make, little: Terms) -> None:
-        """Else a coordinator learns which classes a site has by who fails."""
+        """Otherwise failures would show a coordinator which classes a site has."""
         settings, short = little(), {"means": np.zeros((1, 4), dtype=np.float32)}
         for name, classes in (("both", 2), ("ants", 1)):
             file = site_of(name, kinds=classes)
@@ -184,9 +184,7 @@ class TestPayment:
         train(file, settings)
         assert seen == ["sums", "steps 0 to 2"]
 
-    def test_a_question_that_comes_again_costs_nothing_and_tells_nothing_new(
-        self, site_of: Make, little: Terms
-    ) -> None:
+    def test_a_repeated_request_costs_nothing_and_reveals_nothing_new(self, site_of: Make, little: Terms) -> None:
         file, settings = site_of(), little()
         for reply in (lambda: ask(file, settings), lambda: train(file, settings)):
             first, entries, again = reply(), len(paid(file)), reply()
@@ -194,15 +192,15 @@ class TestPayment:
             assert again.facts == first.facts
             assert all(np.array_equal(first.tensors[k], again.tensors[k]) for k in first.tensors)
 
-    @pytest.mark.parametrize("where", ["coins", "ledger", "state"])
+    @pytest.mark.parametrize("where", ["noise", "ledger", "state"])
     def test_killed_while_joining(
         self, where: str, site_of: Make, little: Terms, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """It pays once. A result that is noted but lost is not drawn anew: the site stays out."""
+        """It pays once. A result that was recorded but lost is not drawn again: the site stays out."""
         file, settings = site_of(), little()
         with monkeypatch.context() as patch:
             home, name = {
-                "coins": (SecureRandom, "draw"),
+                "noise": (SecureRandom, "draw"),
                 "ledger": (Ledger, "finish"),
                 "state": (SiteState, "keep"),
             }[where]
@@ -232,7 +230,7 @@ class TestPayment:
         assert last.declined == ("" if where == "steps" else DECLINED)
 
     def test_a_copy_of_the_folder_buys_nothing_twice(self, site_of: Make, little: Terms, tmp_path: Path) -> None:
-        """Its ledger is elsewhere, as a careful owner has it; or both copies would spend alone."""
+        """The ledger is elsewhere, as recommended; otherwise each copy would spend on its own."""
         file, settings = site_of(ledger=str(tmp_path / "ledger.sqlite")), little()
         ask(file, settings)
         shutil.copytree(file.parent, tmp_path / "copy")
@@ -242,7 +240,7 @@ class TestPayment:
         assert any((one.tensors[k] != two.tensors[k]).any() for k in one.tensors)
         for place in (file, copy):
             assert train(place, settings, 2).declined == DECLINED
-        # An old state that is put back, or none at all, changes nothing.
+        # Restoring an old state, or deleting it, changes nothing.
         shutil.rmtree(copy.parent / ".locum")
         assert ask(copy, settings).declined == DECLINED
         assert kinds(file).count("charge") == 1
@@ -254,7 +252,13 @@ class TestPayment:
         assert [a.declined for a in replies] == ["", "", DECLINED]
         assert not replies[2].tensors
         # Other terms in between do not help either.
-        for more in ({"rounds": 4}, {"local_epochs": 2}, {"batch": 10}, {"mode": "sums"}, {"opening": "public"}):
+        for more in (
+            {"rounds": 4},
+            {"local_epochs": 2},
+            {"batch": 10},
+            {"mode": "sums"},
+            {"initial_query": "public"},
+        ):
             with contextlib.suppress(LocumError):
                 assert train(file, little(**more), 4).declined == DECLINED
         assert kinds(file)[-1] == "steps 2 to 4"
@@ -274,7 +278,7 @@ class TestTerms:
         assert kinds(file) == before
 
     def test_terms_that_the_owner_did_not_agree_to_are_declined_unpaid(self, site_of: Make, little: Terms) -> None:
-        """Nobody can ask for a site's classes one by one: what it says does not hang on its records."""
+        """Nobody can query a site's classes one by one: the reply does not depend on its records."""
         files = [site_of("both"), site_of("ants", kinds=1)]
         asked = little(classes=("ant", "cow"))
         little()
@@ -288,7 +292,7 @@ class TestTerms:
         file = site_of()
         ask(file, little())
         rewrite(file, epsilon=4.0)
-        # What the owner writes there is a wish; what is left stands in the ledger.
+        # The file states a budget; what is left of it is in the ledger.
         reply = ask(file, little(), run="r2")
         assert (reply.declined, reply.facts, reply.tensors) == (DECLINED, {}, {})
         rewrite(file, epsilon=2.0)
@@ -297,7 +301,7 @@ class TestTerms:
         assert not ask(file, little(), run="r2").declined
         assert kinds(file).count("charge") == 2
 
-    def test_a_refusal_is_told_in_words_of_the_contract_alone(self, site_of: Make, little: Terms) -> None:
+    def test_a_refusal_is_a_fixed_text(self, site_of: Make, little: Terms) -> None:
         file = site_of()
         ask(file, little())
         reply = ask(file, little(), run="r2")
@@ -334,7 +338,7 @@ class TestTerms:
         assert not reply.tensors
         with Ledger(place) as ledger:
             assert len(ledger.export()) == len(before)
-        # Back to what was agreed, it goes on.
+        # With the agreed budget it resumes.
         rewrite(
             file,
             epsilon=2.0,
@@ -344,7 +348,7 @@ class TestTerms:
         )
         assert not train(file, settings, 2).declined
 
-    def test_a_rehearsal_cannot_turn_into_a_run(self, site_of: Make, little: Terms) -> None:
+    def test_a_simulation_cannot_turn_into_a_run(self, site_of: Make, little: Terms) -> None:
         file, settings = site_of(insecure_seed=1), little()
         assert ask(file, settings).facts["terms"] is None
         rewrite(file, insecure_seed=None)
@@ -352,7 +356,7 @@ class TestTerms:
         assert "charge" not in kinds(file)
 
 
-class TestGarbledQuestions:
+class TestGarbledRequests:
     @pytest.mark.parametrize(
         "facts",
         [
@@ -370,7 +374,7 @@ class TestGarbledQuestions:
         ],
         ids=str,
     )
-    def test_no_question_no_answer_no_price(self, facts: dict[str, Any], site_of: Make, little: Terms) -> None:
+    def test_a_garbled_request_costs_nothing(self, facts: dict[str, Any], site_of: Make, little: Terms) -> None:
         file = site_of()
         whole = {"run": "r1", "settings": little().to_dict(), **facts}
         with pytest.raises(LocumError):
@@ -378,7 +382,7 @@ class TestGarbledQuestions:
         assert not (file.parent / ".locum").exists()
 
     @pytest.mark.parametrize("step", ["train", "finish", "sums"])
-    def test_nobody_is_asked_before_joining(self, step: Step, site_of: Make, little: Terms) -> None:
+    def test_a_site_must_join_first(self, step: Step, site_of: Make, little: Terms) -> None:
         file, test, settings = site_of(), site_of("test", insecure_seed=1), little(mode="sums")
         joined = ask(test, settings)
         asked = {
@@ -419,7 +423,7 @@ class TestGarbledQuestions:
         assert kinds(file)[-1] == "sums"
         assert not train(file, settings).declined
 
-    def test_a_result_of_other_classes_is_refused_whoever_has_them(self, site_of: Make, little: Terms) -> None:
+    def test_a_result_with_other_classes_is_refused_by_all_sites(self, site_of: Make, little: Terms) -> None:
         other, settings = little(mode="sums", classes=("ant", "bee", "cow")), little(mode="sums")
         joined = ask(site_of("third", insecure_seed=1), other)
         release = build_result(
@@ -435,7 +439,7 @@ class TestGarbledQuestions:
                     ask(file, settings, "finish", manifest=manifest)
             assert not Site(file).personal_folder.exists()
 
-    def test_a_list_of_keys_that_is_none_costs_nothing(self, site_of: Make, little: Terms) -> None:
+    def test_an_invalid_list_of_keys_costs_nothing(self, site_of: Make, little: Terms) -> None:
         file, settings = site_of(), little(mode="sums", secure=True)
         own = ask(file, settings).facts["key"]
         others = [public_key(new_key()) for _ in range(3)]
@@ -456,7 +460,7 @@ class TestGarbledQuestions:
         assert ask(file, settings, "sums", keys=more, noise=noise).declined == DECLINED
 
 
-def test_all_that_a_site_keeps_is_for_its_owner_alone(site_of: Make, little: Terms) -> None:
+def test_only_its_owner_can_read_what_a_site_keeps(site_of: Make, little: Terms) -> None:
     mask = os.umask(0)
     try:
         file, settings = site_of(), little()
@@ -467,7 +471,7 @@ def test_all_that_a_site_keeps_is_for_its_owner_alone(site_of: Make, little: Ter
     finally:
         os.umask(mask)
     home = file.parent / ".locum"
-    # The release is what everybody has.
+    # The release is public.
     kept = [f for f in home.rglob("*") if f.is_file() and "global" not in f.parts]
     assert {f.suffix for f in kept} == {".sqlite", ".lock", ".state", ".log", ".safetensors"}
     assert {stat.S_IMODE(f.stat().st_mode) for f in kept} == {0o600}

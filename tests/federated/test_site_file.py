@@ -1,4 +1,4 @@
-"""A site's own file: read whole or refused in a sentence, before a record is touched."""
+"""`site.toml`: read, or refused in one sentence, before any record is read."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_a_site_is_what_its_file_says(site_of: Make, little: Terms) -> None:
     np.testing.assert_array_equal(turned.y, np.where(records.train.y == 0, 2, 0))
 
 
-def test_paths_are_seen_from_the_file(site_of: Make, little: Terms, tmp_path: Path, monkeypatch: Any) -> None:
+def test_paths_are_relative_to_the_file(site_of: Make, little: Terms, tmp_path: Path, monkeypatch: Any) -> None:
     path = site_of(validation="records.npz")
     assert SiteFile.read(path).ledger_file == path.parent / ".locum" / "ledger.sqlite"
     monkeypatch.chdir(path.parent)
@@ -74,12 +74,12 @@ def test_what_cannot_be_used_is_refused(more: dict[str, Any], error: type[Except
     assert not (path.parent / ".locum").exists()
 
 
-def test_only_a_rehearsal_may_be_without_a_budget(site_of: Make) -> None:
+def test_only_a_simulation_may_be_without_a_budget(site_of: Make) -> None:
     assert SiteFile.read(site_of(epsilon=None, insecure_seed=0)).privacy() is None
 
 
 @pytest.mark.parametrize("text", [b"data = ", b"\xff\xfe", None], ids=["half", "no text", "none"])
-def test_what_is_no_toml_is_one_sentence(text: bytes | None, tmp_path: Path) -> None:
+def test_what_is_not_toml_is_refused(text: bytes | None, tmp_path: Path) -> None:
     if text is not None:
         (tmp_path / "site.toml").write_bytes(text)
     with pytest.raises(ConfigError, match=r"site\.toml"):

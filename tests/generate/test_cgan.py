@@ -15,7 +15,7 @@ from locum.accounting import Gaussian, Ledger, PoissonGaussian, SGDPlan, epsilon
 from locum.data import load_reference
 from locum.errors import ConfigError, DataError, PrivacyError
 from locum.generate import CGANGenerator
-from locum.generate.adversary import Maker, gradient_on_made
+from locum.generate.adversary import GeneratorTrainer, gradient_on_fakes
 from locum.nets import plain_cgan
 from locum.release.decoders import decode
 from locum.train import seeded
@@ -23,8 +23,8 @@ from locum.types import DP
 
 Blobs = tuple[np.ndarray, np.ndarray]
 SMALL = {"latent": 8, "generator_hidden": (32, 32), "critic_hidden": (32, 32), "random_state": 0}
-WISH = DP(epsilon=2.0, delta=1e-4, n_public=200)
-PRIVATE = {**SMALL, "privacy": WISH, "classes": [0, 1, 2], "batch_size": 50, "max_epochs": 5}
+BUDGET = DP(epsilon=2.0, delta=1e-4, n_public=200)
+PRIVATE = {**SMALL, "privacy": BUDGET, "classes": [0, 1, 2], "batch_size": 50, "max_epochs": 5}
 
 
 @pytest.fixture
@@ -79,7 +79,7 @@ def test_a_release_is_the_generator_network(clusters: Blobs, scaling: str) -> No
 def test_a_private_release_is_the_network_and_the_way_back(scaling: str, rng: np.random.Generator) -> None:
     """Raw vectors by the release's own operations: whitening is undone in its last layer."""
     reference = load_reference("efflite0", 1280)
-    X = reference.colour(rng.normal(size=(80, 1280)) + 0.5).astype(np.float32)
+    X = reference.color(rng.normal(size=(80, 1280)) + 0.5).astype(np.float32)
     settings = {**PRIVATE, "reference": "efflite0", "max_epochs": 1, "insecure_seed": 3, "scaling": scaling}
     model = CGANGenerator(**settings).fit(X, np.arange(80) % 3)
     release = model.release()
@@ -88,10 +88,10 @@ def test_a_private_release_is_the_network_and_the_way_back(scaling: str, rng: np
     found, made = pairs(model, 30)
     white = reference.whiten(found)
     # One length for all, that of the noisy sums; the offset is the class's noisy mean, or nothing.
-    centre = reference.whiten(release.tensors["offset"])[1]
-    size = float(np.vdot(made, white - centre) / np.vdot(made, made))
-    np.testing.assert_allclose(white - centre, size * made, atol=2e-3 * size)
-    assert (np.linalg.norm(centre) > 1e-2) == (scaling == "class")
+    center = reference.whiten(release.tensors["offset"])[1]
+    size = float(np.vdot(made, white - center) / np.vdot(made, made))
+    np.testing.assert_allclose(white - center, size * made, atol=2e-3 * size)
+    assert (np.linalg.norm(center) > 1e-2) == (scaling == "class")
     assert 0.3 < size < 3
 
 
@@ -120,16 +120,16 @@ def test_the_ledger_is_charged_once(blobs: Blobs, tmp_path: Path) -> None:
 
 def test_by_subject(blobs: Blobs, tmp_path: Path) -> None:
     X, y = blobs
-    settings = {**PRIVATE, "privacy": replace(WISH, unit="subject")}
+    settings = {**PRIVATE, "privacy": replace(BUDGET, unit="subject")}
     model = CGANGenerator(ledger=tmp_path / "l.sqlite", **settings).fit(X, y, np.arange(len(y)) // 2)
     assert model.claim_.unit == "subject"
     assert not any("several records" in item for item in model.claim_.not_covered)
 
 
-def test_somebody_with_many_records_counts_once(blobs: Blobs) -> None:
-    """The same record once or fifty times, always of one person: hardly anything moves, with the same coins."""
+def test_a_subject_with_many_records_counts_once(blobs: Blobs) -> None:
+    """The same record once or fifty times, always of one subject: with the same seed hardly anything moves."""
     X, y, subjects = *blobs, np.arange(len(blobs[1]))
-    settings = {**PRIVATE, "privacy": replace(WISH, unit="subject"), "scaling": "public", "clip": 1e-3}
+    settings = {**PRIVATE, "privacy": replace(BUDGET, unit="subject"), "scaling": "public", "clip": 1e-3}
 
     def fit(copies: int, subject: np.ndarray) -> tuple[np.ndarray, float]:
         model = CGANGenerator(insecure_seed=2, **settings)
@@ -145,7 +145,7 @@ def test_somebody_with_many_records_counts_once(blobs: Blobs) -> None:
     assert abs(same_share - share) < 0.01 < other_share - share - 0.03
 
 
-def test_test_coins_repeat_and_promise_nothing(blobs: Blobs, tmp_path: Path) -> None:
+def test_an_insecure_seed_repeats_and_gives_no_claim(blobs: Blobs, tmp_path: Path) -> None:
     def fit(rng: int) -> CGANGenerator:
         return CGANGenerator(ledger=tmp_path / "l.sqlite", insecure_seed=rng, **PRIVATE).fit(*blobs)
 
@@ -154,7 +154,7 @@ def test_test_coins_repeat_and_promise_nothing(blobs: Blobs, tmp_path: Path) -> 
         np.testing.assert_array_equal(tensor, two.release().tensors[name])
     assert not np.allclose(one.release().tensors["offset"], other.release().tensors["offset"])
     assert one.claim_.kind == "none"
-    assert "test coins" in one.claim_.not_covered[0]
+    assert one.claim_.test
     assert not (tmp_path / "l.sqlite").exists()
 
 
@@ -210,7 +210,7 @@ def test_an_empty_class_is_fine_and_an_unnamed_one_is_not(blobs: Blobs) -> None:
     [
         (PrivacyError, "n_public", {"privacy": DP(1.0, 1e-5)}),
         (PrivacyError, "classes", {"classes": None}),
-        (PrivacyError, "subject", {"privacy": replace(WISH, unit="subject")}),
+        (PrivacyError, "subject", {"privacy": replace(BUDGET, unit="subject")}),
         (ConfigError, "space", {"space": "unit"}),
         (ConfigError, "'class' or 'public' with", {"scaling": "zscore"}),
         (ConfigError, "clip", {"clip": 0.0}),
@@ -280,34 +280,34 @@ def test_torchs_own_coins_are_left_alone(blobs: Blobs) -> None:
     assert torch.equal(before, torch.get_rng_state())
 
 
-def test_with_centres_made_vectors_have_the_length_of_records() -> None:
+def test_with_centers_made_vectors_have_the_length_of_records() -> None:
     net = plain_cgan(9, 2, 4, (8,), (8,))
-    maker = Maker(net, torch.eye(2), 1e-2, seeded(0))
-    maker.centres = torch.full((2, 9), 3.0)
-    rows, stray = maker.make(50)
+    trainer = GeneratorTrainer(net, torch.eye(2), 1e-2, seeded(0))
+    trainer.centers = torch.full((2, 9), 3.0)
+    rows, stray = trainer.draw(50)
     torch.testing.assert_close(rows[:, :9].norm(dim=1), torch.full((50,), 3.0))
     assert (stray > 1).all()
-    # The release does not bring them to that length: the network has learnt to.
+    # The release does not bring them to that length: the network has learned to.
     for _ in range(300):
-        maker.learn(net.critic, 50)
-    assert (maker.make(50)[1] < 1).all()
+        trainer.learn(net.critic, 50)
+    assert (trainer.draw(50)[1] < 1).all()
 
 
-def test_the_public_gradient_is_that_of_made_rows() -> None:
+def test_the_public_gradient_is_that_of_fake_rows() -> None:
     """Naive twin: torch's own gradient for each row, clipped, and the mean of those."""
     torch.manual_seed(0)
     net = plain_cgan(5, 2, 3, (6,), (7, 4))
-    plan = SGDPlan(WISH, 0.5, 30, 1, 0.7, 1.0)
-    maker, twin = (Maker(copy.deepcopy(net), torch.eye(2), 1e-3, seeded(4)) for _ in range(2))
+    plan = SGDPlan(BUDGET, 0.5, 30, 1, 0.7, 1.0)
+    trainer, twin = (GeneratorTrainer(copy.deepcopy(net), torch.eye(2), 1e-3, seeded(4)) for _ in range(2))
     with torch.no_grad():
-        found = gradient_on_made(net, maker, plan)()
-    rows, _ = twin.make(30)
+        found = gradient_on_fakes(net, trainer, plan)()
+    rows, _ = twin.draw(30)
     expected = torch.zeros_like(found)
     for row in rows.detach():
         parts = torch.autograd.grad(torch.nn.functional.softplus(net(row[None])).sum(), list(net.critic.parameters()))
         gradient = torch.cat([p.reshape(-1) for p in parts])
         expected += gradient * min(1.0, 0.7 / float(gradient.norm())) / 30
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-6)
-    # Meanwhile the maker went a step, and the critic did not move.
-    assert not torch.equal(maker.make(5)[0], twin.make(5)[0])
+    # Meanwhile the trainer went a step, and the critic did not move.
+    assert not torch.equal(trainer.draw(5)[0], twin.draw(5)[0])
     assert all(p.grad is None for p in net.critic.parameters())

@@ -28,7 +28,7 @@ def penalty(compat: bool, mean: float, log_var: float) -> float:
 @settings(max_examples=30, deadline=None)
 @given(mean=st.floats(-2, 2), log_var=st.floats(-3, 2))
 def test_the_kl_is_the_kl_to_a_standard_normal(mean: float, log_var: float) -> None:
-    """Against numerical integration: fault F1 of the seeds."""
+    """Against numerical integration: fault F1 of the papers."""
     z = np.linspace(-30, 30, 200_001)
     variance = np.exp(log_var)
     q = np.exp(-((z - mean) ** 2) / (2 * variance)) / np.sqrt(2 * np.pi * variance)
@@ -110,8 +110,8 @@ def test_encode_and_reconstruct_stay_on_the_original_scale(blobs: Blobs) -> None
     assert mean.shape == std.shape == (len(X), 50)
     assert (std > 0).all()
     error = np.square(X - generator.reconstruct(X, y)).sum()
-    centred = np.square(X - np.stack([X[y == c].mean(axis=0) for c in range(3)])[y]).sum()
-    assert error < 0.7 * centred
+    centered = np.square(X - np.stack([X[y == c].mean(axis=0) for c in range(3)])[y]).sum()
+    assert error < 0.7 * centered
     with pytest.raises(DataError, match="not among the classes"):
         generator.encode(X, y + 10)
 
@@ -122,7 +122,7 @@ def test_the_vae_never_sees_a_label(blobs: Blobs, rng: np.random.Generator) -> N
     two = VAEGenerator(max_epochs=2, random_state=0).fit(X, rng.permutation(y))
     np.testing.assert_array_equal(one.sample(5, random_state=0)[0], two.sample(5, random_state=0)[0])
     assert one.encode(X, y)[0].shape == (len(X), 50)
-    assert one.fit(X).sample(3)[1].tolist() == ["unlabelled"] * 3
+    assert one.fit(X).sample(3)[1].tolist() == ["unlabeled"] * 3
 
 
 def test_folded_batch_norms_give_the_network_in_evaluation_mode() -> None:

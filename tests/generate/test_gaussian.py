@@ -19,8 +19,8 @@ def test_each_feature_keeps_its_variance(seed: int, d: int, rank: int, shrinkage
     rng = np.random.default_rng(seed)
     residuals = (rng.normal(size=(60, d)) @ rng.normal(size=(d, d))).astype(np.float32)
     factor, scale = low_rank_plus_diagonal(residuals, rank, shrinkage)
-    told = np.square(factor).sum(axis=0) + np.square(scale)
-    np.testing.assert_allclose(told, np.square(residuals).mean(axis=0), rtol=1e-3, atol=1e-5)
+    variance = np.square(factor).sum(axis=0) + np.square(scale)
+    np.testing.assert_allclose(variance, np.square(residuals).mean(axis=0), rtol=1e-3, atol=1e-5)
 
 
 def test_full_rank_without_shrinkage_is_the_covariance(rng: np.random.Generator) -> None:
@@ -39,7 +39,7 @@ def test_shrinkage_one_forgets_correlations(rng: np.random.Generator) -> None:
 
 
 def test_the_likelihood_tells_little_about_members(rng: np.random.Generator) -> None:
-    """With too many directions the released covariance fits its own records better than strangers."""
+    """With too many directions the released covariance fits its own records better than non-members."""
     X, non_members = (rng.normal(size=(300, 200)).astype(np.float32) for _ in range(2))
     y = np.arange(300) % 2
 
@@ -49,13 +49,13 @@ def test_the_likelihood_tells_little_about_members(rng: np.random.Generator) -> 
         far = [np.einsum("ij,jk,ik->i", a - means[y], inverse, a - means[y]) for a in (X, non_members)]
         return float((far[0][:, None] < far[1][None]).mean())
 
-    # Data without any structure are the worst case: every direction is learnt from chance.
+    # Data without any structure are the worst case: every direction is learned from chance.
     assert attack(75) > 0.95
     assert attack(safe_rank(75, 300, 200, 2)) < 0.85
 
 
 def test_the_released_rank_never_spans_the_records(rng: np.random.Generator) -> None:
-    """With as many directions as records, members lie in the factor's span and strangers do not."""
+    """With as many directions as records, members lie in the factor's span and non-members do not."""
     X = rng.normal(size=(40, 100)).astype(np.float32)
     non_members = rng.normal(size=(40, 100)).astype(np.float32)
     y = np.arange(40) % 2
@@ -70,7 +70,7 @@ def test_the_released_rank_never_spans_the_records(rng: np.random.Generator) -> 
 def test_a_single_record_is_not_released_as_a_mean(blobs: Blobs) -> None:
     X, y = blobs
     generator = ClassGaussian(random_state=0).fit(np.append(X, X[:1], axis=0), np.append(y, 7))
-    with pytest.raises(PrivacyError, match="'7' has a single record or person"):
+    with pytest.raises(PrivacyError, match="'7' has a single record or subject"):
         generator.release()
 
 
@@ -83,7 +83,7 @@ def test_wrong_settings_name_themselves(blobs: Blobs, wrong: dict) -> None:
 def test_a_class_of_one_person_is_not_released(blobs: Blobs) -> None:
     X, y = blobs
     subjects = np.where(y == 2, -1, np.arange(len(y)))
-    with pytest.raises(PrivacyError, match="'2' has a single record or person"):
+    with pytest.raises(PrivacyError, match="'2' has a single record or subject"):
         ClassGaussian().fit(X, y, subjects).release()
 
 

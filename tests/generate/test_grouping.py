@@ -39,7 +39,7 @@ def naive(distance: Distance, n: int, k: int, subject: Sequence[Hashable] | None
 
 
 def on_grid(X: np.ndarray) -> Distance:
-    """Distances in the fixed point that the module promises, by Python's own whole numbers."""
+    """Distances in the fixed point of the module, with Python integers."""
     q = [[int(v) for v in row] for row in grouping._points(X)[:, :-2]]
     D = [[math.floor(16 * math.sqrt(sum((u - v) ** 2 for u, v in zip(a, b, strict=True)))) for b in q] for a in q]
     return lambda i, j: D[i][j]

@@ -1,4 +1,4 @@
-"""Class means with a promise: the sums move by at most 1, the noise is what was paid for, the guess is sound."""
+"""Private class means: the sums move by at most 1, the noise is what was paid for, the estimate is sound."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from locum.generate.private import MEANS, Shares, from_sums, noisy_sums, query_s
 from locum.generate.private.estimate import PrivateMeans, shrunk
 from locum.types import DP
 
-WISH = DP(epsilon=1.0, delta=1e-5, n_public=1000)
+BUDGET = DP(epsilon=1.0, delta=1e-5, n_public=1000)
 wild = st.floats(allow_nan=True, allow_infinity=True, width=32)
 
 
@@ -75,13 +75,10 @@ def test_the_noise_is_what_was_planned(blobs: tuple[np.ndarray, np.ndarray]) -> 
     """Ten per cent more or less noise would be seen here."""
     from locum.mechanisms import SecureRandom
 
-    plan = plan_query(WISH)
-    assert epsilon_of(plan.events, WISH.delta) <= 1.0
+    plan = plan_query(BUDGET)
+    assert epsilon_of(plan.events, BUDGET.delta) <= 1.0
     draws = np.concatenate(
-        [
-            SecureRandom(np.ones(1, np.int64), 1.0, 2000, plan.noise_multiplier).draw(0).noise.numpy()
-            for _ in range(10)
-        ]
+        [SecureRandom(np.ones(1, np.int64), 1.0, 2000, plan.noise_multiplier).draw(0).noise for _ in range(10)]
     )
     assert abs(draws.std() / plan.noise_multiplier - 1) < 0.03
     X, y = blobs
@@ -115,9 +112,9 @@ def test_the_guess_is_closer_than_what_was_seen(rng: np.random.Generator) -> Non
     np.testing.assert_allclose(shrunk(seen, np.full(4, 1e-12)), seen, atol=1e-6)
 
 
-def test_the_promise_is_what_the_ledger_says(blobs: tuple[np.ndarray, np.ndarray], tmp_path: Path) -> None:
+def test_the_claim_is_what_the_ledger_says(blobs: tuple[np.ndarray, np.ndarray], tmp_path: Path) -> None:
     file = tmp_path / "ledger.sqlite"
-    model = ClassGaussian(privacy=WISH, classes=[0, 1, 2], ledger=file, holding="blobs", random_state=0).fit(*blobs)
+    model = ClassGaussian(privacy=BUDGET, classes=[0, 1, 2], ledger=file, holding="blobs", random_state=0).fit(*blobs)
     claim = model.claim_
     assert claim.kind == "dp"
     assert claim.dp is not None
@@ -126,9 +123,9 @@ def test_the_promise_is_what_the_ledger_says(blobs: tuple[np.ndarray, np.ndarray
         assert ledger.tip == claim.dp.ledger
     assert claim.dp.epsilon == charge.epsilon <= 1.0
     assert claim.dp.epsilon == epsilon_of(events_from_json(claim.dp.events), 1e-5)
-    # A second fit finds the budget spent: nobody decided on more.
+    # A second fit finds the budget spent.
     with pytest.raises(PrivacyError, match="left"):
-        ClassGaussian(privacy=WISH, classes=[0, 1, 2], ledger=file, holding="blobs").fit(*blobs)
+        ClassGaussian(privacy=BUDGET, classes=[0, 1, 2], ledger=file, holding="blobs").fit(*blobs)
     saved = model.release().save(tmp_path / "release")
     text = (saved / "manifest.json").read_text() + (saved / "README.md").read_text()
     assert "insecure_seed" not in text
@@ -140,21 +137,21 @@ def test_the_promise_is_what_the_ledger_says(blobs: tuple[np.ndarray, np.ndarray
 
 def test_two_fits_draw_other_noise_whatever_the_seed(blobs: tuple[np.ndarray, np.ndarray], tmp_path: Path) -> None:
     first, second = (
-        ClassGaussian(privacy=WISH, classes=[0, 1, 2], ledger=tmp_path / f"{i}.sqlite", random_state=0).fit(*blobs)
+        ClassGaussian(privacy=BUDGET, classes=[0, 1, 2], ledger=tmp_path / f"{i}.sqlite", random_state=0).fit(*blobs)
         for i in range(2)
     )
     assert not np.allclose(first.release().tensors["means"], second.release().tensors["means"])
 
 
-def test_test_coins_repeat_and_promise_nothing(blobs: tuple[np.ndarray, np.ndarray], tmp_path: Path) -> None:
+def test_an_insecure_seed_repeats_and_gives_no_claim(blobs: tuple[np.ndarray, np.ndarray], tmp_path: Path) -> None:
     def fit() -> ClassGaussian:
-        settings = {"privacy": WISH, "classes": [0, 1, 2], "ledger": tmp_path / "l.sqlite", "insecure_seed": 7}
+        settings = {"privacy": BUDGET, "classes": [0, 1, 2], "ledger": tmp_path / "l.sqlite", "insecure_seed": 7}
         return ClassGaussian(**settings).fit(*blobs)
 
     one, two = fit(), fit()
     np.testing.assert_array_equal(one.release().tensors["means"], two.release().tensors["means"])
     assert one.claim_.kind == "none"
-    assert "test coins" in one.claim_.not_covered[0]
+    assert one.claim_.test
     assert not (tmp_path / "l.sqlite").exists()
 
 
@@ -163,25 +160,25 @@ def test_a_release_carries_the_sums_that_were_paid_for(blobs: tuple[np.ndarray, 
     from locum import load
 
     for kind in ("public", "own"):
-        model = ClassGaussian(privacy=WISH, classes=[0, 1, 2], covariance=kind, insecure_seed=1).fit(*blobs)
+        model = ClassGaussian(privacy=BUDGET, classes=[0, 1, 2], covariance=kind, insecure_seed=1).fit(*blobs)
         release = load(model.release().save(tmp_path / kind))
-        told = release.manifest.decoder.statistics
-        assert told.noise == model.plan().noise_multiplier
-        assert told.reference_sha256 == reference_hash(Reference.plain(8))
-        shares = Shares(*told.shares)
-        assert len(release.tensors["statistics"]) == shares.size(3, 8) == told.size(3, 8)
+        spec = release.manifest.decoder.statistics
+        assert spec.noise == model.plan().noise_multiplier
+        assert spec.reference_sha256 == reference_hash(Reference.plain(8))
+        shares = Shares(*spec.shares)
+        assert len(release.tensors["statistics"]) == shares.size(3, 8) == spec.size(3, 8)
         noisy = release.tensors["statistics"].astype(np.float64)
-        found = from_sums(noisy, told.noise, 3, 8, shares, Reference.plain(8))
+        found = from_sums(noisy, spec.noise, 3, 8, shares, Reference.plain(8))
         np.testing.assert_allclose(found.means, release.tensors["means"], rtol=1e-4, atol=1e-5)
         np.testing.assert_allclose(found.scale, release.tensors["scale"], rtol=1e-4)
         assert release.manifest.settings["n_public"] == 1000
 
 
-def test_sums_that_nobody_else_could_read_stay_at_home(
+def test_sums_that_no_receiver_could_read_are_not_released(
     blobs: tuple[np.ndarray, np.ndarray], tmp_path: Path, rng: np.random.Generator
 ) -> None:
     file = Reference.from_vectors(rng.normal(size=(50, 8)), source="made up", rank=2).save(tmp_path / "r.safetensors")
-    model = ClassGaussian(privacy=WISH, classes=[0, 1, 2], reference=str(file), insecure_seed=1).fit(*blobs)
+    model = ClassGaussian(privacy=BUDGET, classes=[0, 1, 2], reference=str(file), insecure_seed=1).fit(*blobs)
     assert model.release().manifest.decoder.statistics is None
     assert "statistics" not in model.release().tensors
     assert "statistics" not in ClassGaussian().fit(*blobs).release().manifest.dumps()
@@ -198,7 +195,7 @@ def test_another_reference_has_another_hash() -> None:
 def test_an_empty_class_is_fine_and_an_unnamed_one_is_not(
     blobs: tuple[np.ndarray, np.ndarray], tmp_path: Path
 ) -> None:
-    settings = {"privacy": WISH, "ledger": tmp_path / "l.sqlite", "insecure_seed": 0}
+    settings = {"privacy": BUDGET, "ledger": tmp_path / "l.sqlite", "insecure_seed": 0}
     model = ClassGaussian(classes=[0, 1, 2, 3], **settings).fit(*blobs)
     assert model.sample(per_class={3: 5})[0].shape == (5, 8)
     with pytest.raises(DataError, match="not among `classes`"):
@@ -206,12 +203,12 @@ def test_an_empty_class_is_fine_and_an_unnamed_one_is_not(
 
 
 def test_no_exact_statistic_leaves(blobs: tuple[np.ndarray, np.ndarray]) -> None:
-    """Two data sets that differ in one record: with the same coins the release differs only through the noisy sum."""
+    """Two data sets that differ in one record: with the same seed the release differs only through the noisy sum."""
     X, y = blobs
     far = X.copy()
     far[0] = 1e6
     one, two = (
-        ClassGaussian(privacy=WISH, classes=[0, 1, 2], insecure_seed=3).fit(data, y).release().tensors["means"]
+        ClassGaussian(privacy=BUDGET, classes=[0, 1, 2], insecure_seed=3).fit(data, y).release().tensors["means"]
         for data in (X, far)
     )
     assert np.abs(one - two).max() < 1.0
@@ -223,7 +220,7 @@ def test_the_reference_whitens_what_it_describes(rng: np.random.Generator) -> No
     X = known.mean + rng.normal(size=(40000, 2)) @ factor + rng.normal(size=(40000, 6)) * scale
     white = known.whiten(X)
     np.testing.assert_allclose(np.cov(white.T), np.eye(6), atol=0.05)
-    np.testing.assert_allclose(known.colour(white), X, atol=1e-4)
+    np.testing.assert_allclose(known.color(white), X, atol=1e-4)
 
 
 def test_the_shipped_reference_is_small_and_names_its_source() -> None:

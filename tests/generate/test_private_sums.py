@@ -22,7 +22,7 @@ from locum.generate.private import (
     unit_vectors,
 )
 from locum.generate.private.estimate import denoised, products_pay
-from locum.generate.private.query import _calmed
+from locum.generate.private.query import _shrunk_counts
 from locum.types import DP
 
 KINDS = (MEANS, MEANS_AND_PRODUCTS, COUNTS_ONLY)
@@ -30,12 +30,12 @@ wild = st.floats(allow_nan=True, allow_infinity=True, width=32)
 
 
 def naive(X: np.ndarray, codes: np.ndarray, subjects: np.ndarray, classes: int, shares: Shares) -> np.ndarray:
-    """Each person's sums as one long vector with the whole matrix of products in it, cut to length 1."""
+    """The sums of each subject as one long vector with the full matrix of products, clipped to length 1."""
     d = X.shape[1]
     total = np.zeros(classes * d + classes + 1 + d * d)
-    for person in np.unique(subjects):
+    for one in np.unique(subjects):
         part = np.zeros_like(total)
-        for x, c in zip(X[subjects == person], codes[subjects == person], strict=True):
+        for x, c in zip(X[subjects == one], codes[subjects == one], strict=True):
             if not np.isfinite(x).all():
                 continue
             u, relative = unit_vectors(x[None], Reference.plain(d))
@@ -143,11 +143,11 @@ class TestCounts:
 
     @given(hnp.arrays(np.float64, st.integers(2, 9), elements=st.floats(0, 1e5)))
     def test_without_noise_they_stay(self, seen: np.ndarray) -> None:
-        np.testing.assert_allclose(_calmed(seen, 0.0), seen, atol=1e-6)
+        np.testing.assert_allclose(_shrunk_counts(seen, 0.0), seen, atol=1e-6)
 
     @given(hnp.arrays(np.float64, st.integers(2, 9), elements=st.floats(-1e5, 1e5)), st.floats(0, 1e6))
     def test_the_sum_and_the_order_stay_and_nothing_moves_apart(self, seen: np.ndarray, noise: float) -> None:
-        out = _calmed(seen, noise)
+        out = _shrunk_counts(seen, noise)
         assert out.sum() == pytest.approx(seen.sum(), abs=1e-6)
         assert (np.diff(out[np.argsort(seen)]) >= -1e-6).all()
         assert np.ptp(out) <= np.ptp(seen) + 1e-6
@@ -156,16 +156,16 @@ class TestCounts:
 
     def test_half_of_the_scatter_is_noise_so_half_is_kept(self) -> None:
         # Variance 200 by hand; noise of variance 100.
-        np.testing.assert_allclose(_calmed(np.array([90.0, 110.0]), 10.0), [95.0, 105.0])
+        np.testing.assert_allclose(_shrunk_counts(np.array([90.0, 110.0]), 10.0), [95.0, 105.0])
 
     def test_it_is_nearer_the_truth_than_what_was_seen(self, rng: np.random.Generator) -> None:
         true, noise, wins = np.array([120.0, 100.0, 90.0, 95.0]), 30.0, 0
         for _ in range(200):
             seen = true + noise * rng.normal(size=4)
-            wins += np.square(_calmed(seen, noise) - true).sum() < np.square(seen - true).sum()
+            wins += np.square(_shrunk_counts(seen, noise) - true).sum() < np.square(seen - true).sum()
         assert wins > 150
 
-    def test_what_is_read_are_the_calmed_counts(self) -> None:
+    def test_what_is_read_are_the_shrunk_counts_counts(self) -> None:
         shares, d = COUNTS_ONLY, 3
         noisy = np.concatenate([np.sqrt(shares.counts) * np.array([90.0, 110.0]), [1.0]])
         np.testing.assert_allclose(measured(noisy, 0.0, 2, d, shares).counts, [90, 110])

@@ -216,7 +216,7 @@ def rewrite(file: Path, text: str | None, tensors: dict[str, np.ndarray] | None 
     ("change", "word"),
     [
         (lambda m: m.update(extra=1), "extra"),
-        (lambda m: m.update(format="locum-release"), "does not describe an Locum head"),
+        (lambda m: m.update(format="locum-release"), "does not describe a Locum head"),
         (lambda m: m.update(head="forest"), "head"),
         (lambda m: m.update(program=[]), "program"),
         (lambda m: m.update(program=[{"op": "exec", "code": "x"}]), "program"),

@@ -14,7 +14,7 @@ def count(net: torch.nn.Module) -> int:
 
 
 def test_as_many_parameters_as_the_seed() -> None:
-    assert {count(table_obfuscator(102, [2], ends=ends)) for ends in ("seed", "linear")} == {86_494}
+    assert {count(table_obfuscator(102, [2], ends=ends)) for ends in ("paper", "linear")} == {86_494}
     assert count(image_obfuscator(3, 64, [2])) == 9_204_032
 
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from locum.errors import ConfigError, DataError
-from locum.obfuscate import Labelled
+from locum.obfuscate import Labeled
 from locum.obfuscate.judges import Judge, NetworkJudge, TreesJudge, accuracy, label_only, majority_guess, make_judges
 
 JUDGES = [NetworkJudge(epochs=8), TreesJudge()]
@@ -57,8 +57,8 @@ def test_a_network_reads_images(rng: np.random.Generator) -> None:
     assert accuracy(predict, *bright(200)).value > 0.95
 
 
-def test_an_epoch_that_learnt_by_heart_is_not_kept(rng: np.random.Generator) -> None:
-    """Labels without sense: what is kept must be no surer on strangers than a guess, whatever came after."""
+def test_an_epoch_that_learned_by_heart_is_not_kept(rng: np.random.Generator) -> None:
+    """Random labels: the weights that are kept must be no more confident on non-members than a guess."""
     X, y = table(100, rng)
     y = rng.permutation(y)
     patient = NetworkJudge(epochs=120, batch=20, patience=None)
@@ -106,14 +106,14 @@ def test_judges_go_by_name(rng: np.random.Generator) -> None:
         make_judges(["trees"], X.reshape(4, 1, 1, 3))
 
 
-def labelled(utility: list, private: list[int]) -> Labelled:
-    return Labelled(np.zeros((len(private), 1), np.float32), np.array(utility), np.array(private))
+def labeled(utility: list, private: list[int]) -> Labeled:
+    return Labeled(np.zeros((len(private), 1), np.float32), np.array(utility), np.array(private))
 
 
 def test_the_label_alone_by_hand() -> None:
-    train = labelled([0, 0, 0, 1, 1, 1], [2, 2, 0, 1, 1, 2])
+    train = labeled([0, 0, 0, 1, 1, 1], [2, 2, 0, 1, 1, 2])
     # Label 0 -> 2, label 1 -> 1, label 5 was never seen -> 2, the most frequent.
-    test = labelled([0, 0, 1, 1, 5], [2, 0, 1, 3, 2])
+    test = labeled([0, 0, 1, 1, 5], [2, 0, 1, 3, 2])
     found = label_only(train, test)
     assert (found.value, found.n) == (3 / 5, 5)
     assert majority_guess(train.private, test.private).value == 2 / 5
@@ -121,7 +121,7 @@ def test_the_label_alone_by_hand() -> None:
 
 def test_several_labels_count_together() -> None:
     pairs = [[0, 0], [0, 1], [1, 0], [1, 1]] * 5
-    data = labelled(pairs, [a ^ b for a, b in pairs])
+    data = labeled(pairs, [a ^ b for a, b in pairs])
     assert label_only(data, data).value == 1
-    first = labelled([a for a, _ in pairs], [a ^ b for a, b in pairs])
+    first = labeled([a for a, _ in pairs], [a ^ b for a, b in pairs])
     assert label_only(first, first).value == 0.5

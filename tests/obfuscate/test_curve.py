@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from locum.errors import ConfigError, DataError
-from locum.obfuscate import Judgement, Point, TradeOff
+from locum.obfuscate import Judgment, Point, TradeOff
 from locum.types import Estimate
 
 
@@ -28,7 +28,7 @@ def point(noise: float | None, lambda_: float, weak: float, strong: float, utili
         "original_private": 0.84,
         "original_utility": 0.86,
     }
-    found = Judgement(
+    found = Judgment(
         **{name: {"network": near(v), "trees": near(v + 0.01)} for name, v in both.items()},
         label_only=near(0.6),
         majority=near(0.55),

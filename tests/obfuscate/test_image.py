@@ -10,10 +10,10 @@ from locum.obfuscate import ImageObfuscator
 
 
 def squares(n: int = 160, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    """A bright square at the left or at the right, over a background of any grey."""
+    """A bright square at the left or at the right, over a background of any gray."""
     rng = np.random.default_rng(seed)
-    side, grey = rng.integers(0, 2, n), rng.integers(0, 120, n)
-    images = np.repeat(grey, 256).reshape(n, 16, 16).astype(np.uint8)
+    side, gray = rng.integers(0, 2, n), rng.integers(0, 120, n)
+    images = np.repeat(gray, 256).reshape(n, 16, 16).astype(np.uint8)
     for image, right in zip(images, side, strict=True):
         image[4:12, 9 * right : 9 * right + 7] = 250
     return images, np.where(side, "right", "left")
@@ -22,9 +22,9 @@ def squares(n: int = 160, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
 X, SIDE = squares()
 
 
-@pytest.fixture(scope="module", params=["calibrated", "seed"])
+@pytest.fixture(scope="module", params=["calibrated", "paper"])
 def fitted(request: pytest.FixtureRequest) -> ImageObfuscator:
-    training = {"max_epochs": 15, "batch_size": 32} if request.param == "seed" else {}
+    training = {"max_epochs": 15, "batch_size": 32} if request.param == "paper" else {}
     return ImageObfuscator(request.param, **training, random_state=0).fit(X, SIDE)
 
 
@@ -40,14 +40,14 @@ def test_what_is_needed_is_kept_under_much_noise() -> None:
     out = model.transform(X, SIDE, noise=1000, random_state=0).astype(float)
     right = out[:, 4:12, 9:].mean(axis=(1, 2)) > out[:, 4:12, :7].mean(axis=(1, 2))
     assert (right == (SIDE == "right")).mean() > 0.9
-    grey = [np.corrcoef(a[:, 0, 8], X[:, 0, 8])[0, 1] for a in (out, model.transform(X, SIDE, noise=0))]
-    assert grey[0] < 0.25 < grey[1]
+    gray = [np.corrcoef(a[:, 0, 8], X[:, 0, 8])[0, 1] for a in (out, model.transform(X, SIDE, noise=0))]
+    assert gray[0] < 0.25 < gray[1]
 
 
-def test_colours_and_single_planes() -> None:
-    colour = np.repeat(X[..., None], 3, axis=3)
-    model = ImageObfuscator().fit(colour, SIDE)
-    assert model.transform(colour, SIDE, noise=1).shape == colour.shape
+def test_colors_and_single_planes() -> None:
+    color = np.repeat(X[..., None], 3, axis=3)
+    model = ImageObfuscator().fit(color, SIDE)
+    assert model.transform(color, SIDE, noise=1).shape == color.shape
     plane = ImageObfuscator().fit(X[..., None], SIDE)
     assert plane.transform(X[..., None], SIDE, noise=1).shape == (*X.shape, 1)
 

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from locum.errors import ConfigError, DataError
-from locum.obfuscate import Judgement, Labelled, judge
+from locum.obfuscate import Judgment, Labeled, judge
 from locum.obfuscate.evaluation import ATTACKERS, Originals, mean_release
 
 KINDS = ("network", "trees")
 
 
-def rows(n: int, seed: int) -> Labelled:
+def rows(n: int, seed: int) -> Labeled:
     """Utility and private code each lie in a column of their own, and agree in 7 of 10 rows."""
     rng = np.random.default_rng(seed)
     utility = rng.integers(0, 2, n)
@@ -22,7 +22,7 @@ def rows(n: int, seed: int) -> Labelled:
     X = rng.random((n, 5)) * 0.5
     X[:, 0] += 0.4 * utility
     X[:, 1] += 0.4 * private
-    return Labelled(X.astype(np.float32), utility, private)
+    return Labeled(X.astype(np.float32), utility, private)
 
 
 @pytest.fixture(scope="module")
@@ -43,12 +43,12 @@ def noisy(X: np.ndarray, utility: np.ndarray, rng: np.random.Generator) -> np.nd
 
 
 @pytest.fixture(scope="module")
-def found(originals: Originals) -> dict[str, Judgement]:
+def found(originals: Originals) -> dict[str, Judgment]:
     maskings = {"identity": identity, "label": label_alone, "noise": noisy}
     return {name: originals.judge(masking, copies=8) for name, masking in maskings.items()}
 
 
-def test_the_identity_leaks_as_the_original(found: dict[str, Judgement]) -> None:
+def test_the_identity_leaks_as_the_original(found: dict[str, Judgment]) -> None:
     got = found["identity"]
     for kind in KINDS:
         assert got.weak[kind] == got.strong[kind] == got.original_private[kind]
@@ -58,7 +58,7 @@ def test_the_identity_leaks_as_the_original(found: dict[str, Judgement]) -> None
     assert got.attacker.low > 0.85
 
 
-def test_the_label_alone_leaks_the_baseline_exactly(found: dict[str, Judgement]) -> None:
+def test_the_label_alone_leaks_the_baseline_exactly(found: dict[str, Judgment]) -> None:
     got = found["label"]
     for kind in KINDS:
         assert got.strong[kind] == got.averaged[kind] == got.label_only
@@ -66,14 +66,14 @@ def test_the_label_alone_leaks_the_baseline_exactly(found: dict[str, Judgement])
     assert got.label_only.low > got.majority.high
 
 
-def test_noise_lies_between(found: dict[str, Judgement]) -> None:
+def test_noise_lies_between(found: dict[str, Judgment]) -> None:
     low, mid, high = (found[name].attacker for name in ("label", "noise", "identity"))
     assert mid.value < high.low
     assert found["noise"].strong["trees"].value < low.value < high.value
     assert found["noise"].utility.value <= found["identity"].utility.high
 
 
-def test_the_mean_of_releases_tells_more_than_one(found: dict[str, Judgement]) -> None:
+def test_the_mean_of_releases_tells_more_than_one(found: dict[str, Judgment]) -> None:
     got = found["noise"]
     for kind in KINDS:
         assert got.averaged[kind].low > got.strong[kind].high
@@ -81,7 +81,7 @@ def test_the_mean_of_releases_tells_more_than_one(found: dict[str, Judgement]) -
     assert got.attacker == max(got.averaged.values(), key=lambda e: e.value)
 
 
-def test_who_knows_the_masking_is_never_worse_off(found: dict[str, Judgement]) -> None:
+def test_who_knows_the_masking_is_never_worse_off(found: dict[str, Judgment]) -> None:
     for got in found.values():
         for kind in KINDS:
             assert got.strong[kind].high >= got.weak[kind].low
@@ -102,9 +102,9 @@ def test_a_masking_that_moves_rows_fools_only_the_weak(originals: Originals) -> 
     assert got.averaged == got.strong
 
 
-def test_figures_go_to_json_and_back(found: dict[str, Judgement]) -> None:
+def test_figures_go_to_json_and_back(found: dict[str, Judgment]) -> None:
     got = found["noise"]
-    again = Judgement.from_dict(json.loads(json.dumps(got.to_dict())))
+    again = Judgment.from_dict(json.loads(json.dumps(got.to_dict())))
     assert again == got
     flat = got.figures()
     assert flat["strong_trees"] == got.strong["trees"]
@@ -119,13 +119,13 @@ def test_judging_learns_the_originals_itself_or_takes_them() -> None:
     given = judge(noisy, train, test, seed=4, copies=2, originals=once)
     assert given == judge(noisy, train, test, judges=["trees"], seed=4, copies=2)
     assert given != judge(noisy, train, test, judges=["trees"], seed=5, copies=2)
-    with pytest.raises(ConfigError, match="other rows"):
+    with pytest.raises(ConfigError, match="rows other than"):
         judge(noisy, test, train, originals=once)
-    with pytest.raises(ConfigError, match="learn them anew"):
+    with pytest.raises(ConfigError, match="learn them again"):
         judge(noisy, train, test, judges=["network"], originals=once)
 
 
-def test_each_party_has_coins_of_its_own() -> None:
+def test_each_party_has_its_own_random_stream() -> None:
     """A masking that tells who asked: no two releases may be the same."""
     seen = []
 
@@ -158,8 +158,8 @@ def test_means_are_made_in_pieces_and_are_means(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_several_utility_labels_reach_the_masking() -> None:
-    def both(data: Labelled) -> Labelled:
-        return Labelled(data.X, np.stack([data.utility, data.private], axis=1), data.private)
+    def both(data: Labeled) -> Labeled:
+        return Labeled(data.X, np.stack([data.utility, data.private], axis=1), data.private)
 
     def first(X: np.ndarray, utility: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         assert utility.shape == (len(X), 2)
@@ -172,9 +172,9 @@ def test_several_utility_labels_reach_the_masking() -> None:
 
 
 def test_images_are_judged_by_the_network_and_by_windows() -> None:
-    def images(n: int, seed: int) -> Labelled:
+    def images(n: int, seed: int) -> Labeled:
         data = rows(n, seed)
-        return Labelled(np.repeat(data.X[:, :2, None, None], 16, 2).repeat(16, 3), data.utility, data.private)
+        return Labeled(np.repeat(data.X[:, :2, None, None], 16, 2).repeat(16, 3), data.utility, data.private)
 
     got = judge(identity, images(100, 1), images(60, 2), copies=1, epochs=1)
     assert set(got.strong) == {"network", "patches"}
@@ -188,5 +188,5 @@ def test_wrong_input_is_told() -> None:
     with pytest.raises(DataError, match="shape"):
         judge(lambda X, u, rng: X[:, :2], train, test, judges=["trees"])
     with pytest.raises(DataError, match="shape"):
-        judge(identity, train, Labelled(test.X[:, :2], test.utility, test.private))
+        judge(identity, train, Labeled(test.X[:, :2], test.utility, test.private))
     assert set(ATTACKERS) == {"weak", "strong", "averaged"}

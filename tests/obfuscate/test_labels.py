@@ -37,11 +37,11 @@ def test_truth_values_and_whole_floats_are_numbers() -> None:
 @pytest.mark.parametrize(
     ("utility", "words"),
     [
-        (["no", "no"], "one value for all"),
+        (["no", "no"], "same value in all"),
         ([0.5, 1.0], "not whole"),
         ([float("nan"), 1.0], "missing"),
         (np.array(["a", None], dtype=object), "missing values"),
-        (np.zeros((2, 2, 2)), "one value a record"),
+        (np.zeros((2, 2, 2)), "one value per record"),
     ],
 )
 def test_bad_labels_are_told_in_a_sentence(utility: object, words: str) -> None:

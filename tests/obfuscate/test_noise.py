@@ -95,7 +95,7 @@ def test_the_seeds_noise_has_no_limit() -> None:
         PaperNoise(1.0).apply(REST, CODES, math.inf, np.random.default_rng(0))
 
 
-def test_few_records_have_no_mean_of_their_own() -> None:
+def test_few_records_do_not_get_their_own_mean() -> None:
     codes = CODES.copy()
     codes[:3] = 7
     noise = ShapedNoise.fit(REST, codes, blur=1e-6)

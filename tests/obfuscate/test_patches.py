@@ -23,7 +23,7 @@ def test_it_sees_patterns_wherever_they_are(rng: np.random.Generator) -> None:
     assert (predict(X) == codes).mean() > 0.95
 
 
-def test_it_learns_nothing_from_coins(rng: np.random.Generator) -> None:
+def test_it_learns_nothing_from_random_labels(rng: np.random.Generator) -> None:
     X, _ = stripes(600, rng)
     codes = rng.integers(0, 2, 600)
     predict = PatchesJudge(filters=20).fit(X[:400], codes[:400], seed=0)

@@ -71,7 +71,7 @@ def replace(folder: Path, change: Callable[[dict[str, np.ndarray]], Any]) -> Non
     edit(folder, lambda m: m["files"].update({TENSORS: entry}))
 
 
-@pytest.mark.parametrize("preset", ["calibrated", "seed"])
+@pytest.mark.parametrize("preset", ["calibrated", "paper"])
 @pytest.mark.parametrize(("noise", "lambda_"), [(0, -50), (3, -1), (2, None), (1, 0)])
 def test_a_table_s_comes_back_to_the_last_bit(
     tmp_path: Path, preset: str, noise: float, lambda_: float | None
@@ -89,11 +89,11 @@ def test_a_table_s_comes_back_to_the_last_bit(
     assert again.parameters_ == model.parameters_
 
 
-@pytest.mark.parametrize("colours", [1, 3])
-def test_an_image_s_comes_back_to_the_last_bit(tmp_path: Path, colours: int, rng: np.random.Generator) -> None:
-    images = rng.integers(0, 256, (24, 16, 16, colours), dtype=np.uint8)
+@pytest.mark.parametrize("colors", [1, 3])
+def test_an_image_s_comes_back_to_the_last_bit(tmp_path: Path, colors: int, rng: np.random.Generator) -> None:
+    images = rng.integers(0, 256, (24, 16, 16, colors), dtype=np.uint8)
     utility = np.arange(24) % 2
-    model = ImageObfuscator("seed", max_epochs=1, batch_size=8, random_state=0).fit(images, utility)
+    model = ImageObfuscator("paper", max_epochs=1, batch_size=8, random_state=0).fit(images, utility)
     save_obfuscator(model, tmp_path / "o")
     again = load_obfuscator(tmp_path / "o")
     np.testing.assert_array_equal(
@@ -121,7 +121,7 @@ def test_what_leaves_is_named_and_nothing_else_leaves(saved: Path) -> None:
 
 
 def test_ends_of_ranges_leave_only_where_they_are_used(tmp_path: Path) -> None:
-    seeds = save_obfuscator(fitted("seed"), tmp_path / "o")
+    seeds = save_obfuscator(fitted("paper"), tmp_path / "o")
     assert not any(name.startswith("ranges") for name in load_file(seeds / TENSORS))
 
 
@@ -193,13 +193,13 @@ def test_links_extras_and_missing_files_are_refused(folder: Path, tmp_path: Path
         (lambda m: m["utility"][0].update(values=["yes", "no"]), "in order"),
         (lambda m: m["utility"][0].update(values=["no", 1]), "whole numbers"),
         (lambda m: m["utility"][0].update(values=["a", "b", "c"]), "shape"),
-        (lambda m: m["utility"][1].update(name="smoker"), "one name"),
+        (lambda m: m["utility"][1].update(name="smoker"), "the same name"),
         (lambda m: m["data"]["columns"].pop(), "shape"),
         (lambda m: m["data"]["columns"][0].update(low="now"), "wrong type"),
         (lambda m: m["data"]["columns"][0].update(kind="code"), "kind"),
         (lambda m: m.update(data={"kind": "image", "channels": 3, "side": 64}), "shape"),
         (lambda m: m.update(data={"kind": "image", "channels": 3, "side": 63}), "side"),
-        (lambda m: m["files"].pop("README.md"), "lists"),
+        (lambda m: m["files"].pop("README.md"), "must list"),
     ],
 )
 def test_a_manifest_that_breaks_the_format_is_refused(folder: Path, change: Callable[[Any], Any], word: str) -> None:
@@ -221,14 +221,14 @@ def test_a_newer_schema_asks_for_an_upgrade(folder: Path) -> None:
         (lambda t: t.update({"network.encoder.0.bias": t["network.encoder.0.bias"].astype(np.float64)}), "float32"),
         (lambda t: t["network.encoder.0.bias"].fill(np.nan), "finite"),
         (lambda t: t.pop("network.decoder.0.bias"), "missing"),
-        (lambda t: t.update(more=np.zeros(3, np.float32)), "nothing uses"),
-        (lambda t: t["ranges.0.low"].__setitem__(0, -1), "rise"),
-        (lambda t: t["ranges.0.high"].fill(0), "rise"),
+        (lambda t: t.update(more=np.zeros(3, np.float32)), "Nothing uses"),
+        (lambda t: t["ranges.0.low"].__setitem__(0, -1), "ascend"),
+        (lambda t: t["ranges.0.high"].fill(0), "ascend"),
         (lambda t: t.update({"ranges.0.low": t["ranges.0.low"][:0]}), "shape"),
-        (lambda t: t["noise.combinations"].fill(7), "there are not"),
+        (lambda t: t["noise.combinations"].fill(7), "do not exist"),
         (lambda t: t["noise.combinations"].fill(0), "twice"),
-        (lambda t: t["noise.factors"].fill(1), "triangles"),
-        (lambda t: t["noise.factors"].fill(0), "triangles"),
+        (lambda t: t["noise.factors"].fill(1), "triangular"),
+        (lambda t: t["noise.factors"].fill(0), "triangular"),
         (lambda t: t["noise.bound"].fill(-1), "bound"),
         (lambda t: t.update({"noise.means": t["noise.means"][:-1]}), "shape"),
     ],

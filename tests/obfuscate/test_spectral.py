@@ -58,8 +58,8 @@ def test_the_whole_noise_is_by_the_definition(images: tuple[np.ndarray, np.ndarr
     unit.reshape(len(unit), -1)[np.arange(len(unit)), np.arange(len(unit))] = 1
     whitening = noise._white(unit).reshape(len(unit), -1).astype(np.float64)
     covariance = np.linalg.inv(whitening @ whitening.T)
-    centred = X - noise.means[codes[:, 0]]
-    shifted = np.stack([np.roll(centred, (i, j), axis=(2, 3)) for i in range(0, SIDE, 4) for j in range(0, SIDE, 4)])
+    centered = X - noise.means[codes[:, 0]]
+    shifted = np.stack([np.roll(centered, (i, j), axis=(2, 3)) for i in range(0, SIDE, 4) for j in range(0, SIDE, 4)])
     wanted = np.cov(shifted.reshape(-1, 2 * SIDE * SIDE).T)
     assert np.corrcoef(covariance.ravel(), wanted.ravel())[0, 1] > 0.98
     assert np.trace(covariance) == pytest.approx(np.trace(wanted), rel=0.05)
@@ -90,12 +90,12 @@ def test_it_guesses_labels(images: tuple[np.ndarray, np.ndarray]) -> None:
     assert (SpectralNoise.fit(X[:300], codes[:300]).guess(X[300:]) == codes[300:]).mean() > 0.8
 
 
-def test_the_promise(images: tuple[np.ndarray, np.ndarray]) -> None:
+def test_the_guarantee(images: tuple[np.ndarray, np.ndarray]) -> None:
     noise = SpectralNoise.fit(*images)
     assert noise.local_epsilon(0, 1e-6) == noise.local_epsilon(0.01, 1e-6) == math.inf
     assert noise.local_epsilon(math.inf, 1e-6) == 0
     assert noise.local_epsilon(1e4, 1e-6) < noise.local_epsilon(10, 1e-6)
-    # An image far from all others is cut to the bound, in units of the noise: the promise covers it.
+    # An image far from all others is cut to the bound, in units of the noise: the guarantee covers it.
     far = noise._white(np.ones((1, 2, SIDE, SIDE), np.float32) * 50)
     assert np.linalg.norm(far) > noise.bound
 
@@ -109,5 +109,5 @@ def test_it_comes_back(images: tuple[np.ndarray, np.ndarray]) -> None:
 
 
 def test_labels_of_few_have_no_mean() -> None:
-    with pytest.raises(DataError, match="five images"):
+    with pytest.raises(DataError, match="five or more images"):
         SpectralNoise.fit(np.zeros((8, 1, 16, 16), np.float32), np.arange(8)[:, None])

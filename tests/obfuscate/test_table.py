@@ -33,9 +33,9 @@ def subjects(n: int = 3000, seed: int = 0) -> tuple[pd.DataFrame, pd.Series, np.
 TRAIN, TEST = subjects(), subjects(1500, seed=1)
 
 
-@pytest.fixture(scope="module", params=["calibrated", "seed"])
+@pytest.fixture(scope="module", params=["calibrated", "paper"])
 def fitted(request: pytest.FixtureRequest) -> TableObfuscator:
-    epochs = {"calibrated": 12, "seed": 15}[request.param]
+    epochs = {"calibrated": 12, "paper": 15}[request.param]
     return TableObfuscator(request.param, max_epochs=epochs, batch_size=64, random_state=0).fit(*TRAIN[:2])
 
 
@@ -121,7 +121,7 @@ def test_several_attributes_of_many_values() -> None:
 
 def test_local_epsilon_falls_with_noise_and_is_infinite_in_the_seed(fitted: TableObfuscator) -> None:
     found = [fitted.local_epsilon(noise, delta=1e-5) for noise in (10, 100)]
-    if fitted.preset == "seed":
+    if fitted.preset == "paper":
         assert found == [float("inf")] * 2
     else:
         assert 0 < found[1] < found[0] < float("inf")
@@ -131,13 +131,9 @@ def test_a_fit_that_was_cut_ends_the_same(tmp_path: Path) -> None:
     class CutError(Exception):
         pass
 
-    class Cut:
-        def step(self, done: int, total: int, loss: float) -> None:
-            if done == 3:
-                raise CutError
-
-        def close(self) -> None:
-            pass
+    def cut(done: int, total: int, note: str = "") -> None:
+        if done == 3:
+            raise CutError
 
     import locum.obfuscate.obfuscator as base
 
@@ -149,7 +145,7 @@ def test_a_fit_that_was_cut_ends_the_same(tmp_path: Path) -> None:
     try:
         base.Checkpoint = lambda path, mark: original(path, mark, every_seconds=0)  # type: ignore[misc, assignment]
         with pytest.raises(CutError):
-            TableObfuscator(**settings, checkpoint=file, progress=Cut()).fit(X, needed)
+            TableObfuscator(**settings, checkpoint=file, progress=cut).fit(X, needed)
         resumed = TableObfuscator(**settings, checkpoint=file).fit(X, needed)
     finally:
         base.Checkpoint = original  # type: ignore[misc]
@@ -166,9 +162,9 @@ def test_a_fit_that_was_cut_ends_the_same(tmp_path: Path) -> None:
         (lambda m: m.transform(TEST[0], TEST[1], noise=-1), ConfigError, "0 hides least"),
         (lambda m: m.transform(TEST[0].drop(columns="age"), TEST[1], noise=1), DataError, "lacks columns"),
         (lambda m: TableObfuscator().transform(TEST[0], TEST[1], noise=1), NotFittedError, "has not been fitted"),
-        (lambda m: TableObfuscator("best").fit(*TRAIN[:2]), ConfigError, "'calibrated' or 'seed'"),
+        (lambda m: TableObfuscator("best").fit(*TRAIN[:2]), ConfigError, "'calibrated' or 'paper'"),
         (lambda m: TableObfuscator(authors_compat=True).fit(*TRAIN[:2]), ConfigError, "authors_compat"),
-        (lambda m: TableObfuscator().fit(TRAIN[0][:5], TRAIN[1][:5]), DataError, "20 or more"),
+        (lambda m: TableObfuscator().fit(TRAIN[0][:5], TRAIN[1][:5]), DataError, "at least 20"),
         (lambda m: TableObfuscator().fit(TRAIN[0], TRAIN[1][:5]), DataError, "Each record needs"),
         (lambda m: TableObfuscator(checkpoint="x").fit(*TRAIN[:2]), ConfigError, "random_state"),
     ],
@@ -183,7 +179,7 @@ def test_adult_rows_stay_adult_rows(real_data: Path) -> None:
     X, income = adult.drop(columns=["income", "sex"]), adult["income"]
     codec = TableCodec.fit(X)
     some = X.sample(3000, random_state=0)
-    model = TableObfuscator("seed", max_epochs=1, random_state=0).fit(some, income[some.index], codec=codec)
+    model = TableObfuscator("paper", max_epochs=1, random_state=0).fit(some, income[some.index], codec=codec)
     assert model.parameters_ == 86_494
     for preset in (model, TableObfuscator(max_epochs=1, random_state=0).fit(some, income[some.index], codec=codec)):
         out = preset.transform(some, income[some.index], noise=5, lambda_=-50)

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from locum.errors import CheckpointError, ConfigError, DataError
-from locum.obfuscate import Labelled, Masking, sweep, trade_off
+from locum.obfuscate import Labeled, Masking, sweep, trade_off
 from locum.obfuscate.tradeoff import Knobs
 
 CHEAP = {"judges": ["trees"], "copies": 2}
@@ -48,9 +48,9 @@ def rows(n: int, seed: int) -> tuple[pd.DataFrame, pd.Series, pd.Series]:
     )
 
 
-def labelled(n: int, seed: int) -> Labelled:
+def labeled(n: int, seed: int) -> Labeled:
     X, utility, private = rows(n, seed)
-    return Labelled(X.to_numpy(np.float32), (utility == "rich").to_numpy(int), (private == "tall").to_numpy(int))
+    return Labeled(X.to_numpy(np.float32), (utility == "rich").to_numpy(int), (private == "tall").to_numpy(int))
 
 
 def test_more_noise_leaks_less_and_costs_nothing_here() -> None:
@@ -65,11 +65,11 @@ def test_more_noise_leaks_less_and_costs_nothing_here() -> None:
         **CHEAP,
     )
     assert [p.name for p in found.points] == ["noise 0, lambda -50", "noise 0.3, lambda -50", "noise 100, lambda -50"]
-    nothing, some, all_of_it = (p.judgement for p in found.points)
+    nothing, some, all_of_it = (p.judgment for p in found.points)
     assert nothing.attacker.low > 0.95
     assert all_of_it.attacker.high < some.attacker.low < some.attacker.high < nothing.attacker.low
     assert all_of_it.attacker.low < all_of_it.label_only.high
-    assert all(p.judgement.utility.low > 0.95 for p in found.points)
+    assert all(p.judgment.utility.low > 0.95 for p in found.points)
     assert [(done, total) for done, total, _ in told] == [(0, 3), (1, 3), (2, 3), (3, 3)]
     assert found.pick(attacker_at_most=0.9).noise == 0.3
 
@@ -88,7 +88,7 @@ def spied(calls: list[str], stop_at: str | None = None) -> dict[Knobs, Masking]:
 
 
 def test_after_a_kill_it_goes_on_and_ends_the_same(tmp_path: Path) -> None:
-    train, test, state = labelled(200, 1), labelled(150, 2), tmp_path / "state.json"
+    train, test, state = labeled(200, 1), labeled(150, 2), tmp_path / "state.json"
     whole = sweep(spied([]), train, test, **CHEAP)
     with pytest.raises(KeyboardInterrupt):
         sweep(spied([], stop_at="noise 2"), train, test, state=state, **CHEAP)
@@ -107,7 +107,7 @@ def test_after_a_kill_it_goes_on_and_ends_the_same(tmp_path: Path) -> None:
 
 
 def test_points_can_be_added_to_a_state(tmp_path: Path) -> None:
-    train, test, state = labelled(200, 1), labelled(150, 2), tmp_path / "state.json"
+    train, test, state = labeled(200, 1), labeled(150, 2), tmp_path / "state.json"
     calls: list[str] = []
     every = spied(calls)
     first = dict(list(every.items())[:1])
@@ -118,7 +118,7 @@ def test_points_can_be_added_to_a_state(tmp_path: Path) -> None:
 
 
 def test_a_state_of_another_sweep_is_refused(tmp_path: Path) -> None:
-    train, test, state = labelled(100, 1), labelled(80, 2), tmp_path / "state.json"
+    train, test, state = labeled(100, 1), labeled(80, 2), tmp_path / "state.json"
     one = dict(list(spied([]).items())[:1])
     sweep(one, train, test, state=state, **CHEAP)
     before = state.read_bytes()
@@ -127,7 +127,7 @@ def test_a_state_of_another_sweep_is_refused(tmp_path: Path) -> None:
         (train, test, {**CHEAP, "copies": 3}),
         (train, test, {**CHEAP, "identity": "other weights"}),
         (train.take(np.arange(99)), test, CHEAP),
-        (train, Labelled(test.X, test.utility, 1 - test.private), CHEAP),
+        (train, Labeled(test.X, test.utility, 1 - test.private), CHEAP),
     ]
     for a, b, settings in others:
         with pytest.raises(CheckpointError, match="other data, settings or weights"):
@@ -150,7 +150,7 @@ def test_another_obfuscator_is_not_taken_for_the_first(tmp_path: Path) -> None:
 
 
 def test_settings_can_go_by_name() -> None:
-    found = sweep({"ours": lambda X, u, rng: X}, labelled(100, 1), labelled(80, 2), **CHEAP)
+    found = sweep({"ours": lambda X, u, rng: X}, labeled(100, 1), labeled(80, 2), **CHEAP)
     assert found.points[0].name == "ours"
     assert found.points[0].knobs == {}
 
@@ -163,6 +163,6 @@ def test_wrong_input_is_told() -> None:
     with pytest.raises(ConfigError, match="at least one value"):
         trade_off(ColumnNoise(), train, test, noises=[], lambdas=[1], **CHEAP)
     with pytest.raises(ConfigError, match="at least one setting"):
-        sweep({}, labelled(50, 1), labelled(50, 2))
+        sweep({}, labeled(50, 1), labeled(50, 2))
     with pytest.raises(DataError, match="as many"):
         trade_off(ColumnNoise(), (train[0], train[1], train[2][:5]), test, noises=[1], lambdas=[1], **CHEAP)

@@ -1,7 +1,7 @@
-"""Neighbour replay of a DP-CGAN: with the same coins, one unit more or less moves the first step by at most the clip.
+"""Neighbor replay of a DP-CGAN: with the same seed, one unit more or less moves the first step by at most the clip.
 
-Plain descent of rate 1 with an expected batch of 1 shows the noisy sum as it is; noise and what the maker adds are
-the same on both sides and go out. The unit comes last, so that the coins of all others stay theirs.
+Plain descent of rate 1 with an expected batch of 1 shows the noisy sum as it is; noise and what the trainer adds are
+the same on both sides and cancel. The unit comes last, so that the random numbers of all others stay the same.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from torch import Tensor
 from locum.accounting import SGDPlan
 from locum.data import Reference
 from locum.generate import AS_REAL, CGANGenerator
-from locum.generate.adversary import Maker, gradient_on_made
+from locum.generate.adversary import GeneratorTrainer, gradient_on_fakes
 from locum.generate.private import unit_vectors
 from locum.nets import CGAN, plain_cgan
 from locum.train import seeded
@@ -37,8 +37,8 @@ def first_step(
     net = a_net(seed)
     unit, _ = unit_vectors(X.astype(np.float32), Reference.plain(D))
     rows = net.join(torch.from_numpy(2 * unit).float(), torch.eye(2)[torch.from_numpy(y)])
-    maker = Maker(net, torch.eye(2), 1e-3, seeded(seed))
-    maker.centres = torch.zeros(2, D)
+    trainer = GeneratorTrainer(net, torch.eye(2), 1e-3, seeded(seed))
+    trainer.centers = torch.zeros(2, D)
     plan = SGDPlan(DP(1.0, 1e-6, "record" if subject is None else "subject", n_public=1000), 0.6, 1, 1, clip, 1.0)
     before = flat(net.critic)
     PrivateRun(
@@ -50,7 +50,7 @@ def first_step(
         optimizer="sgd",
         learning_rate=1.0,
         insecure_seed=seed,
-        public_gradient=gradient_on_made(net, maker, plan),
+        public_gradient=gradient_on_fakes(net, trainer, plan),
     ).run()
     return before - flat(net.critic), flat(net.generator)
 
@@ -101,7 +101,7 @@ def test_the_bound_is_reached_and_comes_from_the_clip() -> None:
 
 @pytest.mark.parametrize("scaling", ["class", "public"])
 def test_a_huge_record_is_no_more_than_any_other(scaling: str) -> None:
-    """Only its direction is seen, and only through noisy sums: with the same coins two fits stay finite and near."""
+    """Only its direction is seen, and only through noisy sums: with the same seed two fits stay finite and near."""
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(60, D)).astype(np.float32), np.arange(60) % 2
     far = X.copy()

@@ -1,7 +1,7 @@
-"""Neighbour replay: with the same coins, one unit more or less moves a step by at most the clip.
+"""Neighbor replay: with the same seed, one unit more or less moves a step by at most the clip.
 
-Plain descent of rate 1 with an expected batch of 1 shows each step's noisy sum as it is; equal coins take the noise
-out. The unit comes last, so that the coins of all others stay theirs.
+Plain descent of rate 1 with an expected batch of 1 shows each step's noisy sum as it is; equal seeds cancel the
+noise. The unit comes last, so that the random numbers of all others stay the same.
 """
 
 from __future__ import annotations

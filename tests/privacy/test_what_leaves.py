@@ -56,7 +56,7 @@ def test_subjects_and_file_names_stay_at_home(
 
 
 def test_held_out_records_have_no_influence(blob_set: EmbeddingSet, tmp_path: Path) -> None:
-    """Neighbour replay on the non-members: change them all, and not a byte of the release moves."""
+    """Neighbor replay on the non-members: change them all, and not a byte of the release moves."""
     rng = np.random.default_rng(0)
     left = []
     for shift in (0.0, 100.0):

@@ -32,7 +32,7 @@ def test_the_variance_of_the_data_is_the_best_one(gaussian: ClassGaussian, blobs
     gaussian.release().save(tmp_path / "r")
     again = frechet_over_variances(locum.load(tmp_path / "r"), X, y, (1.0,), random_state=0)
     assert again[1.0].average == found[1.0].average
-    # Standardised each by itself, sets that differ by their scale alone are equal: fault F10.
+    # Standardized each by itself, sets that differ by their scale alone are equal: fault F10.
     compat = frechet_over_variances(gaussian, X, y, (1.0, 4.0), random_state=0, authors_compat=True)
     assert compat[1.0].average == pytest.approx(compat[4.0].average, rel=1e-3)
     with pytest.raises(ConfigError, match="variances"):

@@ -33,11 +33,11 @@ def test_accuracy_is_drawn_by_size_and_the_same_each_time(tmp_path: Path) -> Non
     assert stat.S_IMODE((tmp_path / "a.svg").stat().st_mode) == 0o600
 
 
-def test_thirty_methods_differ_in_colour_or_mark() -> None:
+def test_thirty_methods_differ_in_color_or_mark() -> None:
     from matplotlib import rcParams
 
-    colours = len(rcParams["axes.prop_cycle"])
-    assert len({(i % colours, _MARKS[i % len(_MARKS)]) for i in range(30)}) == 30
+    colors = len(rcParams["axes.prop_cycle"])
+    assert len({(i % colors, _MARKS[i % len(_MARKS)]) for i in range(30)}) == 30
 
 
 def test_values_by_class_and_over_variances(tmp_path: Path) -> None:

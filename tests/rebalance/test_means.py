@@ -11,7 +11,7 @@ quick = settings(max_examples=40, deadline=None, derandomize=True)
 
 
 def naive(X: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Centre and shares with plain loops: moments of a random-effects model, weighed once, in units of the spread."""
+    """Center and shares with plain loops: moments of a random-effects model, weighed once, in units of the spread."""
     classes = sorted(set(y.tolist()))
     n = [int((y == c).sum()) for c in classes]
     means = [X[y == c].mean(axis=0) for c in classes]
@@ -25,11 +25,11 @@ def naive(X: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     noise = [float(np.trace(inverse @ covariance)) / k for k in n]
     weights = [1 / len(n)] * len(n)
     for _ in range(2):
-        centre = sum(w * m for w, m in zip(weights, means, strict=True))
-        scatter = sum(w * float((m - centre) @ inverse @ (m - centre)) for w, m in zip(weights, means, strict=True))
+        center = sum(w * m for w, m in zip(weights, means, strict=True))
+        scatter = sum(w * float((m - center) @ inverse @ (m - center)) for w, m in zip(weights, means, strict=True))
         by_luck = sum(w * (1 - w) * v for w, v in zip(weights, noise, strict=True))
         between = max(0.0, (scatter - by_luck) / sum(w * (1 - w) for w in weights))
-        final = centre, np.array([v / (v + between) for v in noise])
+        final = center, np.array([v / (v + between) for v in noise])
         total = sum(1 / (between + v) for v in noise)
         weights = [1 / (between + v) / total for v in noise]
     return final
@@ -46,10 +46,10 @@ def test_agrees_with_plain_loops(seed: int, sizes: list[int]) -> None:
     if len(y) == len(sizes):
         assert not found.share.any()
         return
-    centre, share = naive(X, y)
-    np.testing.assert_allclose(found.centre, centre, atol=1e-9)
+    center, share = naive(X, y)
+    np.testing.assert_allclose(found.center, center, atol=1e-9)
     np.testing.assert_allclose(found.share, share, atol=1e-9)
-    np.testing.assert_allclose(found.means + found.shifts, found.means + share[:, None] * (centre - found.means))
+    np.testing.assert_allclose(found.means + found.shifts, found.means + share[:, None] * (center - found.means))
 
 
 def test_rarer_classes_move_further(rng: np.random.Generator) -> None:

@@ -219,7 +219,7 @@ def test_the_generator_that_was_given_stays_unfitted(tail: tuple[np.ndarray, np.
     assert sampler.generator_.sample(3)[0].shape == (3, 6)
 
 
-def test_a_seed_of_its_own_is_kept(tail: tuple[np.ndarray, np.ndarray]) -> None:
+def test_the_generators_own_seed_is_kept(tail: tuple[np.ndarray, np.ndarray]) -> None:
     sampler = GenerativeOverSampler(CVAEGenerator(max_epochs=1, random_state=5), random_state=0)
     sampler.fit_resample(*tail)
     assert sampler.generator_.random_state == 5

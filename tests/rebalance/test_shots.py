@@ -42,9 +42,9 @@ def test_groups_that_the_test_set_lacks_are_left_out() -> None:
 
 
 def test_wrong_input_is_named() -> None:
-    with pytest.raises(DataError, match="one kind"):
+    with pytest.raises(DataError, match="all text or all numbers"):
         accuracy_by_shots(["0", "1"], [0, 1], [0, 1])
     with pytest.raises(DataError, match="one prediction"):
         accuracy_by_class([0, 1], [0, 1], [0])
-    with pytest.raises(DataError, match="columns"):
+    with pytest.raises(DataError, match="1-D"):
         accuracy_by_shots([0, 1], [], [])

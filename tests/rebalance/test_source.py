@@ -25,7 +25,7 @@ def opened(generator: Any, folder: Path, info: EmbeddingInfo | None = None) -> R
     return locum.load(folder / "r")
 
 
-def test_somebody_else_s_decoder_fills_up(blobs: Data, tmp_path: Path) -> None:
+def test_another_holders_decoder_fills_up(blobs: Data, tmp_path: Path) -> None:
     X, y = blobs
     release = opened(ClassGaussian(random_state=0).fit(X, y), tmp_path)
     mine = np.concatenate([np.flatnonzero(y == c)[:k] for c, k in ((0, 30), (1, 3), (2, 1))])
@@ -95,7 +95,7 @@ def test_what_cannot_fill_up_says_why(blobs: Data, generator: Any, word: str) ->
         GenerativeOverSampler(generator).fit_resample(*blobs)
 
 
-def test_a_promise_is_not_paid_for_and_lost(blobs: Data, tmp_path: Path) -> None:
+def test_a_guarantee_is_not_paid_for_and_lost(blobs: Data, tmp_path: Path) -> None:
     budget = DP(epsilon=1.0, delta=1e-4, n_public=200)
     ledger = tmp_path / "ledger.sqlite"
     generator = ClassGaussian(privacy=budget, classes=[0, 1, 2], ledger=ledger)
@@ -104,7 +104,7 @@ def test_a_promise_is_not_paid_for_and_lost(blobs: Data, tmp_path: Path) -> None
     assert not ledger.exists()
 
 
-def test_a_class_that_may_not_leave_may_be_filled_up_at_home(blobs: Data) -> None:
+def test_a_class_that_may_not_leave_may_be_filled_up_locally(blobs: Data) -> None:
     X, y = blobs
     keep = (y == 0) | (np.arange(len(y)) == np.flatnonzero(y == 1)[0])
     sampler = GenerativeOverSampler(random_state=0)

@@ -1,4 +1,4 @@
-"""`federate`, as Python: how records are dealt out, and what a site's model says of others."""
+"""`federate` from Python: how records are partitioned, and what a site's model predicts."""
 
 from __future__ import annotations
 
@@ -58,23 +58,23 @@ def test_what_cannot_be_dealt_out(sites: int, partition: str, error: type[Except
     assert isinstance(told.value, (ConfigError, DataError))
 
 
-def test_a_rehearsal_leaves_its_release_and_nothing_else(data: str, tmp_path: Path) -> None:
+def test_a_simulation_leaves_its_release_and_nothing_else(data: str, tmp_path: Path) -> None:
     told: list[dict[str, Any]] = []
     budget = DP(2.0, 1e-4, "record", 50)
     found = simulate_federation(
         data, tmp_path / "out", sites=2, privacy=budget, classes=["ant", "bee", "cow", "dog"], settings=TINY,
-        tell=told.append,
+        on_event=told.append,
     )  # fmt: skip
     assert {e["event"] for e in told} == {"joined", "round", "done"}
     assert found.release == tmp_path / "out" / "release"
     release = load(found.release)
     assert release.claim.kind == "none"
-    # A class that nobody has is a class all the same.
+    # A class that no site has is still a class.
     assert release.manifest.class_names == ("ant", "bee", "cow", "dog")
     assert all(0 < s.epsilon_spent <= 2 for s in found.sites)
     assert sum(s.n for s in found.sites) == 90
     assert {p.name for p in tmp_path.iterdir()} == {"data.npz", "out"}
-    with pytest.raises(ConfigError, match="not empty"):
+    with pytest.raises(ConfigError, match="not an empty folder"):
         simulate_federation(data, tmp_path / "out", sites=2, settings=TINY)
 
 
@@ -93,7 +93,7 @@ def test_a_rehearsal_leaves_its_release_and_nothing_else(data: str, tmp_path: Pa
     ],
     ids=str,
 )
-def test_wrong_wishes_write_nothing(more: dict[str, Any], data: str, tmp_path: Path) -> None:
+def test_wrong_settings_write_nothing(more: dict[str, Any], data: str, tmp_path: Path) -> None:
     with pytest.raises((ConfigError, DataError)):
         simulate_federation(data, tmp_path / "out", **{"sites": 2, "settings": TINY, **more})
     assert [p.name for p in tmp_path.iterdir()] == ["data.npz"]
@@ -104,12 +104,12 @@ class TestPredict:
     def site(self, tmp_path: Path) -> Path:
         home = tmp_path / "site"
         home.mkdir()
-        (home / "site.toml").write_text('data = "none.npz"\ntest_coins = 1\n')
+        (home / "site.toml").write_text('data = "none.npz"\ninsecure_seed = 1\n')
         local, shared = (np.eye(3, 4), np.zeros(3)), (np.zeros((3, 4)), np.array([0.0, 0.0, 5.0]))
         PersonalModel(("ant", "bee", "cow"), 0.5, local, shared).save(home / ".locum" / "federation" / "personal")
         return home / "site.toml"
 
-    def test_what_the_model_says_is_what_is_told(self, site: Path, data: str) -> None:
+    def test_predictions_are_those_of_the_model(self, site: Path, data: str) -> None:
         found = predict_personally(site, data)
         told = found.to_dict()
         assert (told["records"], told["lambda"], told["classes"]) == (90, 0.5, ["ant", "bee", "cow"])
@@ -118,13 +118,13 @@ class TestPredict:
             assert one["label"] == told["classes"][int(np.argmax(row))]
             assert sum(one["probabilities"]) == pytest.approx(1)
 
-    def test_another_lambda_can_be_asked_for(self, site: Path, data: str) -> None:
+    def test_another_lambda_can_be_given(self, site: Path, data: str) -> None:
         told = predict_personally(site, data, lam=0.0).to_dict()
         assert (told["lambda"], told["predicted"]) == (0.0, {"cow": 90})
-        with pytest.raises(ConfigError, match="0 is the global head"):
+        with pytest.raises(ConfigError, match="0 uses only the global head"):
             predict_personally(site, data, lam=1.5)
 
-    def test_a_table_for_its_owner_alone(self, site: Path, data: str, tmp_path: Path) -> None:
+    def test_only_its_owner_can_read_the_table(self, site: Path, data: str, tmp_path: Path) -> None:
         found = predict_personally(site, data, out=tmp_path / "p.csv")
         assert "predictions" not in found.to_dict()
         assert stat.S_IMODE((tmp_path / "p.csv").stat().st_mode) == 0o600
@@ -133,17 +133,17 @@ class TestPredict:
         assert [r["record"] for r in rows] == [str(i) for i in range(90)]
         assert float(rows[0]["p(cow)"]) == pytest.approx(found.proba[0, 2], rel=1e-5)
         before = (tmp_path / "p.csv").read_bytes()
-        with pytest.raises(ConfigError, match="exists already"):
+        with pytest.raises(ConfigError, match="already exists"):
             predict_personally(site, data, out=tmp_path / "p.csv")
         assert (tmp_path / "p.csv").read_bytes() == before
 
-    def test_what_is_missing_is_told(self, site: Path, data: str, tmp_path: Path) -> None:
+    def test_what_is_missing_is_reported(self, site: Path, data: str, tmp_path: Path) -> None:
         write_embeddings(tmp_path / "wide.npz", EmbeddingSet.from_arrays(np.zeros((2, 5), np.float32), [0, 1]))
         with pytest.raises(DataError, match="4 features"):
             predict_personally(site, str(tmp_path / "wide.npz"))
         with pytest.raises(ConfigError, match="cannot be read"):
             predict_personally(tmp_path / "nowhere.toml", data)
-        (tmp_path / "site.toml").write_text('data = "none.npz"\ntest_coins = 1\n')
+        (tmp_path / "site.toml").write_text('data = "none.npz"\ninsecure_seed = 1\n')
         with pytest.raises(FormatError, match="take part"):
             predict_personally(tmp_path / "site.toml", data)
 

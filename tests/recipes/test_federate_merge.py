@@ -15,7 +15,7 @@ from locum.generate import ClassGaussian
 from locum.recipes import MergeSummary, merge_to_folder, sample_to_file, verify_release
 from locum.types import DP
 
-WISH = DP(epsilon=2.0, delta=1e-4, n_public=100)
+BUDGET = DP(epsilon=2.0, delta=1e-4, n_public=100)
 
 
 @pytest.fixture
@@ -26,7 +26,7 @@ def folders(blobs: tuple[np.ndarray, np.ndarray], tmp_path: Path) -> list[Path]:
         rows = np.arange(len(y)) % 3 == i
         site = tmp_path / f"site{i}"
         site.mkdir()
-        fit = ClassGaussian(privacy=WISH, classes=[0, 1, 2], ledger=site / "ledger.sqlite", random_state=i)
+        fit = ClassGaussian(privacy=BUDGET, classes=[0, 1, 2], ledger=site / "ledger.sqlite", random_state=i)
         release = fit.fit(X[rows], y[rows]).release(class_names=["ant", "bee", "cat"])
         out.append(release.save(site / "release"))
     return out
@@ -51,7 +51,7 @@ def test_merge_save_sample_verify(folders: list[Path], tmp_path: Path, weights: 
     assert str(tmp_path) not in left
 
 
-def test_people_at_one_site_only_get_that_sites_epsilon(folders: list[Path], tmp_path: Path) -> None:
+def test_subjects_at_one_site_only_get_that_sites_epsilon(folders: list[Path], tmp_path: Path) -> None:
     one = merge_to_folder(folders, tmp_path / "one", max_sites_per_subject=1)
     every = merge_to_folder(folders, tmp_path / "every")
     assert one.claim.dp is not None
@@ -73,7 +73,7 @@ def test_a_site_that_claims_too_little_is_refused(folders: list[Path], tmp_path:
 
 
 def test_nothing_is_lost(folders: list[Path], tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="one of the releases to be merged"):
+    with pytest.raises(ConfigError, match="one of the releases to merge"):
         merge_to_folder(folders, folders[0], overwrite=True)
     merge_to_folder(folders, tmp_path / "global")
     with pytest.raises(ConfigError, match="exists already"):
@@ -90,6 +90,6 @@ def test_damaged_missing_or_repeated_folders(folders: list[Path], tmp_path: Path
     (folders[2] / "decoder.safetensors").write_bytes(b"")
     with pytest.raises(ReleaseError):
         merge_to_folder(folders, tmp_path / "global")
-    with pytest.raises(ConfigError, match="two sites"):
+    with pytest.raises(ConfigError, match="two or more sites"):
         merge_to_folder(folders[:1], tmp_path / "global")
     assert not (tmp_path / "global").exists()

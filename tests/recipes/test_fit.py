@@ -53,12 +53,13 @@ def test_people_are_not_on_both_sides(
 
     seen: dict[str, EmbeddingSet] = {}
 
-    class Spy(module.NearestDistance):
-        def run(self, release: object, members: EmbeddingSet, non_members: EmbeddingSet, rng: object) -> object:
-            seen.update(members=members, others=non_members)
-            return super().run(release, members, non_members, rng)
+    check = module.check_membership
 
-    monkeypatch.setattr(module, "NearestDistance", Spy)
+    def spy(release: object, members: EmbeddingSet, non_members: EmbeddingSet, rng: object) -> object:
+        seen.update(members=members, others=non_members)
+        return check(release, members, non_members, rng)
+
+    monkeypatch.setattr(module, "check_membership", spy)
     subjects = np.arange(len(blob_set)) // 3
     with_people = EmbeddingSet(blob_set.X, blob_set.y, subjects, info=blob_set.info)
     write_embeddings(tmp_path / "d.npz", with_people)

@@ -92,8 +92,8 @@ def test_every_layout_is_read(tmp_path: Path, home: Path) -> None:
     assert len(read_rows(str(tmp_path / "celeba"), side=16, limit=3)["train"]) == 3
     (tmp_path / "list.csv").write_text("file,kind\n000001.jpg,a\n000003.jpg,b\n")
     folder = str(tmp_path / "celeba" / "img_align_celeba")
-    grey = read_rows(folder, attributes=str(tmp_path / "list.csv"), side=32, channels=1)["all"]
-    assert grey.images.shape == (2, 32, 32, 1)
+    gray = read_rows(folder, attributes=str(tmp_path / "list.csv"), side=32, channels=1)["all"]
+    assert gray.images.shape == (2, 32, 32, 1)
     arrays = read_rows(str(home / "train.npz"))
     assert arrays["train"].attributes["kind"][:2].tolist() == ["animal", "vehicle"]
     subjects(5).to_parquet(tmp_path / "p.parquet")
@@ -104,7 +104,7 @@ def test_every_layout_is_read(tmp_path: Path, home: Path) -> None:
     ("path", "options", "word"),
     [
         ("nothing.csv", {}, "nothing at"),
-        ("empty", {}, "no known layout"),
+        ("empty", {}, "unknown layout"),
         ("notes.txt", {}, "cannot be read"),
         ("t.csv#train", {}, "no split"),
         ("t.csv", {"attributes": "t.csv"}, "leave it out"),
@@ -155,7 +155,7 @@ def test_missing_labels_are_told(tmp_path: Path) -> None:
     frame = subjects(50).drop(columns="id")
     frame.loc[7, "income"] = None
     frame.to_csv(tmp_path / "t.csv", index=False)
-    with pytest.raises(DataError, match="misses values"):
+    with pytest.raises(DataError, match="has missing values"):
         fit_obfuscator(str(tmp_path / "t.csv"), tmp_path / "new", utility=["income"], epochs=1, resume=False)
 
 
@@ -195,10 +195,10 @@ def test_the_local_epsilon_is_told_only_where_it_holds(home: Path, tmp_path: Pat
     found, told = local("a", noise=4.0)
     expected = load_obfuscator(home / "o").local_epsilon(4.0, delta=1e-5)
     assert found == {"epsilon": expected, "delta": 1e-5}
-    assert "no part of this claim" in told
+    assert "not part of this claim" in told
     found, told = local("b", noise=4.0, seed=0)
     assert found is None
-    assert "whoever guesses the seed takes the noise off" in told
+    assert "anyone who guesses the seed can remove it" in told
     found, told = local("c", noise=4.0, lambda_="own")
     assert found is None
     assert "without noise" in told
@@ -267,7 +267,7 @@ def test_the_folder_and_the_file_hold_the_same_images(home: Path, tmp_path: Path
 @pytest.mark.parametrize(
     ("obfuscator", "data", "out", "change", "word"),
     [
-        ("o", "test.csv", "a.npz", {}, ".csv or .parquet"),
+        ("o", "test.csv", "a.npz", {}, r"must end in \.csv or \.parquet"),
         ("oi", "test.npz", "a.csv", {}, "npz file or to a folder"),
         ("o", "test.npz", "a.csv", {}, "takes tables"),
         ("oi", "test.csv", "a.npz", {}, "takes images"),
@@ -291,7 +291,7 @@ def test_a_wrong_use_is_told_and_leaves_nothing(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_trade_off_is_written_kept_and_gone_on_with(home: Path, tmp_path: Path) -> None:
+def test_a_trade_off_is_written_kept_and_resumed(home: Path, tmp_path: Path) -> None:
     options = {"private": "sex", "test": str(home / "test.csv"), "judges": ["trees"], "copies": 2}
     told: list[tuple[int, int, str]] = []
 
@@ -339,15 +339,15 @@ def test_a_target_that_cannot_be_met_or_judged_is_not_called_safe(home: Path, tm
         home / "o", str(tmp_path / "coins.csv"), tmp_path / "b", private="coin", attacker_at_most=0.99, noises=[0.0],
         judges=["trees"], copies=1,
     )  # fmt: skip
-    assert "learnt too little" in blind.problem
-    assert "learnt too little" in blind.report["caution"]
+    assert "learned too little" in blind.problem
+    assert "learned too little" in blind.report["caution"]
     assert "has seen these records" in blind.report["measured"]["tested on"]
 
 
 def test_guesses_are_judged_too(home: Path, tmp_path: Path) -> None:
     options = {"private": "sex", "test": str(home / "test.csv"), "judges": ["trees"], "copies": 1, "noises": [0.0]}
     found = measure_trade_off(home / "o", str(home / "train.csv"), tmp_path / "a", true_label=False, **options)
-    assert found.report["obfuscator"]["labels written"] == "its own guess"
+    assert found.report["obfuscator"]["labels written"] == "its own prediction"
 
 
 def test_images_get_a_grid(home: Path, tmp_path: Path) -> None:
@@ -374,7 +374,7 @@ def test_images_get_a_grid(home: Path, tmp_path: Path) -> None:
         ({"lambdas": [5.0]}, "lambda_"),
         ({"attacker_at_most": 2.0}, "--attacker-at-most"),
         ({"holdout": 1.0}, "--holdout"),
-        ({"holdout": 0.01}, "20 records"),
+        ({"holdout": 0.01}, "20 training and 20 test records"),
         ({"judges": ["oracle"]}, "judges"),
     ],
 )
@@ -388,6 +388,21 @@ def test_a_wrong_trade_off_is_told(home: Path, tmp_path: Path, change: dict[str,
 
 def test_a_folder_of_other_things_is_left_alone(home: Path, tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").write_text("mine")
-    with pytest.raises(ConfigError, match="other things"):
+    with pytest.raises(ConfigError, match="left alone"):
         measure_trade_off(home / "o", str(home / "train.csv"), tmp_path, private="sex", noises=[0.0], overwrite=True)
     assert [file.name for file in tmp_path.iterdir()] == ["thesis.txt"]
+
+
+def test_a_trade_off_takes_a_new_or_empty_folder_and_never_writes_into_a_release(home: Path, tmp_path: Path) -> None:
+    options = {"private": "sex", "noises": [0.0], "judges": ["trees"], "copies": 1}
+    (tmp_path / "empty").mkdir()
+    for out in ("empty", "new/deep"):
+        measure_trade_off(home / "o", str(home / "train.csv"), tmp_path / out, **options)
+        assert (tmp_path / out / "report.html").is_file()
+    assert stat.S_IMODE((tmp_path / "new/deep").stat().st_mode) == 0o700
+    (tmp_path / "file").write_text("mine")
+    before = sorted(file.name for file in (home / "o").iterdir())
+    for out in (tmp_path / "file", home / "o"):
+        with pytest.raises(ConfigError, match="left alone"):
+            measure_trade_off(home / "o", str(home / "train.csv"), out, overwrite=True, **options)
+    assert sorted(file.name for file in (home / "o").iterdir()) == before

@@ -134,7 +134,7 @@ def test_measured_figures_do_not_move_the_map(place: Path, measured: dict[str, A
 def test_other_records_give_the_same_shareable_page(
     place: Path, options: dict[str, Any], measured: dict[str, Any], tmp_path: Path
 ) -> None:
-    """Neighbour replay: only the blurred figures may depend on the data, and they are all that is asked for."""
+    """Neighbor replay: only the blurred figures may depend on the data, and they are all that is asked for."""
     other = tmp_path / "other.npz"
     write_embeddings(other, draw(500, (200, 200, 100), 7))
     budget = {**options, "train": str(other), "share": True, "include_measured": True}
@@ -165,7 +165,7 @@ def test_data_that_lack_a_class(place: Path, options: dict[str, Any], tmp_path: 
     [
         ("r.pdf", {}, ConfigError, r"\.html"),
         ("taken.html", {"overwrite": False}, ConfigError, "--force"),
-        ("folder.html", {}, ConfigError, "no plain file"),
+        ("folder.html", {}, ConfigError, "is a folder"),
         ("nowhere/r.html", {}, ConfigError, "nowhere"),
         ("r.html", {"map": "umap"}, ConfigError, "tsne"),
         ("r.html", {"head": "forest"}, ConfigError, "linear"),

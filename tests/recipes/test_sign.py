@@ -11,7 +11,7 @@ import pytest
 from locum.errors import ConfigError, IntegrityError, LocumError, PrivacyError
 from locum.generate import ClassGaussian
 from locum.recipes import make_key_pair, read_passphrase, sign_release, verify_release, write_passport
-from locum.release import ClaimEntry, Release, load
+from locum.release import Release, load
 from locum.types import DPClaim, PrivacyClaim
 
 pytest.importorskip("cryptography")
@@ -43,6 +43,24 @@ def signed(release: Path, key: Path) -> Path:
     return release
 
 
+def test_verify_and_sign_read_every_file_once(
+    signed: Path, key: Path, public: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[str] = []
+    read_bytes = Path.read_bytes
+
+    def counted(self: Path) -> bytes:
+        read.append(self.name)
+        return read_bytes(self)
+
+    monkeypatch.setattr(Path, "read_bytes", counted)
+    verify_release(signed, key=public)
+    assert sorted(read) == sorted((*FILES, "key.pub"))
+    read.clear()
+    sign_release(signed, key, overwrite=True)
+    assert sorted(read) == sorted((*FILES, "key"))
+
+
 def test_signed_and_checked(signed: Path, key: Path, public: Path) -> None:
     found = verify_release(signed, key=public)
     assert found.signed_by == json.loads((signed / "signature.json").read_text())["key"]
@@ -50,7 +68,7 @@ def test_signed_and_checked(signed: Path, key: Path, public: Path) -> None:
     assert any(found.signed_by[:16] in line and "passport.json" in line for line in found.checks)
     unasked = verify_release(signed)
     assert unasked.signed_by is None
-    assert "nobody's signature was checked" in unasked.not_checked[0]
+    assert "the signature was not checked" in unasked.not_checked[0]
     with pytest.raises(ConfigError, match="--force"):
         sign_release(signed, key)
     sign_release(signed, key, overwrite=True)
@@ -89,14 +107,14 @@ def test_a_missing_or_an_added_file_is_seen(signed: Path, public: Path, name: st
         verify_release(signed, key=public)
 
 
-def test_papers_cannot_be_stripped(signed: Path, public: Path) -> None:
+def test_passport_files_cannot_be_stripped(signed: Path, public: Path) -> None:
     for name in set(PASSPORT_FILES) - {"signature.json"}:
         (signed / name).unlink()
     with pytest.raises(IntegrityError, match="other files than these"):
         verify_release(signed)
     (signed / "signature.json").unlink()
     assert verify_release(signed).passport is None
-    with pytest.raises(IntegrityError, match="Nobody signed"):
+    with pytest.raises(IntegrityError, match="is not signed"):
         verify_release(signed, key=public)
 
 
@@ -113,7 +131,7 @@ def test_a_new_passport_takes_the_signature_away(signed: Path, key: Path, public
     with pytest.raises(ConfigError, match="--force"):
         write_passport(signed)
     assert write_passport(signed, overwrite=True).signature_removed
-    with pytest.raises(IntegrityError, match="Nobody signed"):
+    with pytest.raises(IntegrityError, match="is not signed"):
         verify_release(signed, key=public)
     sign_release(signed, key)
     verify_release(signed, key=public)
@@ -132,7 +150,7 @@ def test_what_is_broken_or_lies_is_not_signed(
 ) -> None:
     release = ClassGaussian(random_state=0).fit(*blobs).release()
     dp = DPClaim(0.01, 1e-5, "add-or-remove", ({"kind": "gaussian", "noise_multiplier": 1.0},), "0" * 64)
-    claim = ClaimEntry(**PrivacyClaim(kind="dp", not_covered=("the rest",), dp=dp).to_dict())
+    claim = PrivacyClaim(kind="dp", not_covered=("the rest",), dp=dp)
     liar = Release(release.manifest.model_copy(update={"claim": claim}), release.tensors).save(tmp_path / "liar")
     with pytest.raises(PrivacyError, match="costs"):
         sign_release(liar, key)

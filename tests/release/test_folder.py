@@ -1,4 +1,4 @@
-"""Written whole or not at all; read only if every byte is what the manifest says."""
+"""Written atomically; read only if every byte is what the manifest says."""
 
 from __future__ import annotations
 
@@ -159,6 +159,13 @@ def test_a_newer_schema_says_upgrade(folder: Path) -> None:
         (lambda m: m["claim"].update(kind="dp"), "claim"),
         (lambda m: m["claim"].update(not_covered=[]), "not_covered"),
         (lambda m: m["claim"].update(kind="k-anonymity"), "impossible claim"),
+        (lambda m: m["claim"].update(not_covered=["x" * 2001]), "2000 characters"),
+        (lambda m: m["claim"].update(not_covered=["x"] * 111), "110 lines"),
+        (lambda m: m["claim"].update(assumptions=[["x"]]), "claim.assumptions"),
+        (lambda m: m["claim"].update(kind="k-anonymity", k=-(10**3000)), "impossible claim"),
+        (lambda m: m["claim"].update(test="perhaps"), "claim.test"),
+        (lambda m: m["claim"].update(surprise=1), "claim.surprise"),
+        (lambda m: m["claim"].update(dp={"epsilon": 1}), "claim.dp"),
         (lambda m: m["embedding"].update(dim=9), "shape"),
         (lambda m: m["embedding"].update(dim=10**9), "dim"),
         (lambda m: m.update(classes=[0, 0, 1]), "differ"),
@@ -172,8 +179,9 @@ def test_a_newer_schema_says_upgrade(folder: Path) -> None:
 )
 def test_manifests_that_break_the_rules(folder: Path, change: Any, word: str) -> None:
     edit_manifest(folder, change)
-    with pytest.raises(FormatError, match=word):
+    with pytest.raises(FormatError, match=word) as found:
         locum.load(folder)
+    assert len(str(found.value)) < 500
 
 
 def test_a_huge_manifest_is_not_parsed(folder: Path) -> None:

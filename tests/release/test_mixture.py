@@ -1,4 +1,4 @@
-"""A mixture of decoders, and sums that travel with a Gaussian: drawn as promised, and checked like all else."""
+"""A mixture of decoders, and sums that travel with a Gaussian: drawn by their weights, and checked like all numbers."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_parts_are_drawn_by_the_weights_of_the_class() -> None:
     for c, share in enumerate(WEIGHTS[1]):
         X, _ = mixture().sample(per_class={c: 20_000}, random_state=0)
         far = X[:, 0] > 50
-        # Four standard errors of 20,000 coins.
+        # Four standard errors of 20,000 draws.
         assert abs(far.mean() - share) < 0.015
         if (~far).any():
             np.testing.assert_allclose(X[~far].mean(axis=0), c, atol=1e-3)
@@ -180,7 +180,7 @@ def test_sums_are_checked_like_all_numbers(private: Release) -> None:
             Release(private.manifest, bad)
 
 
-def test_a_release_without_sums_opens_as_ever(gaussian: Release, private: Release, tmp_path: Path) -> None:
+def test_a_release_without_sums_opens(gaussian: Release, private: Release, tmp_path: Path) -> None:
     """What was written before there were sums has no such field, and a new release without sums has none either."""
     assert '"statistics"' not in gaussian.manifest.dumps()
     loaded = locum.load(private.save(tmp_path / "with"))

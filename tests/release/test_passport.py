@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,8 @@ from pydantic import ValidationError
 
 from locum.accounting import Gaussian, epsilon_of, events_to_json
 from locum.errors import FormatError, IntegrityError, SchemaVersionError
-from locum.release import ClaimEntry, Manifest, Release, load
+from locum.release import Manifest, Release, load
+from locum.release.card import render_card
 from locum.release.passport import (
     AttackEntry,
     AuditEntry,
@@ -24,16 +26,16 @@ from locum.release.passport import (
     passport_schema,
     render_croissant,
     render_registry,
-    worst_verdict,
 )
 from locum.release.passport.schema import LISTED, MEASURED, TOLD_VERDICTS, Figure, UtilityRow, check_passport
-from locum.types import DPClaim, PrivacyClaim, Verdict
+from locum.types import DPClaim, PrivacyClaim, Verdict, worst_verdict
 
 SCHEMA = Path(__file__).parents[2] / "docs" / "reference" / "passport.schema.json"
 HASH = "ab" * 32
 FIGURE = Figure(value=0.5, low=0.4, high=0.6)
 EVENTS = (Gaussian(4.0),)
-FOUND = AuditEntry(verdict="inconclusive", results=(AttackEntry(attack="nearest distance", verdict="inconclusive"),))
+NEAREST: dict[str, Any] = {"name": "nearest distance", "measure": "auc"}
+FOUND = AuditEntry(verdict="inconclusive", results=(AttackEntry(**NEAREST, verdict="inconclusive"),))
 
 
 @pytest.fixture
@@ -43,10 +45,10 @@ def manifest(folder: Path) -> Manifest:
 
 @pytest.fixture
 def private(manifest: Manifest) -> Manifest:
-    """The same with a promise of differential privacy."""
+    """The same with a claim of differential privacy."""
     dp = DPClaim(epsilon_of(EVENTS, 1e-5), 1e-5, "add-or-remove", tuple(events_to_json(EVENTS)), "0" * 64)
     claim = PrivacyClaim(kind="dp", not_covered=("the rest",), unit="subject", dp=dp)
-    return manifest.model_copy(update={"claim": ClaimEntry(**claim.to_dict())})
+    return manifest.model_copy(update={"claim": claim})
 
 
 def build(manifest: Manifest, **more: Any) -> Passport:
@@ -58,30 +60,43 @@ def test_a_passport_says_what_the_manifest_says_and_no_count(folder: Path, gauss
     passport = build(manifest)
     again = parse_passport(passport.dumps().encode())
     assert again == passport
-    assert again.privacy_claim() == gaussian.claim
+    assert again.claim == gaussian.claim
     assert again.release.files == {name: entry.sha256 for name, entry in manifest.files.items()}
-    assert again.ledger is None
+    assert again.claim.dp is None
     assert not again.has_figures
     # 210 records, 120, 60 and 30 of each class.
     assert not {"210", "120", "60", "30"} & set(passport.dumps().replace(",", " ").replace(":", " ").split())
 
 
+def test_a_test_is_marked_as_one_on_card_and_passport(manifest: Manifest) -> None:
+    test = manifest.model_copy(update={"claim": replace(manifest.claim, test=True)})
+    passport = build(test)
+    assert passport.claim == test.claim
+    assert "a test, made with an insecure seed" in " ".join(passport.threat_model.not_proven)
+    assert "a test" not in " ".join(build(manifest).threat_model.not_proven)
+    for claim, marked in ((test, True), (manifest, False)):
+        assert ("This is a test" in render_card(claim)) == marked
+        assert ("This is a test" in render_croissant(claim, build(claim))) == marked
+    # Whoever drops the mark from the passport makes another claim.
+    hidden = passport.model_copy(update={"claim": manifest.claim})
+    with pytest.raises(IntegrityError, match="another claim"):
+        check_passport(hidden, test, HASH)
+
+
 def test_the_ledger_extract_is_that_of_the_claim(private: Manifest) -> None:
     passport = build(private)
-    assert passport.ledger == private.claim.dp
-    assert passport.privacy_claim() == private.claim.claim()
+    assert passport.claim == private.claim
+    assert passport.claim.dp is not None
     assert any("exp(" in line for line in passport.threat_model.proven)
     record = json.loads(render_registry(private, passport))
     assert record["parameters"]["epsilon"] == private.claim.dp.epsilon  # type: ignore[union-attr]
     assert record["unit"]["protected"] == "subject"
     assert record["mechanisms"] == [{"kind": "gaussian", "noise_multiplier": 4.0}]
-    assert record["flavour"].startswith("approximate")
+    assert record["flavor"].startswith("approximate")
 
 
 def test_what_was_measured_is_named_as_not_covered(manifest: Manifest) -> None:
-    told = AuditEntry(
-        verdict="leak", results=(AttackEntry(attack="nearest distance", verdict="leak", figures={"attack": FIGURE}),)
-    )
+    told = AuditEntry(verdict="leak", results=(AttackEntry(**NEAREST, verdict="leak", attack=FIGURE),))
     useful = UtilityEntry(head="linear", seeds=3, rows=(UtilityRow(method="release", scores={"auc": FIGURE}),))
     own = manifest.claim.not_covered
     assert build(manifest).claim.not_covered == own
@@ -101,7 +116,7 @@ def test_one_bad_result_is_enough(verdicts: list[Verdict]) -> None:
     assert worst in verdicts
     assert (worst == "leak") == ("leak" in verdicts)
     assert (worst == "no excess risk found") == (set(verdicts) == {"no excess risk found"})
-    results = tuple(AttackEntry(attack="a", verdict=v) for v in verdicts)
+    results = tuple(AttackEntry(**NEAREST, verdict=v) for v in verdicts)
     assert AuditEntry(verdict=worst, results=results).verdict == worst
     # Doubts about the data may make it worse, nothing makes it better.
     assert AuditEntry(verdict="leak", results=results).verdict == "leak"
@@ -110,9 +125,9 @@ def test_one_bad_result_is_enough(verdicts: list[Verdict]) -> None:
             AuditEntry(verdict="no excess risk found", results=results)
 
 
-def test_a_policy_is_not_met_by_a_leak_nor_a_broken_promise_called_kept() -> None:
+def test_a_policy_is_not_met_by_a_leak_and_a_broken_guarantee_is_a_leak() -> None:
     broken: dict[str, Any] = {"lower": 2.0, "upper": 1.0, "delta": 1e-5, "confidence": 0.95, "canaries": 1000}
-    fine = {"attack": "a", "verdict": "no excess risk found"}
+    fine = {**NEAREST, "verdict": "no excess risk found"}
     for data in (
         {"verdict": "leak", "results": [fine], "policy": {"name": "public", "met": True}},
         {
@@ -120,12 +135,12 @@ def test_a_policy_is_not_met_by_a_leak_nor_a_broken_promise_called_kept() -> Non
             "results": [fine],
             "policy": {"name": "public", "met": True, "rules": [{"rule": "r", "met": False}]},
         },
-        {"verdict": "inconclusive", "results": [fine], "epsilon_audit": {"verdict": "broken promise", **broken}},
+        {"verdict": "inconclusive", "results": [fine], "epsilon_audit": {"verdict": "broken guarantee", **broken}},
         {"verdict": "leak", "results": [fine], "epsilon_audit": {"verdict": "no contradiction found", **broken}},
     ):
         with pytest.raises(ValidationError):
             AuditEntry.model_validate(data)
-    told = {"verdict": "leak", "results": [fine], "epsilon_audit": {"verdict": "broken promise", **broken}}
+    told = {"verdict": "leak", "results": [fine], "epsilon_audit": {"verdict": "broken guarantee", **broken}}
     assert AuditEntry.model_validate(told).epsilon_audit is not None
 
 
@@ -148,7 +163,8 @@ def test_the_schema_in_the_docs_is_the_one_in_force(manifest: Manifest, private:
         ({"schema_version": 2}, "schema version 2"),
         ({"written_on": "today"}, "written_on"),
         ({"audit": {"verdict": "no excess risk found", "results": []}}, "audit.results"),
-        ({"ledger": None}, "ledger extract"),
+        ({"claim": {"kind": "dp", "not_covered": ["x"]}}, "impossible claim: .* ledger"),
+        ({"ledger": None}, "ledger"),
         ({"files": {"malware.html": {"sha256": HASH, "bytes": 1}}}, "files"),
         ({"utility": {"head": "x", "seeds": 1, "rows": [{"method": "m", "scores": {"auc": {"value": 1}}}]}}, "low"),
     ],
@@ -171,14 +187,17 @@ def test_a_passport_of_another_release_is_refused(manifest: Manifest, private: M
         check_passport(passport, private, "cd" * 32)
     with pytest.raises(IntegrityError, match="must list"):
         check_passport(listed(build(private), plain), private, HASH)
-    better = passport.ledger.model_copy(update={"epsilon": 0.1})  # type: ignore[union-attr]
-    for claim in (
-        {"ledger": better},
-        {"claim": passport.claim.model_copy(update={"unit": "record"})},
-        {"claim": passport.claim.model_copy(update={"not_covered": ("nothing of note",)})},
+    assert passport.claim.dp is not None
+    better = replace(passport.claim.dp, epsilon=0.1)
+    for changes in (
+        {"dp": better},
+        {"unit": "record"},
+        {"not_covered": ("nothing of note",)},
+        {"assumptions": ("all is well",)},
     ):
+        claim = replace(passport.claim, **changes)  # type: ignore[arg-type]
         with pytest.raises(IntegrityError, match="another claim"):
-            check_passport(passport.model_copy(update=claim), private, HASH)
+            check_passport(passport.model_copy(update={"claim": claim}), private, HASH)
 
 
 def test_croissant_describes_a_decoder_honestly(manifest: Manifest) -> None:
@@ -188,7 +207,7 @@ def test_croissant_describes_a_decoder_honestly(manifest: Manifest) -> None:
         "manifest.json": HASH,
         **{name: entry.sha256 for name, entry in manifest.files.items()},
     }
-    assert "no table but a decoder" in about["description"]
+    assert "not a table but a decoder" in about["description"]
     assert "contentSize" not in json.dumps(about), "the size of a table would tell its rows"
     (classes,) = about["recordSet"]
     assert [row["classes/name"] for row in classes["data"]] == ["ant", "bee", "cat"]

@@ -1,4 +1,4 @@
-"""What `sample`, `sample_set` and `stream` promise."""
+"""`sample`, `sample_set` and `stream`: what they return and what they refuse."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_a_table_gives_its_rows_once(blobs: tuple[np.ndarray, np.ndarray]) -> No
     assert np.bincount(labels).tolist() == np.bincount(y).tolist()
     assert len(release.sample(7)[0]) == 7
     for arguments, word in (
-        ({"n": len(X) + 1}, "each given once"),
+        ({"n": len(X) + 1}, "each is drawn once"),
         ({"per_class": {2: 31}}, "30 rows"),
         ({"n": 3, "variance": 2.0}, "fixed table"),
     ):
@@ -133,7 +133,7 @@ def test_conditions_are_sampled_with_the_label(
     assert abs(share - (sex == "F").mean()) < 0.04
     women, _ = release.sample(2000, attributes={"sex": "F"}, random_state=0)
     men, _ = release.sample(2000, attributes={"sex": "M"}, random_state=0)
-    # The shift of 6 in every feature is learnt, give or take.
+    # The shift of 6 in every feature is learned approximately.
     assert 4 < (women.mean() - men.mean()) < 8
     with pytest.raises(ConfigError, match="one of"):
         release.sample(5, attributes={"sex": "X"})

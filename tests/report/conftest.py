@@ -29,7 +29,7 @@ def make() -> Make:
 
 @pytest.fixture
 def measured() -> dict[str, Any]:
-    """An evaluation as `evaluate` gives it, with figures that can be recognised."""
+    """An evaluation as `evaluate` gives it, with figures that can be recognized."""
 
     def estimate(value: float, n: int) -> dict[str, Any]:
         return {"value": value, "low": value - 0.01234, "high": value + 0.01234, "n": n}
@@ -49,9 +49,12 @@ def measured() -> dict[str, Any]:
         "test_records": 313,
         "rows": [row("release (ClassGaussian)", 0.87654, 5.4321), row("real data", 0.89123, None)],
         "membership": {
-            "attack_name": "nearest distance",
+            "name": "nearest distance",
+            "measure": "auc",
             "verdict": "inconclusive",
-            "attack": estimate(0.52345, 1550),
+            "material": 0.05,
+            "level": 0.01,
+            "attack": {"value": 0.52345, "low": 0.48765, "high": 0.55925, "n": 1550},
             "control": estimate(0.49876, 313),
             "baseline": {"value": 0.5, "low": 0.5, "high": 0.5, "n": 1},
         },

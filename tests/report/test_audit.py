@@ -13,7 +13,7 @@ import pytest
 from locum.errors import DataError
 from locum.release.passport import AttackEntry, AuditEntry, EpsilonAuditEntry, PolicyEntry, RuleEntry
 from locum.release.passport.schema import Figure
-from locum.report import audit_facts, audit_html, entry_facts
+from locum.report import audit_facts, audit_html, entry_facts, verdict_text
 
 HOSTILE = "</title><script>alert(1)</script>"
 
@@ -23,12 +23,15 @@ def estimate(value: float, half: float = 0.04) -> dict[str, Any]:
 
 
 def an_audit(verdict: str = "no excess risk found", name: str = "nearest distance") -> dict[str, Any]:
-    """As `AuditReport.to_dict` gives it, with a game and a share of hits."""
-    coin = {"value": 0.5, "low": 0.5, "high": 0.5, "n": 1}
+    """As `AuditReport.to_dict` gives it, with an AUC and a share of hits."""
+    chance = {"value": 0.5, "low": 0.5, "high": 0.5, "n": 1}
     words = "211 independent non-members cannot show what happens"
-    game = {
-        "attack": name,
-        "verdict": verdict,
+    usual = {"material": 0.05, "level": 0.01}
+    ranked = {
+        "name": name,
+        "measure": "auc",
+        "verdict": "inconclusive",
+        **usual,
         "p_value": 0.2,
         "adjusted": 0.4,
         "tpr": {"0.01": estimate(0.013)},
@@ -37,25 +40,31 @@ def an_audit(verdict: str = "no excess risk found", name: str = "nearest distanc
         "roc": [[0.01, 0.0], [0.1, 0.12], [1.0, 1.0]],
         "notes": ["a note on one attack"],
         "inconclusive_because": f"twins; {words}",
-        "estimates": {"attack": estimate(0.52), "control": estimate(0.49), "baseline": coin},
+        "attack": estimate(0.52),
+        "control": estimate(0.49),
+        "baseline": chance,
     }
     share = {
-        "attack": "singling out",
+        "name": "singling out",
+        "measure": "share",
         "verdict": "no excess risk found",
-        "estimates": {n: estimate(v) for n, v in (("attack", 0.02), ("control", 0.01), ("baseline", 0.0))},
+        **usual,
+        "p_value": 0.2,
+        "attack": estimate(0.02, 0.01),
+        "control": estimate(0.01, 0.01),
+        "baseline": estimate(0.0),
     }
     screens = ("closest", "closest_non_members", "ratio", "ratio_non_members", "closer", "copies")
     lower = {"epsilon": 1.2345, "delta": 1e-5, "confidence": 0.95, "canaries": 1000}
     return {
         "fingerprint": "ab" * 32,
         "verdict": verdict,
-        "sentence": "What an officer reads first.",
         "may_leave": True,
         "policy": {
             "name": "internal",
             "findings": [{"rule": "no attack found a leak", "met": True, "found": "none", "reason": "It is one."}],
         },
-        "results": [game, share],
+        "results": [ranked, share],
         "skipped": {"hole": "not applicable: no table"},
         "problems": [{"kind": "too few", "words": words, "count": 211, "voids": "reassurance"}],
         "screening": {"title": "screening only"} | {n: estimate(0.4) for n in screens},
@@ -86,13 +95,13 @@ class Page(HTMLParser):
 def test_every_part_of_an_audit_is_on_its_page() -> None:
     page = Page(audit_html(audit_facts(an_audit())))
     for words in (
-        "No excess risk found",
-        "What an officer reads first.",
+        "Inconclusive",
+        verdict_text("inconclusive").audit,
         "Policy internal: met.",
         "a note on one attack",
         "inconclusive because twins",
         "cannot show what happens",
-        "no result may reassure",
+        "no result can be reassuring",
         "not applicable: no table",
         "screening only",
         "1,000 canaries refute every epsilon below 1.23 ",
@@ -100,10 +109,10 @@ def test_every_part_of_an_audit_is_on_its_page() -> None:
         "TPR at 1 % FPR",
     ):
         assert words in page.text, words
-    # The fault of the data is told once, not with every attack.
+    # The fault of the data is shown once, not with every attack.
     assert page.text.count("cannot show what happens") == 1
-    assert page.text.index("What an officer reads first") < page.text.index("nearest distance")
-    assert page.charts == ["forest-auc-title", "forest-share-title", "audit-roc-title", "sandwich-title"]
+    assert page.text.index(verdict_text("inconclusive").audit) < page.text.index("nearest distance")
+    assert page.charts == ["forest-auc-title", "forest-share-title", "audit-roc-title", "epsilon_audit-title"]
     assert set(page.charts) <= set(page.ids)
     assert len(set(page.ids)) == len(page.ids)
 
@@ -116,7 +125,7 @@ def test_nothing_runs_and_nothing_is_fetched() -> None:
     audit = an_audit(name=HOSTILE)
     audit["results"][0]["by_class"][HOSTILE] = estimate(0.5)
     audit["skipped"][HOSTILE] = HOSTILE
-    audit["sentence"] = audit["policy"]["name"] = audit["problems"][0]["words"] = HOSTILE
+    audit["policy"]["name"] = audit["problems"][0]["words"] = HOSTILE
     text = audit_html(audit_facts(audit))
     assert "script" not in Page(text).tags
     assert "default-src 'none'" in text
@@ -125,7 +134,8 @@ def test_nothing_runs_and_nothing_is_fetched() -> None:
 
 def test_a_page_is_never_better_than_what_was_found() -> None:
     audit = an_audit()
-    audit["results"][1]["verdict"] = "leak"
+    # The audit still says "no excess risk found".
+    audit["results"][1] |= {"verdict": "leak", "p_value": 1e-9}
     facts = audit_facts(audit)
     assert facts["verdict"] == "leak"
     assert facts["policy"]["met"] is False
@@ -134,7 +144,7 @@ def test_a_page_is_never_better_than_what_was_found() -> None:
     broken["epsilon_audit"]["upper"] = 1.0
     facts = audit_facts(broken)
     assert facts["verdict"] == "leak"
-    assert "Broken promise" in Page(audit_html(facts)).text
+    assert "Broken guarantee" in Page(audit_html(facts)).text
     unmet = an_audit()
     unmet["policy"]["findings"][0]["met"] = False
     assert "1 of 1 rules" in audit_facts(unmet)["answer"]
@@ -145,8 +155,10 @@ def test_a_page_is_never_better_than_what_was_found() -> None:
     [
         (("results",), None),
         (("results", 0, "verdict"), "fine"),
-        (("results", 0, "estimates", "attack", "value"), float("nan")),
-        (("results", 0, "estimates", "attack", "low"), "0.1"),
+        (("results", 0, "verdict"), "no excess risk found"),
+        (("results", 0, "measure"), None),
+        (("results", 0, "attack", "value"), float("nan")),
+        (("results", 0, "attack", "low"), "0.1"),
         (("results", 0, "roc"), [[0.1, 7.0]]),
         (("epsilon_audit", "upper"), float("inf")),
         (("problems", 0, "voids"), "everything"),
@@ -182,8 +194,8 @@ def test_a_passports_audit_has_the_same_shape_and_less_in_it() -> None:
     entry = AuditEntry(
         verdict="inconclusive",
         results=(
-            AttackEntry(attack="nearest distance", verdict="inconclusive", figures={"attack": figure}),
-            AttackEntry(attack="singling out", verdict="no excess risk found"),
+            AttackEntry(name="nearest distance", measure="auc", verdict="inconclusive", attack=figure),
+            AttackEntry(name="singling out", measure="share", verdict="no excess risk found"),
         ),
         policy=PolicyEntry(name="internal", met=True, rules=(RuleEntry(rule="a rule", met=True),)),
         epsilon_audit=EpsilonAuditEntry(
@@ -195,4 +207,4 @@ def test_a_passports_audit_has_the_same_shape_and_less_in_it() -> None:
     assert set(facts["results"][0]) == set(whole["results"][0])
     assert not any((facts["classes"], facts["problems"], facts["skipped"], facts["screening"]))
     assert all(not r["roc"] and not r["by_class"] and not r["notes"] for r in facts["results"])
-    assert facts["sentence"].startswith("The figures of at least one attack")
+    assert facts["sentence"] == verdict_text("inconclusive").audit

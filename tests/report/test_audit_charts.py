@@ -17,8 +17,14 @@ def estimate(value: float, low: float | None, high: float | None) -> dict[str, f
 
 
 def row(attack: float, control: float, verdict: str = "leak") -> dict[str, object]:
-    told = {"attack": estimate(attack, attack, 1.0), "control": estimate(control, 0.0, control)}
-    return {"attack": "<b>", "verdict": verdict, "estimates": {**told, "baseline": estimate(0.5, 0.5, 0.5)}}
+    return {
+        "name": "<b>",
+        "measure": "auc",
+        "verdict": verdict,
+        "attack": estimate(attack, attack, 1.0),
+        "control": estimate(control, 0.0, control),
+        "baseline": estimate(0.5, 0.5, 0.5),
+    }
 
 
 def box(chart: str) -> tuple[float, float]:
@@ -71,9 +77,9 @@ def test_a_curve_of_one_point_can_be_drawn() -> None:
 
 
 @given(st.floats(0, 100), st.floats(0.01, 100))
-def test_the_sandwich_says_in_colour_and_words_whether_the_promise_holds(lower: float, upper: float) -> None:
+def test_the_epsilon_bar_says_in_color_and_words_whether_the_guarantee_holds(lower: float, upper: float) -> None:
     chart = str(epsilon_bar(lower, upper))
-    assert ("The promise is broken" in chart) == (lower > upper) == ('class="hot"' in chart)
+    assert ("The guarantee is broken" in chart) == (lower > upper) == ('class="hot"' in chart)
     width, _ = box(chart)
     for x, w in re.findall(r'<rect class="[a-z]+" x="([\d.]+)" y="[\d.]+" width="([-\d.]+)"', chart):
         assert float(w) >= 0

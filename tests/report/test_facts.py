@@ -15,7 +15,6 @@ from locum.errors import PrivacyError
 from locum.release import Release
 from locum.release.passport import AuditEntry
 from locum.report import internal_report, shareable_report, to_json
-from locum.report.facts import _numbers
 from locum.report.text import plain
 
 Make = Callable[..., Release]
@@ -69,7 +68,7 @@ def test_no_real_vector_can_reach_a_shareable_report() -> None:
 
 def test_the_holders_own_audit_cannot_reach_a_shareable_report(make: Make) -> None:
     whole: Any = {"verdict": "leak", "results": [], "policy": None, "epsilon_audit": None}
-    with pytest.raises(PrivacyError, match="only as a passport holds it"):
+    with pytest.raises(PrivacyError, match="only in the form of a passport"):
         shareable_report(make(), audit=whole)
 
 
@@ -120,11 +119,12 @@ def test_data_may_lack_a_class(make: Make) -> None:
     }
 
 
-def test_a_claim_s_numbers_are_found_wherever_it_keeps_them(make: Make) -> None:
-    assert shareable_report(make())["claim"]["numbers"] == {}
-    assert shareable_report(make(rows=True))["claim"]["numbers"] == {"k": 3, "unit": "record"}
-    deep = {"kind": "dp", "k": None, "unit": "subject", "not_covered": ["x"], "dp": {"epsilon": 1.5, "events": []}}
-    assert _numbers(deep) == {"unit": "subject", "epsilon": 1.5}
+def test_a_claim_has_the_shape_that_it_has_everywhere(make: Make) -> None:
+    for release in (make(), make(rows=True)):
+        report = shareable_report(release)
+        assert release.claim.to_dict().items() <= report["claim"].items()
+        assert set(report["claim"]) - set(release.claim.to_dict()) == {"title", "sentence"}
+    assert (report["claim"]["k"], report["claim"]["unit"]) == (3, "record")
 
 
 def test_a_claim_is_titled_as_everywhere_else(make: Make) -> None:
@@ -133,5 +133,5 @@ def test_a_claim_is_titled_as_everywhere_else(make: Make) -> None:
     assert any(report["claim"]["title"] in card["text"] for card in report["summary"])
 
 
-def test_text_from_strangers_is_made_plain() -> None:
+def test_untrusted_text_is_made_plain() -> None:
     assert plain({"a\x1b[2J": ["b\u202ec\nd", 3, None, "\ud800"]}) == {"a [2J": ["b c d", 3, None, ""]}

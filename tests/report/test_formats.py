@@ -73,7 +73,7 @@ def test_the_page_is_whole_and_in_order(full: dict[str, Any]) -> None:
         assert text in page
 
 
-def test_names_from_strangers_are_shown_and_not_run(full: dict[str, Any]) -> None:
+def test_untrusted_names_are_shown_and_not_run(full: dict[str, Any]) -> None:
     page = to_html(full)
     seen = Seen(page)
     assert not {"script", "img", "iframe", "link", "object", "embed", "form"} & set(seen.tags)

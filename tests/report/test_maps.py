@@ -1,4 +1,4 @@
-"""Where points land: on one square, neighbours together, and always somewhere."""
+"""Where points land: on one square, neighbors together, and always somewhere."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_pca_of_a_plane_keeps_its_distances(rng: np.random.Generator) -> None:
     assert flat.axes[0].startswith("first component, 9")
 
 
-def test_tsne_keeps_neighbours_together(rng: np.random.Generator) -> None:
+def test_tsne_keeps_neighbors_together(rng: np.random.Generator) -> None:
     y = np.arange(120) % 4
     X = rng.normal(size=(120, 20)) + 6 * np.eye(4, 20)[y]
     flat = flat_map([X[:60], X[60:]])

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from locum.obfuscate import Judgement, Point, TradeOff
+from locum.obfuscate import Judgment, Point, TradeOff
 from locum.report import judges_see, obfuscation_html, obfuscation_markdown, obfuscation_report, to_json
 from locum.types import Estimate, PrivacyClaim
 
@@ -20,8 +20,8 @@ def around(value: float) -> Estimate:
 
 
 def found(original: float = 0.85) -> TradeOff:
-    def judged(attacker: float, utility: float) -> Judgement:
-        return Judgement(
+    def judged(attacker: float, utility: float) -> Judgment:
+        return Judgment(
             weak={"trees": around(attacker - 0.03)},
             strong={"trees": around(attacker)},
             averaged={"trees": around(attacker - 0.01)},
@@ -102,11 +102,11 @@ def test_attackers_that_are_blind_on_originals_are_told_of() -> None:
     assert not judges_see(found(original=0.69))
     made = obfuscation_report(
         found(original=0.69),
-        obfuscator={"kind": "table", "preset": "seed", "utility": "income", "fingerprint": "ab"},
+        obfuscator={"kind": "table", "preset": "paper", "utility": "income", "fingerprint": "ab"},
         claim=PrivacyClaim(kind="none", not_covered=("all",)),
         measured={"private": "sex", "tested on": "-"},
     )
-    assert "learnt too little" in obfuscation_html(made)
+    assert "learned too little" in obfuscation_html(made)
 
 
 def test_images_come_as_data_alone() -> None:

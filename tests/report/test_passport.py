@@ -1,4 +1,4 @@
-"""The passport for people: page and sheet say the same, escape what came with the data, and fetch nothing."""
+"""The passport to read: page and text say the same, escape untrusted text, and fetch nothing."""
 
 from __future__ import annotations
 
@@ -32,11 +32,14 @@ def a_passport(release: Release, *, full: bool = False) -> Passport:
         return build_passport(manifest, HASH, written_on="2030-01-31")
     figure = Figure(value=0.71, low=0.6, high=None)
     attack = AttackEntry(
-        attack="density ratio",
+        name="density ratio",
+        measure="auc",
         verdict="leak",
-        figures={"TPR at 1 % FPR": figure, "control": figure, "attack": figure},
+        attack=figure,
+        control=figure,
+        tpr={"0.01": figure},
     )
-    other = AttackEntry(attack="nearest distance", verdict="no excess risk found")
+    other = AttackEntry(name="nearest distance", measure="auc", verdict="no excess risk found")
     return build_passport(
         manifest,
         HASH,
@@ -85,7 +88,7 @@ def test_what_is_missing_is_said(make: Make) -> None:
     passport = a_passport(make())
     for text in (passport_html(passport), passport_markdown(passport)):
         assert "No attack is reported" in text
-        assert "is not reported: such figures come from records" in text
+        assert "is not reported: such figures depend on records" in text
         assert "ledger was charged" not in text
 
 

@@ -37,7 +37,7 @@ def adult_figures(study: FoundStudy, seeds: list[int]) -> StudyResults:
             f"{side} {kind}": 0.85 for side in ("private", "utility") for kind in ("network", "trees")
         }
     for m in config["methods"]:
-        knobs = config[f"{m}_noises"] if m in ("ours", "seed") else strengths(m, "table")
+        knobs = config[f"{m}_noises"] if m in ("ours", "paper") else strengths(m, "table")
         figures: dict[str, float] = {"released": 10.0, "trained": 20.0}
         for i, knob in enumerate(knobs):
             attack = 0.85 - 0.03 * i
@@ -98,19 +98,19 @@ def test_image_points_are_in_order_and_shares_are_by_hand(studies: dict[str, Fou
 
 
 @pytest.mark.usefixtures("real_data")
-@pytest.mark.parametrize("method", ["ours", "seed", "gaussian", "gap"])
+@pytest.mark.parametrize("method", ["ours", "paper", "gaussian", "gap"])
 def test_a_small_cell_has_every_figure(studies: dict[str, FoundStudy], method: str) -> None:
     study = studies["adult-curves"]
     few = {"rows": 1000, "judge_rows": 500, "judge_epochs": 1, "copies": 2}
-    few |= {"ours_epochs": 1, "seed_epochs": 1, "rival_epochs": 1, "ours_noises": [1], "seed_noises": [1]}
+    few |= {"ours_epochs": 1, "paper_epochs": 1, "baseline_epochs": 1, "ours_noises": [1], "paper_noises": [1]}
     cells = study.study.cells({**study.settings(quick=True), **few})
     figures = cells[method](0)
-    knobs = ["1"] if method in ("ours", "seed") else [f"{s:g}" for s in strengths(method, "table")]
+    knobs = ["1"] if method in ("ours", "paper") else [f"{s:g}" for s in strengths(method, "table")]
     wanted = {f"{knob}/{role} {kind}" for knob in knobs for role in ROLES for kind in ("network", "trees")}
     assert set(figures) == wanted | {f"{knob}/averaged trees" for knob in knobs} | {"released", "trained"}
     assert all(0 < figures[name] <= 1 for name in wanted)
-    # 86,494 for the seed's 102 columns; ours has ranges in place of numbers.
-    assert method != "seed" or figures["trained"] == 86_494
+    # 86,494 for the paper's 102 columns; ours has ranges in place of numbers.
+    assert method != "paper" or figures["trained"] == 86_494
 
 
 @pytest.mark.slow
@@ -124,12 +124,12 @@ def test_questions_are_answered_and_written_about(
         "rows": 1000,
         "judge_rows": 400,
         "ours_epochs": 2,
-        "seed_epochs": 2,
+        "paper_epochs": 2,
         "ours_stages": [1],
-        "seed_stages": [1],
+        "paper_stages": [1],
     }
     few |= {"noises": [0, 100], "all_rows_noises": [1], "lambdas": [-50], "label_noises": [1], "several_noises": [1]}
-    few |= {"betas": [0.3], "parts_noises": [1], "seed_noises": [1]}
+    few |= {"betas": [0.3], "parts_noises": [1], "paper_noises": [1]}
     # All of them, whichever the committed results hold.
     config = {**study.settings(quick=True), **few, "questions": list(module_of(study).QUESTIONS)}
     raw = {name: {"0": cell(0)} for name, cell in study.study.cells(config).items()}
@@ -160,20 +160,20 @@ def test_a_small_cell_of_images(
     few_images = {split: (pixels[:200], rows.take(np.arange(200))) for split, (pixels, rows) in whole.items()}
     monkeypatch.setattr(run, "images", few_images.__getitem__)
     few: dict[str, Any] = {
-        "methods": ["ours", "seed", "gaussian"],
+        "methods": ["ours", "paper", "gaussian"],
         "images": 200,
         "judge_images": 100,
         "judge_epochs": 1,
     }
     few |= {"pretrained_images": 60, "pretrained_noises": []}
-    few |= {"rival_epochs": 1, "seed_epochs": 1, "ours_noises": [2], "seed_noises": [20], "seed_lambdas": [-10]}
+    few |= {"baseline_epochs": 1, "paper_epochs": 1, "ours_noises": [2], "paper_noises": [20], "paper_lambdas": [-10]}
     config = {**study.settings(quick=True), **few, "seeds": [0]}
     # A pretrained network takes too long for a test.
     cells = {name: cell for name, cell in study.study.cells(config).items() if name != "pretrained"}
     raw = {name: {"0": cell(0)} for name, cell in cells.items()} | {
         "pretrained": {"0": {"private": 0.9, "utility": 1.0}}
     }
-    counts = [[raw["seed"]["0"][f"forced {label}/{i}"] for i in range(20)] for label in (0, 1)]
+    counts = [[raw["paper"]["0"][f"forced {label}/{i}"] for i in range(20)] for label in (0, 1)]
     assert np.sum(counts, axis=1).tolist() == [200, 200]
     text = study.study.render(StudyResults(raw, config, quick=True), tmp_path)
     assert "Gaussian noise" in text

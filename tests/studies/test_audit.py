@@ -48,9 +48,9 @@ def test_seeds_below_ten_and_from_ten_on_are_told_apart(studies: dict[str, Found
     assert "10 of 10" in lines["exact copies"]
     assert "18 of 20" in lines["exact copies"]
     assert "nearest distance 18" in lines["exact copies"]
-    # For strangers a leak is the fault: none of the early seeds is as it should be, and two of the later ones.
-    assert "0 of 10" in lines["table of strangers"]
-    assert "2 of 20" in lines["table of strangers"]
+    # For fresh records a leak is wrong: no early seed is as expected, and two later ones are.
+    assert "0 of 10" in lines["table of fresh records"]
+    assert "2 of 20" in lines["table of fresh records"]
     assert text.count("## ") == 2
 
 
@@ -60,7 +60,7 @@ def test_seeds_below_ten_and_from_ten_on_are_told_apart(studies: dict[str, Found
         ("copy", "leak", "singling out"),
         ("jitter-0.1", "leak", "nearest distance"),
         ("one", "leak", "closest record"),
-        ("strangers", "inconclusive", ""),
+        ("fresh", "inconclusive", ""),
         ("judges", "inconclusive", ""),
     ],
 )
@@ -73,16 +73,16 @@ def test_small_planted_cases(
     assert figures["leak"] == (verdict == "leak")
 
 
-def test_one_member_is_one_row_beside_strangers_and_not_exactly_it(
+def test_one_member_is_one_row_beside_fresh_records_and_not_exactly_it(
     studies: dict[str, FoundStudy], small: dict[str, Any]
 ) -> None:
     run = module_of(studies["audit-planted"])
-    members, _, non_members = run.made(small, 0)
+    members, _, fresh = run.made(small, 0)
     moved = run.jittered(members, 0.001, 0).take(np.arange(1))
     gap = np.abs(moved.X[0] - members.X[0]) / members.X.std(axis=0)
     assert gap.min() > 0
     assert gap.max() < 0.005
-    assert len(run.table_of(non_members, moved).tensors["X"]) == len(non_members) + 1
+    assert len(run.table_of(fresh, moved).tensors["X"]) == len(fresh) + 1
     assert np.array_equal(run.jittered(members, 0.0, 0).X, members.X)
 
 
@@ -95,21 +95,26 @@ def test_the_table_has_every_generator_and_says_which_claims_survive(
     for cell in study.study.cells(config):
         leak = cell.endswith("2-same")
         figures: dict[str, Any] = {"verdict": "leak" if leak else "no excess risk found", "problems": ""}
-        for attack, kind, value in (("nearest distance", "AUC", 0.75), ("record linkage", "share", 0.25)):
-            figures |= {f"{attack}/attack": value, f"{attack}/control": 0.125, f"{attack}/kind": kind}
+        for attack, measure, value in (("nearest distance", "auc", 0.75), ("record linkage", "share", 0.25)):
+            figures |= {f"{attack}/attack": value, f"{attack}/control": 0.125, f"{attack}/measure": measure}
             figures |= {f"{attack}/verdict": figures["verdict"]}
         if "cvae" in cell:
-            figures |= {"LiRA/attack": 0.5, "LiRA/control": 0.5, "LiRA/kind": "AUC", "LiRA/verdict": "inconclusive"}
+            figures |= {
+                "LiRA/attack": 0.5,
+                "LiRA/control": 0.5,
+                "LiRA/measure": "auc",
+                "LiRA/verdict": "inconclusive",
+            }
         raw[cell] = {"0": figures, "1": figures}
     text = study.study.render(StudyResults(raw, config, quick=False), tmp_path)
     assert text.count("## ") == 2
     assert all(run.NAMES[g] in text for g in config["generators"]["breastmnist"])
     assert "| k-Same, k = 2 | 0.750 **leak** | 0.250 (0.125) **leak** | - |" in text
-    assert "| CVAE as in the seed | 0.750 none found | 0.250 (0.125) none found | 0.500 open |" in text
+    assert "| CVAE as in the paper | 0.750 none found | 0.250 (0.125) none found | 0.500 open |" in text
     assert (
         'a leak in 2 of 2 seeds (first seed: nearest distance, record linkage); the claim "preserves privacy"' in text
     )
-    assert "**CVAE as in the seed**: a leak in 0 of 2 seeds, inconclusive in 0; the claim is not refuted" in text
+    assert "**CVAE as in the paper**: a leak in 0 of 2 seeds, inconclusive in 0; the claim is not refuted" in text
     # Nobody claimed anything of the members themselves.
     assert "**the members themselves**: a leak in 0 of 2 seeds, inconclusive in 0." in text
 
@@ -132,7 +137,7 @@ def test_private_rows_are_noisy_and_promise_nothing(studies: dict[str, FoundStud
     release = run.generated(config, "breastmnist", "gaussian-dp", members, 0)
     assert release.manifest.settings["n_public"] == 100
     assert release.claim.kind == "none"
-    assert "test coins" in release.claim.not_covered[0]
+    assert release.claim.test
     own = np.stack([members.X[members.y == c].mean(axis=0) for c in range(2)])
     gap = np.linalg.norm(release.tensors["means"] - own, axis=1)
     # At epsilon 1 the noise on a hundred records is larger than what tells the classes apart.

@@ -38,11 +38,11 @@ def test_every_generator_and_epsilon_is_in_the_table(tmp_path: Path) -> None:
     assert text.count("## ") == 3
     for words in (
         "ClassGaussian",
-        "CVAE as in the seed",
-        "CGAN of the seed",
+        "CVAE of the federated paper",
+        "CGAN of the federated paper",
         "epsilon 0.1",
         "epsilon 8",
-        "no promise",
+        "no guarantee",
     ):
         assert words in text
     assert "| 1 | ClassGaussian | 0.900 |" in text
@@ -52,10 +52,10 @@ def test_every_generator_and_epsilon_is_in_the_table(tmp_path: Path) -> None:
 
 
 def test_distances_and_sizes(tmp_path: Path) -> None:
-    study = found("private-rivals")
+    study = found("private-baselines")
     text = study.study.render(made_up(study, ("wasserstein", "released", "trained")), tmp_path)
     assert "Wasserstein" in text
-    assert "CGAN of the seed" in text
+    assert "CGAN of the federated paper" in text
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The studies of the thesis seed, cut down to one seed and two epochs: cells run, tables and figures come out."""
+"""The studies of the thesis, cut down to one seed and two epochs: cells run, tables and figures come out."""
 
 from __future__ import annotations
 

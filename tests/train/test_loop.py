@@ -105,12 +105,9 @@ class StopAfter:
     def __init__(self, epochs: int) -> None:
         self.epochs = epochs
 
-    def step(self, done: int, total: int, loss: float) -> None:
+    def __call__(self, done: int, total: int, note: str = "") -> None:
         if done == self.epochs:
             raise KilledError
-
-    def close(self) -> None:
-        pass
 
 
 @pytest.mark.parametrize("at", [2, 7])

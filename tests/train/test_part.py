@@ -9,7 +9,7 @@ import torch
 from hypothesis import given, strategies as st
 from torch import Tensor, nn
 
-from locum.accounting import Gaussian, Ledger, PaidPlan, Part, SGDPlan
+from locum.accounting import Gaussian, Ledger, PaidPlan, PlanSteps, SGDPlan
 from locum.errors import ConfigError, PrivacyError
 from locum.train import RowLossByAutograd
 from locum.train.dp import PrivateRun
@@ -36,7 +36,7 @@ def rows(n: int = 60) -> Tensor:
 
 
 def run(
-    part: Part, ledger: Ledger | None, module: nn.Module | None = None, plan: SGDPlan = PLAN, **more: object
+    part: PlanSteps, ledger: Ledger | None, module: nn.Module | None = None, plan: SGDPlan = PLAN, **more: object
 ) -> nn.Module:
     module = module or a_net()
     PrivateRun(module, rows(), SQUARED, plan, ledger, "scans", part=part, **more).run()
@@ -87,7 +87,7 @@ def test_a_part_has_a_step(steps: int) -> None:
         PaidPlan(PLAN, used=6).next(steps)
 
 
-def test_parts_with_test_coins_do_what_one_run_would() -> None:
+def test_parts_with_a_seed_do_what_one_run_would() -> None:
     """Plain descent has no memory: what the parts do in turn is what the whole plan does."""
     how = {"optimizer": "sgd", "learning_rate": 0.1, "insecure_seed": 5}
     whole, parts = a_net(), a_net()
@@ -126,14 +126,14 @@ def test_what_was_not_paid_for_is_not_run(ledger: Ledger, tmp_path: Path) -> Non
     other.open_for(PLAN.privacy, "scans")
     dearer = SGDPlan(PLAN.privacy, 0.2, 20, 12, 1.0, 0.5, PLAN.extra)
     wrong = [
-        ({"part": Part(0, 13, charge)}, "no part"),
-        ({"part": Part(-1, 3, charge)}, "no part"),
-        ({"part": Part(4, 4, charge)}, "no part"),
-        ({"part": Part(0, 4, None)}, "no charge"),
-        ({"part": Part(0, 4, charge), "plan": dearer}, "does not know"),
-        ({"part": Part(0, 4, charge), "ledger": other}, "does not know"),
-        ({"part": Part(0, 4, charge), "ledger": None}, "needs a ledger"),
-        ({"part": Part(0, 4, charge), "insecure_seed": 1}, "leave the ledger out"),
+        ({"part": PlanSteps(0, 13, charge)}, "not among"),
+        ({"part": PlanSteps(-1, 3, charge)}, "not among"),
+        ({"part": PlanSteps(4, 4, charge)}, "not among"),
+        ({"part": PlanSteps(0, 4, None)}, "no charge"),
+        ({"part": PlanSteps(0, 4, charge), "plan": dearer}, "does not know"),
+        ({"part": PlanSteps(0, 4, charge), "ledger": other}, "does not know"),
+        ({"part": PlanSteps(0, 4, charge), "ledger": None}, "needs a ledger"),
+        ({"part": PlanSteps(0, 4, charge), "insecure_seed": 1}, "leave the ledger out"),
     ]
     for more, told in wrong:
         module = a_net()

@@ -129,7 +129,7 @@ def test_what_leaves_does_not_depend_on_rows_that_are_not_finite() -> None:
     assert np.isfinite(history.train_loss).all()
 
 
-def test_test_coins_repeat_and_real_ones_do_not(tmp_path: Path) -> None:
+def test_seeded_noise_repeats_and_secure_noise_does_not(tmp_path: Path) -> None:
     def fit(**options: object) -> Tensor:
         module = a_net(torch.float32)
         PrivateRun(module, some_rows(), SQUARED, a_plan(), **options).run()
@@ -247,11 +247,11 @@ def refused(folder: Path, error: type[Exception], words: str, ledger: Ledger | N
         (ConfigError, "insecure_seed", {"insecure_seed": -1}),
         (ConfigError, "insecure_seed", {"insecure_seed": True}),
         (PrivacyError, "needs a ledger", {"ledger": None}),
-        (PrivacyError, "one number for each row", {"loss": RowLossByAutograd(lambda out, rows: out.sum())}),
-        (PrivacyError, "one number for each row", {"loss": RowLossByAutograd(lambda out, rows: out)}),
-        (PrivacyError, "one number for each row", {"loss": RowLossByAutograd(
+        (PrivacyError, "one number per row", {"loss": RowLossByAutograd(lambda out, rows: out.sum())}),
+        (PrivacyError, "one number per row", {"loss": RowLossByAutograd(lambda out, rows: out)}),
+        (PrivacyError, "one number per row", {"loss": RowLossByAutograd(
             lambda out, rows: torch.square(out - out.mean(dim=0)).sum(dim=1))}),
-        (PrivacyError, "one number for each row", {"loss": RowLossByAutograd(
+        (PrivacyError, "one number per row", {"loss": RowLossByAutograd(
             lambda out, rows: out.sum(dim=1) * rows.mean())}),
         (ConfigError, "cannot be written", {"checkpoint": "/proc/nothing/c"}),
     ],
@@ -288,15 +288,12 @@ class KilledError(Exception):
 class StopAfter:
     def __init__(self, passes: int) -> None:
         self.passes = passes
-        self.closed = False
 
-    def step(self, done: int, total: int, loss: float) -> None:
+    def __call__(self, done: int, total: int, note: str = "") -> None:
         assert 0 < done <= total
+        assert math.isfinite(float(note.removeprefix("loss ")))
         if done == self.passes:
             raise KilledError
-
-    def close(self) -> None:
-        self.closed = True
 
 
 @pytest.mark.parametrize("optimizer", ["adam", "sgd"])
@@ -309,10 +306,8 @@ def test_a_test_that_is_resumed_equals_an_unbroken_one(tmp_path: Path, optimizer
         return weights(module), history
 
     whole, history = run()
-    bar = StopAfter(4)
     with pytest.raises(KilledError):
-        run(checkpoint=tmp_path / "c", checkpoint_seconds=0.0, progress=bar)
-    assert bar.closed
+        run(checkpoint=tmp_path / "c", checkpoint_seconds=0.0, progress=StopAfter(4))
     again, resumed = run(checkpoint=tmp_path / "c")
     assert torch.equal(whole, again)
     # Losses of the pass that was cut are of its rest.

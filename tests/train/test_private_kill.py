@@ -32,11 +32,8 @@ class Dying(Ledger):
         os.kill(os.getpid(), signal.SIGKILL)
         return out
 
-class Log:
-    def step(self, done, total, loss):
-        time.sleep(0.03)
-    def close(self):
-        pass
+def log(done, total, note=""):
+    time.sleep(0.03)
 
 plan = SGDPlan(DP(100.0, 1e-5, n_public=100), 0.1, 10, 300, 1.0, 1.0)
 rows = torch.randn(100, 3)
@@ -44,7 +41,7 @@ loss = RowLossByAutograd(lambda out, rows: torch.square(out).sum(dim=1))
 with (Dying if mode == "at charge" else Ledger)(folder + "/ledger") as ledger:
     run = PrivateRun(
         nn.Linear(3, 2), rows, loss, plan, ledger, "scans",
-        checkpoint=folder + "/fit", checkpoint_seconds=0.02, progress=Log(),
+        checkpoint=folder + "/fit", checkpoint_seconds=0.02, progress=log,
     )
     history = run.run()
     run.remove_checkpoint()

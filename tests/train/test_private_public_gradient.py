@@ -95,7 +95,7 @@ def test_it_meets_the_weights_of_each_step_and_no_batch() -> None:
 
 
 def test_what_it_is_given_does_not_hang_on_the_batch() -> None:
-    """With other records but the same coins, the first question is asked in the same state."""
+    """With other records but the same seed, the first call sees the same state."""
     states = []
     for rows in (ROWS, ROWS + 5):
         module, mine = a_net(), []
@@ -112,7 +112,7 @@ def test_what_it_is_given_does_not_hang_on_the_batch() -> None:
 
 @pytest.mark.parametrize("shape", [(), (1,), (COUNT - 1,), (COUNT, 1)])
 def test_a_gradient_of_another_shape_is_refused(shape: tuple[int, ...]) -> None:
-    with pytest.raises(ConfigError, match=f"one number a weight .{COUNT}.*got shape"):
+    with pytest.raises(ConfigError, match=f"one number per weight .{COUNT}.*got shape"):
         fitted(public_gradient=lambda: torch.zeros(shape, dtype=torch.float64))
 
 

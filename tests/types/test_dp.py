@@ -1,4 +1,4 @@
-"""The budget that somebody asks for."""
+"""The privacy budget: what it accepts and what it refuses."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ def test_n_public_is_a_count(n: Any) -> None:
 @pytest.mark.parametrize("n", [1, 3, 7, 1000, 3000, 12345])
 def test_delta_may_be_a_tenth_of_one_in_n_and_no_more(n: int) -> None:
     assert DP(1.0, 1 / (10 * n), n_public=n).size() == n
-    with pytest.raises(PrivacyError, match="single people"):
+    with pytest.raises(PrivacyError, match="publishing single records"):
         DP(1.0, 1.01 / (10 * n), n_public=n)
 
 
 def test_a_huge_count_is_no_crash() -> None:
-    with pytest.raises(PrivacyError, match="single people"):
+    with pytest.raises(PrivacyError, match="publishing single records"):
         DP(1.0, 1e-9, n_public=10**400)
 
 

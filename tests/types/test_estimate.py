@@ -46,6 +46,6 @@ def test_order_is_checked() -> None:
     ],
 )
 def test_verdicts(attack: tuple, control: tuple, verdict: str) -> None:
-    result = AttackResult("a", Estimate(*attack, 9), Estimate(*control, 9), Estimate.exact(0.5))
+    result = AttackResult("a", "auc", Estimate(*attack, 9), Estimate(*control, 9), Estimate.exact(0.5))
     assert result.verdict == verdict
     assert result.to_dict()["verdict"] == verdict

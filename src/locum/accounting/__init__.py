@@ -31,13 +31,14 @@ if TYPE_CHECKING:
     from locum.accounting.holding import Charge as Charge, Holding as Holding
     from locum.accounting.ledger import Ledger as Ledger
     from locum.accounting.plans import (
+        NonPrivateSGD as NonPrivateSGD,
         PaidPlan as PaidPlan,
-        Part as Part,
+        PlanSteps as PlanSteps,
         QueryPlan as QueryPlan,
         SGDPlan as SGDPlan,
         plan_query as plan_query,
         plan_sgd as plan_sgd,
     )
-    from locum.accounting.store import check_chain as check_chain
+    from locum.accounting.store import check_chain as check_chain, entries_held as entries_held
 
 __getattr__, __dir__, __all__ = lazy_exports(__name__)

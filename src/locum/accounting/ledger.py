@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
@@ -13,7 +13,7 @@ from typing import Any, Self
 from locum.accounting.cost import epsilon_of
 from locum.accounting.events import Event, events_from_json, events_to_json
 from locum.accounting.holding import Charge, Holding, check_name, same_name
-from locum.accounting.store import EntryFile, check_chain
+from locum.accounting.store import EntryFile, check_chain, link
 from locum.errors import ConfigError, PrivacyError
 from locum.types import DP, Relation, Unit, at_least
 
@@ -164,6 +164,29 @@ class Ledger:
     def export(self) -> list[dict[str, Any]]:
         """Every entry with its hashes, as plain JSON; checked, and `check_chain` can check it again elsewhere."""
         return self._entries.read()
+
+    def backup(self) -> bytes:
+        """The file as it is now, checked, with nobody writing to it; put back with `restore`."""
+        return self._entries.copy()
+
+    def restore(self, entries: Sequence[Mapping[str, Any]]) -> int:
+        """Take over the entries of a backup that this ledger lacks, and return how many those are.
+
+        Refused if this ledger holds an entry that the backup does not: a charge would be forgotten.
+        """
+        check_chain(entries, "backup")
+        with self._entries.turn() as turn:
+            known = [entry["hash"] for entry in turn.entries]
+            given = [entry["hash"] for entry in entries]
+            if known != given[: len(known)]:
+                lost = len([one for one in known if one not in set(given)])
+                raise PrivacyError(
+                    f"The ledger {str(self.file)!r} holds {lost} entries that the backup does not: restoring it "
+                    "would forget what they spent. Nothing was changed; keep the ledger as it is."
+                )
+            for entry in entries[len(known) :]:
+                turn.added.append(link(entry["number"], entry["previous"], entry["body"]))
+        return len(entries) - len(known)
 
     def close(self) -> None:
         """Nothing is held open; here so that a ledger can be used like a file."""

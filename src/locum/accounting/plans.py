@@ -1,4 +1,5 @@
-"""A plan that is paid for as a whole and used up part by part, by processes that come and go."""
+"""Plans: what a private fit will do and cost, from public numbers alone; and plans that are paid for at once and used
+step by step."""
 
 from __future__ import annotations
 
@@ -67,6 +68,35 @@ class SGDPlan:
             "curve": _curve(self.events, self.privacy),
             "events": events_to_json(self.events),
         }
+
+
+@dataclass(frozen=True, slots=True)
+class NonPrivateSGD:
+    """Steps on Poisson batches without clipping, noise or budget: only for tests with seeded randomness."""
+
+    rate: float
+    batch: int
+    steps: int
+
+    @property
+    def privacy(self) -> None:
+        """No budget."""
+        return
+
+    @property
+    def clip(self) -> float:
+        """Infinite: no gradient is clipped."""
+        return math.inf
+
+    @property
+    def noise_multiplier(self) -> float:
+        """0: no noise is added."""
+        return 0.0
+
+    @property
+    def events(self) -> tuple[Event, ...]:
+        """None: nothing is charged."""
+        return ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +199,7 @@ def _curve(events: Sequence[Event], privacy: DP) -> list[list[float]]:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class PlanSteps:
     """Steps `start` to `stop` of a plan; `charge` is None in a test with seeded coins."""
 
     start: int
@@ -214,10 +244,10 @@ class PaidPlan:
         """What the steps so far have cost, with the extra events; the ledger has been charged with all of them."""
         return self.plan.epsilon_after(self.used)
 
-    def next(self, steps: int) -> Part:
+    def next(self, steps: int) -> PlanSteps:
         """The next so many steps, or an error that says that they are not paid for."""
         if steps < 1:
             raise ConfigError(f"A part of a plan has one step or more; got {steps!r}.")
         if self.used + steps > self.plan.steps:
             raise PrivacyError(f"{steps} more steps are not paid for: {self.used} of {self.plan.steps} are used up.")
-        return Part(self.used, self.used + steps, self.charge)
+        return PlanSteps(self.used, self.used + steps, self.charge)

@@ -1,4 +1,4 @@
-"""Entries tied together by hashes: each holds the hash of the one before."""
+"""The ledger's file: entries tied together by hashes, only ever added, one writer at a time."""
 
 from __future__ import annotations
 
@@ -70,6 +70,13 @@ class EntryFile:
         with self._told(), self._opened() as database:
             return self._entries(database)
 
+    def copy(self) -> bytes:
+        """The bytes of the file while nobody writes; their chain is complete."""
+        with self._told(), self._opened() as database:
+            database.execute("BEGIN IMMEDIATE")
+            self._entries(database)
+            return database.serialize()
+
     @contextmanager
     def turn(self) -> Iterator[Turn]:
         """Read and append with nobody in between; an error inside takes everything back."""
@@ -133,6 +140,15 @@ class EntryFile:
                 f"The ledger {str(self.file)!r} cannot be used ({reason}): without it nothing can be spent. "
                 "--ledger names another place."
             ) from None
+
+
+def entries_held(file: Path) -> int:
+    """How many entries a file holds, damaged or not; 0 where that cannot be read."""
+    try:
+        with closing(sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True)) as database:
+            return int(database.execute("SELECT count(*) FROM entries").fetchone()[0])
+    except sqlite3.Error:
+        return 0
 
 
 def _marks(database: sqlite3.Connection) -> tuple[int, int]:

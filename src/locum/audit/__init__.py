@@ -1,4 +1,4 @@
-"""Attacks on a release, each with a control and a baseline; the audit that runs them; the policies it answers to."""
+"""Attacks on a release, each with a control and a baseline; the audit that runs them; policies."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from locum._lazy import lazy_exports
 
 if TYPE_CHECKING:
     from locum.audit.attacks.attribute_inference import AttributeInference as AttributeInference
-    from locum.audit.attacks.base import Attack as Attack, ScoreAttack as ScoreAttack, Scores as Scores
-    from locum.audit.attacks.catalogue import (
+    from locum.audit.attacks.base import Attack as Attack, ScoreAttack as ScoreAttack
+    from locum.audit.attacks.catalog import (
         ATTACKS as ATTACKS,
         DECODER_ATTACKS as DECODER_ATTACKS,
         DEFAULT_ATTACKS as DEFAULT_ATTACKS,
@@ -26,7 +26,10 @@ if TYPE_CHECKING:
     from locum.audit.attacks.latent_search import LatentSearch as LatentSearch, Search as Search
     from locum.audit.attacks.linkage import Linkage as Linkage
     from locum.audit.attacks.lira import LiRA as LiRA
-    from locum.audit.attacks.nearest_distance import NearestDistance as NearestDistance
+    from locum.audit.attacks.nearest_distance import (
+        NearestDistance as NearestDistance,
+        check_membership as check_membership,
+    )
     from locum.audit.attacks.reidentification import Reidentification as Reidentification
     from locum.audit.attacks.rmia import RMIA as RMIA
     from locum.audit.attacks.singling_out import SinglingOut as SinglingOut
@@ -49,6 +52,7 @@ if TYPE_CHECKING:
     from locum.audit.report import AuditReport as AuditReport
     from locum.audit.risk import RiskMap as RiskMap, check_risk_file as check_risk_file
     from locum.audit.screening import Screening as Screening, screen as screen
+    from locum.audit.statistics import Scores as Scores
     from locum.audit.view import LEAST_NON_MEMBERS as LEAST_NON_MEMBERS
 
 __getattr__, __dir__, __all__ = lazy_exports(__name__)

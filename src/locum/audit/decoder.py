@@ -1,4 +1,4 @@
-"""Network decoders in torch, many of one shape at once: what searches for latents, or learns from samples, needs."""
+"""Decoders in torch, many of one shape at once, for attacks that need densities or gradients."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from locum.audit.view import check_apart, spread
+from locum.audit.view import checked_vectors
 from locum.errors import DataError
+from locum.metrics import feature_scale
 from locum.release import (
     GaussianSpec,
     Linear,
@@ -30,8 +31,8 @@ from locum.types import EmbeddingSet
 
 Floats = npt.NDArray[np.float64]
 
-# A feature's own variance is taken to be at least so much of its total variance, and of the median total variance:
-# a direction without any spread would make each record off it impossible, and all of them alike.
+# The least variance of a feature of its own, as a share of its total variance and of the median total variance: in
+# a direction without variance all records off the mean would be equally impossible.
 _LEAST_OWN = 1e-3
 _LEAST_OF_MEDIAN = 1e-6
 
@@ -41,8 +42,8 @@ def gaussian_log_density(
 ) -> Floats:
     """Log of N(x; means[label], factor.T @ factor + diag(scale ** 2)) for each row, in float64.
 
-    It inverts a matrix of the factor's rank, never one of the number of features. Features without spread get a
-    little. A class whose mean is not known (NaN) gives NaN.
+    It inverts a matrix of the size of the factor's rank, not of the number of features. Features without variance get
+    a little. A class with an unknown mean (NaN) gives NaN.
     """
     factor = factor.astype(np.float64)
     own = np.square(scale, dtype=np.float64)
@@ -70,10 +71,11 @@ _SPREAD_SAMPLES = 2000
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Part:
-    """One decoder of a release; a release that is no mixture has one part, of weight 1.
+class Component:
+    """One decoder of a release; a release that is not a mixture has one component, of weight 1.
 
-    `order` gives each class's place among the part's own classes, `log_weights` how often a class uses the part.
+    `order` gives the position of each class among the component's classes, and `log_weights` the log of how often a
+    class uses the component.
     """
 
     spec: NetworkSpec | GaussianSpec
@@ -81,49 +83,49 @@ class Part:
     order: Codes
     log_weights: Floats
 
-    def own(self, codes: Codes) -> Codes:
-        """Codes as this part knows them: the class in its own order, conditions as they are."""
+    def local(self, codes: Codes) -> Codes:
+        """Codes with the class in the component's own order; conditions stay as they are."""
         out = codes.copy()
         out[:, 0] = self.order[codes[:, 0]]
         return out
 
 
-def parts_of(release: Release) -> tuple[Part, ...]:
-    """The decoders of a release; none, where it is a fixed table."""
+def components_of(release: Release) -> tuple[Component, ...]:
+    """The decoders of a release; a fixed table has none."""
     spec, classes = release.manifest.decoder, len(release.manifest.classes)
     if isinstance(spec, RowsSpec):
         return ()
     plain = np.arange(classes)
     if not isinstance(spec, MixtureSpec):
-        return (Part(spec, release.tensors, plain, np.zeros(classes)),)
+        return (Component(spec, release.tensors, plain, np.zeros(classes)),)
     with np.errstate(divide="ignore"):
         weights = np.log(release.tensors["weights"].astype(np.float64))
     return tuple(
-        Part(part.decoder, part_tensors(release.tensors, i), np.asarray(part.order or plain), weights[i])
+        Component(part.decoder, part_tensors(release.tensors, i), np.asarray(part.order or plain), weights[i])
         for i, part in enumerate(spec.parts)
     )
 
 
 def record_codes(release: Release, data: EmbeddingSet) -> Codes:
-    """Class, then conditions, of each record, by the order that the release gives them."""
+    """The class, then the conditions, of each record, as codes of the release."""
     manifest = release.manifest
     spec = manifest.decoder
     if isinstance(spec, NetworkSpec) and not spec.conditional and len(manifest.classes) == 1:
-        # What it gives is of one class that stands for all: labels play no part.
+        # The release has one class that stands for all: labels are not used.
         columns = [np.zeros(len(data), dtype=np.int64)]
     else:
         columns = [data.with_classes(release.info.class_names).y]
     for condition in manifest.conditions:
         if condition.name not in data.attributes:
             raise DataError(
-                f"The release is conditioned on {condition.name!r}, which the records do not have: "
-                "give members and non-members with that attribute."
+                f"The release is conditioned on {condition.name!r}, which the records do not have. "
+                "Give members and non-members with that attribute."
             )
         place = {value: i for i, value in enumerate(condition.values)}
         found = [place.get(str(value), -1) for value in data.attributes[condition.name].tolist()]
         if min(found) < 0:
             raise DataError(
-                f"A record has a value of {condition.name!r} that the release does not know: leave such records out."
+                f"A record has a value of {condition.name!r} that the release does not know. Leave such records out."
             )
         columns.append(np.asarray(found, dtype=np.int64))
     return np.stack(columns, axis=1)
@@ -133,25 +135,25 @@ def records_of(
     release: Release, members: EmbeddingSet, non_members: EmbeddingSet
 ) -> tuple[npt.NDArray[np.float32], Codes]:
     """Vectors in the release's space and codes of both sets in one table, members first."""
-    X = np.concatenate(check_apart(release, members, non_members)).astype(np.float32, copy=False)
+    X = np.concatenate(checked_vectors(release, members, non_members)).astype(np.float32, copy=False)
     return X, np.concatenate([record_codes(release, members), record_codes(release, non_members)])
 
 
 def feature_weights(release: Release, rng: np.random.Generator) -> npt.NDArray[np.float32]:
-    """One factor a feature that brings a decoder's own samples to one spread: no record has a say in it."""
-    return np.asarray(1 / spread(release.sample(_SPREAD_SAMPLES, random_state=rng)[0]), dtype=np.float32)
+    """One factor per feature that scales the release's own samples; it does not depend on any record."""
+    return np.asarray(1 / feature_scale(release.sample(_SPREAD_SAMPLES, random_state=rng)[0]), dtype=np.float32)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DecoderBank:
-    """`k` decoders with one program; every tensor has a first axis of length `k`.
+    """`k` decoders with the same program; every tensor has a first axis of length `k`.
 
-    It gives what `locum.release.decoders` gives in numpy, and gradients.
+    The results are those of `locum.release.decoders` in numpy, with gradients.
     """
 
     spec: NetworkSpec
     tensors: Mapping[str, Tensor]
-    # Widths of the one-hot condition: classes, then each further one; none where labels play no part.
+    # Widths of the one-hot condition: classes, then further conditions; empty if labels are not used.
     sizes: tuple[int, ...]
     space: str
 
@@ -178,7 +180,7 @@ class DecoderBank:
         return torch.cat(hot, dim=1) if hot else torch.zeros(len(codes), 0)
 
     def decode(self, z: Tensor, codes: Tensor) -> Tensor:
-        """What latents `(k, rows, latent)` stand for, before noise and before the release's space."""
+        """Decode latents `(k, rows, latent)`, before noise and before the release's space."""
         hot = self.condition(codes)
         x = torch.cat([z, hot.expand(len(z), -1, -1)], dim=2) if hot.shape[1] else z
         offset = self.tensors["offset"]
@@ -186,11 +188,11 @@ class DecoderBank:
         return torch.addcmul(base, _run(self.spec.program, self.tensors, x), self.tensors["span"][:, None])
 
     def means(self, z: Tensor, codes: Tensor) -> Tensor:
-        """The same in the release's space."""
+        """Decoded latents in the release's space, without noise."""
         return self.to_space(self.decode(z, codes))
 
     def samples(self, z: Tensor, codes: Tensor, rng: torch.Generator) -> Tensor:
-        """Vectors as a receiver draws them from these latents: with the decoder's noise, in the release's space."""
+        """Vectors as a receiver samples them from these latents: with noise, in the release's space."""
         x = self.decode(z, codes)
         if self.spec.noise != "none":
             x = x + torch.randn(x.shape, generator=rng) * self.tensors["noise_scale"][:, None]

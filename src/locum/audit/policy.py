@@ -1,4 +1,4 @@
-"""Policies: what a release must show before it may leave, each threshold with its reason."""
+"""Policies: what must hold before a release may leave, each rule with its reason."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Reason = Annotated[str, Field(min_length=10, max_length=500)]
 
 
 class Limit(Strict):
-    """A number that must not be passed, and why."""
+    """An upper limit, and why."""
 
     at_most: Annotated[float, Field(ge=0)]
     reason: Reason
@@ -34,7 +34,7 @@ class Needed(Strict):
 
 
 class Kinds(Strict):
-    """Which kinds of promise will do, and why."""
+    """Which kinds of claim are accepted, and why."""
 
     kinds: Annotated[tuple[Literal["none", "k-anonymity", "dp"], ...], Field(min_length=1)]
     reason: Reason
@@ -55,9 +55,9 @@ class Finding:
 
 
 class Policy(Strict):
-    """What must hold. A leak, or a lower bound above the promise, is never allowed, whatever a policy says.
+    """What must hold. A leak, or a refuted epsilon, is never allowed, whatever a policy says.
 
-    Limits on attacks hold for the upper end of their intervals: what is not known well is not known to be low.
+    Limits on attacks apply to the upper ends of their intervals: an uncertain figure is not known to be low.
     """
 
     name: Annotated[str, Field(min_length=1, max_length=60)]
@@ -70,25 +70,25 @@ class Policy(Strict):
     attacks: Needed | None = None
 
     def findings(self, results: Sequence[AttackResult], claim: PrivacyClaim | None) -> tuple[Finding, ...]:
-        """Every rule with its answer. `claim` is None for data that another tool made."""
+        """Every rule and whether it is met. `claim` is None for data that another tool made."""
         leaks = [r.name for r in results if r.verdict == "leak"]
         open_ones = [r.name for r in results if r.verdict == "inconclusive"]
-        found = [Finding("no attack found a leak", not leaks, _listed(leaks), "A leak is one wherever it goes.")]
+        found = [Finding("no attack found a leak", not leaks, _listed(leaks), "A leak is a leak for any receiver.")]
         if self.claim is not None:
             kind = "none" if claim is None else claim.kind
-            rule = f"the promise is of kind {' or '.join(self.claim.kinds)}"
+            rule = f"the claim is of kind {' or '.join(self.claim.kinds)}"
             found.append(Finding(rule, kind in self.claim.kinds, kind, self.claim.reason))
         if self.epsilon is not None and claim is not None and claim.dp is not None:
             rule = f"epsilon is at most {self.epsilon.at_most:g}"
             spent = claim.dp.epsilon
             found.append(Finding(rule, spent <= self.epsilon.at_most, f"{spent:.4g}", self.epsilon.reason))
-        # AUCs have the coin as their baseline; rates of success have another, and their verdict speaks for them.
-        games = [r for r in results if r.baseline.value == 0.5]
-        if self.auc is not None and games:
-            worst = max(games, key=lambda r: r.attack.high)
+        # A share of hits can be high for non-members too: only its verdict counts.
+        ranked = [r for r in results if r.measure == "auc"]
+        if self.auc is not None and ranked:
+            worst = max(ranked, key=lambda r: r.attack.high)
             rule = f"no attacker's AUC can be above {self.auc.at_most:g}"
-            told = f"{worst.name}: {worst.attack:.3f}"
-            found.append(Finding(rule, worst.attack.high <= self.auc.at_most, told, self.auc.reason))
+            figure = f"{worst.name}: {worst.attack:.3f}"
+            found.append(Finding(rule, worst.attack.high <= self.auc.at_most, figure, self.auc.reason))
         rates = [(r.name, r.tpr[0.01]) for r in results if 0.01 in r.tpr]
         if self.tpr_at_1_percent is not None:
             limit = self.tpr_at_1_percent
@@ -105,13 +105,13 @@ class Policy(Strict):
         if self.attacks is not None:
             lacking = [name for name in self.attacks.needed if name not in {r.name for r in results}]
             rule = f"run: {', '.join(self.attacks.needed)}"
-            told = "all were" if not lacking else f"not run: {', '.join(lacking)}"
-            found.append(Finding(rule, not lacking, told, self.attacks.reason))
+            answer = "all were" if not lacking else f"not run: {', '.join(lacking)}"
+            found.append(Finding(rule, not lacking, answer, self.attacks.reason))
         return tuple(found)
 
 
 def load_policy(name: str | Path) -> Policy:
-    """A policy that ships with the program, by name, or one's own from a TOML file."""
+    """A policy that comes with Locum, by its name, or one from a TOML file."""
     if str(name) in POLICIES:
         text = (resources.files("locum.audit") / "policies" / f"{name}.toml").read_text()
     elif Path(name).suffix == ".toml":
@@ -124,7 +124,7 @@ def load_policy(name: str | Path) -> Policy:
     try:
         return Policy.model_validate(tomllib.loads(text))
     except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"The policy {str(name)!r} is no TOML: {error}.") from error
+        raise ConfigError(f"The policy {str(name)!r} is not valid TOML: {error}.") from error
     except ValidationError as error:
         place, fault = first_fault(error)
         raise ConfigError(f"The policy {str(name)!r} is wrong at {place!r}: {fault}.") from error

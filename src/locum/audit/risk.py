@@ -1,4 +1,4 @@
-"""The risk map: which members an audit's attacks tell from strangers best. It stays with the holder, always."""
+"""The risk map: which members the attacks of an audit tell from non-members best. It never leaves the holder."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from locum.audit.attacks.base import Scores
+from locum.audit.statistics import Scores
 from locum.audit.view import one_per_subject
 from locum.errors import PrivacyError
 from locum.io import check_output_file, lies_in_release, write_private_table
@@ -18,24 +18,24 @@ from locum.types import EmbeddingSet
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
-# Records are called exposed while at most this share of them is expected there by luck.
+# Records are called exposed as long as at most this share of them is expected there by chance.
 _LEVEL = 0.1
-# Where more members than this share are exposed, leaving them out leaves too little.
+# If more than this share of the members is exposed, leaving them out is no remedy.
 _MANY = 0.05
-# A class is advised on as a whole where its share of exposed records is so many times the usual one.
+# The advice is about the whole class if its share of exposed records is this many times the overall share.
 _TIMES = 3
-_COLUMNS = ("row", "subject", "class", "exposed", "seen_by", "non_members_as_high", "p_value", "by_luck", "advice")
+_COLUMNS = ("row", "subject", "class", "exposed", "seen_by", "non_members_as_high", "p_value", "by_chance", "advice")
 _ADVICE = {
     "noise": "too many records are exposed to leave them out: use a generator with noise (differential privacy)",
-    "person": "cap how many records one person gives, or leave this person out; then audit again",
-    "class": "clip or merge this class, or give it noise; then audit again",
+    "subject": "limit the number of records per subject, or leave this subject out; then audit again",
+    "class": "merge this class with another, or use differential privacy; then audit again",
     "record": "leave this record out, then audit again",
     "": "",
 }
 _WARNING = (
-    "Leaving records out because of their score is itself a choice that depends on the data: it voids a claim of "
-    "differential privacy, shows that somebody unusual was there, and exposes those who come next. Fit and audit "
-    "anew after every such change, with non-members that no earlier audit has seen if there are any."
+    "Leaving records out because of their score is a choice that depends on the data: it voids a claim of "
+    "differential privacy, reveals that unusual records were there, and exposes the next most unusual ones. Fit and "
+    "audit again after every such change, if possible with non-members that no earlier audit has used."
 )
 
 
@@ -43,10 +43,10 @@ _WARNING = (
 class RecordRisk:
     """How exposed one member is.
 
-    `row` is its place among the members as they were given, from 0. `seen_by` are the attacks in which the fewest
-    non-members score as high; `non_members_as_high` is that share. `p_value` is the chance that a non-member would
-    look as exposed in the best of all these attacks. `by_luck` is the share of records, from the top down to this
-    one, that is expected to be there by luck alone.
+    `row` is its position among the members as given, from 0. `seen_by` are the attacks in which the fewest
+    non-members score as high; `non_members_as_high` is their share. `p_value` is the probability that a non-member
+    looks as exposed in its best attack. `by_chance` is the share of the records, from the top of the map down to this
+    one, that is expected there by chance alone.
     """
 
     row: int
@@ -55,18 +55,18 @@ class RecordRisk:
     seen_by: tuple[str, ...]
     non_members_as_high: float
     p_value: float
-    by_luck: float
+    by_chance: float
     exposed: bool
     advice: str
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class RiskMap:
-    """Every member, the most exposed first. It names records: it is in no JSON, no passport and no page.
+    """Every member, the most exposed first. It names records, so no JSON, passport or page contains it.
 
-    The number of `non_members` decides how small a p-value can get: where they are few, nobody can be called exposed,
-    and that is no all-clear. `doubts` are faults of the data that shake every row. Attacks that score no
-    records, such as "closest record", have no say here.
+    The number of `non_members` limits how small a p-value can get: with few of them no record can be called exposed,
+    which is no all-clear. `doubts` are faults of the data that affect every row. Attacks that do not score records,
+    such as "closest record", do not contribute.
     """
 
     records: tuple[RecordRisk, ...]
@@ -77,28 +77,28 @@ class RiskMap:
 
     @property
     def exposed(self) -> tuple[RecordRisk, ...]:
-        """Those of which at most the share `level` is expected to be there by luck."""
+        """The exposed records; at most a share `level` of them is expected here by chance."""
         return tuple(record for record in self.records if record.exposed)
 
     @property
     def warning(self) -> str:
-        """What everybody must know who acts on this map."""
+        """What anyone who acts on this map must know."""
         return _WARNING
 
     def sentence(self) -> str:
-        """The map in words, without naming anybody."""
+        """A summary that names no record."""
         found, n = len(self.exposed), len(self.records)
-        judged = f"judged by {self.non_members:,} strangers in {_count(len(self.attacks))}"
-        told = (
-            f"{found:,} of {n:,} members are exposed beyond luck, {judged}; at most {self.level:.0%} of them are "
-            "expected there by luck."
+        compared = f"compared with {self.non_members:,} non-members in {_count(len(self.attacks))}"
+        summary = (
+            f"{found:,} of {n:,} members are exposed beyond chance, {compared}; at most {self.level:.0%} of them are "
+            "expected there by chance."
             if found
-            else f"No member of {n:,} is exposed beyond luck, {judged}. Few strangers show little: no all-clear."
+            else f"None of {n:,} members is exposed beyond chance, {compared}. That is no all-clear."
         )
-        return " ".join([told, *(f"Doubt: {words}." for words in self.doubts)])
+        return " ".join([summary, *(f"Doubt: {words}." for words in self.doubts)])
 
     def save(self, path: str | Path, *, overwrite: bool = False) -> None:
-        """Write a CSV that only its owner can read. A folder that is a release, or lies in one, is refused."""
+        """Write a CSV that only its owner can read. A path inside a release is refused."""
         check_risk_file(Path(path), overwrite=overwrite)
         write_private_table(Path(path), _COLUMNS, (_cells(record) for record in self.records))
 
@@ -108,11 +108,9 @@ class RiskMap:
 
 
 def check_risk_file(path: Path, *, overwrite: bool = False) -> None:
-    """Complain, before any attack is made, about a place where no risk map may or can be written."""
+    """Check, before any attack is run, that a risk map may and can be written to `path`."""
     if lies_in_release(path):
-        raise PrivacyError(
-            f"{str(path)!r} lies in a release, which is made to leave: a risk map must not. Write it elsewhere."
-        )
+        raise PrivacyError(f"{str(path)!r} is inside a release, and a risk map must not leave. Write it elsewhere.")
     check_output_file(path, overwrite=overwrite)
 
 
@@ -125,12 +123,12 @@ def risk_map(
     rows: Ints | None = None,
     doubts: Sequence[str] = (),
 ) -> RiskMap | None:
-    """Rank members by how few strangers score as high; None where no attack scores records.
+    """Rank members by how few non-members score as high; None if no attack scores records.
 
-    Only ranks among non-members count, one of each person, so that attacks with different scales can be laid side by
-    side. A record stands where its best attack puts it, ties going to the one that more attacks see; strangers are
-    ranked in the same way, so that the p-value has paid for the choice of the attack. `by_luck` then pays for the
-    number of members (Benjamini and Hochberg). `rows` are the members' places in the holder's own file.
+    Only ranks among non-members count, one record per subject, so that attacks with different scales can be compared.
+    A record gets the rank of its best attack; ties go to the record that more attacks see. Non-members are ranked in
+    the same way, so that the p-value accounts for the choice of the attack. `by_chance` then accounts for the number
+    of members (Benjamini and Hochberg). `rows` are the members' positions in the holder's file.
     """
     if not scores:
         return None
@@ -139,13 +137,13 @@ def risk_map(
     outside = np.stack([s.outside[theirs] for _, s in scores])
     ordered = np.sort(outside, axis=1)
     mine, others = _as_high(inside, ordered), _as_high(outside, ordered)
-    # A stranger is among the strangers that score as high as it does; a member is the one more.
+    # A non-member counts itself among those that score as high; a member does not, so add one.
     places, m = mine + 1, len(theirs)
     key, other_keys = _key(places, m), np.sort(_key(others, m))
     p = (1 + np.searchsorted(other_keys, key, side="right")) / (m + 1)
-    luck = _by_luck(p)
-    order = np.lexsort((-_margin(inside, ordered), luck))
-    exposed = luck <= _LEVEL
+    chance = _by_chance(p)
+    order = np.lexsort((-_margin(inside, ordered), chance))
+    exposed = chance <= _LEVEL
     advice = _advice(exposed, members)
     row = np.arange(len(members)) if rows is None else rows
     labels, names = members.labels, [name for name, _ in scores]
@@ -159,7 +157,7 @@ def risk_map(
                 seen_by=tuple(name for name, place in zip(names, places[:, i], strict=True) if place == fewest[i]),
                 non_members_as_high=float(fewest[i] - 1) / m,
                 p_value=float(p[i]),
-                by_luck=float(luck[i]),
+                by_chance=float(chance[i]),
                 exposed=bool(exposed[i]),
                 advice=_ADVICE[advice[i]],
             )
@@ -172,17 +170,17 @@ def risk_map(
 
 
 def _as_high(scores: Floats, ordered: Floats) -> Ints:
-    """How many strangers score as high or higher, by attack and record."""
+    """How many non-members score as high or higher, by attack and record."""
     return np.stack([len(o) - np.searchsorted(o, s, side="left") for s, o in zip(scores, ordered, strict=True)])
 
 
 def _key(places: Ints, m: int) -> Ints:
-    """The best place, then the sum of all places: one number that orders records."""
+    """One number that orders records by their best rank, then by the sum of all ranks."""
     return np.asarray(places.min(axis=0) * (len(places) * (m + 1) + 1) + places.sum(axis=0), dtype=np.int64)
 
 
-def _by_luck(p: Floats) -> Floats:
-    """Benjamini and Hochberg's adjusted p-values: never smaller further down the list."""
+def _by_chance(p: Floats) -> Floats:
+    """Benjamini and Hochberg's adjusted p-values, which never decrease down the list."""
     order = np.argsort(p, kind="stable")
     raised = p[order] * len(p) / np.arange(1, len(p) + 1)
     out = np.empty_like(raised)
@@ -191,7 +189,7 @@ def _by_luck(p: Floats) -> Floats:
 
 
 def _margin(inside: Floats, ordered: Floats) -> Floats:
-    """How far beyond all strangers, in their spread: it orders those that luck does not, and decides nothing else."""
+    """How far beyond all non-members, in units of their interquartile range; only used to order ties."""
     with np.errstate(invalid="ignore", divide="ignore"):
         middle = ordered[:, (3 * len(ordered[0])) // 4] - ordered[:, len(ordered[0]) // 4]
         beyond = (inside - ordered[:, -1:]) / middle[:, None]
@@ -199,7 +197,7 @@ def _margin(inside: Floats, ordered: Floats) -> Floats:
 
 
 def _advice(exposed: npt.NDArray[np.bool_], members: EmbeddingSet) -> list[str]:
-    """What to do about each record, by key of `_ADVICE`."""
+    """What to do about each record, as a key of `_ADVICE`."""
     if exposed.mean() > _MANY:
         return ["noise" if one else "" for one in exposed]
     labels = members.labels.tolist()
@@ -211,7 +209,7 @@ def _advice(exposed: npt.NDArray[np.bool_], members: EmbeddingSet) -> list[str]:
     for i in found:
         own = of_class[labels[i]]
         if subjects[i] is not None and of_subject[subjects[i]] > 1:
-            out[i] = "person"
+            out[i] = "subject"
         elif own > 1 and own / all_of_class[labels[i]] >= _TIMES * exposed.mean():
             out[i] = "class"
         else:
@@ -232,6 +230,6 @@ def _cells(record: RecordRisk) -> tuple[str, ...]:
         " + ".join(record.seen_by),
         f"{record.non_members_as_high:.4g}",
         f"{record.p_value:.4g}",
-        f"{record.by_luck:.4g}",
+        f"{record.by_chance:.4g}",
         record.advice,
     )

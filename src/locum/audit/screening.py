@@ -1,4 +1,4 @@
-"""Screening only: the distance figures that others report, without a verdict, because they carry none."""
+"""Screening: common distance metrics (DCR, NNDR), reported without a verdict because they support none."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from locum.audit.view import Floats, look
+from locum.audit.view import Floats, make_view
 from locum.metrics import bootstrap_interval, clopper_pearson, k_nearest, nearest
 from locum.release import Release
 from locum.types import EmbeddingSet, Estimate
@@ -19,12 +19,12 @@ _RESAMPLES = 500
 
 @dataclass(frozen=True, slots=True)
 class Screening:
-    """How close released vectors lie to records: a first look that can pass data that leak.
+    """How close released vectors lie to records. Data that leak can pass this check.
 
-    `closest` is the median distance to the closest record (DCR), `ratio` the median of that distance over the one to
-    the second closest (NNDR), each to members and, beside it, to equally many non-members. `closer` is the share of
-    released vectors whose closest record is a member: one half where nothing leaks; `copies` that of exact copies.
-    Intervals cover the draw of released vectors, not that of records.
+    `closest` is the median distance to the closest record (DCR), and `ratio` the median of that distance divided by
+    the distance to the second closest (NNDR), each for members and for equally many non-members. `closer` is the
+    share of released vectors whose closest record is a member: 0.5 if nothing leaks. `copies` is the share of exact
+    copies of members. Intervals cover the draw of released vectors, not that of records.
     """
 
     closest: Estimate
@@ -49,17 +49,17 @@ def screen(
     *,
     samples: int = _ROWS,
 ) -> Screening:
-    """Distances from up to `samples` released vectors to records, members beside as many non-members."""
-    seen = look(release, members, non_members, samples, rng)
+    """Distances from up to `samples` released vectors to members and to equally many non-members."""
+    view = make_view(release, members, non_members, samples, rng)
     size = min(len(members), len(non_members))
-    inside, outside = (side[rng.permutation(len(side))[:size]] for side in (seen.inside, seen.outside))
-    some = seen.samples[rng.permutation(len(seen.samples))[:samples]]
+    inside, outside = (side[rng.permutation(len(side))[:size]] for side in (view.inside, view.outside))
+    some = view.samples[rng.permutation(len(view.samples))[:samples]]
     near, near_ratio = _distances(some, inside)
     far, far_ratio = _distances(some, outside)
-    # Ties, as between copies, go to neither side.
+    # Ties count half.
     wins = int((near < far).sum() + (near == far).sum() // 2)
-    # Sub-sampled members would miss copies of the others.
-    copies = int((nearest(some, seen.inside)[0] == 0).sum())
+    # Compare with all members: a subsample would miss copies of the rest.
+    copies = int((nearest(some, view.inside)[0] == 0).sum())
     return Screening(
         closest=_median(near, rng),
         closest_non_members=_median(far, rng),
@@ -71,7 +71,7 @@ def screen(
 
 
 def _distances(samples: Floats, records: Floats) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """Distance to the closest record, and its ratio to the second closest; twins have ratio 1."""
+    """Distance to the closest record, and its ratio to the second closest; 1 if both are 0."""
     distances = k_nearest(samples, records, 2)[0]
     first, second = distances[:, 0], distances[:, 1]
     return first, np.divide(first, second, out=np.ones_like(first), where=second > 0)

@@ -1,30 +1,47 @@
-"""Several attacks on one release: each one more is one more chance to be fooled by luck."""
+"""From scores and hits to attack results with intervals and p-values, corrected for the number of attacks."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
-from locum.audit.attacks.base import Scores
-from locum.audit.view import LEAST_NON_MEMBERS, one_per_subject, spread
+from locum.audit.view import LEAST_NON_MEMBERS, one_per_subject
 from locum.errors import DataError
-from locum.metrics import auc_interval, clopper_pearson, squared_distances
+from locum.metrics import auc_interval, clopper_pearson, feature_scale, squared_distances
 from locum.types import AttackResult, EmbeddingSet, Estimate
 
 Floats = npt.NDArray[np.float64]
-# False positive rates at which members are counted.
+# False positive rates at which true positive rates are reported.
 FPRS = (0.01, 0.001)
-# Non-members above the threshold that make a rate worth telling.
+# A rate is reported only if it leaves this many non-members above the threshold.
 LEAST_TAIL = 5
-# Records of each kind that make an AUC of a part worth telling.
+# The AUC of a part of the records is reported only with this many of each kind.
 LEAST_IN_PART = 10
-_NEIGHBOURS = 10
+_NEIGHBORS = 10
 _FIRST_TOP = 4
 _ROWS = 1024
 _ROC_POINTS = 50
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Scores:
+    """One score for each member (`inside`) and each non-member (`outside`), in the order of their sets.
+
+    Larger means "member". Only the order counts, and a score must not depend on which set a record is in.
+    """
+
+    inside: Floats
+    outside: Floats
+
+    def __post_init__(self) -> None:
+        for name in ("inside", "outside"):
+            values = np.asarray(getattr(self, name), dtype=np.float64)
+            if values.ndim != 1 or not len(values) or np.isnan(values).any():
+                raise DataError(f"An attack must give one number per record; `{name}` does not hold that.")
+            object.__setattr__(self, name, values)
 
 
 def evaluate_scores(
@@ -36,40 +53,41 @@ def evaluate_scores(
     *,
     material: float = 0.05,
 ) -> AttackResult:
-    """What the scores tell of membership: AUC with DeLong's interval, a control among strangers, one p-value.
+    """The AUC of the scores with DeLong's interval, a control among non-members, and one p-value.
 
-    The p-value is one-sided, and exact if records are exchangeable where nothing leaks. It is twice the smaller one
-    of two tests: Mann and Whitney's, for a leak that moves many records a little, and one on the highest scores, for
-    a leak that moves few records far, which an AUC hardly shows. Where one person has several records, one of them,
-    drawn at random, stands for all. `most_exposed` is the AUC within the tenth of all records that lie where the
-    attack did best, found on one half of the records and tested on the other, both ways round. A record that is
-    exposed unlike its neighbours is not found so. Parts have no correction for their number.
+    The p-value is one-sided, and exact if records are exchangeable when nothing leaks. It is twice the smaller of two
+    p-values: that of the Mann-Whitney test, for a leak that moves many records a little, and that of a test on the
+    highest scores, for a leak that moves few records far and hardly changes the AUC. If a subject has several
+    records, one of them, drawn at random, is used. `most_exposed` is the AUC within the tenth of all records where
+    the attack does best, found on one half of the records and tested on the other, in both directions. It misses a
+    record that is exposed unlike its neighbors. Parts of the records are not corrected for their number.
     """
     if len(scores.inside) != len(members) or len(scores.outside) != len(non_members):
         raise DataError(
             f"Attack {name!r} gave {len(scores.inside)} and {len(scores.outside)} scores for "
-            f"{len(members)} members and {len(non_members)} non-members; it must give one a record."
+            f"{len(members)} members and {len(non_members)} non-members; it must give one per record."
         )
     mine, theirs = one_per_subject(members, rng), one_per_subject(non_members, rng)
     notes: list[str] = []
     if len(mine) < len(members) or len(theirs) < len(non_members):
-        notes.append("one record of each person was attacked: records of one person are no independent witnesses")
+        notes.append("one record per subject was attacked: several records of one subject are not independent")
     if len(mine) < 2 or len(theirs) < LEAST_NON_MEMBERS:
         raise DataError(
-            f"An attack is judged on at least 2 members and {LEAST_NON_MEMBERS} non-members, each another person; "
+            f"An attack needs at least 2 members and {LEAST_NON_MEMBERS} non-members, each from a different subject; "
             f"got {len(mine)} and {len(theirs)}."
         )
     members, non_members = members.take(mine), non_members.take(theirs)
     inside, outside = _ranked(scores.inside[mine], scores.outside[theirs])
     half = rng.permutation(len(outside))
-    p, words = _p_value(inside, outside)
-    if words:
-        notes.append(words)
+    p, note = _p_value(inside, outside)
+    if note:
+        notes.append(note)
     for fpr in FPRS:
         if len(outside) < needed_for(fpr):
             notes.append(f"TPR at {fpr:.1%} FPR needs {needed_for(fpr):,} non-members; there are {len(outside):,}")
     return AttackResult(
         name=name,
+        measure="auc",
         attack=auc_interval(inside, outside),
         control=auc_interval(outside[half[::2]], outside[half[1::2]]),
         baseline=Estimate.exact(0.5),
@@ -84,7 +102,7 @@ def evaluate_scores(
 
 
 def needed_for(fpr: float) -> int:
-    """How many non-members a false positive rate takes.
+    """How many non-members a false positive rate needs.
 
     >>> needed_for(0.01)
     500
@@ -93,7 +111,7 @@ def needed_for(fpr: float) -> int:
 
 
 def more_often(hits: int, n: int, other_hits: int, m: int) -> float:
-    """One-sided p-value of Fisher's exact test: do `n` records have more hits than `m` others by chance?
+    """One-sided p-value of Fisher's exact test that `n` records have more hits than `m` others.
 
     >>> more_often(2, 2, 0, 2)
     0.16666666666666666
@@ -104,14 +122,14 @@ def more_often(hits: int, n: int, other_hits: int, m: int) -> float:
 
 
 def _ranked(inside: Floats, outside: Floats) -> tuple[Floats, Floats]:
-    """Places among all scores, ties sharing one: only the order counts, and a score may be infinite."""
+    """Ranks among all scores, equal for ties: only the order counts, and a score may be infinite."""
     _, place = np.unique(np.concatenate([inside, outside]), return_inverse=True)
     first, second = np.split(place.astype(np.float64), [len(inside)])
     return first, second
 
 
 def _p_value(inside: Floats, outside: Floats) -> tuple[float, str]:
-    """Of both tests together, and what the one on the highest scores saw, if it decided."""
+    """The p-value of both tests together, and a note on the highest scores if they decided."""
     from scipy.stats import mannwhitneyu
 
     n, m = len(inside), len(outside)
@@ -120,19 +138,22 @@ def _p_value(inside: Floats, outside: Floats) -> tuple[float, str]:
         return 1.0, ""
     many = float(mannwhitneyu(inside, outside, alternative="greater").pvalue)
     tops = [_FIRST_TOP * 2**j for j in range(30) if _FIRST_TOP * 2**j <= (n + m) / 4]
-    few, words = 1.0, ""
+    few, note = 1.0, ""
     for top in tops:
-        # Cut at a score, not at a count: the cut then does not know who is a member.
+        # Cut at a score, not at a count, so that the cut does not depend on who is a member.
         bar = ordered[top - 1]
         hits, others = int((inside >= bar).sum()), int((outside >= bar).sum())
         p = more_often(hits, n, others, m) * len(tops)
         if p < few:
-            few, words = p, f"{hits} of the {hits + others} highest scores belong to members"
-    return min(1.0, 2 * min(many, few)), words if few < many else ""
+            few, note = p, f"{hits} of the {hits + others} highest scores belong to members"
+    return min(1.0, 2 * min(many, few)), note if few < many else ""
 
 
 def _rate_at(inside: Floats, outside: Floats, fpr: float) -> Estimate:
-    """Share of members above the bar that a share `fpr` of strangers passes; the interval covers the bar too."""
+    """Share of members above the threshold that a share `fpr` of non-members passes.
+
+    The interval also covers the uncertainty of the threshold.
+    """
     from scipy.special import betaincinv
     from scipy.stats import binom
 
@@ -149,7 +170,7 @@ def _rate_at(inside: Floats, outside: Floats, fpr: float) -> Estimate:
 
 
 def _roc(inside: Floats, outside: Floats) -> tuple[tuple[float, float], ...]:
-    """True positive rates at false positive rates that are even on a logarithmic axis."""
+    """True positive rates at false positive rates that are evenly spaced on a logarithmic axis."""
     m = len(outside)
     ordered = np.append(np.sort(outside)[::-1], -np.inf)
     counts = np.unique(np.round(np.geomspace(1, m, _ROC_POINTS)).astype(int))
@@ -159,7 +180,7 @@ def _roc(inside: Floats, outside: Floats) -> tuple[tuple[float, float], ...]:
 def _by_class(
     inside: Floats, outside: Floats, members: EmbeddingSet, non_members: EmbeddingSet
 ) -> dict[str, Estimate]:
-    """AUC within each class that both sets hold often enough."""
+    """AUC within each class that has enough records in both sets."""
     mine, theirs = members.labels, non_members.labels
     out = {}
     for name in members.info.class_names:
@@ -176,10 +197,10 @@ def _most_exposed(
     non_members: EmbeddingSet,
     rng: np.random.Generator,
 ) -> Estimate | None:
-    """AUC within the tenth of the records whose neighbours of the other half were told apart best."""
-    if min(len(inside), len(outside)) < 2 * _NEIGHBOURS:
+    """AUC within the tenth of the records whose neighbors in the other half were told apart best."""
+    if min(len(inside), len(outside)) < 2 * _NEIGHBORS:
         return None
-    scale = spread(np.concatenate([members.X, non_members.X]))
+    scale = feature_scale(np.concatenate([members.X, non_members.X]))
     sets = tuple(
         ((data.X / scale).astype(np.float64), values) for data, values in ((members, inside), (non_members, outside))
     )
@@ -189,11 +210,11 @@ def _most_exposed(
     for test in (0, 1):
         gains = []
         for (X, _), half in zip(sets, halves, strict=True):
-            told = []
+            means = []
             for (other, values), other_half in zip(sets, halves, strict=True):
                 known = other_half != test
-                told.append(_around(X[half == test], other[known], values[known]))
-            gains.append(told[0] - told[1])
+                means.append(_around(X[half == test], other[known], values[known]))
+            gains.append(means[0] - means[1])
         bar = np.quantile(np.concatenate(gains), 0.9)
         for kept, (_, values), half, gain in zip(picked, sets, halves, gains, strict=True):
             kept.append(values[half == test][gain >= bar])
@@ -202,13 +223,13 @@ def _most_exposed(
 
 
 def _around(X: Floats, others: Floats, values: Floats) -> Floats:
-    """Mean of the `values` of the ten nearest of `others`; a tie may fall either way, which nobody minds here."""
+    """Mean of the `values` of the ten nearest of `others`; ties are broken arbitrarily."""
     out = np.empty(len(X))
     mean = others.mean(axis=0)
     for start in range(0, len(X), _ROWS):
         part = slice(start, start + _ROWS)
-        close = np.argpartition(squared_distances(X[part] - mean, others - mean), _NEIGHBOURS - 1, axis=1)
-        out[part] = values[close[:, :_NEIGHBOURS]].mean(axis=1)
+        close = np.argpartition(squared_distances(X[part] - mean, others - mean), _NEIGHBORS - 1, axis=1)
+        out[part] = values[close[:, :_NEIGHBORS]].mean(axis=1)
     return out
 
 
@@ -226,10 +247,10 @@ def evaluate_shares(
     tests: int = 1,
     notes: tuple[str, ...] = (),
 ) -> AttackResult:
-    """Share of members that were hit, beside that of non-members (the control), with exact intervals.
+    """Share of members that were hit and that of non-members (the control), with exact intervals.
 
-    The p-value is Fisher's, one-sided, times the number of `tests` of which this one was chosen. Entries must be
-    independent witnesses: one a person. `members`, in the order of `inside`, gives shares by class.
+    The p-value is Fisher's, one-sided, times the number of `tests` from which this one was chosen. Entries must be
+    independent: one per subject. `members`, in the order of `inside`, adds shares by class.
     """
     if not len(inside) or not len(outside):
         raise DataError(f"Attack {name!r} needs a member and a non-member; got {len(inside)} and {len(outside)}.")
@@ -245,6 +266,7 @@ def evaluate_shares(
         }
     return AttackResult(
         name=name,
+        measure="share",
         attack=clopper_pearson(hits, len(inside)),
         control=clopper_pearson(others, len(outside)),
         baseline=baseline,
@@ -256,10 +278,10 @@ def evaluate_shares(
 
 
 def holm(results: Sequence[AttackResult]) -> tuple[AttackResult, ...]:
-    """The results, in their order, with `adjusted` p-values after Holm.
+    """The results in their order, with p-values `adjusted` by Holm's method.
 
-    The chance that any attack accuses a harmless release is then at most its `level`, however the attacks hang
-    together. Results without a p-value stay as they are, and do not count.
+    The probability that any attack accuses a harmless release is then at most its `level`, however the attacks are
+    correlated. Results without a p-value stay as they are and do not count.
     """
     tested = [i for i, result in enumerate(results) if result.p_value is not None]
     adjusted = dict(zip(tested, holm_p_values([results[i].p_value or 0.0 for i in tested]), strict=True))

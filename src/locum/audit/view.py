@@ -1,4 +1,4 @@
-"""What an attacker lays side by side: records and released vectors in one space, on one scale."""
+"""Records and released vectors in one space and on one scale, as attacks compare them."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ import numpy as np
 import numpy.typing as npt
 
 from locum.errors import DataError
+from locum.metrics import feature_scale
 from locum.release import Release
 from locum.types import EmbeddingSet
 
 Floats = npt.NDArray[np.floating[Any]]
-# The control splits them into two halves of two.
+# The control compares two halves with two records each.
 LEAST_NON_MEMBERS = 4
 
 
@@ -28,59 +29,49 @@ class View:
 
     @property
     def records(self) -> Floats:
-        """Both kinds of record in one table, members first."""
+        """Members, then non-members, in one table."""
         return np.concatenate([self.inside, self.outside])
 
 
-def look(
+def make_view(
     release: Release, members: EmbeddingSet, non_members: EmbeddingSet, samples: int, rng: np.random.Generator
 ) -> View:
-    """All three in the release's space, on a scale that members and non-members decide together.
+    """All three in the release's space, on the scale of members and non-members together.
 
     A decoder gives `samples` draws, a fixed table all its rows. Sets that share a subject or many records are an
     error: members among the non-members would make any release look harmless.
     """
-    inside, outside = check_apart(release, members, non_members)
-    scale = spread(np.concatenate([inside, outside]))
+    inside, outside = checked_vectors(release, members, non_members)
+    scale = feature_scale(np.concatenate([inside, outside]))
     drawn, _ = release.sample(None if release.manifest.kind == "data" else samples, random_state=rng)
     return View(inside / scale, outside / scale, drawn / scale, scale)
 
 
-def check_apart(release: Release, members: EmbeddingSet, non_members: EmbeddingSet) -> tuple[Floats, Floats]:
-    """Vectors of both sets in the release's space, or the reason why they cannot be compared."""
+def checked_vectors(release: Release, members: EmbeddingSet, non_members: EmbeddingSet) -> tuple[Floats, Floats]:
+    """Vectors of both sets in the release's space, after checks that the sets can be compared."""
     if len(members) < 2 or len(non_members) < LEAST_NON_MEMBERS:
         raise DataError(
-            f"The membership check needs at least 2 members and {LEAST_NON_MEMBERS} records that were not used; "
+            f"An attack needs at least 2 members and {LEAST_NON_MEMBERS} non-members; "
             f"got {len(members)} and {len(non_members)}."
         )
     if members.subject is not None and non_members.subject is not None:
         shared = len(np.intersect1d(members.subject, non_members.subject))
         if shared:
-            raise DataError(f"{shared} subjects are both members and non-members: the check needs other people.")
+            raise DataError(
+                f"{shared} subjects are both members and non-members. Give non-members of other subjects."
+            )
     inside, outside = release.transform(members.X), release.transform(non_members.X)
     known = {row.tobytes() for row in inside + np.float32(0)}
     copies = sum(row.tobytes() in known for row in outside + np.float32(0))
     if copies > 0.05 * len(non_members):
         raise DataError(
-            f"{copies} of {len(non_members)} non-members equal a member: they are not other records. "
-            "Give records that the fit did not use."
+            f"{copies} of {len(non_members)} non-members equal a member. Give records that the fit did not use."
         )
     return inside, outside
 
 
-def spread(X: Floats) -> Floats:
-    """One scale for each feature, or the one with the largest unit decides alone.
-
-    A feature that hardly varies must not decide by its noise: no scale is under a tenth of the median one.
-    """
-    scale = X.std(axis=0)
-    varying = scale[scale > 0]
-    floor = 0.1 * np.median(varying) if len(varying) else 1
-    return np.asarray(np.maximum(scale, floor), dtype=X.dtype)
-
-
 def one_per_subject(data: EmbeddingSet, rng: np.random.Generator) -> npt.NDArray[np.int64]:
-    """Positions of one record of each person, drawn at random: records of one person are no independent witnesses."""
+    """Positions of one random record per subject: several records of one subject are not independent."""
     if data.subject is None:
         return np.arange(len(data))
     order = rng.permutation(len(data))
@@ -91,7 +82,7 @@ def one_per_subject(data: EmbeddingSet, rng: np.random.Generator) -> npt.NDArray
 def principal_axes(
     X: Floats, dim: int, rng: np.random.Generator
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """Mean and matrix that bring vectors to at most `dim` principal components of `X`, each of variance 1."""
+    """Mean and matrix that map vectors to at most `dim` principal components of `X`, each with variance 1."""
     from sklearn.utils.extmath import randomized_svd
 
     rows = X[rng.permutation(len(X))[:2000]].astype(np.float64)

@@ -21,7 +21,7 @@ _STYLES = {"leak": "bold red", "no excess risk found": "green", "inconclusive": 
 def audit(
     members: Annotated[str, typer.Option(metavar="DATA", help="Records it was made from. " + DATA_HELP)],
     non_members: Annotated[
-        str, typer.Option(metavar="DATA", help="Others, of the same population and of other people.")
+        str, typer.Option(metavar="DATA", help="Other records of the same population, from other subjects.")
     ],
     release: Annotated[Path | None, typer.Argument(metavar="[RELEASE]", help="A release folder.")] = None,
     synthetic: Annotated[
@@ -33,30 +33,32 @@ def audit(
     html: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the findings as a page to read.")] = None,
     risk: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Write which records are most exposed, for your eyes alone (CSV)."),
+        typer.Option(metavar="FILE", help="Write which records are most exposed (CSV, only for you)."),
     ] = None,
     policy: Annotated[
-        str, typer.Option(help="public, research-sharing, internal, or a .toml file of your own.")
+        str, typer.Option(help="public, research-sharing, internal, or a .toml file.")
     ] = "research-sharing",
     attack: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="Only this attack; may be repeated.")
+        list[str] | None, typer.Option(metavar="NAME", help="Run only this attack; may be repeated.")
     ] = None,
-    thorough: Annotated[bool, typer.Option("--thorough", help="Also the slow attack on the decoder, ELBO.")] = False,
+    thorough: Annotated[
+        bool, typer.Option("--thorough", help="Also run ELBO, a slow attack on the decoder.")
+    ] = False,
     shadows: Annotated[
-        int | None, typer.Option(metavar="N", help="Also LiRA and RMIA, with N generators trained for both.")
+        int | None, typer.Option(metavar="N", help="Also run LiRA and RMIA, with N shadow generators for both.")
     ] = None,
     state: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Keep the shadows here, and go on from there; needs --seed.")
+        Path | None, typer.Option(metavar="FILE", help="Keep the shadows here and continue from them; needs --seed.")
     ] = None,
     canaries: Annotated[
-        int | None, typer.Option(metavar="N", help="Also put a claimed epsilon to the test, with N canaries.")
+        int | None, typer.Option(metavar="N", help="Also test a claimed epsilon with N canaries.")
     ] = None,
-    seed: Annotated[int | None, typer.Option(min=0, help="Seed of the attackers' coins.")] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="Seed of the attacks.")] = None,
     backbone: Annotated[str | None, typer.Option(help=BACKBONE_HELP)] = None,
     force: Force = False,
     as_json: Json = False,
 ) -> None:
-    """Attack a release with records it was made from and with others; exit code 3 where the policy is not met."""
+    """Attack a release with the records it was made from and with others; exit code 3 if the policy is not met."""
     from locum.recipes import audit_data
 
     with output.progress_bar("auditing") as progress:
@@ -88,7 +90,7 @@ def audit(
 
 
 def _show(found: Audited, written: dict[str, Path | None]) -> None:
-    """The verdict first, then what it rests on."""
+    """The verdict first, then the findings behind it."""
     report = found.report
     _show_verdict(report)
     output.say()
@@ -103,14 +105,14 @@ def _show(found: Audited, written: dict[str, Path | None]) -> None:
         ]
         for result in report.results
     ]
-    output.show_table(["attack", "verdict", "members", "strangers", "chance", "p, corrected"], rows)
+    output.show_table(["attack", "verdict", "members", "non-members", "chance", "p, corrected"], rows)
     for problem in report.problems:
         output.say(f"- {problem.words}.")
     for name, reason in report.skipped.items():
-        output.say(f"- {name}: {reason.rstrip('.')}.")
+        output.say(f"- {name} was not run: {reason}.")
     output.say()
     for finding in report.findings:
-        # What is met needs no defence on a page that must stay short; the JSON has every reason.
+        # Keep the output short: give reasons only for unmet rules. The JSON has all of them.
         why = "" if finding.met else f". {finding.reason}"
         output.say(f"  {'yes' if finding.met else 'NO '}  {finding.rule} ({finding.found}){why}")
     output.say()
@@ -120,18 +122,21 @@ def _show(found: Audited, written: dict[str, Path | None]) -> None:
     if written["risk map"] is not None and report.risk is not None:
         output.say(report.risk.sentence())
         output.say(report.risk.warning)
-    output.say("These figures depend on records: they stay here until somebody decides that they may leave.")
+    output.say("These figures depend on records. Keep them here until someone decides that they may leave.")
 
 
 def _show_verdict(report: AuditReport) -> None:
-    """What was found, whether it may leave by the policy, and what canaries say of a promise."""
+    """What was found, whether the policy is met, and what canaries say about the guarantee."""
+    from locum.report import verdict_text
+
     both = report.epsilon_audit
-    # A promise that is refuted says more than any attack, and is said first.
+    # A refuted guarantee says more than any attack, so it comes first.
     if both is not None and not both.ok:
-        output.say(f"BROKEN PROMISE. {both.words}", "bold red")
+        output.say(both.words, "bold red")
     if both is None or both.ok or any(result.verdict == "leak" for result in report.results):
-        output.say(f"{report.verdict}: {report.sentence()}", _STYLES[report.verdict])
-    reply = "met" if report.may_leave else "NOT met"
-    output.say(f"Policy {report.policy}: {reply}.", "green" if report.may_leave else "bold red")
+        words = verdict_text(report.verdict)
+        output.say(f"{words.title}. {words.audit}", _STYLES[report.verdict])
+    met = "met" if report.may_leave else "NOT met"
+    output.say(f"Policy {report.policy}: {met}.", "green" if report.may_leave else "bold red")
     if both is not None and both.ok:
         output.say(both.words)

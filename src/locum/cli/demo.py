@@ -1,4 +1,4 @@
-"""`locum demo`: the story, told step by step."""
+"""`locum demo`: all steps, one after the other."""
 
 from __future__ import annotations
 
@@ -13,22 +13,14 @@ from locum.cli.evaluate import show_evaluation
 from locum.cli.fit import show_fit
 from locum.cli.options import Json
 from locum.cli.receiver import show_predictions
-
-_LESSON = {
-    "leak": "it tells records that were used from others, if only a little.\nWith real patients you would stop "
-    "here. Noise that is proven to hide one record is the way on: `locum fit --epsilon`.",
-    "no excess risk found": "it found nothing. A better attack may.",
-    "inconclusive": "there were too few records to tell.",
-}
+from locum.report import verdict_text
 
 
 def demo(
-    out: Annotated[Path, typer.Option("--out", "-o", metavar="FOLDER", help="Where to put what it makes.")] = Path(
-        "out/demo"
-    ),
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="FOLDER", help="Output folder.")] = Path("out/demo"),
     as_json: Json = False,
 ) -> None:
-    """The whole story on images that come with scikit-learn: embed, fit, verify, train, predict, evaluate, report."""
+    """Run all steps on images that ship with scikit-learn: embed, fit, verify, train, predict, evaluate, report."""
     from locum.recipes import run_demo
 
     number = 0
@@ -57,7 +49,7 @@ def demo(
 def _show(name: str, result: Any, out: Path) -> None:
     if name == "images":
         output.say(
-            f"{result['train']} records, {result['val']} not used, {result['test']} of the world: {out / 'images'}"
+            f"{result['train']} records, {result['val']} not used, {result['test']} for testing: {out / 'images'}"
         )
     elif name == "embed":
         show_embed(result)
@@ -66,19 +58,19 @@ def _show(name: str, result: Any, out: Path) -> None:
     elif name == "verify":
         output.say(f"{len(result.checks)} checks passed; fingerprint {result.fingerprint}")
     elif name == "train":
-        output.say(f"{result.head} learnt from {result.rows} vectors drawn from the release, and from nothing else")
+        output.say(f"{result.head} was trained on {result.rows} vectors drawn from the release, and on nothing else")
     elif name == "predict":
         show_predictions(result)
     elif name == "evaluate":
         show_evaluation(result)
     else:
         output.say(
-            f"{out / 'report.html'} (internal: it shows real points; `report --share` makes one that can be sent)"
+            f"{out / 'report.html'} (internal: it shows real points; `report --share` makes a page that can be sent)"
         )
 
 
 def _close(results: dict[str, Any], out: Path) -> None:
-    """What a newcomer should take away."""
+    """Print a summary for a newcomer."""
     ours, real = results["evaluate"].rows[:2]
     right = [f"{100 * row.scores['accuracy'].value:.1f} %" for row in (ours, real)]
     size = results["fit"].megabytes
@@ -88,16 +80,19 @@ def _close(results: dict[str, Any], out: Path) -> None:
         f"A data holder turned {results['fit'].records} images into a release of {size:.1f} MB; no image is in it."
     )
     output.say(
-        f"A classifier that never saw a real digit is right on {right[0]} of the world's digits; one trained on the"
+        f"A classifier that never saw a real digit is right on {right[0]} of the test digits; one trained on the"
     )
     output.say(f"real digits is right on {right[1]} (linear heads, mean of {results['evaluate'].seeds} seeds).")
     output.say()
     output.say("What it protects, and what it does not", "bold")
     output.say("The release holds no record. Nothing is proven beyond that: its claim is `none`, and the lines")
-    output.say("`not covered` say what may still be learnt; docs/explain/limitations.md tells the rest.")
-    output.say(f"One simple attack was tried on it: {_LESSON[results['fit'].membership.verdict]}")
+    output.say("`not covered` say what may still be learned; see docs/explain/limitations.md.")
+    verdict = results["fit"].membership.verdict
+    output.say(f"One simple attack was run on it. {verdict_text(verdict).title}. {verdict_text(verdict).attack}")
+    if verdict == "leak":
+        output.say("With real patients you would stop here and use differential privacy: `locum fit --epsilon`.")
     output.say()
-    output.say("Your own folder of images, with one folder a class", "bold")
+    output.say("Your own folder of images, with one folder per class", "bold")
     output.say("   $ locum embed your-images -o vectors.npz")
     output.say("   $ locum fit vectors.npz -o my-release")
     output.say("   $ locum report my-release --train vectors.npz --test your-other-images")

@@ -1,4 +1,4 @@
-"""`locum federate`: sites learn one stand-in together."""
+"""`locum federate`: sites train one stand-in together."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ if TYPE_CHECKING:
 
 
 app = typer.Typer(
-    help="Sites learn one stand-in together, each with its own ledger; nobody shows a record.",
+    help="Sites train one stand-in together, each with its own ledger; no record leaves a site.",
     no_args_is_help=True,
 )
 
 
 class Mode(StrEnum):
-    """What is learnt together."""
+    """What sites train together."""
 
     decoder = "decoder"
     sums = "sums"
 
 
 class Partition(StrEnum):
-    """How records are dealt out to sites."""
+    """How records are partitioned among sites."""
 
     iid = "iid"
     dirichlet = "dirichlet"
@@ -37,7 +37,7 @@ class Partition(StrEnum):
 
 
 class Average(StrEnum):
-    """How decoders of sites become one."""
+    """How the decoders of sites are averaged."""
 
     mean = "mean"
     median = "median"
@@ -45,46 +45,53 @@ class Average(StrEnum):
 
 
 class Engine(StrEnum):
-    """What carries the messages of a rehearsal."""
+    """What runs the sites of a simulation."""
 
     local = "local"
     ray = "ray"
 
 
 ModeOption = Annotated[
-    Mode, typer.Option(help="sums: one round of noisy class statistics. decoder: rounds of training, as the seed.")
+    Mode,
+    typer.Option(
+        help="sums: one round of noisy class statistics. decoder: rounds of training, as in the federated paper."
+    ),
 ]
 SecureOption = Annotated[
-    bool, typer.Option("--secure", help="With --mode sums: mask each site's sums, so that only their total is read.")
+    bool,
+    typer.Option("--secure", help="With --mode sums: mask each site's sums, so that only their total can be read."),
 ]
 RoundsOption = Annotated[int, typer.Option(help="Rounds of training (mode decoder).")]
 SubjectOption = Annotated[
-    int | None, typer.Option(metavar="K", help="At how many sites one person can have records (default: all).")
+    int | None, typer.Option(metavar="K", help="At how many sites one subject can have records (default: all).")
 ]
 
 
 @app.command()
 def init(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="A new folder for the app.")],
-    classes: Annotated[str, typer.Option(metavar="A,B,...", help="All classes that there can be, at any site.")],
-    dim: Annotated[int, typer.Option(help="How many features the vectors have (EfficientNet-Lite 0: 1280).")] = 1280,
-    backbone: Annotated[str, typer.Option(help="What made the vectors.")] = "efflite0",
+    classes: Annotated[str, typer.Option(metavar="A,B,...", help="All classes that can occur, at any site.")],
+    dim: Annotated[int, typer.Option(help="Number of features of the vectors (EfficientNet-Lite 0: 1280).")] = 1280,
+    backbone: Annotated[str, typer.Option(help="The backbone that made the vectors.")] = "efflite0",
     site: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="A site; give it once for each (default: three).")
+        list[str] | None, typer.Option(metavar="NAME", help="A site; repeat for each (default: three sites).")
     ] = None,
     mode: ModeOption = Mode.decoder,
     secure: SecureOption = False,
     rounds: RoundsOption = 50,
     average: Annotated[Average, typer.Option(help="median and trimmed-mean resist a poisoned site.")] = Average.mean,
     max_sites_per_subject: SubjectOption = None,
-    host: Annotated[str, typer.Option(help="Where the sites reach the coordinator.")] = "localhost",
-    port: Annotated[int, typer.Option(help="Its port.")] = 8010,
+    host: Annotated[str, typer.Option(help="The host name where sites reach the coordinator.")] = "localhost",
+    port: Annotated[int, typer.Option(help="The coordinator's port.")] = 8010,
     insecure: Annotated[
-        bool, typer.Option("--insecure", help="No TLS and no node authentication: made-up records on one machine.")
+        bool,
+        typer.Option(
+            "--insecure", help="No TLS and no node authentication: only for made-up records on one machine."
+        ),
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Write the folder that `flwr run` starts: public terms, an example of a site's file, and every command."""
+    """Write the folder that `flwr run` starts: public terms, an example site file, and a README with all commands."""
     from locum.data import REFERENCES
     from locum.federated import FederationSettings, write_app
 
@@ -108,21 +115,23 @@ def init(
         return
     if insecure:
         output.say("INSECURE: no encryption, no authentication. For made-up records on one machine only.", "bold red")
-    output.say(f"Written to {folder}. Read {folder / 'README.md'} for the commands, in order.", "bold")
+    output.say(f"Written to {folder}. See {folder / 'README.md'} for the commands, in order.", "bold")
 
 
 @app.command()
 def certificates(
     folder: Annotated[
-        Path, typer.Argument(metavar="DIR", help="Where certificates and keys go; nothing is overwritten.")
+        Path, typer.Argument(metavar="DIR", help="Folder for certificates and keys; nothing is overwritten.")
     ],
     host: Annotated[
         list[str] | None, typer.Option(metavar="HOST", help="A name or address of the coordinator.")
     ] = None,
-    site: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Make a key pair for this site too.")] = None,
+    site: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="Also make a key pair for this site; repeat for each.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
-    """Make a certificate authority, the coordinator's certificate, and key pairs of sites."""
+    """Make a certificate authority, the coordinator's certificate, and key pairs for sites."""
     from locum.federated import make_certificates
 
     files = make_certificates(folder, tuple(host or ("localhost", "127.0.0.1")), tuple(site or ()))
@@ -131,11 +140,11 @@ def certificates(
 
 @app.command()
 def key(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where the pair goes; nothing is overwritten.")],
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder for the key pair; nothing is overwritten.")],
     name: Annotated[str, typer.Argument(metavar="NAME", help="The site's name.")],
     as_json: Json = False,
 ) -> None:
-    """Make a site's own key pair, at the site: NAME.key stays there, NAME.pub is sent to be registered."""
+    """Make a key pair at a site: NAME.key stays there, NAME.pub goes to the coordinator to be registered."""
     from locum.federated import make_site_key
 
     _files(make_site_key(folder, name), as_json)
@@ -147,32 +156,46 @@ def simulate(
     out: Annotated[
         Path | None, typer.Option("--out", "-o", metavar="DIR", help="Keep the release and the log here.")
     ] = None,
-    sites: Annotated[int, typer.Option(help="How many sites.")] = 5,
-    partition: Annotated[Partition, typer.Option(help="How records are dealt out.")] = Partition.iid,
-    alpha: Annotated[float, typer.Option(help="For dirichlet: the smaller, the more sites differ.")] = 0.3,
-    site_attribute: Annotated[str, typer.Option(metavar="NAME", help="For by-site: the attribute.")] = "site",
+    sites: Annotated[int, typer.Option(help="Number of sites.")] = 5,
+    partition: Annotated[Partition, typer.Option(help="How records are partitioned among sites.")] = Partition.iid,
+    alpha: Annotated[float, typer.Option(help="For dirichlet: the smaller, the more the sites differ.")] = 0.3,
+    site_attribute: Annotated[
+        str, typer.Option(metavar="NAME", help="For by-site: the attribute that names the site.")
+    ] = "site",
     mode: ModeOption = Mode.decoder,
     secure: SecureOption = False,
     rounds: RoundsOption = 50,
-    local_epochs: Annotated[int, typer.Option(help="Passes of a site over its records, each round.")] = 5,
-    batch: Annotated[int, typer.Option(help="Expected batch of a site.")] = 256,
-    average: Annotated[Average, typer.Option(help="How decoders become one.")] = Average.mean,
-    balanced: Annotated[bool, typer.Option("--balanced", help="Heads treat classes alike, however rare.")] = False,
+    local_epochs: Annotated[int, typer.Option(help="Passes of a site over its records in each round.")] = 5,
+    batch: Annotated[int, typer.Option(help="Expected batch size of a site.")] = 256,
+    average: Annotated[Average, typer.Option(help="How decoders are averaged.")] = Average.mean,
+    balanced: Annotated[
+        bool, typer.Option("--balanced", help="Heads weight all classes equally, however rare.")
+    ] = False,
     epsilon: Annotated[
-        float | None, typer.Option(help="Each site's budget over all rounds; without it nothing is noisy.")
+        float | None, typer.Option(help="Each site's budget over all rounds; without it no noise is added.")
     ] = None,
     delta: Annotated[float | None, typer.Option(help="At most 1 / (10 n-public).")] = None,
     n_public: Annotated[int | None, typer.Option(help="A site's declared, rounded number of records.")] = None,
-    classes: Annotated[str | None, typer.Option(metavar="A,B,...", help="Needed with --epsilon.")] = None,
+    classes: Annotated[
+        str | None, typer.Option(metavar="A,B,...", help="All classes; required with --epsilon.")
+    ] = None,
     unit: Annotated[UnitName, typer.Option(help="Whose presence is hidden.")] = UnitName.record,
-    engine: Annotated[Engine, typer.Option(help="local: one process. ray: Flower's simulation.")] = Engine.local,
+    engine: Annotated[
+        Engine, typer.Option(help="local: one process. ray: Flower's simulation engine.")
+    ] = Engine.local,
     validation: Annotated[
-        bool, typer.Option("--validation", help="Pick lambda on records kept apart, as the seed, not by folds.")
+        bool,
+        typer.Option(
+            "--validation",
+            help="Choose lambda on held-out records, as in the federated paper, not by cross-validation.",
+        ),
     ] = False,
-    seed: Annotated[int, typer.Option(help="Of everything, coins included: that is why it is a test.")] = 0,
+    seed: Annotated[
+        int, typer.Option(help="Seeds all randomness, noise included: that is why the release is a test.")
+    ] = 0,
     as_json: Json = False,
 ) -> None:
-    """Rehearse a federation on this machine with the code of a real run; its release is marked as a test."""
+    """Simulate a federation on this machine with the code of a real run; its release is marked as a test."""
     import tempfile
 
     from locum.errors import ConfigError
@@ -182,7 +205,7 @@ def simulate(
     privacy = None
     if epsilon is not None:
         if delta is None:
-            raise ConfigError("A budget needs --delta beside --epsilon; at most 1 / (10 n-public).")
+            raise ConfigError("A budget needs --delta as well as --epsilon; at most 1 / (10 n-public).")
         privacy = DP(epsilon, delta, unit.value, n_public)
         privacy.size()
     elif delta is not None or n_public is not None:
@@ -198,7 +221,7 @@ def simulate(
     }
     with tempfile.TemporaryDirectory(prefix="locum-") as spare, output.progress_bar("rounds") as progress:
 
-        def tell(event: dict[str, Any]) -> None:
+        def on_event(event: dict[str, Any]) -> None:
             if event["event"] == "round":
                 progress(event["round"], event["of"], f"{len(event['sites'])} sites")
 
@@ -215,12 +238,12 @@ def simulate(
             engine=engine.value,
             validation=validation,
             seed=seed,
-            tell=tell,
+            on_event=on_event,
         )
     if as_json:
-        told = [site.to_dict() for site in found.sites]
+        scores = [site.to_dict() for site in found.sites]
         kept = str(found.release) if out is not None else None
-        output.print_json({"sites": told, "release": kept, "test": True, "warning": found.warning})
+        output.print_json({"sites": scores, "release": kept, "test": True, "warning": found.warning})
     else:
         _show(found, out)
 
@@ -242,9 +265,9 @@ def _show(found: Simulation, out: Path | None) -> None:
     columns = ["site", "records", "epsilon", "lambda", "accuracy", "bacc", "bacc local", "bacc global"]
     output.show_table(columns, rows)
     output.say(
-        "A rehearsal: coins are seeded, so the release promises nothing. epsilon is what a real run would be charged "
-        "with. bacc is the mean accuracy over classes, on records of the site that nobody learnt from; lambda is the "
-        "share of the site's own head."
+        "A simulation: randomness is seeded, so the release guarantees nothing. epsilon is the cost of a real run. "
+        "bacc is the mean accuracy over classes on held-out records of the site; lambda is the weight of the site's "
+        "own head."
     )
     if found.warning:
         output.say(found.warning, "bold")
@@ -257,11 +280,13 @@ def merge(
     releases: Annotated[list[Path], typer.Argument(metavar="A B ...", help="Releases of different sites.")],
     out: Annotated[Path, typer.Option("--out", "-o", metavar="DIR", help="The merged release.")],
     max_sites_per_subject: SubjectOption = None,
-    equal: Annotated[bool, typer.Option("--equal", help="Sites weigh the same, not by their paid counts.")] = False,
+    equal: Annotated[
+        bool, typer.Option("--equal", help="Give all sites the same weight, not by their noisy counts.")
+    ] = False,
     force: Force = False,
     as_json: Json = False,
 ) -> None:
-    """Combine releases that sites made on their own: statistics of Gaussians add up, decoders become a mixture."""
+    """Merge releases that sites made on their own: statistics of Gaussians are added, decoders become a mixture."""
     from locum.recipes import merge_to_folder
 
     found = merge_to_folder(
@@ -274,7 +299,7 @@ def merge(
     if as_json:
         output.print_json(found.to_dict())
         return
-    what = "their statistics were added" if found.how == "sums" else "a mixture of their decoders"
+    what = "their statistics were added up" if found.how == "sums" else "a mixture of their decoders"
     output.say(f"{len(found.sites)} releases merged into {found.release} ({what})", "bold")
     output.show_claim(found.claim)
 
@@ -285,12 +310,12 @@ def predict(
     data: Annotated[str, typer.Argument(metavar="DATA", help=DATA_HELP)],
     lam: Annotated[
         float | None,
-        typer.Option("--lambda", help="Share of the site's own head, 0..1, in place of the one it picked."),
+        typer.Option("--lambda", help="Weight of the site's own head, 0..1, instead of the one it chose."),
     ] = None,
     out: Annotated[Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write a CSV.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Predict with what a federation has left at this site: its own head and the global one, interpolated."""
+    """Predict with the personal model of a site: its own head and the global one, interpolated."""
     from locum.recipes import predict_personally
 
     with output.progress_bar("embed") as progress:
@@ -298,9 +323,9 @@ def predict(
     if as_json:
         output.print_json(found.to_dict())
         return
-    told = found.to_dict()
-    output.show_table(["class", "predicted"], [[name, str(n)] for name, n in sorted(told["predicted"].items())])
-    output.say(f"{told['records']} records, lambda {found.lam:.1f} (the share of the site's own head)")
+    summary = found.to_dict()
+    output.show_table(["class", "predicted"], [[name, str(n)] for name, n in sorted(summary["predicted"].items())])
+    output.say(f"{summary['records']} records, lambda {found.lam:.1f} (the weight of the site's own head)")
     if out is not None:
         output.say(f"Written to {out} (only you may read it)")
 

@@ -19,22 +19,26 @@ def fit(
     data: Annotated[str, typer.Argument(metavar="DATA", help=DATA_HELP)],
     out: Annotated[Path, typer.Option("--out", "-o", metavar="RELEASE", help="Folder to write.")],
     generator: Annotated[
-        GeneratorName, typer.Option(help="What to fit; docs/guides/choosing-a-generator.md says when.")
+        GeneratorName, typer.Option(help="Generator to fit; see docs/guides/choosing-a-generator.md.")
     ] = GeneratorName.auto,
     preset: Annotated[str | None, typer.Option(help="CVAE: replica, small, large, federated or private.")] = None,
     decoder_noise: Annotated[str | None, typer.Option(help="CVAE: none, diagonal or low-rank.")] = None,
-    epochs: Annotated[int | None, typer.Option(help="CVAE: at most so many epochs.")] = None,
-    condition_on: Annotated[str | None, typer.Option(help="CVAE: further attributes, separated by commas.")] = None,
-    authors_compat: Annotated[bool, typer.Option(help="CVAE: what the seeds' authors ran, faults included.")] = False,
+    epochs: Annotated[int | None, typer.Option(help="CVAE: largest number of epochs.")] = None,
+    condition_on: Annotated[
+        str | None, typer.Option(help="CVAE: attributes besides the class, separated by commas.")
+    ] = None,
+    authors_compat: Annotated[
+        bool, typer.Option(help="CVAE: do what the papers' authors ran, faults included.")
+    ] = False,
     covariance: Annotated[
         str | None, typer.Option(help="Gaussian with --epsilon: auto, own (half of the budget) or public.")
     ] = None,
     reference: Annotated[
         str | None,
-        typer.Option(help="With --epsilon: public statistics to whiten by (default: the backbone's, if it has any)."),
+        typer.Option(help="With --epsilon: public statistics for whitening (default: the backbone's, if any)."),
     ] = None,
-    rank: Annotated[int | None, typer.Option(help="Gaussian: directions of the shared covariance.")] = None,
-    k: Annotated[int | None, typer.Option(help="k-Same: least size of a group.")] = None,
+    rank: Annotated[int | None, typer.Option(help="Gaussian: number of directions of the shared covariance.")] = None,
+    k: Annotated[int | None, typer.Option(help="k-Same: smallest size of a group.")] = None,
     per_class: Annotated[bool, typer.Option(help="k-Same: group within each class.")] = False,
     variance: Annotated[float | None, typer.Option(help="Sampling variance; 1 is what training assumes.")] = None,
     space: Annotated[str | None, typer.Option(help="raw, or unit: vectors scaled to length 1.")] = None,
@@ -43,35 +47,48 @@ def fit(
     ] = None,
     holdout: Annotated[float, typer.Option(help="Share of records held out for the membership check.")] = 0.1,
     non_members: Annotated[
-        str | None, typer.Option(metavar="DATA", help="Other records for that check, instead of --holdout.")
+        str | None,
+        typer.Option(metavar="DATA", help="Records that are not used, for that check, instead of --holdout."),
     ] = None,
     fail_on_leak: Annotated[
-        bool, typer.Option(help="If the check finds a leak, write nothing and end with code 3.")
+        bool, typer.Option(help="If the check finds a leak, write nothing and exit with code 3.")
     ] = False,
-    epsilon: Annotated[float | None, typer.Option(help="Differential privacy: how much one unit may change.")] = None,
+    epsilon: Annotated[
+        float | None, typer.Option(help="Differential privacy: how much one unit may change the result.")
+    ] = None,
     delta: Annotated[
-        float | None, typer.Option(help="With --epsilon: the chance that this fails; 1/(10 n) or less.")
+        float | None, typer.Option(help="With --epsilon: probability of failure, at most 1/(10 n).")
     ] = None,
     n_public: Annotated[
         int | None, typer.Option(help="With --epsilon: about how many units, as a public number.")
     ] = None,
-    classes: Annotated[str | None, typer.Option(help="With --epsilon: all classes there can be, by commas.")] = None,
-    unit: Annotated[UnitName, typer.Option(help="With --epsilon: whose presence is hidden.")] = UnitName.record,
-    relation: Annotated[
-        RelationName, typer.Option(help="With --epsilon: what neighbours are.")
-    ] = RelationName.add_or_remove,
-    holding: Annotated[str, typer.Option(help="With --epsilon: the name of the data whose budget pays.")] = "default",
-    ledger: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="With --epsilon: the ledger (default: beside the data).")
+    classes: Annotated[
+        str | None, typer.Option(help="With --epsilon: all classes that can occur, separated by commas.")
     ] = None,
-    resume: Annotated[bool, typer.Option(help="Keep a private checkpoint beside the data, to resume from.")] = True,
-    seed: Annotated[int, typer.Option(min=0, help="Seeds weights, batches and splits.")] = 0,
+    unit: Annotated[
+        UnitName,
+        typer.Option(help="With --epsilon: what is protected, one record or a subject with all its records."),
+    ] = UnitName.record,
+    relation: Annotated[
+        RelationName,
+        typer.Option(help="With --epsilon: add-or-remove hides the presence of a unit; replace-one only its values."),
+    ] = RelationName.add_or_remove,
+    holding: Annotated[
+        str, typer.Option(help="With --epsilon: name of the data holding whose budget pays.")
+    ] = "default",
+    ledger: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="With --epsilon: the ledger (default: next to the data).")
+    ] = None,
+    resume: Annotated[
+        bool, typer.Option(help="Keep a private checkpoint next to the data and resume from it.")
+    ] = True,
+    seed: Annotated[int, typer.Option(min=0, help="Seed for weights, batches and splits.")] = 0,
     force: Force = False,
     as_json: Json = False,
 ) -> None:
-    """Learn a generator from records and write a release that anyone can sample.
+    """Fit a generator to records and write a release that anyone can sample.
 
-    Records of the validation or test split, or a share held out, are used to attack the release once.
+    One simple attack is then run on it, with records of the validation or test split, or a held-out share.
     """
     from locum.recipes import fit_release
 
@@ -116,13 +133,13 @@ def fit(
 
 
 def show_fit(summary: FitSummary) -> None:
-    """What the data holder reads after a fit."""
+    """Print the result of a fit for the data holder."""
     output.say(
         f"release     {summary.release} ({summary.generator}, {summary.megabytes:.2f} MB, {summary.seconds:.0f} s)",
         "bold",
     )
     output.say(f"fingerprint {summary.fingerprint}")
-    output.say(f"records     {summary.records} used, {summary.held_out} not used (this stays with you)")
+    output.say(f"records     {summary.records} used, {summary.held_out} not used (not part of the release)")
     output.show_claim(summary.claim)
     if summary.membership is not None:
         output.show_membership(summary.membership)
@@ -136,8 +153,8 @@ def _budget(epsilon: float | None, delta: float | None, n_public: int | None, un
 
     if epsilon is None:
         if delta is not None or n_public is not None:
-            raise ConfigError("--delta and --n-public belong to --epsilon: add it, or leave them out.")
+            raise ConfigError("--delta and --n-public need --epsilon: add it, or leave them out.")
         return None
     if delta is None or n_public is None:
-        raise ConfigError("--epsilon needs --delta and --n-public beside it: `locum plan --explain` helps to choose.")
+        raise ConfigError("--epsilon needs --delta and --n-public: `locum plan --explain` helps to choose them.")
     return types.DP(epsilon, delta, unit, n_public, relation)  # type: ignore[arg-type]  # one of two words each

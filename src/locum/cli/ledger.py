@@ -1,4 +1,4 @@
-"""`locum ledger show|set-budget|export`."""
+"""`locum ledger show|set-budget|export|backup|restore`."""
 
 from __future__ import annotations
 
@@ -11,24 +11,29 @@ from locum.cli import output
 from locum.cli.options import Force, Json, RelationName, UnitName
 
 app = typer.Typer(help="What was spent on each data holding, and what may still be.", no_args_is_help=True)
-File = Annotated[Path, typer.Option("--ledger", metavar="FILE", help="The ledger; it lies beside the data.")]
-DEFAULT = Path(".locum/ledger.sqlite")
+Data = Annotated[
+    str | None, typer.Argument(metavar="DATA", help="The data that the ledger belongs to; or give --ledger.")
+]
+File = Annotated[Path | None, typer.Option("--ledger", metavar="FILE", help="The ledger, if not named by DATA.")]
 
 
 @app.command()
 def show(
-    ledger: File = DEFAULT,
+    data: Data = None,
+    ledger: File = None,
     holding: Annotated[str | None, typer.Option(help="Only this one.")] = None,
     as_json: Json = False,
 ) -> None:
     """Budgets, what is spent and left, and every charge; the chain of hashes is checked."""
-    from locum.recipes import show_ledger
+    from locum.recipes import find_ledger, show_ledger
 
-    _tell(show_ledger(ledger, holding), as_json)
+    _tell(show_ledger(find_ledger(data, ledger), holding), as_json)
 
 
 @app.command("set-budget")
 def set_budget(
+    *,
+    data: Data = None,
     epsilon: Annotated[float, typer.Option(help="What may be spent in all, over all releases.")],
     delta: Annotated[float, typer.Option(help="What may be spent in all, over all releases.")],
     holding: Annotated[str, typer.Option(help="The name of the data.")] = "default",
@@ -38,19 +43,19 @@ def set_budget(
     relation: Annotated[
         RelationName | None, typer.Option(help="What neighbours are (add-or-remove); cannot be changed later.")
     ] = None,
-    ledger: File = DEFAULT,
+    ledger: File = None,
     yes: Annotated[bool, typer.Option("--yes", help="Raise a budget without being asked again.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Open a holding with a budget, or change its budget. Raising one weakens the promise, and must be confirmed."""
-    from locum.recipes import set_budget as decide
+    """Open a holding with a budget, or change its budget. Raising one weakens the guarantee: it must be confirmed."""
+    from locum.recipes import find_ledger, set_budget as decide
 
     def confirm(meaning: str) -> None:
         if not yes:
             typer.confirm(f"{output.plain(meaning)} Go on?", abort=True, err=True)
 
     found = decide(
-        ledger,
+        find_ledger(data, ledger),
         holding,
         epsilon=epsilon,
         delta=delta,
@@ -63,7 +68,8 @@ def set_budget(
 
 @app.command()
 def export(
-    ledger: File = DEFAULT,
+    data: Data = None,
+    ledger: File = None,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write here, for you alone.")
     ] = None,
@@ -71,13 +77,54 @@ def export(
     as_json: Annotated[bool, typer.Option("--json", help="Print the entries, also with --out.")] = False,
 ) -> None:
     """Every entry with its hashes, as JSON that can be checked anywhere."""
-    from locum.recipes import export_ledger
+    from locum.recipes import export_ledger, find_ledger
 
-    entries = export_ledger(ledger, out, overwrite=force)
+    entries = export_ledger(find_ledger(data, ledger), out, overwrite=force)
     if out is None or as_json:
         output.print_json(entries)
     else:
         output.say(f"{len(entries)} entries written to {out}")
+
+
+@app.command()
+def backup(
+    *,
+    data: Data = None,
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="Where the copy goes, for you alone.")],
+    ledger: File = None,
+    force: Force = False,
+    as_json: Json = False,
+) -> None:
+    """Copy a ledger while nobody writes to it. Keep the copy on another disk: a lost ledger cannot be recomputed."""
+    from locum.recipes import backup_ledger, find_ledger
+
+    made = backup_ledger(find_ledger(data, ledger), out, overwrite=force)
+    if as_json:
+        output.print_json(made)
+    else:
+        output.say(f"backup      {made['backup']} ({made['entries']} entries, tip {made['tip'][:16]})")
+
+
+@app.command()
+def restore(
+    copy: Annotated[Path, typer.Argument(metavar="BACKUP", help="A copy that `ledger backup` made.")],
+    data: Data = None,
+    ledger: File = None,
+    release: Annotated[
+        list[Path] | None, typer.Option(help="A release that the backup must know about; may be repeated.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Put a backup back. Refused if a charge would be forgotten; a damaged ledger is kept beside the new one."""
+    from locum.recipes import find_ledger, restore_ledger
+
+    made = restore_ledger(find_ledger(data, ledger), copy, releases=tuple(release or ()))
+    if as_json:
+        output.print_json(made)
+        return
+    output.say(f"ledger      {made['file']} ({made['added']} of {made['entries']} entries restored)")
+    if made["damaged"] is not None:
+        output.say(f"damaged     kept as {made['damaged']}")
 
 
 def _tell(found: dict[str, Any], as_json: bool) -> None:

@@ -1,4 +1,4 @@
-"""`locum obfuscate fit|apply|trade-off`."""
+"""`locum obfuscate fit`, `apply` and `trade-off`, and what they print."""
 
 from __future__ import annotations
 
@@ -15,89 +15,27 @@ if TYPE_CHECKING:
     from locum.recipes import AppliedSummary, ObfuscatorSummary, TradeOffSummary
 
 
-def show_obfuscator(summary: ObfuscatorSummary) -> None:
-    """What the data holder reads after a fit."""
-    size = f"{summary.parameters:,} parameters, {summary.megabytes:.2f} MB, {summary.seconds:.0f} s"
-    output.say(f"obfuscator  {summary.obfuscator} ({summary.preset}, {size})", "bold")
-    output.say(f"fingerprint {summary.fingerprint}")
-    for name, values in summary.utility.items():
-        shown = ", ".join(map(str, values[:12])) + (", ..." if len(values) > 12 else "")
-        output.say(f"keeps       {name}: {shown}")
-    takes = " x ".join(summary.takes) if summary.kind == "image" else ", ".join(summary.takes)
-    output.say(f"takes       {takes}")
-    if summary.left_out:
-        output.say(f"left out    {', '.join(summary.left_out)}")
-    trained = f", best epoch {summary.epochs}" if summary.epochs else ""
-    output.say(f"records     {summary.records} used{trained} (this stays with you)")
-    output.show_claim(summary.claim)
-
-
-def show_applied(summary: AppliedSummary) -> None:
-    """Where the records are, and what they promise."""
-    knobs = summary.about["knobs"]
-    output.say(f"obfuscated  {summary.records} records in {summary.file}", "bold")
-    output.say(
-        f"knobs       noise {knobs['noise']:g}" if isinstance(knobs["noise"], float) else "knobs       noise inf"
-    )
-    output.say(f"            lambda {knobs['lambda']}, {knobs['labels']} labels")
-    if summary.left_out:
-        output.say(f"left out    {', '.join(summary.left_out)}")
-    output.say(f"claim       {summary.claim.title}, in {summary.claim_file}", "bold")
-    output._indented("Measured, not proven: send it only if what `obfuscate trade-off` found is acceptable.")
-    for item in summary.claim.not_covered:
-        output._indented(f"not covered: {item}")
-
-
-def show_trade_off(summary: TradeOffSummary) -> None:
-    """The table, what it is measured against, and where the report is."""
-    report, found = summary.report, summary.found
-    rows = [
-        [p.name, output.short_estimate(p.judgement.attacker), p.judgement.attacker_name,
-         output.short_estimate(p.judgement.utility), "picked" if shown["picked"] else ""]
-        for p, shown in zip(found.points, report["points"], strict=True)
-    ]  # fmt: skip
-    first, (private, utility) = found.points[0].judgement, found.original()
-    rows.append(["original records", output.short_estimate(private), "", output.short_estimate(utility), ""])
-    rows.append(["utility label alone", output.short_estimate(first.label_only), "", "", ""])
-    guesses = [output.short_estimate(e) for e in (first.majority, first.utility_majority)]
-    rows.append(["most frequent", guesses[0], "", guesses[1], ""])
-    measured = report["measured"]
-    output.show_table(
-        ["setting", f"attacker on {measured['private']}", "who", f"utility {report['obfuscator']['utility']}", ""],
-        rows,
-    )
-    output.say(f"tested on   {measured['test records']} records. {measured['tested on']}")
-    if report["caution"] and report["caution"] != summary.problem:
-        output.say(f"caution     {report['caution']}", "bold red")
-    if summary.problem:
-        output.say(f"not met     {summary.problem}", "bold red")
-    elif report["target"] is not None:
-        output.say(f"picked      {report['target']['picked']}: measure it again on other records", "bold")
-    output.say(f"report      {Path(summary.folder) / 'report.html'}", "bold")
-    output.say(f"            INTERNAL. {report['banner']}")
-
-
 app = typer.Typer(
-    help="Keep what a receiver needs of each record, hide the rest, by two knobs that are turned at use.",
+    help="Keep what a receiver needs of each record and hide the rest, with two knobs that are set at each use.",
     no_args_is_help=True,
 )
 
 DATA_HELP = (
     "A .csv or .parquet table, UCI Adult's folder, CelebA's folder, an .npz of images, or a folder of images with "
-    "--attributes; DATA#train picks a split."
+    "--attributes; DATA#train selects a split."
 )
 Attributes = Annotated[
-    str | None, typer.Option(metavar="FILE", help="For a folder of images: a .csv or .parquet that tells of each.")
+    str | None, typer.Option(metavar="FILE", help="For a folder of images: a .csv or .parquet table about them.")
 ]
-Limit = Annotated[int | None, typer.Option(help="Take the first N records only.")]
+Limit = Annotated[int | None, typer.Option(help="Use only the first N records.")]
 Saved = Annotated[Path, typer.Argument(metavar="OBFUSCATOR", help="A folder that `obfuscate fit` wrote.")]
 
 
 class PresetName(StrEnum):
-    """Ways to fit and to add noise."""
+    """The presets of an obfuscator."""
 
     calibrated = "calibrated"
-    seed = "seed"
+    paper = "paper"
 
 
 @app.command()
@@ -105,35 +43,36 @@ def fit(
     data: Annotated[str, typer.Argument(metavar="DATA", help=DATA_HELP)],
     out: Annotated[Path, typer.Option("--out", "-o", metavar="OBFUSCATOR", help="Folder to write.")],
     utility: Annotated[
-        list[str], typer.Option(metavar="COLUMN", help="What must stay useful; taken out of a table. Once for each.")
+        list[str],
+        typer.Option(metavar="COLUMN", help="What must stay useful; removed from a table. Repeat for more."),
     ],
     drop: Annotated[
-        list[str] | None, typer.Option(metavar="COLUMN", help="Of tables: leave this out. Once for each.")
+        list[str] | None, typer.Option(metavar="COLUMN", help="Tables: leave this column out. Repeat for more.")
     ] = None,
     preset: Annotated[
-        PresetName, typer.Option(help="Our own, or the networks and noise of the seed.")
+        PresetName, typer.Option(help="Our own, or the networks and noise of the adjustable paper.")
     ] = PresetName.calibrated,
-    epochs: Annotated[int | None, typer.Option(min=1, help="At most so many (default: by preset).")] = None,
+    epochs: Annotated[int | None, typer.Option(min=1, help="At most this many (default: by preset).")] = None,
     beta: Annotated[
-        float | None, typer.Option(help="calibrated tables: larger hides more, and rebuilds less well.")
+        float | None, typer.Option(help="calibrated, tables: larger hides more and rebuilds less well.")
     ] = None,
     authors_compat: Annotated[
-        bool, typer.Option("--authors-compat", help="seed: what its authors ran, faults included.")
+        bool, typer.Option("--authors-compat", help="paper: what its authors ran, faults included.")
     ] = False,
     attributes: Attributes = None,
     side: Annotated[
-        int | None, typer.Option(help="CelebA and folders of images: pixels of a side, a multiple of 16 (64).")
+        int | None, typer.Option(help="CelebA and folders of images: side in pixels, a multiple of 16 (64).")
     ] = None,
-    grey: Annotated[bool, typer.Option("--grey", help="Folders of images: without colour.")] = False,
+    gray: Annotated[bool, typer.Option("--gray", help="Folders of images: convert to grayscale.")] = False,
     limit: Limit = None,
     resume: Annotated[bool, typer.Option(help="Keep a private checkpoint beside the data, to resume from.")] = True,
-    seed: Annotated[int, typer.Option(min=0, help="Seeds weights and batches.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed for weights and batches.")] = 0,
     force: Force = False,
     as_json: Json = False,
 ) -> None:
-    """Learn to obfuscate records; what is private need not be known.
+    """Learn to obfuscate records, without knowing what is private.
 
-    Of data with splits `train` is taken. Nothing is promised about the records behind an obfuscator.
+    If the data have splits, `train` is used. Nothing is guaranteed about the records an obfuscator was fitted on.
     """
     from locum.recipes import fit_obfuscator
 
@@ -148,7 +87,7 @@ def fit(
         authors_compat=authors_compat,
         attributes=attributes,
         side=side,
-        channels=1 if grey else 3,
+        channels=1 if gray else 3,
         limit=limit,
         seed=seed,
         overwrite=force,
@@ -164,7 +103,7 @@ def fit(
 @app.command()
 def apply(
     obfuscator: Saved,
-    data: Annotated[str, typer.Argument(metavar="DATA", help=DATA_HELP + " All splits are taken otherwise.")],
+    data: Annotated[str, typer.Argument(metavar="DATA", help=DATA_HELP + " Default: all splits.")],
     out: Annotated[
         Path, typer.Option("--out", "-o", metavar="OUT", help="Tables: .csv or .parquet; images: .npz or a folder.")
     ],
@@ -174,21 +113,23 @@ def apply(
         typer.Option(
             "--lambda",
             metavar="NUMBER|own",
-            help="How plainly labels are written: 0 not at all, -50 surely (default).",
+            help="How plainly labels are written: 0 not at all, -50 fully (default).",
         ),
     ] = None,
     true_label: Annotated[
         bool,
-        typer.Option("--true-label/--no-true-label", help="Write true utility labels, or the obfuscator's guess."),
+        typer.Option(
+            "--true-label/--no-true-label", help="Write the true utility labels, or the obfuscator's prediction."
+        ),
     ] = True,
     keep_order: Annotated[
-        bool, typer.Option("--keep-order", help="Leave records in the order of DATA, which tells whose is whose.")
+        bool, typer.Option("--keep-order", help="Keep the order of DATA, which shows which record is whose.")
     ] = False,
-    delta: Annotated[float, typer.Option(help="Where to read the local epsilon off.")] = 1e-5,
+    delta: Annotated[float, typer.Option(help="The delta of the local epsilon.")] = 1e-5,
     attributes: Attributes = None,
     limit: Limit = None,
     seed: Annotated[
-        int | None, typer.Option(min=0, help="For tests: whoever guesses it takes the noise off.")
+        int | None, typer.Option(min=0, help="For tests: anyone who guesses it can remove the noise.")
     ] = None,
     force: Force = False,
     as_json: Json = False,
@@ -222,44 +163,48 @@ def apply(
 @app.command("trade-off")
 def trade_off(
     obfuscator: Saved,
-    data: Annotated[str, typer.Argument(metavar="DATA", help="Records that judges learn on. " + DATA_HELP)],
+    data: Annotated[str, typer.Argument(metavar="DATA", help="Records to train judges on. " + DATA_HELP)],
     out: Annotated[Path, typer.Option("--out", "-o", metavar="FOLDER", help="Folder for curve, table and report.")],
-    private: Annotated[str, typer.Option(metavar="COLUMN", help="What an attacker wants to find out.")],
+    private: Annotated[str, typer.Option(metavar="COLUMN", help="What an attacker wants to know.")],
     noise: Annotated[str, typer.Option(metavar="A,B,...", help="Values of the noise.")] = "0,1,2,5",
     lambda_: Annotated[
         str | None, typer.Option("--lambda", metavar="A,B,...", help="Values of lambda (default: -50).")
     ] = None,
     test: Annotated[
-        str | None, typer.Option(metavar="DATA", help="Records to try judges on (default: split test, or --holdout).")
+        str | None,
+        typer.Option(metavar="DATA", help="Records to test judges on (default: split test, or --holdout)."),
     ] = None,
-    holdout: Annotated[float, typer.Option(help="Without others: share of DATA to try judges on.")] = 0.2,
+    holdout: Annotated[float, typer.Option(help="Without test records: share of DATA to test judges on.")] = 0.2,
     attacker_at_most: Annotated[
-        float | None, typer.Option(help="Pick the least noise that keeps the strongest attacker here; else exit 3.")
+        float | None,
+        typer.Option(help="Pick the least noise that keeps the strongest attacker at this or below; else exit 3."),
     ] = None,
     true_label: Annotated[
         bool,
-        typer.Option("--true-label/--no-true-label", help="Write true utility labels, or the obfuscator's guess."),
+        typer.Option(
+            "--true-label/--no-true-label", help="Write the true utility labels, or the obfuscator's prediction."
+        ),
     ] = True,
     judges: Annotated[
         str | None, typer.Option(metavar="A,B", help="network, trees, patches (default: all that read the records).")
     ] = None,
-    copies: Annotated[int, typer.Option(min=1, help="Releases of a record that the averaging attacker holds.")] = 10,
+    copies: Annotated[int, typer.Option(min=1, help="Releases of each record that the averaging attacker has.")] = 10,
     epochs: Annotated[
-        int | None, typer.Option(min=1, help="Of judges that are networks (default: the seed's).")
+        int | None, typer.Option(min=1, help="For judges that are networks (default: the adjustable paper's).")
     ] = None,
     attributes: Attributes = None,
     test_attributes: Annotated[
-        str | None, typer.Option(metavar="FILE", help="The same for a folder given with --test.")
+        str | None, typer.Option(metavar="FILE", help="The same for a folder passed as --test.")
     ] = None,
     limit: Limit = None,
-    seed: Annotated[int, typer.Option(min=0, help="Seeds judges and what they are shown.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed for judges and for the releases they see.")] = 0,
     force: Force = False,
     as_json: Json = False,
 ) -> None:
     """Measure what attackers and receivers find, at every setting of the knobs.
 
-    A run that was killed goes on where it stopped; values can be added. The report is internal: it holds figures of
-    real records and, for images, some of them.
+    An interrupted run resumes; values can be added later. The report is internal: it holds figures measured on real
+    records and, for images, some of them.
     """
     from locum.recipes import measure_trade_off
 
@@ -293,6 +238,68 @@ def trade_off(
         raise typer.Exit(3)
 
 
+def show_obfuscator(summary: ObfuscatorSummary) -> None:
+    """Print the summary of a fit."""
+    size = f"{summary.parameters:,} parameters, {summary.megabytes:.2f} MB, {summary.seconds:.0f} s"
+    output.say(f"obfuscator  {summary.obfuscator} ({summary.preset}, {size})", "bold")
+    output.say(f"fingerprint {summary.fingerprint}")
+    for name, values in summary.utility.items():
+        shown = ", ".join(map(str, values[:12])) + (", ..." if len(values) > 12 else "")
+        output.say(f"keeps       {name}: {shown}")
+    takes = " x ".join(summary.takes) if summary.kind == "image" else ", ".join(summary.takes)
+    output.say(f"takes       {takes}")
+    if summary.left_out:
+        output.say(f"left out    {', '.join(summary.left_out)}")
+    trained = f", best epoch {summary.epochs}" if summary.epochs else ""
+    output.say(f"records     {summary.records} used{trained} (do not share this number)")
+    output.show_claim(summary.claim)
+
+
+def show_applied(summary: AppliedSummary) -> None:
+    """Print where the records are, and their claim."""
+    knobs = summary.about["knobs"]
+    output.say(f"obfuscated  {summary.records} records in {summary.file}", "bold")
+    output.say(
+        f"knobs       noise {knobs['noise']:g}" if isinstance(knobs["noise"], float) else "knobs       noise inf"
+    )
+    output.say(f"            lambda {knobs['lambda']}, {knobs['labels']} labels")
+    if summary.left_out:
+        output.say(f"left out    {', '.join(summary.left_out)}")
+    output.say(f"claim       {summary.claim.title}, in {summary.claim_file}", "bold")
+    output._indented("Measured, not proven: send it only if what `obfuscate trade-off` found is acceptable.")
+    for item in summary.claim.not_covered:
+        output._indented(f"not covered: {item}")
+
+
+def show_trade_off(summary: TradeOffSummary) -> None:
+    """Print the table with its baselines, and where the report is."""
+    report, found = summary.report, summary.found
+    rows = [
+        [p.name, output.short_estimate(p.judgment.attacker), p.judgment.attacker_name,
+         output.short_estimate(p.judgment.utility), "picked" if shown["picked"] else ""]
+        for p, shown in zip(found.points, report["points"], strict=True)
+    ]  # fmt: skip
+    first, (private, utility) = found.points[0].judgment, found.original()
+    rows.append(["original records", output.short_estimate(private), "", output.short_estimate(utility), ""])
+    rows.append(["utility label alone", output.short_estimate(first.label_only), "", "", ""])
+    guesses = [output.short_estimate(e) for e in (first.majority, first.utility_majority)]
+    rows.append(["most frequent", guesses[0], "", guesses[1], ""])
+    measured = report["measured"]
+    output.show_table(
+        ["setting", f"attacker on {measured['private']}", "who", f"utility {report['obfuscator']['utility']}", ""],
+        rows,
+    )
+    output.say(f"tested on   {measured['test records']} records. {measured['tested on']}")
+    if report["caution"] and report["caution"] != summary.problem:
+        output.say(f"caution     {report['caution']}", "bold red")
+    if summary.problem:
+        output.say(f"not met     {summary.problem}", "bold red")
+    elif report["target"] is not None:
+        output.say(f"picked      {report['target']['picked']}: measure it again on other records", "bold")
+    output.say(f"report      {Path(summary.folder) / 'report.html'}", "bold")
+    output.say(f"            INTERNAL. {report['banner']}")
+
+
 def _lambda(text: str | None) -> float | Literal["own"] | None:
     return None if text is None else "own" if text == "own" else _numbers(text, "--lambda")[0]
 
@@ -305,5 +312,5 @@ def _numbers(text: str, option: str) -> list[float]:
     except ValueError:
         raise ConfigError(f"{option} takes numbers, separated by commas; got {text!r}.") from None
     if not values or len(set(values)) < len(values):
-        raise ConfigError(f"{option} takes one number or more, each once; got {text!r}.")
+        raise ConfigError(f"{option} takes one or more different numbers; got {text!r}.")
     return values

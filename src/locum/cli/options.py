@@ -8,18 +8,18 @@ from typing import Annotated
 import typer
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of tables.")]
-Force = Annotated[bool, typer.Option("--force", help="Overwrite what is there.")]
+Force = Annotated[bool, typer.Option("--force", help="Overwrite existing output.")]
 DATA_HELP = "Vectors (.npz, .parquet, .safetensors, .csv) or images (see `embed`); DATA#train picks a split."
-BACKBONE_HELP = "For images: where the release's model is, if it is one of your own (onnx:FILE or hf:FOLDER)."
+BACKBONE_HELP = "For images: the place of the release's model, if it is a custom one (onnx:FILE or hf:FOLDER)."
 
 
 def listed(text: str) -> list[str]:
-    """What is typed as A,B,C; empty places are left out."""
+    """The parts of A,B,C; empty parts are dropped."""
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
 class GeneratorName(StrEnum):
-    """Generators by the name that people type."""
+    """Generators by their name on the command line."""
 
     auto = "auto"
     gaussian = "gaussian"
@@ -36,14 +36,14 @@ class UnitName(StrEnum):
 
 
 class HeadName(StrEnum):
-    """Classifiers that can be put on samples."""
+    """Classifiers that can be trained on samples."""
 
     linear = "linear"
     mlp = "mlp"
 
 
 class RelationName(StrEnum):
-    """What neighbours are, for differential privacy."""
+    """The neighboring relation of differential privacy."""
 
     add_or_remove = "add-or-remove"
     replace_one = "replace-one"

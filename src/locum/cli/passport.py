@@ -1,4 +1,4 @@
-"""`locum keygen`, `passport` and `sign`: the papers of a release."""
+"""`locum keygen`, `passport` and `sign`: the passport files of a release."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ if TYPE_CHECKING:
 
 
 PassphraseFile = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="Read the passphrase from this file; for programs.")
+    Path | None, typer.Option(metavar="FILE", help="Read the passphrase from this file, for scripts.")
 ]
 
 
 def keygen(
     key: Annotated[Path, typer.Argument(metavar="KEY", help="File to write; the public key is KEY.pub.")],
     passphrase: Annotated[
-        bool, typer.Option("--passphrase", help="Ask for a passphrase, and encrypt the key.")
+        bool, typer.Option("--passphrase", help="Ask for a passphrase and encrypt the key.")
     ] = False,
     passphrase_file: PassphraseFile = None,
     as_json: Json = False,
 ) -> None:
-    """Make a pair of keys: one to sign releases with, one for others to check them."""
+    """Make a key pair: a private key to sign releases, a public key for others to check them."""
     from locum.recipes import make_key_pair, read_passphrase
 
     secret = None if passphrase_file is None else read_passphrase(passphrase_file)
@@ -42,26 +42,26 @@ def keygen(
     output.say(f"private key {made.private} (only you may read it; {closed})")
     output.say(f"public key  {made.public}: give it to receivers")
     output.say(f"key id      {made.key}", "bold")
-    output.say("            Tell it to receivers over another channel, by telephone for example.")
+    output.say("            Tell receivers over another channel, by phone for example.")
 
 
 def passport(
     release: Annotated[Path, typer.Argument(metavar="RELEASE", help="A release folder.")],
     audit: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="What `audit --json` wrote: its verdicts are told.")
+        Path | None, typer.Option(metavar="FILE", help="Output of `audit --json`; the passport gets its verdicts.")
     ] = None,
     evaluation: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="What `evaluate --json` wrote; needs --include-measured.")
+        Path | None, typer.Option(metavar="FILE", help="Output of `evaluate --json`; needs --include-measured.")
     ] = None,
     include_measured: Annotated[
-        bool, typer.Option("--include-measured", help="Also tell rounded figures that were measured on records.")
+        bool, typer.Option("--include-measured", help="Include rounded figures that were measured on records.")
     ] = False,
     force: Force = False,
     as_json: Json = False,
 ) -> None:
-    """Write the papers of a release into it: for people, for programs, for catalogues.
+    """Write the passport files into a release: a page, a sheet of text, JSON, and metadata for catalogs.
 
-    They hold no real point and no exact count. `sign` comes after: a new passport takes an old signature away.
+    They hold no real point and no exact count. Sign afterwards: a new passport removes an old signature.
     """
     from locum.recipes import write_passport
 
@@ -75,13 +75,13 @@ def passport(
 
 
 def show_passport(made: PassportSummary) -> None:
-    """What was written, what is claimed, and what comes next."""
+    """What was written and what is claimed."""
     output.say(f"passport    {made.path}: {', '.join(made.files)}", "bold")
     audit = made.passport.audit
     style = "bold red" if audit is not None and audit.verdict == "leak" else ""
-    output.say(f"audit       {'none was given' if audit is None else audit.verdict}", style)
+    output.say(f"audit       {'none given' if audit is None else audit.verdict}", style)
     if made.signature_removed:
-        output.say("signature   taken away: it was not over this passport. Sign again.")
+        output.say("signature   removed: it did not cover this passport. Sign again.")
     output.show_claim(made.claim)
 
 
@@ -92,7 +92,7 @@ def sign(
     force: Force = False,
     as_json: Json = False,
 ) -> None:
-    """Vouch for a release: check it, and write a signature over manifest and passport into it."""
+    """Sign a release: check it, then write a signature over manifest and passport into it."""
     from locum.recipes import read_passphrase, sign_release
 
     secret = None if passphrase_file is None else read_passphrase(passphrase_file)
@@ -105,7 +105,7 @@ def sign(
     output.say(f"signed      {made.path} ({' and '.join(made.files)})", "bold")
     output.say(f"key id      {made.key}")
     if made.verified.passport is None:
-        output.say("            It has no passport: `locum passport` writes one, and takes this signature away.")
+        output.say("            It has no passport: `locum passport` writes one, and removes this signature.")
 
 
 def _is_locked(key: Path) -> bool:
@@ -116,6 +116,6 @@ def _ask(what: str, *, twice: bool = False) -> bytes:
     from locum.errors import ConfigError
 
     if not sys.stdin.isatty():
-        raise ConfigError("There is nobody to ask for a passphrase: give it with --passphrase-file FILE.")
+        raise ConfigError("There is no terminal to ask for a passphrase: give it with --passphrase-file FILE.")
     given: str = typer.prompt(what, hide_input=True, confirmation_prompt=twice, err=True)
     return given.encode()

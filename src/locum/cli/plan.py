@@ -12,27 +12,33 @@ from locum.cli.options import Json, RelationName, UnitName
 
 
 def plan(
-    epsilon: Annotated[float, typer.Option(help="The budget.")] = 1.0,
-    delta: Annotated[float, typer.Option(help="The budget: at most 1 / (10 n).")] = 1e-5,
+    epsilon: Annotated[float, typer.Option(help="Budget: how much one unit may change the result.")] = 1.0,
+    delta: Annotated[float, typer.Option(help="Budget: probability of failure, at most 1 / (10 n).")] = 1e-5,
     n_public: Annotated[int | None, typer.Option(help="About how many units, as a public number.")] = None,
-    unit: Annotated[UnitName, typer.Option(help="Whose presence is hidden.")] = UnitName.record,
-    relation: Annotated[RelationName, typer.Option(help="What neighbours are.")] = RelationName.add_or_remove,
+    unit: Annotated[
+        UnitName, typer.Option(help="What is protected: one record, or a subject with all its records.")
+    ] = UnitName.record,
+    relation: Annotated[
+        RelationName, typer.Option(help="add-or-remove hides the presence of a unit; replace-one only its values.")
+    ] = RelationName.add_or_remove,
     generator: Annotated[
         str, typer.Option(help="auto, gaussian (one noisy sum), cvae, cgan or sgd (noisy training steps).")
     ] = "auto",
-    batch: Annotated[int | None, typer.Option(help="Training: units a step, on average.")] = None,
+    batch: Annotated[int | None, typer.Option(help="Training: units per step, on average.")] = None,
     epochs: Annotated[float | None, typer.Option(help="Training: passes over the data.")] = None,
-    clip: Annotated[float | None, typer.Option(help="Training: how far one unit may move a step's sum.")] = None,
-    explain: Annotated[bool, typer.Option("--explain", help="What the numbers mean and how to choose them.")] = False,
+    clip: Annotated[
+        float | None, typer.Option(help="Training: bound on the contribution of one unit to a step.")
+    ] = None,
+    explain: Annotated[bool, typer.Option("--explain", help="Explain the numbers and how to choose them.")] = False,
     as_json: Json = False,
 ) -> None:
-    """What a private fit would do and cost, from public numbers alone: no data are read."""
+    """Show what a private fit would do and cost. No data are read."""
     from locum.recipes import explain as in_words, make_plan
     from locum.types import DP
 
     budget = DP(epsilon, delta, unit.value, n_public, relation.value)
     words = in_words(budget) if explain else []
-    # Words alone need no size.
+    # The explanation alone needs no size.
     made = (
         {}
         if explain and n_public is None
@@ -48,15 +54,15 @@ def plan(
 
 
 def show_plan(made: dict[str, Any]) -> None:
-    """The settings, then what they cost by step and by delta; costs are rounded up."""
+    """Print the settings, then the cost by step and by delta, rounded up."""
     from locum.accounting import events_from_json
     from locum.types import at_least
 
     names = ("steps", "sampling_rate", "expected_batch", "clip", "sensitivity", "noise_multiplier")
     rows = [[name.replace("_", " "), f"{made[name]:.6g}"] for name in names if name in made]
-    rows += [["also paid", str(event)] for event in events_from_json(made["events"])[1:]]
+    rows += [["also paid for", str(event)] for event in events_from_json(made["events"])[1:]]
     rows += [["epsilon spent", at_least(made["epsilon_spent"])]]
     rows += [[f"epsilon after step {step}", at_least(cost)] for step, cost in made.get("epsilon_by_step", [])]
     rows += [[f"epsilon at delta {delta:g}", at_least(cost)] for delta, cost in made["curve"]]
     output.show_table(["what", "value"], rows)
-    output.say("Epsilons at all deltas hold at once. No data were read and nothing was spent.")
+    output.say("The epsilons hold for all deltas at once. No data were read and nothing was spent.")

@@ -1,4 +1,4 @@
-"""`locum rebalance [run]` and `locum rebalance compare`."""
+"""`locum rebalance [run]` and `locum rebalance compare`, and what they print."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class HeadSettings(StrEnum):
 
 
 class _RunUnlessNamed(TyperGroup):
-    """A group whose first command may be left out: a first word that names no command is an argument of `run`."""
+    """A group with a default command: a first word that is not a command is an argument of `run`."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if args and args[0] not in self.commands and args[0] not in ctx.help_option_names:
@@ -46,7 +46,7 @@ class _RunUnlessNamed(TyperGroup):
 
 app = typer.Typer(
     cls=_RunUnlessNamed,
-    help="Rare classes: fill them up with generated records, or compare what helps. The word `run` may be left out.",
+    help="Rare classes: fill them up with generated records, or compare methods. The word `run` is optional.",
     subcommand_metavar="[run] DATA -o FILE | compare DATA --test DATA",
     no_args_is_help=True,
 )
@@ -64,26 +64,26 @@ def run(
         str,
         typer.Option(
             metavar="NAME",
-            help="Which classes grow to the largest: auto (all), minority (the smallest), 'not minority', or for two "
-            "classes a ratio.",
+            help="Which classes grow to the size of the largest: auto (all), minority (the smallest), "
+            "'not minority', or for two classes a ratio.",
         ),
     ] = "auto",
     per_class: Annotated[
-        str | None, typer.Option(metavar="NAME=COUNT,...", help="Exact sizes instead, real records included.")
+        str | None, typer.Option(metavar="NAME=COUNT,...", help="Exact sizes instead, including real records.")
     ] = None,
     variance: Annotated[
         float | None, typer.Option(help="Below 1: more typical records (default: the generator's own).")
     ] = None,
     backbone: Annotated[
-        str | None, typer.Option(help="For images: the vision model (efflite0), or where the release's own model is.")
+        str | None, typer.Option(help="For images: the vision model (efflite0), or where the release's model is.")
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Seeds the generator and what it draws.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed for the generator and its samples.")] = 0,
     force: Force = False,
     as_json: Json = False,
 ) -> None:
     """Write the records and, after them, generated ones that fill up rare classes.
 
-    The word `run` may be left out. The file holds the real records: it promises no privacy.
+    The word `run` is optional. The file holds the real records: it guarantees no privacy.
     """
     from locum.recipes import rebalance_to_file
 
@@ -109,7 +109,7 @@ def run(
 
 
 def show_rebalanced(summary: RebalanceSummary) -> None:
-    """One line a class, then where the file is and what it is not."""
+    """Print one line per class, then where the file is and that it is private."""
     from locum.recipes import PRIVATE
 
     rows = [[c.name, str(c.records), str(c.added), str(c.records + c.added)] for c in summary.classes]
@@ -126,10 +126,10 @@ def compare(
     methods: Annotated[
         str | None, typer.Option(metavar="A,B", help="Only these (default: all that train no CVAE).")
     ] = None,
-    every: Annotated[bool, typer.Option("--all", help="Every method: those with a CVAE take long.")] = False,
+    every: Annotated[bool, typer.Option("--all", help="Every method; those with a CVAE are slow.")] = False,
     seeds: Annotated[int, typer.Option(help="Repetitions behind each interval.")] = 3,
     head: Annotated[
-        HeadSettings, typer.Option(help="Settings of the linear head: our own, or those of the thesis.")
+        HeadSettings, typer.Option(help="Settings of the linear head: ours, or those of the thesis.")
     ] = HeadSettings.default,
     figure: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Draw accuracy by class: .png, .svg or .pdf.")
@@ -138,9 +138,9 @@ def compare(
     force: Force = False,
     as_json: Json = False,
 ) -> None:
-    """Train a linear head by each method for rare classes, and test all on the same real data.
+    """Train a linear head with each method for rare classes, and test all on the same real data.
 
-    The table shows, and chooses nothing. Choose by validation data, and report on test data that chose nothing.
+    The command chooses nothing. Choose a method on validation data, and report it on test data not used for that.
     """
     from locum.recipes import compare_methods
 
@@ -164,7 +164,7 @@ def compare(
 
 
 def show_comparison(result: Comparison) -> None:
-    """The table in per cent, then how to read it."""
+    """Print the table in percent, then how to read it."""
     shown = [name for name in _SCORES if name in result.rows[0].scores]
     rows = [
         [
@@ -178,12 +178,12 @@ def show_comparison(result: Comparison) -> None:
     output.say(
         f"Accuracy in %, {result.head} linear head, {result.records} records, tested on {result.test_records}; mean "
         f"and half of the 95 % interval over {result.seeds} seeds. All classes: each counts the same. Many, medium, "
-        "few: classes of over 100, 21 to 100, up to 20 training records."
+        "few: classes with over 100, 21 to 100, up to 20 training records."
     )
-    why = f": of {', '.join(result.simple)} the best in cross-validation of the records" if result.simple[1:] else ""
+    why = f", the best of {', '.join(result.simple)} in cross-validation on the records" if result.simple[1:] else ""
     output.say(
         f"Against {result.reference}{why}. Difference over all classes, with its interval over test records; a tie "
-        "is what test records or seeds leave open."
+        "if test records or seeds leave it open."
     )
     for row in result.rows:
         if row.note:

@@ -1,4 +1,4 @@
-"""The receiver's verbs: a classifier from a release, and what it says of the receiver's own records."""
+"""The receiver's verbs: train a classifier on a release, and predict the receiver's own records."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ def train(
     out: Annotated[Path, typer.Option("--out", "-o", metavar="HEAD", help="File to write; ends in .safetensors.")],
     head: Annotated[HeadName, typer.Option(help="Classifier to train on samples.")] = HeadName.linear,
     samples: Annotated[
-        int | None, typer.Option(help="Vectors to draw (default: 10000; of a fixed table: all its rows).")
+        int | None, typer.Option(help="Vectors to draw (default: 10000, or all rows of a fixed table).")
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seeds draws, weights and batches.")] = 0,
     force: Force = False,
     as_json: Json = False,
 ) -> None:
-    """Learn a classifier from a release alone, and save it for `predict`.
+    """Train a classifier on a release alone, and save it for `predict`.
 
-    Its scores are taken on the release's own samples. Only real data can say how good it is: see `predict`.
+    Its scores are measured on samples of the release. Only real data can show how good it is: see `predict`.
     """
     from locum.recipes import train_head
 
@@ -48,7 +48,7 @@ def train(
 
 
 def show_training(summary: TrainSummary) -> None:
-    """What the receiver reads after training."""
+    """The result of training."""
     from locum.recipes import SCORED_ON
 
     output.say(
@@ -56,16 +56,16 @@ def show_training(summary: TrainSummary) -> None:
         f"{summary.seconds:.0f} s)",
         "bold",
     )
-    output.say(f"learnt from {summary.rows} vectors of the release {summary.release[:12]} ({summary.generator})")
+    output.say(f"trained on  {summary.rows} vectors of the release {summary.release[:12]} ({summary.generator})")
     if summary.left_out:
-        output.say(f"left out    {_listed(summary.left_out)}: the release gives no vector of these classes")
+        output.say(f"left out    {_listed(summary.left_out)}: the release has no vectors of these classes")
     if summary.scores:
-        _scores(output.say, summary.scores, f"{summary.fresh_rows} vectors it did not learn from")
+        _scores(output.say, summary.scores, f"{summary.fresh_rows} vectors it was not trained on")
         output.say(f"            Measured on {SCORED_ON}.")
     else:
-        output.say("scores      none: the release has too few rows to spare some")
+        output.say("scores      none: the release has too few rows to hold some out")
     output.show_claim(summary.claim)
-    output.say("            The head is made of the release alone: this is the release's claim.")
+    output.say("            The head was trained on the release alone, so this is the release's claim.")
 
 
 def predict(
@@ -78,11 +78,11 @@ def predict(
     force: Force = False,
     as_json: Json = False,
 ) -> None:
-    """Predict the class of each record, as CSV; where labels are known, with scores.
+    """Predict the class of each record, as CSV; with scores if labels are known.
 
-    Images are embedded exactly as the release demands.
+    Images are embedded exactly as the release requires.
 
-    Without -o the table goes to standard output and all else to standard error.
+    Without -o the table goes to standard output and everything else to standard error.
     """
     from locum.recipes import predict_records
 
@@ -99,7 +99,7 @@ def predict(
 
 
 def show_predictions(summary: PredictSummary) -> None:
-    """What was predicted and how good it was; on standard error where the table has standard output."""
+    """What was predicted and how good it was; on standard error if the table goes to standard output."""
     from collections import Counter
 
     tell: Callable[[str], None] = _tell_aside if summary.file is None else output.say
@@ -109,10 +109,10 @@ def show_predictions(summary: PredictSummary) -> None:
     tell(f"records     {len(summary.names)} predicted with {summary.head} ({summary.kind}){skipped}")
     tell(f"predicted   {_listed([f'{name}: {count}' for name, count in Counter(summary.labels).most_common()])}")
     if summary.scores:
-        _scores(tell, summary.scores, f"{summary.scored_records} labelled records")
-        tell("            Intervals cover chance among records from the same source, and nothing else.")
+        _scores(tell, summary.scores, f"{summary.scored_records} labeled records")
+        tell("            Intervals cover chance among records from the same source, nothing else.")
     if summary.unknown_labels:
-        tell(f"not scored  {summary.unknown_labels} records with a label that the head does not know")
+        tell(f"not scored  {summary.unknown_labels} records with a label unknown to the head")
     if summary.file is not None:
         tell(f"written to  {summary.file} (only you may read it)")
 

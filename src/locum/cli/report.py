@@ -13,7 +13,7 @@ from locum.cli.options import BACKBONE_HELP, Force, HeadName, Json
 
 
 class MapName(StrEnum):
-    """Ways to draw the map."""
+    """Methods for the map."""
 
     auto = "auto"
     tsne = "tsne"
@@ -24,25 +24,27 @@ def report(
     release: Annotated[Path, typer.Argument(metavar="RELEASE", help="A release folder.")],
     out: Annotated[
         Path | None,
-        typer.Option("--out", "-o", metavar="FILE", help=".html, .md or .json; RELEASE-report.html if not given."),
+        typer.Option("--out", "-o", metavar="FILE", help=".html, .md or .json (default: RELEASE-report.html)."),
     ] = None,
     train: Annotated[
-        str | None, typer.Option(metavar="DATA", help="The records: adds map, distances, counts, baselines.")
+        str | None, typer.Option(metavar="DATA", help="The records: adds map, distances, counts and baselines.")
     ] = None,
     test: Annotated[
         str | None,
-        typer.Option(metavar="DATA", help="Real data that were not used: adds scores and, with --train, the check."),
+        typer.Option(
+            metavar="DATA", help="Real data that were not used: adds scores and, with --train, the membership check."
+        ),
     ] = None,
     audit: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="What `locum audit --json` wrote about this release.")
+        Path | None, typer.Option(metavar="FILE", help="Findings of `locum audit` about this release, as JSON.")
     ] = None,
     share: Annotated[
-        bool, typer.Option("--share", help="A page that can be sent: no real point, no exact count.")
+        bool, typer.Option("--share", help="Make a page that can be sent: no real point, no exact count.")
     ] = False,
     include_measured: Annotated[
         bool,
         typer.Option(
-            "--include-measured", help="With --share: rounded figures, measured on DATA or told by --audit."
+            "--include-measured", help="With --share: add rounded figures, measured on DATA or from --audit."
         ),
     ] = False,
     map: Annotated[MapName, typer.Option(help="How to draw the map.")] = MapName.auto,
@@ -52,7 +54,7 @@ def report(
     force: Force = False,
     as_json: Json = False,
 ) -> None:
-    """Put what is known of a release on one page that needs no network.
+    """Write one self-contained page about a release.
 
     The page is internal: it shows real points and exact counts. With --share it holds neither.
     """
@@ -75,7 +77,7 @@ def report(
             overwrite=force,
             progress=progress,
         )
-    # Said aloud, or somebody who gave data would take an empty section for a finding.
+    # Otherwise a user who gave data could mistake an empty section for a finding.
     unread = share and not include_measured and (train is not None or test is not None)
     if as_json:
         output.print_json(_digest(made, target, unread))
@@ -105,4 +107,4 @@ def _show(made: dict[str, Any], target: Path, unread: bool) -> None:
     if made["audit"] is not None:
         output.say(f"audit       {made['audit']['title']}. {made['audit']['answer']}".rstrip())
     if unread:
-        output.say("            --train and --test were not opened: --include-measured adds what they give.")
+        output.say("            --train and --test were not opened: add --include-measured to use them.")

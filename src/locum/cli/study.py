@@ -13,16 +13,16 @@ if TYPE_CHECKING:
     from locum.recipes import FoundStudy
 
 
-app = typer.Typer(help="Reproduce a table or figure of a seed, or check a number of one.", no_args_is_help=True)
+app = typer.Typer(help="Reproduce a table or figure of a paper, or check committed results.", no_args_is_help=True)
 
-Studies = Annotated[Path, typer.Option("--studies", help="Folder of studies, as in the source tree.")]
-Name = Annotated[str, typer.Argument(metavar="NAME", help="As `study list` prints it.")]
+Studies = Annotated[Path, typer.Option("--studies", help="Folder of the studies (in the source tree).")]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="A name from `study list`.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of tables.")]
 
 
 @app.command("list")
 def list_(studies: Studies = Path("studies"), as_json: Json = False) -> None:
-    """Which studies there are, and which have results."""
+    """List the studies and their results."""
     from locum.recipes import find_studies
 
     found = find_studies(studies)
@@ -45,15 +45,18 @@ def list_(studies: Studies = Path("studies"), as_json: Json = False) -> None:
 @app.command()
 def run(
     name: Name,
-    quick: Annotated[bool, typer.Option("--quick", help="Fewer seeds or records; says so in its output.")] = False,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Fewer seeds, records or epochs; the output says so.")
+    ] = False,
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="Where to write (default: the study's results; quick: out/).")
+        Path | None,
+        typer.Option("--out", "-o", help="Output folder (default: the study's results; with --quick: out/studies)."),
     ] = None,
-    jobs: Annotated[int, typer.Option("--jobs", "-j", min=1, help="Cells to compute at once.")] = 1,
+    jobs: Annotated[int, typer.Option("--jobs", "-j", min=1, help="Number of cells to compute at once.")] = 1,
     studies: Studies = Path("studies"),
     as_json: Json = False,
 ) -> None:
-    """Run a study; a run that was killed goes on where it stopped."""
+    """Run a study; an interrupted run resumes where it stopped."""
     from locum.recipes import run_study
 
     found = _find(studies, name)
@@ -70,7 +73,7 @@ def run(
 
 @app.command()
 def render(name: Name, studies: Studies = Path("studies"), as_json: Json = False) -> None:
-    """Write the tables and figures of a finished study again, from its raw figures."""
+    """Write the tables and figures of a finished study again from its raw figures."""
     from locum.recipes import render_study
 
     found = _find(studies, name)
@@ -84,11 +87,11 @@ def render(name: Name, studies: Studies = Path("studies"), as_json: Json = False
 @app.command()
 def check(
     name: Name,
-    cell: Annotated[str | None, typer.Option(help="Which cell to compute again (default: the first).")] = None,
+    cell: Annotated[str | None, typer.Option(help="Cell to recompute (default: the first).")] = None,
     studies: Studies = Path("studies"),
     as_json: Json = False,
 ) -> None:
-    """Compute one cell of a committed table again; exit code 1 if it no longer agrees."""
+    """Recompute one cell of committed results; exit code 1 if it no longer agrees."""
     from locum.recipes import check_study
     from locum.types import Estimate
 

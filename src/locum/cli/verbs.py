@@ -1,4 +1,4 @@
-"""The verbs on releases. Each reads its options, calls its recipe and shows what came back."""
+"""The verbs on releases: each reads its options, calls its recipe and shows the result."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from locum.cli.report import report
 def sample(
     release: Annotated[Path, typer.Argument(metavar="RELEASE", help="A release folder.")],
     out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help=".npz, .parquet, .safetensors or .csv")],
-    n: Annotated[int | None, typer.Option("-n", help="How many, with labels by the released prior.")] = None,
+    n: Annotated[int | None, typer.Option("-n", help="How many vectors, with labels by the released prior.")] = None,
     per_class: Annotated[str | None, typer.Option(help="Exact counts: benign=500,malignant=500.")] = None,
     variance: Annotated[float | None, typer.Option(help="Below 1: more typical vectors.")] = None,
     min_distance: Annotated[
         float | None, typer.Option(help="Keep this far from --real records (data holder only; see docs).")
     ] = None,
     real: Annotated[str | None, typer.Option(metavar="DATA", help="The records, for --min-distance.")] = None,
-    seed: Annotated[int | None, typer.Option(min=0, help="Draw the same again; without it, fresh entropy.")] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="Repeat the same draw; without it, fresh entropy.")] = None,
     force: Force = False,
     as_json: Json = False,
 ) -> None:
@@ -55,7 +55,7 @@ def sample(
 
 
 def show_sample(result: dict[str, Any]) -> None:
-    """One line: what was drawn, and where it is."""
+    """What was drawn and where it was written."""
     output.say(f"{result['rows']} vectors of {result['features']} features written to {result['file']}")
     if result["not_covered"]:
         output.say(f"not covered: {result['not_covered']}")
@@ -64,16 +64,15 @@ def show_sample(result: dict[str, Any]) -> None:
 def verify(
     release: Annotated[Path, typer.Argument(metavar="RELEASE", help="A release folder.")],
     ledger: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Also look the release's charge up in this ledger.")
+        Path | None, typer.Option(metavar="FILE", help="Also look up the release's charge in this ledger.")
     ] = None,
     key: Annotated[
-        Path | None, typer.Option(metavar="PUB", help="The sender's public key: it must have signed the release.")
+        Path | None, typer.Option(metavar="PUB", help="The sender's public key, which must have signed the release.")
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Check that a release is whole, well formed and, with --key, signed; offline, without the data."""
+    """Check that a release is complete, well formed and, with --key, signed; offline, without the data."""
     from locum.recipes import verify_release
-    from locum.types import PrivacyClaim
 
     result = verify_release(release, ledger=ledger, key=key)
     if as_json:
@@ -84,11 +83,11 @@ def verify(
     for line in result.not_checked:
         output.say(f"--  {line}")
     output.say(f"fingerprint {result.fingerprint}", "bold")
-    output.show_claim(PrivacyClaim.from_dict(result.claim))
+    output.show_claim(result.claim)
 
 
 def doctor(as_json: Json = False) -> None:
-    """Look whether this machine has what Locum needs."""
+    """Check whether this machine has what Locum needs."""
     from locum.recipes import examine
 
     findings = examine()
@@ -96,8 +95,7 @@ def doctor(as_json: Json = False) -> None:
         output.print_json({"ok": all(f.ok for f in findings), "findings": [f.to_dict() for f in findings]})
     else:
         rows = [
-            ["ok" if f.ok else "NO", f.what, f.found, "" if f.ok and f.found[:3] != "not" else f.advice]
-            for f in findings
+            ["ok" if f.ok else "NO", f.what, f.found, f.advice if f.missing or not f.ok else ""] for f in findings
         ]
         output.show_table(["", "what", "found", "advice"], rows)
     if not all(f.ok for f in findings):
@@ -105,7 +103,7 @@ def doctor(as_json: Json = False) -> None:
 
 
 def class_counts(text: str) -> dict[str, int]:
-    """`NAME=COUNT,...` as people type it after --per-class."""
+    """Parse `NAME=COUNT,...`, the value of --per-class."""
     from locum.errors import ConfigError
 
     out = {}
@@ -118,7 +116,7 @@ def class_counts(text: str) -> dict[str, int]:
 
 
 def register(app: typer.Typer) -> None:
-    """Hang the verbs on the program, in the order in which people meet them."""
+    """Add the verbs to the program, in the order of use."""
     passport_files = (passport, keygen, sign, verify)
     for verb in (embed, fit, sample, evaluate, train, predict, audit, report, *passport_files, plan, doctor, demo):
         app.command()(verb)

@@ -1,7 +1,7 @@
-"""Files to `EmbeddingSet` and back; splits, folds, long tails, sites; samples that need no download.
+"""Files to `EmbeddingSet` and back; splits, folds, long tails, partitions; samples that need no download.
 
-Formats: .npz, .parquet, .safetensors and .csv; tables of mixed columns become pandas DataFrames. Whatever is wrong
-with a file is told in one sentence that names the path as given and no other file: file names can be patients' names.
+Formats: .npz, .parquet, .safetensors and .csv; tables of mixed columns become pandas DataFrames. An error about a
+file is one sentence that names the path as given and no other file: file names can be patients' names.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         read_image_arrays as read_image_arrays,
         write_npz_stream as write_npz_stream,
     )
+    from locum.data.ledger import ledger_for as ledger_for
     from locum.data.long_tail import long_tail_counts as long_tail_counts, make_long_tail as make_long_tail
     from locum.data.partition import (
         partition_by as partition_by,
@@ -49,7 +50,7 @@ if TYPE_CHECKING:
     )
     from locum.data.splits import (
         check_trainable as check_trainable,
-        each_alone as each_alone,
+        hash_split as hash_split,
         kfold as kfold,
         round_shares as round_shares,
         split as split,

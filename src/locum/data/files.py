@@ -1,4 +1,4 @@
-"""One way out: an `EmbeddingSet` becomes a file, whole or not at all."""
+"""Read and write `EmbeddingSet` files; the suffix chooses the format."""
 
 from __future__ import annotations
 
@@ -16,23 +16,29 @@ from locum.errors import DataError
 from locum.io import printable, split_path, write_atomically
 from locum.types import EmbeddingSet
 
+SUFFIXES = (".csv", ".npz", ".parquet", ".safetensors")
 _READERS: dict[str, Callable[[str], dict[str, EmbeddingSet]]] = {
     ".csv": read_csv,
     ".npz": read_npz,
     ".parquet": read_parquet,
     ".safetensors": read_safetensors,
 }
+_WRITERS: dict[str, Callable[[BinaryIO, EmbeddingSet], None]] = {
+    ".csv": write_csv,
+    ".npz": write_npz,
+    ".parquet": write_parquet,
+    ".safetensors": write_safetensors,
+}
 _IMAGES = {".bmp", ".dcm", ".gif", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp"}
 _LONGEST = 1000
-SUFFIXES = (".csv", ".npz", ".parquet", ".safetensors")
 _READABLE = f"readable are {', '.join(SUFFIXES[:-1])} and {SUFFIXES[-1]}"
 
 
 def read_embeddings(path: str | os.PathLike[str], split: str | None = None) -> EmbeddingSet:
-    """One set from a file of embeddings or of measurements; `FILE#train` picks a split.
+    """One set from a file of embeddings or measurements; `FILE#train` picks a split.
 
-    A file that holds several splits must be asked for one: fitting on the test part by accident
-    would spoil every measurement that follows. Class codes agree between the splits of a file.
+    If the file holds several splits, one must be named: fitting on the test split by accident would
+    invalidate every later measurement. Class codes agree between the splits of a file.
 
     Parameters
     ----------
@@ -44,7 +50,7 @@ def read_embeddings(path: str | os.PathLike[str], split: str | None = None) -> E
     Raises
     ------
     DataError
-        With one sentence on what is wrong. It names the path as given, and no other file.
+        In one sentence. It names the path as given, and no other file.
 
     Examples
     --------
@@ -75,10 +81,10 @@ def read_embeddings(path: str | os.PathLike[str], split: str | None = None) -> E
 
 
 def read_splits(path: str | os.PathLike[str]) -> dict[str, EmbeddingSet]:
-    """Every split of a file, by "train", "val" and "test", or "all" where it has none.
+    """All splits of a file: "train", "val" and "test", or "all" if it has none.
 
-    Class names are the union over all splits, so that codes agree between them. `FILE#split` gives that
-    one alone.
+    Class names are the union over all splits, so that codes agree between them. `FILE#split` gives only
+    that split.
 
     Examples
     --------
@@ -109,39 +115,12 @@ def read_splits(path: str | os.PathLike[str]) -> dict[str, EmbeddingSet]:
         raise DataError(_safe(str(error))) from None
 
 
-def _safe(text: str) -> str:
-    """Without what could drive a terminal: a hostile file chooses the names that errors repeat."""
-    plain = printable(text)
-    return plain if len(plain) <= _LONGEST else f"{plain[:_LONGEST]} ..."
-
-
-def _about_folder(name: str) -> str:
-    """What to say of a folder, without a word on the names in it: they may be patients'."""
-    empty = True
-    for _, _, files in os.walk(name):
-        for file in files:
-            empty = False
-            if Path(file).suffix.lower() in _IMAGES:
-                return f"{name} is a folder of images: embed it first (locum embed), or give vectors; {_READABLE}."
-    if empty:
-        return f"{name} is an empty folder: give a file of embeddings; {_READABLE}."
-    return f"{name} is a folder: give one file of embeddings; {_READABLE}."
-
-
-_WRITERS: dict[str, Callable[[BinaryIO, EmbeddingSet], None]] = {
-    ".csv": write_csv,
-    ".npz": write_npz,
-    ".parquet": write_parquet,
-    ".safetensors": write_safetensors,
-}
-
-
 def write_embeddings(path: str | os.PathLike[str], data: EmbeddingSet) -> None:
     """Write `data` so that `read_embeddings` gives it back; the suffix chooses the format.
 
-    The file appears whole or not at all, and only its owner may read it. .npz, .parquet and
-    .safetensors keep everything. A .csv loses `info`, the order of the classes and classes without
-    records, and gives text that reads as whole numbers back as numbers.
+    The write is atomic, and only the owner may read the file. .npz, .parquet and .safetensors keep
+    everything. A .csv loses `info`, the order of the classes and classes without records, and text
+    that looks like whole numbers comes back as numbers.
 
     Examples
     --------
@@ -156,5 +135,24 @@ def write_embeddings(path: str | os.PathLike[str], data: EmbeddingSet) -> None:
     writer = _WRITERS.get(Path(name).suffix.lower())
     if writer is None:
         known = f"{', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}"
-        raise DataError(f"{name} has no suffix that can be written: end it in {known}.")
+        raise DataError(f"{name} has no suffix that can be written: use {known}.")
     write_atomically(name, lambda stream: writer(stream, data))
+
+
+def _safe(text: str) -> str:
+    """The message without control characters: names in it come from a file that may be hostile."""
+    plain = printable(text)
+    return plain if len(plain) <= _LONGEST else f"{plain[:_LONGEST]} ..."
+
+
+def _about_folder(name: str) -> str:
+    """The error for a folder. It repeats no file name: those can be patients' names."""
+    empty = True
+    for _, _, files in os.walk(name):
+        for file in files:
+            empty = False
+            if Path(file).suffix.lower() in _IMAGES:
+                return f"{name} is a folder of images: embed it first (locum embed), or give vectors; {_READABLE}."
+    if empty:
+        return f"{name} is an empty folder: give a file of embeddings; {_READABLE}."
+    return f"{name} is a folder: give one file of embeddings; {_READABLE}."

@@ -1,4 +1,4 @@
-"""Long-tailed versions of a set, as the literature on imbalance makes them."""
+"""Long-tailed subsets of a data set, as in the literature on class imbalance."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def long_tail_counts(n_max: int, classes: int, ratio: float) -> list[int]:
     if classes < 1:
         raise ConfigError(f"`classes` must be 1 or more; got {classes!r}.")
     if not 1 <= ratio < float("inf"):
-        raise ConfigError(f"`ratio` must be 1 or more; got {ratio!r}. 1 leaves all classes of one size.")
+        raise ConfigError(f"`ratio` must be 1 or more; got {ratio!r}. 1 keeps all classes equally large.")
     if n_max < ratio:
         raise ConfigError(
             f"`n_max` must be at least `ratio`, or the rarest class is empty; got {n_max!r} and {ratio!r}."
@@ -44,19 +44,18 @@ def make_long_tail(
 ) -> EmbeddingSet:
     """A part of `data` whose classes shrink by `ratio` from the first in `order` to the last.
 
-    Records are drawn without repeats and keep their order. Subjects are not kept whole: a person
-    may lose records.
+    Records are drawn without replacement and keep their order. A subject may lose some of its records.
 
     Parameters
     ----------
     data
-        Every class needs as many records as its place in the tail asks for.
+        Every class needs as many records as its place in the tail requires.
     ratio
         Size of the first class over size of the last, 1 or more.
     rng
         Chooses the records.
     order
-        Class codes from the most frequent to the rarest; by default as they are numbered.
+        Class codes from the most frequent to the rarest; by default in the order of their numbers.
     n_max
         Size of the first class; by default all its records.
 

@@ -1,4 +1,4 @@
-"""One set dealt out to many sites, as a rehearsal of learning across them."""
+"""Partitions of one data set into sites, to simulate federated learning."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ _TRIES = 20
 def partition_iid(data: EmbeddingSet, sites: int, rng: np.random.Generator) -> dict[str, EmbeddingSet]:
     """Sites "site-0", "site-1", ... that are random samples of one population.
 
-    Sizes differ by at most one record. With subjects, each person is at one site, and sizes differ
-    by at most the records of one person.
+    Sizes differ by at most one record. With subjects, each subject is at one site, and sizes differ
+    by at most the records of one subject.
 
     Examples
     --------
@@ -45,25 +45,25 @@ def partition_iid(data: EmbeddingSet, sites: int, rng: np.random.Generator) -> d
 def partition_dirichlet(
     data: EmbeddingSet, sites: int, alpha: float, rng: np.random.Generator, *, min_records: int = 1
 ) -> dict[str, EmbeddingSet]:
-    """Sites "site-0", "site-1", ... whose mixes of classes differ, the more so the smaller `alpha`.
+    """Sites "site-0", "site-1", ... with different class frequencies; the smaller `alpha`, the more they differ.
 
-    Each class is shared out by a draw from a symmetric Dirichlet distribution. Every record goes to
-    exactly one site. With subjects, each person is at one site, and counts as one of the class that
-    most of their records have.
+    Each class is divided by a draw from a symmetric Dirichlet distribution. Every record goes to
+    exactly one site. With subjects, each subject is at one site, and counts toward the class of
+    most of its records.
 
     Parameters
     ----------
     data
-        What to deal out.
+        Data to divide.
     sites
-        How many sites.
+        Number of sites.
     alpha
-        0.1 gives sites with one or two classes, 100 nearly equal mixes.
+        0.1 gives sites with one or two classes, 100 nearly equal class frequencies.
     rng
         Draws shares and records.
     min_records
-        No site gets fewer. Shares are drawn anew a few times to reach this; after that, records move
-        from the largest sites to those that lack some, which softens the differences.
+        No site gets fewer. Shares are redrawn a few times to reach this; after that, records move
+        from the largest sites to those with too few, which makes the sites more alike.
 
     Examples
     --------
@@ -94,8 +94,7 @@ def partition_dirichlet(
 def partition_by(data: EmbeddingSet, attribute: str) -> dict[str, EmbeddingSet]:
     """Sites by the values of an attribute, such as the hospital of each record.
 
-    Sites are as the data have them: small ones stay small, and a person who was seen at two sites
-    is at both.
+    Sites are as in the data: small sites stay small, and a subject with records at two sites is at both.
 
     Examples
     --------
@@ -129,19 +128,19 @@ def _check_sites(sites: int, size: Index, data: EmbeddingSet, least: int) -> Non
 
 
 def _draw(kind: Index, size: Index, sites: int, alpha: float, rng: np.random.Generator) -> Index:
-    """A site for each unit: its place along its class, in records, falls into one site's share."""
+    """A site for each unit: its position along its class, in records, falls into the share of one site."""
     site = np.empty(len(kind), dtype=np.int64)
     for c in np.unique(kind):
         members = rng.permutation(np.flatnonzero(kind == c))
         ends = np.cumsum(rng.dirichlet(np.full(sites, alpha)))
         place = (np.cumsum(size[members]) - size[members] / 2) / size[members].sum()
-        # The shares may sum to a hair below 1.
+        # Rounding may leave the sum of the shares slightly below 1.
         site[members] = np.minimum(np.searchsorted(ends, place, side="right"), sites - 1)
     return site
 
 
 def _repair(site: Index, size: Index, sites: int, least: int, rng: np.random.Generator) -> None:
-    """Move random units from the largest sites to those below `least`, which no giver falls below."""
+    """Move random units from the largest sites to those below `least`, without taking any site below it."""
     load = np.bincount(site, weights=size, minlength=sites).astype(np.int64)
     while load.min() < least:
         poor = int(np.argmin(load))
@@ -151,7 +150,7 @@ def _repair(site: Index, size: Index, sites: int, least: int, rng: np.random.Gen
                 break
         else:
             raise DataError(
-                f"{sites} sites of {least} records or more cannot be made without cutting a subject in two: "
+                f"{sites} sites of {least} records or more cannot be made without splitting a subject: "
                 f"ask for fewer sites or lower `min_records`."
             )
         moved = rng.choice(able)

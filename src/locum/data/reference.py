@@ -1,7 +1,7 @@
-"""Public statistics of a backbone: where its vectors lie and how they vary, learnt from images that hold no person.
+"""Public statistics of a backbone: the mean and covariance of its vectors on images that a program drew.
 
-Under differential privacy nothing of the records may set a scale for free. These numbers may: they come from images
-that a program drew (`scripts/make_reference.py`), so they are the same whoever's records are fitted.
+Under differential privacy the records may not set a scale for free. These numbers may: they come from drawn images
+(`scripts/make_reference.py`), so they do not depend on any record.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ Array = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Reference:
-    """A public mean, and a public covariance of a few directions and one variance for all others.
+    """A public mean and a public covariance: a few directions, and one variance for all others.
 
-    `directions` has orthonormal rows with variances `values`; what they leave has the variance `rest`.
+    `directions` has orthonormal rows with variances `values`; all other directions have the variance `rest`.
     """
 
     name: str
@@ -36,22 +36,22 @@ class Reference:
 
     @property
     def dim(self) -> int:
-        """Length of the vectors it is about."""
+        """Number of features of the vectors."""
         return len(self.mean)
 
     def whiten(self, X: npt.ArrayLike) -> Array:
-        """Vectors whose directions would all have variance 1, if they varied as the reference does."""
-        centred = np.asarray(X, dtype=np.float64) - self.mean
+        """Whitened vectors: variance 1 in all directions if the vectors vary as the reference does."""
+        centered = np.asarray(X, dtype=np.float64) - self.mean
         gain = 1 / np.sqrt(self.values) - 1 / np.sqrt(self.rest)
-        out: Array = centred / np.sqrt(self.rest) + ((centred @ self.directions.T) * gain) @ self.directions
+        out: Array = centered / np.sqrt(self.rest) + ((centered @ self.directions.T) * gain) @ self.directions
         return out
 
-    def colour(self, Z: npt.ArrayLike) -> Array:
+    def color(self, Z: npt.ArrayLike) -> Array:
         """Undo `whiten`."""
         return self.mean + self.stretch(Z)
 
     def stretch(self, Z: npt.ArrayLike) -> Array:
-        """Undo `whiten` for differences of vectors: without the mean."""
+        """Undo `whiten` for differences of vectors, without the mean."""
         z = np.asarray(Z, dtype=np.float64)
         gain = np.sqrt(self.values) - np.sqrt(self.rest)
         out: Array = z * np.sqrt(self.rest) + ((z @ self.directions.T) * gain) @ self.directions
@@ -65,9 +65,9 @@ class Reference:
 
     @classmethod
     def from_vectors(cls, X: npt.ArrayLike, *, source: str, rank: int = 128, shrinkage: float = 0.1) -> Reference:
-        """Statistics of vectors that are public; `source` says where they come from, and leaves with a release.
+        """Statistics of public vectors; `source` says where they come from and is written into releases.
 
-        Whoever takes vectors of patients here breaks the promise that is made with it: nothing can check that.
+        With private vectors here, every guarantee that uses the result is void. Locum cannot check that.
         """
         vectors = np.asarray(X, dtype=np.float64)
         if vectors.ndim != 2 or len(vectors) < 2 or not np.isfinite(vectors).all():
@@ -85,7 +85,7 @@ class Reference:
         )  # fmt: skip
 
     def save(self, file: str | Path) -> Path:
-        """Write it, small: directions in half the bits."""
+        """Write a safetensors file, with directions in half precision."""
         from safetensors.numpy import save_file
 
         tensors: dict[str, npt.NDArray[Any]] = {
@@ -99,12 +99,12 @@ class Reference:
 
     @classmethod
     def plain(cls, dim: int) -> Reference:
-        """No knowledge at all: mean 0 and variance 1."""
+        """No public statistics: mean 0 and variance 1."""
         return cls("none", "none", np.zeros(dim), np.zeros((0, dim)), np.zeros(0), 1.0)
 
 
 def load_reference(name: str | Path, dim: int) -> Reference:
-    """The statistics that ship with a backbone, those of a file that `Reference.save` wrote, or "none"."""
+    """Public statistics: those that ship with a backbone, a file that `Reference.save` wrote, or "none"."""
     if name == "none":
         return Reference.plain(dim)
     if str(name) in REFERENCES:
@@ -113,13 +113,11 @@ def load_reference(name: str | Path, dim: int) -> Reference:
         found = _read(Path(name), "own")
     else:
         raise ConfigError(
-            f"There are no public statistics {str(name)!r}; there are none, {', '.join(REFERENCES)}, or a "
-            ".safetensors file."
+            f"There are no public statistics {str(name)!r}: use none, {', '.join(REFERENCES)}, or a .safetensors "
+            "file that `Reference.save` wrote."
         )
     if found.dim != dim:
-        raise DataError(
-            f"The public statistics {str(name)!r} are about {found.dim} features; the vectors have {dim}."
-        )
+        raise DataError(f"The public statistics {str(name)!r} have {found.dim} features, but the vectors have {dim}.")
     return found
 
 
@@ -143,9 +141,9 @@ def _read(file: Path, name: str) -> Reference:
     shapes = mean.ndim == 1 and rows.shape == (len(values), len(mean)) and rest.shape == (1,)
     if not shapes or not all(np.isfinite(v).all() for v in (mean, values, rest, rows)):
         raise DataError(wrong)
-    # A direction weaker than the rest, or a rest of 0, could not be told from noise.
+    # `factors` needs every direction to be at least as strong as the rest, and a rest above 0.
     if not (rest[0] > 0 and (values >= rest[0]).all()):
         raise DataError(wrong)
-    # Stored in half the bits; made orthonormal again, so that `colour` undoes `whiten`.
+    # Stored in half precision; made orthonormal again, so that `color` undoes `whiten`.
     directions, _ = np.linalg.qr(rows.T)
     return Reference(name, source, mean, directions.T.copy(), values, float(rest[0]))

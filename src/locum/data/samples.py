@@ -1,4 +1,4 @@
-"""Small real data sets that come with scikit-learn: nothing is downloaded."""
+"""Small real data sets that ship with scikit-learn: nothing is downloaded."""
 
 from __future__ import annotations
 
@@ -12,12 +12,11 @@ SAMPLES = ("breast-cancer", "digits")
 
 
 def load_sample(name: str) -> EmbeddingSet:
-    """A real data set by name, ready at once.
+    """A small real data set by name.
 
     "digits": 1797 hand-written digits as 64 pixels in 0..1, ten classes.
-    "breast-cancer": 569 tumours as 30 measurements in their own units, malignant or benign.
-    Neither says who a record belongs to, so neither can show what sharing does to a person with
-    many records.
+    "breast-cancer": 569 tumors as 30 measurements in their own units, malignant or benign.
+    Neither has subjects, so neither shows what happens to a subject with many records.
 
     Examples
     --------
@@ -40,9 +39,9 @@ def load_sample(name: str) -> EmbeddingSet:
 
 
 def load_digit_images() -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
-    """The images of the "digits" sample, 8 by 8 grey bytes from 0 to 255, and their labels.
+    """The images of the "digits" sample, 8 by 8 gray bytes from 0 to 255, and their labels.
 
-    They are stretched from the 17 grey levels of the source, so pixels differ from those of
+    They are stretched from the 17 gray levels of the source, so pixels differ from those of
     `load_sample("digits")` by rounding (at most half of 1/255).
 
     Examples

@@ -1,4 +1,8 @@
-"""Training and test parts, and folds: by class, and by subject where subjects are known."""
+"""Splits and folds: stratified by class, and by subject where subjects are known.
+
+The functions that callers use come first, then the two algorithms behind them: `assign_groups` keeps subjects
+together and balances classes greedily; `allocate` rounds the sizes of a stratified split exactly.
+"""
 
 from __future__ import annotations
 
@@ -14,185 +18,18 @@ import numpy.typing as npt
 from locum.errors import ConfigError, DataError
 from locum.types import EmbeddingSet
 
-
-def check_trainable(data: EmbeddingSet, min_per_class: int = 2) -> None:
-    """Raise `DataError` unless two classes or more have `min_per_class` records each.
-
-    Classes that are named but have no record pass: a part of a file may lack a class that another
-    part has. The text shows exact counts, so it belongs on the data holder's screen only.
-
-    Examples
-    --------
-    >>> from locum.data import check_trainable, load_sample
-    >>> check_trainable(load_sample("digits"))
-    """
-    if min_per_class < 1:
-        raise ConfigError(f"`min_per_class` must be 1 or more; got {min_per_class!r}.")
-    counts = data.counts
-    present = np.flatnonzero(counts)
-    names = data.info.class_names
-    if len(present) < 2:
-        raise DataError(
-            f"All {len(data)} records belong to one class, {names[present[0]]!r}: "
-            f"at least two classes are needed, so add records of another."
-        )
-    short = [c for c in present if counts[c] < min_per_class]
-    if short:
-        few = int(counts[short[0]])
-        more = f" ({len(short)} classes are too small)" if len(short) > 1 else ""
-        raise DataError(
-            f"Class {names[short[0]]!r} has {few} record{'s' if few > 1 else ''}; at least {min_per_class} are "
-            f"needed{more}: add records, merge the class with another, or leave it out."
-        )
-
-
 Counts = npt.NDArray[np.int64]
-
-
-def units(data: EmbeddingSet) -> Counts:
-    """For each record, the number of what must stay together: its subject, or itself alone."""
-    if data.subject is None:
-        return np.arange(len(data))
-    return np.unique(data.subject, return_inverse=True)[1].astype(np.int64)
-
-
-def class_table(unit: Counts, data: EmbeddingSet) -> Counts:
-    """Records of each unit (row) by class (column)."""
-    classes = len(data.info.class_names)
-    flat = np.bincount(unit * classes + data.y, minlength=(int(unit.max()) + 1) * classes)
-    return flat.reshape(-1, classes)
-
-
-def assign_groups(
-    table: Counts,
-    shares: npt.NDArray[np.float64],
-    rng: np.random.Generator,
-    needed: int,
-    keep: int | None = None,
-) -> Counts:
-    """A part for each group so that each part holds about its share of every class.
-
-    Greedy: the largest group first, to the part that is least full in that group's classes; small
-    groups even out the rest. Fullness is relative to the share, so a small part gets large groups
-    too. Balance is approximate and may be poor with few groups. The first `needed` parts get one
-    group at least. With `keep`, each class reaches that part unless this would empty another.
-    """
-    if len(table) < needed:
-        raise DataError(f"{needed} parts need at least {needed} subjects; got {len(table)}: ask for fewer parts.")
-    total = np.maximum(table.sum(axis=0), 1)
-    filled = np.zeros((len(shares), table.shape[1]))
-    part = np.empty(len(table), dtype=np.int64)
-    shuffled = rng.permutation(len(table))
-    for g in shuffled[np.argsort(-table[shuffled].sum(axis=1), kind="stable")]:
-        weight = table[g] / total
-        # Half of the group counts as already there: without it small parts would overflow.
-        fullness = (filled + weight / 2) @ weight / shares
-        part[g] = np.argmin(fullness)
-        filled[part[g]] += weight
-    _fill_empty(part, table, needed)
-    if keep is not None:
-        _reach_all_classes(part, table, keep, needed)
-    return part
-
-
-def _fill_empty(part: Counts, table: Counts, needed: int) -> None:
-    """Give each needed part that is empty the smallest group of the part with most groups."""
-    for p in range(needed):
-        if not (part == p).any():
-            rich = np.flatnonzero(part == np.argmax(np.bincount(part)))
-            part[rich[np.argmin(table[rich].sum(axis=1))]] = p
-
-
-def _reach_all_classes(part: Counts, table: Counts, keep: int, needed: int) -> None:
-    """Fetch one group of each class that part `keep` lacks."""
-    for c in np.flatnonzero(table.sum(axis=0)):
-        if table[part == keep, c].any():
-            continue
-        groups = np.bincount(part, minlength=needed)
-        able = [g for g in np.flatnonzero(table[:, c]) if part[g] >= needed or groups[part[g]] > 1]
-        if able:
-            part[min(able, key=lambda g: int(table[g].sum()))] = keep
-
-
+Index = npt.NDArray[np.int64]
 Shares = npt.NDArray[np.float64]
-
+_TRAIN_TEST: Mapping[str, float] = MappingProxyType({"train": 0.8, "test": 0.2})
 # Shares such as 0.8 are not exact in binary: 0.8 * 5 must count as 4.
 _SLACK = 1e-9
-
-
-def round_shares(n: int, shares: Shares) -> Counts:
-    """Whole numbers that sum to `n`, each within one of its share."""
-    ideal = n * shares
-    sizes = np.floor(ideal + _SLACK).astype(np.int64)
-    order = np.argsort(sizes - ideal, kind="stable")
-    sizes[order[: n - int(sizes.sum())]] += 1
-    return sizes
-
-
-def allocate(class_counts: Counts, shares: Shares, keep: int | None = None) -> Counts:
-    """A table of classes by parts whose rows sum to `class_counts`.
-
-    Each entry lies within one record of class count times share. The sums over classes equal the
-    rounded shares of all records whenever that is possible; where part `keep` is given, each class
-    that has records puts at least one there first, even at the cost of those sums.
-    """
-    ideal = class_counts[:, None] * shares
-    low = np.floor(ideal + _SLACK).astype(np.int64)
-    high = np.maximum(np.ceil(ideal - _SLACK).astype(np.int64), low)
-    if keep is not None:
-        low[:, keep] = np.where(class_counts > 0, np.maximum(low[:, keep], 1), 0)
-        high[:, keep] = np.maximum(high[:, keep], low[:, keep])
-    table = low.copy()
-    for c, left in enumerate(class_counts - low.sum(axis=1)):
-        open_parts = np.flatnonzero(high[c] > low[c])
-        need = ideal[c, open_parts] - low[c, open_parts]
-        table[c, open_parts[np.argsort(-need, kind="stable")[:left]]] += 1
-    wanted = round_shares(int(class_counts.sum()), shares)
-    while _shift(table, low, high, wanted):
-        pass
-    return table
-
-
-def _shift(table: Counts, low: Counts, high: Counts, wanted: Counts) -> bool:
-    """Move one record from a part with too many to one with too few; False where none can move.
-
-    The move may pass through other parts (a shortest path), so that no entry leaves its bounds.
-    By the integrality of flows this finds exact sums whenever some table within the bounds has them.
-    """
-    surplus = table.sum(axis=0) - wanted
-    came: dict[int, tuple[int, int]] = {}
-    starts = [int(p) for p in np.flatnonzero(surplus > 0)]
-    seen, queue = set(starts), deque(starts)
-    while queue:
-        a = queue.popleft()
-        if surplus[a] < 0:
-            while a in came:
-                before, c = came[a]
-                table[c, before] -= 1
-                table[c, a] += 1
-                a = before
-            return True
-        can_give = table[:, a] > low[:, a]
-        for b in range(table.shape[1]):
-            if b in seen:
-                continue
-            classes = np.flatnonzero(can_give & (table[:, b] < high[:, b]))
-            if len(classes):
-                seen.add(b)
-                came[b] = (a, int(classes[0]))
-                queue.append(b)
-    return False
-
-
-Index = npt.NDArray[np.int64]
-
-_TRAIN_TEST: Mapping[str, float] = MappingProxyType({"train": 0.8, "test": 0.2})
 
 
 def split(
     data: EmbeddingSet, fractions: Mapping[str, float] = _TRAIN_TEST, *, rng: np.random.Generator
 ) -> dict[str, EmbeddingSet]:
-    """Parts of `data` by subject where subjects are known, and by record otherwise.
+    """Parts of `data`: by subject if subjects are known, by record otherwise.
 
     See `subject_split` and `stratified_split`.
 
@@ -213,14 +50,14 @@ def stratified_split(
 ) -> dict[str, EmbeddingSet]:
     """Parts in which every class has its share, within one record.
 
-    Every class that has a record has one in the part called "train", if there is such a part; with
-    many tiny classes that part may grow beyond its share. Subjects are not looked at: one person
-    may end up in several parts, so prefer `split`.
+    Every class with records has one in the part called "train", if there is such a part; with many
+    tiny classes that part may exceed its share. Subjects are ignored: one subject may end up in
+    several parts, so prefer `split`.
 
     Parameters
     ----------
     data
-        What to part. Records keep their order within a part.
+        Data to split. Records keep their order within a part.
     fractions
         Part names with fractions that sum to 1, or with whole numbers: sizes. Sizes may sum to less
         than all records; the others are left out.
@@ -244,29 +81,14 @@ def stratified_split(
     return _parts(data, names, part)
 
 
-def each_alone(data: EmbeddingSet, share: float, seed: int) -> npt.NDArray[np.bool_]:
-    """About `share` of the records, where each record, or each subject, is drawn by a hash of itself alone.
-
-    Nobody's place hangs on who else is there: without one of them all others stay where they are, and what a private
-    fit learns from differs by that one. Equal records stay together.
-    """
-    key, limit = str(seed).encode(), round(share * 2**64)
-    if data.subject is None:
-        names = [row.tobytes() + label.tobytes() for row, label in zip(data.X, data.y, strict=True)]
-    else:
-        names = [str(who).encode() for who in data.subject.tolist()]
-    drawn = [int.from_bytes(hashlib.blake2b(name, key=key, digest_size=8).digest(), "big") for name in names]
-    return np.array([number < limit for number in drawn], dtype=bool)
-
-
 def subject_split(
     data: EmbeddingSet, fractions: Mapping[str, float] = _TRAIN_TEST, *, rng: np.random.Generator
 ) -> dict[str, EmbeddingSet]:
     """Parts that share no subject, with about their share of every class.
 
-    A subject may have records of several classes. Balance is greedy and approximate: a subject is
-    never cut to improve it, so sizes differ from what was asked by about one subject or more. Every
-    class reaches the part called "train" unless that would empty another part.
+    A subject may have records of several classes. Balance is greedy and approximate: subjects are
+    never split to improve it, so sizes may be off by one subject or more. Every class reaches the
+    part called "train" unless that would empty another part.
 
     Parameters
     ----------
@@ -299,7 +121,7 @@ def kfold(data: EmbeddingSet, k: int, rng: np.random.Generator) -> Iterator[tupl
     """`k` pairs of sorted positions (train, test); each record is in exactly one test part.
 
     Without subjects, folds differ by at most one record overall and in each class. With subjects,
-    nobody is in the train and the test part of one pair, and balance is approximate.
+    no subject is in the train and the test part of one pair, and balance is approximate.
 
     Examples
     --------
@@ -315,7 +137,7 @@ def kfold(data: EmbeddingSet, k: int, rng: np.random.Generator) -> Iterator[tupl
         what = "records" if data.subject is None else "subjects"
         raise ConfigError(f"`k` must lie in 2..{most}, the number of {what}; got {k!r}.")
     if data.subject is None:
-        # Dealt like cards, class after class: every run of one class is spread evenly.
+        # Dealt in turn, class after class: every class is spread evenly over the folds.
         shuffled = rng.permutation(len(data))
         dealt = shuffled[np.argsort(data.y[shuffled], kind="stable")]
         fold = np.empty(len(data), dtype=np.int64)
@@ -325,8 +147,183 @@ def kfold(data: EmbeddingSet, k: int, rng: np.random.Generator) -> Iterator[tupl
     return ((np.flatnonzero(fold != i), np.flatnonzero(fold == i)) for i in range(k))
 
 
+def hash_split(data: EmbeddingSet, share: float, seed: int) -> npt.NDArray[np.bool_]:
+    """A mask of about `share` of the records, where each record or subject is drawn by a hash of itself alone.
+
+    The draw of a unit does not depend on the others: if one is removed, all others stay where they are, so the data
+    of a private fit differ by that unit alone. Equal records stay together.
+    """
+    key, limit = str(seed).encode(), round(share * 2**64)
+    if data.subject is None:
+        names = [row.tobytes() + label.tobytes() for row, label in zip(data.X, data.y, strict=True)]
+    else:
+        names = [str(who).encode() for who in data.subject.tolist()]
+    drawn = [int.from_bytes(hashlib.blake2b(name, key=key, digest_size=8).digest(), "big") for name in names]
+    return np.array([number < limit for number in drawn], dtype=bool)
+
+
+def check_trainable(data: EmbeddingSet, min_per_class: int = 2) -> None:
+    """Raise `DataError` unless two classes or more have `min_per_class` records each.
+
+    Named classes without records pass: one split of a file may lack a class that another has. The
+    message shows exact counts, so it is for the data holder only.
+
+    Examples
+    --------
+    >>> from locum.data import check_trainable, load_sample
+    >>> check_trainable(load_sample("digits"))
+    """
+    if min_per_class < 1:
+        raise ConfigError(f"`min_per_class` must be 1 or more; got {min_per_class!r}.")
+    counts = data.counts
+    present = np.flatnonzero(counts)
+    names = data.info.class_names
+    if len(present) < 2:
+        raise DataError(
+            f"All {len(data)} records belong to one class, {names[present[0]]!r}: "
+            f"at least two classes are needed, so add records of another."
+        )
+    short = [c for c in present if counts[c] < min_per_class]
+    if short:
+        few = int(counts[short[0]])
+        more = f" ({len(short)} classes are too small)" if len(short) > 1 else ""
+        raise DataError(
+            f"Class {names[short[0]]!r} has {few} record{'s' if few > 1 else ''}; at least {min_per_class} are "
+            f"needed{more}: add records, merge the class with another, or leave it out."
+        )
+
+
+def units(data: EmbeddingSet) -> Counts:
+    """The unit of each record, as an integer: its subject, or the record itself."""
+    if data.subject is None:
+        return np.arange(len(data))
+    return np.unique(data.subject, return_inverse=True)[1].astype(np.int64)
+
+
+def class_table(unit: Counts, data: EmbeddingSet) -> Counts:
+    """Records of each unit (row) by class (column)."""
+    classes = len(data.info.class_names)
+    flat = np.bincount(unit * classes + data.y, minlength=(int(unit.max()) + 1) * classes)
+    return flat.reshape(-1, classes)
+
+
+def assign_groups(
+    table: Counts,
+    shares: npt.NDArray[np.float64],
+    rng: np.random.Generator,
+    needed: int,
+    keep: int | None = None,
+) -> Counts:
+    """A part for each group such that each part holds about its share of every class.
+
+    Greedy: the largest group first, to the part that is least full in that group's classes; small
+    groups even out the rest. Fullness is relative to the share, so a small part gets large groups
+    too. Balance is approximate and may be poor with few groups. The first `needed` parts get at
+    least one group. With `keep`, each class reaches that part unless this would empty another.
+    """
+    if len(table) < needed:
+        raise DataError(f"{needed} parts need at least {needed} subjects; got {len(table)}: ask for fewer parts.")
+    total = np.maximum(table.sum(axis=0), 1)
+    filled = np.zeros((len(shares), table.shape[1]))
+    part = np.empty(len(table), dtype=np.int64)
+    shuffled = rng.permutation(len(table))
+    for g in shuffled[np.argsort(-table[shuffled].sum(axis=1), kind="stable")]:
+        weight = table[g] / total
+        # Half of the group counts as already there: without it small parts would overflow.
+        fullness = (filled + weight / 2) @ weight / shares
+        part[g] = np.argmin(fullness)
+        filled[part[g]] += weight
+    _fill_empty(part, table, needed)
+    if keep is not None:
+        _reach_all_classes(part, table, keep, needed)
+    return part
+
+
+def _fill_empty(part: Counts, table: Counts, needed: int) -> None:
+    """Give each empty part among the first `needed` the smallest group of the part with most groups."""
+    for p in range(needed):
+        if not (part == p).any():
+            rich = np.flatnonzero(part == np.argmax(np.bincount(part)))
+            part[rich[np.argmin(table[rich].sum(axis=1))]] = p
+
+
+def _reach_all_classes(part: Counts, table: Counts, keep: int, needed: int) -> None:
+    """Move one group of each class that part `keep` lacks into it."""
+    for c in np.flatnonzero(table.sum(axis=0)):
+        if table[part == keep, c].any():
+            continue
+        groups = np.bincount(part, minlength=needed)
+        able = [g for g in np.flatnonzero(table[:, c]) if part[g] >= needed or groups[part[g]] > 1]
+        if able:
+            part[min(able, key=lambda g: int(table[g].sum()))] = keep
+
+
+def round_shares(n: int, shares: Shares) -> Counts:
+    """Integers that sum to `n`, each within one of its share."""
+    ideal = n * shares
+    sizes = np.floor(ideal + _SLACK).astype(np.int64)
+    order = np.argsort(sizes - ideal, kind="stable")
+    sizes[order[: n - int(sizes.sum())]] += 1
+    return sizes
+
+
+def allocate(class_counts: Counts, shares: Shares, keep: int | None = None) -> Counts:
+    """A table of classes by parts whose rows sum to `class_counts`.
+
+    Each entry lies within one record of class count times share. The sums over classes equal the
+    rounded shares of all records whenever that is possible; where part `keep` is given, each class
+    that has records puts at least one there first, even at the cost of those sums.
+    """
+    ideal = class_counts[:, None] * shares
+    low = np.floor(ideal + _SLACK).astype(np.int64)
+    high = np.maximum(np.ceil(ideal - _SLACK).astype(np.int64), low)
+    if keep is not None:
+        low[:, keep] = np.where(class_counts > 0, np.maximum(low[:, keep], 1), 0)
+        high[:, keep] = np.maximum(high[:, keep], low[:, keep])
+    table = low.copy()
+    for c, left in enumerate(class_counts - low.sum(axis=1)):
+        open_parts = np.flatnonzero(high[c] > low[c])
+        need = ideal[c, open_parts] - low[c, open_parts]
+        table[c, open_parts[np.argsort(-need, kind="stable")[:left]]] += 1
+    wanted = round_shares(int(class_counts.sum()), shares)
+    while _shift(table, low, high, wanted):
+        pass
+    return table
+
+
+def _shift(table: Counts, low: Counts, high: Counts, wanted: Counts) -> bool:
+    """Move one record from a part with too many to one with too few; False if none can move.
+
+    The move may pass through other parts (a shortest path), so that no entry leaves its bounds.
+    By the integrality of flows this finds exact sums whenever a table within the bounds has them.
+    """
+    surplus = table.sum(axis=0) - wanted
+    came: dict[int, tuple[int, int]] = {}
+    starts = [int(p) for p in np.flatnonzero(surplus > 0)]
+    seen, queue = set(starts), deque(starts)
+    while queue:
+        a = queue.popleft()
+        if surplus[a] < 0:
+            while a in came:
+                before, c = came[a]
+                table[c, before] -= 1
+                table[c, a] += 1
+                a = before
+            return True
+        can_give = table[:, a] > low[:, a]
+        for b in range(table.shape[1]):
+            if b in seen:
+                continue
+            classes = np.flatnonzero(can_give & (table[:, b] < high[:, b]))
+            if len(classes):
+                seen.add(b)
+                came[b] = (a, int(classes[0]))
+                queue.append(b)
+    return False
+
+
 def _shares(fractions: Mapping[str, float], n: int) -> tuple[list[str], npt.NDArray[np.float64]]:
-    """Names, and a share for each; where sizes leave records over, one share more."""
+    """Names and their shares; one more share if the sizes leave records over."""
     values: list[Any] = list(fractions.values())
     if not values or not all(v > 0 for v in values):
         raise ConfigError(f"Every part needs a positive fraction or size; got {dict(fractions)!r}.")

@@ -1,4 +1,4 @@
-"""Tables of mixed columns as numbers between 0 and 1, and back to valid records of the same columns and types."""
+"""Tables of mixed columns as numbers between 0 and 1, and back to valid records with the same columns and types."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ Categories = Mapping[str, Sequence[Any]]
 
 @dataclass(frozen=True, slots=True)
 class TableCodec:
-    """A pandas DataFrame <-> a float32 matrix in [0, 1]; what comes back is a valid record, whatever went in.
+    """A pandas DataFrame <-> a float32 matrix in [0, 1]; any finite matrix decodes to valid records.
 
-    Categories (text, object, bool, category) become a block with one entry each: those that were seen, or all that a
-    column of type category declares. Numbers and times become one column between their least and greatest value.
-    Missing values have an entry of their own, only where some were missing at `fit`; in object columns they come
-    back as None. Column names, order and types come back; the index does not.
+    Categories (text, object, bool, category) become a block with one entry per category: those that occur, or all
+    that a column of dtype category declares. Numbers and times become one column between their smallest and largest
+    value. Missing values have a separate entry, only if some were missing at `fit`; in object columns they come back
+    as None. Column names, order and dtypes are restored; the index is not.
 
-    Limits: a float32 tells about 16 million steps apart, so whole numbers with a wider range and fractions come back
-    rounded. Whoever sees a codec learns the categories, and the least and greatest number of each column, which are
-    some person's real value: give public `bounds` and `categories` to `fit` where that matters.
+    Limits: a float32 resolves about 16 million steps, so whole numbers with a wider range and fractions come back
+    rounded. A codec shows the categories and the smallest and largest number of each column, which are real values of
+    some record: give public `bounds` and `categories` to `fit` if that matters.
 
     Examples
     --------
@@ -54,8 +54,8 @@ class TableCodec:
     ) -> TableCodec:
         """Learn the columns of `frame`.
 
-        `bounds` gives numbers or times a public least and greatest value; what lies outside is clipped. `categories`
-        lists the categories of a column in public (None for a missing value), of numbers too, which are then a block.
+        `bounds` gives numbers or times a public smallest and largest value; values outside are clipped. `categories`
+        lists the public categories of a column (None for a missing value); a column of numbers then becomes a block.
         """
         bounds, categories = bounds or {}, categories or {}
         _check_names(frame)
@@ -81,7 +81,7 @@ class TableCodec:
 
     @property
     def blocks(self) -> tuple[slice, ...]:
-        """Where the matrix holds one 1 among zeros: categories, and if a number is present or missing."""
+        """The one-hot blocks of the matrix: categories, and whether a number is present or missing."""
         return tuple(
             slice(place.start + block.start, place.start + block.stop)
             for part, place in self._places()
@@ -91,8 +91,8 @@ class TableCodec:
     def encode(self, frame: pd.DataFrame) -> npt.NDArray[np.float32]:
         """The rows as (n, width) float32 in [0, 1]; numbers outside the fitted range are clipped into it.
 
-        Columns are found by name, in any order. A column too few or too many, an unknown category, an infinite number
-        or a value missing where none was at `fit` is a DataError that names the column and no value.
+        Columns are found by name, in any order. A missing or extra column, an unknown category, an infinite number,
+        or a missing value in a column that had none at `fit` is a DataError that names the column and no value.
         """
         _check_names(frame)
         if lacking := [name for name in self.columns if name not in frame.columns]:
@@ -107,17 +107,17 @@ class TableCodec:
     def decode(
         self, Z: npt.ArrayLike, rng: np.random.Generator | None = None, index: pd.Index | None = None
     ) -> pd.DataFrame:
-        """Valid records from any finite matrix: the fitted columns and types, every value one that `fit` allows.
+        """Valid records from any finite matrix: the fitted columns and dtypes, with values that `fit` allows.
 
-        Of a block the largest entry counts; with `rng` an entry is drawn in proportion to the entries clipped to
-        [0, 1]. Numbers are clipped, scaled back, and rounded where they were whole.
+        In a block the largest entry counts; with `rng` an entry is drawn in proportion to the entries clipped to
+        [0, 1]. Numbers are clipped, scaled back, and rounded if they were whole.
         """
         return self.decode_parts([Z], rng, index)
 
     def decode_parts(
         self, parts: Iterable[npt.ArrayLike], rng: np.random.Generator | None = None, index: pd.Index | None = None
     ) -> pd.DataFrame:
-        """One table of the rows of several matrices, of which one at a time has to be in memory."""
+        """One table from the rows of several matrices; only one matrix at a time is in memory."""
         import pandas as pd
 
         drawn: dict[str, list[Any]] = {name: [] for name in self.columns}
@@ -127,7 +127,7 @@ class TableCodec:
                 drawn[part.name].append(part.draw(matrix[:, place], rng))
         if not drawn[self.columns[0]]:
             return self.decode_parts([np.zeros((0, self.width))], rng, index)
-        # Series are made at the end, each once: hundreds of short ones take several times the room of one long.
+        # Each Series is made once, at the end: hundreds of short ones take several times the memory of a long one.
         frame = pd.DataFrame({part.name: part.series(_joined(drawn.pop(part.name))) for part in self.parts})
         if index is not None:
             if len(index) != len(frame):
@@ -146,18 +146,18 @@ class TableCodec:
         return out
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain facts that JSON can hold."""
+        """The codec as plain JSON."""
         return {"columns": [column_to_dict(part) for part in self.parts]}
 
     @classmethod
     def from_dict(cls, facts: Any) -> TableCodec:
-        """The codec that `to_dict` told of; FormatError for anything else. The facts may come from a stranger."""
+        """The codec that `to_dict` wrote; FormatError for anything else. The dict may be untrusted."""
         columns = facts.get("columns") if isinstance(facts, dict) and len(facts) == 1 else None
         if not isinstance(columns, list) or not columns:
-            raise FormatError("The facts of a table must be {'columns': [...]} with at least one column.")
-        parts = tuple(column_from_dict(c, f"Column {i} in the facts of a table") for i, c in enumerate(columns, 1))
+            raise FormatError("A table codec must be {'columns': [...]} with at least one column.")
+        parts = tuple(column_from_dict(c, f"Column {i} of a table codec") for i, c in enumerate(columns, 1))
         if len({part.name for part in parts}) < len(parts):
-            raise FormatError("The facts of a table must name each column once.")
+            raise FormatError("A table codec must name each column once.")
         return cls(parts)
 
     def _places(self) -> list[tuple[Column, slice]]:
@@ -169,12 +169,12 @@ class TableCodec:
         if Z.ndim != 2 or Z.shape[1] != self.width or Z.dtype.kind not in "fiub":
             raise DataError(f"The matrix of this table must be (rows, {self.width}) numbers; got shape {Z.shape}.")
         if not np.isfinite(Z).all():
-            raise DataError("The matrix holds NaN or infinite numbers: no record can be made of those.")
+            raise DataError("The matrix holds NaN or infinite numbers: they cannot be decoded.")
         return Z
 
 
 def _joined(drawn: list[Any]) -> Any:
-    """What a column drew from several matrices, end to end: an array, or a pair of them."""
+    """Draws of a column from several matrices, concatenated: an array, or a pair of arrays."""
     if isinstance(drawn[0], tuple):
         return tuple(np.concatenate(arrays) for arrays in zip(*drawn, strict=True))
     return np.concatenate(drawn)
@@ -188,8 +188,8 @@ def _check_names(frame: pd.DataFrame) -> None:
     if len(frame.columns) == 0:
         raise DataError("The table has no columns: add some.")
     if not all(isinstance(name, str) for name in frame.columns):
-        raise DataError("The columns of a table must be named by text: rename them (frame.columns.astype(str)).")
+        raise DataError("Column names must be text: rename them (frame.columns.astype(str)).")
     if not frame.columns.is_unique:
         raise DataError(
-            f"The table has columns of one name: {sorted(set(frame.columns[frame.columns.duplicated()]))}."
+            f"Several columns have the same name: {sorted(set(frame.columns[frame.columns.duplicated()]))}."
         )

@@ -1,8 +1,8 @@
 """One column of a table and its place in a matrix: a block of categories, or a number between two bounds.
 
-Both kinds work in two halves. `read` and `series` go between a pandas Series and plain arrays; `place` and `draw` go
-between those arrays and columns of the matrix. To snap a matrix takes the second half only, so it cannot differ from
-the long way round.
+Both kinds work in two steps. `read` and `series` convert between a pandas Series and plain arrays; `place` and `draw`
+convert between those arrays and columns of the matrix. `TableCodec.snap` uses the second step alone, so it cannot
+differ from decoding and encoding again.
 """
 
 from __future__ import annotations
@@ -19,45 +19,52 @@ from locum.errors import DataError
 if TYPE_CHECKING:
     import pandas as pd
 
+Array = npt.NDArray[Any]
+Value = str | bool | int | float
 
+# Names of the pandas dtypes that can be encoded.
 _WHOLE = re.compile(r"u?int(8|16|32|64)|U?Int(8|16|32|64)")
 _FRACTION = re.compile(r"float(16|32|64)|Float(32|64)")
 _DATE = re.compile(r"datetime64\[(s|ms|us|ns)(?:, ([^\]]{1,60}))?\]")
 _TEXT = re.compile(r"str|string\[(python|pyarrow)\]")
 _FULL = re.compile(r"u?int\d+|bool")
+# A float beyond this may not fit in an int64.
+_FAR = 2.0**62
+# Rows of a block that are handled at once.
+_PIECE = 4096
 
 
 def dtype_name(dtype: Any) -> str:
-    """The name of a pandas dtype that can be restored from it, or "" where columns of that kind are not handled."""
+    """A name from which the pandas dtype can be restored, or "" if columns of that dtype are not supported."""
     import pandas as pd
 
     if isinstance(dtype, pd.StringDtype):
         return f"string[{dtype.storage}]" if dtype.na_value is pd.NA else "str"
-    # Of numpy, "int64" is the name for either byte order.
+    # NumPy uses the name "int64" for either byte order.
     name = dtype.name if isinstance(dtype, np.dtype) else str(dtype)
     known = name == "category" or is_whole(name) or is_fraction(name) or is_date(name) or held_types(name)
     return name if known else ""
 
 
 def is_whole(name: str) -> bool:
-    """Whole numbers."""
+    """Whether the dtype holds whole numbers."""
     return _WHOLE.fullmatch(name) is not None
 
 
 def is_fraction(name: str) -> bool:
-    """Numbers with a point."""
+    """Whether the dtype holds floating-point numbers."""
     return _FRACTION.fullmatch(name) is not None
 
 
 def is_date(name: str) -> bool:
-    """Times, with a time zone that exists or without one."""
+    """Whether the dtype holds times, without a time zone or with one that exists."""
     import pandas as pd
 
     if not _DATE.fullmatch(name):
         return False
     try:
         return str(pd.api.types.pandas_dtype(name)) == name
-    except Exception:  # a made-up time zone can fail anywhere
+    except Exception:  # an invalid time zone can fail anywhere
         return False
 
 
@@ -68,12 +75,12 @@ def date_parts(name: str) -> tuple[str, str]:
 
 
 def can_miss(name: str) -> bool:
-    """If a column of that type has room for a missing value."""
+    """Whether a column of this dtype can hold missing values."""
     return not _FULL.fullmatch(name)
 
 
 def held_types(name: str) -> set[type]:
-    """Python's types of what a column of categories can hold; none where it cannot be one."""
+    """Python types that a categorical column of this dtype can hold; empty if it cannot be categorical."""
     if _TEXT.fullmatch(name):
         return {str}
     if is_whole(name):
@@ -86,33 +93,25 @@ def held_types(name: str) -> set[type]:
 
 
 def limits(name: str) -> tuple[int | float, int | float]:
-    """Least and greatest number of a type; of times in their unit. All whole numbers must fit in an int64."""
+    """Smallest and largest number of a dtype, of times in their unit. All whole numbers must fit in an int64."""
     if is_whole(name):
         whole = np.iinfo(name.lower())
         return int(whole.min), min(int(whole.max), 2**63 - 1)
     if is_fraction(name):
         fraction = np.finfo(name.lower())
         return float(fraction.min), float(fraction.max)
-    # The least int64 means "no time".
+    # The smallest int64 means "not a time".
     return 1 - 2**63, 2**63 - 1
 
 
-Array = npt.NDArray[Any]
-Value = str | bool | int | float
-
-# A float beyond it may have no int64.
-_FAR = 2.0**62
-_PIECE = 4096
-
-
 def choose(block: Array, rng: np.random.Generator | None) -> Array:
-    """One entry of a block for each row: the largest, or drawn in proportion to the entries clipped to [0, 1].
+    """One entry of a block per row: the largest, or drawn in proportion to the entries clipped to [0, 1].
 
-    A row without a positive entry takes its largest one in both cases.
+    A row without a positive entry takes its largest entry in both cases.
     """
     uniforms = None if rng is None else rng.random(len(block))
     chosen = np.zeros(len(block), dtype=np.intp)
-    # By pieces that lie together and fit in a cache: three times as fast as one `argmax` across a wide matrix.
+    # Contiguous pieces that fit in the cache: three times as fast as one `argmax` over a wide matrix.
     for start in range(0, len(block), _PIECE):
         rows = slice(start, start + _PIECE)
         piece = np.ascontiguousarray(block[rows])
@@ -126,13 +125,13 @@ def choose(block: Array, rng: np.random.Generator | None) -> Array:
 
 @dataclass(frozen=True, slots=True)
 class Category:
-    """A column of categories: one entry each, and a last one for missing values if `missing`."""
+    """A column of categories: one entry per category, and a last one for missing values if `missing`."""
 
     name: str
     dtype: str
     values: tuple[Value, ...]
     missing: bool = False
-    # For dtype "category" only: what its categories are made of, and if they have an order.
+    # For dtype "category" only: the dtype of its categories, and whether they are ordered.
     of: str = ""
     ordered: bool = False
 
@@ -145,14 +144,14 @@ class Category:
         return (slice(0, self.width),)
 
     def fault(self) -> str:
-        """What is wrong with these facts, or ""."""
+        """What is wrong with this column, or ""."""
         base = self.of if self.dtype == "category" else self.dtype
         kinds = {type(v) for v in self.values}
         # pandas has no categories of float16.
         if not held_types(base) or self.of == "float16" or (self.dtype != "category" and (self.of or self.ordered)):
             return "is of a type that cannot be encoded"
         if not _fits(self.name, "str"):
-            return "has a name that is no text"
+            return "has a name that is not text"
         if self.width == 0:
             return "has no category"
         if not kinds <= {str, bool, int, float} or len(kinds) > 1:
@@ -177,7 +176,7 @@ class Category:
             else:
                 codes = known.get_indexer(pd.Index(series.to_numpy(dtype=object), dtype=object))
         except TypeError:
-            # A value that cannot be looked up is none that was fitted.
+            # A value that cannot be hashed was not fitted.
             codes = np.full(len(series), -1)
         empty = _missing(series, self)
         codes = np.where(empty, len(self.values), codes)
@@ -209,10 +208,10 @@ class Category:
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """A column of numbers or times: its place between two bounds; then present and missing, if `missing`.
+    """A column of numbers or times: its position between two bounds, then present and missing if `missing`.
 
-    Whole numbers and times (int64 in the unit of their dtype) have bounds of type int, because dates in nanoseconds
-    are more than a float can tell apart. They lie whole steps above `low`: a column of days gives days.
+    Whole numbers and times (int64 in the unit of their dtype) have bounds of type int, because a float cannot resolve
+    nanoseconds. Their values are `low` plus a multiple of `step`: a column of days gives days.
     """
 
     name: str
@@ -231,12 +230,12 @@ class Number:
         return (slice(1, 3),) if self.missing else ()
 
     def fault(self) -> str:
-        """What is wrong with these facts, or ""."""
+        """What is wrong with this column, or ""."""
         whole = is_whole(self.dtype) or is_date(self.dtype)
         if not whole and not is_fraction(self.dtype):
             return "is of a type that cannot be encoded"
         if not _fits(self.name, "str"):
-            return "has a name that is no text"
+            return "has a name that is not text"
         if type(self.low) is not type(self.high) or type(self.low) is not (int if whole else float):
             return f"must have two bounds that are {'whole numbers' if whole else 'fractions'}"
         least, most = limits(self.dtype)
@@ -251,7 +250,7 @@ class Number:
         return ""
 
     def read(self, series: pd.Series) -> tuple[Array, Array]:
-        """Int64 or float64 within the bounds, and where values are missing: those count as the lower bound."""
+        """Int64 or float64 within the bounds, and a mask of missing values, which count as the lower bound."""
         unit, _ = date_parts(self.dtype)
         values = plain_times(series, self.name, self.dtype) if unit else plain_numbers(series, self.name)
         if not is_fraction(self.dtype) and values.dtype.kind == "f":
@@ -260,7 +259,7 @@ class Number:
         return np.where(empty, self.low, values.clip(self.low, self.high)), empty
 
     def place(self, read: tuple[Array, Array], out: Array) -> None:
-        """Write the numbers into the first column of `out`, which holds zeros; into the others, what is missing."""
+        """Write the numbers into the first column of `out`, which holds zeros, and the missing mask into the rest."""
         values, empty = read
         if self.high > self.low:
             above = values - self.low if is_fraction(self.dtype) else values.view(np.uint64) - _modulo(self.low)
@@ -270,7 +269,7 @@ class Number:
             out[:, 2] = empty
 
     def draw(self, Z: Array, rng: np.random.Generator | None) -> tuple[Array, Array]:
-        """Numbers of the fitted kind within the bounds, and where they are missing."""
+        """Numbers of the fitted dtype within the bounds, and a mask of missing values."""
         share = Z[:, 0].astype(np.float64).clip(0, 1)
         if is_fraction(self.dtype):
             near = (self.low + share * (self.high - self.low)).clip(self.low, self.high)
@@ -278,10 +277,10 @@ class Number:
         else:
             most = int(self.high - self.low) // self.step
             steps = np.rint(share * most)
-            # The greatest step by itself: as a float it may be one too many.
+            # The last step separately: as a float it may be one too many.
             last = steps >= float(most)
             above = np.where(last, np.uint64(most), np.where(last, 0, steps).astype(np.uint64))
-            # Modulo 2**64, where the distance of two int64 always fits.
+            # Modulo 2**64, where the difference of two int64 always fits.
             values = (above * np.uint64(self.step) + _modulo(self.low)).view(np.int64)
         empty = choose(Z[:, 1:], rng) == 1 if self.missing else np.zeros(len(Z), dtype=bool)
         return np.where(empty, self.low, values), empty
@@ -341,14 +340,14 @@ def plain_times(series: pd.Series, name: str, dtype: str) -> Array:
 def _missing(series: pd.Series, column: Column) -> Array:
     empty: Array = series.isna().to_numpy()
     if empty.any() and not column.missing:
-        raise DataError(f"Column {column.name!r} misses values, but missed none when it was fitted: fill them in.")
+        raise DataError(f"Column {column.name!r} has missing values, but had none when it was fitted: fill them in.")
     return empty
 
 
 def _fits(value: Value, dtype: str) -> bool:
-    """If a category comes back from a column of its type as what it is."""
+    """Whether a column of this dtype returns the category unchanged."""
     if isinstance(value, str):
-        # Half a character, as a file from elsewhere may hold one, is no text.
+        # A lone surrogate, as an untrusted file may hold one, is not valid text.
         return value.isascii() or not any("\ud800" <= c <= "\udfff" for c in value)
     if is_whole(dtype):
         return limits(dtype)[0] <= value <= limits(dtype)[1]
@@ -358,5 +357,5 @@ def _fits(value: Value, dtype: str) -> bool:
 
 
 def _modulo(low: int | float) -> Array:
-    # An array: numpy warns where a lone number wraps around.
+    # An array: NumPy warns when a scalar wraps around.
     return np.array([int(low) % 2**64], dtype=np.uint64)

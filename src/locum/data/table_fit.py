@@ -1,4 +1,4 @@
-"""The facts of a column: learnt from data, or read back from a file that nobody vouches for."""
+"""Table columns: fitted to data, or read back from an untrusted file."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 def fit_column(
     series: pd.Series, name: str, bounds: tuple[Any, Any] | None, categories: Sequence[Any] | None
 ) -> Column:
-    """Learn one column; `bounds` or `categories` replace what would be learnt of its values."""
+    """Fit one column; `bounds` or `categories` replace what would be learned from its values."""
     dtype = dtype_name(series.dtype)
     if not dtype:
         raise DataError(f"Column {name!r} is {series.dtype}, which cannot be encoded: convert it, or leave it out.")
@@ -67,14 +67,14 @@ def fit_column(
 
 
 def column_to_dict(part: Column) -> dict[str, Any]:
-    """Plain facts that JSON can hold."""
+    """The column as plain JSON."""
     kind = _NAMES[type(part)]
     facts = {name: getattr(part, name) for name in _FIELDS[kind]}
     return {"kind": kind, **{name: list(v) if isinstance(v, tuple) else v for name, v in facts.items()}}
 
 
 def column_from_dict(facts: Any, where: str) -> Column:
-    """The column that `column_to_dict` told of, or a FormatError that begins with `where`."""
+    """The column that `column_to_dict` wrote; FormatError, starting with `where`, for anything else."""
     kind = facts.get("kind") if isinstance(facts, dict) else None
     if kind not in ("category", "number"):
         raise FormatError(f"{where} must be of kind 'category' or 'number'.")
@@ -82,7 +82,7 @@ def column_from_dict(facts: Any, where: str) -> Column:
     if set(given) != set(_FIELDS[kind]):
         raise FormatError(f"{where} must have the fields {', '.join(sorted(_FIELDS[kind]))} and no other.")
     for name, value in given.items():
-        # By exact type, because True passes for a whole number otherwise.
+        # Exact types, because True would pass as an int.
         if type(value) not in _TYPES[name]:
             raise FormatError(f"{where} has a wrong type in {name!r}.")
     part: Column = Number(**given) if kind == "number" else Category(**{**given, "values": tuple(given["values"])})
@@ -102,7 +102,7 @@ def _category(series: pd.Series, name: str, dtype: str) -> Category:
     if any(kind.__hash__ is None for kind in kinds) or len(kinds) > 1:
         raise DataError(f"Column {name!r} must hold values of one kind: text, numbers or truth values. Convert it.")
     values = _plain(seen.unique())
-    # In order of first sight they would tell whose record came first; what cannot be sorted is refused later.
+    # In order of appearance they would show whose record came first; what cannot be sorted is refused later.
     values = sorted(values) if {*map(type, values)} <= {str, bool, int, float} else values
     return Category(name, dtype, tuple(values), missing)
 
@@ -126,7 +126,7 @@ def _number(series: pd.Series, name: str, dtype: str, bounds: tuple[Any, Any] | 
             low, high = _times(bounds, name, dtype) if unit else bounds
             if not is_fraction(dtype) and not (int(low) == low and int(high) == high):
                 raise ValueError
-            # Of the column's own type, so that no rounding leads beyond them.
+            # Of the column's own dtype, so that rounding cannot exceed them.
             low, high = _own(low, dtype), _own(high, dtype)
         except (TypeError, ValueError, OverflowError):
             raise ConfigError(
@@ -145,16 +145,16 @@ def _times(bounds: tuple[Any, Any], name: str, dtype: str) -> list[int]:
 
 
 def _own(bound: Any, dtype: str) -> int | float:
-    """A bound as the column itself would hold it."""
+    """A bound as the column itself holds it."""
     return float(np.dtype(dtype.lower()).type(bound)) if is_fraction(dtype) else int(bound)
 
 
 def _step(times: Any, unit: str) -> int:
-    """A day, an hour, a minute or a second, if all times are whole ones."""
+    """A day, hour, minute or second, if all times are multiples of it."""
     seconds = [s * _PER_SECOND[unit] for s in (86400, 3600, 60, 1)] if unit else []
     return next((s for s in seconds if not (times % s).any()), 1)
 
 
 def _plain(values: Any) -> list[Any]:
-    """Python's own values in place of numpy's."""
+    """Python values in place of NumPy scalars."""
     return [v.item() if isinstance(v, np.generic) else v for v in values]

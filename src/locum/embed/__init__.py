@@ -1,6 +1,6 @@
 """Images become vectors: a frozen vision model, a contract on pixels, a cache that resumes.
 
-Fetched when first used: a receiver who brings vectors needs none of it.
+Imported on first use: a receiver who brings vectors needs none of it.
 """
 
 from __future__ import annotations
@@ -16,24 +16,20 @@ if TYPE_CHECKING:
         read_image_attributes as read_image_attributes,
         read_image_npz as read_image_npz,
     )
-    from locum.embed.backbones import (
+    from locum.embed.backbone import Backbone as Backbone
+    from locum.embed.cache import can_keep as can_keep
+    from locum.embed.decode import decode_image as decode_image
+    from locum.embed.embedding import Embedded as Embedded, StrictError as StrictError, embed_images as embed_images
+    from locum.embed.listing import holds_images as holds_images, open_images as open_images
+    from locum.embed.pixels import UnreadableImageError as UnreadableImageError
+    from locum.embed.preprocessing import Preprocessing as Preprocessing
+    from locum.embed.registry import (
         BACKBONES as BACKBONES,
         DEFAULT_BACKBONE as DEFAULT_BACKBONE,
-        Backbone as Backbone,
         BackboneFacts as BackboneFacts,
         backbone_for as backbone_for,
         load_backbone as load_backbone,
     )
-    from locum.embed.cache import can_keep as can_keep
-    from locum.embed.decode import UnreadableImageError as UnreadableImageError, decode_image as decode_image
-    from locum.embed.embedding import Embedded as Embedded, StrictError as StrictError, embed_images as embed_images
-    from locum.embed.preprocessing import Preprocessing as Preprocessing
-    from locum.embed.sources import (
-        NO_CLASSES as NO_CLASSES,
-        ImageItem as ImageItem,
-        ImageSource as ImageSource,
-        holds_images as holds_images,
-        open_images as open_images,
-    )
+    from locum.embed.sources import NO_CLASSES as NO_CLASSES, ImageItem as ImageItem, ImageSource as ImageSource
 
 __getattr__, __dir__, __all__ = lazy_exports(__name__)

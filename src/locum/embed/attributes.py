@@ -1,4 +1,4 @@
-"""Images with what is known of each: CelebA in its own layout, any folder with a table, arrays in an .npz file."""
+"""Images with attributes, in memory: CelebA in its own layout, any folder with a table, or arrays in an .npz file."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from locum.data import RawSplit, assemble, read_frame, read_image_arrays
+from locum.embed.decode import decode_image
+from locum.embed.pixels import UnreadableImageError
 from locum.errors import ConfigError, DataError
 from locum.io import reading_file
 from locum.types import EmbeddingInfo
@@ -24,14 +26,14 @@ if TYPE_CHECKING:
 Array = npt.NDArray[Any]
 
 _LIST, _PARTITION, _IMAGES = "list_attr_celeba.txt", "list_eval_partition.txt", "img_align_celeba"
-# As CelebA is handed out, its parts lie in folders of these names.
+# CelebA as distributed has its parts in folders of these names.
 _CELEBA_FOLDERS = ("", "Anno", "Eval", "Img")
 _LARGEST_SIDE = 4096
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ImageTable:
-    """Images (n, height, width, colours) of 8 bits, and named facts of each: text or whole numbers.
+    """8-bit images (n, height, width, colors) with named attributes of each: text or whole numbers.
 
     Examples
     --------
@@ -60,7 +62,7 @@ class ImageTable:
         return len(self.images)
 
     def take(self, rows: npt.ArrayLike) -> ImageTable:
-        """Some of the images, by position or mask."""
+        """A selection of the images, by position or mask."""
         chosen = np.asarray(rows)
         return ImageTable(self.images[chosen], {name: values[chosen] for name, values in self.attributes.items()})
 
@@ -72,23 +74,23 @@ def read_celeba(
     attributes: Sequence[str] | None = None,
     limit: int | None = None,
 ) -> ImageTable:
-    """CelebA as it is handed out: `img_align_celeba/`, `list_attr_celeba.txt` and perhaps `list_eval_partition.txt`.
+    """CelebA as distributed: `img_align_celeba/`, `list_attr_celeba.txt` and optionally `list_eval_partition.txt`.
 
-    The largest square in the middle of each image is resized to `side` pixels. `attributes` picks some by name (all
-    otherwise), as 1 for yes and 0 for no; `limit` takes the first images only. With a list of partitions, the
-    attribute `partition` says 0 for training, 1 for validation and 2 for test.
+    The largest centered square of each image is resized to `side` pixels. `attributes` selects some by name (default:
+    all), as 1 for yes and 0 for no; `limit` takes only the first images. With a list of partitions, the attribute
+    `partition` is 0 for training, 1 for validation and 2 for test.
 
     Raises
     ------
     DataError
-        Where a file is missing, damaged or tells something else than another. An image is named by its row in the
-        list, as an editor counts, and not by its file.
+        If a file is missing, damaged or contradicts another one. An image is named by its line in the list, not by
+        its file.
     """
     _check(side, limit)
     listed, images, split = (_celeba_part(folder, name) for name in (_LIST, _IMAGES, _PARTITION))
     if listed is None or images is None:
         lacking = _LIST if listed is None else _IMAGES
-        raise DataError(f"{os.fspath(folder)} holds no {lacking}: give the folder with CelebA's own files.")
+        raise DataError(f"{os.fspath(folder)} holds no {lacking}: give the folder with CelebA's files.")
     known, files, table = _celeba_list(listed, limit)
     chosen = list(known if attributes is None else attributes)
     if unknown := [name for name in chosen if name not in known]:
@@ -107,17 +109,17 @@ def read_image_attributes(
     channels: int = 3,
     attributes: Sequence[str] | None = None,
 ) -> ImageTable:
-    """Images of `folder` with the facts that a .csv or .parquet tells of them, in the order of the table.
+    """The images in `folder` with attributes from a .csv or .parquet, in the order of the table.
 
-    The column `file`, or else the first one, names each image from `folder`; every other column (or those that
-    `attributes` names) is an attribute: text or whole numbers, with nothing missing. Truth values become 0 and 1. The
-    largest square in the middle of each image is resized to `side` pixels, grey where `channels` is 1.
+    The column `file`, or else the first one, names each image relative to `folder`; every other column (or those named
+    by `attributes`) is an attribute: text or whole numbers, with no missing values. Booleans become 0 and 1. The
+    largest centered square of each image is resized to `side` pixels, gray if `channels` is 1.
     """
     _check(side, None)
     if channels not in (1, 3):
-        raise ConfigError(f"`channels` must be 1 (grey) or 3 (colours); got {channels!r}.")
+        raise ConfigError(f"`channels` must be 1 (gray) or 3 (color); got {channels!r}.")
     if not Path(folder).is_dir():
-        raise DataError(f"{os.fspath(folder)} is not a folder: give the one that holds the images.")
+        raise DataError(f"{os.fspath(folder)} is not a folder: give the folder with the images.")
     frame, where = read_frame(table), f"of {os.fspath(table)}"
     key = "file" if "file" in frame.columns else frame.columns[0]
     chosen = [name for name in frame.columns if name != key] if attributes is None else list(attributes)
@@ -133,26 +135,26 @@ def read_image_attributes(
 
 
 def read_image_npz(path: str | os.PathLike[str], *, labels: str = "label") -> dict[str, ImageTable]:
-    """Every split of an .npz in MedMNIST's layout (`train_images, train_labels, ...`), sizes as they are.
+    """Every split of an .npz in MedMNIST's layout (`train_images, train_labels, ...`), without resizing.
 
-    Labels become the attribute that `labels` names: whole numbers, or text where the file has text or names its
-    classes. Arrays `train_attr_NAME` become attributes too.
+    Labels become the attribute that `labels` names: whole numbers, or text if the file has text or names its classes.
+    Arrays `train_attr_NAME` become attributes too.
     """
     place = os.fspath(path)
     if not Path(place).is_file():
         raise DataError(f"There is no file {place}: give an .npz of images.")
     raw, names = read_image_arrays(place)
-    hollow = {k: RawSplit(np.zeros((len(r.X), 1)), r.labels, None, r.attributes) for k, r in raw.items()}
+    placeholders = {k: RawSplit(np.zeros((len(r.X), 1)), r.labels, None, r.attributes) for k, r in raw.items()}
     found = {}
-    for split, part in assemble(hollow, place, EmbeddingInfo(), names).items():
+    for split, part in assemble(placeholders, place, EmbeddingInfo(), names).items():
         images = raw[split].X
         if images.dtype != np.uint8:
             raise DataError(f"{place} must hold images of bytes (uint8) in {split}; got {images.dtype}.")
         images = images[..., None] if images.ndim == 3 else images
         if labels in part.attributes:
-            raise ConfigError(f"{place} has an attribute {labels!r} already: call its labels otherwise by `labels`.")
+            raise ConfigError(f"{place} has an attribute {labels!r} already: give `labels` another name.")
         values = part.labels.astype(np.str_)
-        # Without names of classes a label is the number that the file holds.
+        # Without class names, a label is the number in the file.
         whole = not names and raw[split].labels.dtype.kind in "iu"
         facts = {name: v.astype(np.int64) if v.dtype.kind == "b" else v for name, v in part.attributes.items()}
         found[split] = ImageTable(images, {labels: values.astype(np.int64) if whole else values, **facts})
@@ -167,29 +169,29 @@ def _check(side: int, limit: int | None) -> None:
 
 
 def _celeba_part(folder: str | os.PathLike[str], name: str) -> Path | None:
-    """Where a part of CelebA lies, if it does."""
+    """The place of a part of CelebA, if it is there."""
     places = (Path(folder, inner, name) for inner in _CELEBA_FOLDERS)
     return next((place for place in places if place.exists()), None)
 
 
 def _celeba_list(place: Path, limit: int | None) -> tuple[list[str], list[str], Array]:
-    """Names of the attributes, files, and (files, attributes) of 0 and 1."""
+    """Attribute names, file names, and a table (files, attributes) of 0 and 1."""
     lines = _lines(place)
     names = lines[1].split() if len(lines) > 1 else []
     if not lines or not lines[0].strip().isdecimal() or not names or {"1", "-1"} & set(names):
-        raise DataError(f"{place} must begin with the number of images, and then the names of the attributes.")
+        raise DataError(f"{place} must begin with the number of images, followed by the names of the attributes.")
     if len(set(names)) < len(names):
-        raise DataError(f"{place} names an attribute twice: each needs a name of its own.")
+        raise DataError(f"{place} names an attribute twice: give each its own name.")
     if int(lines[0]) != len(lines) - 2:
         raise DataError(
-            f"{place} promises {int(lines[0])} images and lists {len(lines) - 2}: it was cut off or changed."
+            f"{place} announces {int(lines[0])} images and lists {len(lines) - 2}: it was cut off or changed."
         )
     rows = [line.split() for line in lines[2:][:limit]]
     for number, row in enumerate(rows, start=3):
         if len(row) != len(names) + 1 or not set(row[1:]) <= {"1", "-1"}:
-            raise DataError(f"Row {number} of {place} must name a file, and then {len(names)} times 1 or -1.")
+            raise DataError(f"Row {number} of {place} must hold a file name and then {len(names)} values of 1 or -1.")
     if not rows:
-        raise DataError(f"{place} lists no image: fetch it again.")
+        raise DataError(f"{place} lists no image: download it again.")
     return names, [row[0] for row in rows], np.array([row[1:] for row in rows], dtype=np.int64).clip(0)
 
 
@@ -217,30 +219,28 @@ def _labels(series: pd.Series, name: str, table: str) -> Array:
         return np.asarray(series.to_numpy(dtype=np.int64))
     if types.is_float_dtype(series.dtype) or types.is_datetime64_any_dtype(series.dtype):
         raise DataError(
-            f"Column {name!r} of {table} must hold text or whole numbers, and is {series.dtype}: make classes of it, "
-            f"or pick other columns by `attributes`."
+            f"Column {name!r} of {table} must hold text or whole numbers; got {series.dtype}: turn it into classes, "
+            f"or select other columns with `attributes`."
         )
     return np.asarray(series.astype(str).to_numpy(dtype=np.str_))
 
 
 def _load(folder: Path, files: Sequence[str], where: str, first: int, side: int, channels: int) -> Array:
-    """The images as (n, side, side, channels); one that cannot be used is named by its row, counted from `first`."""
-    from locum.embed.decode import UnreadableImageError, decode_image
-
+    """The images as (n, side, side, channels); an unusable one is named by its row, counted from `first`."""
     try:
         out = np.empty((len(files), side, side, channels), dtype=np.uint8)
     except MemoryError:
-        raise ConfigError(f"{len(files)} images of {side} pixels a side do not fit in memory: take fewer.") from None
+        raise ConfigError(f"{len(files)} images of side {side} do not fit in memory: use fewer or smaller.") from None
     for i, file in enumerate(files):
         row = f"The image in row {i + first} {where}"
-        # A list from elsewhere must not reach into other folders.
+        # A list from an unknown source must not reach into other folders.
         if Path(file).is_absolute() or ".." in Path(file).parts or "\0" in file:
             raise DataError(f"{row} lies outside the folder of images: correct the row.")
         try:
             image = decode_image((folder / file).read_bytes())
             out[i] = _square(image, side, channels)
         except OSError:
-            raise DataError(f"{row} is missing, or may not be read: add it, or drop the row.") from None
+            raise DataError(f"{row} is missing or not readable: add it, or drop the row.") from None
         except UnreadableImageError as error:
             raise DataError(f"{row} cannot be used ({error}): replace it, or drop the row.") from None
     return out
@@ -249,6 +249,6 @@ def _load(folder: Path, files: Sequence[str], where: str, first: int, side: int,
 def _square(image: Image, side: int, channels: int) -> Array:
     short = min(image.size)
     left, top = (image.width - short) // 2, (image.height - short) // 2
-    # Pillow's number for bicubic, which smooths where it shrinks.
+    # Pillow's number for bicubic, which smooths when it shrinks.
     small = image.crop((left, top, left + short, top + short)).resize((side, side), resample=3)
     return np.asarray(small if channels == 3 else small.convert("L"), dtype=np.uint8).reshape(side, side, channels)

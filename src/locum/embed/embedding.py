@@ -1,4 +1,7 @@
-"""From images to vectors: the one function that everything else calls."""
+"""Runs a backbone over images: `embed_images` gives vectors that are kept on disk, so a killed run resumes.
+
+Threads read, decode and embed one small batch each; results come back in the order of the images.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ import os
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,18 +20,20 @@ import numpy as np
 import numpy.typing as npt
 
 from locum.data import ALL, SPLITS, StreamedSplit
-from locum.embed.backbones import Backbone, load_backbone
+from locum.embed.backbone import Backbone
 from locum.embed.cache import VectorStore
-from locum.embed.decode import UnreadableImageError
-from locum.embed.sources import NO_CLASSES, ImageItem, ImageSource, open_images
+from locum.embed.listing import open_images
+from locum.embed.pixels import UnreadableImageError
+from locum.embed.registry import DEFAULT_BACKBONE, load_backbone
+from locum.embed.sources import NO_CLASSES, ImageItem, ImageSource
 from locum.errors import DataError
-from locum.io import STATE_FOLDER, private_folder
-from locum.types import EmbeddingInfo, EmbeddingSet
+from locum.io import LEDGER, STATE_FOLDER, private_folder
+from locum.types import EmbeddingInfo, EmbeddingSet, Progress
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of one image: a content with its vector (None: it is known already), or a problem."""
+    """The result for one image: its content with a vector (None if it is in the cache), or a problem."""
 
     index: int
     content: bytes = b""
@@ -38,18 +43,18 @@ class Outcome:
 
 
 def cores() -> int:
-    """Processor cores that this process may use."""
+    """How many processor cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def run_images(
     source: ImageSource, backbone: Backbone, known: Container[bytes], workers: int | None = None
 ) -> Iterator[list[Outcome]]:
-    """Every image of `source`, in order, a small batch at a time.
+    """Every image of `source`, in order, one small batch at a time.
 
-    Each thread reads, decodes and embeds its own batch: with one core a thread, decoding overlaps with inference and
-    nobody waits. At most two batches a thread are under way, whatever the number of images. `known` is asked
-    before an image is decoded.
+    Each thread reads, decodes and embeds its own batch: with one core per thread, decoding overlaps with inference.
+    At most two batches per thread are in flight, whatever the number of images. An image whose content is in `known`
+    is not decoded.
     """
     threads = workers or min(cores(), 32)
     chunks = (
@@ -92,7 +97,7 @@ _local = threading.local()
 
 
 def _buffer(shape: tuple[int, ...]) -> npt.NDArray[np.float32]:
-    """Room for a batch, one a thread: fresh memory would cost as much as decoding a small image."""
+    """A reused buffer per thread: allocating a new one would cost as much as decoding a small image."""
     if getattr(_local, "pixels", None) is None or _local.pixels.shape != shape:
         _local.pixels = np.empty(shape, dtype=np.float32)
     out: npt.NDArray[np.float32] = _local.pixels
@@ -106,7 +111,7 @@ def _prepare(
     i: int,
     pixels: npt.NDArray[np.float32],
 ) -> tuple[Outcome, bool]:
-    """What is known of image `i`, and whether `pixels` were filled for the model to run."""
+    """The outcome so far for image `i`, and whether `pixels` were filled for the model to run."""
     try:
         raw = source.read(i)
         subject = source.items[i].subject or source.subject(raw)
@@ -117,7 +122,7 @@ def _prepare(
     except UnreadableImageError as error:
         return Outcome(i, problem=str(error)), False
     except OSError as error:
-        # The text of the error names the file: it stays out.
+        # The error's own text names the file, so it is left out.
         return Outcome(i, problem="missing" if isinstance(error, FileNotFoundError) else "cannot be opened"), False
     except MemoryError:
         return Outcome(i, problem="needs more memory than there is"), False
@@ -125,27 +130,26 @@ def _prepare(
 
 
 _BLOCK = 1024
-# Seconds between writes to disk: what a killed run may have to do again.
+# Seconds between writes to disk, and so the work that a killed run can lose.
 _KEEP_EVERY = 0.5
-Progress = Callable[[int, int, str], None]
 
 
 class StrictError(DataError):
-    """An image cannot be read, and `strict` was asked for; its name is an attribute, not part of the message."""
+    """An image cannot be read, and `strict` is on; the image's name is an attribute, not part of the message."""
 
     def __init__(self, name: str, problem: str) -> None:
         self.name, self.problem = name, problem
         super().__init__(
-            f"An image cannot be read ({problem}), and `strict` was asked for: mend or remove it, or do without."
+            f"An image cannot be read ({problem}), and `strict` is on: repair or remove the image, or turn it off."
         )
 
 
 @dataclass(frozen=True, eq=False)
 class Embedded:
-    """Images that have become vectors; the vectors lie on disk until they are asked for.
+    """Embedded images; their vectors stay on disk until they are needed.
 
-    `items` are those that could be read, in order; `problems` are names and reasons of the others. Close it, or
-    use it in a `with`, so that the cache is let go of.
+    `items` are the images that could be read, in order; `problems` are names and reasons of the others. Close it, or
+    use it in a `with` statement, to release the cache.
     """
 
     info: EmbeddingInfo
@@ -160,7 +164,7 @@ class Embedded:
     source_items: Sequence[ImageItem]
 
     @property
-    def labelled(self) -> bool:
+    def labeled(self) -> bool:
         """Whether the images have classes."""
         return bool(self.info.class_names)
 
@@ -169,8 +173,8 @@ class Embedded:
         return self.store.get(self.contents)
 
     def splits(self) -> dict[str, StreamedSplit]:
-        """By split, with vectors that come in blocks."""
-        if not self.labelled:
+        """The records by split, with vectors that come in blocks."""
+        if not self.labeled:
             raise DataError(NO_CLASSES)
         out = {}
         for split in (*SPLITS, ALL):
@@ -180,7 +184,7 @@ class Embedded:
         return out
 
     def sets(self) -> dict[str, EmbeddingSet]:
-        """By split, in memory."""
+        """The records by split, in memory."""
         return {
             split: EmbeddingSet(np.concatenate(list(part.blocks)), part.y, part.subject, part.attributes, self.info)
             for split, part in self.splits().items()
@@ -204,7 +208,7 @@ class Embedded:
             yield self.store.get([self.contents[i] for i in rows[start : start + _BLOCK]])
 
     def close(self) -> None:
-        """Let go of the cache; without a file of its own it is gone."""
+        """Release the cache; one without a file is deleted."""
         self.store.close()
 
     def __enter__(self) -> Self:
@@ -216,7 +220,7 @@ class Embedded:
 
 def embed_images(
     images: str | os.PathLike[str] | ImageSource,
-    backbone: str | Backbone = "efflite0",
+    backbone: str | Backbone = DEFAULT_BACKBONE,
     *,
     window: tuple[float, float] | None = None,
     cache: Path | bool = True,
@@ -226,27 +230,27 @@ def embed_images(
 ) -> Embedded:
     """Run a backbone over a folder of images, a .csv with a column `path`, or an .npz of images.
 
-    A run that was killed goes on where it stopped, because vectors are kept on disk twice a second; the
-    result is that of an unbroken run, bit for bit on one machine. An image that cannot be read is left out and listed
-    in `problems`.
+    A killed run resumes where it stopped, because vectors are written to disk twice a second; the result is the same
+    as that of an uninterrupted run, bit for bit on one machine. An image that cannot be read is left out and listed in
+    `problems`.
 
     Parameters
     ----------
     images
         What to embed, or an `ImageSource`.
     backbone
-        A name, see `load_backbone`, or a loaded one.
+        A name (see `load_backbone`) or a loaded backbone.
     window
-        Values of 16-bit and DICOM images that become black and white; None takes each image's own.
+        Values of 16-bit and DICOM images that become black and white; by default each image has its own.
     cache
-        The file to keep vectors in; True for `.locum/vectors.sqlite` beside the images; False for none, and
-        then an interrupted run starts anew.
+        The file to keep vectors in; True for `.locum/vectors.sqlite` beside the images; False for none, so that an
+        interrupted run starts over.
     strict
         Stop at the first image that cannot be read.
     workers
-        Threads; by default one a core.
+        Number of threads; by default one per core.
     progress
-        Called with images done, images in all and a word on the speed.
+        Called with the images done, the number of images and the speed.
 
     Examples
     --------
@@ -285,7 +289,7 @@ def _collect(
             known.update(content for content, _ in new)
             fresh += new
             computed += len(new)
-            # A synced write costs as much as some images: once in a while is enough to lose little.
+            # A synced write costs as much as several images, so writes are batched.
             if fresh and (time.monotonic() - kept_at > _KEEP_EVERY or len(fresh) >= _BLOCK):
                 batch, fresh = fresh, []
                 store.put(batch)
@@ -303,13 +307,13 @@ def _collect(
                 done = outcomes[-1].index + 1
                 progress(done, total, f"{done / max(time.monotonic() - started, 1e-9):.0f} images/s")
     finally:
-        # A run that is stopped keeps what it has.
+        # A stopped run keeps what it has computed.
         if fresh:
             store.put(fresh)
     if not kept:
-        raise DataError(f"No image can be read of {total} (the first: {problems[0][1]}): check what they are.")
+        raise DataError(f"No image can be read, of {total} (the first: {problems[0][1]}): check the files.")
     return Embedded(
-        info=replace(model.info, class_names=source.class_names),
+        info=replace(model.info, class_names=source.class_names, ledger=str(source.home / STATE_FOLDER / LEDGER)),
         items=tuple(source.items[i] for i in kept),
         contents=tuple(contents),
         subjects=_subjects(subjects, contents),
@@ -323,7 +327,7 @@ def _collect(
 
 
 def _subjects(subjects: Sequence[str | None], contents: Sequence[bytes]) -> tuple[str, ...] | None:
-    """Who each image belongs to, if any says so; one that does not say counts as a person of its own."""
+    """The subject of each image, if any image names one; an image that names none is its own subject."""
     if not any(subjects):
         return None
     return tuple(s or f"unnamed-{content.hex()[:16]}" for s, content in zip(subjects, contents, strict=True))
@@ -339,5 +343,5 @@ def _cache_file(source: ImageSource, cache: Path | bool) -> Path | None:
     except OSError:
         raise DataError(
             "The cache cannot be kept beside the images: make their parent folder writable, name a file with "
-            "--cache FILE, or go without with --no-cache."
+            "--cache FILE, or use --no-cache."
         ) from None

@@ -1,8 +1,8 @@
-"""What the structure of an image file says before Pillow may read it.
+"""Checks the structure of an image file before Pillow reads it.
 
-Pillow only warns of much that is broken, and a warning cannot be caught in one thread without changing it for all.
-So the few places where it would warn, print or go on with half a file are looked at here first: EOFError or
-`struct.error` where a file ends too early, ValueError where it contradicts itself.
+Pillow only warns about much that is broken, and one thread cannot catch a warning without affecting the others. So
+everything that would make it warn, print or accept half a file is checked here first: EOFError or `struct.error` if a
+file ends too early, ValueError if it contradicts itself.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ import struct
 from typing import NamedTuple
 
 _ORIENTATION = 274
-# Tags that pixels depend on. Of these, files hold the second group once; Pillow prints a warning for more.
+# Tags that pixels depend on. Tags of the second group hold one value; Pillow prints a warning for more.
 _MANY = frozenset((258, 273, 279, 320, 324, 325, 338, 339, 347, 529, 530, 532))
 _ONE = frozenset((256, 257, 259, 262, 266, _ORIENTATION, 277, 278, 284, 292, 293, 317, 322, 323, 531))
-# None, three of fax, LZW, JPEG, Deflate and PackBits; not what is rare and hard to read safely.
+# None, three kinds of fax, LZW, JPEG, Deflate and PackBits; nothing rare and hard to read safely.
 _COMPRESSIONS = frozenset((1, 2, 3, 4, 5, 7, 8, 32773, 32946))
 _SAMPLES = 6
 _SIZES = {1: 1, 2: 1, 3: 2, 4: 4, 5: 8, 6: 1, 7: 1, 8: 2, 9: 4, 10: 8, 11: 4, 12: 8, 16: 8, 17: 8}
@@ -42,9 +42,9 @@ class _Directory(NamedTuple):
 
 
 def plain_tiff(raw: bytes) -> tuple[bytes, int]:
-    """The first page with only the tags that its pixels depend on, and the orientation that was among them.
+    """The first page with only the tags that its pixels depend on, and its orientation.
 
-    Every value and every strip lies inside the file, or it is refused: Pillow would warn, libtiff fill up with grey.
+    A file with a value or strip outside its bounds is refused: Pillow would warn, and libtiff would fill up with gray.
     """
     directory = _directory(raw, _MANY | _ONE)
     if any(directory.values[tag].n != 1 for tag in _ONE & directory.values.keys()):
@@ -62,7 +62,7 @@ def plain_tiff(raw: bytes) -> tuple[bytes, int]:
 
 
 def exif_orientation(exif: bytes) -> int:
-    """1 to 8; 1, which means upright, where the block is broken or does not say."""
+    """The orientation, 1 to 8; 1 (upright) if the block is broken or does not say."""
     try:
         found = _directory(exif.removeprefix(b"Exif\0\0"), frozenset((_ORIENTATION,))).number(_ORIENTATION, 1)
     except (EOFError, KeyError, IndexError, struct.error):
@@ -71,7 +71,7 @@ def exif_orientation(exif: bytes) -> int:
 
 
 def check_png(raw: bytes) -> None:
-    """Chunks follow each other up to the last, and an animation is announced at most once."""
+    """Check that the chunks are complete up to the last, and that an animation is announced at most once."""
     at, announced = 8, 0
     while True:
         length, kind = struct.unpack_from(">I4s", raw, at)
@@ -88,7 +88,7 @@ def check_png(raw: bytes) -> None:
 
 
 def gif_size(raw: bytes) -> tuple[int, int]:
-    """Width and height of the first frame or, where it is larger, of the screen: what Pillow makes room for."""
+    """Width and height that Pillow allocates: of the first frame or the screen, whichever is larger."""
     at = 13 + (3 << (raw[10] & 7) + 1 if raw[10] & 128 else 0)
     while raw[at] != ord(","):
         if raw[at] == ord("!"):
@@ -102,13 +102,13 @@ def gif_size(raw: bytes) -> tuple[int, int]:
 
 
 def check_webp(raw: bytes) -> None:
-    """The file is as long as it says."""
+    """Check that the file is as long as its header says."""
     if struct.unpack_from("<I", raw, 4)[0] + 8 > len(raw):
         raise EOFError
 
 
 def check_jpeg2000(raw: bytes) -> None:
-    """The code stream, alone or in a box, ends with its last marker; OpenJPEG gives black for one without pixels."""
+    """Check that the code stream, alone or in a box, ends with its marker: OpenJPEG gives black for missing pixels."""
     at, length, kind = 0, len(raw), b"jp2c"
     if not raw.startswith(b"\xff\x4f"):
         length, kind = struct.unpack_from(">I4s", raw)
@@ -148,7 +148,7 @@ def _directory(data: bytes, wanted: frozenset[int]) -> _Directory:
 
 
 def _with_directory(raw: bytes, directory: _Directory) -> bytes:
-    """The same file, its pixels where they were, with this directory alone behind them."""
+    """The same file with its pixels in place, and only this directory after them."""
     order, big, values = directory
     room = 8 if big else 4
     at = len(raw) + len(raw) % 2

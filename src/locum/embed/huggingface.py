@@ -1,4 +1,4 @@
-"""Any vision model of the Hugging Face hub, or a folder in its format, through transformers."""
+"""Any vision model from the Hugging Face hub, or a folder in its format, through transformers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from locum.embed.backbones import Backbone
+from locum.embed.backbone import Backbone, Run
 from locum.embed.preprocessing import KEYS, Preprocessing, from_settings
 from locum.errors import ConfigError, DataError
 
@@ -23,8 +23,8 @@ def load_huggingface(place: str, name: str | None = None) -> Backbone:
     """`OWNER/MODEL[@REVISION]` from the hub or its local cache, or a folder with the same files.
 
     Weights must be safetensors, and code that comes with a model is never run. The vector is the class token after
-    the last norm, the model's own pooled output where images and text share a model (or did: CLIP's vision part), or
-    the average over places where there is no class token. Weights of half precision are computed with in single.
+    the last norm; for models of images and text (or their vision part, as in CLIP) the model's own pooled output; or,
+    without a class token, the average over positions. Half-precision weights are converted to single precision.
     `revision` is the hash of the weights, so a folder and the hub agree.
     """
     try:
@@ -49,16 +49,18 @@ def load_huggingface(place: str, name: str | None = None) -> Backbone:
     except (OSError, ValueError, KeyError, ImportError, TypeError, AttributeError, RuntimeError) as error:
         raise DataError(_why(place, local)) from error
     if lost := [key for key in report["missing_keys"] if not key.startswith("pooler.")]:
-        raise DataError(f"The weights of {place!r} lack {len(lost)} tensors of the model: they would be random.")
+        raise DataError(
+            f"The weights of {place!r} lack {len(lost)} tensors of the model, which would be random: use a complete one."
+        )
     preprocessing = published_preprocessing(processor, place)
     dim = _width(run, preprocessing, place)
-    # A folder's name says where somebody keeps files: it does not travel.
+    # A local folder's name is private: it does not travel with the vectors.
     shown = name or ("hf" if local else f"hf:{place}")
     return Backbone(shown, digest, preprocessing, dim, run, concurrent=False)
 
 
-def _width(run: Any, preprocessing: Preprocessing, place: str) -> int:
-    """Numbers in a vector, from a first run: a model may take other images than its processor gives."""
+def _width(run: Run, preprocessing: Preprocessing, place: str) -> int:
+    """The length of a vector, from a first run: a model may not accept the images that its processor gives."""
     try:
         out = run(np.zeros((1, *preprocessing.shape), dtype=np.float32))
     except Exception:  # each model refuses in its own way
@@ -67,21 +69,21 @@ def _width(run: Any, preprocessing: Preprocessing, place: str) -> int:
         _, height, width = preprocessing.shape
         raise DataError(
             f"The model {place!r}, given {height} x {width} pixels as its image processor says, does not give one "
-            "vector an image: choose another vision model, or correct preprocessor_config.json."
+            "vector per image: choose another vision model, or correct preprocessor_config.json."
         )
     return int(out.shape[1])
 
 
 def published_preprocessing(processor: Any, place: str) -> Preprocessing:
-    """Our contract for what a published image processor does, compared with it on an image.
+    """Our contract for a published image processor, checked against it on two images.
 
-    A processor that does more than resize, crop and scale is refused: its pixels could not be repeated by others.
+    A processor that does more than resize, crop and scale is refused: its pixels could not be reproduced by others.
     """
     try:
         given: dict[str, Any] = {key: getattr(processor, key, None) for key in KEYS}
         for key in ("size", "crop_size"):
             given[key] = None if given[key] is None else dict(given[key])
-        # A step that the processor does not name it does not do, whatever its numbers.
+        # A processor does not do a step that it does not name, whatever its numbers.
         given |= {key: bool(value) for key, value in given.items() if key.startswith("do_")}
         out = from_settings(given)
         alike = all(_agrees(processor, out, shape) for shape in ((301, 400), (97, 61)))
@@ -89,7 +91,7 @@ def published_preprocessing(processor: Any, place: str) -> Preprocessing:
         alike = False
     if not alike:
         raise DataError(
-            f"The image processor of {place!r} does more than resize, crop and scale: such pixels cannot be repeated "
+            f"The image processor of {place!r} does more than resize, crop and scale: such pixels cannot be reproduced "
             "exactly. Choose another model, or embed elsewhere and give the vectors."
         )
     return out
@@ -104,16 +106,16 @@ def _agrees(processor: Any, ours: Preprocessing, shape: tuple[int, int]) -> bool
     return theirs.shape == mine.shape and bool(np.abs(theirs - mine).max() <= 1e-5)
 
 
-def _runner(model: Any) -> Any:
+def _runner(model: Any) -> Run:
     import torch
 
     net = getattr(model, "vision_model", model)
     names = {key.split(".")[-1] for key, _ in net.named_parameters()}
     token = bool(names & {"cls_token", "class_token"})
-    # So CLIP calls its class token, which is normed only on its way to the pooled output. A pooler with weights of
-    # its own may lack them in the file.
+    # CLIP calls its class token `class_embedding` and normalizes it only in the pooled output. A pooler with its own
+    # weights is not used: the file may lack them.
     pooled = net is not model or ("class_embedding" in names and not hasattr(net, "pooler"))
-    # Torch spreads one call over all cores by itself; two at once would only get in each other's way.
+    # Torch spreads one call over all cores; two calls at once would only compete.
     lock = threading.Lock()
 
     def run(pixels: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
@@ -131,7 +133,7 @@ def _runner(model: Any) -> Any:
 
 
 def _weights_hash(reference: str, options: dict[str, Any]) -> str:
-    """One hash over the weights, in one file or in several in the order of their names."""
+    """One hash over the weights, in one file or in several files ordered by name."""
     import json
 
     from transformers.utils.hub import cached_file
@@ -146,9 +148,9 @@ def _weights_hash(reference: str, options: dict[str, Any]) -> str:
         )
         return found
 
-    whole = find(ALL, False)
-    if whole is not None:
-        files = [whole]
+    single = find(ALL, False)
+    if single is not None:
+        files = [single]
     else:
         index = find(SHARDED, True)
         assert index is not None
@@ -165,8 +167,8 @@ def _weights_hash(reference: str, options: dict[str, Any]) -> str:
 def _why(place: str, local: bool) -> str:
     if local:
         return (
-            f"{place!r} is not a whole model: it needs config.json, model.safetensors and preprocessor_config.json "
-            "of a vision model that transformers knows."
+            f"{place!r} is not a complete model: it needs config.json, model.safetensors and preprocessor_config.json "
+            "of a vision model that transformers supports."
         )
     return (
         f"The model {place!r} could not be loaded: it must exist on the Hugging Face hub, be a vision model with "

@@ -1,4 +1,4 @@
-"""Models in ONNX format, run by ONNX Runtime: the default backbone, and files of one's own."""
+"""Models in ONNX format, run by ONNX Runtime: the default backbone and the user's own files."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import hashlib
 import json
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
-from locum.embed.backbones import Backbone
+from locum.embed.backbone import Backbone, Run
 from locum.embed.preprocessing import Preprocessing, from_settings
 from locum.errors import ConfigError, DataError
 
@@ -23,12 +23,12 @@ SETTINGS = "preprocessor_config.json"
 
 
 def start_session(model: bytes | str) -> InferenceSession:
-    """A session that uses one core a call: the threads that decode images also run it, each for itself.
+    """A session that uses one core per call: each thread that decodes images also runs the model.
 
-    One core a call wastes no time on threads that wait for each other, and gives the same bits whatever
-    images share a batch (tests/embed/test_onnx_model.py).
+    With one core per call no thread waits for another, and the bits of a vector do not depend on which images share
+    its batch (tests/embed/test_onnx_model.py).
     """
-    # It reports to its maker unless told not to, before it is imported.
+    # It sends telemetry unless this is set before the import.
     os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
     import onnxruntime
 
@@ -38,12 +38,12 @@ def start_session(model: bytes | str) -> InferenceSession:
     options.log_severity_level = 3
     try:
         return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
-    except Exception as error:  # the runtime has no common class for what a damaged file does to it
-        raise DataError("The model is damaged, or is no ONNX file that this ONNX Runtime can run.") from error
+    except Exception as error:  # the runtime has no common class for errors from damaged files
+        raise DataError("The model is damaged, or is not an ONNX file that this ONNX Runtime can run.") from error
 
 
-def session_runner(session: InferenceSession) -> Any:
-    """A function from pixels to vectors; a feature map or a list of tokens is averaged over its places."""
+def session_runner(session: InferenceSession) -> Run:
+    """A function from pixels to vectors; a feature map or a list of tokens is averaged over positions."""
     name = session.get_inputs()[0].name
 
     def run(pixels: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
@@ -58,10 +58,10 @@ def session_runner(session: InferenceSession) -> Any:
 
 
 def load_onnx(file: str) -> Backbone:
-    """A model of one's own: images (n, 3, height, width) in, its first output out.
+    """The user's own model: it takes images (n, 3, height, width), and its first output is used.
 
-    How images are prepared is read from `preprocessor_config.json` beside the file, in the form that Hugging Face
-    models use; without one, images are resized to the model's input size and scaled with ImageNet's statistics.
+    The preprocessing is read from `preprocessor_config.json` beside the file, in the format of Hugging Face models;
+    without one, images are resized to the model's input size and scaled with ImageNet's statistics.
     """
     path = Path(file)
     if not path.is_file():
@@ -70,13 +70,13 @@ def load_onnx(file: str) -> Backbone:
     session = start_session(raw)
     inputs = session.get_inputs()
     if len(inputs) != 1 or len(inputs[0].shape) != 4 or inputs[0].type != "tensor(float)":
-        raise DataError(f"{file!r} must take one input of float images (n, 3, height, width): export it so.")
+        raise DataError(f"{file!r} must take one input of float images (n, 3, height, width): export it that way.")
     if inputs[0].shape[1] not in (3, None) and not isinstance(inputs[0].shape[1], str):
-        raise DataError(f"{file!r} takes {inputs[0].shape[1]} colours; images are given with 3. Export it so.")
+        raise DataError(f"{file!r} takes {inputs[0].shape[1]} colors; images have 3. Export it for 3.")
     fixed = inputs[0].shape[0]
     if isinstance(fixed, int) and fixed > 1:
         raise DataError(
-            f"{file!r} takes batches of {fixed} images only: export it with a free batch size, or with 1."
+            f"{file!r} takes only batches of {fixed} images: export it with a free batch size, or with 1."
         )
     settings = path.parent / SETTINGS
     if settings.is_file():
@@ -84,7 +84,7 @@ def load_onnx(file: str) -> Backbone:
     else:
         sides = [s for s in inputs[0].shape[2:] if isinstance(s, int)]
         if len(sides) < 2:
-            raise ConfigError(f"{file!r} takes images of any size: put a {SETTINGS} beside it that says which.")
+            raise ConfigError(f"{file!r} takes images of any size: put a {SETTINGS} with the size beside it.")
         preprocessing = Preprocessing(resize=(sides[0], sides[1]))
     run = session_runner(session)
     dim = _width(run, preprocessing, file)
@@ -92,7 +92,7 @@ def load_onnx(file: str) -> Backbone:
     return Backbone("onnx", hashlib.sha256(raw).hexdigest(), preprocessing, dim, run, concurrent=True, batch=batch)
 
 
-def _width(run: Any, preprocessing: Preprocessing, file: str) -> int:
+def _width(run: Run, preprocessing: Preprocessing, file: str) -> int:
     try:
         out = run(np.zeros((1, *preprocessing.shape), dtype=np.float32))
     except Exception as error:
@@ -100,7 +100,7 @@ def _width(run: Any, preprocessing: Preprocessing, file: str) -> int:
             f"{file!r} does not run on images of {preprocessing.shape}: correct {SETTINGS} beside it."
         ) from error
     if out.ndim != 2 or out.shape[0] != 1:
-        raise DataError(f"{file!r} must give one vector an image; got shape {out.shape}.")
+        raise DataError(f"{file!r} must give one vector per image; got shape {out.shape}.")
     return int(out.shape[1])
 
 

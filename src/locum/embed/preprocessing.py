@@ -1,4 +1,7 @@
-"""The settings that published models carry (`preprocessor_config.json`), as our contract on pixels."""
+"""The contract on pixels: how an image is resized, cropped and scaled for a backbone, as one line of text.
+
+It can also be read from the settings of published models (`preprocessor_config.json`).
+"""
 
 from __future__ import annotations
 
@@ -12,19 +15,20 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from locum.embed.pixels import UnreadableImageError
 from locum.errors import DataError
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
 
-# Pillow's own numbers, which published processors use too.
+# Pillow's numbers, which published processors use too.
 RESAMPLING = {"nearest": 0, "lanczos": 1, "bilinear": 2, "bicubic": 3, "box": 4, "hamming": 5}
 Triple = tuple[float, float, float]
 
-# Goes up when `decode_image` or `apply` changes what they give for the same image.
+# Increase when `decode_image` or `apply` gives a different result for the same image.
 _VERSION = 1
-# Of what is resized by its shorter side: a strip of pixels would ask for all memory. A square of 4096 needs half.
+# Limit for images resized by their shorter side: a thin strip would need unbounded memory. A 4096 square needs half.
 _MAX_RESIZED = 2**25
 _SIDES = r"\d{1,9}x\d{1,9}"
 _TEXT = re.compile(
@@ -37,26 +41,26 @@ _TEXT = re.compile(
 
 @dataclass(frozen=True)
 class Preprocessing:
-    """Resize, crop and scale, in that order; two with the same text give the same pixels.
+    """Resize, crop and scale, in that order; two contracts with the same text give the same pixels.
 
     Parameters
     ----------
     resize
-        Height and width exactly (the whole image is kept, its sides may be stretched), or one number for
-        the shorter side (sides keep their ratio).
+        Exact height and width (the whole image is kept and may be stretched), or one number for the shorter side
+        (the aspect ratio is kept).
     resample
-        Pillow's filter; all but `nearest` smooth before they shrink.
+        Pillow's filter; all but `nearest` smooth before shrinking.
     fine
-        An image that is smaller than `resize` on both sides is enlarged without rounding to 256 levels. Rounding puts
-        false contours into small images: at 28 pixels it turns EfficientNet-Lite's vectors by some 12 degrees.
+        Enlarge an image that is smaller than `resize` on both sides without rounding to 256 levels. Rounding puts
+        false contours into small images: at 28 pixels it turns EfficientNet-Lite's vectors by about 12 degrees.
         Published processors round.
     crop
-        Height and width of the middle that is kept; outside the image is black.
+        Height and width of the center that is kept; outside the image is black.
     scale, mean, std
-        A pixel `p` in 0..255 becomes `(p / scale - mean) / std`, by colour.
+        A pixel `p` in 0..255 becomes `(p / scale - mean) / std`, per color.
     window
-        Least and greatest value of images with more than 8 bits, mapped to 0 and 255; None takes those of each
-        image (see `decode_image`).
+        Values of images with more than 8 bits that are mapped to 0 and 255; None takes each image's own smallest and
+        largest value (see `decode_image`).
 
     Examples
     --------
@@ -77,16 +81,16 @@ class Preprocessing:
     def __post_init__(self) -> None:
         sides = [*((self.resize,) if isinstance(self.resize, int) else self.resize), *(self.crop or ())]
         if isinstance(self.resize, int) and self.crop is None:
-            raise DataError("`resize` by the shorter side needs a `crop`: images must all end with one size.")
+            raise DataError("`resize` by the shorter side needs a `crop`: all images must end up the same size.")
         if not all(1 <= side <= 4096 for side in sides):
             raise DataError(f"The sides of an image must lie in 1..4096; got {sides}.")
         if self.resample not in RESAMPLING:
             raise DataError(f"`resample` must be one of {', '.join(RESAMPLING)}; got {self.resample!r}.")
         if len(self.mean) != 3 or len(self.std) != 3:
-            raise DataError(f"`mean` and `std` need a number a colour, 3 each; got {self.mean}, {self.std}.")
+            raise DataError(f"`mean` and `std` need 3 numbers each, one per color; got {self.mean}, {self.std}.")
         numbers = (self.scale, *self.mean, *self.std)
         if not np.isfinite(numbers).all() or self.scale <= 0 or min(self.std) <= 0:
-            raise DataError(f"`scale` and `std` must be above 0, and all be finite; got {self.scale}, {self.std}.")
+            raise DataError(f"`scale` and `std` must be finite and above 0; got {self.scale}, {self.std}.")
         if self.window is not None and not -np.inf < self.window[0] < self.window[1] < np.inf:
             raise DataError(
                 f"A window is two finite numbers, the lower first; got {self.window[0]:g},{self.window[1]:g}."
@@ -94,7 +98,7 @@ class Preprocessing:
 
     @cached_property
     def text(self) -> str:
-        """The contract in one line, with a hash at its end; equal text means equal pixels."""
+        """The contract as one line that ends with a hash; equal text means equal pixels."""
         resize = str(self.resize) if isinstance(self.resize, int) else f"{self.resize[0]}x{self.resize[1]}"
         crop = "none" if self.crop is None else f"{self.crop[0]}x{self.crop[1]}"
         window = "none" if self.window is None else _joined(self.window)
@@ -106,7 +110,7 @@ class Preprocessing:
 
     @classmethod
     def parse(cls, text: str) -> Preprocessing:
-        """Undo `text`; what this version cannot repeat is refused."""
+        """Read a contract from its `text`; one that this version cannot reproduce is refused."""
         found = _TEXT.fullmatch(text)
         if found is None or int(found["v"]) != _VERSION:
             raise DataError(f"This version cannot prepare images as {text[:160]!r} says: embed them elsewhere.")
@@ -125,30 +129,30 @@ class Preprocessing:
         except (ValueError, IndexError):
             raise DataError(f"{text[:160]!r} does not describe how to prepare images: it is damaged.") from None
         if out.text != text:
-            raise DataError("The hash of the preprocessing does not fit its text: it was altered or damaged.")
+            raise DataError("The hash of the preprocessing does not match its text: it was altered or damaged.")
         return out
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        """Colours, height and width of what comes out."""
-        height, width = self.crop or self.resize  # type: ignore[misc]  # a crop is there where `resize` is one number
+        """Colors, height and width of the result."""
+        height, width = self.crop or self.resize  # type: ignore[misc]  # there is a crop if `resize` is one number
         return (3, height, width)
 
     def with_window(self, window: tuple[float, float] | None) -> Preprocessing:
-        """The same with another window."""
+        """The same contract with another window."""
         return self if window is None else replace(self, window=window)
 
     def apply(self, image: Image, out: npt.NDArray[np.float32] | None = None) -> npt.NDArray[np.float32]:
-        """Pixels of one image (colour or grey, 8 bits), colour first; written into `out` where it is given.
+        """The pixels of an 8-bit color or gray image, color first; written into `out` if it is given.
 
-        UnreadableImageError where the shorter side is so short that the whole would become too large.
+        UnreadableImageError if the shorter side is so short that the resized image would be too large.
         """
         if out is None:
             out = np.empty(self.shape, dtype=np.float32)
         target = self._target(image.width, image.height)
         fine = self.fine and image.width < target[0] and image.height < target[1]
         factor, shift = self._affine
-        # A grey image is three equal colours: it is resized once, not thrice.
+        # A gray image has three equal colors: resize it once, not three times.
         bands = image.split() if fine else (image,)
         shown = [self._resized(band.convert("F") if fine else band, target) for band in bands]
         for c in range(3):
@@ -160,8 +164,8 @@ class Preprocessing:
     def _resized(self, image: Image, target: tuple[int, int]) -> npt.NDArray[Any]:
         if image.size != target:
             image = image.resize(target, resample=RESAMPLING[self.resample])
-        pixels = np.asarray(image if self.crop is None else _centre(image, *self.crop))
-        # Filters overshoot at edges; rounding to 8 bits cuts that off by itself.
+        pixels = np.asarray(image if self.crop is None else _center(image, *self.crop))
+        # Filters overshoot at edges; only rounding to 8 bits clips that by itself.
         return pixels.clip(0, 255) if image.mode == "F" else pixels
 
     @cached_property
@@ -175,14 +179,13 @@ class Preprocessing:
         short, long = sorted((width, height))
         longer = max(1, int(self.resize * long / short))
         if self.resize * longer > _MAX_RESIZED:
-            from locum.embed.decode import UnreadableImageError
 
             raise UnreadableImageError(f"too long for its width ({width} x {height})")
         return (self.resize, longer) if width <= height else (longer, self.resize)
 
 
-def _centre(image: Image, height: int, width: int) -> Image:
-    """The middle; where the image is smaller, black is put around it."""
+def _center(image: Image, height: int, width: int) -> Image:
+    """The center; a smaller image is padded with black."""
     top, left = (image.height - height) // 2, (image.width - width) // 2
     return image.crop((left, top, left + width, top + height))
 
@@ -209,7 +212,7 @@ def _triple(text: str) -> Triple:
     return first, second, third
 
 
-# What is read; of other settings, those that switch on a further step are refused.
+# The settings that are read; any other one that turns on a further step is refused.
 KEYS = (
     "size",
     "crop_size",
@@ -224,17 +227,17 @@ KEYS = (
     "do_normalize",
 )
 _HARMLESS = "do_convert_rgb"
-# From this side on ConvNeXt's processor cuts nothing.
+# From this size up ConvNeXt's processor does not crop.
 _UNCUT = 384
 
 
 def from_settings(given: Mapping[str, Any]) -> Preprocessing:
-    """The contract for settings in the form of Hugging Face's image processors, or one sentence on what is wrong.
+    """The contract for settings in the format of Hugging Face's image processors, or a DataError.
 
-    Resize to a size or by the shorter side, cut the middle (`crop_size`, or `crop_pct` as ConvNeXt means it), scale
-    and normalise, each of which can be switched off but for the first. A setting that is absent or null has its
-    usual value: bicubic, 1/255, and every step on whose numbers are given. What asks for more is refused: the pixels
-    would not be those that the model was trained on.
+    Resize to a size or by the shorter side, crop the center (`crop_size`, or `crop_pct` as in ConvNeXt), scale and
+    normalize; every step but the first can be turned off. A setting that is absent or null has its usual value:
+    bicubic, 1/255, and every step on if its numbers are given. Settings that ask for more are refused: the pixels
+    would differ from those that the model was trained on.
     """
     try:
         return _contract(given)
@@ -242,7 +245,7 @@ def from_settings(given: Mapping[str, Any]) -> Preprocessing:
         raise
     except (ArithmeticError, AttributeError, KeyError, TypeError, ValueError):
         raise DataError(
-            "The settings must give size, image_mean and image_std, the latter by colour (and may give crop_size, "
+            "The settings must give size, image_mean and image_std, the latter two per color (and may give crop_size, "
             "crop_pct, resample, rescale_factor and do_...): correct them."
         ) from None
 
@@ -253,10 +256,10 @@ def _contract(given: Mapping[str, Any]) -> Preprocessing:
     for key in more:
         if told.get(key):
             raise DataError(
-                f"The settings ask for {key[:40]!r}, which is more than resize, crop and scale: do without."
+                f"The settings ask for {key[:40]!r}, which is more than resize, crop and scale: remove it."
             )
     if not told.get("do_resize", True):
-        raise DataError("The settings switch 'do_resize' off: images must all end with one size.")
+        raise DataError("The settings turn 'do_resize' off, but all images must end up the same size: turn it on.")
     resize, crop = _resize_and_crop(told)
     normal = told.get("do_normalize", True)
     return Preprocessing(
@@ -279,8 +282,8 @@ def _resize_and_crop(told: Mapping[str, Any]) -> tuple[tuple[int, int] | int, tu
     share = float(told["crop_pct"])
     if cropped or not isinstance(resize, int) or not 0 < share <= 1:
         raise DataError(
-            "The settings give a `crop_pct` that is not understood: it must lie in 0..1, with a size by "
-            "`shortest_edge` and without `crop_size`."
+            "The settings give a `crop_pct` that cannot be used: it must lie in 0..1, with a size by `shortest_edge` "
+            "and without `crop_size`."
         )
     square = (resize, resize)
     return (int(resize / share) if resize < _UNCUT else square), square

@@ -1,34 +1,38 @@
-"""Where images are: a folder with a folder a class, a table of paths, or an array in an .npz file.
+"""Image sources: images by number, in files or in arrays.
 
-A source knows its images by number and reads one at a time, so that a run over many needs no more memory than
-a run over few.
+A source reads one image at a time, so a run over many images needs no more memory than a run over a few.
 """
 
 from __future__ import annotations
 
-import os
 import unicodedata
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
-from locum.data import ALL, is_image_npz
+import numpy as np
+import numpy.typing as npt
+
+from locum.data import ALL
+from locum.embed.decode import decode_image
+from locum.embed.dicom import dicom_subject, is_dicom, subject_key
+from locum.embed.pixels import image_from_array
 from locum.errors import DataError, PrivacyError
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
 
-NO_CLASSES = "The images have no classes: put them into one folder a class, or give a table with labels."
-# As long as a manifest allows.
+NO_CLASSES = "The images have no classes: put them into one folder per class, or give a table with labels."
+# The limit of a manifest.
 _LONGEST_NAME = 200
 
 
 @dataclass(frozen=True, slots=True)
 class ImageItem:
-    """One image before it is read. `name` may be a patient's: it stays on this machine."""
+    """One image before it is read. `name` can be a patient's name: it stays on this machine."""
 
     name: str
     split: str = ALL
@@ -41,9 +45,9 @@ class ImageItem:
 class ImageSource(ABC):
     """Images by number.
 
-    `home` is the folder that private files of ours may go to: beside the images, not among them. `ignored` counts
-    files that lay among the images and are none. Names of classes leave with a release, and are printed: one that
-    holds a line break or is no text is refused.
+    `home` is the folder for our private files: beside the images, not among them. `ignored` counts files found among
+    the images that are not images. Class names leave with a release and are printed, so a name that is not valid text
+    or holds a line break is refused.
     """
 
     home: Path
@@ -61,24 +65,24 @@ class ImageSource(ABC):
 
     @abstractmethod
     def read(self, i: int) -> bytes:
-        """The content of image `i`: what the cache knows it by. OSError where it cannot be read."""
+        """The content of image `i`, by which the cache identifies it. OSError if it cannot be read."""
 
     @abstractmethod
     def decode(self, content: bytes, window: tuple[float, float] | None) -> Image:
-        """The image that a content holds, as 8-bit colour or grey, or UnreadableImageError."""
+        """The image that a content holds, as 8-bit color or gray, or UnreadableImageError."""
 
     @abstractmethod
     def subject(self, content: bytes) -> str | None:
-        """Who a content says it belongs to, in a form that does not tell who that is."""
+        """A pseudonym of the subject that a content names, if it names one."""
 
     def only(self, split: str) -> Self:
-        """The images of one split; codes of classes stay those of all."""
+        """The images of one split; class codes stay those of all images."""
         return replace(self, items=[item for item in self.items if item.split == split])
 
 
 @dataclass(frozen=True, kw_only=True)
 class FileSource(ImageSource):
-    """Images that are files, named from the folder `place`."""
+    """Images that are files, with names relative to the folder `place`."""
 
     place: Path
 
@@ -87,63 +91,53 @@ class FileSource(ImageSource):
         return (self.place / self.items[i].name).read_bytes()
 
     def decode(self, content: bytes, window: tuple[float, float] | None) -> Image:
-        """By content, whatever the file is called."""
-        from locum.embed.decode import decode_image
-
-        return decode_image(content, window=window, keep_grey=True)
+        """By content, whatever the file's name."""
+        return decode_image(content, window=window, keep_gray=True)
 
     def subject(self, content: bytes) -> str | None:
-        """The patient of a DICOM file, hidden by a key that is kept beside the images."""
-        from locum.embed.dicom import dicom_subject, is_dicom, subject_key
-
+        """The patient of a DICOM file, replaced by a pseudonym whose key is kept beside the images."""
         if not is_dicom(content):
             return None
         try:
             key = subject_key(self.home)
         except OSError:
             raise PrivacyError(
-                "The images hold patients' numbers, and the key that hides them cannot be kept beside the images: "
+                "The images hold patient numbers, and the key that replaces them cannot be kept beside the images: "
                 "make their parent folder writable, or give a table with a column `subject`."
             ) from None
         return dicom_subject(content, key)
 
 
-def holds_images(path: str | os.PathLike[str]) -> bool:
-    """Whether `open_images` is the way to read `path`: a folder, a table of paths, or an .npz of images."""
-    from locum.embed.image_table import is_image_table
+@dataclass(frozen=True, kw_only=True)
+class ArraySource(ImageSource):
+    """Images in arrays, one array per split; an image's name is its split and its row."""
 
-    place = Path(path)
-    if place.is_dir():
-        return not (place / "manifest.json").is_file()
-    if place.suffix.lower() == ".csv":
-        return is_image_table(place)
-    return place.suffix.lower() == ".npz" and is_image_npz(str(place))
+    arrays: dict[str, npt.NDArray[Any]]
 
+    def read(self, i: int) -> bytes:
+        """Shape, type and pixels of image `i`: the same pixels in another shape are another content."""
+        split, _, row = self.items[i].name.partition("/")
+        image = np.ascontiguousarray(self.arrays[split][int(row)])
+        return f"{'x'.join(map(str, image.shape))} {image.dtype.str}\n".encode() + image.tobytes()
 
-def open_images(path: str | os.PathLike[str]) -> ImageSource:
-    """Whatever kind of images `path` holds: a folder, a .csv with a column `path`, or an .npz of images."""
-    from locum.embed.image_arrays import open_npz
-    from locum.embed.image_folder import open_folder
-    from locum.embed.image_table import open_table
+    def decode(self, content: bytes, window: tuple[float, float] | None) -> Image:
+        """The image again; values above 8 bits are mapped like those of files."""
+        header, _, pixels = content.partition(b"\n")
+        shape, dtype = header.decode().split(" ")
+        array = np.frombuffer(pixels, dtype=dtype).reshape([int(s) for s in shape.split("x")])
+        return image_from_array(array, window=window)
 
-    place = Path(path)
-    if place.is_dir():
-        return open_folder(place)
-    if place.suffix.lower() == ".csv" and place.is_file():
-        return open_table(place)
-    if place.suffix.lower() == ".npz" and place.is_file():
-        return open_npz(place)
-    if not place.exists():
-        raise DataError(f"There is no {str(path)!r}: give a folder of images, a .csv of paths, or an .npz of images.")
-    raise DataError(f"{str(path)!r} holds no images that can be read: give a folder, a .csv of paths, or an .npz.")
+    def subject(self, content: bytes) -> str | None:
+        """None: arrays of pixels name no subject."""
+        return None
 
 
 def _unfit(name: str) -> str:
-    """Why a class cannot have this name; empty where it can."""
+    """Why a class cannot have this name; empty if it can."""
     kinds = {unicodedata.category(ch) for ch in name}
     if "Cs" in kinds:
-        return "holds bytes that are no UTF-8 text"
-    # A line break inside a name could forge a line of what the program prints.
+        return "holds bytes that are not UTF-8 text"
+    # A line break inside a name could forge a line of the program's output.
     if kinds & {"Cc", "Zl", "Zp"}:
         return "holds a line break or another control character"
     return f"has more than {_LONGEST_NAME} characters" if len(name) > _LONGEST_NAME else ""

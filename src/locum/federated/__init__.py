@@ -1,6 +1,6 @@
-"""Sites learn one stand-in together and show nobody a record: each with its own ledger.
+"""Federation: sites train one stand-in together, each with its own ledger, and no record leaves a site.
 
-Fetched when first used: torch and Flower take their time.
+Names are imported when first used, because torch and Flower are slow to import.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from locum.federated.coordinator import Coordinator as Coordinator
     from locum.federated.merge import Weights as Weights, merge_releases as merge_releases
     from locum.federated.personal import PersonalModel as PersonalModel, fit_personal as fit_personal
-    from locum.federated.plans import SitePlan as SitePlan, plan_site as plan_site
     from locum.federated.protocol import (
         Channel as Channel,
         NoReply as NoReply,
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
     from locum.federated.simulation import Simulation as Simulation, SiteScore as SiteScore, simulate as simulate
     from locum.federated.site import Site as Site
     from locum.federated.site_file import SiteFile as SiteFile
+    from locum.federated.terms import SitePlan as SitePlan, plan_site as plan_site
     from locum.federated.transport.local import LocalChannel as LocalChannel
 
 __getattr__, __dir__, __all__ = lazy_exports(__name__)

@@ -1,6 +1,6 @@
-"""What a federated stand-in is compared with: a linear head that sites train together, and what they could do alone.
+"""Baselines for a federated stand-in: a linear head that sites train together (FedAvg, FedProx).
 
-Baselines are rehearsals: everything happens in one process, and nothing is charged.
+They run in one process, and nothing is charged.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from locum.accounting import Part, SGDPlan, plan_sgd
+from locum.accounting import PlanSteps, SGDPlan, plan_sgd
 from locum.data import Reference
 from locum.errors import ConfigError, DataError
 from locum.federated.aggregation import average
@@ -40,17 +40,18 @@ def federated_head(
     whiten: bool = True,
     seed: int = 0,
 ) -> Head:
-    """FedAvg of a linear classifier; with `proximal` above 0 it is FedProx, which holds sites near the common head.
+    """FedAvg of a linear classifier; with `proximal` above 0 FedProx, which keeps sites near the common head.
 
-    Vectors are whitened by public statistics and brought to length 1, times the root of their dimension; without
-    `whiten` they are taken raw, as in the seed. With `privacy` each site trains by DP-SGD on a plan over all rounds,
-    and sites weigh the same. Weights and biases of the result take raw vectors, but for the length that whitening
-    loses: use `scores`.
+    Vectors are whitened by public statistics and scaled to length 1 times the root of their dimension; without
+    `whiten` they are used raw, as in the federated paper. With `privacy` each site trains by DP-SGD on one plan for
+    all rounds, and sites have equal weights. Apply the result with `scores`, which prepares vectors in the same way.
     """
     if not sites:
-        raise DataError("A federated head needs a site.")
+        raise DataError("A federated head needs at least one site; got none.")
     if privacy is not None and proximal:
-        raise ConfigError("FedProx under differential privacy is not built: set `proximal` to 0.")
+        raise ConfigError(
+            f"FedProx is not available with differential privacy: set `proximal` to 0; got {proximal!r}."
+        )
     rows = [_rows(site, reference, whiten) for site in sites]
     module = _linear(rows[0].shape[1] - 1, classes)
     shares = [1.0 if privacy is not None else float(len(site)) for site in sites]
@@ -60,12 +61,11 @@ def federated_head(
         for i, mine in enumerate(rows):
             local = _linear(rows[0].shape[1] - 1, classes)
             local.load_state_dict(module.state_dict())
-            torch_rng = [seed, number, i]
             if plan is None:
-                _train(local, mine, module, local_epochs, batch, learning_rate, proximal, torch_rng)
+                _train(local, mine, module, local_epochs, batch, learning_rate, proximal, [seed, number, i])
             else:
                 steps = plan.steps // rounds
-                part = Part(number * steps, (number + 1) * steps, None)
+                part = PlanSteps(number * steps, (number + 1) * steps, None)
                 loss = RowLossByAutograd(_row_loss)
                 PrivateRun(
                     local, mine, loss, plan, part=part, learning_rate=learning_rate, insecure_seed=1000 * seed + i
@@ -93,7 +93,7 @@ def _vectors(X: npt.NDArray[np.float32], reference: Reference, whiten: bool) -> 
 
 
 def _rows(site: EmbeddingSet, reference: Reference, whiten: bool) -> Tensor:
-    """Vectors, then the class: what `PrivateRun` takes."""
+    """Vectors with the class as the last column, as `PrivateRun` takes them."""
     joined = np.concatenate([_vectors(site.X, reference, whiten), site.y[:, None]], axis=1)
     return torch.from_numpy(joined.astype(np.float32))
 
@@ -124,12 +124,12 @@ def _train(
     batch: int,
     learning_rate: float,
     proximal: float,
-    torch_rng: Sequence[int],
+    seeds: Sequence[int],
 ) -> None:
     """Adam on shuffled batches of a site's own rows."""
     optimizer = torch.optim.Adam(local.parameters(), lr=learning_rate)
     anchors = [p.detach().clone() for p in common.parameters()]
-    rng = seeded(int(np.random.SeedSequence(torch_rng).generate_state(1)[0]))
+    rng = seeded(int(np.random.SeedSequence(seeds).generate_state(1)[0]))
     for _ in range(epochs):
         order = torch.randperm(len(rows), generator=rng)
         for start in range(0, len(rows), batch):

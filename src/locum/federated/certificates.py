@@ -1,4 +1,4 @@
-"""Keys for a federation: one certificate authority, the server's certificate, a key pair for each site."""
+"""Keys for a federation: a certificate authority, the server's certificate, and a key pair per site."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ try:
     from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
     from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 except ImportError:
-    raise ConfigError("Federation needs Flower: install locum[federated].") from None
+    raise ConfigError("Certificates need cryptography: pip install 'locum[federated]'.") from None
 
 
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?")
@@ -34,17 +34,17 @@ def make_certificates(
 ) -> dict[str, Path]:
     """Write `ca.crt`, `server.crt` and `server.key`, and `NAME.key` with `NAME.pub` for each of `sites`.
 
-    `ca.crt` goes to every site and to whoever starts runs; `server.crt` and `server.key` stay with the SuperLink,
-    which sites reach under the names or addresses `hosts`, and its own processes as localhost; `NAME.key` goes to
-    that site alone, `NAME.pub` is registered. A site that makes its own pair (`make_site_key`) need not trust anybody
+    `ca.crt` goes to every site and to whoever starts runs. `server.crt` and `server.key` stay with the SuperLink,
+    which sites reach under the names or addresses `hosts`, and its own processes as localhost. `NAME.key` goes to
+    that site only; `NAME.pub` is registered. A site that makes its own pair (`make_site_key`) need not trust anyone
     with its key.
 
-    All certificates end after `days`. The authority signs once and its key is then forgotten, so nobody can steal it.
+    All certificates expire after `days`. The authority's key signs once and is discarded, so it cannot be stolen.
     To rotate, make a new folder in time, have the sites accept both authorities (one file may hold both `ca.crt`, one
     after the other), restart the SuperLink with the new files, then have the sites drop the old one. Keys of sites do
-    not end: to replace one, register the new `.pub` under the same name and unregister the old.
+    not expire: to replace one, register the new `.pub` under the same name and unregister the old one.
 
-    Private files have mode 0600. Nothing is overwritten: where one of the files exists, none is written.
+    Private files have mode 0600. Nothing is overwritten: if one of the files exists, none is written.
     """
     if not hosts:
         raise ConfigError("`hosts` must name at least one name or address under which sites reach the SuperLink.")
@@ -70,7 +70,7 @@ def make_site_key(folder: str | Path, name: str) -> dict[str, Path]:
 
 
 def check_site_name(name: str) -> str:
-    """The name of a site, if it can be one: it becomes a file's name, and is shown to everybody."""
+    """The name, if a site may have it: it becomes a file name and is shown to everyone."""
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise ConfigError(f"A site's name must be 1 to 63 letters, digits and inner hyphens; got {str(name)[:80]!r}.")
     return name
@@ -82,12 +82,12 @@ def check_host(text: str) -> x509.GeneralName:
         return x509.IPAddress(ipaddress.ip_address(text))
     except ValueError:
         if not _HOST.fullmatch(text):
-            raise ConfigError(f"A host is a name or an address without a port; got {text[:80]!r}.") from None
+            raise ConfigError(f"A host must be a name or an address without a port; got {text[:80]!r}.") from None
         return x509.DNSName(text)
 
 
 def _pair(name: str) -> dict[str, bytes]:
-    # OpenSSH's format, as ssh-keygen writes it, is what Flower reads.
+    # Flower reads OpenSSH's format, which ssh-keygen writes.
     key = generate_private_key(SECP384R1())
     return {
         f"{name}.key": key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption()),
@@ -148,7 +148,7 @@ def _server(
     hosts: Sequence[str],
     days: int,
 ) -> x509.Certificate:
-    # The SuperLink's own processes reach it by these, whatever the sites call it.
+    # The SuperLink's own processes use the local names, whatever the sites use.
     names = dict.fromkeys([*hosts, "localhost", "127.0.0.1"])
     identifier = root.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value
     return (
@@ -166,10 +166,10 @@ def _write(folder: Path, files: dict[str, bytes]) -> dict[str, Path]:
     paths = {name: folder / name for name in files}
     for path in paths.values():
         if path.exists() or path.is_symlink():
-            raise ConfigError(f"{str(path)!r} exists already. Keys are never overwritten: give a new folder.")
+            raise ConfigError(f"{str(path)!r} already exists. Keys are never overwritten: name a new folder.")
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     for name, content in files.items():
         mode = 0o600 if name.endswith(".key") else 0o644
         if not create_bytes(paths[name], content, mode=mode):
-            raise ConfigError(f"{str(paths[name])!r} exists already. Keys are never overwritten: give a new folder.")
+            raise ConfigError(f"{str(paths[name])!r} already exists. Keys are never overwritten: name a new folder.")
     return paths

@@ -1,4 +1,4 @@
-"""The coordinator: asks, checks, averages, and remembers, so that a run goes on after it was killed."""
+"""The coordinator: sends requests, checks replies, averages them, and keeps state so that a run can resume."""
 
 from __future__ import annotations
 
@@ -12,49 +12,61 @@ from typing import Any
 import numpy as np
 
 from locum.errors import FormatError, LocumError
-from locum.federated.aggregation import average, farthest, too_large, why_refused
-from locum.federated.plans import decoder_tensors, initial_network, steps_a_round, sums_asked
+from locum.federated.aggregation import (
+    average,
+    decoder_tensors,
+    initial_network,
+    max_move,
+    too_large,
+    why_refused,
+)
 from locum.federated.protocol import Channel, NoReply, Reply, Request, Step, Tensors
 from locum.federated.result import TOGETHER, build_result, pooled, site_counts
 from locum.federated.secure import unmasked
 from locum.federated.settings import FederationSettings
-from locum.federated.state import RunState, alone_in
-from locum.federated.terms import Terms, read_terms
+from locum.federated.state import RunState, only_coordinator
+from locum.federated.terms import Terms, read_terms, requested_sums, steps_per_round
 from locum.generate.private import Whitener
 from locum.release import Release
 
-Tell = Callable[[dict[str, Any]], None]
+OnEvent = Callable[[dict[str, Any]], None]
 _PREFIX = "decoder/"
 
 
 class Coordinator:
-    """Runs one federation over a channel; the release ends up in `out/release`.
+    """Runs one federation over a channel; the release is written to `out/release`.
 
-    It sees what sites have paid for and nothing else, and keeps all of it in `out`: a run that was killed goes on
-    from its last whole round. An answer that is not usable is refused, told and left out; a round with fewer than
-    `min_sites` usable ones stops the run, and the same command goes on once the sites are back. Only sites that
-    joined at the start are asked later on.
+    It sees only what sites have paid for, and keeps its state in `out`: a run that was killed resumes after its last
+    complete round. A reply that cannot be used is left out and reported. A round with fewer than `min_sites` usable
+    replies stops the run, and the same command resumes it once the sites are back. Only sites that joined at the
+    start are asked in later rounds.
 
-    `tell` gets one plain dict an event: round, sites, refusals, and epsilon by site. It holds nothing private.
+    `on_event` gets one plain dict per event: round, sites, refusals, and epsilon per site. It holds nothing private.
     """
 
     def __init__(
-        self, settings: FederationSettings, out: str | Path, *, timeout: float = 3600.0, tell: Tell | None = None
+        self,
+        settings: FederationSettings,
+        out: str | Path,
+        *,
+        timeout: float = 3600.0,
+        on_event: OnEvent | None = None,
     ) -> None:
         self.settings, self.out, self._timeout = settings, Path(out), timeout
-        self._tell = tell or (lambda event: None)
-        self._refused = ""
+        self._emit = on_event or (lambda event: None)
+        self._last_refusal = ""
 
     def run(self, channel: Channel) -> Path:
-        """Ask until it is done; the folder of the release."""
-        with alone_in(self.out):
+        """Run all remaining rounds, and return the folder of the release."""
+        with only_coordinator(self.out):
             return self._run(channel, RunState.open(self.out, self.settings))
 
     def _run(self, channel: Channel, state: RunState) -> Path:
         if not state.terms:
             if len(channel.sites()) < self.settings.least_sites:
                 raise LocumError(
-                    f"{len(channel.sites())} sites are there, {self.settings.least_sites} are needed: none was asked."
+                    f"{len(channel.sites())} sites are connected, {self.settings.least_sites} are needed: none was "
+                    "asked. Start the run again when more are connected."
                 )
             self._join_masked(channel, state) if self.settings.secure else self._join(channel, state)
         if self.settings.mode == "decoder":
@@ -65,12 +77,12 @@ class Coordinator:
         release = build_result(self.settings, state.terms, state.sums, state.decoder)
         folder = release.save(self.out / "release", overwrite=True)
         self._finish(channel, state, release)
-        self._tell({"event": "done", "release": str(folder), "claim": release.claim.title})
+        self._emit({"event": "done", "release": str(folder), "claim": release.claim.title})
         return folder
 
     def _join(self, channel: Channel, state: RunState) -> None:
         settings = self.settings
-        size = sums_asked(settings).size(len(settings.classes), settings.dim)
+        size = requested_sums(settings).size(len(settings.classes), settings.dim)
         replies = self._ask(channel, state, channel.sites(), "join", 0, {}, {}, {"sums": (size,)})
         found = self._read(replies, {})
         for name, terms in list(found.items()):
@@ -83,54 +95,54 @@ class Coordinator:
         if settings.mode == "decoder":
             state.decoder = decoder_tensors(initial_network(settings))
         state.save()
-        self._tell({"event": "joined", "sites": sorted(found), **_spent(state, 0, settings.rounds)})
+        self._emit({"event": "joined", "sites": sorted(found), **_spent(state, 0, settings.rounds)})
 
     def _join_masked(self, channel: Channel, state: RunState) -> None:
-        """Keys first; then sums that can be read together alone, so that every one of them is needed."""
+        """Keys first, then masked sums. Only their total can be read, so the sums of every site are needed."""
         settings = self.settings
         if not state.joined:
             replies = self._ask(channel, state, channel.sites(), "join", 0, {}, {}, {})
-            state.joined = {name: dict(a.facts) for name, a in replies.items() if _has_key(a.facts)}
+            state.joined = {name: dict(r.facts) for name, r in replies.items() if _has_key(r.facts)}
             for name in replies.keys() - state.joined.keys():
                 self._refuse(name, "join", 0, "its key or its terms cannot be read")
             self._enough(state.joined, "join", 0)
             state.save()
         joined = state.joined
-        keys = sorted(facts["key"] for facts in joined.values())
-        asked = {"keys": keys, "noise": max(float(facts["noise"]) for facts in joined.values())}
-        size = sums_asked(settings).size(len(settings.classes), settings.dim)
-        replies = self._ask(channel, state, list(joined), "sums", 0, asked, {}, {"sums": (size,)})
+        keys = sorted(sent["key"] for sent in joined.values())
+        facts = {"keys": keys, "noise": max(float(sent["noise"]) for sent in joined.values())}
+        size = requested_sums(settings).size(len(settings.classes), settings.dim)
+        replies = self._ask(channel, state, list(joined), "sums", 0, facts, {}, {"sums": (size,)})
         found = self._read(replies, joined)
         if missing := sorted(set(joined) - set(found)):
             raise LocumError(
-                f"Masked sums can be read only together, and {len(missing)} of {len(joined)} are missing "
-                f"({missing[0]}): start the run again when they are back. It costs nothing more: the others give the "
-                "same answers."
+                f"Masked sums can only be read together, and {len(missing)} of {len(joined)} are missing "
+                f"({missing[0]}): start the run again when they are back. This costs nothing more: the other sites "
+                "send the same replies."
             )
         state.terms = found
         state.sums = {TOGETHER: unmasked({name: replies[name].tensors["sums"] for name in found})}
         state.save()
-        self._tell({"event": "joined", "sites": sorted(found), **_spent(state, 0, settings.rounds)})
+        self._emit({"event": "joined", "sites": sorted(found), **_spent(state, 0, settings.rounds)})
 
     def _read(self, replies: Mapping[str, Reply], joined: Mapping[str, Mapping[str, Any]]) -> dict[str, Terms]:
-        """Whose terms can be read; all of one kind."""
+        """The sites whose terms can be read and agree with those of most sites."""
         found: dict[str, Terms] = {}
         for name, reply in replies.items():
             try:
                 found[name] = read_terms({**joined.get(name, {}), **reply.facts})
             except FormatError as error:
                 self._refuse(name, reply.step, 0, str(error))
-        # One promise needs one kind of terms; a site that differs must not stop the others, who have paid by now.
+        # One claim needs one kind of terms. A site that differs must not stop the others, which have already paid.
         kinds = {name: (not t.is_test, t.claim.unit, t.claim.dp and t.claim.dp.relation) for name, t in found.items()}
         votes = Counter(kinds.values())
         common = max(votes, key=lambda kind: (votes[kind], kind[0]), default=None)
-        heads = Counter(t.claim.dp.ledger for t in found.values() if t.claim.dp is not None)
+        tips = Counter(t.claim.dp.ledger for t in found.values() if t.claim.dp is not None)
         for name, terms in list(found.items()):
-            reason = terms.beyond(self.settings)
+            reason = terms.why_excluded(self.settings)
             if kinds[name] != common:
-                reason = "its coins, its unit or its relation are not those of most sites"
-            elif not reason and terms.claim.dp is not None and heads[terms.claim.dp.ledger] > 1:
-                reason = "it names an entry of a ledger that another site names too"
+                reason = "its randomness (secure or seeded), unit or relation differs from that of most sites"
+            elif not reason and terms.claim.dp is not None and tips[terms.claim.dp.ledger] > 1:
+                reason = "it names the same ledger entry as another site"
             if reason:
                 self._refuse(name, replies[name].step, 0, reason)
                 del found[name]
@@ -139,13 +151,13 @@ class Coordinator:
     def _train(
         self, channel: Channel, state: RunState, number: int, whitener: Whitener, weights: Mapping[str, float]
     ) -> None:
-        """One round; sites weigh the same where `weights` is empty."""
+        """One round; an empty `weights` weights all sites equally."""
         settings, started = self.settings, time.monotonic()
         tensors = {_PREFIX + k: v for k, v in state.decoder.items()}
         wanted = {k: tuple(v.shape) for k, v in tensors.items()}
         sent = tensors | {"means": whitener.means.astype(np.float32)}
         facts = {"length": whitener.length}
-        limits = {n: farthest(settings, steps_a_round(settings, t.size)) for n, t in state.terms.items()}
+        limits = {n: max_move(settings, steps_per_round(settings, t.size)) for n, t in state.terms.items()}
         replies = self._ask(channel, state, list(state.terms), "train", number, facts, sent, wanted, limits)
         self._enough(replies, "train", number)
         names = sorted(replies)
@@ -153,13 +165,19 @@ class Coordinator:
         state.decoder = average(updates, [weights.get(n, 1.0) for n in names], settings.average, settings.trim)
         state.round = number
         state.save()
-        told = {"event": "round", "round": number, "of": settings.rounds, "sites": names}
-        self._tell(
-            {**told, "seconds": round(time.monotonic() - started, 2), **_spent(state, number, settings.rounds)}
+        self._emit(
+            {
+                "event": "round",
+                "round": number,
+                "of": settings.rounds,
+                "sites": names,
+                "seconds": round(time.monotonic() - started, 2),
+                **_spent(state, number, settings.rounds),
+            }
         )
 
     def _finish(self, channel: Channel, state: RunState, release: Release) -> None:
-        """Every site gets the result; one that is away can take the release as a file."""
+        """Send the result to every site; one that is offline can get the release as a file."""
         facts = {"manifest": release.manifest.dumps()}
         self._ask(channel, state, list(state.terms), "finish", 0, facts, dict(release.tensors), {})
 
@@ -175,14 +193,14 @@ class Coordinator:
         wanted: Mapping[str, tuple[int, ...]],
         limits: Mapping[str, float] | None = None,
     ) -> dict[str, Reply]:
-        """The usable answers; each of the others is told with its reason."""
-        every = {**facts, "run": state.run, "settings": self.settings.to_dict()}
-        requests = {n: Request(step, number, secrets.token_hex(16), every, tensors) for n in names}
+        """The usable replies; each of the others is reported with its reason."""
+        common = {**facts, "run": state.run, "settings": self.settings.to_dict()}
+        requests = {n: Request(step, number, secrets.token_hex(16), common, tensors) for n in names}
         replies = channel.ask(requests, timeout=self._timeout) if requests else {}
         usable: dict[str, Reply] = {}
         for name, reply in replies.items():
             if name not in requests:
-                self._refuse(name, step, number, "an answer of somebody who was not asked")
+                self._refuse(name, step, number, "a reply from a site that was not asked")
             elif isinstance(reply, NoReply):
                 self._refuse(name, step, number, reply.reason)
             elif reply.declined:
@@ -194,16 +212,16 @@ class Coordinator:
         return usable
 
     def _refuse(self, name: str, step: str, number: int, reason: str) -> None:
-        self._refused = f" (the last: {name}, {reason[:300]})"
-        self._tell({"event": "refused", "step": step, "round": number, "site": name, "reason": reason[:300]})
+        self._last_refusal = f" (last refusal: {name}, {reason[:300]})"
+        self._emit({"event": "refused", "step": step, "round": number, "site": name, "reason": reason[:300]})
 
     def _enough(self, replies: Mapping[str, Any], step: str, number: int) -> None:
         if len(replies) < self.settings.least_sites:
             where = "when sites joined" if step == "join" else f"in round {number}"
             raise LocumError(
-                f"{len(replies)} sites gave usable answers {where}, {self.settings.least_sites} are needed"
-                f"{self._refused}: the run stopped, and nothing was averaged. Start it again when they are back: it "
-                "goes on from here."
+                f"{len(replies)} sites sent usable replies {where}, {self.settings.least_sites} are needed"
+                f"{self._last_refusal}: the run stopped, and nothing was averaged. Start it again when more are "
+                "back: it resumes here."
             )
 
 
@@ -216,7 +234,7 @@ def _has_key(facts: Mapping[str, Any]) -> bool:
 
 
 def _spent(state: RunState, number: int, rounds: int) -> dict[str, Any]:
-    """What each site has used so far, by its own terms; nothing in a rehearsal."""
+    """The epsilon that each site has spent so far, from its own terms; nothing in a simulation."""
     if any(terms.is_test for terms in state.terms.values()):
         return {}
     return {"epsilon": {name: terms.epsilon_after(number, rounds) for name, terms in state.terms.items()}}

@@ -1,4 +1,4 @@
-"""One release out of those of several sites, by files alone: nobody has to be online, nobody sees a record."""
+"""Merge the releases of several sites from files alone: no site has to be online, and nobody sees a record."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from locum.accounting import PoissonGaussian, events_from_json
 from locum.data import REFERENCES, load_reference
 from locum.errors import ConfigError, DataError, PrivacyError
 from locum.federated.claims import check_sites_per_subject, joint_claim
-from locum.generate.private import Shares, from_sums, measured, reference_hash, reference_told, rounded_shares
+from locum.generate.private import Shares, from_sums, measured, reference_hash, reference_settings, rounded_shares
 from locum.release import (
     EmbeddingEntry,
     GaussianSpec,
@@ -28,7 +28,7 @@ from locum.release import (
 
 Array = npt.NDArray[np.float64]
 Weights = Literal["counts", "equal"]
-# What a merged release calls its maker.
+# The generator of a merged release.
 _MAKER = "merge_releases"
 
 
@@ -37,32 +37,32 @@ def merge_releases(
 ) -> Release:
     """One release that stands in for the records of all sites; it costs no site anything.
 
-    Private class Gaussians that carry their noisy sums, asked for and whitened alike, are added up and read once: as
-    good as one fit on all records with the noise of all sites. Anything else becomes a mixture, in which each vector
-    comes from one site's decoder. Weights of networks that were trained apart are never averaged.
+    Private class Gaussians that carry noisy sums of the same kind and whitening are added up and read once: as good
+    as one fit on all records with the noise of all sites. Anything else becomes a mixture, in which each vector comes
+    from one site's decoder. Weights of networks that were trained separately are never averaged.
 
-    In a mixture a site weighs, in each class, by the count that it paid for: that in its noisy sums, or its noisy
-    share of the class times its public size. Where the size of a site is not known, all count as equally large. With
-    `weights="equal"` all sites weigh the same in every class, and nothing is added up.
+    In a mixture the weight of a site in a class is the count that it paid for: from its noisy sums, or its noisy
+    share of the class times its public size. If the size of any site is unknown, all count as equally large. With
+    `weights="equal"` all sites have the same weight in every class, and nothing is added up.
 
-    Classes are matched by name; vectors must have one source and lie in the space "raw". `max_sites_per_subject`
-    enters the claim, see `joint_claim`. That the releases are of different sites is taken on trust,
-    and so are the sums and the size of each: verify the folders, and know who sent them.
+    Classes are matched by name; vectors must have one source and lie in the space "raw". `max_sites_per_subject` is
+    part of the claim, see `joint_claim`. It is not checked that the releases come from different sites, nor that
+    their sums and sizes are true: verify the folders, and know who sent them.
     """
     _check(releases, weights)
     sites = check_sites_per_subject(max_sites_per_subject, len(releases))
     orders = _orders(releases)
     first, alike = releases[0].manifest, _alike(releases) if weights == "counts" else None
     if alike is None:
-        decoder, tensors, shares, told = _mixed(releases, orders, weights)
+        decoder, tensors, shares, public = _mixed(releases, orders, weights)
     else:
-        decoder, tensors, shares, told = _added(releases, orders, alike)
+        decoder, tensors, shares, public = _added(releases, orders, alike)
     settings = {
         "how": "mixture" if alike is None else "sums",
         "weights": weights,
         "max_sites_per_subject": sites,
         "sites": [_site(release) for release in releases],
-        **told,
+        **public,
     }
     return build_release(
         generator=_MAKER,
@@ -84,7 +84,7 @@ Joined = tuple[GaussianSpec | MixtureSpec, dict[str, npt.NDArray[Any]], Array, d
 def _added(
     releases: Sequence[Release], orders: Sequence[npt.NDArray[np.int64]], alike: Sequence[StatisticsSpec]
 ) -> Joined:
-    """Sums of all sites, read once."""
+    """The sums of all sites, added up and read once."""
     d, classes, shares = releases[0].manifest.embedding.dim, len(orders[0]), Shares(*alike[0].shares)
     total = np.zeros(shares.size(classes, d))
     for release, order in zip(releases, orders, strict=True):
@@ -96,18 +96,18 @@ def _added(
     found = from_sums(total, math.hypot(*(one.noise for one in alike)), classes, d, shares, reference)
     tensors = {"means": found.means.astype(np.float32), "factor": found.factor, "scale": found.scale}
     spec = GaussianSpec(variance=_variance(releases[0]))
-    public = {**reference_told(reference), "covariance": "own" if shares.products else "public"}
+    public = {**reference_settings(reference), "covariance": "own" if shares.products else "public"}
     return spec, tensors, found.shares, public
 
 
 def _mixed(releases: Sequence[Release], orders: Sequence[npt.NDArray[np.int64]], weights: Weights) -> Joined:
-    """Decoders side by side, with the say of each in each class."""
+    """A mixture of decoders, with the weight of each in each class."""
     tensors: dict[str, npt.NDArray[Any]] = {}
     parts = []
     for number, (release, order) in enumerate(zip(releases, orders, strict=True)):
         decoder: Any = release.manifest.decoder
         if isinstance(decoder, GaussianSpec):
-            # Sums are of no use to whoever samples.
+            # Sampling does not need the sums.
             decoder = decoder.model_copy(update={"statistics": None})
         same = (order == np.arange(len(order))).all()
         parts.append(MixturePart(decoder=decoder, order=() if same else tuple(order.tolist())))
@@ -116,21 +116,21 @@ def _mixed(releases: Sequence[Release], orders: Sequence[npt.NDArray[np.int64]],
     shares = np.stack([_shares(release)[order] for release, order in zip(releases, orders, strict=True)])
     counts = [_counts(release) for release in releases]
     known = [count[order] for count, order in zip(counts, orders, strict=True) if count is not None]
-    # A size that nobody knows cannot be weighed against the others: then all sites are equally large.
+    # If the size of one site is unknown, all sites count as equally large.
     table = np.stack(known) if weights == "counts" and len(known) == len(releases) else shares
-    say = table if weights == "counts" else np.ones_like(table)
-    # A class that no site has seen is known to none better than to another.
-    say = np.where(say.sum(axis=0) > 0, say, 1.0)
-    tensors["weights"] = (say / say.sum(axis=0)).astype(np.float32)
+    by_site = table if weights == "counts" else np.ones_like(table)
+    # For a class that no site has seen, all sites have the same weight.
+    by_site = np.where(by_site.sum(axis=0) > 0, by_site, 1.0)
+    tensors["weights"] = (by_site / by_site.sum(axis=0)).astype(np.float32)
     return MixtureSpec(parts=tuple(parts)), tensors, table.sum(axis=0) / table.sum(), {}
 
 
 def _alike(releases: Sequence[Release]) -> list[StatisticsSpec] | None:
-    """How to read the sums of all sites, if all have some, asked for alike, and they can be read here."""
-    found = [told for told in map(_statistics, releases) if told is not None]
+    """How to read the sums of all sites, if all sites have sums of the same kind that can be read here."""
+    found = [spec for spec in map(_statistics, releases) if spec is not None]
     if len(found) < len(releases) or len({(one.shares, one.reference, one.reference_sha256) for one in found}) > 1:
         return None
-    # The name comes from outside: it must never be taken for that of a file.
+    # The name comes from outside: it must never be used as a file name.
     if found[0].reference not in ("none", *REFERENCES):
         return None
     reference = load_reference(found[0].reference, releases[0].manifest.embedding.dim)
@@ -143,16 +143,16 @@ def _statistics(release: Release) -> StatisticsSpec | None:
 
 
 def _counts(release: Release) -> Array | None:
-    """About how many units of each class a site has, as far as it paid for that or made it public; else None."""
-    manifest, told = release.manifest, _statistics(release)
-    if told is not None:
+    """About how many units of each class a site has, if it paid for that or made it public; otherwise None."""
+    manifest, spec = release.manifest, _statistics(release)
+    if spec is not None:
         noisy = release.tensors["statistics"].astype(np.float64)
-        found = measured(noisy, told.noise, len(manifest.classes), manifest.embedding.dim, Shares(*told.shares))
+        found = measured(noisy, spec.noise, len(manifest.classes), manifest.embedding.dim, Shares(*spec.shares))
         return found.counts
     size: Any = manifest.settings.get("n_public")
     dp, batch = release.claim.dp, manifest.settings.get("batch_size")
     if size is None and dp is not None and _is_size(batch):
-        # Batches hold `rate` of the public size; a rate of 1 tells only that it is no more than a batch.
+        # A batch holds the share `rate` of the public size; at a rate of 1 the size may be smaller than a batch.
         rates = [event.rate for event in events_from_json(dp.events) if isinstance(event, PoissonGaussian)]
         size = round(batch / rates[0]) if len(rates) == 1 and rates[0] < 1 else None
     return _shares(release) * size if _is_size(size) else None
@@ -163,7 +163,7 @@ def _is_size(value: Any) -> TypeGuard[int]:
 
 
 def _shares(release: Release) -> Array:
-    """Released frequency of each class."""
+    """The released frequency of each class."""
     out = np.zeros(len(release.manifest.classes))
     for codes, p in release.manifest.joint:
         out[codes[0]] += p
@@ -175,30 +175,32 @@ def _variance(release: Release) -> float:
 
 
 def _site(release: Release) -> dict[str, Any]:
-    """What a merged release tells of a site: its own promise, and no count."""
+    """What a merged release says about a site: its own guarantee, and no count."""
     out: dict[str, Any] = {"generator": release.manifest.generator, "claim": release.claim.kind}
     dp = release.claim.dp
     return out if dp is None else {**out, "epsilon": dp.epsilon, "delta": dp.delta, "ledger": dp.ledger}
 
 
 def _source(releases: Sequence[Release]) -> EmbeddingEntry:
-    """Where the vectors come from, by the first site that says so."""
+    """The source of the vectors, from the first site that names it."""
     entries = [release.manifest.embedding for release in releases]
     return next((entry for entry in entries if entry.backbone != "unknown"), entries[0])
 
 
 def _orders(releases: Sequence[Release]) -> list[npt.NDArray[np.int64]]:
-    """For each site the places of the first site's classes among its own."""
+    """For each site the index of each of the first site's classes."""
     wanted = releases[0].manifest.class_names
     out = []
     for number, release in enumerate(releases, start=1):
         place = {name: i for i, name in enumerate(release.manifest.class_names)}
         if len(place) < len(release.manifest.class_names):
-            raise DataError(f"Release {number} has two classes of one name: they cannot be told apart between sites.")
+            raise DataError(
+                f"Release {number} has two classes with the same name: classes are matched between sites by name."
+            )
         if set(place) != set(wanted):
             raise DataError(
                 f"Release {number} has the classes {_listed(place)}, release 1 has {_listed(wanted)}: let all sites "
-                "name the same classes, of which one may be empty."
+                "name the same classes; a class may be empty at a site."
             )
         out.append(np.array([place[name] for name in wanted], dtype=np.int64))
     return out
@@ -210,9 +212,9 @@ def _listed(names: Any) -> str:
 
 
 def _check(releases: Sequence[Release], weights: str) -> None:
-    """Everything that cannot be merged, in one sentence."""
+    """Refuse releases that cannot be merged."""
     if len(releases) < 2:
-        raise ConfigError(f"A merge needs the releases of two sites or more; got {len(releases)}.")
+        raise ConfigError(f"A merge needs the releases of two or more sites; got {len(releases)}.")
     if weights not in get_args(Weights):
         raise ConfigError(f"`weights` must be one of {', '.join(get_args(Weights))}; got {weights!r}.")
     first, seen = releases[0], set()
@@ -222,11 +224,11 @@ def _check(releases: Sequence[Release], weights: str) -> None:
         if manifest.kind == "data":
             raise ConfigError(f"{which} holds fixed rows and no decoder: only decoders can be merged.")
         if manifest.generator == _MAKER or "sites" in manifest.settings or isinstance(manifest.decoder, MixtureSpec):
-            raise ConfigError(f"{which} was made from several sites already: give each site's own release instead.")
+            raise ConfigError(f"{which} was already made from several sites: give each site's own release instead.")
         if manifest.conditions:
             raise ConfigError(f"{which} is conditioned on more than the class: such releases cannot be merged.")
         if manifest.space != "raw":
-            raise DataError(f"{which} lives in the space {manifest.space!r}; only the space 'raw' can be merged.")
+            raise DataError(f"{which} is in the space {manifest.space!r}; only the space 'raw' can be merged.")
         if manifest.embedding.dim != first.manifest.embedding.dim:
             raise DataError(
                 f"{which} has vectors of {manifest.embedding.dim} features, release 1 has "
@@ -234,29 +236,27 @@ def _check(releases: Sequence[Release], weights: str) -> None:
             )
         if not source.same_source(release.info):
             raise DataError(
-                f"{which} has vectors of {release.info.backbone!r}, others of {source.backbone!r} or of images that "
-                "were prepared in another way: let all sites embed in the same way."
+                f"{which} has vectors of {release.info.backbone!r}, others of {source.backbone!r} or with other "
+                "preprocessing: let all sites embed in the same way."
             )
         if _variance(release) != _variance(first):
-            raise ConfigError(f"{which} and release 1 have different sampling variances: let all sites choose one.")
+            raise ConfigError(
+                f"{which} and release 1 have different sampling variances: let all sites choose the same."
+            )
         if (content := _content(release)) in seen:
             raise ConfigError(f"{which} was given twice: give the release of each site once.")
         seen.add(content)
-    tests = [_is_test(release) for release in releases]
+    tests = [release.claim.test for release in releases]
     if any(tests) and not all(tests):
         raise PrivacyError(
-            f"Release {tests.index(True) + 1} was made with test coins and release {tests.index(False) + 1} was not: "
-            "a test cannot be merged with real releases."
+            f"Release {tests.index(True) + 1} was made with an insecure seed, release {tests.index(False) + 1} was "
+            "not: a test cannot be merged with real releases."
         )
 
 
 def _content(release: Release) -> str:
-    """A hash over what a release holds, whether it was saved or not."""
-    found = hashlib.sha256(release.manifest.model_copy(update={"files": {}}).dumps().encode())
+    """A hash of the content of a release, saved or not."""
+    digest = hashlib.sha256(release.manifest.model_copy(update={"files": {}}).dumps().encode())
     for name in sorted(release.tensors):
-        found.update(np.ascontiguousarray(release.tensors[name]).tobytes())
-    return found.hexdigest()
-
-
-def _is_test(release: Release) -> bool:
-    return release.claim.kind == "none" and any("test coins" in item for item in release.claim.not_covered)
+        digest.update(np.ascontiguousarray(release.tensors[name]).tobytes())
+    return digest.hexdigest()

@@ -1,4 +1,4 @@
-"""A site's own model: one head from its records, one from the federation's stand-in, and how much it trusts each."""
+"""A site's personal model: a head trained on its records, a head from the federation's release, and their mix."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from locum.release import GaussianSpec, Release
 Floats = npt.NDArray[np.float64]
 LAMBDAS = tuple(round(0.1 * k, 1) for k in range(11))
 _FOLDS = 5
-# Drawn of each class, on average.
+# Samples drawn per class, on average.
 _SAMPLES = 500
-# The seed's: 100 steps of Adam on all rows at once.
+# As in the federated paper: 100 steps of Adam on all rows at once.
 _STEPS, _DECAY = 100, 5e-4
 _FILE = "personal.safetensors"
 _TENSORS = ("local.weight", "local.bias", "shared.weight", "shared.bias")
-# A class that a head has never seen.
-_NEVER = -1e30
+# The bias of a class that a head has never seen.
+_UNSEEN = -1e30
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PersonalModel:
-    """`lam` of the local head's probabilities, the rest of the global one's.
+    """A mix of probabilities: the share `lam` from the local head, the rest from the global one.
 
-    Private, all of it: the local head and `lam` come from the site's records without noise. It stays at the site.
+    All of it is private and stays at the site: the local head and `lam` come from its records without noise.
     """
 
     classes: tuple[str, ...]
@@ -43,7 +43,7 @@ class PersonalModel:
     backbone: str = "unknown"
 
     def predict_proba(self, X: npt.ArrayLike, lam: float | None = None) -> Floats:
-        """Probabilities by class; another `lam` than the picked one shows what each head says: 1 is local only."""
+        """Probabilities by class; `lam` replaces the chosen share: 1 uses the local head only, 0 the global one."""
         x = np.asarray(X, dtype=np.float64)
         if x.ndim != 2 or x.shape[1] != self.local[0].shape[1]:
             raise DataError(f"The model takes vectors of {self.local[0].shape[1]} features; got shape {x.shape}.")
@@ -51,12 +51,12 @@ class PersonalModel:
         return share * _softmax(x, *self.local) + (1 - share) * _softmax(x, *self.shared)
 
     def predict(self, X: npt.ArrayLike, lam: float | None = None) -> npt.NDArray[np.int64]:
-        """The most likely class, as a place in `classes`."""
+        """The most likely class, as an index into `classes`."""
         best: npt.NDArray[np.int64] = self.predict_proba(X, lam).argmax(axis=1)
         return best
 
     def save(self, folder: Path) -> None:
-        """One file for its owner alone, whole or not at all."""
+        """Write one private file atomically."""
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         meta = {
             "format": "locum-personal",
@@ -82,12 +82,12 @@ class PersonalModel:
 
 
 def fit_personal(release: Release, records: SiteRecords, *, balanced: bool = False, seed: int = 0) -> PersonalModel:
-    """A local head as the seed trains it, a global one, and the lambda that serves the site's own records best.
+    """A local head, trained as in the federated paper, a global head, and the lambda that fits the records best.
 
-    Of a class Gaussian the global head is the Bayes rule itself; of other releases it learns from samples. With
-    `balanced` both heads treat classes alike: the global one by its prior or by as many samples of each class, the
-    local one by balanced softmax. Without validation records lambda is picked by cross-validation, and the local head
-    learns from all records.
+    For a class Gaussian the global head is the Bayes rule; for other releases it is trained on samples. With
+    `balanced` both heads weight classes equally: the global one by prior or by equally many samples per class, the
+    local one by balanced softmax. Without validation records lambda is chosen by cross-validation, and the local head
+    is trained on all records.
     """
     names, backbone = release.manifest.class_names, release.manifest.embedding.backbone
     train, held = records.train, records.validation
@@ -96,7 +96,7 @@ def fit_personal(release: Release, records: SiteRecords, *, balanced: bool = Fal
     if held is not None:
         theirs, ours = _softmax(held.X, *shared), _softmax(held.X, *local)
         return PersonalModel(names, pick_lambda(ours, theirs, held.y), local, shared, backbone)
-    # A person's records stay together: a head that has seen some of them would look too good on the others.
+    # A subject's records stay in one fold: a head trained on some of them would look too good on the others.
     _, who = np.unique(np.arange(len(train)) if train.subject is None else train.subject, return_inverse=True)
     subjects = int(who.max()) + 1
     if subjects < 2:
@@ -110,9 +110,9 @@ def fit_personal(release: Release, records: SiteRecords, *, balanced: bool = Fal
 
 
 def pick_lambda(local: Floats, shared: Floats, y: npt.NDArray[np.int64]) -> float:
-    """The share of the local probabilities with the least log loss; of equals, the smallest.
+    """The share of the local probabilities with the smallest log loss; among equals the smallest share.
 
-    Accuracy on some twenty records would leave most of the choices equal.
+    Accuracy on some twenty records could not tell most of the choices apart.
 
     >>> pick_lambda(np.array([[0.9, 0.1]]), np.array([[0.2, 0.8]]), np.array([0]))
     1.0
@@ -146,8 +146,8 @@ def _global_head(release: Release, balanced: bool, seed: int) -> tuple[Floats, F
 def _head(
     X: npt.NDArray[np.float32], codes: npt.NDArray[np.int64], classes: int, seed: int, *, balanced: bool
 ) -> tuple[Floats, Floats]:
-    """Weights and biases of a linear head over all classes; those it has never seen get no probability."""
-    weight, bias = np.zeros((classes, X.shape[1])), np.full(classes, _NEVER)
+    """Weights and biases of a linear head over all classes; classes without records get probability 0."""
+    weight, bias = np.zeros((classes, X.shape[1])), np.full(classes, _UNSEEN)
     seen = np.unique(codes)
     if len(seen) == 1:
         bias[seen] = 0.0

@@ -1,4 +1,4 @@
-"""What coordinator and sites say to each other, whatever carries it: questions, answers, and reasons for none."""
+"""The messages between coordinator and sites, whatever carries them: requests, replies, and why there is no reply."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from locum.errors import FormatError
 Tensors = Mapping[str, npt.NDArray[Any]]
 Step = Literal["join", "sums", "train", "finish"]
 STEPS: tuple[Step, ...] = ("join", "sums", "train", "finish")
-# Nothing that is asked or answered is larger, text aside.
-_MOST_TEXT = 1_000_000
+# The text of a message is never longer than this.
+_MAX_TEXT = 1_000_000
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Request:
-    """From the coordinator to one site. `facts` are public settings; `nonce` is answered, and used once.
+    """From the coordinator to one site. `facts` are public settings; the reply repeats `nonce`, which is used once.
 
-    "join" asks for a site's terms and noisy sums, or for a key where sums are to be masked, and "sums" for them then;
-    "train" asks for a decoder after local training; "finish" hands out the result and asks for nothing.
+    "join" asks for a site's terms and noisy sums, or, where sums are masked, for a public key; "sums" then asks for
+    the masked sums; "train" asks for a decoder after local training; "finish" sends the result and asks for nothing.
     """
 
     step: Step
@@ -36,9 +36,9 @@ class Request:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Reply:
-    """From a site: what it paid for, and public facts. A site that does not take part (any more) says why.
+    """From a site: results it has paid for, and public facts. A site that does not take part says why in `declined`.
 
-    No loss, count, accuracy or lambda is ever in here.
+    It never holds a loss, count, accuracy or lambda.
     """
 
     step: Step
@@ -51,23 +51,23 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class NoReply:
-    """No answer, or none that could be read: an error at the site, a lost node, a broken message."""
+    """There is no readable reply: an error at the site, a lost node or a broken message."""
 
     reason: str
 
 
 class Channel(Protocol):
-    """How questions get to the sites: Flower's grid, or calls in one process."""
+    """Carries requests to the sites: Flower's grid, or calls in one process."""
 
     def sites(self) -> list[str]:
-        """The sites that can be asked now, by names that the transport vouches for."""
+        """The sites that can be asked now, by names that the transport has authenticated."""
 
     def ask(self, requests: Mapping[str, Request], *, timeout: float) -> dict[str, Reply | NoReply]:
-        """One question to each site; an entry for each of them, in at most `timeout` seconds."""
+        """Send each site its request; one entry per site, after at most `timeout` seconds."""
 
 
 def pack(message: Request | Reply) -> tuple[str, dict[str, npt.NDArray[Any]]]:
-    """A message as JSON and arrays, for a transport that carries these."""
+    """A message as JSON and arrays."""
     head: dict[str, Any] = {
         "step": message.step,
         "round": message.round,
@@ -81,12 +81,12 @@ def pack(message: Request | Reply) -> tuple[str, dict[str, npt.NDArray[Any]]]:
 
 
 def unpack(text: str, arrays: Tensors) -> Request | Reply:
-    """Undo `pack`; what is not a message of ours is refused. An answer is what has the field `declined`."""
+    """Undo `pack` and refuse anything else. A message with the field `declined` is a reply."""
     try:
-        head: Any = json.loads(text, parse_constant=_no_number) if len(text) <= _MOST_TEXT else None
+        head: Any = json.loads(text, parse_constant=_refuse_constant) if len(text) <= _MAX_TEXT else None
         kind = Reply if "declined" in head else Request
         message = kind(**head, tensors=dict(arrays))
-        fine = (
+        valid = (
             message.step in STEPS
             and type(message.round) is int
             and isinstance(message.nonce, str)
@@ -95,11 +95,11 @@ def unpack(text: str, arrays: Tensors) -> Request | Reply:
             and all(a.dtype in (np.float32, np.float64, np.uint64) for a in message.tensors.values())
         )
     except (ValueError, TypeError, RecursionError):
-        fine = False
-    if not fine:
-        raise FormatError("A message could not be read: it is not one of Locum's, or of another version.")
+        valid = False
+    if not valid:
+        raise FormatError("A message could not be read: it is not from Locum, or from another version of it.")
     return message
 
 
-def _no_number(name: str) -> float:
-    raise ValueError(f"{name} is no number")
+def _refuse_constant(name: str) -> float:
+    raise ValueError(f"{name} is not a finite number")

@@ -1,4 +1,4 @@
-"""From what the sites sent to a release: sums are added and read once, and the decoder gets its way back."""
+"""The release of a federation: sums are added up and read once, and the decoder is mapped back to raw vectors."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ import torch
 from locum.accounting import Gaussian, epsilon_of, events_from_json, events_to_json
 from locum.data import Reference, load_reference
 from locum.errors import PrivacyError
+from locum.federated.aggregation import initial_network
 from locum.federated.claims import check_sites_per_subject, joint_claim, joint_ledger
-from locum.federated.plans import initial_network, sums_asked
 from locum.federated.secure import colluders, noise_of_each
 from locum.federated.settings import FederationSettings
-from locum.federated.terms import Terms
+from locum.federated.terms import Terms, requested_sums
 from locum.generate import export_decoder
 from locum.generate.private import (
     TEST,
@@ -26,22 +26,22 @@ from locum.generate.private import (
     folded,
     from_sums,
     measured,
-    reference_told,
+    reference_settings,
     rounded_shares,
 )
 from locum.release import EmbeddingEntry, GaussianSpec, NetworkSpec, Release, build_release
 from locum.types import DPClaim, PrivacyClaim
 
 Sums = Mapping[str, npt.NDArray[np.float64]]
-# Masked sums have one entry, for all sites.
+# The name of the only entry if sums were masked: their total over all sites.
 TOGETHER = "together"
-# Without noise (rehearsals) nothing would be left to divide by.
-_LEAST_NOISE = 1e-6
+# Simulations may have no noise, and estimates divide by it.
+_MIN_NOISE = 1e-6
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Pooled:
-    """What the sums of all sites say together."""
+    """What is estimated from the sums of all sites."""
 
     found: Measured
     whitener: Whitener
@@ -50,23 +50,23 @@ class Pooled:
 
 
 def pooled(settings: FederationSettings, terms: Mapping[str, Terms], sums: Sums) -> Pooled:
-    """Sums are added; the noise of the sites, each with its own, adds up in squares."""
+    """Add up the sums; the variances of the sites' noise add up too."""
     total = np.sum([sums[name] for name in sorted(sums)], axis=0)
     if settings.secure:
         largest, sites = max(t.noise for t in terms.values()), len(terms)
         noise = noise_of_each(largest, sites, settings.colluding) * float(np.sqrt(sites))
     else:
         noise = float(np.sqrt(sum(terms[name].noise ** 2 for name in sums)))
-    noise = max(noise, _LEAST_NOISE)
-    found = measured(total, noise, len(settings.classes), settings.dim, sums_asked(settings))
+    noise = max(noise, _MIN_NOISE)
+    found = measured(total, noise, len(settings.classes), settings.dim, requested_sums(settings))
     return Pooled(found, Whitener.read(found, _reference(settings)), total, noise)
 
 
 def site_counts(settings: FederationSettings, sums: Sums) -> dict[str, float]:
-    """How many records each site has, as it told with noise; never below a few."""
-    shares, classes = sums_asked(settings), len(settings.classes)
+    """The noisy number of records of each site; never below a few."""
+    shares, classes = requested_sums(settings), len(settings.classes)
     return {
-        name: float(measured(value, _LEAST_NOISE, classes, settings.dim, shares).counts.sum())
+        name: float(measured(value, _MIN_NOISE, classes, settings.dim, shares).counts.sum())
         for name, value in sums.items()
     }
 
@@ -77,12 +77,12 @@ def build_result(
     sums: Sums,
     decoder: Mapping[str, npt.NDArray[np.float32]],
 ) -> Release:
-    """The release of a federation. Nothing in here looks at a record; each site's epsilon stands in the settings."""
+    """The release of a federation. No record is used here; the settings hold each site's epsilon."""
     reference, together = _reference(settings), pooled(settings, terms, sums)
     spec: GaussianSpec | NetworkSpec
     if settings.mode == "sums":
         read = from_sums(
-            together.total, together.noise, len(settings.classes), settings.dim, sums_asked(settings), reference
+            together.total, together.noise, len(settings.classes), settings.dim, requested_sums(settings), reference
         )
         spec, generator = GaussianSpec(), "ClassGaussian"
         tensors: dict[str, Any] = {"means": read.means.astype(np.float32), "factor": read.factor, "scale": read.scale}
@@ -95,7 +95,7 @@ def build_result(
         spec, generator = NetworkSpec(latent_dim=settings.latent, program=program, noise="low-rank"), "CVAEGenerator"  # type: ignore[arg-type]
     return build_release(
         generator=generator,
-        settings={"federation": settings.to_dict(), "sites": _told(terms), **reference_told(reference)},
+        settings={"federation": settings.to_dict(), "sites": _costs(terms), **reference_settings(reference)},
         embedding=EmbeddingEntry(backbone=settings.backbone, dim=settings.dim),
         classes=list(range(len(settings.classes))),
         class_names=settings.classes,
@@ -109,7 +109,7 @@ def build_result(
 
 def _claim(settings: FederationSettings, terms: Mapping[str, Terms]) -> PrivacyClaim:
     if any(t.is_test for t in terms.values()):
-        return PrivacyClaim("none", (TEST,))
+        return PrivacyClaim("none", (TEST,), test=True)
     claims = [terms[name].claim for name in sorted(terms)]
     if settings.secure:
         return _shared_noise_claim(settings, claims)
@@ -117,17 +117,17 @@ def _claim(settings: FederationSettings, terms: Mapping[str, Terms]) -> PrivacyC
 
 
 def _shared_noise_claim(settings: FederationSettings, claims: Sequence[PrivacyClaim]) -> PrivacyClaim:
-    """One mechanism for all sites: somebody at k of them moves the sum by up to k, not by k times 1 apart."""
+    """One mechanism for all sites: a subject with records at k of them moves the total by up to k."""
     k = check_sites_per_subject(settings.max_sites_per_subject, len(claims))
     paid = [claim.dp for claim in claims if claim.dp is not None]
-    # All sites have paid for the same noise, each at its own delta.
+    # All sites paid for the same noise, each at its own delta.
     (event,) = events_from_json(paid[0].events)
     assert isinstance(event, Gaussian)
     if len({(claim.unit, dp.relation, str(dp.events)) for claim, dp in zip(claims, paid, strict=True)}) > 1:
-        raise PrivacyError("The sites promise different things: let all choose the same `unit` and `relation`.")
+        raise PrivacyError("The sites guarantee different things: let all choose the same `unit` and `relation`.")
     events, delta = (Gaussian(event.noise_multiplier / k),), max(dp.delta for dp in paid)
     dp = DPClaim(
-        epsilon_of(events, delta, paid[0].relation),  # type: ignore[arg-type]
+        epsilon_of(events, delta, paid[0].relation),
         delta,
         paid[0].relation,
         tuple(events_to_json(events)),
@@ -135,20 +135,20 @@ def _shared_noise_claim(settings: FederationSettings, claims: Sequence[PrivacyCl
     )
     m = len(claims)
     outside: tuple[str, ...] = (
-        f"more than {colluders(m, settings.colluding)} of the {m} sites siding with the coordinator",
+        f"more than {colluders(m, settings.colluding)} of the {m} sites colluding with the coordinator",
         "a coordinator who invents sites or swaps their keys: who takes part must be known by other means",
         "sums are rounded to multiples of 2**-32 before they are masked",
     )
     if k < m:
-        outside += (f"a person with records at more than {k} of the {m} sites",)
+        outside += (f"a subject with records at more than {k} of the {m} sites",)
     return PrivacyClaim("dp", tuple(dict.fromkeys((*claims[0].not_covered, *outside))), unit=claims[0].unit, dp=dp)
 
 
-def _told(terms: Mapping[str, Terms]) -> list[dict[str, Any]]:
-    """Each site's own price and the tip of its ledger, by no name."""
+def _costs(terms: Mapping[str, Terms]) -> list[dict[str, Any]]:
+    """Each site's cost and the tip of its ledger, without names."""
     paid = [t.claim.dp for t in terms.values() if t.claim.dp is not None]
-    told = [{"epsilon": p.epsilon, "delta": p.delta, "ledger": p.ledger} for p in paid]
-    return sorted(told, key=lambda site: str(site["ledger"]))
+    costs = [{"epsilon": p.epsilon, "delta": p.delta, "ledger": p.ledger} for p in paid]
+    return sorted(costs, key=lambda site: str(site["ledger"]))
 
 
 def _reference(settings: FederationSettings) -> Reference:

@@ -1,4 +1,4 @@
-"""The folder that `flwr run` starts: terms that all share, and a page with every command."""
+"""The folder that `flwr run` starts: the shared terms, and a README with every command."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from locum.federated.certificates import check_host, check_site_name
 from locum.federated.settings import FederationSettings
 
 _PYPROJECT = """\
-# A Flower app. Its code is in the package locum: only federation.toml travels with it.
+# A Flower app. Its code is in the package locum; only federation.toml is sent with it.
 [project]
 name = "locum-federation"
 version = "{version}"
-description = "Sites learn one stand-in together, each with its own ledger."
+description = "Sites train one stand-in together, each with its own ledger."
 license = "Apache-2.0"
 dependencies = ["locum>={version}", "flwr>=1.41,<1.42"]
 
@@ -24,34 +24,34 @@ publisher = "locum"
 fab-include = ["federation.toml"]
 
 [tool.flwr.app.components]
-serverapp = "locum.federated.transport.server_app:app"
-clientapp = "locum.federated.transport.client_app:app"
+serverapp = "locum.federated.transport.flower:server_app"
+clientapp = "locum.federated.transport.flower:client_app"
 
-# Every site gets these: nothing private belongs here. What a site keeps to itself is in its own site.toml.
+# Every site gets these settings: nothing private belongs here. A site's private settings are in its own site.toml.
 [tool.flwr.app.config]
 federation = "federation.toml"
-out = "out"           # release, log and state, seen from where the SuperLink was started
-sites = {number}             # that many are connected before the run starts
+out = "out"           # release, log and state, relative to where the SuperLink was started
+sites = {number}             # how many must be connected before the run starts
 wait = 600            # seconds for them to connect
-timeout = 3600        # seconds for an answer
+timeout = 3600        # seconds for a reply
 patience = 300        # seconds for a lost site to come back within a round
 """
 
 _TERMS = """\
-# The terms of the federation. They are public: every site gets them, and must agree.
+# The terms of the federation. They are public: every site gets them and must agree to them.
 """
 
 _SITE = """\
-# Copy to site.toml, beside the site's records, where it stays. Of it only epsilon, delta, n_public and unit are told.
-federation = "federation.toml"    # a copy of the terms that this site agreed to: it answers on no others
+# Copy to site.toml, beside the site's records, where it stays. Only epsilon, delta, n_public and unit leave the site.
+federation = "federation.toml"    # a copy of the terms that this site agreed to: it replies under no others
 data = "embeddings.npz"       # relative to this file; "FILE#train" picks a split
-# validation = "held.npz"     # picks the site's own lambda; without it, by cross-validation
-epsilon = 1.0                 # what this run may cost; it is charged as a whole when the site joins
+# validation = "held.npz"     # chooses the site's lambda; without it, cross-validation does
+epsilon = 1.0                 # what this run may cost; all of it is charged when the site joins
 delta = 1e-5
 n_public = 1000               # the declared, rounded number of records: it is public
-unit = "record"               # or "subject": the promise is for whole patients
-# holding = "clinic"          # whose budget pays
-# ledger = "ledger.sqlite"    # beside the data unless said
+unit = "record"               # or "subject": the guarantee covers all records of a patient
+# holding = "clinic"          # the data holding whose budget pays
+# ledger = "ledger.sqlite"    # default: beside the data
 """
 
 _CONNECTION = """\
@@ -71,12 +71,12 @@ _README = """\
 # A federation
 
 {warning}`federation.toml` holds the terms, which are public. Each site keeps its records, its budget and its ledger
-to itself. Install `locum[federated]`, the same version, everywhere. In every shell, first:
+to itself. Install the same version everywhere: `pip install 'locum[federated]'`. In every shell, first:
 
 {off}
 ## The coordinator
 
-{keys}Start the SuperLink, in the folder where the results shall be (keep `superlink.db`: it knows who is registered):
+{keys}Start the SuperLink in the folder for the results (keep `superlink.db`: it lists the registered sites):
 
 ```console
 $ flower-superlink --host {bind} --port {port} --database superlink.db --disable-runtime-dependency-installation \\
@@ -96,10 +96,9 @@ $ until flower-supernode --superlink {address} --port 9094 \\
     --node-config 'site="/PATH/TO/site.toml"'; do sleep 5; done
 ```
 
-The loop starts a node again that died; so does a service with `Restart=on-failure`. A node that was killed is let in
-again when its last sign of life is a minute old, and then finishes the round. Several nodes on one machine need a
-`--port` each. What goes wrong at a site is said in this window and nowhere else: the coordinator learns the class of
-the error.
+The loop restarts a node that died; so does a service with `Restart=on-failure`. A node that was killed can connect
+again a minute after its last sign of life, and then finishes the round. Nodes on one machine need different values
+of `--port`. Errors at a site appear in this window only: the coordinator learns just the class of the error.
 
 ## Run
 
@@ -107,15 +106,16 @@ the error.
 $ flwr run . locum --stream
 ```
 
-The release is in `out/release`, the log in `out/log.jsonl`. If the run stops, for too few sites answered or because
-the SuperLink was killed, start what is missing and give the same command again: it goes on from the last whole round.
+The release is in `out/release`, the log in `out/log.jsonl`. If the run stops, because too few sites replied or the
+SuperLink was killed, start what is missing and run the same command again: it resumes after the last complete round.
 
-## Whom to trust
+## Who must be trusted
 
 {trust}
-- Whoever starts runs decides which code the sites run: `flwr run` sends an app, and may name another one than this.
-  Flower 1.41 lets everybody who reaches the port start runs and register keys, sites included. Sites need only the
-  paths under `/v1/fleet/`: let a proxy give them these and nothing else, and keep the port itself to the coordinator.
+- Whoever starts runs decides which code the sites run: `flwr run` sends an app, which can be another one than this.
+  Flower 1.41 lets everyone who reaches the port start runs and register keys, sites included. Sites need only the
+  paths under `/v1/fleet/`: put a proxy in front that allows nothing else, and keep the port itself to the
+  coordinator.
 - The coordinator sees each site's noisy sums and decoders, which are paid for. It sees no record, count, loss or
   lambda.
 """
@@ -124,14 +124,14 @@ _SECURE = {
     "warning": "",
     "bind": "0.0.0.0",
     "keys": """\
-Make the certificates, which end after two years, and a key for each site:
+Make the certificates, which expire after two years, and a key for each site:
 
 ```console
 $ locum federate certificates keys --host {host} {flags}
 ```
 
 `keys/ca.crt` and `NAME.key` go to site NAME; `server.key` stays here. Better: each site makes its own key with
-`locum federate key keys NAME`, and sends `NAME.pub` alone.
+`locum federate key keys NAME` and sends only `NAME.pub`.
 
 """,
     "link": "--enable-supernode-auth --ssl-ca-certfile keys/ca.crt --ssl-certfile keys/server.crt "
@@ -143,15 +143,15 @@ with the full path of `keys/ca.crt`, and register the sites:
 {registrations}
 ```""",
     "node": "--root-certificates ca.crt --auth-supernode-private-key {first}.key",
-    "trust": "- All connections are encrypted, and only registered keys are let in.",
+    "trust": "- All connections are encrypted, and only sites with registered keys can connect.",
     "connection": 'root-certificates = "/PATH/TO/keys/ca.crt"',
 }
 
 _INSECURE = {
     "warning": """\
-> **INSECURE: there is no encryption and no authentication here.** Whoever sees the network reads every message, and
-> whoever reaches the port is a site. Use this on one machine, with made-up records, and for nothing else. Write the
-> folder again without `--insecure` for all other uses.
+> **INSECURE: there is no encryption and no authentication.** Anyone on the network can read every message, and anyone
+> who reaches the port can act as a site. Use this only on one machine, with made-up records. For anything else, write
+> the folder again without `--insecure`.
 
 """,
     "keys": "",
@@ -159,7 +159,7 @@ _INSECURE = {
     "link": "--insecure",
     "register": ".",
     "node": "--insecure",
-    "trust": "- **Nothing is encrypted and nobody is authenticated.** A site that starts again is a new site.",
+    "trust": "- **Nothing is encrypted and no site is authenticated.** A site that restarts is a new site.",
     "connection": "insecure = true",
 }
 
@@ -173,15 +173,15 @@ def write_app(
     host: str = "localhost",
     port: int = 8010,
 ) -> list[Path]:
-    """Write the app's folder; the files written. `README.md` has all commands, in order.
+    """Write the app's folder, and return the files. `README.md` has all commands, in order.
 
-    TLS and node authentication are on. `insecure` switches both off, and the page then says so at its top. `host` and
-    `port` are where the sites reach the SuperLink. No file is overwritten: where one exists, none is written.
+    TLS and node authentication are on. `insecure` turns both off, and the README then says so at the top. `host` and
+    `port` are where the sites reach the SuperLink. No file is overwritten: if one exists, none is written.
     """
     names = [check_site_name(s) for s in sites]
     if len(set(names)) < len(names) or len(names) < settings.least_sites:
         raise ConfigError(
-            f"`sites` must name {settings.least_sites} sites or more (`least_sites`), each once; got {list(sites)!r}."
+            f"`sites` must name {settings.least_sites} or more sites (`least_sites`), each once; got {list(sites)!r}."
         )
     if isinstance(port, bool) or not isinstance(port, int) or not 1 <= port <= 65535:
         raise ConfigError(f"`port` must be 1 to 65535; got {port!r}.")
@@ -205,7 +205,7 @@ def write_app(
     target = Path(folder)
     for name in files:
         if (target / name).exists():
-            raise ConfigError(f"{str(target / name)!r} exists already: name another folder.")
+            raise ConfigError(f"{str(target / name)!r} already exists: name another folder.")
     target.mkdir(parents=True, exist_ok=True)
     for name, text in files.items():
         (target / name).write_text(text, encoding="utf-8")

@@ -1,8 +1,8 @@
-"""Sums of which only the total can be read: each pair of sites shares a mask that one adds and the other takes off.
+"""Masked sums, of which only the total can be read: each pair of sites shares a mask; one adds it, one subtracts it.
 
-Keys are agreed by X25519 over the coordinator, who can then read no site's sums; so all sites together need to add no
-more noise than one alone. It protects from a coordinator who looks, not from one who invents sites or swaps keys: who
-takes part must be known by other means. If one site's answer is missing, nothing can be read: it is waited for.
+Sites agree on keys by X25519 through the coordinator, who then cannot read the sums of a single site; so all sites
+together need no more noise than one alone. This protects against a coordinator who looks, not against one who invents
+sites or swaps keys: who takes part must be known by other means. Without the reply of every site nothing can be read.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ _LARGEST = 2.0**30
 
 
 def colluders(sites: int, share: float) -> int:
-    """How many of the sites may tell the coordinator all they know: at least one, for each site knows itself."""
+    """How many sites may collude with the coordinator: at least one, because each site knows its own sums."""
     return max(1, math.floor(share * sites))
 
 
 def noise_of_each(total: float, sites: int, share: float) -> float:
-    """Noise that each site adds so that those who do not collude add up to `total`; variances add.
+    """Noise that each site adds so that the sites that do not collude add up to `total`; variances add.
 
     >>> round(noise_of_each(3.0, 10, 0.1), 6)
     1.0
@@ -41,7 +41,7 @@ def noise_of_each(total: float, sites: int, share: float) -> float:
     honest = sites - colluders(sites, share)
     if honest < 2:
         raise ConfigError(
-            f"Sums that nobody can read alone need two honest sites at least; of {sites} {honest} count."
+            f"Masked sums need at least two honest sites; of {sites} sites only {honest} can be relied on."
         )
     return total / math.sqrt(honest)
 
@@ -53,25 +53,25 @@ def new_key() -> bytes:
 
 
 def public_key(private: bytes) -> str:
-    """What the others need of it."""
+    """The public part, which the other sites need."""
     return _x25519().from_private_bytes(private).public_key().public_bytes_raw().hex()
 
 
 def check_keys(private: bytes, keys: Sequence[str]) -> None:
-    """Refuse a list with which no mask can be made; a site does so before it pays."""
+    """Refuse a list of keys that no mask can be made with; a site does so before it pays."""
     own = public_key(private)
     if not isinstance(keys, list) or own not in keys or len({str(key).lower() for key in keys}) < len(keys):
         raise FormatError(
-            "The list of keys lacks this site's own, or holds one twice: it is not the list of this run."
+            "The list of keys lacks this site's own key, or holds a key twice: it is not the list of this run."
         )
     for key in keys:
         _agreed(private, key)
 
 
 def masked(values: npt.NDArray[np.float64], private: bytes, keys: Sequence[str], run: str) -> Words:
-    """Values on a grid, plus the masks shared with every other site of `keys`, the public ones of all, modulo 2**64.
+    """Values on a grid, plus the masks shared with each other site in `keys` (all public keys), modulo 2**64.
 
-    Without the others' answers it cannot be told from random numbers.
+    Without the other sites' replies it looks like random numbers.
     """
     if not np.isfinite(values).all() or np.abs(values).max(initial=0) > _LARGEST:
         raise ConfigError(f"Sums must be finite and at most {_LARGEST:g} to be added securely.")
@@ -82,7 +82,7 @@ def masked(values: npt.NDArray[np.float64], private: bytes, keys: Sequence[str],
         if key == own:
             continue
         mask = _stream(_agreed(private, key), "\n".join([run, *sorted((own, key))]), len(out))
-        # One of each pair adds, the other takes off.
+        # One of each pair adds the mask, the other subtracts it.
         if own < key:
             out += mask
         else:
@@ -91,7 +91,7 @@ def masked(values: npt.NDArray[np.float64], private: bytes, keys: Sequence[str],
 
 
 def unmasked(parts: Mapping[str, Words]) -> npt.NDArray[np.float64]:
-    """The sum of all values; every site of the list must be there, or the result is noise."""
+    """The sum of all values; if a site of the list is missing, the result is random."""
     total = np.zeros_like(next(iter(parts.values())))
     for part in parts.values():
         total += part
@@ -105,11 +105,11 @@ def _agreed(private: bytes, key: str) -> bytes:
     try:
         return _x25519().from_private_bytes(private).exchange(X25519PublicKey.from_public_bytes(bytes.fromhex(key)))
     except (ValueError, TypeError):
-        raise FormatError("A key in the list is no key.") from None
+        raise FormatError(f"A key in the list is not a valid X25519 key; got {str(key)[:80]!r}.") from None
 
 
 def _stream(shared: bytes, context: str, words: int) -> Words:
-    """Random words that only the two can make: a block cipher in counter mode, keyed by secret and context."""
+    """Random words that only the two sites can make: AES in counter mode, keyed by secret and context."""
     from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
     key = hashlib.sha256(b"locum secure sums\n" + shared + context.encode()).digest()
@@ -121,5 +121,5 @@ def _x25519() -> type[X25519PrivateKey]:
     try:
         from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
     except ImportError:
-        raise ConfigError("Secure sums need cryptography: pip install 'locum[federated]'.") from None
+        raise ConfigError("Masked sums need cryptography: pip install 'locum[federated]'.") from None
     return X25519PrivateKey

@@ -1,4 +1,4 @@
-"""The public terms of a federation: everything in here may be known by everybody, and all sites share it."""
+"""The public terms of a federation: all sites share them, and anyone may know them."""
 
 from __future__ import annotations
 
@@ -20,39 +20,42 @@ Average = Literal["mean", "median", "trimmed-mean"]
 
 @dataclass(frozen=True, slots=True)
 class FederationSettings:
-    """What is learnt together, and how. Budgets, paths and sizes of the sites are not in here: they stay with them.
+    """What is learned together, and how. Budgets, paths and sizes of the sites are not part of it: they stay local.
 
     Parameters
     ----------
     classes
-        The names of all classes that there can be, at any site.
+        The names of all classes that can occur, at any site.
     dim, reference, backbone
-        The vectors: how many features, which public statistics whiten them, what made them.
+        The vectors: how many features, which public statistics whiten them, which backbone made them.
     mode
-        "sums": one round, in which sites send noisy class statistics, and the result is a class Gaussian. "decoder":
-        that, then `rounds` of training, in which decoders are averaged and encoders stay.
-    opening
-        For decoders: "class" trains around the noisy class means of all sites; "public" around nothing, as the seed.
+        "sums": one round, in which sites send noisy class statistics; the result is a class Gaussian. "decoder":
+        that, then `rounds` of training, in which decoders are averaged and encoders stay at the sites.
+    initial_query
+        For decoders: "class" trains around the noisy class means of all sites; "public" around 0, as in the federated
+        paper.
     covariance
-        For sums: "public" takes the reference's covariance, "own" pays for one.
+        For sums: "public" uses the covariance of the reference, "own" pays for a noisy one.
     hidden, latent, beta, batch, local_epochs, rounds, learning_rate, clip
-        The network of a site and its training. The defaults are the seed's.
+        The network of a site and its training. The defaults are those of the federated paper.
     weights
-        How decoders are averaged: "equal", or "counts": by the noisy counts that sites have paid for.
+        How decoders are averaged: "equal", or "counts" for the noisy counts that sites have paid for.
     average, trim
-        "mean", or what resists a poisoned site: "median", or "trimmed-mean" without the share `trim` at either end.
+        "mean", or an average that resists a poisoned site: "median", or "trimmed-mean" without the share `trim` at
+        either end.
     secure, colluding
         For sums: each site's are masked, so that only their total can be read, and all sites together add the noise
-        of one. `colluding` is the share of the sites that may side with the coordinator; more break the promise.
+        of one. `colluding` is the share of the sites that may collude with the coordinator; if more do, the guarantee
+        does not hold.
     max_sites, max_size, max_epsilon, max_noise
-        What the coordinator lets a site declare, and how many may mask their sums together: a site that claims more
-        records than there can be, or next to no privacy, would spoil the result or the claim for all.
+        What the coordinator lets a site declare, and how many sites may mask their sums together: a site that
+        declares impossibly many records, or hardly any privacy, would spoil the result or the claim for all.
     min_sites
-        A round with fewer usable answers stops the run.
-    max_sites_per_person
-        At how many sites one person can have records; None is all of them. It enters the claim.
+        A round with fewer usable replies stops the run.
+    max_sites_per_subject
+        At how many sites one subject can have records; None means all of them. It is part of the claim.
     balanced
-        Heads treat all classes alike, however rare.
+        Heads weight all classes equally, however rare.
     """
 
     classes: tuple[str, ...]
@@ -89,17 +92,17 @@ class FederationSettings:
         object.__setattr__(self, "hidden", tuple(self.hidden))
         if len(self.classes) < 2 or len(set(self.classes)) < len(self.classes):
             raise ConfigError(f"`classes` must name two classes or more, each once; got {list(self.classes)!r}.")
-        whole = ("dim", "latent", "batch", "local_epochs", "rounds", "min_sites", "max_sites", "max_size")
-        for name in whole:
+        integers = ("dim", "latent", "batch", "local_epochs", "rounds", "min_sites", "max_sites", "max_size")
+        for name in integers:
             _check(name, getattr(self, name), isinstance(getattr(self, name), int), least=1)
         if not self.hidden or any(isinstance(h, bool) or not isinstance(h, int) or h < 1 for h in self.hidden):
             raise ConfigError(f"`hidden` must be widths of 1 or more; got {list(self.hidden)!r}.")
         for name in ("beta", "learning_rate", "clip", "max_epsilon", "max_noise"):
             _check(name, getattr(self, name), True, least=1e-12)
         _check("trim", self.trim, self.trim < 0.5, least=0, hint=" Below 0.5: something must be left.")
-        _check("colluding", self.colluding, self.colluding < 1, least=0, hint=" Below 1: somebody must be honest.")
+        _check("colluding", self.colluding, self.colluding < 1, least=0, hint=" Below 1: some site must be honest.")
         if self.secure and self.mode != "sums":
-            raise ConfigError("Only sums can be masked: `secure` goes with mode 'sums'.")
+            raise ConfigError(f"`secure` masks sums and needs mode 'sums'; got mode {self.mode!r}.")
         _check("seed", self.seed, isinstance(self.seed, int), least=0)
         if self.max_sites_per_subject is not None:
             _check(
@@ -115,7 +118,7 @@ class FederationSettings:
 
     @property
     def least_sites(self) -> int:
-        """How many sites a round takes: `min_sites`, or as many as the average or the masks need."""
+        """How many sites a round needs: `min_sites`, or more where the average or the masks need more."""
         least = max(self.min_sites, 3 if self.average == "trimmed-mean" and self.mode == "decoder" else 1)
         while self.secure and least - colluders(least, self.colluding) < 2:
             least += 1
@@ -127,7 +130,7 @@ class FederationSettings:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> FederationSettings:
-        """Undo `to_dict`; an unknown setting is an error, for a slip of the pen must not fall back to a default."""
+        """Undo `to_dict`. An unknown setting is an error: a typo must not fall back to a default."""
         known = {f.name for f in fields(cls)}
         for name in data:
             if name not in known:
@@ -141,26 +144,26 @@ class FederationSettings:
 
     @classmethod
     def read(cls, file: str | Path) -> FederationSettings:
-        """From a file of terms, `federation.toml`."""
+        """Read the terms from a file, `federation.toml`."""
         path = Path(file)
         try:
             return cls.from_dict(tomllib.loads(path.read_text(encoding="utf-8")))
         except OSError:
-            raise ConfigError(f"There is no file of terms {str(file)!r}: put the federation's there.") from None
+            raise ConfigError(f"There is no terms file {str(file)!r}: copy the federation's there.") from None
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise ConfigError(f"{path.name!r} is no TOML: {str(error)[:200]}.") from None
+            raise ConfigError(f"{path.name!r} is not valid TOML: {str(error)[:200]}.") from None
 
     def to_toml(self) -> str:
-        """Every setting, so that a later default changes nothing. JSON's values are TOML's; None is left out."""
-        told = self.to_dict().items()
-        return "".join(f"{k} = {json.dumps(v, ensure_ascii=False)}\n" for k, v in told if v is not None)
+        """Every setting, so that later defaults change nothing. JSON values are valid TOML; None is left out."""
+        settings = self.to_dict().items()
+        return "".join(f"{k} = {json.dumps(v, ensure_ascii=False)}\n" for k, v in settings if v is not None)
 
 
 _CHOICES: dict[str, tuple[str, ...]] = {
-    # Never a file: whoever writes the terms must not choose which files of a site are read.
+    # Never a file name: the author of the terms must not choose which files of a site are read.
     "reference": ("none", *REFERENCES),
     "mode": ("sums", "decoder"),
-    "opening": ("class", "public"),
+    "initial_query": ("class", "public"),
     "covariance": ("public", "own"),
     "weights": ("equal", "counts"),
     "average": ("mean", "median", "trimmed-mean"),

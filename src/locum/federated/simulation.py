@@ -1,4 +1,4 @@
-"""A federation rehearsed on one machine: the code of a real run, with seeded coins, so that nothing is promised."""
+"""A federation simulated on one machine: the code of a real run, with seeded randomness, so nothing is guaranteed."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from locum.data import stratified_split, subject_split, write_embeddings
 from locum.errors import ConfigError
 from locum.federated.coordinator import Coordinator
 from locum.federated.personal import PersonalModel
-from locum.federated.plans import plan_site
 from locum.federated.settings import FederationSettings
 from locum.federated.site import Site
+from locum.federated.terms import plan_site
 from locum.federated.transport.local import LocalChannel
 from locum.metrics import accuracy, balanced_accuracy, clopper_pearson, f1
 from locum.types import DP, EmbeddingSet, Estimate
 
 Engine = Literal["local", "ray"]
-# As in the seed: a fifth to test on, and, where asked for, of the rest a fifth to pick lambda by.
+# As in the federated paper: a fifth to test on and, if asked for, a fifth of the rest to choose lambda.
 _FIFTH = 0.2
 _LAMBDAS = {"interpolated": None, "global": 0.0, "local": 1.0}
 
 
 @dataclass(frozen=True, slots=True)
 class SiteScore:
-    """What one site got out of it, on test records of its own: for its own lambda, and for either head alone.
+    """The scores of one site on its test records: with its own lambda, and with either head alone.
 
-    `epsilon_spent` is computed from the events that a real run would be charged with; None without a budget.
+    `epsilon_spent` is computed from the events that a real run would charge; None without a budget.
     """
 
     name: str
@@ -61,19 +61,19 @@ class SiteScore:
 
 @dataclass(frozen=True, slots=True)
 class Simulation:
-    """The release of a rehearsal, which is always marked as a test, and the scores of the sites."""
+    """The release of a simulation, which is always marked as a test, and the scores of the sites."""
 
     release: Path
     sites: tuple[SiteScore, ...]
 
     @property
     def warning(self) -> str:
-        """A word where the interpolation is none: at every site the same head wins outright."""
+        """A note if the interpolation is useless: at every site the same head gets all the weight."""
         lams = {site.lam for site in self.sites}
         if lams == {0.0}:
-            return "Every lambda is 0: no site gains from its own records. Are they too few, or badly labelled?"
+            return "Every lambda is 0: no site gains from its own records. Are they too few, or badly labeled?"
         if lams == {1.0}:
-            return "Every lambda is 1: no site gains from the federation. Has the decoder learnt anything?"
+            return "Every lambda is 1: no site gains from the federation. Has the decoder learned anything?"
         return ""
 
 
@@ -86,9 +86,9 @@ def write_sites(
     validation: bool = False,
     test: EmbeddingSet | None = None,
 ) -> dict[str, EmbeddingSet]:
-    """A folder a site with its records and `site.toml`; the test records of each, which nobody learns from.
+    """Write one folder per site with its records and `site.toml`; returns the test records, held out from training.
 
-    With `test` these are the same for all, and a site learns from all of its own.
+    With `test` these are the same for all sites, and each site trains on all of its own records.
     """
     held = {}
     for i, (name, data) in enumerate(parts.items()):
@@ -99,10 +99,10 @@ def write_sites(
         shares = {} if test is not None else {"test": _FIFTH}
         left = 1 - sum(shares.values())
         shares |= {"val": _FIFTH * left, "train": (1 - _FIFTH) * left} if validation else {"train": left}
-        # One part alone is no split: 1 would be a size.
+        # A single part needs no split, and its share of 1 would be read as a size.
         found = split(data, shares, rng=rng) if len(shares) > 1 else {"train": data}
         if any(part not in found or not len(found[part]) for part in shares):
-            raise ConfigError(f"{name} has too few records to be parted into {', '.join(shares)}: take fewer sites.")
+            raise ConfigError(f"{name} has too few records to be split into {', '.join(shares)}: use fewer sites.")
         settings: dict[str, Any] = {"data": "train.npz", "insecure_seed": 1000 * seed + i}
         write_embeddings(home / "train.npz", found["train"])
         if validation:
@@ -127,28 +127,28 @@ def simulate(
     seed: int = 0,
     validation: bool = False,
     test: EmbeddingSet | None = None,
-    tell: Callable[[dict[str, Any]], None] | None = None,
+    on_event: Callable[[dict[str, Any]], None] | None = None,
 ) -> Simulation:
-    """Sites "learn together" on this machine, in one process or on Flower's simulation: the same result.
+    """Simulate a federation on this machine, in one process or on Flower's simulation engine: the same result.
 
-    `parts` are the records of each site, `work` an empty folder for what a real site keeps to itself. Coins are
-    seeded: the release in `out` is marked as a test and promises nothing, whatever `privacy` says. Without a budget
-    nothing is clipped and nothing noisy. With `validation` lambda is picked as in the seed, on records that no head
-    learns from, and not by cross-validation. `test`, for sites that are alike, are records that all are tested on;
-    without it each site keeps a fifth of its own for that.
+    `parts` are the records of each site, `work` is an empty folder for what a real site keeps to itself. Randomness
+    is seeded: the release in `out` is marked as a test and guarantees nothing, whatever `privacy` says. Without a
+    budget nothing is clipped and no noise is added. With `validation` lambda is chosen as in the federated paper, on
+    held-out records, and not by cross-validation. `test` are records that all sites are tested on; without it each
+    site holds out a fifth of its own.
     """
     held = write_sites(parts, work, privacy, seed, validation=validation, test=test)
     if engine == "local":
         files = {f"site-{i}": work / f"site-{i}" / "site.toml" for i in range(len(parts))}
-        release = Coordinator(settings, out, tell=tell).run(LocalChannel(files))
+        release = Coordinator(settings, out, on_event=on_event).run(LocalChannel(files))
     else:
         from locum.federated.transport.ray import simulate_on_ray
 
-        release = simulate_on_ray(settings, work, len(parts), out, tell=tell)
+        release = simulate_on_ray(settings, work, len(parts), out, on_event=on_event)
     scores = []
-    for i, (name, test) in enumerate(held.items()):
+    for i, (name, records) in enumerate(held.items()):
         site = Site(work / f"site-{i}" / "site.toml")
-        scores.append(_score(name, len(parts[name]), site, settings, privacy, test))
+        scores.append(_score(name, len(parts[name]), site, settings, privacy, records))
     return Simulation(release, tuple(scores))
 
 

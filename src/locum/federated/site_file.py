@@ -1,4 +1,4 @@
-"""What a site keeps to itself: where its records lie, who pays, and how much it is ready to spend."""
+"""`site.toml`, which a site keeps to itself: where its records are, which ledger pays, and how much it may spend."""
 
 from __future__ import annotations
 
@@ -7,16 +7,15 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from locum.data import read_embeddings
+from locum.data import ledger_for, read_embeddings
 from locum.errors import ConfigError, DataError, PrivacyError
 from locum.federated.settings import FederationSettings
-from locum.io import ledger_path
 from locum.types import DP, EmbeddingSet
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SiteRecords:
-    """What is learnt from, and what picks lambda where it is named; both stay here."""
+    """Records to train on, and optional ones to choose lambda; both stay at the site."""
 
     train: EmbeddingSet
     validation: EmbeddingSet | None = None
@@ -24,14 +23,14 @@ class SiteRecords:
 
 @dataclass(frozen=True, slots=True)
 class SiteFile:
-    """`site.toml`: the settings of one site. Nothing of it but the budget's public numbers ever leaves.
+    """The settings of one site. Only the public numbers of the budget ever leave.
 
-    Paths are relative to the file. `data` and `validation` are files of embeddings, perhaps with `#split`; without
-    `validation` lambda is picked by cross-validation on `data`. `ledger` is beside the data unless named.
-    `federation` is the site's copy of the terms that it agreed to: it answers on no others, so that nobody can ask
-    for its classes one by one, or spend its budget on terms that its owner has not seen. Rehearsals need none.
-    `insecure_seed` seeds everything, for simulations: nothing is paid, and nothing claimed. Only there may `epsilon`
-    be missing, which means no privacy at all.
+    Paths are relative to the file. `data` and `validation` are files of embeddings, optionally with `#split`; without
+    `validation` lambda is chosen by cross-validation on `data`. `ledger` is beside the data unless named.
+    `federation` is the site's copy of the terms that it agreed to. It replies under no other terms, so that nobody
+    can query its classes one by one, or spend its budget on terms that its owner has not seen. Simulations need none.
+    `insecure_seed` seeds all randomness, for simulations: nothing is paid, and nothing is claimed. Only there may
+    `epsilon` be missing, which means no privacy at all.
     """
 
     folder: Path
@@ -49,7 +48,7 @@ class SiteFile:
 
     @classmethod
     def read(cls, file: str | Path) -> SiteFile:
-        """A checked file, or one sentence that says why not."""
+        """Read and check a file."""
         path = Path(file)
         try:
             with path.open("rb") as f:
@@ -66,36 +65,36 @@ class SiteFile:
         for name in ("validation", "ledger", "holding", "federation"):
             if not isinstance(found.get(name, ""), str):
                 raise ConfigError(f"`{name}` in the site file must be text; got {found[name]!r}.")
-        rng = found.get("insecure_seed", 0)
-        # `false` would switch the coins on: what counts is whether the line is there.
-        if isinstance(rng, bool) or not isinstance(rng, int) or rng < 0:
-            raise ConfigError(f"`insecure_seed` must be a whole number, 0 or more, or be left out; got {rng!r}.")
+        seed = found.get("insecure_seed", 0)
+        # `insecure_seed = false` would turn it on: what counts is whether the line is there.
+        if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
+            raise ConfigError(f"`insecure_seed` must be an integer, 0 or more, or be left out; got {seed!r}.")
         site = cls(path.parent, **found)
         site.privacy()
         return site
 
     def privacy(self) -> DP | None:
-        """The budget of this run; None only in a rehearsal without privacy."""
+        """The budget of this run; None only in a simulation without privacy."""
         if self.epsilon is None:
             if self.insecure_seed is None:
-                raise PrivacyError("A site takes part with a budget: set `epsilon`, `delta` and `n_public`.")
+                raise PrivacyError("A site needs a budget to take part: set `epsilon`, `delta` and `n_public`.")
             return None
         if self.delta is None or self.n_public is None:
-            raise PrivacyError("A budget needs `delta` and `n_public`, the rounded number of records, too.")
+            raise PrivacyError("A budget also needs `delta` and `n_public`, the rounded number of records.")
         return DP(self.epsilon, self.delta, self.unit, self.n_public, self.relation)  # type: ignore[arg-type]
 
     @property
     def ledger_file(self) -> Path:
         """Where spending is written down."""
-        return ledger_path(self._place(self.data)) if self.ledger is None else self.folder / self.ledger
+        return ledger_for(self._place(self.data)) if self.ledger is None else self.folder / self.ledger
 
     def check_terms(self, settings: FederationSettings) -> None:
-        """Refuse terms that the site's owner has not agreed to."""
+        """Refuse terms that the owner of the site has not agreed to."""
         if self.insecure_seed is None and FederationSettings.read(self.folder / self.federation) != settings:
             raise PrivacyError("These are not the terms that this site agreed to, in its copy of federation.toml.")
 
     def records(self, settings: FederationSettings) -> SiteRecords:
-        """The site's records with the federation's classes; vectors of another kind are refused."""
+        """The site's records with the federation's classes; vectors of another backbone or size are refused."""
         train = self._read(self.data, settings)
         return SiteRecords(train, None if self.validation is None else self._read(self.validation, settings))
 
@@ -103,17 +102,17 @@ class SiteFile:
         data = read_embeddings(self._place(name))
         if data.dim != settings.dim:
             raise DataError(
-                f"The federation learns from {settings.dim} features; the site's records have {data.dim}."
+                f"The federation uses vectors of {settings.dim} features; the site's records have {data.dim}."
             )
         if settings.backbone not in ("unknown", data.info.backbone) and data.info.backbone != "unknown":
             raise DataError(
-                f"The federation learns from vectors of {settings.backbone!r}; the site's are of "
+                f"The federation uses vectors of {settings.backbone!r}; the site's are of "
                 f"{data.info.backbone!r}. Embed the images again."
             )
         if self.unit == "subject" and data.subject is None:
-            raise DataError("A promise for each subject needs `subject` in the site's file; it has none.")
+            raise DataError("A guarantee per subject needs `subject` in the site's data; it has none.")
         return data.with_classes(settings.classes)
 
     def _place(self, name: str) -> str:
-        # Text, for a `#split` may follow.
+        # Text, because a `#split` may follow.
         return str(self.folder / name)

@@ -1,4 +1,8 @@
-"""What the coordinator remembers of a run: public things and what sites have paid for, in one file."""
+"""State files, from which a run resumes after a crash: `SiteState` at a site, `RunState` at the coordinator.
+
+Each is one private safetensors file, written atomically and held under a lock. A site's state is private; the
+coordinator's holds public facts and what sites have paid for.
+"""
 
 from __future__ import annotations
 
@@ -26,26 +30,27 @@ from locum.io import write_bytes
 
 Arrays = dict[str, npt.NDArray[Any]]
 _ENTRY = "locum"
-# What `read_tensors`, and taking apart what it gives, raises on a file that is damaged or not ours.
+_FILE, _LOCK = "coordinator.state", "coordinator.lock"
+# What `read_tensors`, and parsing its result, can raise if a file is damaged or has another format.
 UNREADABLE = (SafetensorError, OSError, ValueError, KeyError, TypeError)
 
 
 def write_tensors(file: Path, tensors: Mapping[str, npt.NDArray[Any]], meta: Mapping[str, Any]) -> None:
-    """One private file, whole or not at all; `meta` is plain JSON."""
-    # Transposed arrays would be written in the wrong order, without a word.
-    whole = {name: np.ascontiguousarray(value) for name, value in tensors.items()}
-    write_bytes(str(file), save(whole, metadata={_ENTRY: json.dumps(meta)}))
+    """Write one private file atomically; `meta` is plain JSON."""
+    # Transposed arrays would be written in the wrong order, without an error.
+    contiguous = {name: np.ascontiguousarray(value) for name, value in tensors.items()}
+    write_bytes(str(file), save(contiguous, metadata={_ENTRY: json.dumps(meta)}))
 
 
 def read_tensors(file: Path) -> tuple[dict[str, Any], Arrays]:
-    """Undo `write_tensors`: what was said, and the arrays. One of `UNREADABLE` where that cannot be done."""
+    """Undo `write_tensors`: the metadata and the arrays. Raises one of `UNREADABLE` if that fails."""
     with safe_open(file, framework="np") as f:
         meta: dict[str, Any] = json.loads((f.metadata() or {})[_ENTRY])
         return meta, {key: f.get_tensor(key) for key in f.keys()}  # noqa: SIM118
 
 
 def named(prefix: str, tensors: Mapping[str, npt.NDArray[Any]]) -> Arrays:
-    """The tensors under a common prefix."""
+    """The tensors with a common prefix."""
     return {f"{prefix}/{name}": value for name, value in tensors.items()}
 
 
@@ -56,21 +61,21 @@ def part_of(tensors: Mapping[str, npt.NDArray[Any]], prefix: str) -> Arrays:
 
 @contextmanager
 def locked(file: Path, *, wait: bool) -> Iterator[None]:
-    """Hold `file` alone; without `wait`, BlockingIOError if another process has it."""
+    """Hold a lock on `file`; without `wait`, BlockingIOError if another process holds it."""
     descriptor = os.open(file, os.O_RDWR | os.O_CREAT, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
         try:
             yield
         finally:
-            # Closing is not enough where a process was forked meanwhile: it would hold the lock for ever.
+            # Closing is not enough: a process that was forked meanwhile would still hold the lock.
             fcntl.flock(descriptor, fcntl.LOCK_UN)
     finally:
         os.close(descriptor)
 
 
 def request_key(request: Request) -> str:
-    """What is asked, whoever asks and how often: the same question has the same key, but for its nonce."""
+    """A hash of the request without its nonce: the same request has the same key however often it is sent."""
     digest = hashlib.sha256(json.dumps([request.step, request.round, request.facts], sort_keys=True).encode())
     for name, value in sorted(request.tensors.items()):
         digest.update(f"{name} {value.shape} {value.dtype}".encode())
@@ -80,9 +85,9 @@ def request_key(request: Request) -> str:
 
 @dataclass(slots=True)
 class SiteState:
-    """The charge, the steps used (of a test), personal encoder and key, and the last answer with what it answered.
+    """The charge, the steps used (of a test), the personal encoder and key, and the last request with its reply.
 
-    A question that comes again gets the same answer: to ask twice costs nothing and tells nothing new.
+    A request that comes again gets the same reply: asking twice costs nothing and reveals nothing new.
     """
 
     file: Path
@@ -96,31 +101,31 @@ class SiteState:
     @classmethod
     @contextmanager
     def opened(cls, folder: Path, run: str) -> Iterator[SiteState]:
-        """The state of a run, held by this process alone: one that was left behind may still be at work."""
+        """The state of a run, locked: an earlier process may still be running."""
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         name = hashlib.sha256(run.encode()).hexdigest()[:16]
         with locked(folder / f"{name}.lock", wait=True):
             yield cls._read(folder / f"{name}.state")
 
     def replied(self, request: Request) -> Reply | None:
-        """The answer that this question has had, for its present nonce."""
+        """The reply that this request got before, with the new nonce; None if there was none."""
         if self.reply is None or self.key != request_key(request):
             return None
-        said = self.reply
-        return Reply(said.step, said.round, request.nonce, said.declined, said.facts, said.tensors)
+        kept = self.reply
+        return Reply(kept.step, kept.round, request.nonce, kept.declined, kept.facts, kept.tensors)
 
     def keep(self, request: Request, reply: Reply) -> None:
-        """Write all of it, before the answer leaves."""
+        """Write everything, before the reply leaves."""
         self.key, self.reply = request_key(request), reply
         head = {"step": reply.step, "round": reply.round, "declined": reply.declined, "facts": dict(reply.facts)}
         meta = {
             "identity": self.identity,
             "used": self.used,
             "key": self.key,
-            "answer": head,
+            "reply": head,
             "pair": self.key_pair.hex(),
         }
-        write_tensors(self.file, named("answer", reply.tensors) | named("encoder", self.encoder), meta)
+        write_tensors(self.file, named("reply", reply.tensors) | named("encoder", self.encoder), meta)
 
     @classmethod
     def _read(cls, file: Path) -> SiteState:
@@ -128,34 +133,31 @@ class SiteState:
             return cls(file)
         try:
             meta, tensors = read_tensors(file)
-            head = meta["answer"]
-            reply = Reply(**head, nonce="", tensors=part_of(tensors, "answer"))
+            head = meta["reply"]
+            reply = Reply(**head, nonce="", tensors=part_of(tensors, "reply"))
             encoder, pair = part_of(tensors, "encoder"), bytes.fromhex(meta["pair"])
             return cls(file, meta["identity"], meta["used"], meta["key"], reply, encoder, pair)
         except UNREADABLE as error:
             raise CheckpointError(
-                f"The site's state {str(file)!r} is damaged: put back a copy of it, or leave this run."
+                f"The site's state {str(file)!r} is damaged: restore a backup, or leave this run."
             ) from error
 
 
-_FILE, _LOCK = "coordinator.state", "coordinator.lock"
-
-
 @contextmanager
-def alone_in(out: Path) -> Iterator[None]:
-    """No other coordinator works in the folder meanwhile: two of them would ask sites for the same round twice."""
+def only_coordinator(out: Path) -> Iterator[None]:
+    """Keep other coordinators out of the folder: two of them would ask sites for the same round twice."""
     out.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
         try:
             stack.enter_context(locked(out / _LOCK, wait=False))
         except BlockingIOError:
-            raise ConfigError(f"Another coordinator is at work in {str(out)!r}: wait for it, or stop it.") from None
+            raise ConfigError(f"Another coordinator is running in {str(out)!r}: wait for it, or stop it.") from None
         yield
 
 
 @dataclass(slots=True)
 class RunState:
-    """The run's name, who joined on which terms with which sums, the decoder, and the last whole round."""
+    """The run's name, the terms and sums of the sites that joined, the decoder, and the last complete round."""
 
     file: Path
     settings: FederationSettings
@@ -164,39 +166,39 @@ class RunState:
     terms: dict[str, Terms] = field(default_factory=dict)
     sums: dict[str, npt.NDArray[np.float64]] = field(default_factory=dict)
     decoder: dict[str, npt.NDArray[np.float32]] = field(default_factory=dict)
-    # Of sites that are to mask their sums: what they said when they joined, their public key among it.
+    # For masked sums: what each site sent when it joined, including its public key.
     joined: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     @classmethod
     def open(cls, out: Path, settings: FederationSettings) -> RunState:
-        """A new run, or the one that was begun in `out`; other settings are another run, and are refused there."""
+        """A new run, or the one that was started in `out`; a run with other settings is refused there."""
         file = out / _FILE
         if not file.exists():
             if out.exists() and any(file.name != _LOCK for file in out.iterdir()):
-                raise ConfigError(f"{str(out)!r} is not empty and holds no run to go on with: name another folder.")
+                raise ConfigError(f"{str(out)!r} is not empty and holds no run to resume: name another folder.")
             out.mkdir(parents=True, exist_ok=True)
             state = cls(file, settings, secrets.token_hex(16))
-            # Its name is on disk before any site hears it: sites pay for it.
+            # The name is on disk before any site gets it: sites pay for a run by its name.
             state.save()
             return state
         try:
             meta, tensors = read_tensors(file)
             known = FederationSettings.from_dict(meta["settings"])
-            terms = {name: read_terms(told) for name, told in meta["terms"].items()}
+            terms = {name: read_terms(facts) for name, facts in meta["terms"].items()}
             state = cls(file, known, meta["run"], meta["round"], terms, joined=meta["joined"])
             state.sums, state.decoder = part_of(tensors, "sums"), part_of(tensors, "decoder")
         except (*UNREADABLE, LocumError) as error:
             raise CheckpointError(
-                f"{str(file)!r} is damaged: put back a copy, or begin a new run elsewhere."
+                f"{str(file)!r} is damaged: restore a backup, or start a new run in another folder."
             ) from error
         if known != settings:
             raise ConfigError(
-                f"{str(out)!r} holds a run with other settings: name another folder, or go back to them."
+                f"{str(out)!r} holds a run with other settings: name another folder, or use those settings."
             )
         return state
 
     def save(self) -> None:
-        """Whole or not at all."""
+        """Write the file atomically."""
         meta = {
             "settings": self.settings.to_dict(),
             "run": self.run,

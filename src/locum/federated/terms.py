@@ -1,4 +1,8 @@
-"""What a site has told of its budget when it joined: public numbers, checked before anything rests on them."""
+"""What taking part costs a site (`SitePlan`), and what it reports about that when it joins (`Terms`).
+
+Both use public numbers only. A plan exists before any record is read; the coordinator checks terms before it uses
+anything that a site sent.
+"""
 
 from __future__ import annotations
 
@@ -8,25 +12,89 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from locum.accounting import Event, PoissonGaussian, epsilon_of, events_from_json, events_to_json
+from locum.accounting import (
+    Event,
+    Gaussian,
+    NonPrivateSGD,
+    PoissonGaussian,
+    SGDPlan,
+    epsilon_of,
+    events_from_json,
+    events_to_json,
+    plan_query,
+)
 from locum.errors import FormatError, LocumError
 from locum.federated.settings import FederationSettings
-from locum.generate.private import TEST
-from locum.types import DPClaim, PrivacyClaim
+from locum.generate.private import COUNTS_ONLY, MEANS, MEANS_AND_PRODUCTS, TEST, Shares, plan_network
+from locum.train.dp import InitialQuery
+from locum.types import DP, DPClaim, PrivacyClaim
 
-# What a site's promise leaves out.
+# What a site's guarantee does not cover.
 NOT_COVERED = (
     "which sites take part, their budgets and their declared sizes: public",
-    "that a site answers, and when: times and refusals are seen by the coordinator",
+    "that a site replies, and when: the coordinator sees times and refusals",
     "floating point: noise is rounded to 53 bits, not drawn on a grid",
 )
-# Nobody has more records than there will ever be people.
-_MOST = 10**12
+# No site has more records than this.
+_MAX_RECORDS = 10**12
+
+
+@dataclass(frozen=True, slots=True)
+class SitePlan:
+    """Sums with noise of `sums_noise` first; then, in mode "decoder", `training` with so many steps per round.
+
+    Without a budget (`privacy` is None) there is no noise and no cost: for simulations only.
+    """
+
+    privacy: DP | None
+    sums_noise: float
+    training: SGDPlan | NonPrivateSGD | None
+    steps_per_round: int
+
+    @property
+    def events(self) -> tuple[Event, ...]:
+        """What the ledger is charged with, all of it before the first round."""
+        if self.privacy is None:
+            return ()
+        return (Gaussian(self.sums_noise),) if self.training is None else self.training.events
+
+
+def plan_site(settings: FederationSettings, privacy: DP | None, records: int = 0) -> SitePlan:
+    """The plan of one site. `records`, the true number, is used only without a budget."""
+    if privacy is None:
+        return _plan_without_privacy(settings, records)
+    if settings.mode == "sums":
+        return SitePlan(privacy, plan_query(privacy).noise_multiplier, None, 0)
+    steps = steps_per_round(settings, privacy.size())
+    training = plan_network(
+        privacy, settings.initial_query, batch=settings.batch, steps=settings.rounds * steps, clip=settings.clip
+    )
+    return SitePlan(privacy, InitialQuery.noise(training), training, steps)
+
+
+def _plan_without_privacy(settings: FederationSettings, records: int) -> SitePlan:
+    if settings.mode == "sums":
+        return SitePlan(None, 0.0, None, 0)
+    n = max(records, 1)
+    batch, steps = min(settings.batch, n), steps_per_round(settings, n)
+    return SitePlan(None, 0.0, NonPrivateSGD(batch / n, batch, settings.rounds * steps), steps)
+
+
+def steps_per_round(settings: FederationSettings, n: int) -> int:
+    """Steps that a site of declared size `n` takes in each round."""
+    return max(1, round(settings.local_epochs * n / min(settings.batch, n)))
+
+
+def requested_sums(settings: FederationSettings) -> Shares:
+    """Which sums a site is asked for when it joins."""
+    if settings.mode == "sums":
+        return MEANS_AND_PRODUCTS if settings.covariance == "own" else MEANS
+    return MEANS if settings.initial_query == "class" else COUNTS_ONLY
 
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """The promise of one site (none in a test), the noise of its sums, and its declared size."""
+    """The guarantee that one site paid for (None in a test), the noise of its sums, and its declared size."""
 
     noise: float
     size: int
@@ -34,31 +102,31 @@ class Terms:
 
     @property
     def is_test(self) -> bool:
-        """Whether coins were seeded: nothing is promised then."""
+        """Whether the site used seeded randomness, so that nothing is guaranteed."""
         return self.paid is None
 
-    def beyond(self, settings: FederationSettings) -> str:
-        """Why a site with these terms is not let in, in a few words; empty if it is."""
+    def why_excluded(self, settings: FederationSettings) -> str:
+        """Why a site with these terms may not join, in a few words; empty if it may."""
         if self.size > settings.max_size or self.noise > settings.max_noise:
             return "it declares more records or more noise than the terms allow"
         dp = self.claim.dp
         if dp is not None and (dp.epsilon > settings.max_epsilon or dp.delta > 1 / (10 * self.size)):
-            return "it promises less than the terms ask for"
+            return "its guarantee is weaker than the terms require"
         return ""
 
     @property
     def claim(self) -> PrivacyClaim:
         """What the site has paid for."""
-        return self.paid or PrivacyClaim("none", (TEST,))
+        return self.paid or PrivacyClaim("none", (TEST,), test=True)
 
     def epsilon_after(self, number: int, rounds: int) -> float:
-        """What the site's answers up to round `number` have cost; joining included."""
+        """The cost of the site's replies up to round `number`, joining included."""
         if self.paid is None or self.paid.dp is None:
             return math.nan
         events = []
         for event in events_from_json(self.paid.dp.events):
             if isinstance(event, PoissonGaussian):
-                # All rounds have as many steps.
+                # All rounds have the same number of steps.
                 done = event.steps * number // rounds
                 if not done:
                     continue
@@ -67,15 +135,15 @@ class Terms:
         return _epsilon(tuple(events), self.paid.dp.delta, self.paid.dp.relation)
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain JSON, the way a site tells it."""
-        told: dict[str, Any] = {"noise": self.noise, "size": self.size, "terms": None}
+        """As plain JSON, in the form that a site sends."""
+        facts: dict[str, Any] = {"noise": self.noise, "size": self.size, "terms": None}
         if self.paid is not None and self.paid.dp is not None:
-            told["terms"] = paid_terms(self.paid.dp, self.paid.unit)
-        return told
+            facts["terms"] = paid_terms(self.paid.dp, self.paid.unit)
+        return facts
 
 
 def paid_terms(dp: DPClaim, unit: str) -> dict[str, Any]:
-    """A payment as a site tells it, and as `read_terms` reads it."""
+    """A payment in the form that a site sends and `read_terms` reads."""
     return {
         "epsilon": dp.epsilon,
         "delta": dp.delta,
@@ -87,23 +155,23 @@ def paid_terms(dp: DPClaim, unit: str) -> dict[str, Any]:
 
 
 def read_terms(facts: Mapping[str, Any]) -> Terms:
-    """Checked terms. The epsilon is computed here, from the events: a site's own word for it does not count."""
+    """Checked terms. Epsilon is computed here from the events: the value that a site sends is ignored."""
     try:
-        noise, size, told = float(facts["noise"]), int(facts["size"]), facts["terms"]
-        if not 0 <= noise < math.inf or not 1 <= size <= _MOST:
+        noise, size, sent = float(facts["noise"]), int(facts["size"]), facts["terms"]
+        if not 0 <= noise < math.inf or not 1 <= size <= _MAX_RECORDS:
             raise ValueError
-        if told is None:
+        if sent is None:
             return Terms(noise, size, None)
-        events = events_from_json(told["events"])
-        epsilon = _epsilon(events, float(told["delta"]), str(told["relation"]))
-        if noise <= 0 or told["unit"] not in ("record", "subject"):
+        events = events_from_json(sent["events"])
+        epsilon = _epsilon(events, float(sent["delta"]), str(sent["relation"]))
+        if noise <= 0 or sent["unit"] not in ("record", "subject"):
             raise ValueError
         dp = DPClaim(
-            epsilon, float(told["delta"]), told["relation"], tuple(events_to_json(events)), str(told["ledger"])
+            epsilon, float(sent["delta"]), sent["relation"], tuple(events_to_json(events)), str(sent["ledger"])
         )
-        return Terms(noise, size, PrivacyClaim("dp", NOT_COVERED, unit=told["unit"], dp=dp))
+        return Terms(noise, size, PrivacyClaim("dp", NOT_COVERED, unit=sent["unit"], dp=dp))
     except (KeyError, TypeError, ValueError, OverflowError, LocumError):
-        raise FormatError("its terms cannot be read, or promise nothing") from None
+        raise FormatError("its terms cannot be read, or guarantee nothing") from None
 
 
 @lru_cache(maxsize=4096)

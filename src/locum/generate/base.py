@@ -1,4 +1,4 @@
-"""What every generator shares: checks, labels, sampling through its own release."""
+"""What all generators share: checks, labels, and sampling through their own release."""
 
 from __future__ import annotations
 
@@ -16,15 +16,27 @@ from sklearn.utils.validation import validate_data
 
 from locum.errors import ConfigError, DataError, NotFittedError, PrivacyError
 from locum.generate.private.guarantee import Guarantee
-from locum.release import Condition, EmbeddingEntry, Release, build_release, rounded_joint, to_space
+from locum.release import (
+    Condition,
+    EmbeddingEntry,
+    GaussianSpec,
+    Joint,
+    NetworkSpec,
+    Release,
+    RowsSpec,
+    build_release,
+    rounded_joint,
+    to_space,
+)
 from locum.types import EmbeddingInfo, PrivacyClaim
 
 Attributes = Mapping[str, npt.ArrayLike]
+Decoder = NetworkSpec | GaussianSpec | RowsSpec
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Records:
-    """Checked private data inside `fit`: `codes` holds the class, then one column a condition."""
+    """Checked private data inside `fit`: `codes` holds the class, then one column per condition."""
 
     X: npt.NDArray[np.float32]
     codes: npt.NDArray[np.int64]
@@ -33,21 +45,21 @@ class Records:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Learnt:
-    """What a fit leaves behind: the numbers that leave, and how to read them."""
+class Learned:
+    """What a fit learned: the numbers that a release holds, and how to read them."""
 
-    decoder: Any
+    decoder: Decoder
     tensors: Mapping[str, npt.NDArray[Any]]
     claim: PrivacyClaim
     settings: Mapping[str, Any]
-    # Why this may be sampled at home but must not leave, if so.
+    # Why `release` is refused, if it is; sampling is still allowed.
     refusal: str | None = None
-    # How often each combination of class and conditions occurs, where the true frequencies must not leave.
-    joint: Any = None
+    # Frequency of each combination of class and conditions, where the records' own must not leave.
+    joint: Joint | None = None
 
 
 def _encoded(y: npt.NDArray[Any], classes: Any) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64]]:
-    """Classes and codes: those that occur, or those that were named."""
+    """Classes and codes: the declared classes, or else those that occur."""
     if classes is None:
         found, codes = np.unique(y, return_inverse=True)
         return found, codes.astype(np.int64)
@@ -56,50 +68,61 @@ def _encoded(y: npt.NDArray[Any], classes: Any) -> tuple[npt.NDArray[Any], npt.N
         raise ConfigError(f"`classes` must name each class once; got {classes!r}.")
     place = {label: code for code, label in enumerate(named.tolist())}
     if not set(y.tolist()) <= set(place):
-        raise DataError("There is a label that is not among `classes`: name all classes there can be.")
+        raise DataError("A label is not among `classes`: name every class that can occur.")
     return named, np.array([place[label] for label in y.tolist()], dtype=np.int64)
 
 
+def _names_by_code(classes: Sequence[Any], info: EmbeddingInfo) -> list[str] | None:
+    """Names from `info` where labels are positions in its list of names; None otherwise."""
+    known = info.class_names
+    if known and all(isinstance(c, int) and 0 <= c < len(known) for c in classes):
+        return [known[c] for c in classes]
+    return None
+
+
 def lone_class(classes: npt.NDArray[Any], records: Records) -> str | None:
-    """A reason to refuse a release that holds class means: the mean of one record, or one person, is theirs."""
+    """Why a release that holds class means is refused, if so: a mean over one subject shows that subject."""
     for c, name in enumerate(classes):
         rows = np.flatnonzero(records.codes[:, 0] == c)
         subjects = rows if records.subject is None else records.subject[rows]
         alike = (records.X[rows] == records.X[rows[0]]).all()
         if len(np.unique(subjects)) == 1 or alike:
             return (
-                f"Class {str(name)!r} has a single record or person, and the release would show it as the class's "
-                "mean. Leave the class out, or join it to another."
+                f"Class {str(name)!r} has a single record or subject, and the release would show it as the class "
+                "mean. Leave the class out, or merge it with another."
             )
     return None
 
 
 def lone_condition(records: Records) -> str | None:
-    """A reason to refuse a release that names its conditions: a value that one record has points at it."""
+    """Why a release that names its conditions is refused, if so: a value that one record has points at it."""
     for column, condition in enumerate(records.conditions, start=1):
         counts = np.bincount(records.codes[:, column])
         if (counts == 1).any():
             value = condition.values[int(np.argmax(counts == 1))]
             return (
-                f"{condition.name!r} has a value that a single record holds ({value!r}), and the release would name "
-                "it. Join it to another value, or leave the attribute out."
+                f"{condition.name!r} has a value that only one record holds ({value!r}), and the release would name "
+                "it. Merge it with another value, or leave the attribute out."
             )
     return None
 
 
 class BaseGenerator(Guarantee, BaseEstimator):
-    """`fit` private records, then `sample` or `release` what stands in for them.
+    """Base class: `fit` on private records, then `sample` or `release` what stands in for them.
 
-    Settings are public and live in `__init__`; records are given to methods only.
+    Settings are public and go to `__init__`; records go to methods only.
     """
 
     space: str
     random_state: int | None
-    # Names in here would tell an attacker the coins, or a path of the holder's machine; privacy is told by the claim.
+    # Left out of a release: seeds, paths on the holder's machine, and whatever the claim already says.
     _UNRELEASED = (
         "random_state", "checkpoint", "verbose", "privacy", "condition_on",
         "classes", "ledger", "holding", "insecure_seed", "reference", "covariance",
     )  # fmt: skip
+    _release: Release | None = None
+    _refusal: str | None = None
+    _conditions: tuple[Condition, ...] = ()
 
     def fit(
         self,
@@ -112,35 +135,37 @@ class BaseGenerator(Guarantee, BaseEstimator):
     ) -> Self:
         """Learn from vectors `X` and labels `y`.
 
-        `subject` says which records belong to one person. `attributes` holds the columns named in
-        `condition_on`. `validation`, a pair of vectors and labels, serves early stopping where there is any.
+        `subject` says which records belong together, such as those of one patient. `attributes` holds the columns
+        named in `condition_on`. `validation`, a pair of vectors and labels, is used for early stopping.
         """
         records = self._check(X, y, subject, attributes or {})
-        learnt = self._learn(records, validation)
-        self._built = {
-            "generator": type(self).__name__,
-            "settings": learnt.settings,
-            "classes": self.classes_.tolist(),
+        self._conditions = records.conditions
+        learned = self._learn(records, validation)
+        self._release = build_release(
+            generator=type(self).__name__,
+            settings=learned.settings,
+            embedding=self._embedding(EmbeddingInfo()),
+            classes=self.classes_.tolist(),
+            class_names=None,
             # The rounded frequencies are all that is kept of the records' labels.
-            "joint": rounded_joint(records.codes) if learnt.joint is None else learnt.joint,
-            "conditions": records.conditions,
-            "space": self.space,
-            "decoder": learnt.decoder,
-            "tensors": learnt.tensors,
-            "claim": learnt.claim,
-        }
-        self._refusal = learnt.refusal
-        self._release = self._build_release(EmbeddingInfo())
+            joint=rounded_joint(records.codes) if learned.joint is None else learned.joint,
+            conditions=records.conditions,
+            space=self.space,
+            decoder=learned.decoder,
+            tensors=learned.tensors,
+            claim=learned.claim,
+        )
+        self._refusal = learned.refusal
         self._sample_rng = np.random.default_rng(self._seed(1))
         return self
 
     @abstractmethod
-    def _learn(self, records: Records, validation: Sequence[npt.ArrayLike] | None) -> Learnt:
-        """Do the work of this generator."""
+    def _learn(self, records: Records, validation: Sequence[npt.ArrayLike] | None) -> Learned:
+        """Learn from checked records; each generator implements this."""
 
     @property
     def claim_(self) -> PrivacyClaim:
-        """What a release of this generator promises."""
+        """What a release of this generator claims."""
         return self._fitted().claim
 
     def sample(
@@ -154,8 +179,8 @@ class BaseGenerator(Guarantee, BaseEstimator):
     ) -> tuple[npt.NDArray[np.float32], npt.NDArray[Any]]:
         """Fresh vectors and labels; see `Release.sample`, which does the work.
 
-        Without a `random_state` each call goes on where the last one ended: no draw is repeated, and a
-        program that starts again with the same generator seed draws the same.
+        Without `random_state` each call continues the generator's own stream: no draw is repeated, and a program that
+        starts again with the same generator seed draws the same samples.
         """
         release = self._fitted()
         rng = self._sample_rng if random_state is None else np.random.default_rng(random_state)
@@ -168,50 +193,62 @@ class BaseGenerator(Guarantee, BaseEstimator):
     def release(self, info: EmbeddingInfo | None = None, *, class_names: Sequence[str] | None = None) -> Release:
         """What may leave. `info` says where the vectors come from and what the classes are called.
 
-        With a promise of privacy the names in `info` stay at home, since they are mostly collected from the records:
-        `class_names` says, in the order of `classes`, what classes may be called.
+        Under differential privacy the names in `info` are not used, since they are mostly collected from the records:
+        `class_names` gives public names, in the order of `classes`.
         """
-        self._check_fitted()
+        fitted, info = self._fitted(), info or EmbeddingInfo()
         if self._refusal:
             raise PrivacyError(self._refusal)
-        if class_names is not None and len(class_names) != len(self.classes_):
-            raise ConfigError(f"`class_names` needs {len(self.classes_)} names, one a class; got {len(class_names)}.")
-        return self._build_release(info or EmbeddingInfo(), None if class_names is None else list(class_names))
+        manifest = fitted.manifest
+        if class_names is None:
+            class_names = None if self.privacy is not None else _names_by_code(manifest.classes, info)
+        elif len(class_names) != len(manifest.classes):
+            raise ConfigError(
+                f"`class_names` needs {len(manifest.classes)} names, one per class; got {len(class_names)}."
+            )
+        return build_release(
+            generator=manifest.generator,
+            settings=manifest.settings,
+            embedding=self._embedding(info),
+            classes=manifest.classes,
+            class_names=class_names,
+            joint=manifest.joint,
+            conditions=manifest.conditions,
+            space=manifest.space,
+            decoder=manifest.decoder,
+            tensors=fitted.tensors,
+            claim=fitted.claim,
+        )
 
-    def _build_release(self, info: EmbeddingInfo, names: list[str] | None = None) -> Release:
-        codes = self.classes_.tolist()
-        known = info.class_names if names is None and self.privacy is None else ()
-        if known and all(isinstance(c, int) and 0 <= c < len(known) for c in codes):
-            names = [known[c] for c in codes]
-        embedding = EmbeddingEntry(
+    def _embedding(self, info: EmbeddingInfo) -> EmbeddingEntry:
+        return EmbeddingEntry(
             backbone=info.backbone, revision=info.revision, preprocessing=info.preprocessing, dim=self.n_features_in_
         )
-        return build_release(embedding=embedding, class_names=names, **self._built)
 
     def _fitted(self) -> Release:
-        self._check_fitted()
+        if self._release is None:
+            raise NotFittedError(f"This {type(self).__name__} is not fitted yet; call `fit` first.")
         return self._release
 
-    def _check_fitted(self) -> None:
-        if not hasattr(self, "_built"):
-            raise NotFittedError(f"This {type(self).__name__} is not fitted yet; call `fit` first.")
+    def __sklearn_is_fitted__(self) -> bool:
+        return self._release is not None
 
     def _seed(self, purpose: int) -> int:
-        """A seed for one purpose; different purposes never share coins."""
+        """A seed for one purpose; different purposes never share random numbers."""
         entropy = None if self.random_state is None else [int(self.random_state), purpose]
         return int(np.random.SeedSequence(entropy).generate_state(1, np.uint64)[0] >> np.uint64(1))
 
     def _public_settings(self) -> dict[str, Any]:
-        told = {k: v for k, v in self.get_params(deep=False).items() if k not in self._UNRELEASED}
-        # Public by definition; whoever merges releases weighs sites by it.
-        return told if self.privacy is None else {**told, "n_public": self.privacy.n_public}
+        settings = {k: v for k, v in self.get_params(deep=False).items() if k not in self._UNRELEASED}
+        # Public by definition; merging releases weighs sites by it.
+        return settings if self.privacy is None else {**settings, "n_public": self.privacy.n_public}
 
     def _check(self, X: Any, y: Any, subject: Any, attributes: Attributes) -> Records:
         self._check_privacy(subject)
         X, y = validate_data(self, X, y, dtype=np.float32, ensure_min_samples=2)
         check_classification_targets(y)
         if y.dtype.kind in "fb":
-            # Labels leave as whole numbers or text: 1.0 and True are the class 1.
+            # A release holds labels as integers or text: 1.0 and True are the class 1.
             y = y.astype(np.int64)
         self.classes_, labels = _encoded(y, None if self.privacy is None else self.classes)
         conditions, columns = [], [labels.astype(np.int64)]
@@ -220,17 +257,19 @@ class BaseGenerator(Guarantee, BaseEstimator):
         for name in wanted:
             if name not in attributes:
                 raise ConfigError(
-                    f"`condition_on` names {name!r}, which fit was not given; it got {sorted(attributes) or 'none'}."
+                    f"`condition_on` names {name!r}, but `attributes` has {sorted(attributes) or 'none'}."
                 )
             column = np.asarray(attributes[name])
             if column.shape != (len(X),):
-                raise DataError(f"Attribute {name!r} needs one entry a record ({len(X)}); got shape {column.shape}.")
+                raise DataError(
+                    f"Attribute {name!r} needs one entry per record ({len(X)}); got shape {column.shape}."
+                )
             values, codes = np.unique(column.astype(np.str_), return_inverse=True)
             conditions.append(Condition(name=name, values=tuple(values.tolist())))
             columns.append(codes.astype(np.int64))
         subjects = None if subject is None else np.asarray(subject)
         if subjects is not None and subjects.shape != (len(X),):
-            raise DataError(f"`subject` needs one entry a record ({len(X)}); got shape {subjects.shape}.")
+            raise DataError(f"`subject` needs one entry per record ({len(X)}); got shape {subjects.shape}.")
         return Records(to_space(X, self.space), np.stack(columns, axis=1), subjects, tuple(conditions))
 
     def __sklearn_tags__(self) -> Tags:

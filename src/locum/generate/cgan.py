@@ -1,4 +1,4 @@
-"""The conditional GAN that the seed *federated* compares with: a critic sees the records, a generator the critic."""
+"""The conditional GAN of the federated paper: the critic sees the records, the generator sees only the critic."""
 
 from __future__ import annotations
 
@@ -15,22 +15,23 @@ from torch import Tensor
 from locum.accounting import SGDPlan
 from locum.data import load_reference
 from locum.errors import ConfigError, DataError, PrivacyError
-from locum.generate.adversary import AS_REAL, Maker, Training, gradient_on_made, train_in_turn
-from locum.generate.base import BaseGenerator, Learnt, Records, lone_class
+from locum.generate.adversary import AS_REAL, GeneratorTrainer, Training, gradient_on_fakes, train_alternately
+from locum.generate.base import BaseGenerator, Learned, Records, lone_class
 from locum.generate.export import export_decoder
-from locum.generate.presets import SCALER_TOLD
-from locum.generate.private.guarantee import NOT_COVERED, reference_told, rounded_shares
+from locum.generate.presets import SCALING_DISCLOSES
+from locum.generate.private.guarantee import NOT_COVERED, reference_settings, rounded_shares
 from locum.generate.private.query import Measured, query_sums
 from locum.generate.private.whitening import INITIAL_QUERIES, Whitener, plan_network, read_sums
 from locum.generate.scaling import fit_scaler
+from locum.io import ProgressBar
 from locum.nets import CGAN, plain_cgan
 from locum.release import NetworkSpec
 from locum.train import History, seeded
 from locum.train.dp import InitialQuery, PrivateRun
-from locum.types import DP, PrivacyClaim, ProgressBar, RichBar
+from locum.types import DP, PrivacyClaim
 
-# Settings that are None: without and with privacy, tried on training data. The noise asks for large batches and keeps
-# the critic weak: the generator must be slower than it.
+# Defaults without and with privacy, tuned on training data. Noise calls for large batches and weakens the critic, so
+# the generator must learn more slowly than the critic.
 _PLAIN = Training(learning_rate=2e-4, critic_learning_rate=2e-4, batch_size=64, max_epochs=40)
 _PRIVATE = Training(learning_rate=1e-4, critic_learning_rate=1e-3, batch_size=256, max_epochs=30)
 
@@ -38,16 +39,15 @@ _PRIVATE = Training(learning_rate=1e-4, critic_learning_rate=1e-3, batch_size=25
 class CGANGenerator(BaseGenerator):
     """A conditional GAN on embeddings; the generator network is released, the critic never.
 
-    A rival to compare with: it is slower than a CVAE, and nothing stops it early. Settings that are None depend on
-    whether there is `privacy`. `scaling` is "class" (class means taken off, as a CVAE has it), "zscore" or "minmax";
-    `penalty` weighs the critic's squared slope at real rows, without which it soon tells all rows apart and teaches
-    nothing. Without `privacy` there is no formal guarantee: what the generator remembers must be measured.
+    It is a baseline: slower than a CVAE, and without early stopping. The defaults of settings that are None depend on
+    `privacy`. `scaling` is "class" (class means subtracted, as in the CVAE), "zscore" or "minmax". `penalty` weighs
+    the critic's squared gradient at real rows; without it the critic soon separates all rows and teaches nothing.
+    Without `privacy` there is no formal guarantee: what the generator remembers must be measured.
 
-    With `privacy=DP(...)` the critic is trained by DP-SGD, which `ledger` pays for; the generator sees the noisy
-    critic alone and costs nothing. Vectors are whitened by public statistics (`reference`) and brought to length 1.
-    `scaling` "class" spends half of the budget on noisy class means to start from, "public" a twentieth on counts and
-    lengths: what tells classes apart is then the critic's word alone, and that is little unless there are very many
-    records. `penalty` has no use then.
+    With `privacy=DP(...)` the critic is trained by DP-SGD, which `ledger` pays for; the generator sees only the noisy
+    critic and costs nothing. Vectors are whitened with public statistics (`reference`) and scaled to length 1. The
+    scaling "class" spends half of the budget on noisy class means, "public" a twentieth on counts and lengths; the
+    classes are then told apart by the critic alone, which works only with very many records. `penalty` is not used.
 
     >>> from locum.data import load_sample
     >>> s = load_sample("breast-cancer")
@@ -102,16 +102,16 @@ class CGANGenerator(BaseGenerator):
 
     history_: History
     module_: CGAN
-    _HONOURS_DP = True
+    _SUPPORTS_DP = True
 
     def plan(self) -> SGDPlan:
-        """What a private fit will do and cost, from settings alone."""
+        """What a private fit will do and cost, from the settings alone."""
         budget, settings = self._budget(), self._settings()
         return plan_network(
             budget, self.scaling, batch=settings.batch_size, epochs=settings.max_epochs, clip=self.clip
         )
 
-    def _learn(self, records: Records, validation: Sequence[npt.ArrayLike] | None) -> Learnt:
+    def _learn(self, records: Records, validation: Sequence[npt.ArrayLike] | None) -> Learned:
         settings = self._settings()
         if self.privacy is not None:
             return self._learn_privately(records, settings, validation is not None)
@@ -120,8 +120,9 @@ class CGANGenerator(BaseGenerator):
         self.module_ = net = self._build(X.shape[1])
         labels = _one_hot(codes, len(self.classes_))
         rows = net.join(torch.from_numpy(scaler.forward(X, codes)), labels)
-        maker = Maker(net, labels, settings.learning_rate, seeded(self._seed(4)))
-        self.history_ = train_in_turn(net, rows, maker, settings, float(self.penalty), self._bar())
+        trainer = GeneratorTrainer(net, labels, settings.learning_rate, seeded(self._seed(4)))
+        with self._bar() as progress:
+            self.history_ = train_alternately(net, rows, trainer, settings, float(self.penalty), progress)
         _check_finite(net)
         program, tensors = export_decoder(net.generator)
         claim = PrivacyClaim(
@@ -129,23 +130,23 @@ class CGANGenerator(BaseGenerator):
             not_covered=(
                 "membership: whether a record was used is not hidden by any proof",
                 "generator weights: they may remember records, above all rare ones",
-                SCALER_TOLD[self.scaling],
+                SCALING_DISCLOSES[self.scaling],
                 "the number of records: exact means of coarse values (pixels, grades) can give it away",
                 "class frequencies: rounded to three digits, otherwise exact",
             ),
         )
-        told = {**self._public_settings(), **asdict(settings)}
-        # Nothing is clipped without a promise.
-        del told["clip"]
+        public = {**self._public_settings(), **asdict(settings)}
+        # Without a guarantee nothing is clipped.
+        del public["clip"]
         refusal = lone_class(self.classes_, records) if self.scaling == "class" else None
         tensors |= {"span": scaler.span, "offset": scaler.offset}
-        return Learnt(self._spec(program), tensors, claim, told, refusal)
+        return Learned(self._spec(program), tensors, claim, public, refusal)
 
-    def _learn_privately(self, records: Records, settings: Training, validation: bool) -> Learnt:
+    def _learn_privately(self, records: Records, settings: Training, validation: bool) -> Learned:
         if validation:
-            raise PrivacyError("Nothing may look at `validation` unpaid: under differential privacy leave it out.")
+            raise PrivacyError("Nothing pays for `validation`: under differential privacy leave it out.")
         if self.space != "raw":
-            raise ConfigError("Under differential privacy vectors are brought to length 1 anyway: leave `space` out.")
+            raise ConfigError("Under differential privacy vectors are scaled to length 1 anyway: leave `space` out.")
         X, codes, subjects = records.X, records.codes[:, 0], self._subjects(records.subject)
         d, classes, plan = X.shape[1], len(self.classes_), self.plan()
         reference, (_, asked) = load_reference(self.reference, d), INITIAL_QUERIES[self.scaling]
@@ -153,18 +154,18 @@ class CGANGenerator(BaseGenerator):
         rows = net.join(
             torch.from_numpy(Whitener.bare(reference, classes).forward(X, codes)), _one_hot(codes, classes)
         )
-        # Real frequencies are private: all classes are made equally often.
-        maker = Maker(net, torch.eye(classes), settings.learning_rate, seeded(self._seed(4)))
+        # Real frequencies are private: all classes are drawn equally often.
+        trainer = GeneratorTrainer(net, torch.eye(classes), settings.learning_rate, seeded(self._seed(4)))
 
         def read(noisy: npt.NDArray[np.float64]) -> Measured:
             return read_sums(noisy, plan, self.scaling, classes, d)
 
         def start(noisy: npt.NDArray[np.float64]) -> Tensor:
-            centres = Whitener.read(read(noisy), reference).means
-            maker.centres = torch.from_numpy((centres * d**0.5).astype(np.float32))
+            centers = Whitener.read(read(noisy), reference).means
+            trainer.centers = torch.from_numpy((centers * d**0.5).astype(np.float32))
             return rows
 
-        with self._open_ledger() as ledger:
+        with self._open_ledger() as ledger, self._bar() as progress:
             run = PrivateRun(
                 net.critic,
                 rows,
@@ -176,9 +177,9 @@ class CGANGenerator(BaseGenerator):
                 purpose=type(self).__name__,
                 learning_rate=settings.critic_learning_rate,
                 insecure_seed=self.insecure_seed,
-                progress=self._bar(),
+                progress=progress,
                 initial_query=InitialQuery(query_sums(X, codes, subjects, classes, reference, asked), start),
-                public_gradient=gradient_on_made(net, maker, plan),
+                public_gradient=gradient_on_fakes(net, trainer, plan),
             )
             self.history_ = run.run()
         _check_finite(net)
@@ -187,13 +188,13 @@ class CGANGenerator(BaseGenerator):
         whitener = Whitener.read(found, reference)
         program, tensors = export_decoder(net.generator)
         tensors = whitener.folded(tensors, whitener.means)
-        told = {**self._public_settings(), **asdict(settings), **reference_told(reference)}
-        del told["penalty"]
+        public = {**self._public_settings(), **asdict(settings), **reference_settings(reference)}
+        del public["penalty"]
         claim = self._dp_claim(run.charge, *NOT_COVERED)
-        return Learnt(self._spec(program), tensors, claim, told, joint=rounded_shares(found.shares))
+        return Learned(self._spec(program), tensors, claim, public, joint=rounded_shares(found.shares))
 
     def _settings(self) -> Training:
-        """The settings of training, checked, with those that were left out."""
+        """Checked settings of training, with defaults filled in."""
         names = ("class", "zscore", "minmax") if self.privacy is None else tuple(INITIAL_QUERIES)
         if self.scaling not in names:
             raise ConfigError(
@@ -219,8 +220,8 @@ class CGANGenerator(BaseGenerator):
             torch.manual_seed(self._seed(5))
             return plain_cgan(dim, len(self.classes_), self.latent, *sizes, sigmoid=self.scaling == "minmax")
 
-    def _bar(self) -> ProgressBar | None:
-        return RichBar(f"fitting {type(self).__name__}") if self.verbose else None
+    def _bar(self) -> ProgressBar:
+        return ProgressBar(f"fitting {type(self).__name__}", show=self.verbose)
 
     def _spec(self, program: list[dict[str, Any]]) -> NetworkSpec:
         return NetworkSpec(

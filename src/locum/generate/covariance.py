@@ -1,4 +1,4 @@
-"""A covariance that is cheap to share: a few directions and one scale a feature."""
+"""A covariance that is cheap to share: a few directions and one scale per feature."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def low_rank_plus_diagonal(
     """`factor (r, d)` and `scale (d,)` with `factor.T @ factor + diag(scale**2)` near the covariance of `residuals`.
 
     Off-diagonal entries are shrunk by `shrinkage`, then all but the `rank` strongest directions are folded
-    into the diagonal: each feature keeps its exact second moment. Whoever wants a covariance centres first.
+    into the diagonal: each feature keeps its exact second moment. For a covariance, center the rows first.
     """
     n, d = residuals.shape
     variance = np.square(residuals, dtype=np.float64).mean(axis=0)
@@ -25,7 +25,7 @@ def low_rank_plus_diagonal(
     covariance *= 1 - shrinkage
     covariance[np.diag_indices(d)] = variance
     values, vectors = scipy.linalg.eigh(covariance, subset_by_index=(d - rank, d - 1))
-    # What the diagonal can carry alone is no direction of its own.
+    # Variance that is equal in all directions belongs to the diagonal.
     floor = (variance.sum() - values.sum()) / max(d - rank, 1)
     strength = np.sqrt(np.maximum(values - max(floor, 0), 0))
     factor = (vectors * strength).T
@@ -34,12 +34,12 @@ def low_rank_plus_diagonal(
 
 
 def safe_rank(wanted: int, n: int, d: int, groups: int) -> int:
-    """The rank that may be released: `wanted`, or less where that is many for the records there are.
+    """The rank that may be released: `wanted`, or less if there are too few records for it.
 
-    Each direction learnt from few records fits those records better than strangers: with a quarter as many
-    directions as records, the likelihood alone tells members by an AUC of 0.77 on breast ultrasound, with a
-    sixteenth by 0.64, with none by 0.60. So at most a sixteenth of the degrees of freedom is released, rounded
-    down to a power of two, which tells less about the number of records.
+    Directions learned from few records fit those records better than non-members: with a quarter as many directions
+    as records, the likelihood alone identifies members with an AUC of 0.77 on breast ultrasound, with a sixteenth
+    0.64, with none 0.60. So the rank is at most a sixteenth of the degrees of freedom, rounded down to a power of
+    two, which reveals less about the number of records.
     """
     most = max(0, (n - groups) // 16)
     if min(wanted, d) <= most:

@@ -1,4 +1,4 @@
-"""The conditional VAE of the seeds: learns how records of a class vary, shares only its decoder."""
+"""The conditional VAE of the papers: it learns how the records of a class vary and releases only its decoder."""
 
 from __future__ import annotations
 
@@ -15,45 +15,22 @@ from torch import Tensor
 from locum.accounting import SGDPlan
 from locum.data import kfold, load_reference
 from locum.errors import ConfigError, DataError
-from locum.generate.base import BaseGenerator, Learnt, Records, lone_class, lone_condition
+from locum.generate.base import BaseGenerator, Learned, Records, lone_class, lone_condition
 from locum.generate.covariance import low_rank_plus_diagonal, safe_rank
 from locum.generate.export import export_decoder
-from locum.generate.presets import SCALER_TOLD, Preset, check_settings, preset_for
-from locum.generate.private.guarantee import NOT_COVERED, reference_told, rounded_shares
+from locum.generate.presets import SCALING_DISCLOSES, Preset, check_settings, preset_for
+from locum.generate.private.guarantee import NOT_COVERED, reference_settings, rounded_shares
 from locum.generate.private.networks import check_private, folded, train_privately
 from locum.generate.private.whitening import Whitener, plan_network
 from locum.generate.scaling import Scaler, fit_scaler, with_labels
+from locum.io import ProgressBar
 from locum.nets import CVAE, plain_cvae, residual_cvae
 from locum.release import NetworkSpec, to_space
 from locum.train import Checkpoint, History, LoopSettings, fingerprint, run_loop, seeded, shuffled_batches
-from locum.types import DP, EmbeddingSet, PrivacyClaim, RichBar
+from locum.types import DP, EmbeddingSet, PrivacyClaim
 
+# One record in ten is held out for early stopping.
 FOLDS = 10
-
-
-def hold_out(records: Records, rng: np.random.Generator) -> tuple[Records, Records | None]:
-    """Training and held-out records; classes of fewer than ten records are left whole.
-
-    Where nothing can be spared the second part is None.
-    """
-    labels = records.codes[:, 0]
-    subjects = np.arange(len(labels)) if records.subject is None else records.subject
-    if len(np.unique(subjects)) < FOLDS:
-        return records, None
-    _, test = next(iter(kfold(EmbeddingSet(records.X, labels, records.subject), FOLDS, rng)))
-    held = np.zeros(len(labels), dtype=bool)
-    held[test] = True
-    for c in np.unique(labels):
-        if (labels == c).sum() < FOLDS or held[labels == c].all():
-            held &= ~np.isin(subjects, subjects[labels == c])
-    return (_take(records, ~held), _take(records, held)) if held.any() else (records, None)
-
-
-def _take(records: Records, mask: npt.NDArray[np.bool_]) -> Records:
-    subjects = None if records.subject is None else records.subject[mask]
-    return Records(records.X[mask], records.codes[mask], subjects, records.conditions)
-
-
 NOISE_RANK = 64
 NOISE_SHRINKAGE = 0.1
 
@@ -61,18 +38,18 @@ NOISE_SHRINKAGE = 0.1
 class CVAEGenerator(BaseGenerator):
     """A CVAE on embeddings: encoder and decoder see the label (and `condition_on`), the decoder is released.
 
-    `preset` picks network and training (`replica`, `small`, `large`, `federated`); a setting left at None
-    comes from it. `decoder_noise` adds what the decoder's mean leaves out: "none" as in the seeds, "diagonal"
-    (one variance a feature) or "low-rank" (with the directions that errors share). `patience=0` runs every
-    epoch; otherwise training stops early on `validation` or on a tenth held out from the records.
-    `authors_compat=True` is what the authors ran: min-max scaling, their KL term (the prior learnt is
-    N(0, 1/2)), "variance" used as a standard deviation, no decoder noise.
-    `checkpoint` names a private file (mode 0600) that lets a killed fit resume to the same result.
+    `preset` picks network and training (`replica`, `small`, `large`, `federated`); settings that are None come from
+    it. `decoder_noise` adds the variation that the decoder's mean leaves out: "none" as in the papers, "diagonal"
+    (one variance per feature) or "low-rank" (plus the directions that errors share). `patience=0` runs every epoch;
+    otherwise training stops early on `validation`, or on a tenth of the records. `authors_compat=True` does what the
+    authors ran: min-max scaling, their KL term (the learned prior is N(0, 1/2)), "variance" used as a standard
+    deviation, no decoder noise. `checkpoint` names a private file (mode 0600) from which an interrupted fit resumes
+    to the same result.
 
-    It has no formal guarantee: what its decoder remembers must be measured. With `privacy=DP(...)` it has one:
-    encoder and decoder are trained together by DP-SGD, on vectors that are whitened by public statistics
-    (`reference`) and brought to length 1; a noisy sum of counts, lengths and, with the scaling "class", class means
-    is paid for out of the same budget. It needs `classes`; nothing stops early. `plan()` tells the price.
+    Without `privacy` there is no formal guarantee: what the decoder remembers must be measured. With
+    `privacy=DP(...)` encoder and decoder are trained together by DP-SGD on vectors that are whitened with public
+    statistics (`reference`) and scaled to length 1. The same budget pays for a noisy sum of counts, lengths and, with
+    the scaling "class", class means. `classes` is required and there is no early stopping. `plan()` shows the cost.
     """
 
     history_: History
@@ -133,16 +110,16 @@ class CVAEGenerator(BaseGenerator):
         self.random_state = random_state
 
     _conditional = True
-    _HONOURS_DP = True
+    _SUPPORTS_DP = True
 
     def encode(self, X: npt.ArrayLike, y: npt.ArrayLike) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
-        """Mean and standard deviation of each record's latent. Private: the encoder never leaves."""
+        """Mean and standard deviation of each record's latent. Private: the encoder is never released."""
         with torch.no_grad():
             mean, log_var = self.module_.encode(self._inputs(X, y))
         return mean.numpy(), torch.exp(self._std_from_log * log_var).numpy()
 
     def reconstruct(self, X: npt.ArrayLike, y: npt.ArrayLike) -> npt.NDArray[np.float32]:
-        """What the decoder makes of each record's latent mean. Private, like the records."""
+        """Each record decoded from its latent mean. Private, like the records."""
         joined = self._inputs(X, y)
         with torch.no_grad():
             mean, _ = self.module_.encode(joined)
@@ -151,7 +128,7 @@ class CVAEGenerator(BaseGenerator):
 
     @property
     def settings_(self) -> Preset:
-        """Every setting that a preset decides, as this generator uses it."""
+        """The settings in use: the preset, with what was set by hand."""
         private = self.privacy is not None
         preset = preset_for(self.preset, authors_compat=self.authors_compat, private=private)
         names = [f.name for f in fields(Preset) if f.name != "residual"]
@@ -167,7 +144,7 @@ class CVAEGenerator(BaseGenerator):
         return settings
 
     def plan(self) -> SGDPlan:
-        """What a private fit will do and cost, from settings alone."""
+        """What a private fit will do and cost, from the settings alone."""
         budget, settings = self._budget(), self.settings_
         check_private(settings, authors_compat=self.authors_compat, validation=False)
         return plan_network(
@@ -178,13 +155,12 @@ class CVAEGenerator(BaseGenerator):
             clip=settings.clip,
         )
 
-    def _learn(self, records: Records, validation: Sequence[npt.ArrayLike] | None) -> Learnt:
+    def _learn(self, records: Records, validation: Sequence[npt.ArrayLike] | None) -> Learned:
         if self.privacy is not None:
             return self._learn_privately(records, validation)
         settings = self.settings_
-        # Fault F1 is in the code of the thesis and of replica, not in that of federated.
+        # Fault F1 is in the code of the thesis and of the replica paper, not in that of the federated paper.
         self._std_from_log = 1.0 if self.authors_compat and self.preset != "federated" else 0.5
-        self._conditions = records.conditions
         train, held = records, None
         if validation is not None:
             held = self._validation_records(validation, records)
@@ -214,38 +190,40 @@ class CVAEGenerator(BaseGenerator):
             other = self._joined(held.X, held.codes)
 
             def validate() -> float:
-                # The same coins each time: epochs differ by their weights alone.
+                # The same noise each time: epochs differ by their weights alone.
                 return float(self._loss(other, seeded(0), settings.beta).mean())
 
         checkpoint = self._checkpoint(settings, joined, other)
-        self.history_ = run_loop(
-            self.module_,
-            shuffled_batches(len(joined), settings.batch_size),
-            loss,
-            loop,
-            rng,
-            validate=validate,
-            checkpoint=checkpoint,
-            progress=RichBar(f"fitting {type(self).__name__}") if self.verbose else None,
-        )
+        with ProgressBar(f"fitting {type(self).__name__}", show=self.verbose) as progress:
+            self.history_ = run_loop(
+                self.module_,
+                shuffled_batches(len(joined), settings.batch_size),
+                loss,
+                loop,
+                rng,
+                validate=validate,
+                checkpoint=checkpoint,
+                progress=progress,
+            )
         if checkpoint is not None:
             checkpoint.remove()
-        # Conditions leave with the values of all records, class means with those that were learnt from.
+        # A release names the conditions of all records, and holds the class means of those used for training.
         refusal = lone_condition(records)
         if settings.scaling == "class" and self._conditional:
             refusal = refusal or lone_class(self.classes_, train)
-        return self._learnt(settings, scaler, joined, refusal)
+        return self._learned(settings, scaler, joined, refusal)
 
-    def _learn_privately(self, records: Records, validation: Sequence[npt.ArrayLike] | None) -> Learnt:
+    def _learn_privately(self, records: Records, validation: Sequence[npt.ArrayLike] | None) -> Learned:
         settings = self.settings_
         check_private(settings, authors_compat=self.authors_compat, validation=validation is not None)
         if self.space != "raw":
-            raise ConfigError("Under differential privacy vectors are brought to length 1 anyway: leave `space` out.")
-        self._std_from_log, self._conditions = 0.5, ()
+            raise ConfigError("Under differential privacy vectors are scaled to length 1 anyway: leave `space` out.")
+        self._std_from_log = 0.5
         d, classes, plan = records.X.shape[1], len(self.classes_), self.plan()
         reference = load_reference(self.reference, d)
         self.module_ = self._build(d, classes, settings)
-        with self._open_ledger() as ledger:
+        bar = ProgressBar(f"fitting {type(self).__name__}", show=self.verbose)
+        with self._open_ledger() as ledger, bar as progress:
             fit = train_privately(
                 self.module_,
                 records,
@@ -258,16 +236,16 @@ class CVAEGenerator(BaseGenerator):
                 purpose=type(self).__name__,
                 insecure_seed=self.insecure_seed,
                 checkpoint=self.checkpoint,
-                progress=RichBar(f"fitting {type(self).__name__}") if self.verbose else None,
+                progress=progress,
             )
         self.history_, self._scaler = fit.history, fit.whitener
         program, tensors = export_decoder(self.module_.decoder)
         tensors = folded(self.module_, fit.whitener, fit.shares, tensors, noise=settings.decoder_noise != "none")
-        public = {**self._public_settings(), **asdict(settings), **reference_told(reference)}
+        public = {**self._public_settings(), **asdict(settings), **reference_settings(reference)}
         claim = self._dp_claim(fit.charge, *NOT_COVERED)
-        return Learnt(self._spec(settings, program), tensors, claim, public, joint=rounded_shares(fit.shares))
+        return Learned(self._spec(settings, program), tensors, claim, public, joint=rounded_shares(fit.shares))
 
-    def _learnt(self, settings: Preset, scaler: Scaler, joined: Tensor, refusal: str | None) -> Learnt:
+    def _learned(self, settings: Preset, scaler: Scaler, joined: Tensor, refusal: str | None) -> Learned:
         program, tensors = export_decoder(self.module_.decoder)
         tensors |= {"span": scaler.span, "offset": scaler.offset}
         if settings.decoder_noise != "none":
@@ -286,7 +264,7 @@ class CVAEGenerator(BaseGenerator):
             not_covered=(
                 "membership: whether a record was used is not hidden by any proof",
                 "decoder weights: they may remember records, above all rare ones",
-                SCALER_TOLD[settings.scaling],
+                SCALING_DISCLOSES[settings.scaling],
                 "the number of records: exact means of coarse values (pixels, grades) can give it away",
                 "class frequencies: rounded to three digits, otherwise exact",
             )
@@ -294,9 +272,9 @@ class CVAEGenerator(BaseGenerator):
             + (("conditions: their values, and how often they go together",) if self._conditions else ()),
         )
         public = {**self._public_settings(), **asdict(settings)}
-        # Nothing is clipped without a promise.
+        # Without a guarantee nothing is clipped.
         del public["clip"]
-        return Learnt(spec, tensors, claim, public, refusal)
+        return Learned(spec, tensors, claim, public, refusal)
 
     def _spec(self, settings: Preset, program: list[dict[str, Any]]) -> NetworkSpec:
         return NetworkSpec(
@@ -309,7 +287,7 @@ class CVAEGenerator(BaseGenerator):
         )
 
     def _loss(self, joined: Tensor, rng: torch.Generator, beta: float) -> Tensor:
-        """One value a record: squared error over features plus beta times KL over latents."""
+        """One value per record: squared error over features plus beta times KL over latents."""
         out, mean, log_var = self._reconstruct(joined, rng)
         error = torch.square(out - joined[:, : out.shape[1]]).sum(dim=1)
         if self._std_from_log == 1.0:
@@ -336,20 +314,20 @@ class CVAEGenerator(BaseGenerator):
         if self.checkpoint is None:
             return None
         if self.random_state is None:
-            raise ConfigError("A fit can only be resumed if it is seeded: set `random_state` beside `checkpoint`.")
+            raise ConfigError("A fit can only resume if it is seeded: set `random_state` together with `checkpoint`.")
         identity = {k: v for k, v in self.get_params().items() if k not in ("checkpoint", "verbose")}
         identity["settings"] = repr(settings)
         return Checkpoint(Path(self.checkpoint), fingerprint(identity, *tensors))
 
     def _joined(self, X: npt.NDArray[np.float32], codes: npt.NDArray[np.int64]) -> Tensor:
-        """What the network sees: scaled vectors, then the label and conditions one-hot."""
+        """Network input: scaled vectors, then the label and conditions one-hot."""
         sizes = [len(self.classes_), *(len(c.values) for c in self._conditions)] if self._conditional else []
         return with_labels(self._scaler.forward(X, codes[:, 0]), codes, sizes)
 
     def _inputs(self, X: npt.ArrayLike, y: npt.ArrayLike) -> Tensor:
         release = self._fitted()
         if self._conditions:
-            raise ConfigError("encode and reconstruct take a label only; this CVAE is conditioned on more.")
+            raise ConfigError("`encode` and `reconstruct` take a label only, but this CVAE has `condition_on`.")
         return self._joined(release.transform(X), self._codes(y))
 
     def _codes(self, y: npt.ArrayLike) -> npt.NDArray[np.int64]:
@@ -369,3 +347,26 @@ class CVAEGenerator(BaseGenerator):
                 f"Validation vectors must have {records.X.shape[1]} features and one label each; got shape {X.shape}."
             )
         return Records(to_space(X, self.space), codes, None, ())
+
+
+def hold_out(records: Records, rng: np.random.Generator) -> tuple[Records, Records | None]:
+    """Training records and held-out records; nothing is taken from classes of fewer than ten records.
+
+    If no record can be held out, the second part is None.
+    """
+    labels = records.codes[:, 0]
+    subjects = np.arange(len(labels)) if records.subject is None else records.subject
+    if len(np.unique(subjects)) < FOLDS:
+        return records, None
+    _, test = next(iter(kfold(EmbeddingSet(records.X, labels, records.subject), FOLDS, rng)))
+    held = np.zeros(len(labels), dtype=bool)
+    held[test] = True
+    for c in np.unique(labels):
+        if (labels == c).sum() < FOLDS or held[labels == c].all():
+            held &= ~np.isin(subjects, subjects[labels == c])
+    return (_take(records, ~held), _take(records, held)) if held.any() else (records, None)
+
+
+def _take(records: Records, mask: npt.NDArray[np.bool_]) -> Records:
+    subjects = None if records.subject is None else records.subject[mask]
+    return Records(records.X[mask], records.codes[mask], subjects, records.conditions)

@@ -1,4 +1,4 @@
-"""From a trained decoder to the few operations that a release knows."""
+"""Export of a trained decoder as the few operations that a release knows."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _sequence(modules: nn.Sequential, prefix: str, tensors: Tensors) -> list[dic
 
 
 def _fold(norm: nn.BatchNorm1d, linear: dict[str, Any], tensors: Tensors) -> None:
-    """`norm(linear(x))` as one linear layer, with the statistics of training."""
+    """Make `norm(linear(x))` one linear layer, with the running statistics of training."""
     assert norm.running_mean is not None
     assert norm.running_var is not None
     gain = _numpy(norm.weight) / np.sqrt(_numpy(norm.running_var) + norm.eps)

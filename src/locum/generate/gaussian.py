@@ -1,4 +1,4 @@
-"""Class means and one shared covariance: the simple rival that is hard to beat with a linear probe."""
+"""Class means and one shared covariance: a simple generator that is hard to beat for a linear classifier."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ import numpy.typing as npt
 from locum.accounting import QueryPlan, plan_query
 from locum.data import load_reference
 from locum.errors import ConfigError
-from locum.generate.base import BaseGenerator, Learnt, Records, lone_class
+from locum.generate.base import BaseGenerator, Learned, Records, lone_class
 from locum.generate.covariance import low_rank_plus_diagonal, safe_rank
-from locum.generate.private.estimate import from_sums, noisy_sums, products_pay, statistics_told
-from locum.generate.private.guarantee import NOT_COVERED, reference_told, rounded_shares
+from locum.generate.private.estimate import from_sums, noisy_sums, products_pay, statistics_spec
+from locum.generate.private.guarantee import NOT_COVERED, reference_settings, rounded_shares
 from locum.generate.private.query import MEANS, MEANS_AND_PRODUCTS
 from locum.release import GaussianSpec
 from locum.types import DP, PrivacyClaim
@@ -24,15 +24,15 @@ from locum.types import DP, PrivacyClaim
 class ClassGaussian(BaseGenerator):
     """Each class is a Gaussian around its own mean; all classes share one covariance.
 
-    The covariance keeps `rank` directions and one variance a feature; off-diagonal entries are first shrunk
-    by `shrinkage`. `rank` is lowered to a sixteenth of the records where it is higher: more directions would
-    fit the records themselves. It cannot describe a class of several clusters.
+    The covariance keeps `rank` directions and one variance per feature; off-diagonal entries are first shrunk by
+    `shrinkage`. `rank` is lowered to at most a sixteenth of the records: more directions would fit the records
+    themselves. A class of several clusters is not described well.
 
-    With `privacy=DP(...)` the class means, counts and one scale leave in one noisy sum that `ledger` pays for; a
-    release carries it as it is, so that sums of several sites can be added (`locum federate merge`).
-    Vectors are whitened by public statistics: `reference` names them ("efflite0", or "none", which helps little).
-    `covariance` says where the covariance comes from: "public", which costs nothing, "own", which takes half of the
-    budget, or "auto": the better one for so many records and so much noise. `rank` and `shrinkage` have no use then.
+    With `privacy=DP(...)` the class means, counts and one scale come from one noisy sum that `ledger` pays for. The
+    release contains that sum, so that sums of several sites can be added (`locum federate merge`). Vectors are
+    whitened with public statistics, named by `reference` ("efflite0", or "none", which helps little). `covariance` is
+    "public", which costs nothing, "own", which takes half of the budget, or "auto", which picks the better one for
+    the number of records and the noise. `rank` and `shrinkage` are not used then.
 
     >>> from locum.data import load_sample
     >>> s = load_sample("breast-cancer")
@@ -69,9 +69,9 @@ class ClassGaussian(BaseGenerator):
         self.insecure_seed = insecure_seed
         self.random_state = random_state
 
-    _HONOURS_DP = True
+    _SUPPORTS_DP = True
 
-    def _learn(self, records: Records, validation: Sequence[npt.ArrayLike] | None) -> Learnt:
+    def _learn(self, records: Records, validation: Sequence[npt.ArrayLike] | None) -> Learned:
         if isinstance(self.rank, bool) or not isinstance(self.rank, (int, np.integer)) or self.rank < 0:
             raise ConfigError(f"`rank` must be a whole number, 0 or more; got {self.rank!r}. 0 keeps variances only.")
         if not 0 <= self.shrinkage <= 1:
@@ -94,13 +94,13 @@ class ClassGaussian(BaseGenerator):
             kind="none",
             not_covered=(
                 "membership: whether a record was used is not hidden by any proof",
-                "class means and covariance: exact, so a class of few records is nearly shown by its mean",
+                "class means and covariance: exact, so the mean of a small class nearly shows its records",
                 "the number of records: exact means of coarse values (pixels, grades) can give it away",
                 "class frequencies: rounded to three digits, otherwise exact",
-                "the rank: where it is below the setting, it tells the number of records within a factor of two",
+                "the rank: below the setting, it gives the number of records within a factor of two",
             ),
         )
-        return Learnt(
+        return Learned(
             GaussianSpec(variance=float(self.variance)),
             {"means": means, "factor": factor, "scale": scale},
             claim,
@@ -109,10 +109,10 @@ class ClassGaussian(BaseGenerator):
         )
 
     def plan(self) -> QueryPlan:
-        """What a private fit will do and cost, from settings alone."""
+        """What a private fit will do and cost, from the settings alone."""
         return plan_query(self._budget())
 
-    def _learn_privately(self, records: Records) -> Learnt:
+    def _learn_privately(self, records: Records) -> Learned:
         if self.space != "raw":
             raise ConfigError("Under differential privacy ClassGaussian works in the space 'raw': leave `space` out.")
         if self.covariance not in ("auto", "own", "public"):
@@ -125,20 +125,20 @@ class ClassGaussian(BaseGenerator):
         codes, subjects = records.codes[:, 0], self._subjects(records.subject)
         charge = self._pay(plan)
         noisy = noisy_sums(records.X, codes, subjects, classes, reference, shares, plan, self.insecure_seed)
-        # From here on nothing looks at records: what follows costs nothing.
+        # Post-processing from here on: no record is used, so it costs nothing.
         found = from_sums(noisy, plan.noise_multiplier, classes, d, shares, reference)
         tensors = {"means": found.means.astype(np.float32), "factor": found.factor, "scale": found.scale}
-        told = statistics_told(reference, shares, plan.noise_multiplier)
-        if told is not None:
-            # Rounded after the noise: that costs nothing, and moves a sum over n records by at most n / 10 million.
+        statistics = statistics_spec(reference, shares, plan.noise_multiplier)
+        if statistics is not None:
+            # Rounding after the noise costs nothing and moves a sum over n records by at most n / 10 million.
             tensors["statistics"] = noisy.astype(np.float32)
-        return Learnt(
-            GaussianSpec(variance=float(self.variance), statistics=told),
+        return Learned(
+            GaussianSpec(variance=float(self.variance), statistics=statistics),
             tensors,
             self._dp_claim(charge, *NOT_COVERED),
             {
                 **self._public_settings(),
-                **reference_told(reference),
+                **reference_settings(reference),
                 "covariance": "own" if products else "public",
                 "n_public": plan.privacy.size(),
             },

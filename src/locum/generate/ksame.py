@@ -1,4 +1,8 @@
-"""k-Same: every record is replaced by the mean of a group of k. The rival of the replica seed."""
+"""k-Same: every record is replaced by the mean of a group of k. The baseline of the replica paper.
+
+`k_groups` forms the groups. It is exact: distances are integers, so groups depend neither on block sizes nor on
+whether all distances fit in memory.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from locum.errors import ConfigError, DataError
-from locum.generate.base import BaseGenerator, Learnt, Records
+from locum.generate.base import BaseGenerator, Learned, Records
 from locum.release import RowsSpec, to_space
 from locum.types import PrivacyClaim
 
@@ -23,7 +27,78 @@ _NORM_BITS = 25
 _PER_STEP = 16
 
 _BLOCK = 1024  # a block of distances in float64 is 8 MB: it stays in the cache while it is worked on
-_PANEL = 512  # candidates looked at together when the distances cannot all be kept
+_PANEL = 512  # candidates considered together when the distances cannot all be kept
+
+
+class KSame(BaseGenerator):
+    """Groups of at least `k` records, each replaced by its group's mean; every record keeps its own label.
+
+    Groups are formed over all classes, as the authors do, or within each class with `per_class=True`. No record is
+    dropped: the last group takes the rest. With `subject` a group holds at least `k` distinct subjects. A release has
+    as many rows as there are records, sampled without replacement.
+    """
+
+    def __init__(
+        self,
+        k: int = 5,
+        per_class: bool = False,
+        space: str = "raw",
+        privacy: Any = None,
+        random_state: int | None = None,
+    ) -> None:
+        self.k = k
+        self.per_class = per_class
+        self.space = space
+        self.privacy = privacy
+        self.random_state = random_state
+
+    def _learn(self, records: Records, validation: Sequence[npt.ArrayLike] | None) -> Learned:
+        if isinstance(self.k, bool) or not isinstance(self.k, (int, np.integer)) or self.k < 2:
+            raise ConfigError(f"`k` must be a whole number, 2 or more; got {self.k!r}.")
+        X, labels = records.X, records.codes[:, 0]
+        means = np.empty_like(X)
+        parts = [np.flatnonzero(labels == c) for c in np.unique(labels)] if self.per_class else [np.arange(len(X))]
+        for rows in parts:
+            subjects = None if records.subject is None else records.subject[rows]
+            size = len(rows) if subjects is None else len(np.unique(subjects))
+            if size < self.k:
+                what = f"class {self.classes_[labels[rows[0]]]!r}" if self.per_class else "the data"
+                unit = "records" if subjects is None else "subjects"
+                remedy = "group over all classes (per_class=False)" if self.per_class else "choose a smaller k"
+                raise DataError(f"k-Same needs at least k={self.k} {unit}; {what} has {size}: {remedy}.")
+            means[rows] = _group_means(X[rows], k_groups(X[rows], int(self.k), subjects))
+        # A mean of equal vectors is that vector, up to rounding.
+        copied = (np.abs(means - X) <= 1e-6 * np.abs(X)).all(axis=1).any()
+        means = to_space(means, self.space)
+        # In the order of the data, a row's position would show whose group it is; sorting removes that for good.
+        order = np.lexsort((labels, *means.T[:8]))
+        claim = PrivacyClaim(
+            kind="k-anonymity",
+            k=int(self.k),
+            unit="record" if records.subject is None else "subject",
+            not_covered=(
+                "labels: each record's own label is released beside its group's mean",
+                "the number of records: the release has as many rows",
+                "attackers who know other members of a group: they can subtract them from the mean",
+                "a subject with most of the records of a group: the group's mean is nearly the subject's own",
+                "membership: a record lies closer to its group's mean than non-members do",
+            ),
+        )
+        settings = self._public_settings()
+        refusal = (
+            "A group of identical records would be released unchanged. Drop repeated records, or give `subject`."
+            if copied
+            else None
+        )
+        tensors: dict[str, npt.NDArray[Any]] = {"X": means[order], "codes": records.codes[order][:, :1]}
+        return Learned(RowsSpec(), tensors, claim, settings, refusal)
+
+
+def _group_means(X: npt.NDArray[np.float32], groups: npt.NDArray[np.int64]) -> npt.NDArray[np.float32]:
+    sums = np.zeros((int(groups.max()) + 1, X.shape[1]))
+    np.add.at(sums, groups, X)
+    means: npt.NDArray[np.float32] = (sums / np.bincount(groups)[:, None]).astype(np.float32)
+    return means[groups]
 
 
 def k_groups(
@@ -36,17 +111,16 @@ def k_groups(
     """Group number of each record, such that every group holds at least `k` distinct subjects.
 
     The free record with the largest total distance to all free records opens a group and takes
-    the nearest free records of other subjects, one a subject, until `k` subjects are in it. This
-    repeats while `k` subjects are free; all that is left then joins the last group, so nothing
-    is dropped. Ties go to the lowest index. Without `subject` each record is its own subject: there
-    are `n // k` groups, each of exactly `k` records but the last. Groups are numbered in the order in
+    the nearest free records of other subjects, one per subject, until `k` subjects are in it. This
+    repeats while `k` subjects are free; the rest then joins the last group, so no record is
+    dropped. Ties go to the lowest index. Without `subject` each record is its own subject: there
+    are `n // k` groups, all of exactly `k` records except the last. Groups are numbered in the order in
     which they were formed.
 
     Limits. Time grows with the square of `n`. Distances are Euclidean between vectors rounded to a grid
     of at most 2**-24 of the largest norm (measured from the middle of each feature's range): one record a
-    million times farther out than the rest blurs the rest. The last group can be large where few
-    subjects own most records. The data decide who is grouped with whom, so the groups themselves
-    are private.
+    million times farther out than the rest blurs the rest. The last group can be large if few
+    subjects own most records. The groups depend on the data, so they are private.
 
     Parameters
     ----------
@@ -55,10 +129,10 @@ def k_groups(
     k : int
         Fewest distinct subjects in a group; 2 or more.
     subject : array of shape (n,), optional
-        Whom each record belongs to: text or whole numbers.
+        The subject of each record: text or whole numbers.
     max_bytes : int
-        Where all distances fit in this many bytes (4 n^2) they are kept, else recomputed when needed:
-        two to three times the time, the same groups. A float64 copy of `X` comes on top in both cases.
+        If all distances fit in this many bytes (4 n^2) they are kept, otherwise recomputed when needed, which takes
+        two to three times as long and gives the same groups. A float64 copy of `X` is needed in both cases.
 
     Examples
     --------
@@ -91,7 +165,7 @@ def k_groups(
 
 def _whole(k: object) -> int:
     if isinstance(k, bool) or not isinstance(k, (int, np.integer)) or k < 2:
-        raise ConfigError(f"`k` must be a whole number of 2 or more; got {k!r}. A group of 1 hides nobody.")
+        raise ConfigError(f"`k` must be a whole number of 2 or more; got {k!r}. A group of 1 hides nothing.")
     return int(k)
 
 
@@ -123,7 +197,7 @@ def _subject_codes(subject: npt.ArrayLike, n: int) -> _Ints:
     a = np.asarray(subject)
     if a.dtype.kind == "O" and all(isinstance(v, str) for v in a.ravel()):
         a = a.astype(np.str_)
-    # A missing subject (NaN, None) may be anybody, so it cannot count towards k distinct ones.
+    # A missing subject (NaN, None) may be anyone, so it cannot count toward k distinct ones.
     if a.dtype.kind not in "iubUS" or a.shape != (n,):
         raise DataError(
             f"`subject` must hold text or a whole number for each of {n} records; got {a.dtype} of shape {a.shape}."
@@ -132,10 +206,10 @@ def _subject_codes(subject: npt.ArrayLike, n: int) -> _Ints:
 
 
 def _nearest(free: _Ints, row: npt.NDArray[np.int32], codes: _Ints, k: int) -> _Ints:
-    """The `free` records with the smallest distances in `row`, one a subject, `k` in all.
+    """The `free` records with the smallest distances in `row`, one per subject, `k` in total.
 
-    The record that opens the group is among them: it is at distance 0 and, since its duplicates have
-    the same total, the first of them.
+    The record that opens the group is among them: its distance is 0 and, since its duplicates have
+    the same total, it comes first.
     """
     # Distance and index in one number: one partition then settles ties by index.
     keys = (row.astype(np.int64) << 32) | free
@@ -169,7 +243,7 @@ def _slices(n: int) -> Iterator[slice]:
 
 
 class _Distances(Protocol):
-    """Distances between free records, and who of them is farthest from the others."""
+    """Distances between free records, and which of them is farthest from the others."""
 
     def farthest(self) -> tuple[_Ints, npt.NDArray[np.int32]]:
         """All free records, and the distance to each from the one with the largest total."""
@@ -181,7 +255,7 @@ class _Distances(Protocol):
 
 
 class _Kept:
-    """All distances, computed once; totals lose the rows of records that leave."""
+    """All distances, computed once; removed records are subtracted from the totals."""
 
     def __init__(self, points: _Floats) -> None:
         n = len(points)
@@ -216,10 +290,10 @@ def _all_pairs(points: _Floats, totals: _Ints, matrix: npt.NDArray[np.int32] | N
 
 
 class _Recomputed:
-    """Distances from the few records with the largest totals; the rest is looked at only now and then.
+    """Distances from the few records with the largest totals; the others are updated only now and then.
 
     Totals can only fall. So the best of a panel of candidates is the best of all as long as it exceeds
-    the largest total that any other record had when the panel was chosen.
+    the largest total of any other record at the time the panel was chosen.
     """
 
     def __init__(self, points: _Floats, max_bytes: int) -> None:
@@ -245,7 +319,7 @@ class _Recomputed:
         self._totals[~self._alive[self._panel]] = -1
 
     def _choose_panel(self) -> None:
-        """Bring all totals up to date, forget those who left, and take the largest as candidates."""
+        """Update all totals, forget removed records, and take the largest totals as candidates."""
         alive, known = self._alive, self._index[self._panel]
         gone, self._points = self._points[~alive], self._points[alive]
         self._index, self._all_totals = self._index[alive], self._all_totals[alive]
@@ -270,74 +344,3 @@ class _Recomputed:
         for i in _slices(len(self._index)):
             out[~again, i] = _between(fresh, self._points[i])
         return out
-
-
-class KSame(BaseGenerator):
-    """Groups of at least `k` records, each replaced by its group's mean; every record keeps its own label.
-
-    Groups are formed over all classes, as the authors do, or within each with `per_class=True`. Nothing is
-    dropped: the last group takes the rest. With `subject` a group holds at least `k` different people.
-    A release has exactly as many rows as there are records, given without replacement.
-    """
-
-    def __init__(
-        self,
-        k: int = 5,
-        per_class: bool = False,
-        space: str = "raw",
-        privacy: Any = None,
-        random_state: int | None = None,
-    ) -> None:
-        self.k = k
-        self.per_class = per_class
-        self.space = space
-        self.privacy = privacy
-        self.random_state = random_state
-
-    def _learn(self, records: Records, validation: Sequence[npt.ArrayLike] | None) -> Learnt:
-        if isinstance(self.k, bool) or not isinstance(self.k, (int, np.integer)) or self.k < 2:
-            raise ConfigError(f"`k` must be a whole number, 2 or more; got {self.k!r}.")
-        X, labels = records.X, records.codes[:, 0]
-        means = np.empty_like(X)
-        parts = [np.flatnonzero(labels == c) for c in np.unique(labels)] if self.per_class else [np.arange(len(X))]
-        for rows in parts:
-            subjects = None if records.subject is None else records.subject[rows]
-            size = len(rows) if subjects is None else len(np.unique(subjects))
-            if size < self.k:
-                what = f"class {self.classes_[labels[rows[0]]]!r}" if self.per_class else "the data"
-                unit = "records" if subjects is None else "subjects"
-                remedy = "group over all classes (per_class=False)" if self.per_class else "choose a smaller k"
-                raise DataError(f"k-Same needs at least k={self.k} {unit}; {what} has {size}: {remedy}.")
-            means[rows] = _group_means(X[rows], k_groups(X[rows], int(self.k), subjects))
-        # A mean of equal vectors is that vector, up to rounding.
-        copied = (np.abs(means - X) <= 1e-6 * np.abs(X)).all(axis=1).any()
-        means = to_space(means, self.space)
-        # In the order of the data a row's place would tell whose group it is; sorted, no seed can bring it back.
-        order = np.lexsort((labels, *means.T[:8]))
-        claim = PrivacyClaim(
-            kind="k-anonymity",
-            k=int(self.k),
-            unit="record" if records.subject is None else "subject",
-            not_covered=(
-                "labels: each record's own label is released beside its group's mean",
-                "the number of records: the release has as many rows",
-                "attackers who know other members of a group: they can subtract them from the mean",
-                "a person with most of the records of a group: its mean is nearly theirs",
-                "membership: a record lies closer to its group's mean than a stranger does",
-            ),
-        )
-        settings = self._public_settings()
-        refusal = (
-            "A group of identical records would be released as it is. Drop repeated records, or give `subject`."
-            if copied
-            else None
-        )
-        tensors: dict[str, npt.NDArray[Any]] = {"X": means[order], "codes": records.codes[order][:, :1]}
-        return Learnt(RowsSpec(), tensors, claim, settings, refusal)
-
-
-def _group_means(X: npt.NDArray[np.float32], groups: npt.NDArray[np.int64]) -> npt.NDArray[np.float32]:
-    sums = np.zeros((int(groups.max()) + 1, X.shape[1]))
-    np.add.at(sums, groups, X)
-    means: npt.NDArray[np.float32] = (sums / np.bincount(groups)[:, None]).astype(np.float32)
-    return means[groups]

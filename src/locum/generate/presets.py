@@ -1,4 +1,4 @@
-"""Networks and training of the seeds, and the settings that we measured to be better."""
+"""Default choices: the generator for a budget, and the networks and training settings of a CVAE."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ import numpy as np
 
 from locum.errors import ConfigError
 from locum.generate.scaling import Scaling
+from locum.types import DP
 
-# What each scaler tells about records.
-SCALER_TOLD = {
+# What each scaling discloses about the records.
+SCALING_DISCLOSES = {
     "minmax": "feature bounds: each is some record's real value",
     "zscore": "mean and spread of each feature: exact",
-    "class": "class means and spread of each feature: exact, so a class of few records is nearly shown by its mean",
+    "class": "class means and spread of each feature: exact, so the mean of a small class nearly shows its records",
     "public": "nothing: statistics are public",
 }
 
@@ -22,8 +23,32 @@ Noise = Literal["none", "diagonal", "low-rank"]
 
 
 @dataclass(frozen=True, slots=True)
+class Choice:
+    """A generator, by its name in the CLI, and the reason in one sentence."""
+
+    generator: str
+    reason: str
+
+
+def choose_generator(privacy: DP | None = None) -> Choice:
+    """The generator for a budget, from public numbers alone; it never looks at data.
+
+    The reasons are the results of `locum study run private-epsilon`.
+
+    >>> choose_generator(None).generator
+    'gaussian'
+    """
+    if privacy is None:
+        return Choice("gaussian", "without a guarantee it ties with the CVAE for a linear head, and is smaller")
+    return Choice(
+        "gaussian",
+        f"at epsilon {privacy.epsilon:g} one noisy sum kept more than noisy training on every data set tried",
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class Preset:
-    """Everything that a preset decides; `patience` 0 means that every epoch is run."""
+    """All settings of a preset; `patience` 0 means that every epoch is run."""
 
     hidden: tuple[int, ...]
     latent: int
@@ -39,8 +64,8 @@ class Preset:
     clip: float = 1.0
 
 
-# As the seeds' texts have it, and our own for differential privacy: large batches, few steps, tried on training data.
-# The large network's sizes are fixed in nets/.
+# "replica" is from the replica paper, "small" and "large" from the thesis, "federated" from the federated paper.
+# "private" is our own: large batches and few steps, tuned on training data. The sizes of "large" are fixed in nets/.
 PRESETS: dict[str, Preset] = {
     "replica": Preset((256,), 50, beta=0.1, max_epochs=1000, batch_size=512, patience=15),
     "small": Preset((512,), 100, beta=0.01, max_epochs=500, batch_size=256, patience=0),
@@ -51,12 +76,12 @@ PRESETS: dict[str, Preset] = {
 
 
 def preset_for(name: str | None, *, authors_compat: bool, private: bool = False) -> Preset:
-    """The preset as the authors ran it, or with scaling, beta and decoder noise by our cross-validation.
+    """The preset as the authors ran it, or with scaling, beta and decoder noise from our cross-validation.
 
-    Without a name it is "replica", or "private" under differential privacy, where nothing stops early.
+    The default is "replica", or "private" under differential privacy, where there is no early stopping.
 
-    `locum study run generator-defaults` compares them for the preset `replica`; the others take them over
-    unmeasured. Kinds of decoder noise tied there: "diagonal" is the smaller one, and tells less.
+    `locum study run generator-defaults` compares the settings for the preset "replica"; the other presets use its
+    result unmeasured. The kinds of decoder noise tied there: "diagonal" is smaller and discloses less.
     """
     name = name or ("private" if private else "replica")
     if name not in PRESETS:
@@ -71,9 +96,9 @@ def preset_for(name: str | None, *, authors_compat: bool, private: bool = False)
 
 
 def check_settings(s: Preset, variance: float) -> None:
-    """Wrong settings, in one sentence."""
-    if s.scaling not in SCALER_TOLD:
-        raise ConfigError(f"`scaling` must be one of {', '.join(SCALER_TOLD)}; got {s.scaling!r}.")
+    """Raise a ConfigError for a setting that cannot work."""
+    if s.scaling not in SCALING_DISCLOSES:
+        raise ConfigError(f"`scaling` must be one of {', '.join(SCALING_DISCLOSES)}; got {s.scaling!r}.")
     if s.decoder_noise not in ("none", "diagonal", "low-rank"):
         raise ConfigError(f"`decoder_noise` must be 'none', 'diagonal' or 'low-rank'; got {s.decoder_noise!r}.")
     if not 1 <= s.latent <= 65536:

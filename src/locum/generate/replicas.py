@@ -1,4 +1,4 @@
-"""An offline replica: a fixed table of samples, kept at a distance from the records if asked."""
+"""An offline replica: a fixed table of samples, optionally kept at a distance from the records."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ def replica(
 ) -> Release:
     """A release of kind "data": `n` samples of `release`, or exact counts by `per_class`.
 
-    With `min_distance`, samples closer than that to a vector of `real` are drawn again. That depends on the
-    records: around each of them a hole is left, and who draws often enough from the decoder sees where the
-    holes are. So use it for a replica whose decoder stays at home; how many samples were drawn again is
-    neither returned nor written anywhere. A differentially private release refuses it.
+    With `min_distance`, samples closer than that to a vector of `real` are drawn again. That depends on the records:
+    it leaves a hole around each of them, and anyone who can draw often from the decoder sees the holes. Use it only
+    for a replica whose decoder is not released. The number of redrawn samples is neither returned nor written. A
+    differentially private release refuses it.
     """
     if (min_distance is None) != (real is None):
         raise ConfigError("`min_distance` and `real` belong together: give both, or neither.")
@@ -38,19 +38,21 @@ def replica(
         raise ConfigError(f"`min_distance` must be above 0; got {min_distance!r}.")
     if min_distance is not None and release.claim.dp is not None:
         raise PrivacyError(
-            "`min_distance` looks at records, and no budget pays for that: a differentially private release is "
-            "sampled without it."
+            "`min_distance` depends on records and no budget pays for it: sample a differentially private release "
+            "without it."
         )
     rng = np.random.default_rng(random_state)
     drawn = release.sample_set(n, per_class=per_class, random_state=rng)
     X, y = drawn.X.copy(), drawn.y
     if min_distance is not None:
         _push_away(release, X, y, release.transform(np.asarray(real)), min_distance, rng)
-    # A table ships no decoder weights.
-    told = tuple(item for item in release.claim.not_covered if not item.startswith("decoder weights"))
+    # A table contains no decoder weights.
+    not_covered = tuple(item for item in release.claim.not_covered if not item.startswith("decoder weights"))
     if min_distance is not None:
-        told += (f"holes of radius {min_distance:g} around the records: whoever also has the decoder can find them",)
-    claim = replace(release.claim, not_covered=told)
+        not_covered += (
+            f"holes of radius {min_distance:g} around the records: anyone who also has the decoder can find them",
+        )
+    claim = replace(release.claim, not_covered=not_covered)
     manifest = release.manifest
     return build_release(
         generator=manifest.generator,
@@ -74,7 +76,7 @@ def _push_away(
     min_distance: float,
     rng: np.random.Generator,
 ) -> None:
-    """Redraw, label by label, whatever lies too close; in place."""
+    """Redraw samples that lie too close, keeping their labels; in place."""
     if release.manifest.kind == "data":
         raise ConfigError("`min_distance` needs a decoder to draw from again; this release is a fixed table.")
     near = np.flatnonzero(nearest(X, real)[0] < min_distance)
@@ -87,8 +89,8 @@ def _push_away(
         X[near[np.argsort(y[near], kind="stable")]] = fresh.X[order]
         near = near[nearest(X[near], real)[0] < min_distance]
     raise DataError(
-        f"Samples stay closer than min_distance={min_distance:g} to real vectors after {MAX_ROUNDS} rounds. "
-        "Lower it: the generator puts nearly all of some class that close."
+        f"Samples are still closer than min_distance={min_distance:g} to real vectors after {MAX_ROUNDS} rounds. "
+        "Lower it: nearly all samples of some class are that close."
     )
 
 

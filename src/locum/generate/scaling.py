@@ -1,4 +1,4 @@
-"""Between vectors as they are and numbers of order one that a network can learn."""
+"""Scaling between raw vectors and the numbers of order one that a network learns from."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ Scaling = Literal["minmax", "zscore", "class", "public"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Scaler:
-    """`offset + span * scaled`: one offset for all, or one a class. Both leave with the decoder.
+    """`offset + span * scaled`: one offset for all, or one per class. Both are released with the decoder.
 
-    A constant feature has span 0: whatever the network says of it, it stays constant.
+    A constant feature has span 0, so it stays constant whatever the network returns.
     """
 
     offset: Array
@@ -43,7 +43,7 @@ class Scaler:
 
 
 def fit_scaler(kind: Scaling, X: Array, labels: Labels, classes: int) -> Scaler:
-    """ "minmax" to 0..1, "zscore", or "class": the class mean taken off, then one spread a feature for all."""
+    """ "minmax" to 0..1, "zscore", or "class": class means subtracted, then one spread per feature for all."""
     if kind == "minmax":
         offset = X.min(axis=0, keepdims=True)
         span = X.max(axis=0) - offset[0]
@@ -57,6 +57,6 @@ def fit_scaler(kind: Scaling, X: Array, labels: Labels, classes: int) -> Scaler:
 
 
 def with_labels(scaled: Array, codes: Labels, sizes: Sequence[int]) -> Tensor:
-    """What a network sees: scaled vectors, then one column of codes after the other, one-hot of so many columns."""
+    """Network input: scaled vectors, then each column of `codes` one-hot with the width in `sizes`."""
     hot = [functional.one_hot(torch.from_numpy(codes[:, j].copy()), n).float() for j, n in enumerate(sizes)]
     return torch.cat([torch.from_numpy(scaled), *hot], dim=1)

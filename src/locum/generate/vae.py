@@ -1,4 +1,4 @@
-"""The unconditional VAE of the thesis: the control that shows what the label adds."""
+"""The unconditional VAE of the thesis: a control that shows what the label adds."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from locum.generate.cvae import CVAEGenerator
 
 
 class VAEGenerator(CVAEGenerator):
-    """A VAE that never sees a label; what it samples is of one class, "unlabelled".
+    """A VAE that never sees a label; all its samples have the class "unlabeled".
 
-    Made to study latents (`encode`, `reconstruct`), not to train a classifier on.
+    It serves to study latents (`encode`, `reconstruct`), not to train a classifier.
     """
 
     _conditional = False
-    _HONOURS_DP = False
+    _SUPPORTS_DP = False
 
     def fit(
         self,
@@ -35,8 +35,8 @@ class VAEGenerator(CVAEGenerator):
         if self.condition_on:
             raise ConfigError("A VAE sees vectors alone: leave `condition_on` out, or use CVAEGenerator.")
         if validation is not None:
-            validation = (validation[0], _unlabelled(validation[0]))
-        return super().fit(X, _unlabelled(X), subject, attributes=attributes, validation=validation)
+            validation = (validation[0], _unlabeled(validation[0]))
+        return super().fit(X, _unlabeled(X), subject, attributes=attributes, validation=validation)
 
     def _codes(self, y: npt.ArrayLike) -> npt.NDArray[np.int64]:
         return np.zeros((len(np.asarray(y)), 1), dtype=np.int64)
@@ -47,7 +47,7 @@ class VAEGenerator(CVAEGenerator):
         return tags
 
 
-def _unlabelled(X: Any) -> npt.NDArray[np.str_]:
+def _unlabeled(X: Any) -> npt.NDArray[np.str_]:
     shape = getattr(X, "shape", None)
     n = shape[0] if shape else len(X)
-    return np.full(n, "unlabelled")
+    return np.full(n, "unlabeled")

@@ -1,4 +1,4 @@
-"""Classifiers on embeddings. Fetched when first used: a saved head predicts without torch."""
+"""Classifiers on embeddings. Imported on first use: a saved head predicts without torch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Generated rows in place of drawn ones, while training: fresh each time, made in blocks."""
+"""Generated rows in place of drawn ones during training: fresh each time, made in blocks."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ from locum.heads.sampling import augment_probability, row_batches
 from locum.release import to_space
 from locum.train import seeded
 
-# Fresh rows in one call of the generator: its cost is then the decoder's, and 1280 features take 40 MB.
+# Fresh rows per call of the generator: large enough that only the decoder costs time; 1280 features take 40 MB.
 BLOCK = 8192
 Matrix = npt.NDArray[np.float32]
 Labels = npt.NDArray[Any]
 
 
 class FreshRows:
-    """Rows of wanted classes from a generator or release: each is drawn for one use and never used again.
+    """Rows of given classes from a generator or release: each is drawn for one use only.
 
-    `source` needs `sample(per_class=..., random_state=...)`. One that has `fit` and is not fitted is cloned, and
-    fitted on `X` and `y`; else it must know their labels and give vectors like theirs. It must not be a fixed table.
-    A row of class c is replaced with probability `p[c]`.
+    `source` needs `sample(per_class=..., random_state=...)`. An unfitted generator is cloned and fitted on `X` and
+    `y`; otherwise it must know their labels and give vectors of the same kind. It must not be a fixed table. A row of
+    class c is replaced with probability `p[c]`.
     """
 
     def __init__(self, source: Any, X: Matrix, y: Labels, classes: Labels, p: npt.ArrayLike, seed: int) -> None:
         if not hasattr(source, "sample") or isinstance(source, type):
             raise ConfigError(
-                f"Fresh rows must come from a generator or a release; got {source!r}. ClassGaussian() is quick."
+                f"Fresh rows must come from a generator or a release; got {source!r}. ClassGaussian() is fast."
             )
         _check_space(source, X)
         if hasattr(source, "fit") and not any(name.endswith("_") for name in vars(source)):
@@ -48,7 +48,7 @@ class FreshRows:
         self._p = torch.from_numpy(np.asarray(p, dtype=np.float64))
         self._features = X.shape[1]
         _check_endless(source)
-        # A missing class or another backbone must show before training starts, not in the middle of it.
+        # Find a missing class or another backbone before training starts, not in the middle of it.
         self.draw(torch.nonzero(self._p).ravel(), seeded(0))
 
     def mixed_in(
@@ -59,7 +59,7 @@ class FreshRows:
         rng: torch.Generator,
         scaled: Callable[[Tensor], Tensor] = lambda rows: rows,
     ) -> Iterator[tuple[Tensor, Tensor]]:
-        """Rows and positions of each of `batches`; some of the rows are fresh ones, which are `scaled` first."""
+        """Rows and positions of each of `batches`, with some rows replaced by fresh ones, which are `scaled` first."""
         for block in self._blocks(codes, batches):
             where, rows = self.replace(codes[torch.cat(block)], rng)
             rows, start = scaled(rows), 0
@@ -71,12 +71,12 @@ class FreshRows:
                 start += len(i)
 
     def _blocks(self, codes: Tensor, batches: Iterator[Tensor]) -> Iterator[list[Tensor]]:
-        """As many batches at a time as need a block of fresh rows, more or less."""
+        """Groups of batches that need about one block of fresh rows."""
         block, wanted, drawn = list[Tensor](), 0.0, 0
         for i in batches:
             block.append(i)
             wanted, drawn = wanted + float(self._p[codes[i]].sum()), drawn + len(i)
-            # Where hardly a row is replaced, batches without end must begin some time.
+            # With few rows to replace, a group must still end at some point.
             if wanted >= BLOCK or drawn >= 32 * BLOCK:
                 yield block
                 block, wanted, drawn = [], 0.0, 0
@@ -84,7 +84,7 @@ class FreshRows:
             yield block
 
     def replace(self, codes: Tensor, rng: torch.Generator) -> tuple[Tensor, Tensor]:
-        """Which of the rows with class `codes` are replaced, in order, and by what."""
+        """Positions of the rows with class `codes` that are replaced, in order, and their replacements."""
         where = torch.nonzero(torch.rand(len(codes), dtype=torch.float64, generator=rng) < self._p[codes]).ravel()
         return where, self.draw(codes[where], rng)
 
@@ -104,27 +104,27 @@ class FreshRows:
         given, source = got.sort(stable=True)
         if X.shape != out.shape or not torch.equal(mine, given):
             raise DataError(
-                f"The generator gave {X.shape[0]} rows of {X.shape[1]} features where {len(out)} rows of "
-                f"{self._features} features were asked for, or other classes: fit it on data like these."
+                f"The generator gave {X.shape[0]} rows of {X.shape[1]} features, or other classes; {len(out)} rows of "
+                f"{self._features} features were requested: fit it on data like these."
             )
         out[order] = torch.from_numpy(np.require(X, np.float32, ["C", "W"]))[source]
         return out
 
 
 class AugmentedBatches(IterableDataset[tuple[Tensor, Tensor]]):
-    """Batches `(x, class code)` without end, balanced and partly generated: the thesis's algorithm 1.
+    """Endless batches `(x, class code)`, balanced and partly generated: algorithm 1 of the thesis.
 
     Records are drawn by `sampler`, and each is replaced by a fresh sample of its class from `generator` with the
-    probability that `augment_probability` gives its class. Codes index `classes`. A generator that is not fitted is
-    cloned and fitted on `X` and `y`; a fitted one, or a release, is used as it is.
+    probability that `augment_probability` gives its class. Codes index `classes`. An unfitted generator is cloned and
+    fitted on `X` and `y`; a fitted one, or a release, is used as it is.
 
-    Already batched: give `batch_size=None` to a `DataLoader`. Every worker, and every new iteration, draws from a
-    stream of its own. Batches hold real records: they must not leave.
+    Already batched: give `batch_size=None` to a `DataLoader`. Every worker, and every new iteration, draws from its
+    own stream. Batches hold real records: they must not leave.
 
     >>> from locum.data import load_sample
     >>> from locum.generate import ClassGaussian
-    >>> tumours = load_sample("breast-cancer")
-    >>> batches = AugmentedBatches(tumours.X, tumours.y, ClassGaussian(), batch_size=64, random_state=0)
+    >>> tumors = load_sample("breast-cancer")
+    >>> batches = AugmentedBatches(tumors.X, tumors.y, ClassGaussian(), batch_size=64, random_state=0)
     >>> x, code = next(iter(batches))
     >>> x.shape, code.shape
     (torch.Size([64, 30]), torch.Size([64]))
@@ -150,7 +150,7 @@ class AugmentedBatches(IterableDataset[tuple[Tensor, Tensor]]):
         if isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size < 1:
             raise ConfigError(f"`batch_size` must be a whole number, 1 or more; got {batch_size!r}.")
         if sampler == "progressive":
-            raise ConfigError("`sampler` cannot be 'progressive' here: batches without end have no last epoch.")
+            raise ConfigError("`sampler` cannot be 'progressive' here: endless batches have no last epoch.")
         self.classes, codes = np.unique(labels, return_inverse=True)
         self._x, self._codes = torch.from_numpy(rows), torch.from_numpy(codes)
         self._size = batch_size
@@ -164,14 +164,14 @@ class AugmentedBatches(IterableDataset[tuple[Tensor, Tensor]]):
         worker = get_worker_info()
         seeds = self._seeds.spawn(1)[0]
         if worker is not None:
-            # Workers are copies of this object: their number, and the loader's seed, tell them apart.
+            # Workers are copies of this object: their number and the loader's seed distinguish them.
             seeds = np.random.SeedSequence(entropy=[seeds.generate_state(1)[0], worker.seed % 2**63, worker.id])
         rng = seeded(int(seeds.generate_state(1, np.uint64)[0] >> np.uint64(1)))
         for x, i in self._fresh.mixed_in(self._x, self._codes, self._positions(rng), rng):
             yield x, self._codes[i]
 
     def _positions(self, rng: torch.Generator) -> Iterator[Tensor]:
-        """Full batches: one that an epoch leaves incomplete goes on in the next."""
+        """Full batches: an epoch's incomplete batch is completed by the next epoch."""
         rest = torch.empty(0, dtype=torch.int64)
         while True:
             rest = torch.cat([rest, *self._epoch(rng)])
@@ -186,7 +186,7 @@ def _check_endless(source: Any) -> None:
             source.stream(1)
         except ConfigError as error:
             raise ConfigError(
-                "Fresh rows cannot come from a fixed table, such as that of k-Same, which would repeat itself: "
+                "Fresh rows cannot come from a fixed table such as k-Same's, which would repeat its rows: "
                 "use CVAEGenerator or ClassGaussian."
             ) from error
 
@@ -197,6 +197,6 @@ def _check_space(source: Any, X: Matrix) -> None:
         rows = X[start : start + BLOCK]
         if not np.allclose(to_space(rows, space), rows, atol=1e-4):
             raise ConfigError(
-                f"The generator's vectors are in the space {space!r} and these rows are not: bring them there with "
+                f"The generator's vectors are in the space {space!r} and these rows are not: map them with "
                 "`release.transform(X)`, for training and for prediction."
             )

@@ -1,4 +1,4 @@
-"""How classes weigh: in the records, in what is drawn, in the loss, and in the probabilities that come out."""
+"""The balance of classes: in the records, in the draws, in the loss, and in the predicted probabilities."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class ClassBalance:
-    """`records` a class, or the sum of their weights; which `sampler` draws them; how a class's rows are weighted.
+    """`records` per class (or the sum of their weights), the `sampler` that draws them, and class weights.
 
-    "progressive" is reckoned by its last epoch, in which classes are even.
+    "progressive" counts as in its last epoch, in which classes are equal.
     """
 
     records: Floats
@@ -31,12 +31,12 @@ class ClassBalance:
 
     @cached_property
     def shares(self) -> Floats:
-        """Share of the draws that each class has."""
+        """Each class's share of the draws."""
         return class_shares(self.sampler, self.records)
 
     @cached_property
     def drawn(self) -> Floats:
-        """Draws of each class, in one epoch, on average."""
+        """Expected draws of each class in one epoch."""
         out: Floats = self.shares * self.records.sum()
         return out
 
@@ -50,14 +50,14 @@ class ClassBalance:
 
     @property
     def likeness(self) -> Floats | None:
-        """Weights that make rows in the proportions of the records count as the draws do; none where they do so."""
+        """Class weights that make rows in the records' proportions count like the draws; None if they already do."""
         if self.sampler == "instance":
             return None
         out: Floats = self.drawn / self.records
         return out
 
     def loss(self, loss: str | Callable[[Floats], Loss], counts: Any = None) -> Loss:
-        """The loss by name, or what a function makes of `counts`; see `HeadSettings` for both."""
+        """The loss by name, or made by a function of `counts`; see `HeadSettings` for both."""
         if isinstance(loss, str) and loss not in LOSSES:
             raise ConfigError(f"`loss` must be one of {', '.join(LOSSES)}; got {loss!r}.")
         build = LOSSES[loss] if isinstance(loss, str) else loss
@@ -65,7 +65,7 @@ class ClassBalance:
             raise ConfigError(f"`loss` must be a name or a function of class counts; got {loss!r}.")
         known = {"records": self.records, "drawn": self.drawn}
         if isinstance(counts, str) and counts not in known:
-            raise ConfigError(f"`counts` must be None, 'records', 'drawn' or one number a class; got {counts!r}.")
+            raise ConfigError(f"`counts` must be None, 'records', 'drawn' or one number per class; got {counts!r}.")
         if isinstance(counts, str):
             return build(known[counts])
         if counts is not None:
@@ -74,14 +74,14 @@ class ClassBalance:
         return made if made.COUNTS == "drawn" else build(known[made.COUNTS])
 
     def shift(self, loss: Loss, prior: Any, tau: float = 1.0) -> Floats | None:
-        """What to add to scaled logits so that probabilities fit `prior`; none where they stay as trained."""
+        """What to add to scaled logits so that probabilities assume `prior`; None to keep them as trained."""
         if prior is None:
             return None
         if not isinstance(tau, int | float) or not math.isfinite(tau):
             raise ConfigError(f"`tau` must be a finite number; got {tau!r}. 1 is the full correction.")
         wanted: dict[str, Floats] = {"train": self.records, "uniform": np.ones(len(self.records))}
         if isinstance(prior, str) and prior not in wanted:
-            raise ConfigError(f"`prior` must be None, 'train', 'uniform' or one number a class; got {prior!r}.")
+            raise ConfigError(f"`prior` must be None, 'train', 'uniform' or one number per class; got {prior!r}.")
         goal = wanted[prior] if isinstance(prior, str) else checked_counts(prior, len(self.records), "prior")
         implied = self.shares * loss.tilt * (1.0 if self.weight is None else self.weight)
         out: Floats = tau * (np.log(goal / goal.sum()) - np.log(implied / implied.sum()))
@@ -89,7 +89,7 @@ class ClassBalance:
 
 
 def class_weights(setting: Any, classes: npt.NDArray[Any], records: Floats) -> Floats | None:
-    """One weight a class: none, "balanced" (by the inverse of its records), or those that a mapping names."""
+    """One weight per class: None, "balanced" (the inverse of its records), or from a mapping."""
     if setting is None:
         return None
     if isinstance(setting, str) and setting == "balanced":

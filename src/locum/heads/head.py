@@ -1,4 +1,7 @@
-"""A small network: shows what a linear probe cannot."""
+"""Classifiers on embeddings, trained with torch: `LinearHead` and `MLPHead`, with the settings they share.
+
+A head scales its inputs, draws rows, trains with early stopping, and corrects its last layer for a class prior.
+"""
 
 from __future__ import annotations
 
@@ -26,71 +29,17 @@ from locum.train import History, LoopSettings, run_loop, seeded
 
 Floats = npt.NDArray[np.float64]
 Labels = npt.NDArray[Any]
-
-
-def spread(x: Tensor, weight: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    """Mean and standard deviation of each feature, where a row counts `weight` times."""
-    if weight is None:
-        mean, scale = x.mean(dim=0), x.std(dim=0, correction=0)
-    else:
-        share = (weight / weight.sum()).to(x.dtype)
-        mean = share @ x
-        scale = (share @ (x - mean).square_()).sqrt()
-    # A constant feature tells nothing: leave it at zero instead of blowing it up.
-    return mean, torch.where(scale > 1e-6 * (mean.abs() + 1e-6), scale, torch.ones_like(scale))
-
-
-def tensor(X: npt.NDArray[np.float32]) -> Tensor:
-    """The same numbers for torch; frozen arrays are copied, since torch cannot keep a promise not to write."""
-    return torch.from_numpy(np.require(X, requirements=["C", "W"]))
-
-
-def checked_weight(weight: Any, n: int) -> Floats | None:
-    """One weight a row, 0 or more, not all of them zero; none where none is given."""
-    if weight is None:
-        return None
-    try:
-        out = np.asarray(weight, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise DataError("`sample_weight` must hold one number a row; got something else.") from None
-    if out.shape != (n,):
-        raise DataError(f"`sample_weight` must hold one number for each of {n} rows; got shape {out.shape}.")
-    if len(wrong := out[~(np.isfinite(out) & (out >= 0))]):
-        raise DataError(f"Weights in `sample_weight` must be finite, and 0 or more; got {wrong[0]:g}.")
-    if not (out > 0).any():
-        raise DataError("All weights in `sample_weight` are zero: there is nothing to learn from.")
-    return out
-
-
-def known_codes(y: Labels, classes: Labels) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.int64]]:
-    """Which validation labels are among `classes`, in any order, and the codes of those."""
-    known: npt.NDArray[np.bool_] = np.isin(y, classes)
-    if not known.any():
-        raise ConfigError("The validation rows share no class with the training rows; give others.")
-    order = np.argsort(classes)
-    return known, order[np.searchsorted(classes, y[known], sorter=order)]
-
-
-def held_out(codes: npt.NDArray[np.int64], seed: int) -> npt.NDArray[np.int64] | None:
-    """A stratified tenth; none where a class is too small to spare a row."""
-    counts = np.bincount(codes)
-    held = round(0.1 * len(codes))
-    if counts.min() < 2 or held < len(counts):
-        return None
-    splitter = StratifiedShuffleSplit(n_splits=1, test_size=held, random_state=seed % 2**32)
-    _, test = next(splitter.split(codes, codes))
-    out: npt.NDArray[np.int64] = test
-    return out
+Pair = tuple[npt.ArrayLike, npt.ArrayLike]
 
 
 class HeadSettings(ClassifierMixin, BaseEstimator):
-    """The settings that all heads have.
+    """The settings that all heads share.
 
     Those after `random_state` are for classes of unequal size; their defaults treat every record alike.
 
     loss
         "cross_entropy", "balanced_softmax", "class_balanced", "focal", "equalization", "ldam", or a function that
-        makes a `Loss` of class counts, such as `functools.partial(Focal, gamma=1)`.
+        makes a `Loss` from class counts, such as `functools.partial(Focal, gamma=1)`.
     sampler
         Which rows an epoch draws: "instance" (each once), "class_balanced", "square_root" or "progressive", which
         moves from the first to the second and so needs all its epochs: `patience=None`. All but the first draw with
@@ -100,22 +49,22 @@ class HeadSettings(ClassifierMixin, BaseEstimator):
     augment, p_min, p_max
         A generator or a release: a drawn record is replaced by a fresh sample of its class with a probability that
         goes from `p_min` for the largest class to `p_max` for the smallest (`augment_probability`). With
-        `sampler="class_balanced"` this is the thesis's algorithm 1. One that is not fitted is cloned, and fitted on
-        the rows that the head learns from; scikit-learn's `clone` of a head makes its generator such a one.
+        `sampler="class_balanced"` this is algorithm 1 of the thesis. An unfitted generator is cloned and fitted on the
+        rows that the head learns from; scikit-learn's `clone` of a head also resets its generator.
     class_weight
         Weights in the loss: None, "balanced", or a mapping from labels.
     counts
-        Which class counts the loss is built from: "records", "drawn" (classes as the sampler shows them; a replaced
-        record keeps its class, so that augmentation changes nothing), one number a class in the order of `classes_`,
-        or None: what fits the loss. That is "drawn" for all but LDAM, whose margins are about how few records there
-        are. Balanced softmax and weights undo an imbalance, which the sampler may have undone already: with "records"
-        and balanced draws frequent classes pay twice.
+        Which class counts the loss is built from: "records", "drawn" (as the sampler draws them; a replaced record
+        keeps its class, so augmentation changes nothing), one number per class in the order of `classes_`, or None for
+        the loss's default. That is "drawn" for all but LDAM, whose margins depend on how few records there are.
+        Balanced softmax and class weights correct an imbalance that the sampler may have corrected already: with
+        "records" and balanced draws, frequent classes are penalized twice.
     prior, tau
-        Which class frequencies the probabilities are meant for: None, as trained; "train", those of the records;
-        "uniform"; or one number a class. The logits get tau * (log prior - log implied), where `implied` is the
-        prior that training shows: the share of draws, times class weights, divided by the counts of balanced softmax
-        or times the weights of the class-balanced loss. So `prior="uniform"` with cross entropy is logit adjustment
-        after the fact. It is exact in the limit for proper losses; see `Loss.tilt` for the others.
+        The class frequencies that the probabilities assume: None, as trained; "train", those of the records;
+        "uniform"; or one number per class. tau * (log prior - log implied) is added to the logits, where `implied` is
+        the prior that training implies: the share of draws, times class weights, divided by the counts of balanced
+        softmax or times the weights of the class-balanced loss. So `prior="uniform"` with cross entropy is post-hoc
+        logit adjustment. It is exact in the limit for proper losses; see `Loss.tilt` for the others.
     """
 
     classes_: npt.NDArray[Any]
@@ -168,7 +117,7 @@ class HeadSettings(ClassifierMixin, BaseEstimator):
         return int(np.random.SeedSequence(int(self.random_state)).generate_state(1)[0])
 
     def _plan(self, records: npt.NDArray[Any]) -> Plan:
-        """What the settings mean for classes of these sizes; wrong ones show here, before any work."""
+        """The settings made into objects for classes of these sizes; wrong settings fail here, before any work."""
         if self.sampler == "progressive" and self.patience is not None:
             raise ConfigError("`sampler='progressive'` needs all its epochs: give it `patience=None`.")
         counts = records.astype(np.float64)
@@ -176,17 +125,14 @@ class HeadSettings(ClassifierMixin, BaseEstimator):
         return make_plan(balance, self.loss, self.counts, self.remix, self.prior, self.tau)
 
 
-Pair = tuple[npt.ArrayLike, npt.ArrayLike]
-
-
 class TorchHead(HeadSettings):
-    """A classifier on embeddings, trained with Adam; subclasses give the network.
+    """A classifier on embeddings, trained with Adam; subclasses define the network.
 
-    Inputs are z-scored with the statistics of what it learns from, unless `standardize=False`.
-    With `patience` it stops early on `validation`, or on a tenth of its own rows where none is given,
-    and keeps the best epoch's weights. It watches the training loss, nothing mixed or generated, with classes
-    weighing as they are drawn: validation rows are taken to come in the proportions of the training rows.
-    What can be set for classes of unequal size is in `HeadSettings`.
+    Inputs are z-scored with the statistics of the training rows, unless `standardize=False`. With `patience` it stops
+    early on `validation`, or on a tenth of its own rows if none is given, and keeps the best epoch's weights. It
+    monitors the training loss without mixed or generated rows, with classes weighted as they are drawn: validation
+    rows are assumed to have the class proportions of the training rows. For classes of unequal size see
+    `HeadSettings`.
     """
 
     classes_: npt.NDArray[Any]
@@ -196,8 +142,8 @@ class TorchHead(HeadSettings):
     def fit(self, X: Any, y: Any, sample_weight: Any = None, *, validation: Pair | None = None) -> Self:
         """Learn from rows; `validation` is a pair of rows and labels for early stopping.
 
-        A row of weight k counts as k rows do: in the loss where each row is drawn once, else in how often it is drawn
-        among its class; in the scaler and the class counts too. One of weight 0 is as if it were not there.
+        A row of weight k counts like k rows: in the loss if each row is drawn once, otherwise in how often it is drawn
+        within its class; also in the scaler and the class counts. A row of weight 0 is ignored.
         """
         X, y = validate_data(self, X, y, dtype=np.float32)
         check_classification_targets(y)
@@ -206,7 +152,7 @@ class TorchHead(HeadSettings):
             X, y, weight = X[weight > 0], y[weight > 0], weight[weight > 0]
         self.classes_, codes = np.unique(y, return_inverse=True)
         if len(self.classes_) < 2:
-            raise DataError("A classifier needs at least two classes; got one class. Add records of another.")
+            raise DataError("A classifier needs at least two classes; got one class. Add records of another class.")
         settings, seed = self._settings(), self._seed()
         keep, held_weight = np.arange(len(X)), None
         if validation is None and self.patience is not None and (held := held_out(codes, seed)) is not None:
@@ -222,7 +168,7 @@ class TorchHead(HeadSettings):
         batches = row_batches(
             target, len(self.classes_), settings.batch_size, self.sampler, weight=own, epochs=settings.max_epochs
         )
-        # The other samplers draw a heavy row more often: it must not count twice.
+        # The other samplers draw a heavy row more often; its weight must not count twice.
         charged = None if own is None or self.sampler != "instance" else (own / own.mean()).float()
 
         def epoch(rng: torch.Generator) -> Iterator[Batch]:
@@ -241,11 +187,11 @@ class TorchHead(HeadSettings):
         samples_per_epoch: int,
         validation: Pair | None = None,
     ) -> Self:
-        """Learn online from batches that never end, such as `release.stream()`: no row is seen twice.
+        """Learn online from an endless stream of batches, such as `release.stream()`: no row is seen twice.
 
-        Class codes in the stream index `classes`. Early stopping without `validation` uses rows drawn first, and so
-        do class counts, for a loss or a prior that needs them. `sampler` and `augment` have no rows to work on here;
-        `AugmentedBatches` is a stream that does what they do.
+        Class codes in the stream index `classes`. Without `validation`, the first rows are used for early stopping,
+        and also for the class counts of a loss or prior that needs them. `sampler` and `augment` cannot be used here;
+        `AugmentedBatches` is a stream that does both.
         """
         if self.sampler != "instance" or self.augment is not None:
             raise ConfigError(
@@ -264,7 +210,7 @@ class TorchHead(HeadSettings):
         def epoch(_: torch.Generator) -> Iterator[Batch]:
             return (Batch(self._scaled(x), c) for x, c in islice(source, steps))
 
-        # A class that the first rows lack is rare, not impossible.
+        # A class missing from the first rows is rare, not impossible.
         plan = self._plan(np.maximum(np.bincount(codes, minlength=len(self.classes_)), 1))
         return self._train(epoch, plan, self._seed(), validation)
 
@@ -288,7 +234,7 @@ class TorchHead(HeadSettings):
         """The layers between z-scored inputs and logits."""
 
     def _prepare(self, X: npt.NDArray[np.float32], weight: Tensor | None = None) -> Tensor:
-        """Fit the scaler on what is learnt from, and apply it."""
+        """Fit the scaler on the training rows, and apply it."""
         x = tensor(X)
         if not self.standardize:
             self.mean_, self.scale_ = torch.zeros(x.shape[1]), torch.ones(x.shape[1])
@@ -315,10 +261,10 @@ class TorchHead(HeadSettings):
             held = self._validation(validation, plan.balance.likeness, held_weight)
 
             def validate() -> float:
-                # The same coins each time: epochs are compared.
+                # The same seed each time, so that epochs can be compared.
                 return float(plan.objective.mean(self.module_(held.x), held.target, held.weight, seeded(seed)))
 
-        # Initial weights and dropout take torch's global coins: lend it ours, and give it back its own.
+        # Initial weights and dropout use torch's global generator: seed it here, and restore it afterwards.
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             self.module_ = self._network(self.n_features_in_, len(self.classes_))
@@ -337,7 +283,7 @@ class TorchHead(HeadSettings):
 
 
 class LinearHead(TorchHead):
-    """Softmax regression on z-scored embeddings, trained as the seeds train their probe.
+    """Softmax regression on z-scored embeddings, trained like the probe of the papers.
 
     Losses, samplers, Remix, generated rows and prior correction for classes of unequal size: see `HeadSettings`.
 
@@ -403,3 +349,58 @@ class MLPHead(TorchHead):
         return nn.Sequential(
             nn.Linear(inputs, self.hidden), nn.ReLU(), nn.Dropout(self.dropout), nn.Linear(self.hidden, outputs)
         )
+
+
+def spread(x: Tensor, weight: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """Mean and standard deviation of each feature, where a row counts `weight` times."""
+    if weight is None:
+        mean, scale = x.mean(dim=0), x.std(dim=0, correction=0)
+    else:
+        share = (weight / weight.sum()).to(x.dtype)
+        mean = share @ x
+        scale = (share @ (x - mean).square_()).sqrt()
+    # A constant feature carries no information: leave it at zero instead of dividing by a tiny number.
+    return mean, torch.where(scale > 1e-6 * (mean.abs() + 1e-6), scale, torch.ones_like(scale))
+
+
+def tensor(X: npt.NDArray[np.float32]) -> Tensor:
+    """The array as a tensor; a read-only array is copied, since torch has no read-only tensors."""
+    return torch.from_numpy(np.require(X, requirements=["C", "W"]))
+
+
+def checked_weight(weight: Any, n: int) -> Floats | None:
+    """One weight per row, 0 or more and not all zero; None if none is given."""
+    if weight is None:
+        return None
+    try:
+        out = np.asarray(weight, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise DataError("`sample_weight` must hold one number per row; got something else.") from None
+    if out.shape != (n,):
+        raise DataError(f"`sample_weight` must hold one number for each of {n} rows; got shape {out.shape}.")
+    if len(wrong := out[~(np.isfinite(out) & (out >= 0))]):
+        raise DataError(f"Weights in `sample_weight` must be finite, and 0 or more; got {wrong[0]:g}.")
+    if not (out > 0).any():
+        raise DataError("All weights in `sample_weight` are zero: there is nothing to learn from.")
+    return out
+
+
+def known_codes(y: Labels, classes: Labels) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.int64]]:
+    """Which validation labels are among `classes`, in any order, and their codes."""
+    known: npt.NDArray[np.bool_] = np.isin(y, classes)
+    if not known.any():
+        raise ConfigError("The validation rows share no class with the training rows: give other rows.")
+    order = np.argsort(classes)
+    return known, order[np.searchsorted(classes, y[known], sorter=order)]
+
+
+def held_out(codes: npt.NDArray[np.int64], seed: int) -> npt.NDArray[np.int64] | None:
+    """Positions of a stratified tenth; None if a class is too small to spare a row."""
+    counts = np.bincount(codes)
+    held = round(0.1 * len(codes))
+    if counts.min() < 2 or held < len(counts):
+        return None
+    splitter = StratifiedShuffleSplit(n_splits=1, test_size=held, random_state=seed % 2**32)
+    _, test = next(splitter.split(codes, codes))
+    out: npt.NDArray[np.int64] = test
+    return out

@@ -1,4 +1,4 @@
-"""Losses for classes of unequal size, one file each; `LOSSES[name](counts)` builds one."""
+"""Losses for classes of unequal size; `LOSSES[name](counts)` builds one."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ Floats = npt.NDArray[np.float64]
 class Loss(ABC):
     """A loss for classes of unequal size; `counts` holds how many records each class has.
 
-    Calling it with logits (n, C), class codes (n,) and coins gives one value a row: the mean over a batch is what
-    training lowers, and rows can be weighted. A mixed row has two labels: it is charged for each by its share, which
-    for cross entropy is the same as a soft target.
+    Calling it with logits (n, C), class codes (n,) and a generator gives one value per row: training minimizes their
+    mean over a batch, and rows can be weighted. A mixed row has two labels: its loss is the average over both by their
+    shares, which for cross entropy is the same as a soft target.
     """
 
     counts: Floats
-    # Which counts this loss is about: "drawn", classes as the sampler shows them, or "records", how many there are.
+    # The counts that this loss needs: "drawn", as the sampler draws the classes, or "records", as they are.
     COUNTS: ClassVar[Literal["drawn", "records"]] = "drawn"
 
     def __post_init__(self) -> None:
@@ -37,45 +37,45 @@ class Loss(ABC):
 
     @abstractmethod
     def __call__(self, logits: Tensor, target: Tensor, rng: torch.Generator) -> Tensor:
-        """One value a row."""
+        """One value per row."""
 
     @property
     def scale(self) -> float:
-        """The softmax of `scale` times the logits is what training makes a probability."""
+        """Training turns the softmax of `scale` times the logits into probabilities."""
         return 1.0
 
     @property
     def tilt(self) -> Floats:
-        """How the loss bends the class prior: probabilities stand for draws with shares times `tilt`.
+        """How the loss changes the class prior: probabilities assume the shares of the draws times `tilt`.
 
-        Exact for cross entropy, balanced softmax and class weights. Focal, equalization and LDAM are no proper
-        scores: their probabilities stand for no prior exactly, and are treated as if for that of the draws. Focal's
-        are too modest for that: a correction of its prior goes too far.
+        Exact for cross entropy, balanced softmax and class weights. Focal, equalization and LDAM are not proper
+        scores: their probabilities match no prior exactly, and are treated as if they matched the draws. Focal's are
+        underconfident: correcting its prior goes too far.
         """
         return np.ones(len(self.counts))
 
 
-def checked_counts(counts: Any, classes: int | None = None, name: str = "counts") -> Floats:
-    """One finite number above 0 a class; a class without records has no place in a loss."""
-    try:
-        out = np.array(counts, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise ConfigError(f"`{name}` must hold one number a class; got {counts!r}.") from None
-    if out.ndim != 1 or len(out) == 0 or (classes is not None and len(out) != classes):
-        wanted = "one number a class" if classes is None else f"one number for each of {classes} classes"
-        raise ConfigError(f"`{name}` must hold {wanted}; got shape {out.shape}.")
-    if not (np.isfinite(out).all() and (out > 0).all()):
-        raise ConfigError(f"`{name}` must be above 0 for every class; got {out.min():g} as the smallest.")
-    out.flags.writeable = False
-    return out
+@dataclass(frozen=True, eq=False)
+class CrossEntropy(Loss):
+    """The negative log-probability of the right class; it ignores `counts`.
+
+    >>> import math, torch
+    >>> value = CrossEntropy([9, 1])(torch.zeros(1, 2), torch.tensor([1]), torch.Generator())
+    >>> math.isclose(float(value), math.log(2), rel_tol=1e-6)
+    True
+    """
+
+    def __call__(self, logits: Tensor, target: Tensor, rng: torch.Generator) -> Tensor:
+        """One value per row."""
+        return functional.cross_entropy(logits, target, reduction="none")
 
 
 @dataclass(frozen=True, eq=False)
 class BalancedSoftmax(Loss):
-    """Cross entropy of logits plus the log of the class counts: what is learnt fits classes of equal size.
+    """Cross entropy of the logits plus the log of the class counts: the logits then assume classes of equal size.
 
-    The counts must be those of the rows that the loss sees. Where a sampler has balanced them already, the records'
-    own counts would correct a second time, and the frequent classes would pay.
+    The counts must be those of the rows that the loss sees. If a sampler has balanced them already, the records' own
+    counts would correct a second time, and frequent classes would be penalized.
 
     >>> import math, torch
     >>> value = BalancedSoftmax([3, 1])(torch.zeros(1, 2), torch.tensor([1]), torch.Generator())
@@ -84,7 +84,7 @@ class BalancedSoftmax(Loss):
     """
 
     def __call__(self, logits: Tensor, target: Tensor, rng: torch.Generator) -> Tensor:
-        """One value a row."""
+        """One value per row."""
         return functional.cross_entropy(logits + self._log_shares, target, reduction="none")
 
     @property
@@ -101,19 +101,19 @@ class BalancedSoftmax(Loss):
 class ClassBalanced(Loss):
     """Cross entropy times (1 - beta) / (1 - beta ** n) for a class of n records, scaled to a mean of 1 over classes.
 
-    `beta=0` is cross entropy, `beta` near 1 weighs by 1 / n. With 0.99 classes of a few hundred records or more
-    weigh the same: the effective number ends at 100.
+    `beta=0` is cross entropy, `beta` near 1 weights by 1 / n. With 0.99, all classes of a few hundred records or more
+    have the same weight: the effective number of records approaches 100.
     """
 
     beta: float = 0.99
 
     def __call__(self, logits: Tensor, target: Tensor, rng: torch.Generator) -> Tensor:
-        """One value a row."""
+        """One value per row."""
         return functional.cross_entropy(logits, target, reduction="none") * self._weights[target]
 
     @property
     def tilt(self) -> Floats:
-        """A class's weight acts as if it had that many times its records."""
+        """A class's weight acts like that many times its records."""
         effective = 1 - self.beta**self.counts
         out: Floats = 1 / effective / np.mean(1 / effective)
         return out
@@ -129,33 +129,18 @@ class ClassBalanced(Loss):
 
 
 @dataclass(frozen=True, eq=False)
-class CrossEntropy(Loss):
-    """The negative log-probability of the right class; it does not look at `counts`.
-
-    >>> import math, torch
-    >>> value = CrossEntropy([9, 1])(torch.zeros(1, 2), torch.tensor([1]), torch.Generator())
-    >>> math.isclose(float(value), math.log(2), rel_tol=1e-6)
-    True
-    """
-
-    def __call__(self, logits: Tensor, target: Tensor, rng: torch.Generator) -> Tensor:
-        """One value a row."""
-        return functional.cross_entropy(logits, target, reduction="none")
-
-
-@dataclass(frozen=True, eq=False)
 class Equalization(Loss):
-    """Cross entropy in which a rare class is left out of the rows of others, with probability `gamma` each time.
+    """Cross entropy in which rows of other classes ignore a rare class with probability `gamma`.
 
-    A class is rare where its share of all records is below `lambda_`; where none is, this is cross entropy. One coin
-    is thrown for each row and class.
+    A class is rare if its share of all records is below `lambda_`; without rare classes this is cross entropy. Rows and
+    classes are drawn independently.
     """
 
     lambda_: float = 1e-3
     gamma: float = 0.95
 
     def __call__(self, logits: Tensor, target: Tensor, rng: torch.Generator) -> Tensor:
-        """One value a row."""
+        """One value per row."""
         if len(self._rare):
             ignored = torch.zeros(logits.shape, dtype=torch.bool)
             ignored[:, self._rare] = torch.rand(len(logits), len(self._rare), generator=rng) < self.gamma
@@ -179,15 +164,15 @@ class Equalization(Loss):
 class Focal(Loss):
     """Cross entropy times (1 - p) ** gamma, with p the probability of the right class; `gamma=0` is cross entropy.
 
-    It does not look at `counts`: rare classes gain only as far as they are harder. Probabilities come out too modest.
+    It ignores `counts`: rare classes gain only as far as they are harder. Probabilities come out underconfident.
     """
 
     gamma: float = 2.0
 
     def __call__(self, logits: Tensor, target: Tensor, rng: torch.Generator) -> Tensor:
-        """One value a row."""
+        """One value per row."""
         plain = functional.cross_entropy(logits, target, reduction="none")
-        # A row that is surely right must not have a slope of infinity, which a power below 1 has at 0.
+        # A power below 1 has an infinite slope at 0, where a row is certainly right.
         wrong = -torch.expm1(-plain)
         return wrong.clamp_min(torch.finfo(wrong.dtype).tiny) ** self.gamma * plain
 
@@ -199,11 +184,12 @@ class Focal(Loss):
 
 @dataclass(frozen=True, eq=False)
 class LDAM(Loss):
-    """Cross entropy of `s` times the logits, after a margin is taken off the right class's.
+    """Cross entropy of `s` times the logits, after subtracting a margin from the right class's logit.
 
-    The margin goes with n ** -1/4 and is `max_m` for the smallest class. It answers to how few records a class has,
-    however often they are drawn: it uses the records' counts. The paper measures angles: it scales weights and inputs
-    to length 1. Here the logits are a plain layer's, so that the margin is a distance between scores.
+    The margin is proportional to n ** -1/4 and is `max_m` for the smallest class. It depends on how few records a
+    class has, however often they are drawn, so it uses the records' counts. The paper measures angles: it scales
+    weights and inputs to length 1. Here the logits are those of a plain layer, so the margin is a distance between
+    scores.
     """
 
     max_m: float = 0.5
@@ -211,7 +197,7 @@ class LDAM(Loss):
     COUNTS: ClassVar[Literal["drawn", "records"]] = "records"
 
     def __call__(self, logits: Tensor, target: Tensor, rng: torch.Generator) -> Tensor:
-        """One value a row."""
+        """One value per row."""
         off = torch.zeros_like(logits).scatter_(1, target[:, None], self._margins[target][:, None])
         return functional.cross_entropy(self.s * (logits - off), target, reduction="none")
 
@@ -241,3 +227,18 @@ LOSSES: dict[str, type[Loss]] = {
     "equalization": Equalization,
     "ldam": LDAM,
 }
+
+
+def checked_counts(counts: Any, classes: int | None = None, name: str = "counts") -> Floats:
+    """One finite number above 0 per class; a loss has no use for a class without records."""
+    try:
+        out = np.array(counts, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ConfigError(f"`{name}` must hold one number per class; got {counts!r}.") from None
+    if out.ndim != 1 or len(out) == 0 or (classes is not None and len(out) != classes):
+        wanted = "one number per class" if classes is None else f"one number for each of {classes} classes"
+        raise ConfigError(f"`{name}` must hold {wanted}; got shape {out.shape}.")
+    if not (np.isfinite(out).all() and (out > 0).all()):
+        raise ConfigError(f"`{name}` must be above 0 for every class; got {out.min():g} as the smallest.")
+    out.flags.writeable = False
+    return out

@@ -1,4 +1,4 @@
-"""What training lowers: one loss, class and row weights, and Remix, as the mean over a batch."""
+"""The objective of training: one loss, class and row weights, and Remix, as the mean over a batch."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from locum.heads.remix import Remix
 
 
 class Batch(NamedTuple):
-    """Scaled rows, class codes, and a weight a row where rows have one."""
+    """Scaled rows, class codes, and a weight per row if rows are weighted."""
 
     x: Tensor
     target: Tensor
@@ -27,10 +27,10 @@ class Batch(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Objective:
-    """The mean of `loss` over a batch, by class weights and row weights, of mixed rows where there is a `remix`.
+    """The mean of `loss` over a batch, with class weights and row weights, on mixed rows if there is a `remix`.
 
-    `sizes` are records a class, by which Remix gives labels. A mixed row takes the weight of the label it is charged
-    for.
+    `sizes` are the records per class, from which Remix derives labels. For each of its labels, a mixed row has that
+    label's weight.
     """
 
     loss: Loss
@@ -50,9 +50,9 @@ class Objective:
         return torch.lerp(partners, own, mixed.share).mean()
 
     def mean(self, logits: Tensor, target: Tensor, weight: Tensor | None, rng: torch.Generator) -> Tensor:
-        """The value for logits, nothing mixed."""
+        """The value for logits, without mixing."""
         if weight is None and self.class_weight is None and type(self.loss) is CrossEntropy:
-            # Torch's own mean is quicker, and differs from that of single rows in the last digit.
+            # Torch's own mean is faster, and differs from the mean of single rows in the last digit.
             return functional.cross_entropy(logits, target)
         return self._rows(logits, target, weight, rng).mean()
 
@@ -64,7 +64,7 @@ class Objective:
 
 
 class Plan(NamedTuple):
-    """How classes weigh, what training lowers, and what is added to the logits in the end."""
+    """The balance of classes, the objective of training, and what is added to the logits at the end."""
 
     balance: ClassBalance
     objective: Objective
@@ -72,7 +72,7 @@ class Plan(NamedTuple):
 
 
 def make_plan(balance: ClassBalance, loss: Any, counts: Any, remix: Any, prior: Any, tau: float) -> Plan:
-    """Settings of a head, checked and made into objects."""
+    """Check the settings of a head and make them into objects."""
     made = balance.loss(loss, counts)
     weight = balance.scaled_weight
     mixer = (Remix() if remix is True else remix) if remix is not False else None
@@ -88,7 +88,7 @@ def make_plan(balance: ClassBalance, loss: Any, counts: Any, remix: Any, prior: 
 
 
 def fold(module: nn.Module, scale: float, shift: npt.NDArray[np.float64] | None) -> None:
-    """Change the last layer so that its logits come out times `scale`, plus `shift`: a saved head has them too."""
+    """Change the last layer so that its logits are multiplied by `scale` and get `shift`: a saved head keeps both."""
     last = [layer for layer in module.modules() if isinstance(layer, nn.Linear)][-1]
     with torch.no_grad():
         last.weight.mul_(scale)

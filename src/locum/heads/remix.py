@@ -1,4 +1,4 @@
-"""Remix (Chou et al., 2020): rows are mixed, and a mix with a small class takes the small class's label."""
+"""Remix (Chou et al., 2020): rows are mixed, and a mix with a small class gets the small class's label."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from locum.errors import ConfigError
 
 
 class Mixed(NamedTuple):
-    """Mixed rows: row i is charged `share[i]` for its own label and the rest for that of row `partner[i]`."""
+    """Mixed rows: row i has its own label with weight `share[i]`, and that of row `partner[i]` with the rest."""
 
     x: Tensor
     partner: Tensor
@@ -23,14 +23,14 @@ class Mixed(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Remix:
-    """Mix each row of a batch with another one of it, by a weight from Beta(alpha, alpha) for each row.
+    """Mix each row of a batch with another one, with a weight from Beta(alpha, alpha) per row.
 
-    The label's share is that weight, but for two cases: where a row's class is at least `kappa` times as large as
-    its partner's and the row weighs less than `tau`, all goes to the partner; where it is at least `kappa` times as
-    small and the partner weighs less than `tau`, all stays with the row. `tau=0` is Mixup.
+    The label's share is that weight, except in two cases: if a row's class is at least `kappa` times as large as its
+    partner's and the row's weight is below `tau`, the partner gets the whole label; if it is at least `kappa` times
+    as small and the partner's weight is below `tau`, the row keeps the whole label. `tau=0` is Mixup.
 
-    Small classes so get more than their share of the labels, by a quarter at most with these settings: a prior
-    correction of a head does not count that.
+    Small classes thus get more than their share of the labels, by at most a quarter with the default settings; a
+    head's prior correction does not account for that.
 
     >>> sizes = torch.tensor([[900.0, 100.0], [100.0, 900.0], [150.0, 100.0]])
     >>> weight = torch.tensor([0.4, 0.6, 0.4])
@@ -51,15 +51,15 @@ class Remix:
             raise ConfigError(f"`tau` must be from 0 to 1; got {self.tau!r}. 0.5 is usual, 0 is Mixup.")
 
     def label_share(self, weight: Tensor, size: Tensor, partner_size: Tensor) -> Tensor:
-        """Which share of the label a row of `weight` keeps, by the sizes of its class and of its partner's."""
+        """The share of the label that a row of `weight` keeps, given the sizes of its class and of its partner's."""
         lost = (size >= self.kappa * partner_size) & (weight < self.tau)
         kept = (partner_size >= self.kappa * size) & (1 - weight < self.tau)
         return weight.masked_fill(lost, 0.0).masked_fill(kept, 1.0)
 
     def mix(self, x: Tensor, sizes: Tensor, draws: torch.Generator) -> Mixed:
-        """Mix the rows `x`; `sizes` holds, for each, how many records its class has."""
+        """Mix the rows `x`; `sizes` holds the number of records in each row's class."""
         partner = torch.randperm(len(x), generator=draws)
-        # Torch has no beta distribution that takes a generator: numpy's is seeded with our coins.
+        # Torch has no beta distribution that takes a generator: seed numpy's from ours.
         rng = np.random.default_rng(int(torch.randint(2**62, (), generator=draws)))
         weight = torch.from_numpy(rng.beta(self.alpha, self.alpha, size=len(x))).to(x.dtype)
         mixed = torch.lerp(x[partner], x, weight[:, None])

@@ -1,4 +1,4 @@
-"""Which rows an epoch draws, and how likely each is to be replaced by a generated one."""
+"""Which rows an epoch draws, and how likely each one is to be replaced by a generated row."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ Floats = npt.NDArray[np.float64]
 
 
 def class_shares(sampler: str, counts: npt.ArrayLike, progress: float = 1.0) -> Floats:
-    """The share of an epoch's draws that each class gets.
+    """Each class's share of an epoch's draws.
 
-    "instance": as many as it has records; "class_balanced": all classes the same; "square_root": as the square root
-    of its records; "progressive": from the first to the second as `progress` goes from 0 to 1.
+    "instance": proportional to its records; "class_balanced": equal for all classes; "square_root": proportional to
+    the square root of its records; "progressive": from the first to the second as `progress` goes from 0 to 1.
 
     >>> class_shares("square_root", [900, 100]).tolist()
     [0.75, 0.25]
@@ -39,9 +39,9 @@ def class_shares(sampler: str, counts: npt.ArrayLike, progress: float = 1.0) -> 
 
 
 def row_probability(codes: Tensor, shares: Floats, weight: Tensor | None = None) -> Tensor:
-    """How likely each row is at each draw: its class's share, split evenly or by `weight` within the class.
+    """The probability of each row at each draw: its class's share, split evenly or by `weight` within the class.
 
-    With equal shares and no weight that is 1 / (C n) for a row of a class of n, as in the thesis's equation 3.
+    With equal shares and no weight that is 1 / (C n) for a row of a class of n, as in equation 3 of the thesis.
     """
     own = torch.ones(len(codes), dtype=torch.float64) if weight is None else weight.double()
     total = torch.zeros(len(shares), dtype=torch.float64).index_add_(0, codes, own)
@@ -51,7 +51,7 @@ def row_probability(codes: Tensor, shares: Floats, weight: Tensor | None = None)
 def drawn_rows(probability: Tensor, n: int, rng: torch.Generator) -> Tensor:
     """`n` positions, drawn with replacement."""
     steps = probability.cumsum(0)
-    # Torch's own multinomial ends at 2 ** 24 rows.
+    # Torch's own multinomial is limited to 2 ** 24 rows.
     at = torch.rand(n, dtype=torch.float64, generator=rng) * steps[-1]
     return torch.searchsorted(steps, at, right=True).clamp_(max=len(steps) - 1)
 
@@ -75,7 +75,7 @@ def row_batches(
         return shuffled
     own = torch.ones(len(codes), dtype=torch.float64) if weight is None else weight.double()
     counts = torch.zeros(classes, dtype=torch.float64).index_add_(0, codes, own).numpy()
-    class_shares(sampler, counts)  # an unknown name shows here, not at the first batch
+    class_shares(sampler, counts)  # an unknown name fails here, not at the first batch
     epoch = count()
 
     def batches(rng: torch.Generator) -> Iterator[Tensor]:
@@ -87,10 +87,10 @@ def row_batches(
 
 
 def augment_probability(counts: npt.ArrayLike, p_min: float = 0.01, p_max: float = 0.7) -> Floats:
-    """How likely a drawn record of each class is replaced by a generated one (the thesis's equations 4 and 5).
+    """The probability that a drawn record of each class is replaced by a generated one (equations 4 and 5 of the thesis).
 
-    1 / n is scaled to 0 for the largest class and 1 for the smallest, then cut to `p_min` and `p_max`. Where all
-    classes have one size nothing is to be made up for: `p_min`.
+    1 / n is scaled to 0 for the largest class and 1 for the smallest, then clipped to `p_min` and `p_max`. If all
+    classes have the same size, it is `p_min`.
 
     >>> augment_probability([1000, 100, 50]).round(4).tolist()
     [0.01, 0.4737, 0.7]
@@ -99,7 +99,7 @@ def augment_probability(counts: npt.ArrayLike, p_min: float = 0.01, p_max: float
         raise ConfigError(f"`p_min` and `p_max` must be from 0 to 1, in that order; got {p_min!r} and {p_max!r}.")
     rarity = 1 / np.asarray(counts, dtype=np.float64)
     span = rarity.max() - rarity.min()
-    # Sums of weights can differ in their last digit only: that is no imbalance.
+    # Sums of weights can differ in their last digit only; that is not an imbalance.
     scaled = (rarity - rarity.min()) / span if span > 1e-9 * rarity.max() else np.zeros_like(rarity)
     out: Floats = np.clip(scaled, p_min, p_max)
     return out

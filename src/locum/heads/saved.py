@@ -1,4 +1,4 @@
-"""A head in one file: no pickle, no torch, and the words of the release that it was learnt from."""
+"""A head in one file: no pickle, no torch, with the claim of the release that it was trained on."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from locum.io import check_output_file
 from locum.release import (
     MAX_MANIFEST_BYTES,
     Activation,
-    ClaimEntry,
     Document,
     Label,
     Linear,
@@ -38,17 +37,17 @@ if TYPE_CHECKING:
 
 SUFFIX = ".safetensors"
 CHUNK = 8192
-# Safetensors takes text only: the document is one entry of it, which also keeps the bytes in one order.
+# Safetensors metadata holds only text: the manifest is one entry, which also fixes the order of its bytes.
 ENTRY = "locum"
-# All that a head repeats of a release's manifest fits, even where JSON inside JSON doubles its length.
+# Room for everything that a head repeats from a release's manifest, even if JSON inside JSON doubles its length.
 MAX_HEADER = 2 * MAX_MANIFEST_BYTES + 2**20
 
 
 class HeadManifest(Document):
-    """All that a head says about itself.
+    """The manifest of a head.
 
-    `program` takes vectors as a receiver has them, in `space`, to one score a class; what the head learnt about
-    scaling is inside its first layer. `release` is the fingerprint of the release, where it had one.
+    `program` maps a receiver's vectors, in `space`, to one score per class; the scaling is part of the first layer.
+    `release` is the fingerprint of the release, if it had one.
     """
 
     format: Literal["locum-head"] = "locum-head"
@@ -61,20 +60,20 @@ class HeadManifest(Document):
 
 @dataclass(frozen=True, eq=False)
 class SavedHead:
-    """A classifier that was learnt from a release alone, and predicts with numpy alone.
+    """A classifier trained only on a release, which predicts with numpy only.
 
-    It is made of nothing but the release, so it promises what the release promises, and no more: `claim` is the
-    release's. Probabilities are not calibrated. Numbers are float64: a feature with a large mean and a small
-    spread would lose its digits in float32.
+    Since it is made only from the release, it has the release's guarantee: `claim` is the release's. Probabilities are
+    not calibrated. Numbers are float64: a feature with a large mean and a small spread would lose precision in
+    float32.
 
     >>> from locum.data import load_sample
     >>> from locum.generate import ClassGaussian
     >>> from locum.heads import LinearHead
-    >>> tumours = load_sample("breast-cancer")
-    >>> release = ClassGaussian(random_state=0).fit(tumours.X, tumours.y).release()
+    >>> tumors = load_sample("breast-cancer")
+    >>> release = ClassGaussian(random_state=0).fit(tumors.X, tumors.y).release()
     >>> fitted = LinearHead(random_state=0).fit(*release.sample(2000, random_state=0))
     >>> head = SavedHead.from_fitted(fitted, release)
-    >>> float((head.predict(tumours.X) == tumours.y).mean()) > 0.9
+    >>> float((head.predict(tumors.X) == tumors.y).mean()) > 0.9
     True
     """
 
@@ -91,16 +90,16 @@ class SavedHead:
 
     @classmethod
     def from_fitted(cls, head: TorchHead, release: Release, settings: Mapping[str, Any] | None = None) -> SavedHead:
-        """What `head` learnt from `release.sample()`, with classes in the release's order.
+        """A head that was trained on `release.sample()`, with classes in the release's order.
 
-        The head's own settings are noted; `settings` adds to them (how many samples, say). It is trusted that the
-        head saw no other data: `locum train` keeps that promise.
+        The head's settings are recorded; `settings` adds to them (for instance the number of samples). Nothing checks
+        that the head saw no other data: `locum train` guarantees it.
         """
         if not hasattr(head, "module_"):
             raise NotFittedError(f"This {type(head).__name__} is not fitted yet; call `fit` first.")
         if head.augment is not None and head.augment is not release:
             raise PrivacyError(
-                "This head also learnt from another generator, about whose records the release claims nothing: fit "
+                "This head also learned from another generator, whose records the release's claim does not cover: fit "
                 "it without `augment`, or with the release itself."
             )
         known = [c.item() if isinstance(c, np.generic) else c for c in head.classes_]
@@ -120,7 +119,7 @@ class SavedHead:
             classes=tuple(known[i] for i in order),
             class_names=tuple(names),
             space=source.space,
-            claim=ClaimEntry(**release.claim.to_dict()),
+            claim=release.claim,
             head="linear" if len(tensors) == 2 else "mlp",
             program=program,
             release=release.fingerprint,
@@ -129,9 +128,9 @@ class SavedHead:
 
     @classmethod
     def open(cls, path: str | Path) -> SavedHead:
-        """Read a file after checking all of it; a hostile one ends in a `ReleaseError`, and runs nothing.
+        """Read a file after checking all of it; a malicious file raises a `ReleaseError` and runs nothing.
 
-        The checks show that the file hangs together, not who made it nor from what.
+        The checks show that the file is consistent, not who made it or from what.
         """
         if Path(path).is_dir():
             raise FormatError(f"{str(path)!r} is a folder; a head is one file. Make one with `locum train`.")
@@ -143,15 +142,14 @@ class SavedHead:
             raise FormatError(f"{str(path)!r} cannot be read: {error.strerror}.") from error
         tensors, metadata = parse_tensors(raw, repr(str(path)), MAX_HEADER)
         if ENTRY not in metadata:
-            raise FormatError(f"{str(path)!r} holds tensors but is no head. Make one with `locum train`.")
+            raise FormatError(f"{str(path)!r} holds tensors but is not a head. Make one with `locum train`.")
         manifest = parse_document(metadata[ENTRY].encode(), HeadManifest, "The head's description", "head")
         return cls(manifest, tensors)
 
     def save(self, path: str | Path, *, overwrite: bool = False) -> Path:
-        """Write one .safetensors file, whole or not at all, that only its owner may read.
+        """Write one .safetensors file atomically, readable only by its owner.
 
-        `path` must end in .safetensors: what you type is the file you get. An existing file is replaced only if
-        asked.
+        `path` must end in .safetensors. An existing file is replaced only with `overwrite`.
         """
         from safetensors.numpy import save
 
@@ -165,21 +163,21 @@ class SavedHead:
 
     @property
     def claim(self) -> PrivacyClaim:
-        """What is promised: the release's own claim."""
-        return self.manifest.claim.claim()
+        """The privacy claim: the release's own."""
+        return self.manifest.claim
 
     @property
     def info(self) -> EmbeddingInfo:
-        """Which vectors belong with this head."""
+        """The description of the vectors that this head takes."""
         return self.manifest.embedding.info(self.manifest.class_names)
 
     @property
     def classes(self) -> npt.NDArray[Any]:
-        """Labels as `predict` gives them, in the order of the columns of `predict_proba`."""
+        """The labels that `predict` returns, in the order of the columns of `predict_proba`."""
         return np.asarray(self.manifest.classes)
 
     def transform(self, X: npt.ArrayLike) -> npt.NDArray[np.float32]:
-        """Bring vectors into the space of the release; twice does no harm, and `predict_proba` does it itself."""
+        """Map vectors into the space of the release; `predict_proba` does it too, and doing it twice is harmless."""
         with np.errstate(over="ignore"):
             a = np.asarray(X, dtype=np.float32)
         if a.ndim != 2 or a.shape[1] != self.manifest.embedding.dim:
@@ -202,7 +200,7 @@ class SavedHead:
                 scores = np.exp(scores - scores.max(axis=1, keepdims=True))
                 out[part] = scores / scores.sum(axis=1, keepdims=True)
         if not np.isfinite(out).all():
-            raise DataError("The head's scores are not finite: its weights or these vectors are far too large.")
+            raise DataError("The head's scores are not finite: its weights or these vectors are far too large. Check both.")
         return out
 
     def predict(self, X: npt.ArrayLike) -> npt.NDArray[Any]:
@@ -214,7 +212,7 @@ class SavedHead:
 def _exported(
     head: TorchHead, order: list[int]
 ) -> tuple[tuple[Linear | Activation, ...], dict[str, npt.NDArray[np.float64]]]:
-    """The head's layers as operations and tensors: z-scores in the first, scores of the last in `order`."""
+    """The head's layers as operations and tensors, with z-scoring in the first layer and classes in `order`."""
     from torch import nn
 
     program: list[Linear | Activation] = []
@@ -227,7 +225,7 @@ def _exported(
             program.append(Activation(op="relu"))
         elif not isinstance(layer, nn.Dropout):
             raise ConfigError(
-                f"A head with a layer {type(layer).__name__} cannot be saved: only linear, ReLU, dropout."
+                f"A head with a layer {type(layer).__name__} cannot be saved: use only Linear, ReLU and Dropout."
             )
     weight, bias = weights[0]
     weight = weight / _float64(head.scale_)
@@ -246,5 +244,5 @@ def _float64(tensor: Any) -> npt.NDArray[np.float64]:
 
 
 def _plain(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Numbers and words alone: an object could bring along what it was made from."""
+    """Only numbers, booleans and text: an object could carry private data."""
     return {k: v for k, v in settings.items() if v is None or isinstance(v, bool | int | float | str)}

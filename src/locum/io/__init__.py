@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     )
     from locum.io.figures import FORMATS as FORMATS, figure_file as figure_file
     from locum.io.paths import (
+        LEDGER as LEDGER,
         MANIFEST as MANIFEST,
         STATE_FOLDER as STATE_FOLDER,
         check_output_file as check_output_file,
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
         split_path as split_path,
         state_folder as state_folder,
     )
+    from locum.io.progress_bar import ProgressBar as ProgressBar
     from locum.io.reading import (
         check_regular as check_regular,
         read_regular as read_regular,

@@ -87,12 +87,18 @@ def check_output_file(
         raise ConfigError(f"{str(path)!r} cannot be written: check the permissions of its folder.")
 
 
-def check_output_folder(path: Path, *, overwrite: bool) -> None:
-    """The same for a folder that is written as one piece, such as a release."""
-    if path.exists() and not overwrite:
+def check_output_folder(path: Path, *, overwrite: bool, resumes: str | None = None) -> None:
+    """The same for a folder that is written as one piece, such as a release.
+
+    With `resumes` the folder is filled file by file: it may exist if it is empty, or holds that file of an earlier
+    run.
+    """
+    if path.exists() and not overwrite and resumes is None:
         raise ConfigError(f"{str(path)!r} exists already. Choose another folder, or overwrite it with --force.")
-    if path.exists() and not (path / MANIFEST).is_file() and (not path.is_dir() or any(path.iterdir())):
-        raise ConfigError(f"{str(path)!r} is not a release: it is left alone. Choose another folder.")
-    parent = next(p for p in path.absolute().parents if p.exists())
+    own = (path / (resumes or MANIFEST)).is_file()
+    if path.exists() and not own and (not path.is_dir() or any(path.iterdir())):
+        raise ConfigError(f"{str(path)!r} is not a folder that Locum wrote: it is left alone. Choose another folder.")
+    in_place = resumes is not None and path.is_dir()
+    parent = path if in_place else next(p for p in path.absolute().parents if p.exists())
     if not parent.is_dir() or not os.access(parent, os.W_OK):
         raise ConfigError(f"Nothing can be written in {str(parent)!r}. Choose another place for {path.name!r}.")

@@ -1,7 +1,7 @@
 """Pure functions on arrays: utility, fidelity, diversity, distances, intervals.
 
-Every fast one has a slow twin in the tests. Distances are Euclidean, intervals are 95 %, and a
-function that draws takes its generator. Nothing here reads a file or knows a model.
+Every fast one is tested against a naive twin. Distances are Euclidean, intervals are 95 %, and a function that draws
+takes an rng. Nothing here reads a file or knows a model.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from locum.metrics.distances import (
         ClosenessProfile as ClosenessProfile,
         average_nearest_distance as average_nearest_distance,
+        feature_scale as feature_scale,
         k_nearest as k_nearest,
         nearest as nearest,
         nearest_distance_profile as nearest_distance_profile,

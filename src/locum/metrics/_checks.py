@@ -1,4 +1,4 @@
-"""Checks shared by the metrics: a table of finite numbers, labels that fit it."""
+"""Checks shared by the metrics: a table of finite numbers, and labels that match it."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from locum.errors import ConfigError, DataError
 FloatArray: TypeAlias = npt.NDArray[np.floating[Any]]
 IntArray: TypeAlias = npt.NDArray[np.int64]
 
-# Squares of larger values overflow float32, in which the heavy products are taken.
+# Squares of larger values overflow float32, in which the large products are computed.
 _LARGEST = 1e15
 
 
 def table(name: str, X: npt.ArrayLike, *, rows: int = 1) -> FloatArray:
-    """`X` as a 2-D float array of its own precision, without a copy where it already is one."""
+    """`X` as a 2-D float array in its own precision, without a copy if it already is one."""
     a = np.asarray(X)
     if a.dtype.kind not in "fiub":
         raise DataError(f"`{name}` must hold numbers; got an array of {a.dtype}.")
@@ -27,7 +27,7 @@ def table(name: str, X: npt.ArrayLike, *, rows: int = 1) -> FloatArray:
         raise DataError(f"`{name}` must be a table of records by features; got shape {a.shape}.")
     if len(a) < rows:
         raise DataError(f"`{name}` needs at least {rows} records; got {len(a)}.")
-    # The extremes show NaN and infinity too, and cost no array of the size of `a`.
+    # The extremes also reveal NaN and infinity, without an array of the size of `a`.
     low, high = float(a.min()), float(a.max())
     if not (low >= -_LARGEST and high <= _LARGEST):
         raise DataError(
@@ -50,21 +50,21 @@ def column(name: str, values: npt.ArrayLike, *, rows: int = 1) -> npt.NDArray[np
 
 
 def labels(name: str, y: npt.ArrayLike, n: int) -> npt.NDArray[Any]:
-    """`y` as one label a record."""
+    """`y` as one label per record."""
     a = np.asarray(y)
     if a.shape != (n,):
-        raise DataError(f"`{name}` must hold one label a record ({n}); got shape {a.shape}.")
+        raise DataError(f"`{name}` must hold one label per record ({n}); got shape {a.shape}.")
     if a.dtype.kind not in "iubUS":
         raise DataError(f"`{name}` must hold plain text or whole numbers; got {a.dtype}.")
     return a
 
 
 def same_width(name_a: str, a: FloatArray, name_b: str, b: FloatArray) -> None:
-    """Refuse two tables that cannot live in one space."""
+    """Refuse two tables with different numbers of features."""
     if a.shape[1] != b.shape[1]:
         raise DataError(
             f"`{name_a}` and `{name_b}` must have equally many features; got {a.shape[1]} and {b.shape[1]}. "
-            "Were they made by two backbones?"
+            "Use vectors of one backbone."
         )
 
 

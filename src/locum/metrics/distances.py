@@ -1,4 +1,4 @@
-"""How close released vectors come to real records."""
+"""Exact nearest records in bounded memory, and how close released vectors come to real records."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from locum.metrics.intervals import mean_interval
 from locum.types import Estimate
 
 _CHUNK = 8192
-# Queries by chunk of the reference: a tile of scores (32 MB) that stays near the cache was fastest.
+# Queries per chunk of the reference: a tile of 32 MB of scores was fastest.
 _QUERIES = 1024
-# More rivals than this a query means that float32 cannot tell them apart at all.
+# With more candidates than this per query, float32 cannot tell them apart.
 _CROWD = 32
 _ULP32 = 2.0**-24
 _UNDERFLOW = 2.0**-126
@@ -27,14 +27,12 @@ def nearest(
 ) -> tuple[npt.NDArray[np.float64], IntArray]:
     """Distance and position of the nearest reference record, for each query.
 
-    Exact; of a few equally near records the first is named. With `exclude_self`, `queries` and
-    `reference` are the same table and record i is never its own neighbour, while a duplicate of
-    it at another position can be.
+    Exact; of a few equally near records the first is returned. With `exclude_self`, `queries` and `reference` are the
+    same table and record i is never its own neighbor, but a duplicate of it at another position can be.
 
-    Work space is under `chunk` (12 d + 12,000) bytes plus 30 MB, however many records there are:
-    200 MB for d = 768 and the default chunk. Time is that of one float32 matrix product.
-    A crowd of records that differ by less than 1e-4 of the spread of the data costs a float64
-    product more, and is then told apart down to 1e-7 of that spread.
+    Work space is under `chunk` (12 d + 12,000) bytes plus 30 MB, whatever the number of records: 200 MB for d = 768
+    and the default chunk. Time is that of one float32 matrix product. Many records that differ by less than 1e-4 of
+    the spread of the data cost one more product, in float64, and are then distinguished down to 1e-7 of that spread.
 
     >>> nearest([[0.0, 0.0], [3.0, 4.0]], [[0.0, 0.0], [9.0, 9.0]])
     (array([0., 5.]), array([0, 0]))
@@ -48,7 +46,7 @@ def k_nearest(
 ) -> tuple[npt.NDArray[np.float64], IntArray]:
     """Distances and positions, both (n, k), of the `k` nearest reference records, nearest first.
 
-    As `nearest`; up to half as slow again for small `k` above 1.
+    Like `nearest`, but up to 1.5 times as slow for small `k` above 1.
 
     >>> k_nearest([[0.0]], [[5.0], [1.0], [-2.0]], 2)
     (array([[1., 2.]]), array([[1, 2]]))
@@ -64,7 +62,7 @@ def k_nearest(
     if k > len(r) - exclude_self:
         raise ConfigError(f"`k` must be at most the {len(r) - exclude_self} records to choose from; got {k}.")
 
-    # Any one shift keeps distances; near the mean, products are small and lose the fewest digits.
+    # A common shift keeps distances; near the mean, products are small and lose the fewest digits.
     shift = r.mean(axis=0, dtype=np.float64).astype(np.float32)
     best_d = np.full((len(q), k), np.inf)
     best_i = np.full((len(q), k), -1, dtype=np.int64)
@@ -91,7 +89,7 @@ def k_nearest(
 def pair_distances(
     a: FloatArray, b: FloatArray, rows_a: npt.NDArray[np.integer], rows_b: npt.NDArray[np.integer]
 ) -> npt.NDArray[np.float64]:
-    """|a[i] - b[j]| for given pairs (i, j), taken in float64: no cancellation, no n by m matrix.
+    """|a[i] - b[j]| for given pairs (i, j) in float64: no cancellation, no n by m matrix.
 
     >>> pair_distances(np.eye(2), np.zeros((1, 2)), np.array([0, 1]), np.array([0, 0]))
     array([1., 1.])
@@ -105,9 +103,9 @@ def pair_distances(
 
 
 def squared_distances(a: npt.NDArray[np.float64], b: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """All squared distances of two small float64 tables, best centred before; n by m in memory.
+    """All squared distances between two small float64 tables, preferably centered; n by m in memory.
 
-    Off by about 1e-16 of the squared norms: near-duplicates lose digits, and never fall below 0.
+    Accurate to about 1e-16 of the squared norms: near-duplicates lose digits, but never fall below 0.
 
     >>> squared_distances(np.array([[0.0], [1.0]]), np.array([[3.0]]))
     array([[9.],
@@ -121,7 +119,7 @@ def squared_distances(a: npt.NDArray[np.float64], b: npt.NDArray[np.float64]) ->
 
 
 def _extended(x: FloatArray, shift: npt.NDArray[np.float32], *, reference: bool) -> npt.NDArray[np.float32]:
-    """Shifted vectors and one column more, so that the product is q.r - |r|^2/2: highest is nearest."""
+    """Shifted vectors with one extra column, so that the product is q.r - |r|^2/2: highest is nearest."""
     out = np.empty((len(x), x.shape[1] + 1), dtype=np.float32)
     np.subtract(x, shift, out=out[:, :-1], casting="same_kind")
     out[:, -1] = -0.5 * np.einsum("ij,ij->i", out[:, :-1], out[:, :-1]) if reference else 1.0
@@ -136,8 +134,8 @@ def _candidates(
 ) -> tuple[IntArray, IntArray, IntArray]:
     """Rows and columns of the pairs that may be among the k nearest, and the rows with too many.
 
-    A score is off by less than `slack`: d + 8 roundings, each at most one unit of the largest
-    term. Whatever k others beat by more than their two errors is no rival; nothing else is left out.
+    A score's error is below `slack`: d + 8 roundings, each at most one unit of the largest term. A pair is left out
+    only if k others beat it by more than both errors.
     """
     k, d = best.shape[1], r.shape[1] - 1
     q_square = np.einsum("ij,ij->i", q[:, :-1], q[:, :-1], dtype=np.float64)
@@ -145,13 +143,13 @@ def _candidates(
     slack = (d + 8) * (_ULP32 * (np.sqrt(q_square) + np.sqrt(r_square)) ** 2 + _UNDERFLOW)
     floor = (q_square - best[:, -1] ** 2) / 2
     top = tile.max(axis=1)
-    # Nothing beats distance 0: queries that have found their copies are done.
+    # Nothing beats distance 0: queries that have found k copies are done.
     active = np.flatnonzero((top >= floor - slack) & (best[:, -1] > 0))
     some, floor, slack = tile[active], floor[active], slack[active]
     if k == 1:
         floor = np.maximum(floor, top[active] - slack)
     elif k <= some.shape[1]:
-        # Partition is dear: only where what was found before does not thin the rivals out.
+        # Partitioning is expensive: only for rows where earlier results do not rule out enough candidates.
         many = _crowded(some >= _bar(floor - slack), k)
         kth = np.partition(some[many], -k, axis=1)[:, -k]
         floor[many] = np.maximum(floor[many], kth - slack[many])
@@ -163,16 +161,16 @@ def _candidates(
 
 
 def _bar(limit: npt.NDArray[np.float64]) -> npt.NDArray[np.float32]:
-    """`limit` as a float32 column, rounded down so that no rival is lost.
+    """`limit` as a float32 column, rounded down so that no candidate is lost.
 
-    It stays above -inf, which marks a record's own place.
+    It stays above -inf, which marks a record itself.
     """
     bar = np.nextafter(limit.astype(np.float32), np.float32(-np.inf))
     return np.maximum(bar, np.finfo(np.float32).min)[:, None]
 
 
 def _crowded(hit: npt.NDArray[np.bool_], k: int) -> IntArray:
-    """Rows with more rivals than are worth measuring one by one."""
+    """Rows with too many candidates to measure one by one."""
     return np.flatnonzero(np.count_nonzero(hit, axis=1) > _CROWD * k)
 
 
@@ -184,14 +182,14 @@ def _settle(
     crowded: IntArray,
     k: int,
 ) -> tuple[IntArray, IntArray]:
-    """Rivals of crowded rows by float64 scores: the best few, since all the rest are as good as tied."""
+    """Candidates of crowded rows by float64 scores: only the best few, since the rest are practically tied."""
     keep = min(_CROWD * k, len(r))
-    centred = np.subtract(r, shift, dtype=np.float64)
-    half = 0.5 * np.einsum("ij,ij->i", centred, centred)
+    centered = np.subtract(r, shift, dtype=np.float64)
+    half = 0.5 * np.einsum("ij,ij->i", centered, centered)
     found = []
     for s in range(0, len(crowded), 128):
         rows = crowded[s : s + 128]
-        scores = np.subtract(q[rows], shift, dtype=np.float64) @ centred.T
+        scores = np.subtract(q[rows], shift, dtype=np.float64) @ centered.T
         scores -= half
         scores[tile[rows] == -np.inf] = -np.inf
         cols = np.argpartition(scores, len(r) - keep, axis=1)[:, len(r) - keep :]
@@ -207,7 +205,7 @@ def _merge(
     indices: IntArray,
     distances: npt.NDArray[np.float64],
 ) -> None:
-    """Put new pairs among the best of their rows, in place; the lower index wins a tie."""
+    """Merge new pairs into the best of their rows, in place; the lower index wins a tie."""
     k = best_d.shape[1]
     touched = np.unique(rows)
     row = np.concatenate([np.repeat(touched, k), rows])
@@ -218,6 +216,23 @@ def _merge(
     keep = order[np.arange(len(row)) - np.searchsorted(row, row) < k]
     best_d[touched] = dist[keep].reshape(-1, k)
     best_i[touched] = index[keep].reshape(-1, k)
+
+
+def feature_scale(X: FloatArray, *, floor: float = 0.1) -> FloatArray:
+    """The standard deviation of each feature: distances divide by it, so that no feature decides by its unit.
+
+    A feature that hardly varies must not decide by its noise: no scale is below `floor` times the median one. With
+    `floor=0` vectors are z-scored. A constant feature has scale 1 then.
+
+    >>> feature_scale(np.array([[0.0, 5.0, 0.0], [2.0, 5.0, 20.0]]), floor=0.0)
+    array([ 1.,  1., 10.])
+    """
+    mean, scale = X.mean(axis=0, dtype=np.float64), X.std(axis=0, dtype=np.float64)
+    # Rounding alone gives a constant feature some spread.
+    varying = scale > 1e-6 * (np.abs(mean) + 1e-6)
+    least = floor * float(np.median(scale[varying])) if varying.any() else 0.0
+    out = np.where(varying, np.maximum(scale, least), least if least > 0 else 1.0)
+    return out.astype(X.dtype)
 
 
 _LEVELS = (0.0, 0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
@@ -249,10 +264,9 @@ class ClosenessProfile:
 def average_nearest_distance(released: npt.ArrayLike, real: npt.ArrayLike) -> Estimate:
     """D: mean distance from each released vector to its nearest real record, with its 95 % interval.
 
-    0 for a copy of the data. Distances depend on the scale: bring both sides into one space, with
-    one scaler fitted on the real training set, before methods are compared. A large D is no proof
-    of privacy: noise far away from all data has it too. The interval covers the draw of released
-    vectors, not that of real ones.
+    0 for a copy of the data. Distances depend on the scale: before comparing methods, transform both sides with one
+    scaler fitted on the real training set. A large D does not prove privacy: noise far away from all data has it too.
+    The interval covers the sampling of released vectors, not of real ones.
 
     >>> average_nearest_distance([[1.0], [2.0]], [[0.0], [4.0]]).value
     1.5
@@ -261,10 +275,10 @@ def average_nearest_distance(released: npt.ArrayLike, real: npt.ArrayLike) -> Es
 
 
 def nearest_distance_profile(released: npt.ArrayLike, real: npt.ArrayLike) -> ClosenessProfile:
-    """Distribution of the distance to the nearest real record, beside that within the real data.
+    """Distribution of the distance to the nearest real record, compared with that within the real data.
 
-    Within the real data a record's own place is left out, a duplicate elsewhere is not. The two
-    sides compare fairly only where `real` is dense enough that one record more or less is nothing.
+    Within the real data a record itself is left out, a duplicate of it is not. The comparison is fair only if `real`
+    is dense enough that one more or fewer record makes no difference.
 
     >>> p = nearest_distance_profile([[0.0], [1.5]], [[0.0], [1.0], [3.0]])
     >>> p.copies, p.released[-1], p.within_real[-1]

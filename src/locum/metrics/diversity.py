@@ -1,4 +1,4 @@
-"""Radius of the smallest ball around each class: how widely its records spread."""
+"""How widely vectors spread: pairwise distances, coverage of a reference, and the smallest ball around each class."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ class Dispersion:
 def dispersion(X: npt.ArrayLike, *, chunk: int = 1024) -> Dispersion:
     """Mean and sum of all pairwise distances, each pair counted once.
 
-    Exact to about 1e-8 of the data's spread. Time grows with n^2: at d = 768, 10,000 records take
-    seconds and 100,000 minutes, for which see `dispersion_estimate`. Work space is 32 MB at d = 768.
+    Exact to about 1e-8 of the data's spread. Time grows with n^2: at d = 768, 10,000 records take seconds, and 100,000
+    take minutes; for more see `dispersion_estimate`. Work space is 32 MB at d = 768.
 
     >>> dispersion([[0.0], [1.0], [3.0]])
     Dispersion(mean=2.0, total=6.0, pairs=3)
@@ -51,7 +51,7 @@ def dispersion(X: npt.ArrayLike, *, chunk: int = 1024) -> Dispersion:
 def dispersion_estimate(X: npt.ArrayLike, rng: np.random.Generator, *, pairs: int = 1_000_000) -> Estimate:
     """Mean pairwise distance from random pairs, for sets too large for `dispersion`.
 
-    The interval covers the choice of pairs, not that of records.
+    The interval covers the choice of pairs, not of records.
 
     >>> dispersion_estimate([[0.0], [2.0]], np.random.default_rng(0), pairs=10).value
     2.0
@@ -60,15 +60,15 @@ def dispersion_estimate(X: npt.ArrayLike, rng: np.random.Generator, *, pairs: in
     at_least("pairs", pairs, 2)
     i = rng.integers(len(x), size=pairs)
     j = rng.integers(len(x) - 1, size=pairs)
-    # Skipping over i leaves each other record equally likely.
+    # Skipping i leaves all other records equally likely.
     return mean_interval(pair_distances(x, x, i, j + (j >= i)))
 
 
 def coverage(generated: npt.ArrayLike, reference: npt.ArrayLike) -> float:
-    """Share of reference records that are the nearest one of at least one generated vector.
+    """Share of reference records that are the nearest one to at least one generated vector.
 
-    Compare only sets of equal size: more vectors cover more. Distance plays no part, so outliers
-    that hit nothing closely still count; even a fresh sample as large as the reference stays far below 1.
+    Compare only sets of equal size: more vectors cover more. Distances are ignored, so outliers far from every record
+    still count; even a fresh sample as large as the reference stays far below 1.
 
     >>> coverage([[0.1], [0.2], [9.0]], [[0.0], [5.0], [10.0], [20.0]])
     0.5
@@ -99,14 +99,14 @@ def coverage_by_class(
 def bounding_sphere(
     X: npt.ArrayLike, *, tolerance: float = 1e-6, max_iterations: int = 10_000
 ) -> tuple[npt.NDArray[np.float64], float]:
-    """Centre and radius of the smallest ball that holds all records.
+    """Center and radius of the smallest ball that holds all records.
 
-    The radius is the distance from the centre to the furthest record, so the ball does hold them
-    all. It is within `tolerance` (relative) of the smallest possible, unless `max_iterations` ran
-    out first, and never larger than that of the ball around the mean. One outlier sets it.
+    The radius is the distance from the center to the farthest record, so the ball holds all of them. It is within
+    `tolerance` (relative) of the smallest possible, unless `max_iterations` runs out first, and never larger than that
+    of the ball around the mean. A single outlier determines it.
 
-    Solves the dual by Frank-Wolfe steps towards the furthest record and away from the nearest
-    support record. L-BFGS-B on the furthest distance itself, from the mean, stops early at its kinks.
+    Solves the dual by Frank-Wolfe steps toward the farthest record and away from the nearest support record. L-BFGS-B
+    on the farthest distance itself, from the mean, stops early because that function is not smooth.
 
     >>> bounding_sphere([[0.0, 0.0], [2.0, 0.0], [1.0, 0.5]])
     (array([1., 0.]), 1.0)
@@ -116,24 +116,24 @@ def bounding_sphere(
         raise ConfigError(f"`tolerance` must lie between 0 and 1; got {tolerance!r}.")
     at_least("max_iterations", max_iterations, 1)
     mean = x.mean(axis=0, dtype=np.float64)
-    centred = np.subtract(x, mean, dtype=np.float64)
-    norms = np.einsum("ij,ij->i", centred, centred)
+    centered = np.subtract(x, mean, dtype=np.float64)
+    norms = np.einsum("ij,ij->i", centered, centered)
     first = int(norms.argmax())
-    second = int((norms - 2.0 * (centred @ centred[first])).argmax())
+    second = int((norms - 2.0 * (centered @ centered[first])).argmax())
     weight = np.zeros(len(x))
     weight[first] += 0.5
     weight[second] += 0.5
-    centre = weight @ centred
-    best, best_radius = np.zeros_like(centre), float(np.sqrt(norms[first]))
+    center = weight @ centered
+    best, best_radius = np.zeros_like(center), float(np.sqrt(norms[first]))
     rounding = 1e-14 * float(norms[first])
     for _ in range(max_iterations):
-        square = norms - 2.0 * (centred @ centre) + centre @ centre
-        # The weighted mean of the squares bounds the best radius from below.
+        square = norms - 2.0 * (centered @ center) + center @ center
+        # The weighted mean of the squares is a lower bound on the best squared radius.
         bound = float(weight @ square)
         far = int(square.argmax())
         radius = float(np.sqrt(max(square[far], 0.0)))
         if radius < best_radius:
-            best, best_radius = centre, radius
+            best, best_radius = center, radius
         if square[far] <= bound * (1 + tolerance) ** 2 + rounding:
             break
         support = np.flatnonzero(weight)
@@ -148,8 +148,8 @@ def bounding_sphere(
             step = min(lack / (2 * (1 - lack)), room) if lack < 1 else room
             weight *= 1 + step
             weight[near] = 0.0 if step == room else weight[near] - step
-        centre = weight @ centred
-    # Measured on the data as given: products of centred vectors round a little.
+        center = weight @ centered
+    # Measured on the original data: products of centered vectors round a little.
     gap = np.subtract(x, mean + best, dtype=np.float64)
     return mean + best, float(np.sqrt(np.einsum("ij,ij->i", gap, gap).max()))
 
@@ -157,9 +157,9 @@ def bounding_sphere(
 def sphere_by_class(X: npt.ArrayLike, y: npt.ArrayLike, *, authors_compat: bool = False) -> dict[Any, float]:
     """Radius of the smallest ball that holds all records of a class, class by class.
 
-    One outlier sets it, and more records can only widen it: compare sets of equal class sizes. A class of one record
-    has radius 0. `authors_compat` minimises the furthest distance itself by L-BFGS-B, from the mean on, as
-    the thesis did: it holds all records too, but stops early, at a somewhat larger ball.
+    A single outlier determines it, and more records can only widen it: compare sets with equal class sizes. A class of
+    one record has radius 0. `authors_compat` minimizes the farthest distance itself by L-BFGS-B, starting from the
+    mean, as the thesis did: that ball holds all records too, but it stops early, at a somewhat larger radius.
 
     >>> sphere_by_class([[0.0], [4.0], [9.0]], ["a", "a", "b"])
     {'a': 2.0, 'b': 0.0}
@@ -175,17 +175,17 @@ def _smallest_radius(x: npt.NDArray[Any]) -> float:
 
 
 def _radius_from_the_mean(x: npt.NDArray[Any]) -> float:
-    """What L-BFGS-B makes of the distance to the furthest record, and of its gradient where there is one."""
+    """The distance to the farthest record, minimized by L-BFGS-B with its gradient where it has one."""
     from scipy.optimize import minimize
 
     points = x.astype(np.float64)
 
-    def furthest(centre: npt.NDArray[np.float64]) -> tuple[float, npt.NDArray[np.float64]]:
-        gaps = centre - points
+    def farthest(center: npt.NDArray[np.float64]) -> tuple[float, npt.NDArray[np.float64]]:
+        gaps = center - points
         squares = np.einsum("ij,ij->i", gaps, gaps)
         far = int(squares.argmax())
         distance = float(np.sqrt(squares[far]))
         return distance, gaps[far] / max(distance, 1e-300)
 
-    result = minimize(furthest, points.mean(axis=0), jac=True, method="L-BFGS-B")
-    return furthest(result.x)[0]
+    result = minimize(farthest, points.mean(axis=0), jac=True, method="L-BFGS-B")
+    return farthest(result.x)[0]

@@ -1,4 +1,4 @@
-"""Frechet distance: how far two sets of vectors are apart, seen as two Gaussians."""
+"""Frechet distance: how far apart two sets of vectors are, seen as two Gaussians."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _Matrix = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class FrechetResult:
-    """`value` (a squared distance, as FID), the `shrinkage` of both covariances, and what to know."""
+    """`value` (a squared distance, like FID), the `shrinkage` of both covariances, and a note for the reader."""
 
     value: float
     shrinkage: float
@@ -26,7 +26,7 @@ class FrechetResult:
 
 @dataclass(frozen=True, slots=True)
 class FrechetByClass:
-    """One result a class, their plain average, and the classes left out for want of records."""
+    """One result per class, their plain average, and the classes skipped because they have too few records."""
 
     by_class: Mapping[Any, FrechetResult]
     average: float
@@ -42,14 +42,13 @@ def frechet_distance(
 ) -> FrechetResult:
     """|mean_A - mean_B|^2 + tr(S_A + S_B - 2 (S_A S_B)^(1/2)), the squared distance of two Gaussians.
 
-    Symmetric and never negative; 0 for equal sets, to about 1e-7 of their variance. Sees means and
-    covariances only. With few records it overstates the distance: compare sets of equal size.
+    Symmetric and never negative; 0 for equal sets, to about 1e-7 of their variance. It depends only on means and
+    covariances. With few records it overstates the distance: compare sets of equal size.
 
-    "auto" shrinks both covariances towards a multiple of the identity where a set has no more
-    records than features: by the larger of the two Ledoit-Wolf intensities, one for both, so that
-    unequal sizes alone make no distance. A number in [0, 1] fixes it; results with different
-    shrinkage do not compare. `authors_compat` first standardises each set by its own mean and
-    deviation, as the thesis did, without shrinkage: the means then vanish from the result.
+    "auto" shrinks both covariances toward a multiple of the identity if a set has no more records than features: by
+    the larger of the two Ledoit-Wolf intensities, the same for both, so that unequal sizes alone make no distance. A
+    number in [0, 1] sets it; results with different shrinkage are not comparable. `authors_compat` first standardizes
+    each set by its own mean and deviation, as the thesis did, without shrinkage: the means then cancel.
 
     >>> frechet_distance([[0.0], [2.0]], [[3.0], [5.0]]).value
     9.0
@@ -60,8 +59,8 @@ def frechet_distance(
         raise ConfigError(f'`shrinkage` must be "auto" or lie in [0, 1]; got {shrinkage!r}.')
     if authors_compat:
         if shrinkage not in ("auto", 0):
-            raise ConfigError(f"`authors_compat` shrinks nothing; got shrinkage={shrinkage!r}. Leave it out.")
-        a, b, shrinkage = _standardised(a), _standardised(b), 0.0
+            raise ConfigError(f"`authors_compat` does not shrink; got shrinkage={shrinkage!r}. Leave it out.")
+        a, b, shrinkage = _standardized(a), _standardized(b), 0.0
     n, d = min(len(a), len(b)), a.shape[1]
     shift = a.mean(axis=0) - b.mean(axis=0)
     a, b = _common_span(a - a.mean(axis=0), b - b.mean(axis=0))
@@ -85,8 +84,8 @@ def frechet_by_class(
 ) -> FrechetByClass:
     """`frechet_distance` within each class, and the plain average over classes.
 
-    A class with fewer than two records on one side cannot be measured and is named in `skipped`:
-    an average that skips a class flatters a generator which never makes it.
+    A class with fewer than two records on one side cannot be measured and is listed in `skipped`: an average that
+    skips a class flatters a generator that never makes it.
 
     >>> r = frechet_by_class([[0.0], [2.0]], [7, 7], [[3.0], [5.0]], [7, 7])
     >>> r.average, list(r.by_class), r.skipped
@@ -103,35 +102,34 @@ def frechet_by_class(
         else:
             results[c] = frechet_distance(left, right, shrinkage=shrinkage, authors_compat=authors_compat)
     if not results:
-        raise DataError("No class has two records on both sides; the Frechet distance by class needs one that does.")
+        raise DataError("No class has two records on both sides; the Frechet distance by class needs at least one.")
     average = float(np.mean([r.value for r in results.values()]))
     return FrechetByClass(results, average, tuple(skipped))
 
 
-def ledoit_wolf(centred: _Matrix, dim: int | None = None) -> float:
-    """Shrinkage towards a multiple of the identity that is best for Gaussian-like data, in [0, 1].
+def ledoit_wolf(centered: _Matrix, dim: int | None = None) -> float:
+    """The best shrinkage toward a multiple of the identity for Gaussian-like data, in [0, 1].
 
-    `centred` has mean 0; `dim` is the true number of features where it holds coordinates in a
-    subspace.
+    `centered` has mean 0; `dim` is the true number of features if it holds coordinates in a subspace.
     """
-    n, d = len(centred), dim or centred.shape[1]
-    squares = np.einsum("ij,ij->i", centred, centred)
+    n, d = len(centered), dim or centered.shape[1]
+    squares = np.einsum("ij,ij->i", centered, centered)
     # The Gram matrix has the same norm as the covariance; the smaller one is cheaper.
-    gram = centred @ centred.T if n < centred.shape[1] else centred.T @ centred
+    gram = centered @ centered.T if n < centered.shape[1] else centered.T @ centered
     norm = float(np.vdot(gram, gram)) / n**2
     spread = norm - (float(squares.sum()) / n) ** 2 / d
     noise = (float(squares @ squares) / n - norm) / n
     return float(np.clip(noise / spread, 0.0, 1.0)) if spread > 0 and noise > 0 else 0.0
 
 
-def _standardised(x: _Matrix) -> _Matrix:
-    """Each feature by its own mean and deviation; a constant feature becomes 0."""
+def _standardized(x: _Matrix) -> _Matrix:
+    """Features standardized by their own mean and deviation; a constant feature becomes 0."""
     scale = x.std(axis=0)
     return np.asarray((x - x.mean(axis=0)) / np.where(scale > 0, scale, 1.0))
 
 
 def _common_span(a: _Matrix, b: _Matrix) -> tuple[_Matrix, _Matrix]:
-    """Coordinates in the space that both sets span: small where records are few, and isometric."""
+    """Isometric coordinates in the space that both sets span, which is small if records are few."""
     if len(a) + len(b) >= a.shape[1]:
         return a, b
     basis, _ = np.linalg.qr(np.concatenate([a, b]).T)
@@ -165,7 +163,7 @@ def _factor(cov: _Matrix) -> _Matrix:
     try:
         return np.asarray(np.linalg.cholesky(cov))
     except np.linalg.LinAlgError:
-        # Constant or dependent features: Cholesky is quicker, but needs a positive definite matrix.
+        # Constant or dependent features: Cholesky is faster, but needs a positive definite matrix.
         values, vectors = np.linalg.eigh(cov)
         return np.asarray(vectors * np.sqrt(np.maximum(values, 0.0)))
 
@@ -173,7 +171,7 @@ def _factor(cov: _Matrix) -> _Matrix:
 def _note(n: int, d: int, alpha: float, compat: bool) -> str:
     """One sentence for the reader of the number."""
     if compat:
-        return "Authors' variant: each set standardised by its own statistics, so that means play no part."
+        return "Authors' variant: each set standardized by its own statistics, so the means cancel."
     if alpha > 0:
         return f"Both covariances shrunk by {alpha:.3f}: {n} records in {d} dimensions."
     if n <= d:

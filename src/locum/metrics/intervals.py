@@ -1,4 +1,4 @@
-"""Intervals: how far a measured number can be trusted, always as an `Estimate` at 95 %."""
+"""95 % intervals of measured numbers, always as an `Estimate`."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _Z95 = 1.959963984540054
 
 
 def mean_interval(values: npt.ArrayLike) -> Estimate:
-    """Mean of independent values with Student's t interval; one value alone gives an open interval.
+    """Mean of independent values with Student's t interval; a single value has an open interval.
 
-    The interval is about the mean of the source of the values, and trusts that they are independent:
-    ten records of one person are not.
+    The interval is for the mean of the distribution of the values, and assumes that they are independent: ten records
+    of one subject are not.
 
     >>> f"{mean_interval([1.0, 2.0, 3.0]):.2f}"
     '2.00 [-0.48, 4.48]'
@@ -39,15 +39,15 @@ def mean_interval(values: npt.ArrayLike) -> Estimate:
 def paired_difference(a: npt.ArrayLike, b: npt.ArrayLike) -> Estimate:
     """Mean of a - b over paired runs (same seed, same split) with Student's t interval.
 
-    Pairing removes what both runs share. Assumes that differences are roughly normal; three runs
-    give a wide interval, and one run an open one.
+    Pairing removes what both runs share. Assumes that differences are roughly normal; three runs give a wide interval,
+    and one run gives an open one.
 
     >>> f"{paired_difference([0.82, 0.84, 0.86], [0.80, 0.81, 0.85]):.2f}"
     '0.02 [-0.00, 0.04]'
     """
     x, y = column("a", a), column("b", b)
     if x.shape != y.shape:
-        raise DataError(f"Paired runs must come in pairs; got {len(x)} and {len(y)}. Keep the runs that both have.")
+        raise DataError(f"Paired runs must come in pairs; got {len(x)} and {len(y)}. Keep only runs that both have.")
     return mean_interval(x - y)
 
 
@@ -58,11 +58,11 @@ def bootstrap_interval(
     statistic: Callable[..., float] = np.mean,
     resamples: int = 2000,
 ) -> Estimate:
-    """`statistic(*data)` with the percentile interval over records drawn anew with replacement.
+    """`statistic(*data)` with the percentile interval over records resampled with replacement.
 
-    A tuple holds several arrays with one row a record, which stay together. `statistic` must be
-    defined on each resample. Too narrow for few records (under about 30), and for extremes such
-    as a maximum. The interval is widened to hold the value itself.
+    A tuple holds several arrays with one row per record, which stay together. `statistic` must be defined on each
+    resample. Too narrow for few records (under about 30), and for extremes such as a maximum. The interval is widened
+    to include the value itself.
 
     >>> e = bootstrap_interval(np.arange(100.0), np.random.default_rng(0))
     >>> e.value, bool(42 < e.low < 46 < 53 < e.high < 57)
@@ -77,7 +77,7 @@ def bootstrap_interval(
         pick = rng.integers(n, size=n)
         draws[b] = statistic(*(a[pick] for a in arrays))
     if not (np.isfinite(value) and np.isfinite(draws).all()):
-        raise DataError("`statistic` was not finite on some resample; use one that is, or more records.")
+        raise DataError("`statistic` was not finite on some resample; use another statistic, or more records.")
     low, high = np.quantile(draws, [_TAIL, 1 - _TAIL])
     return Estimate(value, min(float(low), value), max(float(high), value), n)
 
@@ -93,8 +93,8 @@ def paired_bootstrap(
 ) -> Estimate:
     """`score_fn(y, pred_a) - score_fn(y, pred_b)` with its interval over the test records.
 
-    Both models see the same resampled records. Covers the choice of test records, not that of
-    training data or seeds: use `paired_difference` over runs for these.
+    Both models see the same resampled records. Covers the choice of test records, not of training data or seeds: use
+    `paired_difference` over runs for these.
 
     >>> y = np.tile([0, 1], 50)
     >>> e = paired_bootstrap(lambda t, p: float(np.mean(t == p)), y, y, y, np.random.default_rng(0))
@@ -112,9 +112,9 @@ def paired_bootstrap(
 def auc_interval(scores_pos: npt.ArrayLike, scores_neg: npt.ArrayLike) -> Estimate:
     """Chance that a positive scores above a negative (ties count half), with DeLong's interval.
 
-    The interval is clipped to [0, 1]. Where no pair is out of order, DeLong's variance is 0 and
-    would claim certainty: the exact binomial interval of the smaller group stands in.
-    Somewhat narrow where the AUC is above .95 or a group has under 20 records.
+    The interval is clipped to [0, 1]. If no pair is out of order, DeLong's variance is 0 and would claim certainty: the
+    exact binomial interval of the smaller group is used instead. Somewhat narrow if the AUC is above .95 or a group has
+    under 20 records.
 
     >>> auc_interval([3.0, 4.0], [1.0, 2.0]).value
     1.0
@@ -143,7 +143,7 @@ def share_below(ordered: npt.NDArray[np.floating[Any]], x: npt.NDArray[np.floati
 
 
 def clopper_pearson(successes: int, n: int) -> Estimate:
-    """A share with the exact binomial interval: covers at least 95 % of the time, often more.
+    """A share with the exact binomial interval, which covers at least 95 % of the time, often more.
 
     >>> f"{clopper_pearson(0, 10):.3f}"
     '0.000 [0.000, 0.308]'
@@ -160,9 +160,9 @@ def clopper_pearson(successes: int, n: int) -> Estimate:
 
 
 def compare(diff: Estimate) -> Literal["better", "worse", "tie"]:
-    """What a difference (new minus old, more is better) allows one to say.
+    """The conclusion from a difference (new minus old, more is better).
 
-    "tie" means that the interval holds 0: the runs do not tell, which is not proof of equality.
+    "tie" means that the interval contains 0: the runs are inconclusive, which does not prove equality.
 
     >>> compare(Estimate(0.02, 0.01, 0.03, 5))
     'better'
@@ -176,5 +176,5 @@ def _rows(arrays: tuple[npt.NDArray[Any], ...]) -> int:
     """The common number of records of `arrays`."""
     sizes = [len(a) if a.ndim else 0 for a in arrays]
     if not sizes or min(sizes) < 2 or len(set(sizes)) > 1:
-        raise DataError(f"Arrays must share one number of records, 2 or more; got {sizes}.")
+        raise DataError(f"Arrays must have the same number of records, 2 or more; got {sizes}.")
     return sizes[0]

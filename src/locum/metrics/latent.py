@@ -1,4 +1,4 @@
-"""What a latent space holds: is it the prior, and does it tell classes apart?"""
+"""Checks of a latent space: does it follow the prior, and does it reveal classes?"""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from locum.types import Estimate
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LatentKS:
-    """Kolmogorov-Smirnov statistics and p-values: one row a class, as in `classes`, one column a dimension."""
+    """Kolmogorov-Smirnov statistics and p-values: one row per class in `classes`, one column per dimension."""
 
     classes: tuple[Any, ...]
     statistic: npt.NDArray[np.float64]
@@ -26,8 +26,8 @@ class LatentKS:
 def latent_ks(Z: npt.ArrayLike, y: npt.ArrayLike) -> LatentKS:
     """Largest gap between each class's latents and N(0, 1), dimension by dimension, with exact p-values.
 
-    0 is a perfect fit. Looks at each dimension alone: latents that hang together can still pass.
-    With thousands of records even a gap that harms nobody is significant; read the statistic.
+    0 is a perfect fit. Each dimension is tested alone: correlated latents can still pass. With thousands of records
+    even a harmless gap is significant; read the statistic.
 
     >>> latent_ks([[0.0], [0.0]], [1, 1]).statistic
     array([[0.5]])
@@ -52,13 +52,12 @@ def latent_ks(Z: npt.ArrayLike, y: npt.ArrayLike) -> LatentKS:
 def separability(
     Z: npt.ArrayLike, y: npt.ArrayLike, rng: np.random.Generator, *, hidden: int = 2, test_share: float = 0.2
 ) -> Estimate:
-    """Accuracy of a tiny classifier that reads the class from latents; chance says that it cannot.
+    """Accuracy of a tiny classifier that predicts the class from latents; chance level means that it cannot.
 
-    Linear layers dim -> `hidden` -> classes with one ReLU, trained on 80 % of the records and
-    scored on the rest; latents are z-scored by the training part. Best of three starts on the
-    training part, since so small a network can die at its start. The interval (exact binomial)
-    covers the test records only: average over runs for more. A low figure binds this classifier
-    alone; a larger one may read more.
+    Linear layers dim -> `hidden` -> classes with one ReLU, trained on 80 % of the records and scored on the rest;
+    latents are z-scored by the training part. The best of three initializations on the training part is used, since
+    so small a network can fail to train. The interval (exact binomial) covers only the test records: average over
+    runs for more. A low accuracy holds only for this classifier; a larger one may do better.
 
     >>> Z = np.repeat([[-3.0, 0.0], [3.0, 0.0]], 50, axis=0)
     >>> separability(Z, np.repeat([0, 1], 50), np.random.default_rng(0)).value
@@ -72,7 +71,7 @@ def separability(
     order = rng.permutation(len(z))
     test, train = np.split(order, [max(1, round(test_share * len(z)))])
     if len(np.unique(code[train])) < 2:
-        raise DataError("The training part holds one class only; give latents of two classes or more.")
+        raise DataError("The training part has one class only; give latents of two classes or more.")
     mean, scale = z[train].mean(axis=0), z[train].std(axis=0)
     z = (z - mean) / np.where(scale > 0, scale, 1.0)
     guess = _tiny_network(z[train], code[train], z[test], hidden, rng)
@@ -82,7 +81,7 @@ def separability(
 def _tiny_network(
     z: FloatArray, y: npt.NDArray[Any], z_test: FloatArray, hidden: int, rng: np.random.Generator
 ) -> npt.NDArray[Any]:
-    """Predictions for `z_test` by the best of three starts."""
+    """Predictions for `z_test` by the best of three initializations."""
     import warnings
 
     from sklearn.exceptions import ConvergenceWarning
@@ -93,7 +92,7 @@ def _tiny_network(
         net = MLPClassifier((hidden,), max_iter=200, random_state=int(rng.integers(2**31)))
         net.set_params(learning_rate_init=0.02, batch_size=min(256, len(z)))
         with warnings.catch_warnings():
-            # A fixed budget is part of the definition; that it ran out is no news.
+            # The fixed number of iterations is part of the definition, so running out is expected.
             warnings.simplefilter("ignore", ConvergenceWarning)
             net.fit(z, y)
         if net.loss_ < best_loss:

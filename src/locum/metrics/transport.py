@@ -22,9 +22,9 @@ def sliced_wasserstein(
 ) -> Estimate:
     """Root mean square, over random directions, of the exact 1-D 2-Wasserstein distance.
 
-    A distance between distributions at n log n cost; sizes may differ. Compare values of one
-    dimension only: a shift of length s in d dimensions counts about s / sqrt(d). The interval covers
-    the choice of directions, not that of records.
+    A distance between distributions at n log n cost; sizes may differ. Compare only values of the same dimension: a
+    shift of length s in d dimensions counts about s / sqrt(d). The interval covers the choice of directions, not of
+    records.
 
     >>> sliced_wasserstein([[0.0], [1.0]], [[3.0], [4.0]], np.random.default_rng(0), projections=2).value
     3.0
@@ -32,7 +32,7 @@ def sliced_wasserstein(
     a, b = table("A", A), table("B", B)
     same_width("A", a, "B", b)
     at_least("projections", projections, 2)
-    # Differences are all that counts; near 0 they keep the most digits.
+    # Only differences matter, and near 0 they keep the most digits.
     shift = b.mean(axis=0, dtype=np.float64)
     a, b = np.subtract(a, shift, dtype=np.float64), np.subtract(b, shift, dtype=np.float64)
     rows_a, rows_b, mass = _monotone_plan(len(a), len(b))
@@ -59,11 +59,10 @@ def entropic_wasserstein(
 ) -> float:
     """p-Wasserstein distance of two sets by Sinkhorn iterations; `epsilon` is a share of the mean cost.
 
-    As it is, the distance under the blurred plan: an upper bound that tends to the exact distance
-    as `epsilon` falls, and is not 0 for equal sets. With `debias`, the root of the Sinkhorn
-    divergence: 0 for equal sets, and closer to the exact distance, but no bound. Costs are
-    |x - y|^p, all records weigh the same. Iterates until no more than `tolerance` of the mass is out of
-    place. Needs n by m memory: sub-sample sets beyond a few thousand.
+    By default, the distance under the blurred plan: an upper bound that approaches the exact distance as `epsilon`
+    falls, and is not 0 for equal sets. With `debias`, the root of the Sinkhorn divergence: 0 for equal sets, and closer
+    to the exact distance, but not a bound. Costs are |x - y|^p, all records have the same weight. Iterates until at
+    most `tolerance` of the mass is out of place. Needs n by m memory: sub-sample sets beyond a few thousand.
 
     >>> round(entropic_wasserstein([[0.0], [10.0]], [[1.0], [11.0]], epsilon=0.01), 3)
     1.0
@@ -90,8 +89,8 @@ def entropic_wasserstein(
 
 
 def _monotone_plan(n: int, m: int) -> tuple[IntArray, IntArray, _Matrix]:
-    """Which sorted record goes to which, and how much: the best plan on a line, also for n != m."""
-    # Whole numbers, in units of 1 / (n m), make the steps of the two quantile functions exact.
+    """Which sorted record goes to which, and how much: the optimal plan on a line, also for n != m."""
+    # Integers, in units of 1 / (n m), make the steps of the two quantile functions exact.
     ends = np.union1d(np.arange(1, n + 1) * m, np.arange(1, m + 1) * n)
     mass = np.diff(ends, prepend=0) / (n * m)
     return (ends - 1) // m, (ends - 1) // n, mass
@@ -100,8 +99,8 @@ def _monotone_plan(n: int, m: int) -> tuple[IntArray, IntArray, _Matrix]:
 def _sinkhorn(cost: _Matrix, blur: float, tolerance: float, max_iterations: int) -> tuple[float, float]:
     """Transport cost of the entropic plan, and the value of the entropic problem with uniform weights.
 
-    Potentials live in the log domain; between two visits there, plain scaling of the plan is
-    far cheaper than exponentials and goes on for as long as its factors stay tame.
+    Potentials are kept in the log domain; between two updates there, the plan is scaled directly, which is far cheaper
+    than exponentials, as long as the factors stay moderate.
     """
     n, m = cost.shape
     f, g = np.zeros(n), np.zeros(m)
@@ -134,7 +133,7 @@ def _sinkhorn(cost: _Matrix, blur: float, tolerance: float, max_iterations: int)
 
 
 def _self_value(x: _Matrix, p: int, blur: float, tolerance: float, max_iterations: int) -> float:
-    """Value of the entropic problem from a set to itself: one potential, averaged, settles in a few steps."""
+    """Value of the entropic problem from a set to itself: one averaged potential converges in a few steps."""
     cost = squared_distances(x, x) ** (p / 2)
     f = np.zeros(len(x))
     for _ in range(max_iterations):
@@ -147,7 +146,7 @@ def _self_value(x: _Matrix, p: int, blur: float, tolerance: float, max_iteration
 
 
 def _cost_of(plan: _Matrix, cost: _Matrix) -> float:
-    """Cost of the plan once its marginals are exact: trim what is too much, spread what is missing."""
+    """Cost of the plan after making its marginals exact: trim excess mass, spread missing mass."""
     n, m = plan.shape
     plan = plan * np.minimum(1.0, 1 / (n * plan.sum(axis=1)))[:, None]
     plan *= np.minimum(1.0, 1 / (m * plan.sum(axis=0)))
@@ -159,7 +158,7 @@ def _cost_of(plan: _Matrix, cost: _Matrix) -> float:
 
 def _unsettled(iterations: int) -> ConfigError:
     return ConfigError(
-        f"Sinkhorn did not settle in {iterations} iterations; raise `epsilon`, `tolerance` or `max_iterations`."
+        f"Sinkhorn did not converge in {iterations} iterations; raise `epsilon`, `tolerance` or `max_iterations`."
     )
 
 

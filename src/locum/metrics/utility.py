@@ -1,4 +1,4 @@
-"""Membership from distances alone: the simplest check of whether a release gives its records away."""
+"""Scores of classifiers: AUC, accuracy, F1 and kappa, robustness to noise, and the AUC of membership by distance."""
 
 from __future__ import annotations
 
@@ -17,9 +17,8 @@ from locum.types import Estimate
 def auc_macro(y_true: npt.ArrayLike, proba: npt.ArrayLike, classes: Sequence[Any] | npt.NDArray[Any]) -> float:
     """Macro one-vs-rest AUC: the mean, over classes, of the AUC of that class's column.
 
-    Column j of `proba` scores `classes[j]`; scores need not sum to 1. With two classes it is the
-    ordinary AUC of the second. A class that the test set lacks, or has alone, has no AUC and is
-    skipped: the mean is over the others. Ties count half.
+    Column j of `proba` scores `classes[j]`; scores need not sum to 1. With two classes it is the ordinary AUC of the
+    second. A class without records in the test set, or with all of them, has no AUC and is skipped. Ties count half.
 
     >>> auc_macro([0, 0, 1, 1], [[0.9, 0.1], [0.6, 0.4], [0.65, 0.35], [0.2, 0.8]], [0, 1])
     0.75
@@ -43,7 +42,7 @@ def accuracy(y_true: npt.ArrayLike, y_pred: npt.ArrayLike) -> float:
 
 
 def balanced_accuracy(y_true: npt.ArrayLike, y_pred: npt.ArrayLike) -> float:
-    """Mean recall over the classes that are in `y_true`.
+    """Mean recall over the classes in `y_true`.
 
     >>> balanced_accuracy([0, 1, 1, 1], [0, 0, 0, 0])
     0.5
@@ -54,9 +53,9 @@ def balanced_accuracy(y_true: npt.ArrayLike, y_pred: npt.ArrayLike) -> float:
 
 
 def f1(y_true: npt.ArrayLike, y_pred: npt.ArrayLike, *, average: Literal["macro", "weighted"] = "macro") -> float:
-    """F1 averaged over classes in `y_true` or `y_pred`: each counts the same, or by its true records.
+    """F1 averaged over the classes in `y_true` or `y_pred`, equally or weighted by true records.
 
-    A class that is never hit has 0.
+    A class that is never predicted correctly has 0.
 
     >>> round(f1([0, 0, 1, 1], [0, 0, 0, 1]), 3)
     0.733
@@ -64,13 +63,13 @@ def f1(y_true: npt.ArrayLike, y_pred: npt.ArrayLike, *, average: Literal["macro"
     if average not in ("macro", "weighted"):
         raise ConfigError(f'`average` must be "macro" or "weighted"; got {average!r}.')
     m = _confusion(y_true, y_pred)
-    # Every class is in one of the two, so that no denominator is 0.
+    # Every class occurs in one of the two, so no denominator is 0.
     each = 2 * np.diag(m) / (m.sum(axis=0) + m.sum(axis=1))
     return float(np.average(each, weights=m.sum(axis=1) if average == "weighted" else None))
 
 
 def cohen_kappa(y_true: npt.ArrayLike, y_pred: npt.ArrayLike) -> float:
-    """Agreement beyond chance: 1 is perfect, 0 is chance. 0 too where all is one class on both sides.
+    """Agreement beyond chance: 1 is perfect, 0 is chance. Also 0 if both sides have only one and the same class.
 
     >>> cohen_kappa([0, 0, 1, 1], [0, 0, 0, 1])
     0.5
@@ -84,7 +83,7 @@ def cohen_kappa(y_true: npt.ArrayLike, y_pred: npt.ArrayLike) -> float:
 def score_all(
     y_true: npt.ArrayLike, proba: npt.ArrayLike, classes: Sequence[Any] | npt.NDArray[Any]
 ) -> dict[str, float]:
-    """Every score of this module by name; the predicted label is the class with the highest score.
+    """Every classification score by name; the predicted label is the class with the highest score.
 
     >>> s = score_all([0, 1], [[0.8, 0.2], [0.3, 0.7]], [0, 1])
     >>> s["auc"], s["accuracy"], s["cohen_kappa"]
@@ -159,10 +158,9 @@ def noise_robustness(
 ) -> dict[float, Estimate]:
     """`score_fn` on test embeddings with Gaussian noise of each deviation, over `repeats` draws.
 
-    `X_test_z` is already z-scored, by the one scaler fitted on the REAL training set, for every
-    method that is compared: noise of size 1 then means the same to all. The draws are shared by
-    all sigmas, so that the curve is smooth. The interval covers the noise alone; at sigma 0 there
-    is none, and the value is exact.
+    `X_test_z` must be z-scored by the scaler fitted on the REAL training set, the same for every method that is
+    compared, so that noise of size 1 means the same for all. All sigmas share the draws, so the curve is smooth. The
+    interval covers only the noise; at sigma 0 there is none, and the value is exact.
 
     >>> curve = noise_robustness(lambda x: float(x.std()), np.zeros((400, 25)), np.random.default_rng(0))
     >>> [round(e.value) for e in curve.values()]
@@ -185,10 +183,10 @@ def noise_robustness(
 def membership_auc(member_distances: npt.ArrayLike, non_member_distances: npt.ArrayLike) -> Estimate:
     """Chance that a record used for the release lies closer to it than one that was not.
 
-    0.5 says that distance tells nothing; 1 that each member stands out. DeLong's 95 % interval.
-    Members and non-members must come from one population and share no subject, or the difference
-    of the populations is mistaken for a leak. An AUC of 0.5 proves nothing about a better attack,
-    nor about single records: a leak of one in a thousand hardly moves it.
+    0.5 means that distance reveals nothing; 1 that every member stands out. DeLong's 95 % interval. Members and
+    non-members must come from one population and share no subject, or a difference between populations is mistaken for
+    a leak. An AUC of 0.5 proves nothing about a better attack, nor about single records: a leak of one in a thousand
+    hardly changes it.
 
     >>> membership_auc([0.0, 0.1, 0.0], [0.9, 1.1, 0.8]).value
     1.0

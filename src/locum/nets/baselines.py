@@ -1,4 +1,4 @@
-"""Networks of published obfuscators, for tables and for images, and of the attackers that they train against."""
+"""Networks of the baselines, for tables and for images, and of the attackers they are trained against."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import torch
 from torch import Tensor, nn
 
 _SLOPE = 0.2
-# How sure a disturbed block is of its largest value, for gradients.
+# How sharply a perturbed block's gradients favor its largest value.
 _SHARP = 4.0
 
 
 class ColumnTypes(nn.Module):
-    """Scores of a record's columns, as values: shares that sum to 1 in each one-hot block, a sigmoid elsewhere.
+    """Turns scores of a record's columns into values: a softmax in each one-hot block, a sigmoid elsewhere.
 
     `blocks` are in the order of the columns and do not overlap.
     """
@@ -33,7 +33,7 @@ class ColumnTypes(nn.Module):
         return torch.cat(parts, dim=1)
 
     def pick(self, values: Tensor) -> Tensor:
-        """Values with one category in each block: the largest. Gradients pass as if nothing had been picked."""
+        """Values with one category per block, the largest. Gradients pass straight through."""
         with torch.no_grad():
             picked = values.clone()
             for block in self.blocks:
@@ -42,9 +42,9 @@ class ColumnTypes(nn.Module):
         return values + (picked - values.detach()) if values.requires_grad else picked
 
     def settle(self, x: Tensor) -> Tensor:
-        """Disturbed records made records again: numbers cut to 0 and 1, and one category in each block.
+        """Perturbed records made valid: numbers clipped to 0..1, and one category per block.
 
-        A table without blocks, or an image, stays as it is.
+        A table without blocks, or an image, is returned as it is.
         """
         if not self.blocks:
             return x
@@ -55,11 +55,11 @@ class ColumnTypes(nn.Module):
 
 
 class RecordAutoencoder(nn.Module):
-    """Encoder of records to a short latent, decoder of `[latent, condition]` to scores of columns.
+    """Encodes records to a short latent, and decodes `[latent, condition]` to scores of columns.
 
-    With the sizes left out and 102 columns it has 83,716 parameters, as PUPET's generator: three hidden layers of 128
-    before the latent of 30, two after it. (Two before and three after would be as many.) A variational one has a
-    second output of the encoder, for the log-variance.
+    With default sizes and 102 columns it has 83,716 parameters, like PUPET's generator: three hidden layers of 128
+    before the latent of 30, two after it. (Two before and three after would have as many.) If variational, the
+    encoder has a second output, for the log-variance.
     """
 
     def __init__(
@@ -79,22 +79,22 @@ class RecordAutoencoder(nn.Module):
         self.types = ColumnTypes(dim, blocks)
 
     def encode(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Mean and log-variance of the latent; the latter has no column where the network is not variational."""
+        """Mean and log-variance of the latent; the latter has no columns if the network is not variational."""
         out: Tensor = self.encoder(x)
         return out[:, : self.latent], out[:, self.latent :]
 
     def scores(self, z: Tensor, condition: Tensor | None = None) -> Tensor:
-        """Scores of the columns that `z` stands for; `types` makes values of them."""
+        """Scores of the columns, decoded from `z`; `types` turns them into values."""
         out: Tensor = self.decoder(z if condition is None else torch.cat([z, condition], dim=1))
         return out
 
     def forward(self, z: Tensor, condition: Tensor | None = None) -> Tensor:
-        """The record that `z` stands for."""
+        """The record decoded from `z`."""
         return self.types.pick(self.types(self.scores(z, condition)))
 
 
 class Added(nn.Module):
-    """A network's output is added to rows. It starts at nothing: its last layer is zero."""
+    """Adds a network's output to rows. The output starts at 0, because the last layer does."""
 
     def __init__(self, body: nn.Sequential) -> None:
         super().__init__()
@@ -111,7 +111,7 @@ class Added(nn.Module):
 
 
 class ImageExtractor(nn.Module):
-    """Images to a map of 64 features at a quarter of the size, and a decoder of such maps to images."""
+    """Encodes images to a map of 64 features at a quarter of the size, and decodes such maps."""
 
     def __init__(self, channels: int) -> None:
         super().__init__()
@@ -121,7 +121,7 @@ class ImageExtractor(nn.Module):
         )
 
     def forward(self, z: Tensor) -> Tensor:
-        """The image that a map stands for."""
+        """The image decoded from a map."""
         out: Tensor = self.decoder(z)
         return out
 
@@ -140,7 +140,7 @@ def guesser(shape: Sequence[int], classes: int) -> nn.Sequential:
         return mlp([shape[0], 128, 64, classes])
     channels, height, width = shape
     layers: list[nn.Module] = []
-    # Halved to sides of four at least: a map of an extractor has been halved before.
+    # Halve down to a side of 4 at least: an extractor's map has been halved already.
     for out in (32, 64, 64):
         if min(height, width) % 2 or min(height, width) <= 4:
             break
@@ -150,7 +150,7 @@ def guesser(shape: Sequence[int], classes: int) -> nn.Sequential:
 
 
 def masker(shape: Sequence[int]) -> Added:
-    """What to add to a row, from the row and as much noise beside it."""
+    """What to add to a row, computed from the row and as many numbers of noise."""
     if len(shape) == 1:
         return Added(mlp([2 * shape[0], 128, 128, shape[0]]))
     channels = shape[0]
@@ -163,7 +163,7 @@ def masker(shape: Sequence[int]) -> Added:
 
 
 def noise_maker(shape: Sequence[int], latent: int) -> Added:
-    """What to add to a row, from `latent` numbers of noise alone."""
+    """What to add to a row, computed from `latent` numbers of noise only."""
     if len(shape) == 1:
         return Added(mlp([latent, 128, 128, shape[0]]))
     channels, height, width = shape

@@ -1,4 +1,4 @@
-"""The seed *adjustable*'s networks of those who read a release: the attacker and the receiver have the same ones."""
+"""The adjustable paper's networks for judging a release: attacker and receiver use the same ones."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _LEAK = 0.2
 
 
 def table_judge(dim: int, classes: int) -> nn.Sequential:
-    """Rows of `dim` numbers to logits of `classes`: 256, 256 and 128 wide, with dropout (the seed's Table 2)."""
+    """Rows of `dim` numbers to logits of `classes`: 256, 256 and 128 wide, with dropout (the paper's Table 2)."""
     layers: list[nn.Module] = []
     width = dim
     for outputs, dropout in ((256, 0.2), (256, 0.3), (128, 0.4)):
@@ -21,10 +21,10 @@ def table_judge(dim: int, classes: int) -> nn.Sequential:
 
 
 def image_judge(channels: int, side: int, classes: int) -> nn.Sequential:
-    """Square images to logits of `classes`: four convolutions that halve the side, five linear layers (Table 1).
+    """Square images to logits of `classes`: four convolutions that halve the side, then five linear layers (Table 1).
 
-    `side` must be a multiple of 16. Weights start as the seed's do: convolutions N(0, 0.02), batch normalisation
-    N(1, 0.02), both given by their standard deviation.
+    `side` must be a multiple of 16. Initial weights as in the paper: convolutions N(0, 0.02), batch normalization
+    N(1, 0.02), where 0.02 is the standard deviation.
     """
     if side < 16 or side % 16:
         raise ConfigError(f"The side of an image must be a multiple of 16; got {side!r}. Resize or pad the images.")

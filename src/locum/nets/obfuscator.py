@@ -1,4 +1,4 @@
-"""The obfuscator of the seed *adjustable*: an autoencoder whose code is split into what is needed and the rest."""
+"""The network of the adjustable paper: an autoencoder whose code is split into the utility labels and the rest."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from torch import Tensor, nn
 
 from locum.errors import ConfigError
 
-Ends = Literal["seed", "linear"]
+Ends = Literal["paper", "linear"]
 _SLOPE = 0.2
 
 
 class Obfuscator(nn.Module):
     """Encoder E, classifier C, residual network R and decoder D: `D(C(E(x)), R(E(x)))` is close to x.
 
-    C gives log-probabilities, one group for each utility attribute (`classes` has their sizes); R gives what else is
+    C gives log-probabilities, one group per utility attribute (`classes` has their sizes); R gives what else is
     needed to rebuild a record.
     """
 
@@ -42,22 +42,22 @@ class Obfuscator(nn.Module):
         return torch.cat([group.log_softmax(dim=1) for group in groups], dim=1), self.residual(code)
 
     def join(self, needed: Tensor, rest: Tensor) -> Tensor:
-        """A record from both."""
+        """A record rebuilt from both."""
         out: Tensor = self.decoder(torch.cat([needed, rest], dim=1))
         return out
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """The record rebuilt, and the log-probabilities."""
+        """The rebuilt record, and the log-probabilities."""
         needed, rest = self.split(x)
         return self.join(needed, rest), needed
 
 
 def table_obfuscator(
-    dim: int, classes: Sequence[int], *, ends: Ends = "seed", hidden: int = 128, code: int = 64
+    dim: int, classes: Sequence[int], *, ends: Ends = "paper", hidden: int = 128, code: int = 64
 ) -> Obfuscator:
-    """For rows of `dim` numbers between 0 and 1; 86,494 parameters for 102 of them and one yes-or-no attribute.
+    """For rows of `dim` numbers between 0 and 1; 86,494 parameters for 102 of them and one binary attribute.
 
-    With linear ends, R and D give numbers without bounds: noise goes both ways, and D gives logits.
+    With `ends="linear"` the outputs of R and D are unbounded: noise goes both ways, and D gives logits.
     """
     needed, rest = _sizes(classes, code)
     cut = -1 if ends == "linear" else None
@@ -134,7 +134,7 @@ def _grown(a: int, b: int) -> tuple[nn.Module, ...]:
 
 
 def _start(module: nn.Module) -> None:
-    """The seed's initial weights."""
+    """The paper's initial weights."""
     if isinstance(module, nn.Conv2d | nn.ConvTranspose2d):
         nn.init.normal_(module.weight, 0.0, 0.02)
     elif isinstance(module, nn.BatchNorm2d):

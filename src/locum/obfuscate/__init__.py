@@ -1,6 +1,6 @@
-"""Obfuscation: keep what the receiver needs of each record, hide the rest, by two knobs that are turned at use.
+"""Obfuscation: keep what a receiver needs of each record and hide the rest, with two knobs set at each use.
 
-Imports torch; `import locum` does not come here.
+Imports torch, so `import locum` does not load it.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from locum._lazy import lazy_exports
 
 if TYPE_CHECKING:
     from locum.obfuscate.curve import Point as Point, TradeOff as TradeOff, hull_auc as hull_auc
-    from locum.obfuscate.evaluation import Judgement as Judgement, judge as judge
+    from locum.obfuscate.evaluation import ATTACKERS as ATTACKERS, Judgment as Judgment, judge as judge
     from locum.obfuscate.image import ImageObfuscator as ImageObfuscator
-    from locum.obfuscate.labels import Labelled as Labelled, Masking as Masking, UtilityLabels as UtilityLabels
+    from locum.obfuscate.labels import Labeled as Labeled, Masking as Masking, UtilityLabels as UtilityLabels
     from locum.obfuscate.manifest import written_by as written_by
     from locum.obfuscate.saved import (
         SavedObfuscator as SavedObfuscator,

@@ -1,4 +1,4 @@
-"""A trade-off curve: what attackers and receivers reach at each setting of the knobs, as table, choice and figure."""
+"""A trade-off curve: the accuracy of attackers and receivers at each setting, its table, its area and its figure."""
 
 from __future__ import annotations
 
@@ -12,29 +12,172 @@ import numpy as np
 
 from locum.errors import ConfigError, DataError
 from locum.io import figure_file
-from locum.obfuscate.evaluation import ATTACKERS, Judgement
+from locum.obfuscate.evaluation import ATTACKERS, Judgment
 from locum.types import Estimate
 
 if TYPE_CHECKING:
     import pandas as pd
 
-
 Pair = tuple[float, float]
+# Lines must differ without color too.
+_MARKS = "osD^vPX<"
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One setting and what judges found there; `knobs` are by name, such as `noise` and `lambda_`."""
+
+    name: str
+    knobs: Mapping[str, float]
+    judgment: Judgment
+
+    @property
+    def noise(self) -> float:
+        """The knob `noise`; 0 if the method has none."""
+        return self.knobs.get("noise", 0.0)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain JSON."""
+        return {"name": self.name, "knobs": dict(self.knobs), "judgment": self.judgment.to_dict()}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+        """Undo `to_dict`."""
+        return cls(data["name"], data["knobs"], Judgment.from_dict(data["judgment"]))
+
+
+@dataclass(frozen=True, slots=True)
+class TradeOff:
+    """Points of one method on one data set, in the order in which they were requested.
+
+    The figures depend on private test rows: they stay local unless you decide to share them.
+    """
+
+    points: tuple[Point, ...]
+
+    def __post_init__(self) -> None:
+        if not self.points:
+            raise DataError("A trade-off needs at least one point; got none.")
+
+    def pick(self, *, attacker_at_most: float, attacker: str = "strongest") -> Point:
+        """The point of the smallest noise where the upper end of the attacker's interval is low enough.
+
+        Among points of equal noise, the one with the best utility; likewise for a method without the knob `noise`.
+        The strongest attacker may be the averaging one: use `attacker="strong"` only if no record is ever released
+        twice. The choice was made on these test rows: measure its leak again on others.
+        """
+        if not 0 < attacker_at_most <= 1:
+            raise ConfigError(f"`attacker_at_most` is an accuracy above 0, at most 1; got {attacker_at_most!r}.")
+        leaks = [(leak, p) for p, (leak, _) in zip(self.points, self.curve(attacker), strict=True)]
+        # An attacker worse than the label alone was badly trained: any attacker can use the label.
+        good = [p for leak, p in leaks if max(leak.high, p.judgment.label_only.high) <= attacker_at_most]
+        if good:
+            return min(good, key=lambda p: (p.noise, -p.judgment.utility.value))
+        least, where = min(leaks, key=lambda item: item[0].high)
+        raise ConfigError(
+            f"No point keeps the attacker at {attacker_at_most:g} or below: the least leak reached is {least:.3f}, "
+            f"at {where.name}, and the utility label alone gives {where.judgment.label_only.value:.3f}. Sweep other "
+            "settings, or allow more."
+        )
+
+    def curve(self, attacker: str = "strongest", judge: str = "best") -> list[tuple[Estimate, Estimate]]:
+        """Pairs (attacker, receiver), one per point.
+
+        `attacker` is `weak`, `strong`, `averaged` or `strongest`; `judge` is a kind of judge, for both, or `best`.
+        """
+        if attacker not in (*ATTACKERS, "strongest"):
+            raise ConfigError(f"`attacker` must be one of {', '.join(ATTACKERS)}, strongest; got {attacker!r}.")
+        roles = ATTACKERS if attacker == "strongest" else (attacker,)
+        return [
+            (
+                _best([e for role in roles for e in _of(getattr(p.judgment, role), judge)]),
+                _best(_of(p.judgment.utility_original, judge)),
+            )
+            for p in self.points
+        ]
+
+    def original(self, judge: str = "best") -> tuple[Estimate, Estimate]:
+        """What attacker and receiver reach on the original rows: the same at every point."""
+        found = self.points[0].judgment
+        return _best(_of(found.original_private, judge)), _best(_of(found.original_utility, judge))
+
+    def hull_auc(
+        self, *, origin: tuple[float, float] = (0.0, 0.0), attacker: str = "strong", judge: str = "network"
+    ) -> float:
+        """The adjustable paper's area under the hull of the curve: see `locum.obfuscate.hull_auc`.
+
+        Its corner is what attacker and receiver reach on the original rows, the same for every method, so areas can
+        be compared for the same data, judges and seeds. Repeat over seeds for an interval.
+        """
+        points = [(x.value, y.value) for x, y in self.curve(attacker, judge)]
+        private, utility = self.original(judge)
+        return hull_auc(points, origin, corner=(private.value, utility.value))
+
+    def table(self) -> pd.DataFrame:
+        """One row per point: knobs, strongest attacker, best receiver, and every figure with its interval."""
+        import pandas as pd
+
+        rows = []
+        for p in self.points:
+            figures = {"attacker": p.judgment.attacker, "utility": p.judgment.utility, **p.judgment.figures()}
+            row: dict[str, Any] = {"point": p.name, **p.knobs, "attacker_is": p.judgment.attacker_name}
+            for name, e in figures.items():
+                row |= {name: e.value, f"{name}_low": e.low, f"{name}_high": e.high}
+            rows.append(row)
+        return pd.DataFrame(rows)
+
+    def to_markdown(self) -> str:
+        """A Markdown table: for each point the best of all kinds of judge, and the baselines."""
+        found = self.points[0].judgment
+        header = ["point", *(f"{role} attacker" for role in ATTACKERS), "utility", "utility on released rows"]
+        rows = [
+            [
+                p.name,
+                *(f"{_best(getattr(p.judgment, role).values()):.3f}" for role in ATTACKERS),
+                f"{p.judgment.utility:.3f}",
+                f"{_best(p.judgment.utility_released.values()):.3f}",
+            ]
+            for p in self.points
+        ]
+        private, utility = self.original()
+        rows.append(["original rows", *[f"{private:.3f}"] * len(ATTACKERS), *[f"{utility:.3f}"] * 2])
+        rows.append(["utility label alone", *[f"{found.label_only:.3f}"] * len(ATTACKERS), "", ""])
+        guesses = [f"{found.utility_majority:.3f}"] * 2
+        rows.append(["most frequent code", *[f"{found.majority:.3f}"] * len(ATTACKERS), *guesses])
+        lines = [" | ".join(cells) for cells in (header, *rows)]
+        lines.insert(1, "|".join(["---"] * len(header)))
+        return "\n".join(f"| {line} |" for line in lines)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain JSON."""
+        return {"points": [p.to_dict() for p in self.points]}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+        """Undo `to_dict`."""
+        return cls(tuple(Point.from_dict(p) for p in data["points"]))
+
+    def plot(self, path: str | os.PathLike[str], *, attacker: str = "strongest", judge: str = "best") -> None:
+        """Draw the curve into a file, atomically: attackers on the x axis, receivers on the y axis.
+
+        Needs `locum[figures]`; the suffix selects SVG, PNG or PDF.
+        """
+        draw_trade_off(self, path, attacker=attacker, judge=judge)
 
 
 def hull_auc(points: Iterable[Sequence[float]], origin: Pair = (0.0, 0.0), corner: Pair | None = None) -> float:
-    """Area of the convex hull of a trade-off curve and of what closes it; more is better.
+    """Area under the convex hull of a trade-off curve; more is better.
 
     A point is (accuracy of the attacker, accuracy of the receiver). In this order:
 
-    1. `corner` joins the points, if one is given: what both reach where nothing is hidden.
-    2. `origin` is subtracted from every point; a coordinate that is then negative becomes 0.
-    3. x_max and y_max are the largest coordinates, each taken alone, so perhaps of different points.
+    1. `corner`, if given, is added to the points: what both reach where nothing is hidden.
+    2. `origin` is subtracted from every point; negative coordinates become 0.
+    3. x_max and y_max are the largest coordinates, possibly of different points.
     4. The area is that of the convex hull of (0, 0), all points, (x_max, y_max) and (x_max, 0).
 
-    Points below the hull do not matter, nor does their order; one point alone gives a triangle. The area is not
-    divided by anything: for accuracies it is at most 1, and 0.25 with the origin (0.5, 0.5). A method whose points
-    all hide much has a small x_max, and so a small area: compare methods with one `corner` for all of them.
+    Points below the hull and the order of points do not matter; a single point gives a triangle. The area is not
+    normalized: for accuracies it is at most 1, and at most 0.25 with the origin (0.5, 0.5). A method whose points all
+    hide much has a small x_max and so a small area: compare methods with the same `corner`.
 
     Examples
     --------
@@ -56,7 +199,7 @@ def hull_auc(points: Iterable[Sequence[float]], origin: Pair = (0.0, 0.0), corne
     if not np.isfinite(curve).all():
         raise DataError("Points of a hull must be finite numbers; one is not.")
     x_max, y_max = curve.max(axis=0).tolist()
-    # All y are 0 or more and the floor is in the set: the hull is what lies under its upper edge.
+    # All y are 0 or more, and (0, 0) and (x_max, 0) are in the set: the hull is the area under its upper edge.
     upper: list[Pair] = []
     for x, y in sorted({(0.0, 0.0), (x_max, y_max), *map(tuple, curve.tolist())}):
         while len(upper) > 1 and not _turns_right(upper[-2], upper[-1], (x, y)):
@@ -65,19 +208,11 @@ def hull_auc(points: Iterable[Sequence[float]], origin: Pair = (0.0, 0.0), corne
     return sum((b[0] - a[0]) * (a[1] + b[1]) / 2 for a, b in pairwise(upper))
 
 
-def _turns_right(a: Pair, b: Pair, c: Pair) -> bool:
-    return (b[0] - a[0]) * (c[1] - a[1]) - (b[1] - a[1]) * (c[0] - a[0]) < 0
-
-
-# Lines must be told apart without colour too.
-_MARKS = "osD^vPX<"
-
-
 def draw_trade_off(found: TradeOff, path: str | os.PathLike[str], *, attacker: str, judge: str) -> None:
-    """Attackers to the right, receivers upwards, one line for each setting of the knobs beside the noise.
+    """Draw attackers on the x axis and receivers on the y axis, with one line per setting of the other knobs.
 
-    Numbers at the points are the noise. A star marks the original rows; upright lines mark what an attacker reaches
-    by the utility label alone and by a guess, the level one what a receiver reaches by a guess.
+    Numbers at the points are the noise. A star marks the original rows. Vertical lines mark what an attacker reaches
+    from the utility label alone and by guessing, the horizontal line what a receiver reaches by guessing.
     """
     pairs = found.curve(attacker, judge)
     lines: dict[str, list[tuple[Point, Estimate, Estimate]]] = {}
@@ -88,7 +223,7 @@ def draw_trade_off(found: TradeOff, path: str | os.PathLike[str], *, attacker: s
             _draw_line(axis, name, sorted(line, key=lambda item: item[0].noise), _MARKS[i % len(_MARKS)])
         private, utility = found.original(judge)
         axis.plot(private.value, utility.value, "k*", ms=9, label="original rows")
-        baseline = found.points[0].judgement
+        baseline = found.points[0].judgment
         axis.axvline(baseline.label_only.value, color="0.3", ls="--", lw=1, label="utility label alone")
         axis.axvline(baseline.majority.value, color="0.6", ls=":", lw=1, label="most frequent code")
         axis.axhline(baseline.utility_majority.value, color="0.6", ls=":", lw=1)
@@ -96,8 +231,12 @@ def draw_trade_off(found: TradeOff, path: str | os.PathLike[str], *, attacker: s
         axis.set_ylabel("accuracy of the receiver")
 
 
+def _turns_right(a: Pair, b: Pair, c: Pair) -> bool:
+    return (b[0] - a[0]) * (c[1] - a[1]) - (b[1] - a[1]) * (c[0] - a[0]) < 0
+
+
 def _name(point: Point) -> str:
-    """The line that a point belongs to: its knobs but for the noise, or its name where it has no knob."""
+    """The line that a point belongs to: its knobs except the noise, or its name if it has no knobs."""
     if not point.knobs:
         return point.name.replace("$", r"\$")
     return ", ".join(f"{k.strip('_')} {v:g}" for k, v in point.knobs.items() if k != "noise") or "over noise"
@@ -125,149 +264,6 @@ def _draw_line(axis: Any, name: str, line: Sequence[tuple[Point, Estimate, Estim
 
 def _bars(estimates: Sequence[Estimate]) -> list[list[float]]:
     return [[e.value - e.low for e in estimates], [e.high - e.value for e in estimates]]
-
-
-@dataclass(frozen=True, slots=True)
-class Point:
-    """One setting and what was found out there; `knobs` are by name, such as `noise` and `lambda_`."""
-
-    name: str
-    knobs: Mapping[str, float]
-    judgement: Judgement
-
-    @property
-    def noise(self) -> float:
-        """The knob `noise`; 0 where a method has none."""
-        return self.knobs.get("noise", 0.0)
-
-    def to_dict(self) -> dict[str, Any]:
-        """As plain JSON."""
-        return {"name": self.name, "knobs": dict(self.knobs), "judgement": self.judgement.to_dict()}
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """Undo `to_dict`."""
-        return cls(data["name"], data["knobs"], Judgement.from_dict(data["judgement"]))
-
-
-@dataclass(frozen=True, slots=True)
-class TradeOff:
-    """Points of one method on one data set, in the order in which they were asked for.
-
-    Figures are of test rows: they depend on records, and stay local until somebody decides that they may leave.
-    """
-
-    points: tuple[Point, ...]
-
-    def __post_init__(self) -> None:
-        if not self.points:
-            raise DataError("A trade-off needs at least one point; got none.")
-
-    def pick(self, *, attacker_at_most: float, attacker: str = "strongest") -> Point:
-        """The point of the smallest noise where the upper end of the attacker's interval is low enough.
-
-        Among points of equal noise the one of the best utility; so too for a method without the knob `noise`. The
-        strongest attacker may be the averaging one: `attacker="strong"` is right only where no record is ever
-        released twice. The choice was made on these test rows: what it leaks is to be measured again on others.
-        """
-        if not 0 < attacker_at_most <= 1:
-            raise ConfigError(f"`attacker_at_most` is an accuracy above 0, at most 1; got {attacker_at_most!r}.")
-        leaks = [(leak, p) for p, (leak, _) in zip(self.points, self.curve(attacker), strict=True)]
-        # An attacker worse than the label alone was badly trained: anybody can use the label.
-        good = [p for leak, p in leaks if max(leak.high, p.judgement.label_only.high) <= attacker_at_most]
-        if good:
-            return min(good, key=lambda p: (p.noise, -p.judgement.utility.value))
-        least, where = min(leaks, key=lambda item: item[0].high)
-        raise ConfigError(
-            f"No point keeps the attacker at {attacker_at_most:g} or below: the least leak reached is {least:.3f}, "
-            f"at {where.name}, and the utility label alone gives {where.judgement.label_only.value:.3f}. Sweep other "
-            "knobs, or allow more."
-        )
-
-    def curve(self, attacker: str = "strongest", judge: str = "best") -> list[tuple[Estimate, Estimate]]:
-        """Pairs (attacker, receiver), one a point.
-
-        `attacker` is `weak`, `strong`, `averaged` or `strongest`; `judge` a kind of learner, for both, or `best`.
-        """
-        if attacker not in (*ATTACKERS, "strongest"):
-            raise ConfigError(f"`attacker` must be one of {', '.join(ATTACKERS)}, strongest; got {attacker!r}.")
-        roles = ATTACKERS if attacker == "strongest" else (attacker,)
-        return [
-            (
-                _best([e for role in roles for e in _of(getattr(p.judgement, role), judge)]),
-                _best(_of(p.judgement.utility_original, judge)),
-            )
-            for p in self.points
-        ]
-
-    def original(self, judge: str = "best") -> tuple[Estimate, Estimate]:
-        """What attacker and receiver reach where nothing is hidden: the same at every point."""
-        found = self.points[0].judgement
-        return _best(_of(found.original_private, judge)), _best(_of(found.original_utility, judge))
-
-    def hull_auc(
-        self, *, origin: tuple[float, float] = (0.0, 0.0), attacker: str = "strong", judge: str = "network"
-    ) -> float:
-        """The seed's area under the hull of the curve: see `locum.obfuscate.curve.hull_auc`.
-
-        Its corner is what attacker and receiver reach on the original rows, which is the same for every method: areas
-        can be compared where data, judges and seeds are the same. Repeat over seeds for an interval.
-        """
-        points = [(x.value, y.value) for x, y in self.curve(attacker, judge)]
-        private, utility = self.original(judge)
-        return hull_auc(points, origin, corner=(private.value, utility.value))
-
-    def table(self) -> pd.DataFrame:
-        """One row a point: knobs, strongest attacker, best receiver, and every figure with its interval."""
-        import pandas as pd
-
-        rows = []
-        for p in self.points:
-            figures = {"attacker": p.judgement.attacker, "utility": p.judgement.utility, **p.judgement.figures()}
-            row: dict[str, Any] = {"point": p.name, **p.knobs, "attacker_is": p.judgement.attacker_name}
-            for name, e in figures.items():
-                row |= {name: e.value, f"{name}_low": e.low, f"{name}_high": e.high}
-            rows.append(row)
-        return pd.DataFrame(rows)
-
-    def to_markdown(self) -> str:
-        """A table to read: for each point the best of all kinds of judges, and what they are measured against."""
-        found = self.points[0].judgement
-        header = ["point", *(f"{role} attacker" for role in ATTACKERS), "utility", "utility on released rows"]
-        rows = [
-            [
-                p.name,
-                *(f"{_best(getattr(p.judgement, role).values()):.3f}" for role in ATTACKERS),
-                f"{p.judgement.utility:.3f}",
-                f"{_best(p.judgement.utility_released.values()):.3f}",
-            ]
-            for p in self.points
-        ]
-        private, utility = self.original()
-        rows.append(["original rows", *[f"{private:.3f}"] * len(ATTACKERS), *[f"{utility:.3f}"] * 2])
-        rows.append(["utility label alone", *[f"{found.label_only:.3f}"] * len(ATTACKERS), "", ""])
-        guesses = [f"{found.utility_majority:.3f}"] * 2
-        rows.append(["most frequent code", *[f"{found.majority:.3f}"] * len(ATTACKERS), *guesses])
-        lines = [" | ".join(cells) for cells in (header, *rows)]
-        lines.insert(1, "|".join(["---"] * len(header)))
-        return "\n".join(f"| {line} |" for line in lines)
-
-    def to_dict(self) -> dict[str, Any]:
-        """As plain JSON."""
-        return {"points": [p.to_dict() for p in self.points]}
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """Undo `to_dict`."""
-        return cls(tuple(Point.from_dict(p) for p in data["points"]))
-
-    def plot(self, path: str | os.PathLike[str], *, attacker: str = "strongest", judge: str = "best") -> None:
-        """Draw the curve into a file, whole or not at all: attackers to the right, receivers upwards.
-
-        Needs `locum[figures]`; the suffix picks SVG, PNG or PDF.
-        """
-
-        draw_trade_off(self, path, attacker=attacker, judge=judge)
 
 
 def _of(by_kind: Mapping[str, Estimate], judge: str) -> list[Estimate]:

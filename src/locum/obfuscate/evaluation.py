@@ -1,4 +1,4 @@
-"""How much a release tells its receiver and its attackers: a masking, judged by learners that read what it gives."""
+"""Judging a masking: what a receiver and several attackers learn from its releases."""
 
 from __future__ import annotations
 
@@ -11,32 +11,32 @@ import numpy.typing as npt
 
 from locum.errors import ConfigError, DataError
 from locum.obfuscate.judges import Judge, Predict, accuracy, label_only, majority_guess, make_judges
-from locum.obfuscate.labels import Labelled, Masking
+from locum.obfuscate.labels import Labeled, Masking
 from locum.types import Estimate
 
 Array = npt.NDArray[Any]
 Estimates = Mapping[str, Estimate]
 
 ATTACKERS = ("weak", "strong", "averaged")
-# Numbers that a masking gets at once: a network inside it needs many times their room.
+# Numbers passed to a masking at once: a network inside it needs many times their memory.
 _AT_ONCE = 2**23
-# Whose coins: releases that two parties make share none.
+# One random stream per party and use, so that no two releases share noise.
 _PUBLISHED_TRAIN, _PUBLISHED_TEST, _ATTACKER, _COPIES_TRAIN, _COPIES_TEST = range(5)
 
 
 @dataclass(frozen=True, slots=True)
-class Judgement:
-    """What was found out from one masking. Each mapping is by kind of judge; each figure is an accuracy on test rows.
+class Judgment:
+    """What judges found for one masking. Mappings are by kind of judge; each figure is an accuracy on test rows.
 
-    Intervals cover the choice of test rows; they do not cover other training runs. An attacker that was not tried may
-    find more: a measurement, no proof.
+    Intervals cover the choice of test rows, not the randomness of training. This is a measurement, not a proof: an
+    attacker that was not tried may find more.
     """
 
-    weak: Estimates  # attacker learnt on original rows, reads released ones
-    strong: Estimates  # attacker learnt on releases it made itself
-    averaged: Estimates  # attacker who holds several releases of each record, and takes their mean
-    utility_original: Estimates  # receiver learnt on released rows, used on original ones
-    utility_released: Estimates  # the same receiver, used on released ones
+    weak: Estimates  # attacker trained on original rows, tested on released ones
+    strong: Estimates  # attacker trained on releases that it made itself
+    averaged: Estimates  # attacker who has several releases of each record, and takes their mean
+    utility_original: Estimates  # receiver trained on released rows, tested on original ones
+    utility_released: Estimates  # the same receiver, tested on released ones
     original_private: Estimates  # attacker where nothing is hidden
     original_utility: Estimates  # receiver where nothing is hidden
     label_only: Estimate  # attacker who sees the utility label alone
@@ -45,22 +45,22 @@ class Judgement:
 
     @property
     def attacker_name(self) -> str:
-        """The attacker who found out most, such as `strong trees`."""
+        """The most accurate attacker, such as `strong trees`."""
         role, kind = max(self._attackers(), key=lambda who: self._attackers()[who].value)
         return f"{role} {kind}"
 
     @property
     def attacker(self) -> Estimate:
-        """Accuracy of the attacker who found out most: over kinds of judge, and weak, strong and averaging ones."""
+        """Accuracy of the most accurate attacker: weak, strong or averaging, over all kinds of judge."""
         return max(self._attackers().values(), key=lambda e: e.value)
 
     @property
     def utility(self) -> Estimate:
-        """Accuracy of the best receiver: learnt on released rows, used on original ones."""
+        """Accuracy of the best receiver: trained on released rows, tested on original ones."""
         return max(self.utility_original.values(), key=lambda e: e.value)
 
     def figures(self) -> dict[str, Estimate]:
-        """Every figure by one name, such as `strong_trees`."""
+        """All figures by name, such as `strong_trees`."""
         flat: dict[str, Estimate] = {}
         for field in fields(self):
             value = getattr(self, field.name)
@@ -92,12 +92,12 @@ class Judgement:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Originals:
-    """What learners find in the original rows: the same for every masking, so a sweep learns it once."""
+    """What judges find in the original rows: the same for every masking, so a sweep learns it once."""
 
     judges: Mapping[str, Judge]
     seed: int
-    train: Labelled
-    test: Labelled
+    train: Labeled
+    test: Labeled
     attackers: Mapping[str, Predict]
     private: Estimates
     utility: Estimates
@@ -105,19 +105,20 @@ class Originals:
     @classmethod
     def learn(
         cls,
-        train: Labelled,
-        test: Labelled,
+        train: Labeled,
+        test: Labeled,
         judges: Sequence[str] | None = None,
         seed: int = 0,
         epochs: int | None = None,
     ) -> Self:
-        """Train each judge on the private and on the utility code of `train`, and try both on `test`.
+        """Train each judge on the private and on the utility codes of `train`, and test both on `test`.
 
-        `judges` names some of `network` and `trees` (tables only); `None` takes all that can read the rows.
+        `judges` names kinds of judge (see `make_judges`); None: all that can read the rows.
         """
         if train.X.shape[1:] != test.X.shape[1:] or not len(test):
             raise DataError(
-                f"Test rows must be of the training rows' shape, 1 or more: got {test.X.shape} for {train.X.shape}."
+                f"Test rows must have the shape of the training rows, and be 1 or more; got {test.X.shape} for "
+                f"{train.X.shape}."
             )
         made = make_judges(judges, train.X, epochs)
         attackers = {kind: learner.fit(train.X, train.private, seed) for kind, learner in made.items()}
@@ -134,14 +135,14 @@ class Originals:
             },
         )
 
-    def judge(self, masking: Masking, copies: int = 10) -> Judgement:
-        """What each judge finds once `masking` has been over the rows."""
+    def judge(self, masking: Masking, copies: int = 10) -> Judgment:
+        """What each judge finds in the releases of `masking`."""
         if isinstance(copies, bool) or not isinstance(copies, int) or copies < 1:
             raise ConfigError(f"`copies` must be a whole number, 1 or more; got {copies!r}. 10 is usual.")
         train, test = self.train, self.test
         released = self._release(masking, test, _PUBLISHED_TEST)
         weak = {kind: accuracy(attack, released, test.private) for kind, attack in self.attackers.items()}
-        # One part after the other: each copy of the training rows may be as large as memory allows.
+        # One after the other: each copy of the training rows may be as large as memory allows.
         strong = self._attack(self._release(masking, train, _ATTACKER), released)
         averaged = strong
         if copies > 1:
@@ -149,7 +150,7 @@ class Originals:
             averaged = self._attack(self._release(masking, train, _COPIES_TRAIN, copies), means)
         published = self._release(masking, train, _PUBLISHED_TRAIN)
         users = {kind: learner.fit(published, _needed(train), self.seed) for kind, learner in self.judges.items()}
-        return Judgement(
+        return Judgment(
             weak=weak,
             strong=strong,
             averaged=averaged,
@@ -162,11 +163,11 @@ class Originals:
             utility_majority=majority_guess(_needed(train), _needed(test)),
         )
 
-    def _release(self, masking: Masking, rows: Labelled, whose: int, copies: int = 1) -> Array:
+    def _release(self, masking: Masking, rows: Labeled, whose: int, copies: int = 1) -> Array:
         return mean_release(masking, rows, np.random.default_rng([self.seed, whose]), copies)
 
     def _attack(self, own: Array, released: Array) -> dict[str, Estimate]:
-        """Learn on releases that the attacker made itself, then read others'."""
+        """Train on releases that the attacker made itself, and test on `released`."""
         return {
             kind: accuracy(learner.fit(own, self.train.private, self.seed), released, self.test.private)
             for kind, learner in self.judges.items()
@@ -175,22 +176,22 @@ class Originals:
 
 def judge(
     masking: Masking,
-    train: Labelled,
-    test: Labelled,
+    train: Labeled,
+    test: Labeled,
     *,
     judges: Sequence[str] | None = None,
     seed: int = 0,
     copies: int = 10,
     epochs: int | None = None,
     originals: Originals | None = None,
-) -> Judgement:
-    """Attackers and receivers of what `masking` gives, each beside what it would be without.
+) -> Judgment:
+    """Accuracies of attackers and receivers with `masking`, and without it for comparison.
 
-    Attackers learn on `train` (original rows; releases that they make of it; means of `copies` of them) and read
-    releases of `test`. The receiver learns on a release of `train` and is used on the original rows of `test`, and
-    on released ones. `test` must be rows that the masking did not learn from. To judge many maskings of the same
-    rows give one `originals` to each call; it brings `judges`, `seed` and `epochs` with it. With `copies=1` the
-    averaging attacker is the strong one.
+    Attackers train on `train` (original rows; their own releases of it; means of `copies` of these) and are tested
+    on releases of `test`. The receiver trains on a release of `train` and is tested on the original rows of `test`,
+    and on released ones. `test` must be rows that the masking did not learn from. To judge many maskings on the same
+    rows, pass one `originals` to each call; its `judges`, `seed` and `epochs` are used. With `copies=1` the averaging
+    attacker is the strong one.
 
     Examples
     --------
@@ -198,8 +199,8 @@ def judge(
     >>> rng = np.random.default_rng(0)
     >>> def rows(n):
     ...     X = rng.random((n, 3), dtype=np.float32)
-    ...     return Labelled(X, (X[:, 0] > 0.5).astype(int), (X[:, 1] > 0.5).astype(int))
-    >>> hide_one = lambda X, utility, coins: X * np.float32([1, 0, 1])
+    ...     return Labeled(X, (X[:, 0] > 0.5).astype(int), (X[:, 1] > 0.5).astype(int))
+    >>> hide_one = lambda X, utility, rng: X * np.float32([1, 0, 1])
     >>> found = judge(hide_one, rows(400), rows(200), judges=["trees"], copies=2)
     >>> bool(found.utility.value > 0.95), bool(found.attacker.value < 0.65)
     (True, True)
@@ -207,16 +208,16 @@ def judge(
     if originals is None:
         originals = Originals.learn(train, test, judges, seed, epochs)
     elif originals.train is not train or originals.test is not test:
-        raise ConfigError("`originals` were learnt on other rows than `train` and `test`: learn them on these.")
+        raise ConfigError("`originals` were learned on rows other than `train` and `test`: learn them on these.")
     elif judges is not None and sorted(judges) != sorted(originals.judges):
         raise ConfigError(
-            f"`originals` hold {', '.join(originals.judges)}, not {', '.join(judges)}: learn them anew."
+            f"`originals` hold {', '.join(originals.judges)}, not {', '.join(judges)}: learn them again."
         )
     return originals.judge(masking, copies)
 
 
-def mean_release(masking: Masking, rows: Labelled, rng: np.random.Generator, copies: int = 1) -> Array:
-    """The mean of `copies` releases of each row, each with coins of its own; a few rows at a time."""
+def mean_release(masking: Masking, rows: Labeled, rng: np.random.Generator, copies: int = 1) -> Array:
+    """The mean of `copies` independent releases of each row, computed a few rows at a time."""
     out = np.empty(rows.X.shape, dtype=np.float32)
     at_once = max(1, _AT_ONCE // max(1, rows.X[:1].size))
     for start in range(0, len(rows), at_once):
@@ -226,14 +227,14 @@ def mean_release(masking: Masking, rows: Labelled, rng: np.random.Generator, cop
         for _ in range(copies):
             released = np.asarray(masking(X, utility, rng))
             if released.shape != X.shape:
-                raise DataError(f"A masking must keep the shape of rows: got {released.shape} for {X.shape}.")
+                raise DataError(f"A masking must keep the shape of rows; got {released.shape} for {X.shape}.")
             total += released
         out[part] = total / copies
     return out
 
 
-def _needed(rows: Labelled) -> Array:
-    """The utility code that a receiver is judged by: the first, where there are several."""
+def _needed(rows: Labeled) -> Array:
+    """The utility code that the receiver is tested on: the first, if there are several."""
     return rows.utility if rows.utility.ndim == 1 else rows.utility[:, 0]
 
 

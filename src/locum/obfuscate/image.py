@@ -1,4 +1,4 @@
-"""Obfuscated images: of the same size and kind."""
+"""Obfuscated images, with the same size and type as the originals."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ Codes = npt.NDArray[np.int64]
 
 
 class ImageObfuscator(BaseObfuscator):
-    """Obfuscates square images whose side is a multiple of 16: (n, h, w) or (n, h, w, 3), whole numbers 0..255.
+    """Obfuscates square images whose side is a multiple of 16: (n, h, w) or (n, h, w, 3), uint8.
 
-    What comes out has the same shape and type. The seed's preset has 9,204,032 parameters at 64 x 64 x 3. The
-    calibrated one has no network (`SpectralNoise`): C is a linear discriminant, and `lambda_` says how far an image
-    is drawn around the mean of its own label, or of all.
+    The output has the same shape and type. The paper's preset has 9,204,032 parameters at 64 x 64 x 3. The calibrated
+    preset has no network (`SpectralNoise`): C is a linear discriminant, and `lambda_` moves the mean that an image is
+    drawn around from that of all images to that of its label.
     """
 
     _DEFAULTS: Mapping[str, Mapping[str, Any]] = {
         "calibrated": {},
-        "seed": {"max_epochs": 200, "batch_size": 64, "betas": (0.5, 0.999), "per_batch": False},
+        "paper": {"max_epochs": 200, "batch_size": 64, "betas": (0.5, 0.999), "per_batch": False},
     }
 
     def transform(
@@ -43,28 +43,30 @@ class ImageObfuscator(BaseObfuscator):
         use_true_label: bool = True,
         random_state: int | np.random.Generator | None = None,
     ) -> npt.NDArray[np.uint8]:
-        """One release of each image, with new coins each time unless `random_state` is given.
+        """One release of each image, with fresh randomness each time unless `random_state` is given.
 
-        The knobs are those of `TableObfuscator.transform`; the seed's images want a `lambda_` of -3000.
+        The knobs are those of `TableObfuscator.transform`; images under the paper's preset need a `lambda_` of -3000.
         """
         images = np.asarray(X)
         matrix = self.matrix(images)
         if use_true_label and utility is None:
-            raise DataError("`utility` is missing: give each image's label, or use_true_label=False.")
+            raise DataError("`utility` is missing: pass each image's label, or use_true_label=False.")
         codes = self.codes(utility) if use_true_label else np.zeros((len(matrix), 1), dtype=np.int64)
         if len(codes) != len(matrix):
             raise DataError(f"Each image needs its utility label; got {len(matrix)} images, {len(codes)} labels.")
         mask = self.masking(noise=noise, lambda_=lambda_, use_true_label=use_true_label)
         out = mask(matrix, codes, np.random.default_rng(random_state))
-        whole: npt.NDArray[np.uint8] = np.rint(out * 255).clip(0, 255).astype(np.uint8)
-        return whole[:, 0] if images.ndim == 3 else whole.transpose(0, 2, 3, 1)
+        pixels: npt.NDArray[np.uint8] = np.rint(out * 255).clip(0, 255).astype(np.uint8)
+        return pixels[:, 0] if images.ndim == 3 else pixels.transpose(0, 2, 3, 1)
 
     def matrix(self, X: npt.ArrayLike) -> Array:
         """(n, channels, side, side) between 0 and 1."""
         self._fitted()
         out = _pixels(X)
         if out.shape[1:] != self.shape_:
-            raise DataError(f"It was fitted on images of shape {self.shape_}; got {out.shape[1:]}. Resize them.")
+            raise DataError(
+                f"The obfuscator was fitted on images of shape {self.shape_}; got {out.shape[1:]}. Resize them."
+            )
         return out
 
     def _learn(self, X: npt.ArrayLike) -> Array:
@@ -87,12 +89,12 @@ class ImageObfuscator(BaseObfuscator):
     # -- without a network -----------------------------------------------------------------------------------------
     @property
     def parameters_(self) -> int:
-        """Numbers that were learnt."""
+        """How many numbers were learned."""
         self._fitted()
         return self.noise_.size if isinstance(self.noise_, SpectralNoise) else super().parameters_
 
     def _train(self, matrix: Array, codes: Codes) -> None:
-        if self.preset == "seed":
+        if self.preset == "paper":
             super()._train(matrix, codes)
             return
         self.noise_, self.history_ = SpectralNoise.fit(matrix, codes), History()
@@ -113,8 +115,8 @@ class ImageObfuscator(BaseObfuscator):
         given = [name for name in ("max_epochs", "batch_size", "beta") if getattr(self, name) is not None]
         if self.preset == "calibrated" and given:
             raise ConfigError(
-                f"The calibrated preset trains no network on images, so that it has no {given[0]!r}: leave it out, "
-                "or take preset='seed'."
+                f"The calibrated preset trains no network on images, so it has no {given[0]!r}: leave it out, "
+                "or use preset='paper'."
             )
 
 
@@ -122,10 +124,10 @@ def _pixels(X: npt.ArrayLike) -> Array:
     images = np.asarray(X)
     if images.dtype != np.uint8 or images.ndim not in (3, 4) or (images.ndim == 4 and images.shape[3] not in (1, 3)):
         raise DataError(
-            f"Images come as (n, h, w) or (n, h, w, 3) of type uint8; got {images.dtype} of shape {images.shape}."
+            f"Images must be (n, h, w) or (n, h, w, 3) of type uint8; got {images.dtype} of shape {images.shape}."
         )
     if len(images) == 0:
-        raise DataError("There are no images: give some.")
+        raise DataError("There are no images: pass at least one.")
     if images.shape[1] != images.shape[2] or images.shape[1] % 16:
         raise DataError(
             f"Images must be square with a side that is a multiple of 16; got {images.shape[1]} x {images.shape[2]}. "

@@ -1,4 +1,4 @@
-"""A learner of images that is quick and strong where images are few: it compares small windows with windows seen."""
+"""Judges: the learners that play attacker and receiver, and the guesses that they are compared with."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from torch.nn import functional
 from locum.errors import ConfigError, DataError
 from locum.metrics import clopper_pearson
 from locum.nets import image_judge, table_judge
-from locum.obfuscate.labels import Labelled
+from locum.obfuscate.labels import Labeled
 from locum.train import LoopSettings, run_loop, seeded, shuffled_batches
 from locum.types import Estimate
 
@@ -24,29 +24,36 @@ Predict = Callable[[Array], Array]
 
 KINDS = ("network", "trees", "patches")
 _TABLES, _IMAGES = ("network", "trees"), ("network", "patches")
-# Epochs and batch: the seed's, but for batches of tables (64 there), which take twice the time for the same accuracy.
+# Epochs and batch size of the adjustable paper, except for tables (64 there): that takes twice the time for the same
+# accuracy.
 _TABLE, _IMAGE = (40, 256), (20, 64)
-# Numbers that a forward pass may take at once: convolutions multiply them by about twenty.
+# Numbers in one forward pass: convolutions need about twenty times the memory.
 _AT_ONCE = 2**21
-# With fewer rows than these a tenth says nothing about an epoch.
+# With fewer rows, a tenth is too few for validation.
 _LEAST_HELD = 20
+# Patches. Images at once: the filter responses take `filters` times the memory of the pixels.
+_IMAGES_AT_ONCE = 128
+_WINDOWS = 40_000
+# Added to the variances, so that windows that hardly vary count as noise.
+_FLAT = 1e-3
+_PENALTIES = np.logspace(1, 6, 11)
 
 
 class Judge(Protocol):
     """Learns codes from rows."""
 
     def fit(self, X: Array, y: Array, seed: int) -> Predict:
-        """What it learnt, as a function from rows to codes; the same seed gives the same function."""
+        """A function from rows to codes; the same seed gives the same function."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class NetworkJudge:
-    """The seed's networks, for tables (n, d) and images (n, c, side, side), trained with Adam.
+    """The adjustable paper's networks, for tables (n, d) and images (n, c, side, side), trained with Adam.
 
-    A tenth of the rows is held out and the epoch that does best on it is kept; training stops `patience` epochs after
-    the best. Without `epochs` there are at most 40 on tables and 20 on images, without `batch` 256 rows or 64 images
-    in a batch. Rows are to lie between 0 and 1.
+    A tenth of the rows is held out, and the epoch that does best on it is kept; training stops `patience` epochs
+    after the best. Defaults: at most 40 epochs and batches of 256 for tables, 20 and 64 for images. Rows must be
+    between 0 and 1.
     """
 
     epochs: int | None = None
@@ -56,7 +63,7 @@ class NetworkJudge:
 
     def fit(self, X: Array, y: Array, seed: int) -> Predict:
         """Learn from `X` and its codes."""
-        codes = codes_of(X, y)
+        codes = _codes(X, y)
         epochs, batch = _TABLE if X.ndim == 2 else _IMAGE
         settings = LoopSettings(
             max_epochs=epochs if self.epochs is None else self.epochs,
@@ -65,11 +72,11 @@ class NetworkJudge:
             patience=self.patience,
         )
         if (codes == codes[0]).all():
-            return always(codes[0])
+            return _always(codes[0])
         x, target = _tensor(X), torch.from_numpy(codes)
         order = torch.randperm(len(x), generator=seeded(seed))
         held, kept = torch.tensor_split(order, [len(x) // 10 if len(x) >= _LEAST_HELD else 0])
-        # Initial weights and dropout take torch's global coins: lend it ours, and give it back its own.
+        # Initial weights and dropout use torch's global rng: seed it here, and restore it afterwards.
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             module = _network(X.shape, int(codes.max()) + 1)
@@ -98,7 +105,7 @@ class NetworkJudge:
 
 @dataclass(frozen=True, slots=True)
 class TreesJudge:
-    """Gradient-boosted trees on tables: on mixed columns often stronger than the seed's network. Takes no images."""
+    """Gradient-boosted trees for tables: often stronger on mixed columns than the network. No images."""
 
     iterations: int = 100
 
@@ -106,19 +113,54 @@ class TreesJudge:
         """Learn from `X` and its codes; above 10,000 rows it stops early on a tenth of them."""
         from sklearn.ensemble import HistGradientBoostingClassifier
 
-        codes = codes_of(X, y)
+        codes = _codes(X, y)
         if X.ndim != 2:
             raise ConfigError("Trees read tables only: judge images with 'network'.")
         if (codes == codes[0]).all():
-            return always(codes[0])
+            return _always(codes[0])
         model = HistGradientBoostingClassifier(max_iter=self.iterations, random_state=seed).fit(X, codes)
         predict: Predict = model.predict
         return predict
 
 
-def make_judges(kinds: Sequence[str] | None, X: Array, epochs: int | None = None) -> dict[str, Judge]:
-    """Judges by name for rows like `X`; `None` takes all that can read them."""
+@dataclass(frozen=True, slots=True)
+class PatchesJudge:
+    """Filters images with whitened windows of the training images, pools in nine regions, and reads that linearly.
 
+    After Coates and Ng (2011), with a ridge regression whose penalty is chosen on a tenth of the images. With a few
+    thousand small images it is much more accurate than a network trained from scratch, in a fraction of the time.
+    """
+
+    filters: int = 64
+    size: int = 6
+
+    def fit(self, X: Array, y: Array, seed: int) -> Predict:
+        """Learn from images (n, c, side, side) and their codes."""
+        codes = _codes(X, y)
+        if (codes == codes[0]).all():
+            return _always(codes[0])
+        rng = np.random.default_rng(seed)
+        white, center = _whitening(_windows(X, self.size, rng))
+        seen = (_windows(X, self.size, rng)[: self.filters] - center) @ white
+        seen /= np.linalg.norm(seen, axis=1, keepdims=True) + 1e-8
+        # Whitening and filtering are both linear: one convolution does both.
+        kernel = (white @ seen.T).T
+        weights = torch.from_numpy(kernel.reshape(-1, X.shape[1], self.size, self.size).astype(np.float32))
+        offset = torch.from_numpy((kernel @ center).astype(np.float32))
+        found = _features(X, weights, offset)
+        middle, spread = found.mean(axis=0), found.std(axis=0) + 1e-6
+        read = _ridge((found - middle) / spread, codes, rng)
+
+        def predict(X: Array) -> Array:
+            scores = ((_features(X, weights, offset) - middle) / spread) @ read[1:] + read[0]
+            guessed: Array = scores.argmax(axis=1)
+            return guessed
+
+        return predict
+
+
+def make_judges(kinds: Sequence[str] | None, X: Array, epochs: int | None = None) -> dict[str, Judge]:
+    """Judges by name for rows like `X`; None: all that can read them."""
     able = _TABLES if X.ndim == 2 else _IMAGES
     kinds = able if kinds is None else kinds
     if not kinds or any(kind not in KINDS for kind in kinds):
@@ -135,15 +177,15 @@ def make_judges(kinds: Sequence[str] | None, X: Array, epochs: int | None = None
 
 
 def accuracy(predict: Predict, X: Array, y: Array) -> Estimate:
-    """Share of rows whose code is found, with its exact interval; it covers the choice of rows, not of training."""
+    """Share of rows with the right code, with its exact interval; it covers the choice of rows, not of training."""
     return _share(predict(X) == y)
 
 
-def label_only(train: Labelled, test: Labelled) -> Estimate:
-    """Accuracy of an attacker who sees nothing of a record but its utility label, which a release carries by design.
+def label_only(train: Labeled, test: Labeled) -> Estimate:
+    """Accuracy of an attacker who sees only a record's utility label, which a release carries by design.
 
-    For each label (each combination, if there are several) it guesses the private code most frequent in `train`; for
-    a label that `train` lacks, the most frequent of all. No obfuscation can bring an attacker below this.
+    For each label (each combination, if there are several) it guesses the most frequent private code in `train`; for
+    a label that `train` lacks, the most frequent of all. No obfuscation can push an attacker below this.
     """
     labels, seen = np.unique(np.concatenate([train.utility, test.utility]), axis=0, return_inverse=True)
     seen = seen.reshape(-1)
@@ -154,8 +196,20 @@ def label_only(train: Labelled, test: Labelled) -> Estimate:
 
 
 def majority_guess(train: Array, test: Array) -> Estimate:
-    """Accuracy on `test` of always guessing the code most frequent in `train`."""
+    """Accuracy on `test` of always guessing the most frequent code in `train`."""
     return _share(test == np.bincount(train).argmax())
+
+
+def _codes(X: Array, y: Array) -> npt.NDArray[np.int64]:
+    """The codes as integers, one for each of two or more rows."""
+    if len(X) != len(y) or len(X) < 2:
+        raise DataError(f"A judge needs 2 or more rows, with one code each; got {len(X)} rows, {len(y)} codes.")
+    return np.array(y, dtype=np.int64)
+
+
+def _always(code: Any) -> Predict:
+    """A predictor that always returns `code`, for rows that all have it."""
+    return lambda X: np.full(len(X), code, dtype=np.int64)
 
 
 def _share(right: Array) -> Estimate:
@@ -170,20 +224,8 @@ def _network(shape: tuple[int, ...], classes: int) -> torch.nn.Module:
     return image_judge(shape[1], shape[2], classes)
 
 
-def codes_of(X: Array, y: Array) -> npt.NDArray[np.int64]:
-    """The codes as whole numbers, one for each of two or more rows."""
-    if len(X) != len(y) or len(X) < 2:
-        raise DataError(f"A judge learns from 2 rows or more, with one code each; got {len(X)} rows, {len(y)} codes.")
-    return np.array(y, dtype=np.int64)
-
-
-def always(code: Any) -> Predict:
-    """What is learnt from one code alone."""
-    return lambda X: np.full(len(X), code, dtype=np.int64)
-
-
 def _tensor(X: Array) -> Tensor:
-    # Frozen arrays are copied: torch cannot keep a promise not to write.
+    # Read-only arrays are copied: torch has no read-only tensors.
     return torch.from_numpy(np.require(X, dtype=np.float32, requirements=["C", "W"]))
 
 
@@ -191,52 +233,8 @@ def _pieces(rows: Tensor, x: Tensor) -> Iterator[Tensor]:
     yield from rows.split(max(1, _AT_ONCE // max(1, x[0].numel())))
 
 
-# Images whose windows are looked at together: their likenesses take `filters` times the room of the pixels.
-_IMAGES_AT_ONCE = 128
-_WINDOWS = 40_000
-# Windows that hardly vary are noise: this much of a pixel's variance counts as such.
-_FLAT = 1e-3
-_PENALTIES = np.logspace(1, 6, 11)
-
-
-@dataclass(frozen=True, slots=True)
-class PatchesJudge:
-    """Whitened windows of the images it learns from are its filters; what they find in nine places is read linearly.
-
-    In the manner of Coates and Ng (2011), with a ridge whose penalty is picked on a tenth of the images. Of a few
-    thousand small images it finds much more than a network that starts from nothing, in a fraction of the time.
-    """
-
-    filters: int = 64
-    size: int = 6
-
-    def fit(self, X: Array, y: Array, seed: int) -> Predict:
-        """Learn from images (n, c, side, side) and their codes."""
-        codes = codes_of(X, y)
-        if (codes == codes[0]).all():
-            return always(codes[0])
-        rng = np.random.default_rng(seed)
-        white, centre = _whitening(_windows(X, self.size, rng))
-        seen = (_windows(X, self.size, rng)[: self.filters] - centre) @ white
-        seen /= np.linalg.norm(seen, axis=1, keepdims=True) + 1e-8
-        # Whitening and comparing are both linear: one convolution does them.
-        kernel = (white @ seen.T).T
-        weights = torch.from_numpy(kernel.reshape(-1, X.shape[1], self.size, self.size).astype(np.float32))
-        offset = torch.from_numpy((kernel @ centre).astype(np.float32))
-        found = _found(X, weights, offset)
-        middle, spread = found.mean(axis=0), found.std(axis=0) + 1e-6
-        read = _ridge((found - middle) / spread, codes, rng)
-
-        def predict(X: Array) -> Array:
-            scores = ((_found(X, weights, offset) - middle) / spread) @ read[1:] + read[0]
-            guessed: Array = scores.argmax(axis=1)
-            return guessed
-
-        return predict
-
-
 def _ridge(found: Array, y: Array, rng: np.random.Generator) -> Array:
-    """Weights from features to a score for each code, the mean first; a tenth of the rows picks the penalty."""
+    """Weights from features to a score for each code, intercept first; a tenth of the rows chooses the penalty."""
     wanted = np.eye(int(y.max()) + 1)[y]
     order = rng.permutation(len(y))
     held, kept = np.split(order, [len(y) // 10])
@@ -249,7 +247,7 @@ def _ridge(found: Array, y: Array, rng: np.random.Generator) -> Array:
 
 
 def _windows(X: Array, size: int, rng: np.random.Generator) -> Array:
-    """Square pieces of the images at random places, a row each."""
+    """Square windows at random places in the images, one per row."""
     image = rng.integers(len(X), size=_WINDOWS)
     top, left = rng.integers(X.shape[2] - size + 1, size=(2, _WINDOWS))
     views = np.lib.stride_tricks.sliding_window_view(X, (size, size), axis=(2, 3))
@@ -258,21 +256,21 @@ def _windows(X: Array, size: int, rng: np.random.Generator) -> Array:
 
 
 def _whitening(windows: Array) -> tuple[Array, Array]:
-    """A symmetric map after which the numbers of a window vary alike and independently, and the mean window."""
+    """A symmetric matrix that makes the pixels of a window uncorrelated with equal variance, and the mean window."""
     values, vectors = np.linalg.eigh(np.cov(windows.T))
     white: Array = (vectors / np.sqrt(values + _FLAT)) @ vectors.T
     return white, windows.mean(axis=0)
 
 
-def _found(X: Array, weights: Tensor, offset: Tensor) -> Array:
-    """How strongly each filter answers, above its mean answer, in nine parts of each image."""
+def _features(X: Array, weights: Tensor, offset: Tensor) -> Array:
+    """How strongly each filter responds in nine regions of each image."""
     parts = []
     with torch.no_grad():
         for some in torch.from_numpy(np.ascontiguousarray(X, dtype=np.float32)).split(_IMAGES_AT_ONCE):
-            likeness = functional.conv2d(some, weights) - offset[:, None, None]
-            # Both signs, cut at half a spread: most windows are like few filters.
-            cut = 0.5 * likeness.std(dim=1, keepdim=True)
-            both = torch.cat([(likeness - cut).relu_(), (-likeness - cut).relu_()], dim=1)
+            response = functional.conv2d(some, weights) - offset[:, None, None]
+            # Both signs, thresholded at half a standard deviation: most windows resemble few filters.
+            cut = 0.5 * response.std(dim=1, keepdim=True)
+            both = torch.cat([(response - cut).relu_(), (-response - cut).relu_()], dim=1)
             parts.append(functional.adaptive_avg_pool2d(both, 3).flatten(1))
     out: Array = torch.cat(parts).numpy()
     return out

@@ -1,4 +1,4 @@
-"""Utility attributes: what the receiver needs of each record, as codes."""
+"""Records with utility and private codes, and the utility attributes: what a receiver needs of each record."""
 
 from __future__ import annotations
 
@@ -12,15 +12,16 @@ import numpy.typing as npt
 from locum.errors import DataError
 
 Array = npt.NDArray[Any]
-# One release of rows: (rows, codes of the utility attribute, coins) -> rows of the same shape.
+Codes = npt.NDArray[np.int64]
+# One release of rows: (rows, utility codes, rng) -> rows of the same shape.
 Masking = Callable[[Array, Array, np.random.Generator], Array]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Labelled:
-    """Rows between 0 and 1, with two codes each: what they are published for, and what somebody wants to find out.
+class Labeled:
+    """Rows between 0 and 1, each with two codes: what it is published for, and what an attacker wants to know.
 
-    `utility` and `private` count from 0. The private codes serve to judge a release; an obfuscator never sees them.
+    `utility` and `private` count from 0. The private codes are for judging a release; an obfuscator never sees them.
     """
 
     X: Array
@@ -30,27 +31,24 @@ class Labelled:
     def __post_init__(self) -> None:
         if not len(self.X) == len(self.utility) == len(self.private):
             raise DataError(
-                f"Rows and labels must be as many: got {len(self.X)} rows, {len(self.utility)} utility labels and "
-                f"{len(self.private)} private ones."
+                f"There must be as many labels as rows; got {len(self.X)} rows, {len(self.utility)} utility and "
+                f"{len(self.private)} private labels."
             )
 
     def __len__(self) -> int:
         return len(self.X)
 
-    def take(self, rows: npt.ArrayLike) -> Labelled:
+    def take(self, rows: npt.ArrayLike) -> Labeled:
         """Some of the rows, by position or mask."""
         chosen = np.asarray(rows)
-        return Labelled(self.X[chosen], self.utility[chosen], self.private[chosen])
-
-
-Codes = npt.NDArray[np.int64]
+        return Labeled(self.X[chosen], self.utility[chosen], self.private[chosen])
 
 
 @dataclass(frozen=True, slots=True)
 class UtilityLabels:
-    """Names and values of the utility attributes. Values are text or whole numbers, and leave with a release.
+    """Names and values of the utility attributes. Values are text or integers, and leave with a release.
 
-    One attribute comes as a list, array or Series; several as a DataFrame, or as a mapping from names to lists.
+    Pass one attribute as a list, array or Series; several as a DataFrame, or as a mapping from names to lists.
     """
 
     names: tuple[str, ...]
@@ -63,7 +61,9 @@ class UtilityLabels:
         values = tuple(tuple(np.unique(column).tolist()) for column in columns.values())
         for name, found in zip(columns, values, strict=True):
             if len(found) < 2:
-                raise DataError(f"Utility attribute {name!r} has one value for all records: nothing to keep.")
+                raise DataError(
+                    f"Utility attribute {name!r} has the same value in all records: there is nothing to keep."
+                )
         return cls(tuple(columns), values)
 
     @property
@@ -72,7 +72,7 @@ class UtilityLabels:
         return tuple(len(values) for values in self.values)
 
     def codes(self, utility: Any) -> Codes:
-        """One row a record, one column an attribute; a value that was not fitted is an error."""
+        """One row per record, one column per attribute; a value not seen in `fit` is an error."""
         columns = _columns(utility)
         if len(columns) != len(self.names):
             raise DataError(f"There are {len(self.names)} utility attributes {list(self.names)}; got {len(columns)}.")
@@ -88,7 +88,7 @@ class UtilityLabels:
                     raise DataError(f"Utility attribute {name!r} was fitted on whole numbers; got text.") from None
             place = np.searchsorted(known, column).clip(max=len(known) - 1)
             if (known[place] != column).any():
-                raise DataError(f"Utility attribute {name!r} takes a value that was not there when it was fitted.")
+                raise DataError(f"Utility attribute {name!r} has a value that was not there when it was fitted.")
             out.append(place)
         return np.stack(out, axis=1).astype(np.int64)
 
@@ -104,15 +104,13 @@ def _columns(utility: Any) -> dict[str, npt.NDArray[Any]]:
         else:
             found = {str(getattr(utility, "name", None) or "utility"): values}
     if not found or any(column.ndim != 1 for column in found.values()):
-        raise DataError("Utility attributes come as one value a record: a list, a Series, or a table of them.")
+        raise DataError("Utility attributes need one value per record: pass a list, a Series, or a table of them.")
     return {name: _plain(column, name) for name, column in found.items()}
 
 
 def _plain(column: npt.NDArray[Any], name: str) -> npt.NDArray[Any]:
-    """Text or whole numbers: a value must be the same when it is read from a file again."""
-    if column.dtype.kind in "iu":
-        return column.astype(np.int64)
-    if column.dtype.kind == "b":
+    """Text or integers: a value must be the same when it is read from a file again."""
+    if column.dtype.kind in "iub":
         return column.astype(np.int64)
     if column.dtype.kind == "f":
         if not np.isfinite(column).all() or (column != np.round(column)).any():

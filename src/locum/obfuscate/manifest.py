@@ -1,4 +1,4 @@
-"""The card of a shared obfuscator: `README.md` for people."""
+"""The manifest of a saved obfuscator, its claim, and its card, `README.md`."""
 
 from __future__ import annotations
 
@@ -12,14 +12,17 @@ from locum._version import __version__
 from locum.data import TableCodec
 from locum.io import markdown_text
 from locum.obfuscate.labels import UtilityLabels
-from locum.release import ClaimEntry, FileEntry, FileName, Label, ShortText, Strict, parse_document
+from locum.release import FileEntry, FileName, Label, ShortText, Strict, parse_document
 from locum.types import PrivacyClaim
+
+# Names that the card shows of a list.
+_SHOWN = 40
 
 
 class ObfuscatorSettings(Strict):
-    """The public settings of `BaseObfuscator`: neither the seed nor a path of the holder's machine."""
+    """The public settings of `BaseObfuscator`: no seed and no path."""
 
-    preset: Literal["calibrated", "seed"]
+    preset: Literal["calibrated", "paper"]
     max_epochs: Annotated[int, Field(ge=0)] | None = None
     batch_size: Annotated[int, Field(ge=1)] | None = None
     learning_rate: Annotated[float, Field(gt=0)] = 1e-3
@@ -29,21 +32,21 @@ class ObfuscatorSettings(Strict):
 
 
 class UtilityEntry(Strict):
-    """One utility attribute and the values that it takes, in order."""
+    """One utility attribute and its values, in order."""
 
     name: ShortText
     values: Annotated[tuple[Label, ...], Field(min_length=2, max_length=1000)]
 
     @model_validator(mode="after")
     def _sorted_and_of_one_kind(self) -> Self:
-        # Codes are looked up by search, which needs order.
+        # Codes are looked up by binary search, which needs sorted values.
         if len({type(v) for v in self.values}) > 1 or list(self.values) != sorted(set(self.values)):
             raise ValueError("values must be all text or all whole numbers, each once and in order")
         return self
 
 
 class TableData(Strict):
-    """The columns of a table, as `TableCodec.to_dict` tells them."""
+    """The columns of a table, as `TableCodec.to_dict` gives them."""
 
     kind: Literal["table"] = "table"
     columns: Annotated[tuple[dict[str, Any], ...], Field(min_length=1, max_length=100_000)]
@@ -62,7 +65,7 @@ class ImageData(Strict):
 
 
 class ObfuscatorManifest(Strict):
-    """All that a shared obfuscator says about itself."""
+    """All that a saved obfuscator says about itself."""
 
     format: Literal["locum-obfuscator"] = "locum-obfuscator"
     schema_version: Literal[1] = 1
@@ -70,55 +73,53 @@ class ObfuscatorManifest(Strict):
     settings: ObfuscatorSettings
     data: Annotated[TableData | ImageData, Field(discriminator="kind")]
     utility: Annotated[tuple[UtilityEntry, ...], Field(min_length=1, max_length=64)]
-    claim: ClaimEntry
+    claim: PrivacyClaim
     files: dict[FileName, FileEntry] = Field(default_factory=dict)
 
     @model_validator(mode="after")
-    def _hangs_together(self) -> Self:
+    def _consistent(self) -> Self:
         if len({entry.name for entry in self.utility}) < len(self.utility):
-            raise ValueError("two utility attributes have one name")
+            raise ValueError("two utility attributes have the same name")
         if self.claim.kind != "none":
-            raise ValueError("an obfuscator proves nothing about the records behind it: its claim is of kind 'none'")
-        if self.settings.authors_compat and self.settings.preset != "seed":
-            raise ValueError("`authors_compat` belongs to the preset 'seed'")
+            raise ValueError("an obfuscator proves nothing about its training records: its claim is of kind 'none'")
+        if self.settings.authors_compat and self.settings.preset != "paper":
+            raise ValueError("`authors_compat` belongs to the preset 'paper'")
         return self
 
     @property
     def labels(self) -> UtilityLabels:
-        """The utility attributes as the rest of the toolkit knows them."""
+        """The utility attributes as `UtilityLabels`."""
         return UtilityLabels(
             tuple(entry.name for entry in self.utility), tuple(tuple(entry.values) for entry in self.utility)
         )
 
     def dumps(self) -> str:
-        """Stable text: the same facts give the same bytes."""
+        """Stable text: the same manifest gives the same bytes."""
         return json.dumps(self.model_dump(mode="json"), indent=1, sort_keys=True, allow_nan=False) + "\n"
 
 
 def parse_obfuscator_manifest(raw: bytes) -> ObfuscatorManifest:
-    """A checked manifest, or one sentence that says why not."""
-    # Only `Document`'s fields for vectors are missing, and nothing there asks for them.
-    found: ObfuscatorManifest = parse_document(raw, ObfuscatorManifest, "manifest.json", "obfuscator")  # type: ignore[type-var]
-    return found
+    """A checked manifest, or a FormatError."""
+    return parse_document(raw, ObfuscatorManifest, "manifest.json", "obfuscator")
 
 
 def obfuscator_claim(preset: str) -> PrivacyClaim:
-    """What a shared obfuscator promises about the records that it was fitted on: nothing, and this is outside."""
-    told = [
-        "the records that it was fitted on: networks, categories, ends of ranges, class means and spreads were "
-        "learnt from them, and nothing is proven about any of it",
-        "utility labels: whatever it obfuscates carries them by design",
-        "what an attacker finds out: measured, not proven",
+    """What a saved obfuscator claims about the records it was fitted on: nothing; and what is not covered."""
+    not_covered = [
+        "the records it was fitted on: networks, categories, range limits, class means and covariances were learned "
+        "from them, and nothing is proven about any of these",
+        "utility labels: obfuscated records carry them by design",
+        "what an attacker learns: measured, not proven",
         "repeated releases of one record: they add up, and their mean has less noise",
     ]
     if preset == "calibrated":
-        told.append(
-            "local differential privacy (`local_epsilon`) is about one release of a record that it was not fitted "
-            "on, beside the labels written with it, with coins that nobody knows: it says nothing of these records"
+        not_covered.append(
+            "local differential privacy: `local_epsilon` is about one release of a record that it was not fitted on, "
+            "given the labels written with it and a seed that nobody knows; it says nothing about these records"
         )
     else:
-        told.append("local differential privacy: the noise of the preset 'seed' has none")
-    return PrivacyClaim(kind="none", not_covered=tuple(told))
+        not_covered.append("local differential privacy: the noise of the preset 'paper' has none")
+    return PrivacyClaim(kind="none", not_covered=tuple(not_covered))
 
 
 def written_by() -> str:
@@ -126,18 +127,15 @@ def written_by() -> str:
     return f"locum {__version__}"
 
 
-_SHOWN = 40
-
-
 def render_obfuscator_card(manifest: ObfuscatorManifest) -> str:
-    """Markdown with YAML front matter. Holds no record, no count of records and no measured figure.
+    """Markdown with YAML front matter. It holds no record, no count of records and no measured figure.
 
-    Names of columns and values came with the data: they are escaped, because a card is often shown as HTML.
+    Names of columns and values come from the data: they are escaped, because a card is often shown as HTML.
     """
-    claim = manifest.claim.claim()
+    claim = manifest.claim
     if isinstance(manifest.data, ImageData):
-        kind, colours = "images", "grey" if manifest.data.channels == 1 else "in colour"
-        takes = f"images of {manifest.data.side} x {manifest.data.side} pixels, {colours}"
+        kind, colors = "images", "grayscale" if manifest.data.channels == 1 else "in color"
+        takes = f"images of {manifest.data.side} x {manifest.data.side} pixels, {colors}"
     else:
         kind, names = "tables", manifest.data.codec().columns
         takes = "tables with the columns " + _listed(names)
@@ -162,8 +160,8 @@ tags:
 
 # An obfuscator: keeps what is needed, hides the rest
 
-It takes {takes}, and gives the same kind back. Two knobs are turned at each use: `noise` says how much of a record is
-hidden (0 least), `lambda_` how plainly its utility labels are written (0 not at all, -50 surely).
+It takes {takes}, and returns the same kind. Two knobs are set at each use: `noise` is how much of a record is hidden
+(0 hides least), `lambda_` is how plainly its utility labels are written (0 not at all, -50 fully).
 
 ```python
 from locum.obfuscate import load_obfuscator
@@ -186,7 +184,7 @@ Not covered:
 
 {outside}
 
-Before records leave, measure what is left to find in them: `locum obfuscate trade-off`.
+Before you share obfuscated records, measure what attackers still find in them: `locum obfuscate trade-off`.
 
 ## Settings
 

@@ -1,4 +1,4 @@
-"""What obfuscators of tables and of images share: training once, two knobs at each use."""
+"""What the obfuscators of tables and of images share: the training, the loss, and a release with two knobs."""
 
 from __future__ import annotations
 
@@ -22,80 +22,41 @@ from locum.obfuscate.knobs import checked_lambda, checked_noise, probabilities, 
 from locum.obfuscate.labels import Masking, UtilityLabels
 from locum.obfuscate.noise import PaperNoise, ShapedNoise, SpectralNoise
 from locum.train import Checkpoint, History, LoopSettings, fingerprint, run_loop, seeded, shuffled_batches
-from locum.types import ProgressBar
-
-# Now and then the label is withheld in training, so that a weak `lambda_` means something to the decoder.
-_WITHHELD = 0.1
-_CHUNK = 4096
-
-
-@dataclass(frozen=True, slots=True)
-class Objective:
-    """The loss of a batch. Without `beta` it is the seed's: the mean squared error and the classifier's.
-
-    With it, the decoder is told the true labels, the rest comes under normal noise of variance 1, and is kept short:
-    the variational bound with a fixed spread, weighed by `beta`.
-    """
-
-    module: Obfuscator
-    rebuilding: Callable[[Tensor, Tensor], Tensor]
-    beta: float | None
-
-    def __call__(self, x: Tensor, y: Tensor, rng: torch.Generator) -> Tensor:
-        """The mean over rows `x` with the codes `y`, one column an attribute."""
-        needed, rest = self.module.split(x)
-        groups = needed.split(self.module.classes, dim=1)
-        named = torch.stack([functional.nll_loss(g, y[:, i]) for i, g in enumerate(groups)]).sum()
-        if self.beta is None:
-            return self.rebuilding(self.module.join(needed, rest), x).mean() + named
-        withheld = torch.rand(len(x), 1, generator=rng) < _WITHHELD
-        told = torch.where(withheld, self._even(len(x)), self._told(y))
-        blurred = rest + torch.randn(rest.shape, generator=rng)
-        length = 0.5 * rest.square().sum(dim=1)
-        return (self.rebuilding(self.module.join(told, blurred), x) + self.beta * length).mean() + named
-
-    def mean(self, x: Tensor, y: Tensor, rng: torch.Generator) -> float:
-        """The same over many rows, in parts."""
-        parts = zip(x.split(_CHUNK), y.split(_CHUNK), strict=True)
-        return sum(float(self(a, b, rng)) * len(a) for a, b in parts) / len(x)
-
-    def _told(self, y: Tensor) -> Tensor:
-        sizes = self.module.classes
-        return torch.cat([functional.one_hot(y[:, i], n).float() for i, n in enumerate(sizes)], dim=1)
-
-    def _even(self, n: int) -> Tensor:
-        return torch.cat([torch.full((n, size), 1 / size) for size in self.module.classes], dim=1)
-
+from locum.types import Progress
 
 Array = npt.NDArray[Any]
 Codes = npt.NDArray[np.int64]
-Preset = Literal["calibrated", "seed"]
+Preset = Literal["calibrated", "paper"]
+# Records that are released at once, and that a validation loss is computed over at once.
 CHUNK = 8192
+_VALIDATION_CHUNK = 4096
+# The label is sometimes withheld in training, so that the decoder learns what a weak `lambda_` means.
+_WITHHELD = 0.1
 
 
 class BaseObfuscator(BaseEstimator):
-    """Learns once from records and what is needed of them; the knobs are turned when it is used.
+    """Learns once from records and their utility labels; the two knobs are set at each use.
 
     `transform` rebuilds each record from two parts: its utility labels, written as plainly as `lambda_` says, and
-    the rest, under as much `noise` as is asked for. What is private need not be known.
+    the rest, with as much `noise` as asked for. It need not know what is private.
 
     Parameters
     ----------
-    preset : {"calibrated", "seed"}
-        "seed" is the network and noise of the seed. "calibrated" gives noise of the records' own shape and scales
-        the sum back: records come out like real ones of their class whatever the noise, so that a model learnt on
-        them works on real ones. For tables it has the same layers, trained under noise, and a decoder that is told
-        labels as probabilities; for images it has no network, and nothing to train.
+    preset : {"calibrated", "paper"}
+        "paper" is the network and noise of the adjustable paper. "calibrated" shapes the noise like the records'
+        own variation and scales the sum back: whatever the noise, records look like real ones of their class, so a
+        model trained on them works on real ones. For tables it has the same layers, trained with noise, and its
+        decoder gets labels as probabilities; for images it has no network and nothing to train.
     beta : float or None
-        "calibrated" tables only: how strongly the rest is kept short in training. Larger hides more at each noise
-        and rebuilds less well. None: 0.06.
+        "calibrated" tables only: how strongly training keeps the rest short. A larger value hides more at each
+        noise and rebuilds records less well. None: 0.06.
     authors_compat : bool
-        "seed" only: no floor under the noise (fault F3), as the authors ran it.
+        "paper" only: no floor under the noise (fault F3), as the authors ran it.
     validation_share : float
-        Share of the records that training stops by (fault F14); the best epoch's weights are kept.
+        Share of the records held out for validation (fault F14); the weights of the best epoch are kept.
 
-    A release made with it carries the utility labels by design. Nothing is proven about the records it was fitted
-    on; `local_epsilon` tells what is about others.
+    Its releases carry the utility labels by design. Nothing is proven about the records it was fitted on;
+    `local_epsilon` is what is proven about others.
     """
 
     labels_: UtilityLabels
@@ -115,7 +76,7 @@ class BaseObfuscator(BaseEstimator):
         validation_share: float = 0.1,
         random_state: int | None = None,
         checkpoint: str | Path | None = None,
-        progress: ProgressBar | None = None,
+        progress: Progress | None = None,
     ) -> None:
         self.preset = preset
         self.max_epochs = max_epochs
@@ -128,36 +89,36 @@ class BaseObfuscator(BaseEstimator):
         self.checkpoint = checkpoint
         self.progress = progress
 
-    # -- what tables and images differ in --------------------------------------------------------------------------
+    # -- where tables and images differ ---------------------------------------------------------------------------
     _DEFAULTS: Mapping[str, Mapping[str, Any]]
 
     @abstractmethod
     def matrix(self, X: Any) -> Array:
-        """The records as numbers between 0 and 1, as `fit` learnt to write them."""
+        """The records as numbers between 0 and 1, encoded as in `fit`."""
 
     @abstractmethod
     def _learn(self, X: Any) -> Array:
-        """Fit what `matrix` needs, and give it."""
+        """Fit what `matrix` needs, and return the matrix."""
 
     @abstractmethod
     def _inputs(self, matrix: Array) -> Array:
-        """What the network takes."""
+        """The matrix as the network takes it."""
 
     @abstractmethod
     def _network(self, inputs: Array) -> Obfuscator:
-        """New weights."""
+        """A new network."""
 
     @abstractmethod
     def _rebuilding(self, out: Tensor, x: Tensor) -> Tensor:
-        """How far the rebuilt are from the records, a number for each."""
+        """Reconstruction error, per record."""
 
     @abstractmethod
     def _outputs(self, out: Array, rng: np.random.Generator) -> Array:
-        """From what the network gives to a matrix."""
+        """The network's output as a matrix."""
 
     # -- fitting ---------------------------------------------------------------------------------------------------
     def fit(self, X: Any, utility: Any) -> Self:
-        """Learn from records and the attributes that must stay useful. Private attributes are not asked for."""
+        """Learn from records and the attributes that must stay useful. Private attributes are not needed."""
         self._check()
         matrix = self._learn(X)
         self.labels_ = UtilityLabels.fit(utility)
@@ -165,7 +126,7 @@ class BaseObfuscator(BaseEstimator):
         if len(codes) != len(matrix):
             raise DataError(f"Each record needs its utility label; got {len(matrix)} records, {len(codes)} labels.")
         if len(matrix) < 20:
-            raise DataError(f"An obfuscator needs 20 or more records to learn from; got {len(matrix)}.")
+            raise DataError(f"An obfuscator needs at least 20 records to learn from; got {len(matrix)}.")
         self._train(matrix, codes)
         return self
 
@@ -176,11 +137,11 @@ class BaseObfuscator(BaseEstimator):
         kept = order[len(held) :]
         x, y = torch.from_numpy(inputs), torch.from_numpy(codes)
         batches = shuffled_batches(len(kept), self._setting("batch_size"))
-        learnt_from, watched = torch.from_numpy(kept), torch.from_numpy(held)
+        training, validation = torch.from_numpy(kept), torch.from_numpy(held)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             self.module_ = self._network(inputs)
-            beta = None if self.preset == "seed" else self._setting("beta")
+            beta = None if self.preset == "paper" else self._setting("beta")
             objective = Objective(self.module_, self._rebuilding, beta)
             settings = LoopSettings(
                 max_epochs=self._setting("max_epochs"),
@@ -190,11 +151,11 @@ class BaseObfuscator(BaseEstimator):
             )
             self.history_ = run_loop(
                 self.module_,
-                lambda rng: (learnt_from[i] for i in batches(rng)),
+                lambda rng: (training[i] for i in batches(rng)),
                 lambda rows, rng: objective(x[rows], y[rows], rng),
                 settings,
                 seeded(seed),
-                validate=(lambda: objective.mean(x[watched], y[watched], seeded(seed))) if len(held) else None,
+                validate=(lambda: objective.mean(x[validation], y[validation], seeded(seed))) if len(held) else None,
                 checkpoint=self._checkpoint(x, y),
                 progress=self.progress,
             )
@@ -202,7 +163,7 @@ class BaseObfuscator(BaseEstimator):
         self.noise_ = self._noise(rest, codes[kept])
 
     def _noise(self, rest: Array, codes: Codes) -> PaperNoise | ShapedNoise:
-        if self.preset == "seed":
+        if self.preset == "paper":
             return PaperNoise.fit(rest, authors_compat=self.authors_compat, per_batch=self._setting("per_batch"))
         return ShapedNoise.fit(rest, codes, blur=1.0)
 
@@ -213,7 +174,7 @@ class BaseObfuscator(BaseEstimator):
         return self.labels_.codes(utility)
 
     def masking(self, *, noise: float, lambda_: float | None = -50.0, use_true_label: bool = True) -> Masking:
-        """One setting of the knobs as a function of a matrix, codes and coins: what judges work with."""
+        """One setting of the knobs as a function of a matrix, codes and an rng: what judges work with."""
         self._fitted()
         strength, plain = checked_noise(noise), checked_lambda(lambda_)
 
@@ -228,23 +189,23 @@ class BaseObfuscator(BaseEstimator):
         return mask
 
     def predict(self, X: Any) -> dict[str, Array]:
-        """What C takes the utility labels to be, by attribute: what `use_true_label=False` writes."""
+        """The utility labels as C predicts them, by attribute: what `use_true_label=False` writes."""
         codes = self._seen(self.matrix(X))
         named = zip(self.labels_.names, self.labels_.values, codes.T, strict=True)
         return {name: np.asarray(values)[column] for name, values, column in named}
 
     def local_epsilon(self, noise: float, *, delta: float) -> float:
-        """The local differential privacy of one released record, beside its utility labels; infinite for "seed".
+        """Local differential privacy of one released record, given its utility labels; infinite for "paper".
 
-        It tells the record from any other with the same labels, and holds for records that the obfuscator was not
-        fitted on, with coins nobody knows (`random_state=None`). Further releases of the record add to it.
+        It compares the record with any other that has the same labels. It holds for records that the obfuscator was
+        not fitted on, if nobody knows the seed (`random_state=None`). Further releases of the record add to it.
         """
         self._fitted()
         return self.noise_.local_epsilon(checked_noise(noise), delta)
 
     @property
     def parameters_(self) -> int:
-        """Numbers that were trained."""
+        """How many numbers were trained."""
         self._fitted()
         return sum(p.numel() for p in self.module_.parameters())
 
@@ -253,14 +214,14 @@ class BaseObfuscator(BaseEstimator):
     ) -> Array:
         needed, rest = self._split(self._inputs(matrix))
         known = self._guessed(needed) if codes is None else codes
-        told = needed if lambda_ is None else written(known, self.module_.classes, lambda_)
+        labels = needed if lambda_ is None else written(known, self.module_.classes, lambda_)
         if self.preset == "calibrated":
-            told = probabilities(told, self.module_.classes)
-        # A label that is not told must not show in what the noise is centred on.
-        centred = np.full_like(known, -1) if lambda_ == 0 else known
-        noisy = self.noise_.apply(rest, centred, noise, rng).astype(np.float32)
+            labels = probabilities(labels, self.module_.classes)
+        # A label that is not written must not show in what the noise is centered on.
+        center = np.full_like(known, -1) if lambda_ == 0 else known
+        noisy = self.noise_.apply(rest, center, noise, rng).astype(np.float32)
         with torch.no_grad():
-            out = self.module_.join(torch.from_numpy(told), torch.from_numpy(noisy)).numpy()
+            out = self.module_.join(torch.from_numpy(labels), torch.from_numpy(noisy)).numpy()
         return self._outputs(out, rng)
 
     def _split(self, inputs: Array) -> tuple[Array, Array]:
@@ -269,14 +230,14 @@ class BaseObfuscator(BaseEstimator):
         return torch.cat([a for a, _ in parts]).numpy(), torch.cat([b for _, b in parts]).numpy()
 
     def _seen(self, matrix: Array) -> Codes:
-        """Utility codes as C sees them."""
+        """Utility codes as C predicts them."""
         return self._guessed(self._split(self._inputs(matrix))[0])
 
     def _guessed(self, needed: Array) -> Codes:
         ends = np.cumsum(self.module_.classes)[:-1]
         return np.stack([g.argmax(axis=1) for g in np.split(needed, ends, axis=1)], axis=1)
 
-    # -- small things ----------------------------------------------------------------------------------------------
+    # -- settings and checks -------------------------------------------------------------------------------------
     def _setting(self, name: str) -> Any:
         own = getattr(self, name, None)
         return self._DEFAULTS[self.preset][name] if own is None else own
@@ -289,20 +250,58 @@ class BaseObfuscator(BaseEstimator):
         if self.checkpoint is None:
             return None
         if self.random_state is None:
-            raise ConfigError("A fit that can be resumed needs a seed: give `random_state` with `checkpoint`.")
+            raise ConfigError("A fit that can be resumed needs a seed: pass `random_state` with `checkpoint`.")
         settings = {k: v for k, v in self.get_params().items() if k not in ("checkpoint", "progress")}
         return Checkpoint(Path(self.checkpoint), fingerprint(settings, x, y))
 
     def _check(self) -> None:
-        if self.preset not in ("calibrated", "seed"):
-            raise ConfigError(f"`preset` must be 'calibrated' or 'seed'; got {self.preset!r}.")
-        if self.authors_compat and self.preset != "seed":
-            raise ConfigError("`authors_compat` is about the seed's noise: use it with preset='seed'.")
+        if self.preset not in ("calibrated", "paper"):
+            raise ConfigError(f"`preset` must be 'calibrated' or 'paper'; got {self.preset!r}.")
+        if self.authors_compat and self.preset != "paper":
+            raise ConfigError("`authors_compat` is about the paper's noise: use it with preset='paper'.")
         if self.beta is not None and not 0 < self.beta < math.inf:
             raise ConfigError(f"`beta` must be above 0; got {self.beta!r}. 0.06 suits tables.")
         if not 0 <= self.validation_share < 1:
-            raise ConfigError(f"`validation_share` must lie in 0..1, below 1; got {self.validation_share!r}.")
+            raise ConfigError(f"`validation_share` must be 0 or more and below 1; got {self.validation_share!r}.")
 
     def _fitted(self) -> None:
         if not hasattr(self, "noise_"):
             raise NotFittedError(f"This {type(self).__name__} has not been fitted: call fit(X, utility) first.")
+
+
+@dataclass(frozen=True, slots=True)
+class Objective:
+    """The loss of a batch. Without `beta` it is the adjustable paper's: squared error plus the classifier's loss.
+
+    With `beta`, the decoder gets the true labels and the rest with normal noise of variance 1, and the rest is kept
+    short: the variational bound with a fixed variance, weighted by `beta`.
+    """
+
+    module: Obfuscator
+    rebuilding: Callable[[Tensor, Tensor], Tensor]
+    beta: float | None
+
+    def __call__(self, x: Tensor, y: Tensor, rng: torch.Generator) -> Tensor:
+        """The mean over rows `x` with the codes `y`, one column per attribute."""
+        needed, rest = self.module.split(x)
+        groups = needed.split(self.module.classes, dim=1)
+        classified = torch.stack([functional.nll_loss(g, y[:, i]) for i, g in enumerate(groups)]).sum()
+        if self.beta is None:
+            return self.rebuilding(self.module.join(needed, rest), x).mean() + classified
+        withheld = torch.rand(len(x), 1, generator=rng) < _WITHHELD
+        labels = torch.where(withheld, self._uniform(len(x)), self._one_hot(y))
+        noisy = rest + torch.randn(rest.shape, generator=rng)
+        length = 0.5 * rest.square().sum(dim=1)
+        return (self.rebuilding(self.module.join(labels, noisy), x) + self.beta * length).mean() + classified
+
+    def mean(self, x: Tensor, y: Tensor, rng: torch.Generator) -> float:
+        """The same over many rows, in chunks."""
+        parts = zip(x.split(_VALIDATION_CHUNK), y.split(_VALIDATION_CHUNK), strict=True)
+        return sum(float(self(a, b, rng)) * len(a) for a, b in parts) / len(x)
+
+    def _one_hot(self, y: Tensor) -> Tensor:
+        sizes = self.module.classes
+        return torch.cat([functional.one_hot(y[:, i], n).float() for i, n in enumerate(sizes)], dim=1)
+
+    def _uniform(self, n: int) -> Tensor:
+        return torch.cat([torch.full((n, size), 1 / size) for size in self.module.classes], dim=1)

@@ -1,4 +1,4 @@
-"""An obfuscator as a folder to share: safetensors, a manifest and a card; whoever gets it turns the knobs."""
+"""Saving an obfuscator as a folder of safetensors, manifest and card, and reading it back with every check."""
 
 from __future__ import annotations
 
@@ -32,7 +32,6 @@ from locum.obfuscate.table import NumberBins, TableObfuscator
 from locum.release import (
     CARD,
     MAX_MANIFEST_BYTES,
-    ClaimEntry,
     FileEntry,
     entry_of,
     first_fault,
@@ -42,19 +41,137 @@ from locum.release import (
 from locum.types import PrivacyClaim
 
 Array = npt.NDArray[Any]
-# What the names of a network's tensors begin with.
+AnyObfuscator = TableObfuscator | ImageObfuscator
+
+TENSORS = "obfuscator.safetensors"
+# The prefix of a network's tensors.
 NETWORK = "network."
-# Counts batches, and so records; nothing uses it after training.
+# A count of batches, and so of records; nothing uses it after training.
 COUNTER = "num_batches_tracked"
 
 
-def restored(manifest: ObfuscatorManifest, tensors: Mapping[str, Array]) -> TableObfuscator | ImageObfuscator:
-    """A fitted obfuscator whose every tensor has the shape, type and values that the manifest asks for."""
+@dataclass(frozen=True, slots=True, eq=False)
+class SavedObfuscator:
+    """An obfuscator read from a folder, with its manifest and its fingerprint."""
+
+    model: AnyObfuscator
+    manifest: ObfuscatorManifest
+    fingerprint: str
+
+    @property
+    def claim(self) -> PrivacyClaim:
+        """The claim about the records it was fitted on: of kind none."""
+        return self.manifest.claim
+
+
+def save_obfuscator(model: AnyObfuscator, path: str | Path, *, overwrite: bool = False) -> Path:
+    """Write a fitted obfuscator as a folder, atomically; an existing one is replaced only with `overwrite`.
+
+    The folder holds what was learned from records: networks, categories and range limits, means and covariances by
+    utility label, names and values of the utility attributes. The claim says so. The seed and the history stay out.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import numpy as np, pandas as pd
+    >>> from locum.obfuscate import TableObfuscator, load_obfuscator, save_obfuscator
+    >>> rng = np.random.default_rng(0)
+    >>> patients = pd.DataFrame({"age": rng.integers(20, 70, 200), "job": rng.choice(["cook", "nurse"], 200)})
+    >>> smoker = rng.choice(["no", "yes"], 200)
+    >>> model = TableObfuscator(max_epochs=1, random_state=0).fit(patients, smoker)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     again = load_obfuscator(save_obfuscator(model, f"{folder}/obfuscator"))
+    >>> knobs = {"noise": 5, "lambda_": -50, "random_state": 0}
+    >>> again.transform(patients, smoker, **knobs).equals(model.transform(patients, smoker, **knobs))
+    True
+    """
+    from safetensors.numpy import save
+
+    if not hasattr(model, "noise_"):
+        raise NotFittedError(f"This {type(model).__name__} has not been fitted: call fit(X, utility) first.")
+    tensors = _tensors(model)
+    if bad := next((name for name, value in tensors.items() if not np.isfinite(value).all()), None):
+        raise ConfigError(f"The obfuscator cannot be saved: {bad!r} is not finite. Fit it again with fewer epochs.")
+    try:
+        manifest = _manifest(model)
+    except ValidationError as error:
+        place, fault = first_fault(error)
+        raise ConfigError(f"The obfuscator cannot be saved because of {place!r}: {fault}.") from None
+    card = render_obfuscator_card(manifest).encode()
+    numbers = save({name: np.ascontiguousarray(value) for name, value in tensors.items()})
+    entries = {TENSORS: entry_of(numbers), CARD: entry_of(card)}
+    # Read it back first, so that nothing is written that cannot be read.
+    about = manifest.model_copy(update={"files": entries}).dumps().encode()
+    _restored(parse_obfuscator_manifest(about), parse_tensors(numbers, TENSORS)[0])
+    if len(about) > MAX_MANIFEST_BYTES:
+        raise ConfigError("The obfuscator cannot be saved: its columns have too many categories. Merge rare ones.")
+    contents = [(TENSORS, numbers), (CARD, card), (MANIFEST, about)]
+    write_folder_atomically(Path(path), contents, overwrite=overwrite)
+    return Path(path)
+
+
+def open_obfuscator(path: str | Path) -> SavedObfuscator:
+    """Read a folder after checking all of it; a hostile one raises a `ReleaseError`, and no code in it runs.
+
+    The checks show that the folder is consistent, not who made it or from which data.
+    """
+    manifest, files, fingerprint = read_checked_folder(Path(path), "an obfuscator", _parse)
+    tensors = parse_tensors(files[TENSORS], TENSORS)[0]
+    return SavedObfuscator(_restored(manifest, tensors), manifest, fingerprint)
+
+
+def load_obfuscator(path: str | Path) -> AnyObfuscator:
+    """The obfuscator in a folder, ready for `transform`: bit for bit the one that was saved."""
+    return open_obfuscator(path).model
+
+
+# -- writing -------------------------------------------------------------------------------------------------------
+def _manifest(model: AnyObfuscator) -> ObfuscatorManifest:
+    data: TableData | ImageData
+    if isinstance(model, TableObfuscator):
+        data = TableData(columns=tuple(model.codec_.to_dict()["columns"]))
+    else:
+        data = ImageData(channels=model.shape_[0], side=model.shape_[1])
+    settings = {name: getattr(model, name) for name in ObfuscatorSettings.model_fields}
+    return ObfuscatorManifest(
+        written_by=written_by(),
+        settings=ObfuscatorSettings(**settings),
+        data=data,
+        utility=tuple(
+            UtilityEntry(name=name, values=values)
+            for name, values in zip(model.labels_.names, model.labels_.values, strict=True)
+        ),
+        claim=obfuscator_claim(model.preset),
+    )
+
+
+def _tensors(model: AnyObfuscator) -> dict[str, Array]:
+    out = model.noise_.tensors()
+    if not isinstance(model.noise_, SpectralNoise):
+        state = model.module_.state_dict().items()
+        out |= {NETWORK + name: value.numpy() for name, value in state if not name.endswith(COUNTER)}
+    # Range limits are values of records: they leave only where they are used.
+    if isinstance(model, TableObfuscator) and model.preset == "calibrated":
+        for i, (low, high) in enumerate(zip(model.bins_.low, model.bins_.high, strict=True)):
+            out |= {f"ranges.{i}.low": low, f"ranges.{i}.high": high}
+    return out
+
+
+# -- reading: every tensor is checked before it is used --------------------------------------------------------------
+def _parse(raw: bytes) -> tuple[ObfuscatorManifest, Mapping[str, FileEntry]]:
+    manifest = parse_obfuscator_manifest(raw)
+    if set(manifest.files) != {TENSORS, CARD}:
+        raise FormatError(f"The manifest of an obfuscator must list {TENSORS} and {CARD}, and nothing else.")
+    return manifest, manifest.files
+
+
+def _restored(manifest: ObfuscatorManifest, tensors: Mapping[str, Array]) -> AnyObfuscator:
+    """A fitted obfuscator; every tensor has the shape, type and values that the manifest calls for."""
     settings, labels, left = manifest.settings.model_dump(), manifest.labels, _Tensors(dict(tensors))
     for name, value in tensors.items():
         if value.dtype.kind not in "fi" or not np.isfinite(value).all():
             raise FormatError(f"The tensor {name[:80]!r} must hold finite numbers.")
-    model: TableObfuscator | ImageObfuscator
+    model: AnyObfuscator
     if isinstance(manifest.data, ImageData):
         channels, side = manifest.data.channels, manifest.data.side
         model = ImageObfuscator(**settings)
@@ -75,13 +192,13 @@ def restored(manifest: ObfuscatorManifest, tensors: Mapping[str, Array]) -> Tabl
         model.module_ = _filled(module, left)
         model.noise_ = _noise(model.preset, labels.sizes, module.rest, left)
     if left.left:
-        raise FormatError(f"There is a tensor {sorted(left.left)[0][:80]!r} that nothing uses: do not open it.")
+        raise FormatError(f"Nothing uses the tensor {sorted(left.left)[0][:80]!r}: do not trust this folder.")
     return model
 
 
 @dataclass(slots=True)
 class _Tensors:
-    """Tensors that are taken out one by one, each of the shape and type that is expected."""
+    """Tensors that are taken out one by one, each with the expected shape and type."""
 
     left: dict[str, Array]
 
@@ -103,18 +220,18 @@ def _built(make: Callable[[], Obfuscator]) -> Obfuscator:
         with torch.device("meta"):
             return make()
     except ConfigError as error:
-        raise FormatError(f"manifest.json asks for a network that cannot be: {error}") from None
+        raise FormatError(f"manifest.json describes a network that is not possible: {error}") from None
 
 
 def _filled(module: Obfuscator, tensors: _Tensors) -> Obfuscator:
-    """Weights go in only after all shapes fit: what a manifest asks for costs no memory beyond the file's."""
+    """Load the weights once all shapes fit, so that a manifest cannot make us allocate more than the file holds."""
     state = {}
     for name, expected in module.state_dict().items():
         if name.endswith(COUNTER):
             state[name] = torch.zeros((), dtype=expected.dtype)
             continue
         dtype = str(expected.dtype).removeprefix("torch.")
-        # Of its own memory: arrays from a file may not be written to.
+        # A copy: arrays from a file are read-only.
         state[name] = torch.from_numpy(tensors.take(NETWORK + name, tuple(expected.shape), dtype).copy())
         if name.endswith("running_var") and (state[name] < 0).any():
             raise FormatError(f"The tensor {NETWORK + name!r} holds variances below 0.")
@@ -131,17 +248,17 @@ def _bins(model: TableObfuscator, tensors: _Tensors) -> NumberBins:
         high = tensors.take(f"ranges.{i}.high", (len(low),), "float32")
         if not len(low) or (np.diff(low) <= 0).any() or (low > high).any() or low[0] < 0 or high.max() > 1:
             raise FormatError(
-                f"The ranges of number {i + 1} must rise within 0..1, each from its low to its high end."
+                f"The ranges of number {i + 1} must ascend within 0..1, each from its low to its high limit."
             )
         ends.append((low, high))
     return NumberBins(model.codec_.width, columns, tuple(low for low, _ in ends), tuple(high for _, high in ends))
 
 
 def _noise(preset: str, sizes: tuple[int, ...], rest: int, tensors: _Tensors) -> PaperNoise | ShapedNoise:
-    if preset == "seed":
-        floor, per_batch = tensors.take("noise.seed", (2,), "float64").tolist()
+    if preset == "paper":
+        floor, per_batch = tensors.take("noise.paper", (2,), "float64").tolist()
         if floor < 0 or per_batch not in (0.0, 1.0):
-            raise FormatError("The noise's floor must be 0 or more, and what it is taken over 0 or 1.")
+            raise FormatError("The noise's floor must be 0 or more, and its flag `per_batch` 0 or 1.")
         return PaperNoise(floor, bool(per_batch))
     combinations = _combinations(sizes, tensors)
     rows = len(combinations) + 1
@@ -153,7 +270,7 @@ def _noise(preset: str, sizes: tuple[int, ...], rest: int, tensors: _Tensors) ->
     }
     factors = found["noise.factors"]
     if (np.diagonal(factors, axis1=1, axis2=2) <= 0).any() or np.triu(factors, 1).any():
-        raise FormatError("The noise's factors must be lower triangles with numbers above 0 on their diagonals.")
+        raise FormatError("The noise's factors must be lower triangular with positive diagonals.")
     if found["noise.bound"][0] <= 0:
         raise FormatError("The noise's bound must be above 0.")
     return ShapedNoise.restore(found)
@@ -170,7 +287,7 @@ def _spectral(sizes: tuple[int, ...], shape: tuple[int, ...], tensors: _Tensors)
     }
     real, imaginary = (np.diagonal(part, axis1=2, axis2=3) for part in found["noise.factors"])
     if (real <= 0).any() or imaginary.any() or np.triu(found["noise.factors"], 1).any():
-        raise FormatError("The noise's factors must be lower triangles with numbers above 0 on their diagonals.")
+        raise FormatError("The noise's factors must be lower triangular with positive diagonals.")
     if found["noise.bound"][0] <= 0:
         raise FormatError("The noise's bound must be above 0.")
     return SpectralNoise.restore(found)
@@ -179,126 +296,7 @@ def _spectral(sizes: tuple[int, ...], shape: tuple[int, ...], tensors: _Tensors)
 def _combinations(sizes: tuple[int, ...], tensors: _Tensors) -> Array:
     combinations = tensors.take("noise.combinations", (None, len(sizes)), "int64")
     if not len(combinations) or (combinations < 0).any() or (combinations >= np.asarray(sizes)).any():
-        raise FormatError("The noise has combinations of utility labels that there are not.")
+        raise FormatError("The noise has combinations of utility labels that do not exist.")
     if len(np.unique(combinations, axis=0)) < len(combinations):
         raise FormatError("The noise lists a combination of utility labels twice.")
     return combinations
-
-
-AnyObfuscator = TableObfuscator | ImageObfuscator
-
-TENSORS = "obfuscator.safetensors"
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class SavedObfuscator:
-    """An obfuscator that was read from a folder, with what the folder says about itself."""
-
-    model: AnyObfuscator
-    manifest: ObfuscatorManifest
-    fingerprint: str
-
-    @property
-    def claim(self) -> PrivacyClaim:
-        """What is promised about the records behind it: nothing."""
-        return self.manifest.claim.claim()
-
-
-def save_obfuscator(model: AnyObfuscator, path: str | Path, *, overwrite: bool = False) -> Path:
-    """Write a fitted obfuscator as a folder, whole or not at all; an existing one is replaced only if asked.
-
-    What leaves was learnt from records: networks, categories and the ends of ranges, means and spreads by utility
-    label, names and values of the utility attributes. The claim says so. The seed and the history stay.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> import numpy as np, pandas as pd
-    >>> from locum.obfuscate import TableObfuscator, load_obfuscator, save_obfuscator
-    >>> rng = np.random.default_rng(0)
-    >>> people = pd.DataFrame({"age": rng.integers(20, 70, 200), "job": rng.choice(["cook", "nurse"], 200)})
-    >>> smoker = rng.choice(["no", "yes"], 200)
-    >>> model = TableObfuscator(max_epochs=1, random_state=0).fit(people, smoker)
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     again = load_obfuscator(save_obfuscator(model, f"{folder}/obfuscator"))
-    >>> knobs = {"noise": 5, "lambda_": -50, "random_state": 0}
-    >>> again.transform(people, smoker, **knobs).equals(model.transform(people, smoker, **knobs))
-    True
-    """
-    from safetensors.numpy import save
-
-    if not hasattr(model, "noise_"):
-        raise NotFittedError(f"This {type(model).__name__} has not been fitted: call fit(X, utility) first.")
-    tensors = _tensors(model)
-    if bad := next((name for name, value in tensors.items() if not np.isfinite(value).all()), None):
-        raise ConfigError(f"The obfuscator cannot be saved: {bad!r} is not finite. Fit it anew, with fewer epochs.")
-    try:
-        manifest = _manifest(model)
-    except ValidationError as error:
-        place, fault = first_fault(error)
-        raise ConfigError(f"The obfuscator cannot be saved because of {place!r}: {fault}.") from None
-    card = render_obfuscator_card(manifest).encode()
-    numbers = save({name: np.ascontiguousarray(value) for name, value in tensors.items()})
-    entries = {TENSORS: entry_of(numbers), CARD: entry_of(card)}
-    # Through the reader's own eyes, so that nothing is written that cannot be read.
-    about = manifest.model_copy(update={"files": entries}).dumps().encode()
-    restored(parse_obfuscator_manifest(about), parse_tensors(numbers, TENSORS)[0])
-    if len(about) > MAX_MANIFEST_BYTES:
-        raise ConfigError("The obfuscator cannot be saved: its columns have too many categories. Join rare ones.")
-    contents = [(TENSORS, numbers), (CARD, card), (MANIFEST, about)]
-    write_folder_atomically(Path(path), contents, overwrite=overwrite)
-    return Path(path)
-
-
-def open_obfuscator(path: str | Path) -> SavedObfuscator:
-    """Read a folder after checking all of it; a hostile one ends in a `ReleaseError`, and runs nothing.
-
-    The checks show that the folder hangs together, not who made it nor from what.
-    """
-    manifest, files, fingerprint = read_checked_folder(Path(path), "an obfuscator", _parse)
-    tensors = parse_tensors(files[TENSORS], TENSORS)[0]
-    return SavedObfuscator(restored(manifest, tensors), manifest, fingerprint)
-
-
-def _parse(raw: bytes) -> tuple[ObfuscatorManifest, Mapping[str, FileEntry]]:
-    manifest = parse_obfuscator_manifest(raw)
-    if set(manifest.files) != {TENSORS, CARD}:
-        raise FormatError(f"The manifest of an obfuscator lists {TENSORS} and {CARD}, and nothing else.")
-    return manifest, manifest.files
-
-
-def load_obfuscator(path: str | Path) -> AnyObfuscator:
-    """The obfuscator in a folder, ready for `transform`: as it was saved, to the last bit."""
-    return open_obfuscator(path).model
-
-
-# -- writing -------------------------------------------------------------------------------------------------------
-def _manifest(model: AnyObfuscator) -> ObfuscatorManifest:
-    data: TableData | ImageData
-    if isinstance(model, TableObfuscator):
-        data = TableData(columns=tuple(model.codec_.to_dict()["columns"]))
-    else:
-        data = ImageData(channels=model.shape_[0], side=model.shape_[1])
-    told = {name: getattr(model, name) for name in ObfuscatorSettings.model_fields}
-    return ObfuscatorManifest(
-        written_by=written_by(),
-        settings=ObfuscatorSettings(**told),
-        data=data,
-        utility=tuple(
-            UtilityEntry(name=name, values=values)
-            for name, values in zip(model.labels_.names, model.labels_.values, strict=True)
-        ),
-        claim=ClaimEntry(**obfuscator_claim(model.preset).to_dict()),
-    )
-
-
-def _tensors(model: AnyObfuscator) -> dict[str, Array]:
-    out = model.noise_.tensors()
-    if not isinstance(model.noise_, SpectralNoise):
-        state = model.module_.state_dict().items()
-        out |= {NETWORK + name: value.numpy() for name, value in state if not name.endswith(COUNTER)}
-    # Ends of ranges are values of records: they leave only where they are used.
-    if isinstance(model, TableObfuscator) and model.preset == "calibrated":
-        for i, (low, high) in enumerate(zip(model.bins_.low, model.bins_.high, strict=True)):
-            out |= {f"ranges.{i}.low": low, f"ranges.{i}.high": high}
-    return out

@@ -1,4 +1,4 @@
-"""Obfuscated tables: valid records of the same columns and types."""
+"""Obfuscated tables: valid records with the same columns and types. Numbers become ranges for the network."""
 
 from __future__ import annotations
 
@@ -21,18 +21,131 @@ from locum.obfuscate.obfuscator import CHUNK, BaseObfuscator
 if TYPE_CHECKING:
     import pandas as pd
 
-
 Array = npt.NDArray[Any]
 Floats = npt.NDArray[np.float32]
+# Ranges per number, at most about.
+_BINS = 16
+
+
+class TableObfuscator(BaseObfuscator):
+    """Obfuscates records with mixed columns; the output is valid records with the same columns and types.
+
+    Every column of the table is obfuscated and released: leave out what must not appear at all, such as the utility
+    attribute itself or an identifier. Categories and range limits are those of the records it was fitted on;
+    `TableCodec` says how to pass public ones.
+
+    Examples
+    --------
+    >>> import numpy as np, pandas as pd
+    >>> rng = np.random.default_rng(0)
+    >>> patients = pd.DataFrame({"age": rng.integers(20, 70, 200), "job": rng.choice(["cook", "nurse"], 200)})
+    >>> smoker = rng.choice(["no", "yes"], 200)
+    >>> model = TableObfuscator(max_epochs=1, random_state=0).fit(patients, smoker)
+    >>> out = model.transform(patients, smoker, noise=5, lambda_=-50, random_state=0)
+    >>> out.columns.tolist(), len(out), out["age"].between(20, 69).all().item()
+    (['age', 'job'], 200, True)
+    """
+
+    codec_: TableCodec
+    bins_: NumberBins
+
+    _DEFAULTS: Mapping[str, Mapping[str, Any]] = {
+        "calibrated": {"max_epochs": 30, "batch_size": 256, "beta": 0.06, "betas": (0.9, 0.999)},
+        "paper": {"max_epochs": 200, "batch_size": 64, "betas": (0.5, 0.999), "per_batch": True},
+    }
+
+    def fit(self, X: pd.DataFrame, utility: Any, *, codec: TableCodec | None = None) -> TableObfuscator:
+        """Learn from a table; `codec` holds public categories and bounds (default: those of the records)."""
+        self._given = codec
+        return super().fit(X, utility)
+
+    def transform(
+        self,
+        X: pd.DataFrame,
+        utility: Any = None,
+        *,
+        noise: float,
+        lambda_: float | None = -50.0,
+        use_true_label: bool = True,
+        random_state: int | np.random.Generator | None = None,
+    ) -> pd.DataFrame:
+        """One release of each record, with fresh randomness each time unless `random_state` is given.
+
+        `noise`: 0 hides least. `lambda_`: how plainly the utility label is written; 0 not at all, -50 fully, None as
+        C scores it. With `use_true_label=False` C's prediction is written instead of the true label.
+        """
+        mask = self.masking(noise=noise, lambda_=lambda_, use_true_label=use_true_label)
+        codes = self._known(utility, len(X), use_true_label)
+        rng, chunks = np.random.default_rng(random_state), (slice(i, i + CHUNK) for i in range(0, len(X), CHUNK))
+        parts = (mask(self.codec_.encode(X.iloc[rows]), codes[rows], rng) for rows in chunks)
+        return self.codec_.decode_parts(parts, index=X.index)
+
+    def matrix(self, X: pd.DataFrame) -> Array:
+        """One-hot blocks and numbers, as `codec_` encodes them."""
+        self._fitted()
+        return self.codec_.encode(X)
+
+    def _known(self, utility: Any, n: int, wanted: bool) -> Array:
+        if not wanted:
+            return np.zeros((n, 1), dtype=np.int64)
+        if utility is None:
+            raise DataError("`utility` is missing: pass each record's label, or use_true_label=False.")
+        codes = self.codes(utility)
+        if len(codes) != n:
+            raise DataError(f"Each record needs its utility label; got {n} records, {len(codes)} labels.")
+        return codes
+
+    def _learn(self, X: pd.DataFrame) -> Array:
+        given = getattr(self, "_given", None)
+        self.codec_ = TableCodec.fit(X) if given is None else given
+        matrix = self.codec_.encode(X)
+        self.bins_ = NumberBins.fit(matrix, self.codec_.blocks, _BINS)
+        return matrix
+
+    @property
+    def _blocks(self) -> tuple[slice, ...]:
+        """One-hot blocks of the network's input."""
+        if self.preset == "paper":
+            return self.codec_.blocks
+        numbers = np.asarray(self.bins_.columns)
+        moved = [slice(b.start - int((numbers < b.start).sum()), b.stop - int((numbers < b.start).sum()))
+                 for b in self.codec_.blocks]  # fmt: skip
+        return (*moved, *self.bins_.blocks)
+
+    @property
+    def _ends(self) -> Literal["paper", "linear"]:
+        return "paper" if self.preset == "paper" else "linear"
+
+    def _inputs(self, matrix: Array) -> Array:
+        return matrix if self.preset == "paper" else self.bins_.split(matrix)
+
+    def _network(self, inputs: Array) -> Obfuscator:
+        return table_obfuscator(inputs.shape[1], self.labels_.sizes, ends=self._ends)
+
+    def _rebuilding(self, out: Tensor, x: Tensor) -> Tensor:
+        if self.preset == "paper":
+            return (out - x).square().mean(dim=1)
+        parts = [functional.cross_entropy(out[:, b], x[:, b], reduction="none") for b in self._blocks]
+        return torch.stack(parts).sum(dim=0)
+
+    def _outputs(self, out: Array, rng: np.random.Generator) -> Array:
+        if self.preset == "paper":
+            return self.codec_.snap(out)
+        drawn = np.zeros_like(out)
+        for block in self._blocks:
+            # The largest of log-odds plus Gumbel noise is a draw with those odds.
+            place = (out[:, block] + rng.gumbel(size=out[:, block].shape)).argmax(axis=1)
+            drawn[np.arange(len(out)), block.start + place] = 1
+        return self.codec_.snap(self.bins_.join(drawn, rng))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NumberBins:
-    """A table's matrix <-> the same with one entry for each range of a number, in place of the number.
+    """Replaces each number in a table's matrix by a one-hot block of ranges, and back.
 
-    Ranges hold about equally many records; a value that many share is a range of its own. A number that comes back is
-    drawn evenly from its range. The ends of ranges are values of some records.
-    `columns` are the numbers' columns, `low` and `high` the ends of their ranges, one array each.
+    Ranges hold about equally many records; a frequent value is a range by itself. On the way back, a number is drawn
+    uniformly from its range. The limits of the ranges are values of some records.
+    `columns` are the columns with numbers, `low` and `high` the limits of their ranges, one array per column.
     """
 
     width: int
@@ -42,7 +155,7 @@ class NumberBins:
 
     @classmethod
     def fit(cls, Z: Floats, blocks: Sequence[slice], most: int) -> NumberBins:
-        """At most about `most` ranges a number, from the rows of a matrix."""
+        """At most about `most` ranges per number, from the rows of a matrix."""
         taken = {j for block in blocks for j in range(block.start, block.stop)}
         columns = tuple(j for j in range(Z.shape[1]) if j not in taken)
         ends = [_ranges(Z[:, j], most) for j in columns]
@@ -50,12 +163,12 @@ class NumberBins:
 
     @property
     def blocks(self) -> tuple[slice, ...]:
-        """Where the ranges of each number lie, after what was no number."""
+        """Where the ranges of each number are, after the other columns."""
         stops = self.width - len(self.columns) + np.cumsum([0, *(len(low) for low in self.low)])
         return tuple(slice(int(a), int(b)) for a, b in pairwise(stops))
 
     def split(self, Z: Floats) -> Floats:
-        """Everything else first, in its order, then a block for each number."""
+        """The other columns first, in their order, then a block for each number."""
         kept = np.delete(Z, self.columns, axis=1)
         parts = [kept]
         for j, low in zip(self.columns, self.low, strict=True):
@@ -79,124 +192,9 @@ class NumberBins:
 def _ranges(values: Floats, most: int) -> tuple[Floats, Floats]:
     found, counts = np.unique(values, return_counts=True)
     starts = np.searchsorted(found, np.unique(np.quantile(values, np.linspace(0, 1, most + 1)[:-1])))
-    # What many records share must come back as it was.
+    # A value that many records share must come back unchanged.
     often = np.flatnonzero(counts > len(values) / most)
     cuts = np.unique(np.concatenate([[0], starts, often, often + 1]))
     cuts = cuts[cuts < len(found)]
     stops = np.append(cuts[1:], len(found)) - 1
     return found[cuts].astype(np.float32), found[stops].astype(np.float32)
-
-
-_BINS = 16
-
-
-class TableObfuscator(BaseObfuscator):
-    """Obfuscates records of mixed columns; what comes out are valid records of the same columns and types.
-
-    A column that is in the table is obfuscated and released: leave out what must not appear at all, such as the
-    utility attribute itself or an identifier. Categories, and ends of ranges of numbers, are those of the records it
-    was fitted on; `TableCodec` says how to give public ones.
-
-    Examples
-    --------
-    >>> import numpy as np, pandas as pd
-    >>> rng = np.random.default_rng(0)
-    >>> people = pd.DataFrame({"age": rng.integers(20, 70, 200), "job": rng.choice(["cook", "nurse"], 200)})
-    >>> smoker = rng.choice(["no", "yes"], 200)
-    >>> model = TableObfuscator(max_epochs=1, random_state=0).fit(people, smoker)
-    >>> out = model.transform(people, smoker, noise=5, lambda_=-50, random_state=0)
-    >>> out.columns.tolist(), len(out), out["age"].between(20, 69).all().item()
-    (['age', 'job'], 200, True)
-    """
-
-    codec_: TableCodec
-    bins_: NumberBins
-
-    _DEFAULTS: Mapping[str, Mapping[str, Any]] = {
-        "calibrated": {"max_epochs": 30, "batch_size": 256, "beta": 0.06, "betas": (0.9, 0.999)},
-        "seed": {"max_epochs": 200, "batch_size": 64, "betas": (0.5, 0.999), "per_batch": True},
-    }
-
-    def fit(self, X: pd.DataFrame, utility: Any, *, codec: TableCodec | None = None) -> TableObfuscator:
-        """Learn from a table; `codec` brings public categories and bounds, else those of the records are taken."""
-        self._given = codec
-        return super().fit(X, utility)
-
-    def transform(
-        self,
-        X: pd.DataFrame,
-        utility: Any = None,
-        *,
-        noise: float,
-        lambda_: float | None = -50.0,
-        use_true_label: bool = True,
-        random_state: int | np.random.Generator | None = None,
-    ) -> pd.DataFrame:
-        """One release of each record, with new coins each time unless `random_state` is given.
-
-        `noise`: 0 hides least; `lambda_`: how plainly the utility label is written, 0 not at all and -50 surely, None
-        as C sees it. Without the true labels, C's own guess is written (`use_true_label=False`).
-        """
-        mask = self.masking(noise=noise, lambda_=lambda_, use_true_label=use_true_label)
-        codes = self._known(utility, len(X), use_true_label)
-        rng, chunks = np.random.default_rng(random_state), (slice(i, i + CHUNK) for i in range(0, len(X), CHUNK))
-        parts = (mask(self.codec_.encode(X.iloc[rows]), codes[rows], rng) for rows in chunks)
-        return self.codec_.decode_parts(parts, index=X.index)
-
-    def matrix(self, X: pd.DataFrame) -> Array:
-        """One-hot blocks and numbers, as `codec_` writes them."""
-        self._fitted()
-        return self.codec_.encode(X)
-
-    def _known(self, utility: Any, n: int, asked: bool) -> Array:
-        if not asked:
-            return np.zeros((n, 1), dtype=np.int64)
-        if utility is None:
-            raise DataError("`utility` is missing: give each record's label, or use_true_label=False.")
-        codes = self.codes(utility)
-        if len(codes) != n:
-            raise DataError(f"Each record needs its utility label; got {n} records, {len(codes)} labels.")
-        return codes
-
-    def _learn(self, X: pd.DataFrame) -> Array:
-        given = getattr(self, "_given", None)
-        self.codec_ = TableCodec.fit(X) if given is None else given
-        matrix = self.codec_.encode(X)
-        self.bins_ = NumberBins.fit(matrix, self.codec_.blocks, _BINS)
-        return matrix
-
-    @property
-    def _blocks(self) -> tuple[slice, ...]:
-        """One-hot blocks of what the network works on."""
-        if self.preset == "seed":
-            return self.codec_.blocks
-        numbers = np.asarray(self.bins_.columns)
-        moved = [slice(b.start - int((numbers < b.start).sum()), b.stop - int((numbers < b.start).sum()))
-                 for b in self.codec_.blocks]  # fmt: skip
-        return (*moved, *self.bins_.blocks)
-
-    @property
-    def _ends(self) -> Literal["seed", "linear"]:
-        return "seed" if self.preset == "seed" else "linear"
-
-    def _inputs(self, matrix: Array) -> Array:
-        return matrix if self.preset == "seed" else self.bins_.split(matrix)
-
-    def _network(self, inputs: Array) -> Obfuscator:
-        return table_obfuscator(inputs.shape[1], self.labels_.sizes, ends=self._ends)
-
-    def _rebuilding(self, out: Tensor, x: Tensor) -> Tensor:
-        if self.preset == "seed":
-            return (out - x).square().mean(dim=1)
-        parts = [functional.cross_entropy(out[:, b], x[:, b], reduction="none") for b in self._blocks]
-        return torch.stack(parts).sum(dim=0)
-
-    def _outputs(self, out: Array, rng: np.random.Generator) -> Array:
-        if self.preset == "seed":
-            return self.codec_.snap(out)
-        drawn = np.zeros_like(out)
-        for block in self._blocks:
-            # The largest of log-odds plus Gumbel noise is a draw by those odds.
-            place = (out[:, block] + rng.gumbel(size=out[:, block].shape)).argmax(axis=1)
-            drawn[np.arange(len(out)), block.start + place] = 1
-        return self.codec_.snap(self.bins_.join(drawn, rng))

@@ -1,11 +1,11 @@
-"""Sweeping the knobs: judge every setting, go on after a kill where it stopped, and give the curve."""
+"""Sweeping the knobs: judge every setting, resume after a crash, and return the curve."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -16,28 +16,27 @@ import numpy.typing as npt
 from locum.errors import CheckpointError, ConfigError, DataError
 from locum.io import write_bytes
 from locum.obfuscate.curve import Point, TradeOff
-from locum.obfuscate.evaluation import Judgement, Originals
+from locum.obfuscate.evaluation import Judgment, Originals
 from locum.obfuscate.judges import make_judges
-from locum.obfuscate.labels import Labelled, Masking
-from locum.types import encode_labels
+from locum.obfuscate.labels import Labeled, Masking
+from locum.types import Progress, encode_labels, no_progress
 
 Array = npt.NDArray[Any]
 # A setting: a name, or knobs with their values, such as (("noise", 3.0), ("lambda_", -50.0)).
 Knobs = str | tuple[tuple[str, float], ...]
 Rows = tuple[Any, Any, Any]
-Progress = Callable[[int, int, str], None]
 PathLike = str | os.PathLike[str]
 
 _FORMAT = 1
-# Rows that tell one fitted obfuscator from another, by what it makes of them.
+# Rows whose release identifies a fitted obfuscator.
 _PROBE = 64
 
 
 class Obfuscates(Protocol):
-    """A fitted obfuscator, as far as it is judged."""
+    """What judges need of a fitted obfuscator."""
 
     def matrix(self, X: Any) -> Array:
-        """Rows between 0 and 1."""
+        """The rows as numbers between 0 and 1."""
         ...
 
     def codes(self, utility: Any) -> Array:
@@ -68,24 +67,24 @@ def trade_off(
     Parameters
     ----------
     obfuscator
-        Fitted; on `train` or on other rows, never on `test`.
+        Fitted on `train` or on other rows, never on `test`.
     train, test
-        Triples (rows, utility labels, private labels), the rows as the obfuscator takes them. Judges learn on `train`
-        and are tried on `test`. The private labels serve to judge; the obfuscator never sees them.
+        Triples (rows, utility labels, private labels), with rows as the obfuscator takes them. Judges train on
+        `train` and are tested on `test`. The private labels are for judging; the obfuscator never sees them.
     noises, lambdas
         Values of the two knobs.
     judges, seed, copies, epochs
         As in `judge`.
     state
-        A private file for what is done so far: after a kill the same call goes on from there. Points can be added to
-        it; a state of other data, settings or weights is refused.
+        A private file with the points done so far: the same call resumes from it. Points can be added; a state from
+        other data, settings or weights is refused.
     progress
-        Told (points done, points in all, what was done).
+        Called after each point, with its name as the note.
     """
     if not len(noises) or not len(lambdas):
         raise ConfigError("`noises` and `lambdas` must hold at least one value each; got none.")
     parts = [(obfuscator.matrix(X), np.asarray(obfuscator.codes(utility))) for X, utility, _ in (train, test)]
-    rows = [Labelled(*p, private) for p, private in zip(parts, _private(train[2], test[2]), strict=True)]
+    rows = [Labeled(*p, private) for p, private in zip(parts, _private(train[2], test[2]), strict=True)]
     maskings: dict[Knobs, Masking] = {
         (("noise", float(noise)), ("lambda_", float(lambda_))): obfuscator.masking(noise=noise, lambda_=lambda_)
         for lambda_ in lambdas
@@ -107,8 +106,8 @@ def trade_off(
 
 def sweep(
     maskings: Mapping[Knobs, Masking],
-    train: Labelled,
-    test: Labelled,
+    train: Labeled,
+    test: Labeled,
     *,
     judges: Sequence[str] | None = None,
     seed: int = 0,
@@ -118,15 +117,15 @@ def sweep(
     identity: str = "",
     progress: Progress | None = None,
 ) -> TradeOff:
-    """Judge each masking on the same rows, with the same judges and coins; keys are names or knobs of settings.
+    """Judge each masking on the same rows, with the same judges and seeds; keys are names or knobs of settings.
 
-    What learners find in the original rows is learnt once. `identity` says what made the maskings, such as a hash of
-    weights: a `state` of another identity is refused. A masking that trains when first called is not called for a
-    point that `state` holds already.
+    What judges find in the original rows is learned once. `identity` identifies the maskings, such as a hash of
+    weights: a `state` with another identity is refused. A masking is not called for a point already in `state`, so
+    one that trains when first called does not train.
     """
     named = {_name(knobs): knobs for knobs in maskings}
     if len(named) < len(maskings) or not maskings:
-        raise ConfigError("A sweep needs at least one setting, and a name of its own for each.")
+        raise ConfigError("A sweep needs at least one setting, each with a different name.")
     settings = {
         "judges": sorted(make_judges(judges, train.X, epochs)),
         "seed": seed,
@@ -136,27 +135,27 @@ def sweep(
     }
     done = _State.open(Path(state), settings, train, test) if state is not None else _State(None, "", {})
     missing = [name for name in named if name not in done.points]
-    told = progress or _silent
-    told(len(named) - len(missing), len(named), "started")
+    report = progress or no_progress
+    report(len(named) - len(missing), len(named), "started")
     if missing:
         originals = Originals.learn(train, test, judges, seed, epochs)
         for name in missing:
             done.add(name, originals.judge(maskings[named[name]], copies))
-            told(sum(n in done.points for n in named), len(named), name)
+            report(sum(n in done.points for n in named), len(named), name)
     return TradeOff(tuple(Point(name, _values(knobs), done.points[name]) for name, knobs in named.items()))
 
 
 @dataclass(frozen=True, slots=True)
 class _State:
-    """Judgements so far, in a file that is replaced as a whole after each; in memory alone where there is no path."""
+    """The judgments so far, in a file that is replaced atomically after each; in memory only if there is no path."""
 
     path: Path | None
     key: str
-    points: dict[str, Judgement]
+    points: dict[str, Judgment]
 
     @classmethod
-    def open(cls, path: Path, settings: Mapping[str, Any], train: Labelled, test: Labelled) -> _State:
-        """What was done of this very sweep; before any work, so that a wrong path is told at once."""
+    def open(cls, path: Path, settings: Mapping[str, Any], train: Labeled, test: Labeled) -> _State:
+        """The state of this sweep; called before any work, so that a wrong path is reported at once."""
         key = _key(settings, train, test)
         if not path.is_file():
             state = cls(path, key, {})
@@ -165,19 +164,19 @@ class _State:
         try:
             saved = json.loads(path.read_bytes())
             found, version = saved["key"], saved["format"]
-            points = {name: Judgement.from_dict(point) for name, point in saved["points"].items()}
+            points = {name: Judgment.from_dict(point) for name, point in saved["points"].items()}
         except OSError:
-            raise CheckpointError(f"{path} may not be read by this user: change its permissions.") from None
+            raise CheckpointError(f"{path} cannot be read: check its permissions.") from None
         except (ValueError, TypeError, KeyError, AttributeError):
-            raise CheckpointError(f"{path} is damaged, or is no state of a trade-off: remove it.") from None
+            raise CheckpointError(f"{path} is damaged, or is not the state of a trade-off: remove it.") from None
         if version != _FORMAT or found != key:
             raise CheckpointError(
-                f"{path} holds a trade-off of other data, settings or weights: give another path, or remove it."
+                f"{path} holds a trade-off of other data, settings or weights: choose another path, or remove it."
             )
         return cls(path, key, points)
 
-    def add(self, name: str, found: Judgement) -> None:
-        """Keep one more, on disk before anything else is begun."""
+    def add(self, name: str, found: Judgment) -> None:
+        """Add one, and write it to disk before the next begins."""
         self.points[name] = found
         self._write()
 
@@ -188,7 +187,7 @@ class _State:
             write_bytes(str(self.path), text.encode())
 
 
-def _key(settings: Mapping[str, Any], *parts: Labelled) -> str:
+def _key(settings: Mapping[str, Any], *parts: Labeled) -> str:
     digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode())
     for part in parts:
         for array in (part.X, part.utility, part.private):
@@ -197,15 +196,15 @@ def _key(settings: Mapping[str, Any], *parts: Labelled) -> str:
     return digest.hexdigest()
 
 
-def _fingerprint(masking: Masking, rows: Labelled) -> str:
-    """What a masking makes of a few rows with fixed coins: weights that differ give something else."""
+def _fingerprint(masking: Masking, rows: Labeled) -> str:
+    """A hash of a release of a few rows with a fixed seed: other weights give another hash."""
     few = rows.take(np.arange(min(_PROBE, len(rows))))
     made = masking(few.X, few.utility, np.random.default_rng(0))
     return hashlib.sha256(np.ascontiguousarray(made).tobytes()).hexdigest()
 
 
 def _private(train: Any, test: Any) -> tuple[Array, Array]:
-    """Codes that count from 0 by the labels of `train`."""
+    """Codes from 0, by the labels of `train`."""
     codes, names = encode_labels(train)
     if unknown := [name for name in encode_labels(test)[1] if name not in names]:
         raise DataError(
@@ -216,13 +215,9 @@ def _private(train: Any, test: Any) -> tuple[Array, Array]:
 
 
 def _name(knobs: Knobs) -> str:
-    # Digits enough that two settings do not share a name, and so a place in the state.
+    # Enough digits that no two settings share a name, and so a place in the state.
     return knobs if isinstance(knobs, str) else ", ".join(f"{k.strip('_')} {v:.12g}" for k, v in knobs)
 
 
 def _values(knobs: Knobs) -> dict[str, float]:
     return {} if isinstance(knobs, str) else dict(knobs)
-
-
-def _silent(done: int, total: int, what: str) -> None:
-    """Nobody wants to know."""

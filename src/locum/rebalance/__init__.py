@@ -1,6 +1,6 @@
-"""Rare classes: an over-sampler that generates records, its rivals, and what to look at afterwards.
+"""Rare classes: an over-sampler that generates records, its baselines, and analyses of the result.
 
-Fetched when first used: scikit-learn and torch take their time.
+Loaded on first use, because scikit-learn and torch are slow to import.
 """
 
 from __future__ import annotations

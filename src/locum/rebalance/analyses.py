@@ -1,4 +1,4 @@
-"""What a generator adds to rare classes: quality over variances, diversity by class, and what its latents hold."""
+"""Analyses of rare classes: accuracy by class and by shots, quality, diversity and latents of generated records."""
 
 from __future__ import annotations
 
@@ -24,12 +24,15 @@ from locum.metrics import (
 )
 from locum.types import Estimate
 
+Array = npt.NDArray[Any]
 Shots = Literal["many", "medium", "few"]
+# The sampling variances of the thesis.
+VARIANCES = (0.25, 0.5, 0.75, 1.0, 2.0, 3.0)
 
 
 @dataclass(frozen=True, slots=True)
 class ClassAccuracy:
-    """One class: its training records, the group that they put it in, and its accuracy on the test set."""
+    """One class: its number of training records, its group by that number, and its accuracy on the test set."""
 
     label: Any
     records: int
@@ -38,7 +41,7 @@ class ClassAccuracy:
 
 
 def shot_group(records: int) -> Shots:
-    """The group of a class with so many training records: many above 100, medium from 21, few up to 20.
+    """The group of a class with `records` training records: many above 100, medium from 21, few up to 20.
 
     >>> [shot_group(n) for n in (101, 100, 21, 20, 0)]
     ['many', 'medium', 'medium', 'few', 'few']
@@ -49,10 +52,10 @@ def shot_group(records: int) -> Shots:
 
 
 def accuracy_by_class(y_train: npt.ArrayLike, y_true: npt.ArrayLike, y_pred: npt.ArrayLike) -> list[ClassAccuracy]:
-    """One row for each class of the test set, from the one with most training records to the rarest.
+    """One row per class of the test set, from the largest in training to the rarest.
 
-    Intervals are exact binomial ones: they cover the choice of test records, not that of training records or seeds.
-    A class that training never saw has 0 records; one that the test set lacks has no row.
+    Intervals are exact binomial: they cover the choice of test records, not of training records or seeds. A class
+    missing in training has 0 records; one missing in the test set has no row.
 
     >>> table = accuracy_by_class(["a", "b", "b"], ["a", "a", "b"], ["a", "b", "b"])
     >>> [(row.label, row.records, row.accuracy.value) for row in table]
@@ -68,10 +71,10 @@ def accuracy_by_class(y_train: npt.ArrayLike, y_true: npt.ArrayLike, y_pred: npt
 
 
 def accuracy_by_shots(y_train: npt.ArrayLike, y_true: npt.ArrayLike, y_pred: npt.ArrayLike) -> Mapping[str, Estimate]:
-    """Share of right test records: overall, then among the classes of each group that the test set has.
+    """Accuracy on test records: overall, then within each group of classes that the test set has.
 
-    Intervals as in `accuracy_by_class`. On a test set of equal classes a group's figure is also the mean over its
-    classes; on another, its large classes count for more.
+    Intervals as in `accuracy_by_class`. On a balanced test set a group's figure is also the mean over its classes;
+    otherwise its large classes count for more.
 
     >>> found = accuracy_by_shots([0] * 150 + [1] * 20, [0, 0, 1, 1], [0, 0, 0, 1])
     >>> {name: e.value for name, e in found.items()}
@@ -85,31 +88,6 @@ def accuracy_by_shots(y_train: npt.ArrayLike, y_true: npt.ArrayLike, y_pred: npt
         if len(mine):
             found[name] = clopper_pearson(int(mine.sum()), len(mine))
     return found
-
-
-def _counted(
-    y_train: npt.ArrayLike, y_true: npt.ArrayLike, y_pred: npt.ArrayLike
-) -> tuple[dict[Any, int], npt.NDArray[Any], npt.NDArray[np.bool_]]:
-    """Training records by class, the true labels, and which of them were found."""
-    train, truth, guess = (np.asarray(a) for a in (y_train, y_true, y_pred))
-    if train.ndim != 1 or truth.ndim != 1 or truth.shape != guess.shape or not len(truth):
-        raise DataError(
-            f"Labels must be columns, with one prediction for each true label; got shapes {train.shape} (training), "
-            f"{truth.shape} (true) and {guess.shape} (predicted)."
-        )
-    # Text never equals a number: all would be wrong, and no class would have a record.
-    if len({a.dtype.kind in "USO" for a in (train, truth, guess)}) > 1:
-        raise DataError(
-            f"Labels must be of one kind; got {train.dtype} (training), {truth.dtype} (true) and {guess.dtype} "
-            "(predicted)."
-        )
-    classes, counts = np.unique(train, return_counts=True)
-    return dict(zip(classes.tolist(), counts.tolist(), strict=True)), truth, truth == guess
-
-
-Array = npt.NDArray[Any]
-# Those of the thesis.
-VARIANCES = (0.25, 0.5, 0.75, 1.0, 2.0, 3.0)
 
 
 class _Sampler(Protocol):
@@ -135,7 +113,7 @@ class _Encoder(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ClassDiversity:
-    """By class: the share of the reference that a set covers, and the radius of the set's smallest ball."""
+    """By class: the share of the reference that a set covers, and the radius of its smallest enclosing ball."""
 
     coverage: Mapping[Any, float]
     radius: Mapping[Any, float]
@@ -143,7 +121,7 @@ class ClassDiversity:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LatentStudy:
-    """Whether latents tell the class, how far each class is from N(0, 1), and the error of reconstruction."""
+    """How well latents predict the class, how far each class is from N(0, 1), and the reconstruction error."""
 
     separability: Estimate
     ks: LatentKS
@@ -153,9 +131,9 @@ class LatentStudy:
 def sample_like(
     generator: _Sampler, y: npt.ArrayLike, *, variance: float | None = None, random_state: int | None = None
 ) -> tuple[npt.NDArray[np.float32], Array]:
-    """As many fresh records of each class as `y` has: sets of equal size compare fairly.
+    """As many generated records of each class as `y` has, so that sets of equal size are compared.
 
-    `generator` is fitted, or a release; the labels of `y` are its own.
+    `generator` is fitted, or a release; `y` uses its labels.
     """
     classes, counts = np.unique(np.asarray(y), return_counts=True)
     wanted = dict(zip(classes.tolist(), counts.tolist(), strict=True))
@@ -171,15 +149,15 @@ def frechet_over_variances(
     random_state: int | None = None,
     authors_compat: bool = False,
 ) -> dict[float, FrechetByClass]:
-    """Frechet distance, class by class, of held-out records to as many generated ones, at each sampling variance.
+    """Frechet distance, by class, between held-out records and as many generated ones, at each sampling variance.
 
-    The same coins and one shrinkage serve every variance and every generator, so that figures differ by these alone:
-    where a class has no more records than features, all covariances are shrunk as the held-out records need it most
-    (see `frechet_distance`). Classes of one record are skipped and named. `authors_compat` standardises each set by
+    Every variance and every generator uses the same seed and the same shrinkage, so that figures differ only by
+    these. If a class has no more records than features, all covariances are shrunk by what the held-out records need
+    (see `frechet_distance`). Classes of one record are skipped and named. `authors_compat` standardizes each set by
     itself, as the thesis did, and shrinks nothing.
     """
     if not len(variances):
-        raise ConfigError("`variances` must name at least one variance; got none.")
+        raise ConfigError("`variances` must hold at least one variance; got none.")
     seed = int(np.random.default_rng(random_state).integers(2**31 - 1))
     shrinkage = 0.0 if authors_compat else _shrinkage(X, y)
     found = {}
@@ -191,17 +169,6 @@ def frechet_over_variances(
     return found
 
 
-def _shrinkage(X: npt.ArrayLike, y: npt.ArrayLike) -> float:
-    """The largest Ledoit-Wolf intensity of a class that has no more records than features; 0 if there is none.
-
-    Generated sets have no say: narrow ones would ask for more, and a distance that sees less of them is smaller.
-    """
-    x, labels = np.asarray(X, dtype=np.float64), np.asarray(y)
-    classes = [x[labels == c] for c in np.unique(labels)]
-    few = [mine - mine.mean(axis=0) for mine in classes if 1 < len(mine) <= mine.shape[-1]]
-    return max(map(ledoit_wolf, few), default=0.0)
-
-
 def diversity_by_class(
     sets: Mapping[str, tuple[npt.ArrayLike, npt.ArrayLike]],
     X: npt.ArrayLike,
@@ -211,8 +178,8 @@ def diversity_by_class(
 ) -> dict[str, ClassDiversity]:
     """For each named set of vectors and labels: how much of the reference `X`, `y` it covers, and how wide it is.
 
-    Coverage looks for the nearest reference record within the class; both figures grow with the number of vectors,
-    so give sets of equal class sizes. `authors_compat` takes the thesis' way to the radius.
+    Coverage is by nearest reference record within the class. Both figures grow with the number of vectors, so pass
+    sets with equal class sizes. `authors_compat` computes the radius as the thesis did.
 
     >>> reference = [[0.0], [4.0], [8.0]]
     >>> diversity_by_class({"one": ([[0.1], [3.0]], [7, 7])}, reference, [7, 7, 7])["one"].radius
@@ -227,12 +194,12 @@ def diversity_by_class(
 
 
 def latent_study(generator: _Encoder, X: npt.ArrayLike, y: npt.ArrayLike, rng: np.random.Generator) -> LatentStudy:
-    """What the latents of held-out records hold, for a fitted CVAE or VAE.
+    """What the latents of held-out records reveal, for a fitted CVAE or VAE.
 
-    Latents are drawn from each record's own distribution, as in training. A tiny classifier reads the class from
-    them (with two latents it is the thesis' 2 -> 2 -> classes), and each class and dimension is tested against
-    N(0, 1). `error` is the squared error of reconstruction from the latent mean, summed over features, as a mean
-    over records. All of it is private: encoders never leave.
+    Latents are drawn from each record's distribution, as in training. A tiny classifier predicts the class from them
+    (with two latents it is the thesis' 2 -> 2 -> classes), and each class and dimension is tested against N(0, 1).
+    `error` is the squared reconstruction error from the latent mean, summed over features and averaged over records.
+    All of it is private: encoders are never released.
     """
     mean, std = generator.encode(X, y)
     Z = mean + std * rng.standard_normal(mean.shape)
@@ -242,3 +209,34 @@ def latent_study(generator: _Encoder, X: npt.ArrayLike, y: npt.ArrayLike, rng: n
         ks=latent_ks(Z, y),
         error=mean_interval(np.square(gaps).sum(axis=1)),
     )
+
+
+def _counted(
+    y_train: npt.ArrayLike, y_true: npt.ArrayLike, y_pred: npt.ArrayLike
+) -> tuple[dict[Any, int], npt.NDArray[Any], npt.NDArray[np.bool_]]:
+    """Training records by class, the true labels, and which predictions are right."""
+    train, truth, guess = (np.asarray(a) for a in (y_train, y_true, y_pred))
+    if train.ndim != 1 or truth.ndim != 1 or truth.shape != guess.shape or not len(truth):
+        raise DataError(
+            f"Labels must be 1-D, with one prediction per true label; got shapes {train.shape} (training), "
+            f"{truth.shape} (true) and {guess.shape} (predicted)."
+        )
+    # Text never equals a number: all would be wrong, and no class would have a record.
+    if len({a.dtype.kind in "USO" for a in (train, truth, guess)}) > 1:
+        raise DataError(
+            f"Labels must be all text or all numbers; got {train.dtype} (training), {truth.dtype} (true) and "
+            f"{guess.dtype} (predicted)."
+        )
+    classes, counts = np.unique(train, return_counts=True)
+    return dict(zip(classes.tolist(), counts.tolist(), strict=True)), truth, truth == guess
+
+
+def _shrinkage(X: npt.ArrayLike, y: npt.ArrayLike) -> float:
+    """The largest Ledoit-Wolf intensity of a class that has no more records than features; 0 if there is none.
+
+    Generated sets are not used: narrow ones would get more shrinkage, and so a smaller distance.
+    """
+    x, labels = np.asarray(X, dtype=np.float64), np.asarray(y)
+    classes = [x[labels == c] for c in np.unique(labels)]
+    few = [mine - mine.mean(axis=0) for mine in classes if 1 < len(mine) <= mine.shape[-1]]
+    return max(map(ledoit_wolf, few), default=0.0)

@@ -1,4 +1,4 @@
-"""The methods that people compare, behind one interface: what each does to the records, and to the head."""
+"""Methods for rare classes in one interface: what each does to the records, and to the head."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Resampled:
-    """What a head learns from; weights where they are the method, and a note where it had to give way."""
+    """What a head learns from, with weights if the method sets them, and a note if it had to fall back."""
 
     X: Array
     y: Array
@@ -34,10 +34,10 @@ Resampler = Callable[[Array, Array, np.random.Generator], Resampled]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Method:
-    """A way to deal with rare classes: what happens to the records, then what to set of the `LinearHead`.
+    """A method for rare classes: how it resamples the records, and the settings of its `LinearHead`.
 
     `LinearHead(**method.head).fit(found.X, found.y, found.sample_weight)`, with `found` from `resample`, is all that
-    a comparison needs. Any classifier will do where `head` is empty.
+    a comparison needs. If `head` is empty, any classifier will do.
 
     >>> found = METHODS["random"].resample(np.zeros((3, 1)), np.array([0, 0, 1]), np.random.default_rng(0))
     >>> found.y.tolist()
@@ -54,7 +54,7 @@ def unchanged(X: Array, y: Array, rng: np.random.Generator) -> Resampled:
 
 
 def balanced_weights(X: Array, y: Array, rng: np.random.Generator) -> Resampled:
-    """The records as they are, each class weighing the same in all; weights average 1.
+    """The records as they are, weighted so that all classes have the same total weight; the mean weight is 1.
 
     >>> balanced_weights(np.zeros((3, 1)), np.array([0, 0, 1]), np.random.default_rng(0)).sample_weight.tolist()
     [0.75, 0.75, 1.5]
@@ -65,7 +65,7 @@ def balanced_weights(X: Array, y: Array, rng: np.random.Generator) -> Resampled:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BySampler:
-    """Any sampler of imbalanced-learn, or ours, as a method: a fresh copy of it with fresh coins each time."""
+    """A sampler of imbalanced-learn, or ours, as a method: a fresh clone with a fresh seed each time."""
 
     sampler: Any
 
@@ -75,9 +75,9 @@ class BySampler:
 
 
 def smote(X: Array, y: Array, rng: np.random.Generator) -> Resampled:
-    """SMOTE to full balance, with k = min(n_min - 1, 5) neighbours, n_min the smallest class.
+    """SMOTE to full balance, with k = min(n_min - 1, 5) neighbors, where n_min is the size of the smallest class.
 
-    A class of one record has no neighbour: it is repeated, does not count for n_min, and the note says so.
+    A class of one record has no neighbor: it is repeated and does not count for n_min, and the note says so.
     """
     X, y = check_X_y(X, y, dtype=None)
     targets, k, lone = _plan(y)
@@ -92,26 +92,26 @@ def smote(X: Array, y: Array, rng: np.random.Generator) -> Resampled:
 
 
 def adasyn(X: Array, y: Array, rng: np.random.Generator) -> Resampled:
-    """ADASYN, with k as in `smote`. It rounds record by record: classes end near full balance, not at it.
+    """ADASYN, with k as in `smote`. It rounds per record, so classes end near full balance, not at it.
 
-    It has no answer for a class whose neighbours are all of its own class, nor for one so small that each share
-    rounds to nothing; SMOTE stands in there, and the note says so. A class of one record is repeated.
+    It fails for a class whose neighbors all belong to that class, and for one so small that each share rounds to 0;
+    SMOTE is used there, and the note says so. A class of one record is repeated.
     """
     X, y = check_X_y(X, y, dtype=None)
     targets, k, lone = _plan(y)
-    parts_x, parts_y, stood_in = [X], [y], 0
+    parts_x, parts_y, replaced = [X], [y], 0
     for c, size in targets.items():
-        # Class by class, so that one without an answer does not cost the others theirs.
+        # Class by class, so that one failure does not affect the others.
         one, seed = {c: size}, _seed(rng)
         try:
             grown = ADASYN(sampling_strategy=one, n_neighbors=k, random_state=seed).fit_resample(X, y)
         except (RuntimeError, ValueError):
             grown = SMOTE(sampling_strategy=one, k_neighbors=k, random_state=seed).fit_resample(X, y)
-            stood_in += 1
+            replaced += 1
         parts_x.append(grown[0][len(X) :])
         parts_y.append(grown[1][len(X) :])
     X, y = np.concatenate(parts_x), np.concatenate(parts_y)
-    notes = [f"SMOTE stood in for {stood_in} of the classes."] if stood_in else []
+    notes = [f"SMOTE was used for {replaced} of the classes."] if replaced else []
     if lone:
         X, y = RandomOverSampler(sampling_strategy=lone, random_state=_seed(rng)).fit_resample(X, y)
         notes.append(f"{len(lone)} of the classes had one record, which was repeated.")
@@ -119,7 +119,7 @@ def adasyn(X: Array, y: Array, rng: np.random.Generator) -> Resampled:
 
 
 def _plan(y: Array) -> tuple[dict[Any, int], int, dict[Any, int]]:
-    """Sizes of the classes that can be interpolated, the number of neighbours, sizes of those of one record."""
+    """Target sizes of the classes with several records, the number of neighbors, target sizes of the others."""
     classes, counts = np.unique(y, return_counts=True)
     largest = int(counts.max())
     small = [(c, int(n)) for c, n in zip(classes, counts, strict=True) if n < largest]
@@ -136,7 +136,7 @@ def _head(**settings: Any) -> Method:
     return Method(unchanged, MappingProxyType(settings))
 
 
-# Offline methods change the records once; the others live in the head, batch by batch. Algorithm 1 is the thesis'.
+# The first ones resample the records once; the others act in the head, batch by batch. Algorithm 1 is the thesis'.
 METHODS: Mapping[str, Method] = MappingProxyType(
     {
         "none": Method(unchanged),

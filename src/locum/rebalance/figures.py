@@ -1,7 +1,7 @@
-"""Figures of long-tailed learning, for the eyes of the data holder: they show class sizes.
+"""Figures of long-tailed learning, for the data holder only: they show class sizes.
 
-Needs `locum[figures]`. Each function writes one file, whole or not at all; its suffix picks the format. The same
-numbers give the same SVG.
+Needs `locum[figures]`. Each function writes one file, atomically; its suffix selects the format. The same numbers
+give the same SVG.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from locum.metrics import FrechetByClass
 from locum.rebalance.analyses import ClassAccuracy
 
 PathLike = str | os.PathLike[str]
-# More names than these would overlap.
+# More names would overlap.
 _NAMED = 24
-# Lines must be told apart without colour too; one mark fewer than colours, so that pairs of them repeat late.
+# Lines must differ without color too; one mark fewer than colors, so that pairs of them repeat late.
 _MARKS = "osD^vPX*<"
 
 
 def plot_accuracy_by_class(methods: Mapping[str, Sequence[ClassAccuracy]], path: PathLike) -> None:
-    """Accuracy of each class with its interval, from the largest class to the rarest, one line a method.
+    """Accuracy of each class with its interval, from the largest class to the rarest, one series per method.
 
     All methods must have been scored on the same classes.
     """
     first = _first(methods)
     order = [row.label for row in first]
-    # Room for each interval: many methods of many classes need a wide page.
+    # Many methods of many classes need a wide figure.
     with figure_file(path, width=min(20.0, max(7.0, 0.08 * len(order) * len(methods)))) as axis:
         for i, (name, rows) in enumerate(methods.items()):
             if sorted(map(str, order)) != sorted(str(row.label) for row in rows):
@@ -39,7 +39,7 @@ def plot_accuracy_by_class(methods: Mapping[str, Sequence[ClassAccuracy]], path:
             by_label = {row.label: row.accuracy for row in rows}
             values = np.array([(by_label[c].value, by_label[c].low, by_label[c].high) for c in order])
             bars = np.abs(values[:, 1:].T - values[:, 0])
-            # Side by side: intervals that lie on each other cannot be read.
+            # Side by side, because overlapping intervals cannot be read.
             at = np.arange(len(order)) + 0.6 * ((i + 0.5) / len(methods) - 0.5)
             axis.errorbar(at, values[:, 0], bars, fmt=_MARKS[i % len(_MARKS)], ms=4, lw=1, capsize=2, label=name)
         _name_classes(axis, order, {row.label: row.records for row in first})
@@ -50,9 +50,9 @@ def plot_accuracy_by_class(methods: Mapping[str, Sequence[ClassAccuracy]], path:
 def plot_by_class(
     curves: Mapping[str, Mapping[Any, float]], records: Mapping[Any, int], path: PathLike, *, ylabel: str
 ) -> None:
-    """One value a class, such as coverage or the radius of its ball, from the largest class to the rarest.
+    """One value per class, such as coverage or the radius of its ball, from the largest class to the rarest.
 
-    `records` gives the training records of each class; a class that a curve lacks leaves a gap in it.
+    `records` has the number of training records of each class; a class missing from a curve leaves a gap.
     """
     _first(curves)
     order = sorted(records, key=lambda c: -records[c])
@@ -66,7 +66,7 @@ def plot_by_class(
 
 
 def plot_frechet(generators: Mapping[str, Mapping[float, FrechetByClass]], path: PathLike) -> None:
-    """Average Frechet distance over sampling variances, one line a generator."""
+    """Average Frechet distance over sampling variances, one line per generator."""
     _first(generators)
     with figure_file(path) as axis:
         for i, (name, found) in enumerate(generators.items()):
@@ -80,13 +80,13 @@ def plot_frechet(generators: Mapping[str, Mapping[float, FrechetByClass]], path:
 
 def _first(curves: Mapping[str, Any]) -> Any:
     if not curves:
-        raise DataError("There is nothing to draw: give at least one named curve.")
+        raise DataError("There is nothing to draw: pass at least one named curve.")
     return next(iter(curves.values()))
 
 
 def _name_classes(axis: Any, order: Sequence[Any], records: Mapping[Any, int]) -> None:
     if len(order) <= _NAMED:
-        # A dollar sign in a class name is no mathematics.
+        # A dollar sign in a class name is not math.
         names = [f"{str(c)[:20]}\n{records[c]}".replace("$", r"\$") for c in order]
         axis.set_xticks(range(len(order)), names, fontsize=7)
     axis.set_xlabel("class, by training records")

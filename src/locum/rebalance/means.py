@@ -1,4 +1,4 @@
-"""Where the mean of a class of few records probably lies: nearer to the other classes than it looks."""
+"""Shrinkage of class means: the mean of a class with few records is probably nearer to the other classes."""
 
 from __future__ import annotations
 
@@ -11,39 +11,39 @@ import scipy.linalg
 
 from locum.errors import DataError
 
-# Beyond so many features a covariance is too large: each feature is then measured by its own spread.
+# With more features a covariance is too large, and only variances are used.
 _WIDEST = 4096
 _BLOCK = 8192
-# Every direction has at least this share of the mean variance.
+# The least variance in any direction, as a share of the mean variance.
 _FLOOR = 1e-3
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ShrunkMeans:
-    """Class means, one row a class; the `centre` they are drawn to, and by what `share` of the way."""
+    """Class means, one row per class; the `center` they are shrunk toward, and by what `share` of the way."""
 
     means: npt.NDArray[np.float64]
-    centre: npt.NDArray[np.float64]
+    center: npt.NDArray[np.float64]
     share: npt.NDArray[np.float64]
 
     @property
     def shifts(self) -> npt.NDArray[np.float64]:
-        """What takes each class from the mean of its records to the mean that is expected of it."""
-        out: npt.NDArray[np.float64] = self.share[:, None] * (self.centre - self.means)
+        """The shift of each class from the mean of its records to its shrunk mean."""
+        out: npt.NDArray[np.float64] = self.share[:, None] * (self.center - self.means)
         return out
 
 
 def shrunk_means(X: npt.NDArray[Any], codes: npt.NDArray[np.int64]) -> ShrunkMeans:
-    """Class means drawn to a common centre, each by as much as it is likely to be off.
+    """Class means shrunk toward a common center, each by as much as it is likely to be off.
 
-    The mean of n records misses that of its class by `noise = features / n`, squared and in units of the spread that
-    all classes share (its covariance, the less off the diagonal the fewer records there are), in a direction that no
-    record tells; in a thousand dimensions it lies too far out. Class means themselves scatter by `between`, which is
-    estimated here with the noise taken off. Each mean then moves by noise / (noise + between): all the way where
-    classes show no difference, next to nothing for a class of many records. The centre weighs classes by how well
-    they are known. Class c is code c, and each has a record.
+    The mean of n records misses that of its class by `noise = features / n`: a squared distance in units of the
+    covariance that all classes share (shrunk toward its diagonal if there are few records), in an unknown direction;
+    in a thousand dimensions it lies too far out. Class means themselves scatter by `between`, which is estimated here
+    with the noise subtracted. Each mean then moves by noise / (noise + between): all the way if classes do not
+    differ, hardly for a class of many records. The center weights classes by how well they are known. Class c is code
+    c, and each has a record.
 
-    One number says how noisy a mean is in all directions: a difference that lies in few of them counts for little.
+    One number is the noise of a mean in all directions: a difference in few of them counts for little.
 
     >>> found = shrunk_means(np.array([[-3.0], [-1.0], [1.0], [3.0]]), np.array([0, 0, 1, 1]))
     >>> found.means.ravel().tolist(), found.share.tolist()
@@ -51,16 +51,16 @@ def shrunk_means(X: npt.NDArray[Any], codes: npt.NDArray[np.int64]) -> ShrunkMea
     """
     counts = np.bincount(codes)
     if counts.min() < 1:
-        raise DataError("Each class code needs a record: number the classes that occur.")
+        raise DataError("Each class code needs a record: number only the classes that occur.")
     means = np.stack([X[codes == c].mean(axis=0, dtype=np.float64) for c in range(len(counts))])
     free = int(counts.sum()) - len(counts)
     spread = None if free < 1 or len(counts) < 2 else _spread(X, codes, means, free)
     if spread is None:
-        # Classes of one record each say nothing about their own spread.
+        # Classes of one record each say nothing about the covariance.
         return ShrunkMeans(means, means.mean(axis=0), np.zeros(len(counts)))
     white, size = spread
     noise = size / counts
-    # Equal weights give a first estimate, which then says how much each class is worth.
+    # Equal weights give a first estimate, which then gives the weight of each class.
     between = _scatter(white, noise, np.full(len(counts), 1 / len(counts)))
     weights = 1 / (between + noise)
     weights /= weights.sum()
@@ -71,7 +71,7 @@ def shrunk_means(X: npt.NDArray[Any], codes: npt.NDArray[np.int64]) -> ShrunkMea
 def _spread(
     X: npt.NDArray[Any], codes: npt.NDArray[np.int64], means: npt.NDArray[np.float64], free: int
 ) -> tuple[npt.NDArray[np.float64], float] | None:
-    """Class means in units of the shared spread, and the squared length of one record's spread in them."""
+    """Class means in units of the shared covariance, and the expected squared length of a record's deviation."""
     d = X.shape[1]
     full = d <= _WIDEST
     covariance = np.zeros((d, d) if full else d)
@@ -85,20 +85,20 @@ def _spread(
         return None
     if not full:
         return means / np.sqrt(variance + floor), float((variance / (variance + floor)).sum())
-    # With few records for so many features a covariance is mostly luck.
+    # With few records and many features a covariance is mostly noise.
     steady = free / (free + d) * covariance
     steady[np.diag_indices(d)] = variance + floor
     root = scipy.linalg.cholesky(steady, lower=True)
     white = scipy.linalg.solve_triangular(root, means.T, lower=True).T
     half = scipy.linalg.solve_triangular(root, covariance, lower=True)
-    # The trace of steady^-1 covariance: d, but for what was done to make it steady.
+    # The trace of steady^-1 covariance: d, except for the shrinkage.
     return white, float(np.trace(scipy.linalg.solve_triangular(root, half.T, lower=True)))
 
 
 def _scatter(
     means: npt.NDArray[np.float64], noise: npt.NDArray[np.float64], weights: npt.NDArray[np.float64]
 ) -> float:
-    """The squared scatter of the true means around their weighted centre: what noise alone cannot explain."""
+    """The squared scatter of the true means around their weighted center, beyond what noise explains."""
     found = float(weights @ np.square(means - weights @ means).sum(axis=1))
     rest = weights * (1 - weights)
     return max(0.0, (found - float(rest @ noise)) / float(rest.sum()))

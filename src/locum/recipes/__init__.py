@@ -30,7 +30,10 @@ if TYPE_CHECKING:
     )
     from locum.recipes.fit import FitSummary as FitSummary, fit_release as fit_release
     from locum.recipes.ledger import (
+        backup_ledger as backup_ledger,
         export_ledger as export_ledger,
+        find_ledger as find_ledger,
+        restore_ledger as restore_ledger,
         set_budget as set_budget,
         show_ledger as show_ledger,
     )

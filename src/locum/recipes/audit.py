@@ -1,11 +1,11 @@
-"""`audit`: attack a release, or what another tool made, with records that it was made from and with others."""
+"""`audit`: attack a release, or vectors that another tool made."""
 
 from __future__ import annotations
 
 import json
 import secrets
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +17,7 @@ from locum.audit import (
     ATTACKS,
     DEFAULT_ATTACKS,
     SHADOW_ATTACKS,
+    Attack,
     AuditReport,
     EpsilonAudit,
     attack_name,
@@ -32,11 +33,11 @@ from locum.recipes.inputs import check_source, pick_split
 from locum.recipes.passport import read_json
 from locum.release import EmbeddingEntry, Release, RowsSpec, build_release, load, rounded_joint
 from locum.report import audit_facts, audit_html
-from locum.types import EmbeddingSet, PrivacyClaim
+from locum.types import EmbeddingSet, PrivacyClaim, Progress
 
 
 def make_audit_page(audit: Path, out: Path, *, overwrite: bool = False) -> dict[str, Any]:
-    """Write the page of the audit in a JSON file, and return the facts on it. The page is internal."""
+    """Write the page of an audit from its JSON file, and return the facts on it. The page is internal."""
     check_output_file(out, overwrite=overwrite)
     facts = audit_facts(read_json(audit, "audit"))
     write_audit_page(out, facts, overwrite=overwrite)
@@ -44,44 +45,43 @@ def make_audit_page(audit: Path, out: Path, *, overwrite: bool = False) -> dict[
 
 
 def write_audit_page(path: Path, facts: Mapping[str, Any], *, overwrite: bool = False) -> None:
-    """Write a page from `audit_facts` that only its owner can read. A release folder, which leaves, is refused."""
+    """Write a page from `audit_facts` that only its owner can read. A path inside a release is refused."""
     check_output_file(path, overwrite=overwrite)
     if lies_in_release(path):
-        raise PrivacyError("A release is made to leave, and this page is internal: write it beside the release.")
+        raise PrivacyError("This page is internal and must not leave with a release. Write it beside the release.")
     write_bytes(str(path), audit_html(facts).encode())
 
 
 def audit_of(audit: Path, fingerprint: str | None) -> Mapping[str, Any]:
-    """The JSON of an audit of the release with this fingerprint: that of another would fit any."""
+    """The JSON of an audit, which must be of the release with this fingerprint."""
     found = read_json(audit, "audit")
     if not fingerprint or found.get("fingerprint") != fingerprint:
-        raise DataError("The audit is not of this release, by its `fingerprint`. Audit this one.")
+        raise DataError("The audit is not of this release: its `fingerprint` differs. Audit this release.")
     return found
 
 
 def write_risk(report: AuditReport, path: Path, *, overwrite: bool = False) -> tuple[str, str]:
-    """Write the risk map of an audit as a CSV that only its owner can read; return what it says, and the warning.
+    """Write the risk map of an audit as a CSV that only its owner can read; return its summary and the warning.
 
-    Neither of the two sentences names a record. `check_risk_file` says before the attacks whether `path` will do.
+    Neither text names a record. Call `check_risk_file` before the attacks to check `path`.
     """
     if report.risk is None:
         raise ConfigError(
-            "None of these attacks scores single records, so there is no risk map: add nearest distance."
+            "None of these attacks scores single records, so there is no risk map. Add nearest distance."
         )
     report.risk.save(path, overwrite=overwrite)
     return report.risk.sentence(), report.risk.warning
 
 
-Progress = Callable[[int, int, str], None]
-# Where an attack with shadows is asked for by its name alone.
+# Used if an attack with shadows is named without a number of shadows.
 USUAL_SHADOWS = 64
 
 
 @dataclass(frozen=True, slots=True)
 class Audited:
-    """What was attacked, and what was found. Internal: it tells of records.
+    """What was attacked and what was found. Internal: it depends on records.
 
-    `fingerprint` is that of a release in a folder: a passport takes no other release's audit.
+    `fingerprint` is that of a release in a folder: a passport refuses the audit of another release.
     """
 
     title: str
@@ -115,14 +115,14 @@ def audit_data(
 ) -> Audited:
     """Audit the release in a folder, or the vectors of a file (`synthetic`) that any tool may have made.
 
-    `members` are the records behind it, `non_members` others of the same population and of other people. `attacks`,
-    `thorough` and `shadows` say what is tried: see `choose_attacks`. `state` keeps shadows for a later call with the
-    same `seed`; `canaries` also puts the epsilon that a release claims to the test. `out` gets the findings as JSON
-    and `page` as HTML, whole or not at all, for their owner's eyes; also those of a release that must not leave.
+    `members` are the records behind it, `non_members` other records of the same population from other subjects.
+    `attacks`, `thorough` and `shadows` choose the attacks: see `choose_attacks`. `state` keeps shadows for a later
+    call with the same `seed`; `canaries` also tests the epsilon that a release claims. The findings are written
+    atomically as JSON to `out` and as HTML to `page`, readable only by their owner, also if the policy is not met.
     `risk` gets the risk map, which names records.
     """
     if (release is None) == (synthetic is None):
-        raise ConfigError("Give either a release folder or --synthetic FILE, not both and not none.")
+        raise ConfigError("Give either a release folder or --synthetic FILE, not both.")
     names = choose_attacks(attacks, thorough=thorough, shadows=shadows)
     _check_places(release, (out, page), overwrite, state, seed, any(name in SHADOW_ATTACKS for name in names))
     if risk is not None:
@@ -132,7 +132,7 @@ def audit_data(
         attacked, title = load(release), str(release)
     else:
         attacked, title = rows_release(pick_split(str(synthetic), "train", backbone=backbone)), str(synthetic)
-    # Wrong counts and claims are told before data are read, which may take long.
+    # Report wrong numbers and claims before reading data, which may take long.
     with shared_shadows(names, shadows, seed=seed, state=state, progress=progress) as made:
         epsilon_audit = None if canaries is None else _epsilon_audit(attacked, canaries, seed, progress)
         inside = pick_split(members, "train", like=attacked.info, backbone=backbone)
@@ -164,16 +164,16 @@ def audit_data(
 def choose_attacks(
     attacks: Sequence[str] | None = None, *, thorough: bool = False, shadows: int | None = None
 ) -> tuple[str, ...]:
-    """Names of what is tried, in the catalogue's order and each once.
+    """Names of the attacks to run, in the order of the catalog, without duplicates.
 
-    Those that are named; without names all quick ones, and with `thorough` also the slow one on the decoder. A number
-    of `shadows` adds all attacks with shadows, unless one of them is named.
+    By default all quick ones; with `thorough` also the slow one on the decoder. A number of `shadows` adds all
+    attacks with shadows, unless one of them is named.
 
     >>> choose_attacks(["hole"], shadows=8), choose_attacks(["lira"], shadows=8)
     (('hole', 'LiRA', 'RMIA'), ('LiRA',))
     """
     if attacks and thorough:
-        raise ConfigError("--thorough adds to the usual attacks, and --attack replaces them: give one of the two.")
+        raise ConfigError("--thorough adds to the usual attacks, and --attack replaces them. Give one of the two.")
     chosen = {attack_name(name) for name in attacks or DEFAULT_ATTACKS}
     if thorough:
         chosen |= {name for name, entry in ATTACKS.items() if entry.group != "shadows"}
@@ -184,31 +184,31 @@ def choose_attacks(
 
 @contextmanager
 def shared_shadows(
-    attacks: Sequence[Any],
+    attacks: Sequence[Attack | str],
     shadows: int | None = None,
     *,
     seed: int | None = None,
     state: Path | None = None,
     progress: Progress | None = None,
-) -> Iterator[list[Any]]:
-    """The same for `audit()`, with those attacks that are named and need shadows made so that they share them.
+) -> Iterator[list[Attack | str]]:
+    """Attacks for `audit()`, where the named ones that need shadows share them.
 
-    What is trained lies in the file `state`, or in a private folder that goes away at the end.
+    Shadows are kept in the file `state`, or in a private folder that is removed at the end.
     """
     with_shadows = [a for a in attacks if isinstance(a, str) and a in SHADOW_ATTACKS]
     if not with_shadows:
         yield list(attacks)
         return
 
-    def tell(done: int, total: int) -> None:
+    def report(done: int, total: int, note: str = "") -> None:
         if progress is not None:
             progress(done, total, "training shadows")
 
-    rng = secrets.randbelow(2**31) if seed is None else seed
+    shadow_seed = secrets.randbelow(2**31) if seed is None else seed
     count = USUAL_SHADOWS if shadows is None else shadows
     with tempfile.TemporaryDirectory(prefix="locum-") as folder:
         path = state or Path(folder) / "shadows.safetensors"
-        made = shadow_attacks(count, rng, path, names=with_shadows, progress=tell)
+        made = shadow_attacks(count, shadow_seed, path, names=with_shadows, progress=report)
         yield [*(a for a in attacks if a not in with_shadows), *made]
 
 
@@ -216,8 +216,8 @@ def _epsilon_audit(attacked: Release, canaries: int, seed: int | None, progress:
     claim = attacked.claim
     if claim.dp is None:
         raise ConfigError(
-            f"--canaries puts a claimed epsilon to the test, and the claim here is of kind {claim.kind!r}: leave it "
-            "out, or audit a release that was fitted with --epsilon."
+            f"--canaries tests a claimed epsilon, but the claim here is of kind {claim.kind!r}. Leave it out, or "
+            "audit a release that was fitted with --epsilon."
         )
     if progress is not None:
         progress(0, 1, f"{canaries:,} canaries")
@@ -232,19 +232,19 @@ def _check_places(
     seed: int | None,
     with_shadows: bool,
 ) -> None:
-    """What would fail at the end is said before the work."""
+    """Report before the work what would fail at its end."""
     if state is not None and not with_shadows:
-        raise ConfigError("--state keeps shadows, and none are trained: add --shadows N, or leave it out.")
+        raise ConfigError("--state keeps shadows, but none are trained. Add --shadows N, or leave it out.")
     if state is not None and seed is None:
-        raise ConfigError("--state can go on only with the same coins: add --seed N, the same each time.")
+        raise ConfigError("--state needs --seed N, the same each time: shadows can only be continued with one seed.")
     for path in (*outs, state):
         if path is not None:
-            # A state that is there is gone on with; whether it fits is seen when it is read.
+            # An existing state is continued; whether it fits is checked when it is read.
             check_output_file(path, overwrite=overwrite or path == state, release=release)
 
 
 def rows_release(data: EmbeddingSet) -> Release:
-    """Vectors of a file as a release that promises nothing: for what another tool made."""
+    """Vectors that another tool made, as a release without a guarantee."""
     codes = data.y[:, None]
     present = np.unique(data.y)
     names = [data.info.class_names[c] for c in present]
@@ -263,5 +263,5 @@ def rows_release(data: EmbeddingSet) -> Release:
         space="raw",
         decoder=RowsSpec(),
         tensors={"X": data.X, "codes": np.searchsorted(present, codes)},
-        claim=PrivacyClaim("none", ("Everything: nobody said how these vectors were made.",)),
+        claim=PrivacyClaim("none", ("everything: it is not known how these vectors were made",)),
     )

@@ -1,4 +1,4 @@
-"""`demo`: the whole story on images that come with scikit-learn, in a minute or two."""
+"""`demo`: all steps on images that ship with scikit-learn, in a minute or two."""
 
 from __future__ import annotations
 
@@ -17,29 +17,29 @@ from locum.recipes.predict import predict_records
 from locum.recipes.report import make_report
 from locum.recipes.train import train_head
 from locum.release import verify
-from locum.types import EmbeddingSet
+from locum.types import EmbeddingSet, Progress
 
 MARK = ".locum-demo"
-# Called before each step with its title and the command that would do the same, and after it with what it gave.
+# Called before each step with its title and the equivalent command, and after it with its name and result.
 StepBegins = Callable[[str, str], None]
 StepEnds = Callable[[str, Any], None]
-Progress = Callable[[int, int, str], None]
 SHARES = {"train": 0.5, "val": 0.2, "test": 0.3}
 
 
 def run_demo(
     folder: Path, *, begins: StepBegins, ends: StepEnds, verbose: bool = True, progress: Progress | None = None
 ) -> dict[str, Any]:
-    """Digits become images, vectors, a release, a receiver's classifier, figures and a page, all in `folder`.
+    """Digits become images, vectors, a release, a receiver's classifier, scores and a page, all in `folder`.
 
-    Returns what each step gave, by name: `embed`, `fit`, `verify`, `train`, `predict`, `evaluate`, `report`.
-    The folder must be new, empty, or an earlier demo's, which is done over.
+    Returns the result of each step by name: `embed`, `fit`, `verify`, `train`, `predict`, `evaluate`, `report`. The
+    folder must be new, empty, or from an earlier demo, which is overwritten.
     """
     _claim(folder)
     images, vectors, release = folder / "images", folder / "digits.npz", folder / "release"
     head, predictions, page = folder / "head.safetensors", folder / "predictions.csv", folder / "report.html"
     begins(
-        "Take scikit-learn's handwritten digits as images: a hospital's records, records not used, and the world", ""
+        "Take scikit-learn's handwritten digits as images: a hospital's records, records not used, and test images",
+        "",
     )
     ends("images", _write_images(images))
     steps: list[tuple[str, str, str, Callable[[], Any]]] = [
@@ -57,25 +57,25 @@ def run_demo(
         ),
         (
             "verify",
-            "Anyone: check that the release is whole",
+            "Anyone: check that the release is complete and unchanged",
             f"locum verify {release}",
             lambda: verify(release),
         ),
         (
             "train",
-            "Receiver: learn a classifier from the release alone",
+            "Receiver: train a classifier on the release alone",
             f"locum train {release} -o {head}",
             lambda: train_head(release, head, overwrite=True, progress=progress),
         ),
         (
             "predict",
-            "Receiver: classify images of the world, embedded as the release demands",
+            "Receiver: classify new images, embedded as the release specifies",
             f"locum predict {head} {images / 'test'} -o {predictions}",
             lambda: predict_records(head, str(images / "test"), out=predictions, overwrite=True, progress=progress),
         ),
         (
             "evaluate",
-            "Data holder: judge the release beside real data and k-Same",
+            "Data holder: compare the release with real data and k-Same",
             f"locum evaluate {release} --test {vectors} --train {vectors}",
             lambda: evaluate_release(release, str(vectors), train=str(vectors), progress=progress),
         ),
@@ -97,15 +97,15 @@ def run_demo(
 
 
 def _claim(folder: Path) -> None:
-    """Make the folder ours, and leave a mark in it; one that holds somebody's files stays as it is."""
+    """Create the folder and mark it as a demo; a folder with other files is refused."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if not (folder / MARK).is_file():
             if any(folder.iterdir()):
                 raise ConfigError(
-                    f"{str(folder)!r} is not empty and holds no earlier demo: choose another folder with -o."
+                    f"{str(folder)!r} is not empty and not from an earlier demo: choose another folder with -o."
                 )
-            (folder / MARK).write_text("What is here was made by `locum demo`, and can be deleted.\n")
+            (folder / MARK).write_text("Everything here was made by `locum demo` and can be deleted.\n")
     except OSError as error:
         raise _unwritable(folder, error) from None
 
@@ -115,7 +115,7 @@ def _unwritable(folder: Path, error: OSError) -> ConfigError:
 
 
 def _write_images(folder: Path) -> dict[str, int]:
-    """A folder a split, a folder a digit, a file an image; what is there already stays."""
+    """Write one folder per split, one folder per digit and one file per image; existing files are kept."""
     from PIL import Image
 
     images, labels = load_digit_images()

@@ -26,12 +26,13 @@ OPTIONAL = {
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing looked at; `ok` is False only where work would fail."""
+    """One check; `ok` is False only where work would fail, `missing` is True for an optional part that is absent."""
 
     what: str
     found: str
     ok: bool
     advice: str = ""
+    missing: bool = False
 
     def to_dict(self) -> dict[str, Any]:
         """As plain JSON."""
@@ -47,7 +48,8 @@ def examine() -> list[Finding]:
         version = _version(name)
         out.append(Finding(name, version or "missing", version is not None, f"pip install {name}"))
     for name, use in OPTIONAL.items():
-        out.append(Finding(name, _version(name) or "not installed", True, use))
+        version = _version(name)
+        out.append(Finding(name, version or "not installed", True, use, missing=version is None))
     out.append(_arithmetic())
     out.append(_vision())
     out.append(Finding("processor cores", str(os.cpu_count()), True))
@@ -56,7 +58,7 @@ def examine() -> list[Finding]:
     data = os.environ.get("LOCUM_DATA")
     found = "not set" if not data else data if Path(data).is_dir() else f"{data} (no such folder)"
     ok = not data or Path(data).is_dir()
-    out.append(Finding("LOCUM_DATA", found, ok, "Only studies need it: the folder of real data."))
+    out.append(Finding("LOCUM_DATA", found, ok, "Only studies need it: the folder of real data.", missing=not data))
     return out
 
 

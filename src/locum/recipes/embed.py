@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from itertools import combinations
 from pathlib import Path
@@ -13,6 +12,7 @@ from locum.data import SUFFIXES, write_embeddings, write_npz_stream
 from locum.embed import DEFAULT_BACKBONE, NO_CLASSES, Embedded, StrictError, embed_images, open_images
 from locum.errors import ConfigError, DataError
 from locum.io import check_output_file, write_atomically, write_private_table
+from locum.types import Progress
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ def embed_to_file(
     workers: int | None = None,
     index: Path | None = None,
     overwrite: bool = False,
-    progress: Callable[[int, int, str], None] | None = None,
+    progress: Progress | None = None,
 ) -> EmbedSummary:
     """Embed and write; what is private (names of skipped files, `index`) goes to files of its own, mode 0600.
 

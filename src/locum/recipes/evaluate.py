@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from locum.audit import NearestDistance
+from locum.audit import check_membership
 from locum.errors import ConfigError, DataError
 from locum.generate import KSame
 from locum.heads import LinearHead, MLPHead
-from locum.metrics import average_nearest_distance, score_all
+from locum.metrics import average_nearest_distance, feature_scale, score_all
 from locum.recipes.inputs import aligned, choose_split, pick_split, read_sets
 from locum.release import Release, load
-from locum.types import AttackResult, Estimate
+from locum.types import AttackResult, Estimate, Progress
 
 HEADS = {"linear": LinearHead, "mlp": MLPHead}
 Rows = tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]
@@ -75,7 +75,7 @@ def evaluate_release(
     seeds: int = 3,
     backbone: str | None = None,
     ks: Sequence[int] = (2, 5, 10, 15),
-    progress: Callable[[int, int, str], None] | None = None,
+    progress: Progress | None = None,
 ) -> Evaluation:
     """Train `head` on samples of the release and test it on real data; seeds vary draws and training.
 
@@ -105,7 +105,7 @@ def evaluate_release(
     membership = None
     if train_set is not None:
         others = splits["val"] if {"train", "val"} <= set(splits) else test_set
-        membership = NearestDistance().run(release, train_set, others, np.random.default_rng(0))
+        membership = check_membership(release, train_set, others, np.random.default_rng(0))
     if progress is not None:
         progress(len(sources), len(sources), "done")
     return Evaluation(head, seeds, len(target[1]), tuple(rows), membership, release.fingerprint)
@@ -155,6 +155,5 @@ def _row(
 
 def _distance(released: npt.NDArray[np.float32], real: npt.NDArray[np.float32]) -> Estimate:
     """D on vectors z-scored by the records' own scaler (fault F11): no feature decides by its unit."""
-    mean, std = real.mean(axis=0), real.std(axis=0)
-    std = np.where(std > 1e-6 * (np.abs(mean) + 1e-6), std, 1)
-    return average_nearest_distance((released - mean) / std, (real - mean) / std)
+    mean, scale = real.mean(axis=0), feature_scale(real, floor=0.0)
+    return average_nearest_distance((released - mean) / scale, (real - mean) / scale)

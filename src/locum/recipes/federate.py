@@ -1,4 +1,4 @@
-"""`federate merge`: one release out of the folders that several sites have sent."""
+"""`federate simulate`, `federate merge` and `federate predict`."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from locum.data import REFERENCES, partition_by, partition_dirichlet, partition_
 from locum.errors import ConfigError, DataError
 from locum.federated import FederationSettings, PersonalModel, Simulation, Site, Weights, merge_releases, simulate
 from locum.io import check_output_folder, write_private_table
-from locum.recipes.inputs import Progress, check_source, choose_split, only_real, read_sets
+from locum.recipes.inputs import check_source, choose_split, only_real, read_sets
 from locum.recipes.verify import verify_release
 from locum.release import load
-from locum.types import DP, EmbeddingInfo, EmbeddingSet, PrivacyClaim
+from locum.types import DP, EmbeddingInfo, EmbeddingSet, PrivacyClaim, Progress
 
-# A site needs some records to test on and some to learn from.
-_LEAST = 10
+# A site needs some records to train on and some to test on.
+_MIN_RECORDS = 10
 
 
 def simulate_federation(
@@ -40,23 +40,26 @@ def simulate_federation(
     engine: Literal["local", "ray"] = "local",
     validation: bool = False,
     seed: int = 0,
-    tell: Callable[[dict[str, Any]], None] | None = None,
+    on_event: Callable[[dict[str, Any]], None] | None = None,
     progress: Progress | None = None,
 ) -> Simulation:
-    """Deal `data` out to sites and let them learn together with the code of a real run; see `simulate`.
+    """Partition `data` among sites and run a federation on them with the code of a real run; see `simulate`.
 
-    Coins are seeded, so the release in `out` is marked as a test. `partition` is "iid", "dirichlet" (with `alpha`)
-    or "by-site": by the values of the attribute `site_attribute`. `settings` are those of `FederationSettings`.
+    Randomness is seeded, so the release in `out` is marked as a test. `partition` is "iid", "dirichlet" (with
+    `alpha`) or "by-site": by the values of the attribute `site_attribute`. `settings` are those of
+    `FederationSettings`.
     """
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise ConfigError(f"{str(out)!r} is not empty, or no folder: name another one for the rehearsal.")
+        raise ConfigError(f"{str(out)!r} is not an empty folder: name another one for the simulation.")
     if seed < 0:
         raise ConfigError(f"`seed` must be 0 or more; got {seed!r}.")
     records = only_real(choose_split(read_sets(data, progress=progress), data, "train"), "given")
     if classes is not None:
         records = records.with_classes(tuple(classes))
     elif privacy is not None:
-        raise ConfigError("Under differential privacy the set of classes is private too: name it with --classes.")
+        raise ConfigError(
+            "Under differential privacy the set of classes is private too: name the classes with --classes."
+        )
     parts = deal_out(records, sites, partition, alpha, site_attribute, np.random.default_rng(seed))
     backbone = records.info.backbone
     chosen: dict[str, Any] = {
@@ -70,10 +73,12 @@ def simulate_federation(
     }
     terms = FederationSettings.from_dict(chosen)
     if len(parts) < terms.least_sites:
-        raise ConfigError(f"Such a federation needs {terms.least_sites} sites or more; there are {len(parts)}.")
+        raise ConfigError(
+            f"With these settings a federation needs {terms.least_sites} or more sites; there are {len(parts)}."
+        )
     if privacy is not None and privacy.unit == "subject" and records.subject is None:
-        raise DataError("A promise for each subject needs `subject` in the data; they have none.")
-    with tempfile.TemporaryDirectory(prefix="locum-rehearsal-") as work:
+        raise DataError("A guarantee per subject needs `subject` in the data; there is none.")
+    with tempfile.TemporaryDirectory(prefix="locum-simulation-") as work:
         try:
             return simulate(
                 parts,
@@ -84,10 +89,10 @@ def simulate_federation(
                 engine=engine,
                 seed=seed,
                 validation=validation,
-                tell=tell,
+                on_event=on_event,
             )
         except BaseException:
-            # Its sites are gone with it: nobody could go on.
+            # The sites' folders are deleted too, so the run could not be resumed.
             shutil.rmtree(out, ignore_errors=True)
             raise
 
@@ -95,25 +100,27 @@ def simulate_federation(
 def deal_out(
     records: EmbeddingSet, sites: int, partition: str, alpha: float, attribute: str, rng: np.random.Generator
 ) -> dict[str, EmbeddingSet]:
-    """Sites by name with their records, none of them with fewer than ten."""
+    """The records of each site by its name; each has at least ten."""
     if partition == "by-site":
         parts = partition_by(records, attribute)
     elif partition == "iid":
         parts = partition_iid(records, sites, rng)
     elif partition == "dirichlet":
-        parts = partition_dirichlet(records, sites, alpha, rng, min_records=_LEAST)
+        parts = partition_dirichlet(records, sites, alpha, rng, min_records=_MIN_RECORDS)
     else:
         raise ConfigError(f"`partition` must be iid, dirichlet or by-site; got {partition!r}.")
     if len(parts) < 2:
-        raise DataError(f"A federation needs two sites or more; there is {len(parts)}.")
-    if small := [name for name, part in parts.items() if len(part) < _LEAST]:
-        raise DataError(f"{small[0]!r} has {len(parts[small[0]])} records; a site needs {_LEAST}: take fewer sites.")
+        raise DataError(f"A federation needs two or more sites; got {len(parts)}.")
+    if small := [name for name, part in parts.items() if len(part) < _MIN_RECORDS]:
+        raise DataError(
+            f"{small[0]!r} has {len(parts[small[0]])} records; a site needs {_MIN_RECORDS}: use fewer sites."
+        )
     return parts
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PersonalPredictions:
-    """What a site's own model says of vectors; private, like the model."""
+    """Predictions of a site's personal model; private, like the model."""
 
     classes: tuple[str, ...]
     lam: float
@@ -121,7 +128,7 @@ class PersonalPredictions:
     file: Path | None
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain JSON; with every prediction where no file holds them."""
+        """As plain JSON; includes each prediction if no file was written."""
         labels = [self.classes[best] for best in self.proba.argmax(axis=1)]
         out: dict[str, Any] = {
             "classes": list(self.classes),
@@ -140,19 +147,21 @@ class PersonalPredictions:
 def predict_personally(
     site: Path, data: str, *, lam: float | None = None, out: Path | None = None, progress: Progress | None = None
 ) -> PersonalPredictions:
-    """Classes of `data` by the model that a federation has left at a site, whose `site.toml` is `site`.
+    """Classify `data` with the personal model of a site after a federation; `site` is the path of its `site.toml`.
 
-    `lam` takes the place of the lambda that the site picked: 0 asks the global head alone, 1 its own.
+    `lam` replaces the lambda that the site chose: 0 uses only the global head, 1 only the site's own.
     """
     if lam is not None and not 0 <= lam <= 1:
-        raise ConfigError(f"lambda must lie in 0..1; got {lam!r}. 0 is the global head alone, 1 the site's own.")
+        raise ConfigError(
+            f"lambda must be between 0 and 1; got {lam!r}. 0 uses only the global head, 1 only the site's own."
+        )
     model = PersonalModel.open(Site(site).personal_folder)
     records = choose_split(read_sets(data, progress=progress), data, "test")
     check_source(EmbeddingInfo(model.backbone), records.info, "given")
     proba = model.predict_proba(records.X, lam)
     if out is not None:
         if out.exists():
-            raise ConfigError(f"{str(out)!r} exists already: name another file.")
+            raise ConfigError(f"{str(out)!r} already exists: name another file.")
         rows = [[str(i), model.classes[int(row.argmax())], *(f"{p:.6g}" for p in row)] for i, row in enumerate(proba)]
         write_private_table(out, ["record", "label", *(f"p({c})" for c in model.classes)], rows)
     return PersonalPredictions(model.classes, model.lam if lam is None else lam, proba, out)
@@ -160,11 +169,11 @@ def predict_personally(
 
 @dataclass(frozen=True, slots=True)
 class MergeSummary:
-    """What was merged, and what may be claimed of it. All of it is in the release too."""
+    """What was merged, and the claim of the result. The release holds all of it too."""
 
     release: Path
     fingerprint: str
-    # "sums": statistics were added; "mixture": decoders stand side by side.
+    # "sums": statistics were added up; "mixture": a mixture of decoders.
     how: str
     sites: tuple[dict[str, Any], ...]
     max_sites_per_subject: int
@@ -196,11 +205,11 @@ def merge_to_folder(
 ) -> MergeSummary:
     """Verify the releases at `paths`, merge them and write the result to `out`; see `merge_releases`.
 
-    Each must pass `verify_release`: a site whose epsilon is less than what it did costs would spoil the claim of all.
+    Each must pass `verify_release`: a site that states less than its events cost would make the joint claim false.
     """
     check_output_folder(out, overwrite=overwrite)
     if out.resolve() in {path.resolve() for path in paths}:
-        raise ConfigError(f"{str(out)!r} is one of the releases to be merged: choose another folder for the result.")
+        raise ConfigError(f"{str(out)!r} is one of the releases to merge: name another folder for the result.")
     for path in paths:
         verify_release(path)
     merged = merge_releases([load(path) for path in paths], max_sites_per_subject, weights)

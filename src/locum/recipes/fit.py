@@ -5,21 +5,21 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from locum.audit import LEAST_NON_MEMBERS, NearestDistance
-from locum.data import REFERENCES, check_trainable, each_alone, split
+from locum.audit import LEAST_NON_MEMBERS, check_membership
+from locum.data import REFERENCES, check_trainable, hash_split, ledger_for, split
 from locum.errors import ConfigError, DataError, LocumError, PolicyError, PrivacyError
 from locum.generate import BaseGenerator, CGANGenerator, ClassGaussian, CVAEGenerator, KSame, choose_generator
 from locum.io import check_output_folder, ledger_path, make_state_folder, split_path
 from locum.recipes.inputs import check_source, choose_split, only_real, pick_split, read_sets
 from locum.release import load
-from locum.types import DP, AttackResult, EmbeddingSet, PrivacyClaim
+from locum.types import DP, AttackResult, EmbeddingSet, PrivacyClaim, Progress
 
 GENERATORS: dict[str, type[BaseGenerator]] = {
     "gaussian": ClassGaussian,
@@ -79,7 +79,7 @@ def fit_release(
     resume: bool = True,
     verbose: bool = False,
     seed: int = 0,
-    progress: Callable[[int, int, str], None] | None = None,
+    progress: Progress | None = None,
 ) -> FitSummary:
     """Fit a generator on `data`, write its release to `out`, and run the membership check on it.
 
@@ -117,6 +117,8 @@ def fit_release(
     if classes is not None:
         splits = {name: part.with_classes(tuple(classes)) for name, part in splits.items()}
     train, others = _parts(splits, data, non_members, backbone, holdout, seed, private=privacy is not None)
+    if privacy is not None and ledger is None:
+        settings["ledger"] = ledger_for(data, train.info)
     if privacy is not None and "reference" not in settings:
         settings["reference"] = train.info.backbone if train.info.backbone in REFERENCES else "none"
     model = _build(generator, settings, seed)
@@ -131,7 +133,7 @@ def fit_release(
     if privacy is not None:
         release.save(out, overwrite=overwrite)
     try:
-        membership = NearestDistance().run(release, train, others, np.random.default_rng(seed))
+        membership = check_membership(release, train, others, np.random.default_rng(seed))
     except LocumError as error:
         if privacy is None:
             raise
@@ -190,7 +192,7 @@ def _parts(
                 "whether the release leaks: or name a file of other records with --non-members."
             )
         if private:
-            held = each_alone(train, holdout, seed)
+            held = hash_split(train, holdout, seed)
             return train.take(~held), train.take(held)
         parts = split(train, {"train": 1 - holdout, "held": holdout}, rng=rng)
         train, others = parts["train"], parts["held"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -26,7 +26,7 @@ from locum.errors import ConfigError, DataError
 from locum.io import split_path
 from locum.metrics import accuracy, clopper_pearson, score_all
 from locum.release import Release
-from locum.types import EmbeddingInfo, EmbeddingSet, Estimate
+from locum.types import EmbeddingInfo, EmbeddingSet, Estimate, Progress
 
 Part = TypeVar("Part")
 # The attribute by which `rebalance` marks its rows.
@@ -121,7 +121,6 @@ def only_real(data: EmbeddingSet, what: str) -> EmbeddingSet:
     return data
 
 
-Progress = Callable[[int, int, str], None]
 
 
 def read_sets(
@@ -228,7 +227,7 @@ def _from_images(
             )
         X = done.store.get([done.contents[i] for i in rows])
         y = None
-        if done.labelled:
+        if done.labeled:
             place = {name: code for code, name in enumerate(done.info.class_names)}
             own = np.array([place[str(done.items[i].label)] for i in rows])
             y = _codes(done.info, info)[own]

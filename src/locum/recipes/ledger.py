@@ -1,4 +1,4 @@
-"""`ledger`: look at what was spent, decide on a budget, take a copy."""
+"""`ledger`: show what was spent, set a budget, export, back up, restore."""
 
 from __future__ import annotations
 
@@ -7,10 +7,24 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from locum.accounting import Holding, Ledger, events_to_json
-from locum.errors import ConfigError
-from locum.io import write_bytes
+from locum.accounting import Holding, Ledger, entries_held, events_to_json
+from locum.data import ledger_for
+from locum.errors import ConfigError, DataError, PrivacyError
+from locum.io import check_output_file, split_path, write_bytes
+from locum.release import load
 from locum.types import Relation, Unit
+
+
+def find_ledger(data: str | None, file: Path | None) -> Path:
+    """The ledger of `data`, or `file`: one of the two must be given, since no folder is assumed."""
+    if (data is None) == (file is None):
+        raise ConfigError("Say whose ledger: give DATA, the file or folder it belongs to, or --ledger FILE.")
+    if file is not None:
+        return file
+    place = split_path(str(data))[0]
+    if not Path(place).exists():
+        raise ConfigError(f"There is no {place!r}: check the name of the data whose ledger you mean.")
+    return ledger_for(place)
 
 
 def show_ledger(file: Path, holding: str | None = None) -> dict[str, Any]:
@@ -30,18 +44,18 @@ def set_budget(
     relation: Relation | None = None,
     confirm: Callable[[str], object],
 ) -> dict[str, Any]:
-    """Open a holding, or change its budget: a decision that the chain keeps.
+    """Open a holding, or change its budget; the chain of entries keeps the decision.
 
     Unit and relation stay as they are if they are not given. Before a budget is raised, `confirm` is called with a
-    sentence on what that means; an exception out of it leaves everything as it was.
+    sentence on what that means; an exception from it leaves everything as it was.
     """
     ledger = Ledger(file)
     known = ledger.holdings().get(holding)
     if known is not None and (epsilon > known.epsilon or delta > known.delta):
         confirm(
             f"Raising the budget of {holding!r} from epsilon {known.epsilon:g}, delta {known.delta:g} to epsilon "
-            f"{epsilon:g}, delta {delta:g} weakens the promise to everybody in it: more can be learnt about each "
-            f"{known.unit}, on top of what earlier releases tell. What is then spent cannot be taken back."
+            f"{epsilon:g}, delta {delta:g} weakens the guarantee for everybody in it: more can be learned about each "
+            f"{known.unit}, on top of what earlier releases reveal. What is then spent cannot be taken back."
         )
     ledger.set_budget(
         holding,
@@ -60,18 +74,69 @@ def export_ledger(file: Path, out: Path | None = None, *, overwrite: bool = Fals
     """
     entries = existing_ledger(file).export()
     if out is not None:
-        if out.exists() and (out.samefile(file) or not overwrite):
-            raise ConfigError(f"{out} is there already: name another file, or say --force if it is not the ledger.")
-        text = json.dumps(entries, indent=2, sort_keys=True).encode()
-        write_bytes(str(out), text)
+        _check_copy(out, file, overwrite=overwrite)
+        write_bytes(out, json.dumps(entries, indent=2, sort_keys=True).encode())
     return entries
 
 
+def backup_ledger(file: Path, out: Path, *, overwrite: bool = False) -> dict[str, Any]:
+    """Copy a ledger to `out`, for its owner alone, while nobody writes to it."""
+    ledger = existing_ledger(file)
+    _check_copy(out, file, overwrite=overwrite)
+    write_bytes(out, ledger.backup())
+    copy = Ledger(out)
+    return {"file": str(file), "backup": str(out), "entries": len(copy.export()), "tip": copy.tip}
+
+
+def restore_ledger(file: Path, backup: Path, *, releases: tuple[Path, ...] = ()) -> dict[str, Any]:
+    """Put a backup back as the ledger `file`, unless a charge would be forgotten.
+
+    That is so where the ledger that is there holds more than the backup, or where one of `releases` was paid for
+    after the backup was made. A damaged ledger is kept beside the new one.
+    """
+    entries = existing_ledger(backup).export()
+    known = {entry["hash"] for entry in entries}
+    for release in releases:
+        paid = load(release).claim.dp
+        if paid is not None and paid.ledger not in known:
+            raise PrivacyError(
+                f"{str(release)!r} was paid for after this backup was made: restoring it would forget that charge. "
+                " Find a newer backup."
+            )
+    aside = None
+    if file.exists():
+        try:
+            Ledger(file).export()
+        except (PrivacyError, DataError):
+            if (held := entries_held(file)) > len(entries):
+                raise PrivacyError(
+                    f"The ledger {str(file)!r} is damaged, and holds {held} entries where the backup has "
+                    f"{len(entries)}: restoring it would forget what the others spent. Find a newer backup."
+                ) from None
+            aside = next(p for i in range(1, 1000) if not (p := file.with_name(f"{file.name}.damaged-{i}")).exists())
+            file.rename(aside)
+    added = Ledger(file).restore(entries)
+    return {
+        "file": str(file),
+        "backup": str(backup),
+        "entries": len(entries),
+        "added": added,
+        "tip": Ledger(file).tip,
+        "damaged": None if aside is None else str(aside),
+    }
+
+
 def existing_ledger(file: Path) -> Ledger:
-    # Looking must not make an empty ledger, which would seem to say that nothing was spent.
+    """A ledger that is there: looking must not make an empty one, which would say that nothing was spent."""
     if not file.is_file():
         raise ConfigError(f"There is no ledger {str(file)!r}: name it with --ledger, or open one with set-budget.")
     return Ledger(file)
+
+
+def _check_copy(out: Path, file: Path, *, overwrite: bool) -> None:
+    if out.exists() and out.samefile(file):
+        raise ConfigError(f"{str(out)!r} is the ledger itself: name another file for the copy.")
+    check_output_file(out, overwrite=overwrite)
 
 
 def _to_dict(known: Holding) -> dict[str, Any]:

@@ -1,11 +1,10 @@
-"""`obfuscate apply`: records that may leave, with a claim that says what they are."""
+"""`obfuscate fit` and `obfuscate apply`: an obfuscator in a folder, and obfuscated records with their claim."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import math
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -17,7 +16,7 @@ import numpy.typing as npt
 
 from locum.embed import ImageTable
 from locum.errors import ConfigError, DataError, LocumError
-from locum.io import check_output_folder, make_state_folder, split_path
+from locum.io import ProgressBar, check_output_folder, make_state_folder, split_path
 from locum.obfuscate import (
     ImageObfuscator,
     SavedObfuscator,
@@ -38,14 +37,16 @@ from locum.recipes.obfuscate_data import (
     write_images,
     write_table,
 )
-from locum.types import PrivacyClaim, RichBar, at_least
+from locum.types import PrivacyClaim, at_least
 
 Array = npt.NDArray[Any]
+# Images that are obfuscated at once.
+_AT_ONCE = 1024
 
 
 @dataclass(frozen=True, slots=True)
 class ObfuscatorSummary:
-    """What was fitted. It tells how many records there were: it stays in the building."""
+    """What was fitted. It includes the number of records: do not share it."""
 
     obfuscator: str
     fingerprint: str
@@ -88,8 +89,8 @@ def fit_obfuscator(
 ) -> ObfuscatorSummary:
     """Fit an obfuscator on `data` and write it to the folder `out`.
 
-    The columns named in `utility` are what must stay useful: of a table they are taken out before the fit, and so are
-    those in `drop`. Of data with splits "train" is taken. A private attribute is not asked for.
+    The columns named in `utility` are what must stay useful; they and those in `drop` are removed from a table before
+    the fit. If the data have splits, "train" is used. No private attribute is needed.
     """
     check_output_folder(out, overwrite=overwrite)
     if not utility:
@@ -102,7 +103,7 @@ def fit_obfuscator(
         "beta": beta,
         "authors_compat": authors_compat,
     }
-    # Wrong settings are told before data are read.
+    # Report wrong settings before data are read.
     TableObfuscator(**settings)._check()
     rows = choose_split(
         read_rows(data, attributes=attributes, side=side, channels=channels, limit=limit), data, "train"
@@ -113,14 +114,15 @@ def fit_obfuscator(
     records = _images_to_learn(rows, drop) if images else _table_to_learn(rows, data, utility, drop)
     _check_groups(labels)
     started = time.monotonic()
+    bar = ProgressBar("fitting an obfuscator", show=verbose)
     model = kind(
         **settings,
         random_state=seed,
-        # Elsewhere than on a terminal a bar leaves an empty line.
-        progress=RichBar("fitting an obfuscator") if verbose and sys.stderr.isatty() else None,
+        progress=bar,
         checkpoint=_checkpoint(data, kind.__name__, settings, utility, drop, seed) if resume else None,
     )
-    model.fit(records, labels)
+    with bar:
+        model.fit(records, labels)
     save_obfuscator(model, out, overwrite=overwrite)
     if model.checkpoint is not None:
         Path(model.checkpoint).unlink(missing_ok=True)
@@ -143,62 +145,9 @@ def fit_obfuscator(
     )
 
 
-def _table_to_learn(rows: Rows, data: str, utility: Sequence[str], drop: Sequence[str]) -> Rows:
-    import pandas as pd
-
-    for name in drop:
-        if name not in columns_of(rows):
-            raise ConfigError(f"{data!r} has no column {name!r}, which --drop names: check the spelling.")
-    frame = rows.drop(columns=[*utility, *(name for name in drop if name not in utility)])
-    if not len(frame.columns):
-        raise ConfigError("--utility and --drop leave no column to obfuscate: drop fewer.")
-    for name in frame.columns:
-        dtype, types = frame[name].dtype, pd.api.types
-        if types.is_numeric_dtype(dtype) or types.is_bool_dtype(dtype) or types.is_datetime64_any_dtype(dtype):
-            continue
-        if frame[name].astype(str).nunique() > max(20, len(frame) // 2):
-            # Categories leave with the obfuscator: these would be names.
-            raise DataError(
-                f"Column {name!r} has a value of its own for most records: it would name them, and its values would "
-                f"leave. Leave it out with --drop {name}."
-            )
-    return frame
-
-
-def _images_to_learn(rows: ImageTable, drop: Sequence[str]) -> Array:
-    if drop:
-        raise ConfigError("--drop is for columns of tables: of images only what --utility names is kept.")
-    return rows.images
-
-
-def _check_groups(labels: dict[str, Array]) -> None:
-    """The means by utility labels leave: the mean of one record would be that record."""
-    codes = np.stack([np.unique(values, return_inverse=True)[1].ravel() for values in labels.values()], axis=1)
-    if np.unique(codes, axis=0, return_counts=True)[1].min() < 2:
-        raise DataError(
-            "A combination of utility labels has a single record, which means by label would give away: join rare "
-            "values, or leave that record out."
-        )
-
-
-def _checkpoint(data: str, *identity: Any) -> Path | None:
-    """A private file beside the data, one for each fit; None where there is no leave to write."""
-    file = Path(split_path(data)[0]).resolve()
-    try:
-        folder = make_state_folder(data)
-    except OSError:
-        return None
-    text = json.dumps([str(file), data, *identity], sort_keys=True, default=str)
-    return folder / f"obfuscator-{hashlib.sha256(text.encode()).hexdigest()[:16]}.checkpoint"
-
-
-# Images that are worked on at once.
-_AT_ONCE = 1024
-
-
 @dataclass(frozen=True, slots=True)
 class AppliedSummary:
-    """What was written; the claim lies beside it too."""
+    """What was written; the claim is in a file beside it, too."""
 
     file: str
     claim_file: str
@@ -229,10 +178,10 @@ def apply_obfuscator(
 ) -> AppliedSummary:
     """Obfuscate the records of `data` and write them, their utility labels and a claim.
 
-    A table becomes `out` (.csv or .parquet); images become an .npz, or a folder of neutrally named PNGs with the
-    labels in `attributes.csv`. Columns that the obfuscator does not know are left out. Records come in a new order
-    unless `keep_order`. `lambda_` is the obfuscator's usual one if not given; "own" writes labels as C sees them.
-    Without `seed` coins are fresh; with it, whoever guesses the seed takes the noise off, and the claim says so.
+    A table becomes `out` (.csv or .parquet); images become an .npz, or a folder of numbered PNGs with the labels in
+    `attributes.csv`. Columns that the obfuscator does not know are left out. Records are shuffled unless
+    `keep_order`. `lambda_` defaults to `default_lambda`; "own" writes labels as C scores them. Without `seed` the
+    noise is fresh; with it, anyone who guesses the seed can remove the noise, and the claim says so.
     """
     saved = open_obfuscator(obfuscator)
     kind = saved.manifest.data.kind
@@ -240,13 +189,13 @@ def apply_obfuscator(
     if not 0 < delta < 1:
         raise ConfigError(f"--delta must lie between 0 and 1; got {delta!r}. 1e-5 is usual.")
     plain = default_lambda(saved) if lambda_ is None else None if lambda_ == "own" else lambda_
-    # Wrong knobs are told before data are read.
+    # Report wrong knobs before data are read.
     saved.model.masking(noise=noise, lambda_=plain, use_true_label=true_label)
     rows = joined(records_for(saved, data, attributes, limit))
     labels = utility_of(saved, rows, data) if true_label else None
     rng = np.random.default_rng(seed)
     if not keep_order:
-        # In the order of the data a row's place would tell whose record it was.
+        # In the original order, a row's position would tell whose record it is.
         order = rng.permutation(len(rows))
         rows = taken(rows, order)
         labels = None if labels is None else {name: values[order] for name, values in labels.items()}
@@ -278,13 +227,13 @@ def apply_obfuscator(
 
 
 def records_for(saved: SavedObfuscator, data: str, attributes: str | None, limit: int | None) -> dict[str, Rows]:
-    """Every split of `data`, as this obfuscator takes it; a sentence where it is of another kind."""
+    """Every split of `data`, as this obfuscator takes it; an error if they are of another kind."""
     model = saved.model
     shape = model.shape_ if isinstance(model, ImageObfuscator) else (3, 64, 64)
     splits = read_rows(data, attributes=attributes, side=shape[1], channels=shape[0], limit=limit)
     for rows in splits.values():
         if isinstance(rows, ImageTable) != isinstance(model, ImageObfuscator):
-            raise DataError(f"The obfuscator takes {saved.manifest.data.kind}s, and {data!r} holds none.")
+            raise DataError(f"The obfuscator takes {saved.manifest.data.kind}s, and {data!r} has none.")
         if isinstance(model, TableObfuscator):
             if lacking := [name for name in model.codec_.columns if name not in columns_of(rows)]:
                 raise DataError(f"{data!r} lacks columns that the obfuscator was fitted on: {', '.join(lacking)}.")
@@ -294,7 +243,7 @@ def records_for(saved: SavedObfuscator, data: str, attributes: str | None, limit
 
 
 def utility_of(saved: SavedObfuscator, rows: Rows, data: str) -> dict[str, Array]:
-    """The utility labels of each record, known to be some that the obfuscator was fitted on."""
+    """The utility labels of each record; values that the obfuscator was not fitted on are an error."""
     names = saved.model.labels_.names
     labels = {name: column(rows, name, data, "the obfuscator's utility") for name in names}
     try:
@@ -302,19 +251,70 @@ def utility_of(saved: SavedObfuscator, rows: Rows, data: str) -> dict[str, Array
     except LocumError:
         raise
     except ValueError:
-        raise DataError(f"The utility labels of {data!r} are of another kind than those that were fitted.") from None
+        raise DataError(
+            f"The utility labels of {data!r} have another type than those the obfuscator was fitted on."
+        ) from None
     return labels
 
 
 def default_lambda(saved: SavedObfuscator) -> float:
-    """What writes a label plainly: the seed's own values."""
-    return -3000.0 if saved.manifest.data.kind == "image" and saved.model.preset == "seed" else -50.0
+    """The `lambda_` that writes a label plainly: the adjustable paper's values."""
+    return -3000.0 if saved.manifest.data.kind == "image" and saved.model.preset == "paper" else -50.0
+
+
+def _table_to_learn(rows: Rows, data: str, utility: Sequence[str], drop: Sequence[str]) -> Rows:
+    import pandas as pd
+
+    for name in drop:
+        if name not in columns_of(rows):
+            raise ConfigError(f"{data!r} has no column {name!r}, which --drop names: check the spelling.")
+    frame = rows.drop(columns=[*utility, *(name for name in drop if name not in utility)])
+    if not len(frame.columns):
+        raise ConfigError("--utility and --drop leave no column to obfuscate: drop fewer.")
+    for name in frame.columns:
+        dtype, types = frame[name].dtype, pd.api.types
+        if types.is_numeric_dtype(dtype) or types.is_bool_dtype(dtype) or types.is_datetime64_any_dtype(dtype):
+            continue
+        if frame[name].astype(str).nunique() > max(20, len(frame) // 2):
+            # Categories leave with the obfuscator: these would be identifiers.
+            raise DataError(
+                f"Column {name!r} has a different value for most records: it would identify them, and its values "
+                f"leave with the obfuscator. Leave it out with --drop {name}."
+            )
+    return frame
+
+
+def _images_to_learn(rows: ImageTable, drop: Sequence[str]) -> Array:
+    if drop:
+        raise ConfigError("--drop is for columns of tables; for images only what --utility names is kept.")
+    return rows.images
+
+
+def _check_groups(labels: dict[str, Array]) -> None:
+    """The means by utility label leave with the obfuscator: the mean of one record would be that record."""
+    codes = np.stack([np.unique(values, return_inverse=True)[1].ravel() for values in labels.values()], axis=1)
+    if np.unique(codes, axis=0, return_counts=True)[1].min() < 2:
+        raise DataError(
+            "A combination of utility labels has a single record, and its mean would give that record away: merge "
+            "rare values, or leave that record out."
+        )
+
+
+def _checkpoint(data: str, *identity: Any) -> Path | None:
+    """A private file beside the data, one per fit; None if the folder cannot be written."""
+    file = Path(split_path(data)[0]).resolve()
+    try:
+        folder = make_state_folder(data)
+    except OSError:
+        return None
+    text = json.dumps([str(file), data, *identity], sort_keys=True, default=str)
+    return folder / f"obfuscator-{hashlib.sha256(text.encode()).hexdigest()[:16]}.checkpoint"
 
 
 def _images(
     model: ImageObfuscator, images: Array, labels: Mapping[str, Array] | None, knobs: Mapping[str, Any]
 ) -> tuple[Array, dict[str, Array]]:
-    """Obfuscated images and the labels that they carry, some at a time."""
+    """Obfuscated images and the labels they carry, computed in chunks."""
     made, guessed = [], []
     for start in range(0, len(images), _AT_ONCE):
         part = slice(start, start + _AT_ONCE)
@@ -337,32 +337,32 @@ def _about(
     seeded: bool,
     ordered: bool,
 ) -> dict[str, Any]:
-    """What travels with obfuscated records: knobs, the obfuscator's fingerprint, and a claim of kind none."""
-    told = [
+    """What accompanies obfuscated records: knobs, the obfuscator's fingerprint, and a claim of kind none."""
+    not_covered = [
         "utility labels: each record carries its own, by design"
         if true_label
-        else "utility labels: each record carries what the obfuscator took them for, by design",
-        "what an attacker finds out: measured, not proven; `locum obfuscate trade-off` measures it",
+        else "utility labels: each record carries what the obfuscator predicts them to be, by design",
+        "what an attacker learns: measured, not proven; `locum obfuscate trade-off` measures it",
         "repeated releases of one record: they add up, and their mean has less noise",
         "records that the obfuscator was fitted on: nothing is proven about them",
-        "that a record is here: there is a row for each",
+        "whether a record is included: there is a row for each",
     ]
     epsilon = saved.model.local_epsilon(noise, delta=delta)
     local = None
     if seeded:
-        told.append("the coins: they were seeded, as for a test; whoever guesses the seed takes the noise off")
+        not_covered.append("the noise: it was seeded, as for a test; anyone who guesses the seed can remove it")
     elif lambda_ is None:
-        told.append("what C sees of the utility labels: it is written without noise")
+        not_covered.append("C's scores of the utility labels: they are written without noise")
     elif math.isfinite(epsilon):
         local = {"epsilon": epsilon, "delta": delta}
-        told.append(
-            "local differential privacy, which is no part of this claim: one release of a record that the "
-            f"obfuscator was not fitted on, beside the labels written with it, has epsilon {at_least(epsilon)} at "
-            f"delta {delta:g} if nobody knows the coins, which come from a generator that is not cryptographic"
+        not_covered.append(
+            "local differential privacy, which is not part of this claim: one release of a record that the "
+            f"obfuscator was not fitted on, given the labels written with it, has epsilon {at_least(epsilon)} at "
+            f"delta {delta:g} if nobody knows the random seed; the generator is not cryptographic"
         )
     if ordered:
-        told.append("whose record is whose: they are in the order of the data")
-    claim = PrivacyClaim(kind="none", not_covered=tuple(told))
+        not_covered.append("which record is whose: they are in the order of the data")
+    claim = PrivacyClaim(kind="none", not_covered=tuple(not_covered), test=seeded)
     return {
         "format": "locum-obfuscated",
         "schema_version": 1,

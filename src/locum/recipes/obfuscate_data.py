@@ -1,4 +1,4 @@
-"""Where obfuscated records go: a table, an .npz or a folder of images, each with its claim, whole or not at all."""
+"""Reading tables and images to obfuscate, and writing the result: a table, an .npz or a folder, with its claim."""
 
 from __future__ import annotations
 
@@ -29,7 +29,6 @@ from locum.release import entry_of
 if TYPE_CHECKING:
     import pandas as pd
 
-
 Array = npt.NDArray[Any]
 Rows = Any  # a pandas DataFrame or an ImageTable
 
@@ -40,29 +39,31 @@ _READABLE = (
     "--attributes FILE"
 )
 _SIDE = 64
+_TABLES = (".csv", ".parquet")
+_ATTRIBUTES = "attributes.csv"
 
 
 def read_rows(
     path: str, *, attributes: str | None = None, side: int | None = None, channels: int = 3, limit: int | None = None
 ) -> dict[str, Rows]:
-    """Every split of a table or of images, or the one that `PATH#train` names; "all" where there are none.
+    """Every split of a table or of images, or the one that `PATH#train` names; "all" if there are no splits.
 
     UCI Adult's two files are the splits train and test; CelebA's partitions are train, val and test. `attributes` is
-    a table about a folder of images; `side` and `channels` say what those and CelebA's become, arrays stay as they
-    are. `limit` takes the first records of each split.
+    a table about a folder of images. Those and CelebA's images are resized to `side` and `channels`; arrays stay as
+    they are. `limit` keeps the first records of each split.
     """
     file, split = split_path(path)
     place = Path(file)
     if limit is not None and limit < 1:
-        raise ConfigError(f"--limit takes a whole number, 1 or more; got {limit!r}.")
+        raise ConfigError(f"--limit must be a whole number, 1 or more; got {limit!r}.")
     if attributes is not None and not place.is_dir():
-        raise ConfigError(f"--attributes tells of the images in a folder, and {file!r} is none: leave it out.")
+        raise ConfigError(f"--attributes describes the images in a folder, and {file!r} is not one: leave it out.")
     if not place.exists():
         raise DataError(f"There is nothing at {file}: check the spelling. Readable are {_READABLE}.")
     found = _read(file, place, attributes, side or _SIDE, channels, limit if split is None else None)
     if split is not None:
         if split not in found:
-            raise DataError(f"{file!r} has no split {split!r}: it holds {', '.join(found)}.")
+            raise DataError(f"{file!r} has no split {split!r}: it has {', '.join(found)}.")
         found = {split: found[split]}
     return (
         found
@@ -72,7 +73,7 @@ def read_rows(
 
 
 def joined(splits: Mapping[str, Rows]) -> Rows:
-    """All splits, one after the other."""
+    """All splits, concatenated."""
     parts = list(splits.values())
     if len(parts) == 1:
         return parts[0]
@@ -93,12 +94,12 @@ def taken(rows: Rows, chosen: Array) -> Rows:
 
 
 def columns_of(rows: Rows) -> list[str]:
-    """Names that a column can be asked for by."""
+    """The names of the columns."""
     return list(rows.attributes) if isinstance(rows, ImageTable) else [str(name) for name in rows.columns]
 
 
 def column(rows: Rows, name: str, path: str, option: str) -> Array:
-    """One fact of each record, text or whole numbers, or a sentence that names the option it was asked for by."""
+    """One column, as text or integers; an error names the option that asked for it."""
     if name not in columns_of(rows):
         known = ", ".join(columns_of(rows)[:40])
         raise ConfigError(f"{path!r} has no column {name!r}, which {option} names; it has {known}.")
@@ -107,11 +108,64 @@ def column(rows: Rows, name: str, path: str, option: str) -> Array:
     return _plain(rows[name], name, path)
 
 
+def claim_path(out: Path) -> Path:
+    """The path of a file's claim: beside the file.
+
+    >>> claim_path(Path("out/patients.csv")).as_posix()
+    'out/patients.claim.json'
+    """
+    return out.with_name(f"{out.stem}.claim.json")
+
+
+def check_place(out: Path, kind: str, *, overwrite: bool) -> None:
+    """Check, before any work, that records of `kind` ("table" or "image") and their claim can be written to `out`.
+
+    Images go to an .npz, or to a folder: a name without a suffix.
+    """
+    if kind == "image" and out.suffix.lower() not in ("", ".npz"):
+        raise ConfigError(f"Obfuscated images go to an .npz file or to a folder; got {str(out)!r}.")
+    if kind == "image" and not out.suffix:
+        check_output_folder(out, overwrite=overwrite)
+        return
+    check_output_file(out, overwrite=overwrite, suffixes=_TABLES if kind == "table" else (".npz",))
+    check_output_file(claim_path(out), overwrite=overwrite)
+
+
+def write_table(out: Path, frame: pd.DataFrame, about: Mapping[str, Any]) -> Path:
+    """Write the table and its claim; returns the path of the claim."""
+    write_frame(frame, out)
+    return _claimed(out, about)
+
+
+def write_images(
+    out: Path, images: Array, labels: Mapping[str, Array], about: Mapping[str, Any], *, overwrite: bool
+) -> Path:
+    """Write images (n, h, w, channels) with their labels and their claim; returns the path of the claim.
+
+    An .npz has MedMNIST's layout: the first utility attribute is the label. A folder has numbered PNGs, the labels in
+    `attributes.csv`, and the claim in its manifest.
+    """
+    if out.suffix.lower() == ".npz":
+        first, *_ = labels.values()
+        named = {f"train_attr_{name}": values for name, values in labels.items() if name != "label"}
+        # Loosely typed, because NumPy's own options share the names of arrays.
+        arrays: dict[str, Any] = {"train_images": _squeezed(images), "train_labels": first, **named}
+
+        def write(stream: BinaryIO) -> None:
+            np.savez_compressed(stream, **arrays)
+
+        write_atomically(str(out), write)
+        return _claimed(out, about)
+    # Readable only by its owner until it is sent.
+    write_folder_atomically(out, _folder(images, labels, about), overwrite=overwrite, mode=0o700)
+    return out / MANIFEST
+
+
 def _plain(series: pd.Series, name: str, path: str) -> Array:
     import pandas as pd
 
     if series.isna().any():
-        raise DataError(f"Column {name!r} of {path} misses values: leave those records out, or fill them in.")
+        raise DataError(f"Column {name!r} of {path} has missing values: leave those records out, or fill them in.")
     types = pd.api.types
     if types.is_integer_dtype(series.dtype) or types.is_bool_dtype(series.dtype):
         return np.asarray(series.to_numpy(dtype=np.int64))
@@ -129,80 +183,23 @@ def _read(
             return {split: read_adult(part) for split, part in adult.items()}
         if any((place / inner / _CELEBA).is_file() for inner in ("", "Anno")):
             return _partitions(read_celeba(file, side=side, limit=limit))
-        raise DataError(f"{file!r} is a folder of no known layout. Readable are {_READABLE}.")
+        raise DataError(f"{file!r} is a folder with an unknown layout. Readable are {_READABLE}.")
     if place.name in _ADULT.values():
         return {ALL: read_adult(place)}
     if place.suffix.lower() == ".npz":
         return dict(read_image_npz(file))
     if place.suffix.lower() in (".csv", ".parquet"):
         return {ALL: read_frame(file)}
-    raise DataError(f"{file!r} is of a kind that cannot be read. Readable are {_READABLE}.")
+    raise DataError(f"{file!r} is in a format that cannot be read. Readable are {_READABLE}.")
 
 
 def _partitions(faces: ImageTable) -> dict[str, Rows]:
-    """CelebA by its own list of partitions, where it came along."""
+    """CelebA by its own list of partitions, if it is there."""
     if "partition" not in faces.attributes:
         return {ALL: faces}
     rest = {name: values for name, values in faces.attributes.items() if name != "partition"}
-    whole, part = ImageTable(faces.images, rest), faces.attributes["partition"]
-    return {name: whole.take(part == i) for i, name in enumerate(SPLITS) if (part == i).any()}
-
-
-ATTRIBUTES = "attributes.csv"
-_TABLES = (".csv", ".parquet")
-
-
-def claim_path(out: Path) -> Path:
-    """Where the claim of a file lies: beside it.
-
-    >>> claim_path(Path("out/people.csv")).as_posix()
-    'out/people.claim.json'
-    """
-    return out.with_name(f"{out.stem}.claim.json")
-
-
-def check_place(out: Path, kind: str, *, overwrite: bool) -> None:
-    """Complain about a place that cannot be written before any work; `kind` is "table" or "image"."""
-    suffix = out.suffix.lower()
-    if kind == "table" and suffix not in _TABLES:
-        raise ConfigError(f"An obfuscated table ends in .csv or .parquet; got {str(out)!r}.")
-    if kind == "image" and suffix not in ("", ".npz"):
-        raise ConfigError(f"Obfuscated images go to an .npz file or to a folder; got {str(out)!r}.")
-    if kind == "image" and not suffix:
-        check_output_folder(out, overwrite=overwrite)
-        return
-    for path in (out, claim_path(out)):
-        check_output_file(path, overwrite=overwrite)
-
-
-def write_table(out: Path, frame: pd.DataFrame, about: Mapping[str, Any]) -> Path:
-    """The table and its claim; where the claim may lie."""
-    write_frame(frame, out)
-    return _claimed(out, about)
-
-
-def write_images(
-    out: Path, images: Array, labels: Mapping[str, Array], about: Mapping[str, Any], *, overwrite: bool
-) -> Path:
-    """Images (n, h, w, colours) with their labels and their claim; where the claim lies.
-
-    An .npz has MedMNIST's layout: the first utility attribute is its label. A folder has PNGs that are named by
-    numbers, the labels in `attributes.csv`, and the claim in its manifest.
-    """
-    if out.suffix.lower() == ".npz":
-        first, *_ = labels.values()
-        named = {f"train_attr_{name}": values for name, values in labels.items() if name != "label"}
-        # Typed loosely because NumPy lists its own options among the names of arrays.
-        arrays: dict[str, Any] = {"train_images": _squeezed(images), "train_labels": first, **named}
-
-        def write(stream: BinaryIO) -> None:
-            np.savez_compressed(stream, **arrays)
-
-        write_atomically(str(out), write)
-        return _claimed(out, about)
-    # Owned by its maker until sent.
-    write_folder_atomically(out, _folder(images, labels, about), overwrite=overwrite, mode=0o700)
-    return out / MANIFEST
+    table, part = ImageTable(faces.images, rest), faces.attributes["partition"]
+    return {name: table.take(part == i) for i, name in enumerate(SPLITS) if (part == i).any()}
 
 
 def _folder(images: Array, labels: Mapping[str, Array], about: Mapping[str, Any]) -> Iterator[tuple[str, bytes]]:
@@ -211,15 +208,15 @@ def _folder(images: Array, labels: Mapping[str, Array], about: Mapping[str, Any]
 
     files, entries = [], {}
     for i, image in enumerate(_squeezed(images), start=1):
-        # Names of files can be patients' names: here they are numbers.
+        # File names can be patients' names: here they are numbers.
         name, raw = f"{i:06d}.png", io.BytesIO()
         Image.fromarray(image).save(raw, format="PNG")
         files.append(name)
         entries[name] = entry_of(raw.getvalue()).model_dump()
         yield name, raw.getvalue()
     table = pd.DataFrame({"file": files, **labels}).to_csv(index=False, lineterminator="\n").encode()
-    entries[ATTRIBUTES] = entry_of(table).model_dump()
-    yield ATTRIBUTES, table
+    entries[_ATTRIBUTES] = entry_of(table).model_dump()
+    yield _ATTRIBUTES, table
     yield MANIFEST, _dumped({**about, "files": entries})
 
 
@@ -228,16 +225,16 @@ def _squeezed(images: Array) -> Array:
 
 
 def _claimed(out: Path, about: Mapping[str, Any]) -> Path:
-    place = claim_path(out)
+    claim = claim_path(out)
     try:
         with out.open("rb") as stream:
             digest = hashlib.file_digest(stream, "sha256").hexdigest()
-        write_bytes(str(place), _dumped({**about, "sha256": digest}))
+        write_bytes(str(claim), _dumped({**about, "sha256": digest}))
     except BaseException:
-        # Records without their claim must not lie about.
+        # Leave no records without their claim.
         out.unlink(missing_ok=True)
         raise
-    return place
+    return claim
 
 
 def _dumped(about: Mapping[str, Any]) -> bytes:

@@ -1,4 +1,4 @@
-"""`passport`: the papers with which a release may leave, written into it."""
+"""`passport`: write the passport files into a release."""
 
 from __future__ import annotations
 
@@ -14,13 +14,9 @@ from pydantic import ValidationError
 
 from locum.errors import ConfigError, DataError
 from locum.recipes.verify import check_cost
-from locum.release import FileEntry, Manifest, Release, read_folder
+from locum.release import FileEntry, Release, read_folder
 from locum.release.passport import (
-    CROISSANT,
-    PAGE,
     PASSPORT,
-    REGISTRY,
-    SHEET,
     SIGNATURE,
     AttackEntry,
     AuditEntry,
@@ -31,20 +27,14 @@ from locum.release.passport import (
     UtilityEntry,
     build_passport,
     present_passport_files,
-    render_croissant,
-    render_registry,
-    worst_verdict,
     write_passport_files,
 )
-from locum.report import blurred, passport_html, passport_markdown, shareable_figures
-from locum.types import PrivacyClaim
+from locum.report import render_passport_files, shareable_figures
+from locum.types import AttackResult, PrivacyClaim, worst_verdict
 
-# What reading a file that is not as expected can raise.
+# What a malformed file can raise.
 _BAD = (ValidationError, AttributeError, KeyError, OverflowError, TypeError, ValueError)
 _MAX_BYTES = 64 * 2**20
-# What may be told of an attack, by its name in the audit. The rest (classes, curves, notes) stays at home.
-_FIGURES = {"attack": "attack", "control": "control", "baseline": "baseline", "most_exposed": "most exposed"}
-_RATES = {0.01: "TPR at 1 % FPR", 0.001: "TPR at 0.1 % FPR"}
 
 
 def read_audit(path: Path, fingerprint: str, *, include_measured: bool) -> AuditEntry:
@@ -58,60 +48,46 @@ def read_evaluation(path: Path, fingerprint: str) -> UtilityEntry:
 
 
 def audit_entry(audit: Mapping[str, Any], fingerprint: str, *, include_measured: bool) -> AuditEntry:
-    """Attacks and verdicts; with `include_measured` also their figures, blurred.
+    """Attacks and verdicts; with `include_measured` also their figures, rounded.
 
-    `audit` must say by `fingerprint` which release was attacked: the good marks of another would fit any.
+    The `fingerprint` in `audit` must be that of the release: otherwise any good audit could be used for any release.
     """
     if audit.get("fingerprint") != fingerprint:
-        given = "says of none" if not audit.get("fingerprint") else "is of another release"
-        raise DataError(f"The audit must be of this release, by its `fingerprint`; it {given}. Audit this one.")
+        given = "has no `fingerprint`" if not audit.get("fingerprint") else "is of another release"
+        raise DataError(f"The audit must be of this release; it {given}. Audit this release.")
     results = audit.get("results")
     if not isinstance(results, list) or not results:
-        raise DataError("The audit holds no `results`: give what `locum audit RELEASE --json` wrote.")
+        raise DataError("The audit has no `results`. Give what `locum audit RELEASE --json` wrote.")
     try:
-        entries = [_attack(result, include_measured) for result in results]
+        shared = (AttackResult.from_dict(result).shareable(figures=include_measured) for result in results)
+        entries = tuple(AttackEntry(**attack) for attack in shared)
         return AuditEntry(
-            # Doubts about the data make an audit worse than any of its results.
+            # Faults of the data can make the audit's verdict worse than that of any result.
             verdict=worst_verdict(audit["verdict"], *(entry.verdict for entry in entries)),
-            results=tuple(entries),
+            results=entries,
             policy=_policy(audit),
             epsilon_audit=_epsilon_audit(audit.get("epsilon_audit")),
         )
     except _BAD:
-        # What a library says of a bad file may quote it.
+        # The message of a library may quote the file.
         raise DataError("The audit is not as `locum audit RELEASE --json` writes it: write it again.") from None
 
 
 def utility_entry(evaluation: Mapping[str, Any], fingerprint: str) -> UtilityEntry:
-    """Scores, blurred, of an evaluation. One that names a release must name this one."""
+    """The rounded scores of an evaluation. If it has a `fingerprint`, that must be of this release."""
     if evaluation.get("fingerprint", fingerprint) != fingerprint:
-        raise DataError("The evaluation is of another release, by its `fingerprint`. Evaluate this one.")
+        raise DataError("The evaluation is of another release: its `fingerprint` differs. Evaluate this release.")
     try:
-        told = shareable_figures({"membership": None, **evaluation})
-        return UtilityEntry(**{k: told[k] for k in ("head", "seeds", "rows")})
+        figures = shareable_figures({**evaluation, "membership": None})
+        return UtilityEntry(**{k: figures[k] for k in ("head", "seeds", "rows")})
     except _BAD:
         raise DataError(
             "The evaluation is not as `locum evaluate RELEASE --json` writes it: write it again."
         ) from None
 
 
-def _attack(result: Mapping[str, Any], include_measured: bool) -> AttackEntry:
-    name = result["attack_name"] if "attack_name" in result else result["attack"]
-    figures: dict[Any, Any] = {}
-    if include_measured:
-        # By either name: `attack` is the attack's name where its figures are apart.
-        source = {**result, **result.get("estimates", {})}
-        for key, title in _FIGURES.items():
-            if isinstance(source.get(key), Mapping):
-                figures[title] = blurred(source[key])
-        for rate, estimate in source.get("tpr", {}).items():
-            if float(rate) in _RATES:
-                figures[_RATES[float(rate)]] = blurred(estimate)
-    return AttackEntry(attack=name, verdict=result["verdict"], figures=figures)
-
-
 def _policy(audit: Mapping[str, Any]) -> PolicyEntry | None:
-    """Which rules are met; what was found for each stays at home."""
+    """Which rules are met; the findings behind them do not leave."""
     policy = audit.get("policy")
     if policy is None:
         return None
@@ -120,7 +96,7 @@ def _policy(audit: Mapping[str, Any]) -> PolicyEntry | None:
 
 
 def _epsilon_audit(found: Mapping[str, Any] | None) -> EpsilonAuditEntry | None:
-    """It read no record, so that its figures may be told as they are."""
+    """It reads no record, so its figures may leave unrounded."""
     if found is None:
         return None
     lower = found["lower"]
@@ -135,11 +111,11 @@ def _epsilon_audit(found: Mapping[str, Any] | None) -> EpsilonAuditEntry | None:
 
 
 def read_json(path: Path, what: str) -> Mapping[str, Any]:
-    """What `audit` or `evaluate` wrote with --json, or one sentence on why this file is not that."""
+    """The JSON that `audit` or `evaluate` wrote, or an error that says why this file is not that."""
     if not path.is_file():
-        raise ConfigError(f"There is no file {str(path)!r}: give what `locum {_verb(what)} RELEASE --json` wrote.")
+        raise ConfigError(f"There is no file {str(path)!r}. Give what `locum {_verb(what)} RELEASE --json` wrote.")
     if path.stat().st_size > _MAX_BYTES:
-        raise DataError(f"{str(path)!r} is too long to be an {what}.")
+        raise DataError(f"{str(path)!r} is too large to be an {what}.")
     try:
         data = json.loads(path.read_bytes())
     except (ValueError, RecursionError):
@@ -147,7 +123,7 @@ def read_json(path: Path, what: str) -> Mapping[str, Any]:
     except OSError as error:
         raise DataError(f"{str(path)!r} cannot be read: {error.strerror}.") from None
     if not isinstance(data, dict):
-        raise DataError(f"{str(path)!r} is no JSON of an {what}: write it with `locum {_verb(what)} --json`.")
+        raise DataError(f"{str(path)!r} is not the JSON of an {what}. Write it with `locum {_verb(what)} --json`.")
     return data
 
 
@@ -157,7 +133,7 @@ def _verb(what: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class PassportSummary:
-    """What was written: the passport itself, its hash, the files, and whether a signature had to go."""
+    """What was written: the passport, its hash, the files, and whether a signature was removed."""
 
     path: str
     passport: Passport
@@ -167,8 +143,8 @@ class PassportSummary:
 
     @property
     def claim(self) -> PrivacyClaim:
-        """What is promised, and what the passport adds to what is not covered."""
-        return self.passport.privacy_claim()
+        """The claim, with what the passport adds to `not_covered`."""
+        return self.passport.claim
 
     def to_dict(self) -> dict[str, Any]:
         """As plain JSON."""
@@ -192,23 +168,24 @@ def write_passport(
     include_measured: bool = False,
     overwrite: bool = False,
 ) -> PassportSummary:
-    """Write passport, page, sheet, Croissant metadata and, under differential privacy, a registry's record.
+    """Write passport, page, sheet, Croissant metadata and, under differential privacy, a registry entry.
 
-    They hold no real point and no exact count. Of `audit` (the JSON of `locum audit`) the verdicts are told, and
-    its figures only with `include_measured`; of `evaluation` (that of `locum evaluate`) there are only figures.
-    All of that is rounded, and named in `not_covered`. Decoder, card and manifest are not touched; a signature is
-    taken away, since it is not one over this passport. A claim whose events cost more than it says gets none.
+    They hold no real point and no exact count. Of `audit` (the JSON of `locum audit`) they give the verdicts, and the
+    figures only with `include_measured`; `evaluation` (that of `locum evaluate`) has only figures. All of this is
+    rounded, and named in `not_covered`. Decoder, card and manifest are not changed; a signature is removed, since it
+    does not cover this passport. A release whose claim is below the cost of its events gets no passport.
     """
     if include_measured and audit is None and evaluation is None:
-        raise ConfigError("--include-measured needs something measured: add --audit FILE or --evaluation FILE.")
+        raise ConfigError("--include-measured needs measured figures. Add --audit FILE or --evaluation FILE.")
     if evaluation is not None and not include_measured:
-        raise ConfigError("--evaluation holds nothing but measured figures: add --include-measured, or leave it out.")
-    manifest, tensors, fingerprint = read_folder(release)
-    Release(manifest, tensors, fingerprint)
+        raise ConfigError("--evaluation holds only measured figures. Add --include-measured, or leave it out.")
+    opened = read_folder(release)
+    manifest, fingerprint = opened.manifest, opened.fingerprint
+    Release(manifest, opened.tensors, fingerprint)
     found = present_passport_files(release)
     if found and not overwrite:
-        raise ConfigError(f"{str(release)!r} has {found[0]} already: replace all such papers with --force.")
-    claim = manifest.claim.claim()
+        raise ConfigError(f"{str(release)!r} has {found[0]} already. Replace all passport files with --force.")
+    claim = manifest.claim
     if claim.dp is not None:
         check_cost(claim.dp)
     passport = build_passport(
@@ -227,15 +204,3 @@ def write_passport(
     write_passport_files(release, contents, remove=found)
     sha256 = hashlib.sha256(contents[PASSPORT]).hexdigest()
     return PassportSummary(str(release), passport, sha256, tuple(sorted(contents)), SIGNATURE in found)
-
-
-def render_passport_files(manifest: Manifest, passport: Passport) -> dict[str, str]:
-    """The papers that are made from a passport, by name: the same passport always gives the same text."""
-    passport_files = {
-        PAGE: passport_html(passport),
-        SHEET: passport_markdown(passport),
-        CROISSANT: render_croissant(manifest, passport),
-    }
-    if passport.ledger is not None:
-        passport_files[REGISTRY] = render_registry(manifest, passport)
-    return passport_files

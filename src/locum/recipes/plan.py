@@ -1,4 +1,4 @@
-"""`plan`: what a private fit would do and cost, before any record is read."""
+"""`plan`: what a private fit would do and cost; no record is read."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from locum.generate import choose_generator
 from locum.recipes.fit import GENERATORS
 from locum.types import DP, at_least
 
-# Generators that have a private way to fit.
-PRIVATE = tuple(name for name, kind in GENERATORS.items() if kind._HONOURS_DP)
+# Generators that can be fitted with differential privacy.
+PRIVATE = tuple(name for name, kind in GENERATORS.items() if kind._SUPPORTS_DP)
 
 
 def make_plan(
@@ -23,11 +23,11 @@ def make_plan(
     epochs: float | None = None,
     clip: float | None = None,
 ) -> dict[str, Any]:
-    """What a fit would do and cost, from public numbers alone: one noisy sum, or noisy training steps.
+    """What a private fit would do and cost, from public numbers alone: one noisy sum, or noisy training steps.
 
-    `batch`, `epochs` and `clip` are for training; a generator has settings of its own, "sgd" stands for any network.
+    `batch`, `epochs` and `clip` are for training. Generators have their own defaults; "sgd" stands for any network.
     """
-    # Also where no step needs it: delta is checked against it.
+    # Also without training steps: delta is checked against the size.
     budget.size()
     if generator == "auto":
         generator = choose_generator(budget).generator
@@ -42,33 +42,34 @@ def make_plan(
     given = {name: value for name, value in wanted.items() if value is not None}
     if unknown := sorted(set(given) - set(kind._get_param_names())):
         raise ConfigError(f"The generator {generator!r} has no setting {unknown[0]!r}: leave it out.")
-    # A plan has nothing to do with which classes there are.
+    # The plan does not depend on the classes.
     model: Any = kind(privacy=budget, classes=(0, 1), **given)
     return {"generator": generator, **model.plan().to_dict()}
 
 
 def explain(budget: DP) -> list[str]:
-    """What the numbers of a budget mean and how to choose them, in plain words; one paragraph each."""
+    """What the numbers of a budget mean and how to choose them, one paragraph each."""
     n, unit = budget.n_public, budget.unit
-    one = "a person with all of their records" if unit == "subject" else "one record"
-    # Who was at one to one is at exp(epsilon) to one afterwards; beyond 700 floats end, and so does the promise.
+    one = "a subject with all its records" if unit == "subject" else "one record"
+    # Odds of one to one become exp(epsilon) to one; beyond 700 a float overflows, and the guarantee means nothing.
     factor = at_least(math.exp(min(budget.epsilon, 700.0)))
     sure = at_least(100 / (1 + math.exp(-budget.epsilon)))
     largest = f"1/(10 n), here {1 / (10 * n):.3g}," if n else "1/(10 n)"
     hidden = {
-        "add-or-remove": f"whether {one} was among the data. The usual choice; how many there are is hidden too",
-        "replace-one": f"the values of {one}. That it was there, and how many there are, counts as known; the same "
-        "epsilon takes about twice the noise",
+        "add-or-remove": f"whether {one} was among the data. The usual choice; the number of {unit}s is hidden too",
+        "replace-one": f"the values of {one}. Its presence and the number of {unit}s count as known; the same "
+        "epsilon needs about twice the noise",
     }
     return [
-        f"relation {budget.relation}: hides {hidden[budget.relation]}. Against everybody, whatever else they know.",
-        f"epsilon {budget.epsilon:g}: whatever is released changes the odds of any guess about that by a factor of "
-        f"at most {factor}. Who could only toss a coin before is right at most {sure} % of the time after. 1 is "
-        "usual and strong; above 4 rely on measured attacks too. Releases of the same data add up.",
-        f"delta {budget.delta:g}: the chance that the promise fails altogether. With n {unit}s, 1/n would allow to "
-        f"show one of them outright, so at most {largest} is accepted. A smaller one costs little.",
-        f"n_public {n or '?'}: about how many {unit}s there are, as a number that everybody may know. The true "
-        "number is private: round it. Noise and batches come from it. A poor guess costs usefulness, never privacy.",
-        f"unit {unit}: a record is one image or row; a subject is one person with all of theirs. Where people have "
-        "several records take subject: a promise by record says nothing about all of them together.",
+        f"relation {budget.relation}: hides {hidden[budget.relation]}. It holds against anyone, whatever else they "
+        "know.",
+        f"epsilon {budget.epsilon:g}: a release changes the odds of any guess about that by a factor of at most "
+        f"{factor}. A guess that was 50:50 before is right at most {sure} % of the time after. 1 is usual and "
+        "strong; above 4 rely on measured attacks too. Releases of the same data add up.",
+        f"delta {budget.delta:g}: the probability that the guarantee fails altogether. With n {unit}s, a delta of "
+        f"1/n would allow one of them to be published, so at most {largest} is accepted. A smaller one costs little.",
+        f"n_public {n or '?'}: about how many {unit}s there are, as a number that may be public. The true number is "
+        "private: round it. Noise and batch size depend on it. A poor guess costs usefulness, never privacy.",
+        f"unit {unit}: a record is one image or row; a subject is one person or patient with all their records. If "
+        "subjects have several records, use subject: a guarantee per record does not cover all of them together.",
     ]

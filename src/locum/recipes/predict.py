@@ -16,8 +16,8 @@ import numpy.typing as npt
 
 from locum.heads import SavedHead
 from locum.io import check_output_file, printable, write_atomically, write_private_table
-from locum.recipes.inputs import Progress, read_vectors, scored
-from locum.types import Estimate, PrivacyClaim
+from locum.recipes.inputs import read_vectors, scored
+from locum.types import Estimate, PrivacyClaim, Progress
 
 _NUMBER = re.compile(r"[-+]?[0-9]+(\.[0-9]+)?")
 # At the start of a cell, or where a spreadsheet that splits at semicolons would start one.

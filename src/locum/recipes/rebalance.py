@@ -1,4 +1,4 @@
-"""`rebalance`: a file in which rare classes are filled up with generated records."""
+"""`rebalance`: write a file in which rare classes are filled up with generated records."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from locum.errors import ConfigError, DataError, LocumError
 from locum.generate import BaseGenerator, ClassGaussian, CVAEGenerator
 from locum.io import check_output_file, split_path
 from locum.rebalance import GenerativeOverSampler
-from locum.recipes.inputs import GENERATED, Progress, check_source, choose_split, only_real, read_sets
+from locum.recipes.inputs import GENERATED, check_source, choose_split, only_real, read_sets
 from locum.release import Release, load
-from locum.types import EmbeddingSet
+from locum.types import EmbeddingSet, Progress
 
 PRIVATE = (
-    "The file holds the real records, and what was generated was learnt from them: it promises no privacy, and is as "
-    "private as they are. Train on it here; do not send it, and do not test on it."
+    "The file holds the real records, and the generated ones were learned from them: it guarantees no privacy, and "
+    "is as sensitive as the records. Train on it locally; do not share it, and do not test on it."
 )
 STRATEGIES = ("auto", "minority", "not minority", "not majority", "all")
 _GENERATORS = ("gaussian", "cvae-small", "cvae-large")
@@ -40,7 +40,7 @@ class ClassGrowth:
 
 @dataclass(frozen=True, slots=True)
 class RebalanceSummary:
-    """What was written. It tells class sizes: it stays with whoever has the records."""
+    """What was written. It includes class sizes: do not share it."""
 
     file: str
     generator: str
@@ -81,17 +81,17 @@ def rebalance_to_file(
 ) -> RebalanceSummary:
     """Write the records of `data` and, after them, generated ones that fill up its rare classes.
 
-    The attribute `generated` says "yes" or "no" of each row. The file promises no privacy: it holds the records.
+    The attribute `generated` is "yes" or "no" for each row. The file guarantees no privacy: it holds the records.
 
     `generator` is "gaussian", "cvae-small", "cvae-large" or a release folder. `strategy` is imbalanced-learn's, as
-    text: a name, or for two classes the wanted ratio of the smaller to the larger. `per_class` names sizes instead,
-    real records included. A class grows `amount` of the way there; see `GenerativeOverSampler`. Of data with splits
-    it takes "train". Generated records have no subject and no attribute: "generated" stands in for them, in columns
-    that become text.
+    text: a name, or for two classes the wanted ratio of the smaller to the larger. `per_class` sets sizes instead,
+    including real records. A class grows `amount` of the way there; see `GenerativeOverSampler`. If the data have
+    splits, "train" is used. Generated records have no subject and no attributes: these columns become text, with the
+    value "generated".
     """
     _check_out(out, data, overwrite=overwrite)
     if per_class is not None and (strategy != "auto" or amount != 1.0):
-        raise ConfigError("--per-class says exact sizes: leave --strategy and --amount out.")
+        raise ConfigError("--per-class sets exact sizes: leave --strategy and --amount out.")
     wanted = _strategy(strategy) if per_class is None else dict(per_class)
     source = _source(generator, verbose)
     release = source if isinstance(source, Release) else None
@@ -102,7 +102,7 @@ def rebalance_to_file(
         check_source(release.info, train.info, "given")
         if not np.allclose(release.transform(train.X), train.X, rtol=1e-2, atol=1e-6):
             raise DataError(
-                f"The release's vectors live in the space {release.manifest.space!r} and the given ones do not: "
+                f"The release's vectors are in the space {release.manifest.space!r} and the given ones are not: "
                 "write release.transform(X) to a file first, and rebalance that."
             )
     if per_class is not None:
@@ -129,7 +129,9 @@ def rebalance_to_file(
 def _check_out(out: Path, data: str, *, overwrite: bool) -> None:
     given = Path(split_path(data)[0])
     if out.exists() and given.exists() and out.samefile(given):
-        raise ConfigError(f"{str(out)!r} is the file of the records, which must stay as it is: choose another file.")
+        raise ConfigError(
+            f"{str(out)!r} is the file with the records, which is never overwritten: choose another file."
+        )
     check_output_file(out, overwrite=overwrite, suffixes=SUFFIXES)
 
 
@@ -142,13 +144,14 @@ def _strategy(text: str) -> str | float:
         ratio = 0.0
     if not 0 < ratio <= 1:
         raise ConfigError(
-            f"--strategy takes {', '.join(STRATEGIES)} or, for two classes, a ratio above 0 up to 1; got {text!r}."
+            f"--strategy takes {', '.join(STRATEGIES)} or, for two classes, a ratio above 0 and at most 1; got "
+            f"{text!r}."
         )
     return ratio
 
 
 def _source(generator: str, verbose: bool) -> BaseGenerator | Release:
-    """What to generate with: a name, or a folder."""
+    """The generator of that name, or the release in that folder."""
     if generator == "gaussian":
         return ClassGaussian()
     if generator in _GENERATORS:
@@ -166,14 +169,14 @@ def _check_sizes(train: EmbeddingSet, per_class: Mapping[str, int]) -> None:
         if size < counts[name]:
             raise ConfigError(
                 f"Class {name!r} has {counts[name]} records and --per-class asks for {size}: sizes include the real "
-                "records, and none is taken away."
+                "records, and none is removed."
             )
 
 
 def _resampled(sampler: GenerativeOverSampler, train: EmbeddingSet) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-    """Rows by class name, so that a release with other codes serves too; a library's objection is one sentence."""
+    """Resample by class name, so that a release with other codes works too; a library's error becomes ours."""
     with warnings.catch_warnings():
-        # A class that outgrows the largest one was asked for.
+        # The user asked for a class larger than the largest one.
         warnings.filterwarnings("ignore", message="After over-sampling", category=UserWarning)
         try:
             X, labels = sampler.fit_resample(train.X, train.labels)
@@ -181,12 +184,12 @@ def _resampled(sampler: GenerativeOverSampler, train: EmbeddingSet) -> tuple[npt
             raise
         except ValueError as error:
             text = " ".join(str(error).split()).replace("'sampling_strategy'", "--strategy")
-            raise ConfigError(f"These records cannot be filled up like this: {text}") from None
+            raise ConfigError(f"These records cannot be rebalanced like this: {text}") from None
     return X, labels
 
 
 def _joined(train: EmbeddingSet, X: npt.NDArray[Any], labels: npt.NDArray[Any]) -> EmbeddingSet:
-    """Real and generated records, with what is known of the real ones."""
+    """Real and generated records, with the subjects and attributes of the real ones."""
     more = len(X) - len(train)
 
     def extended(column: npt.NDArray[Any]) -> npt.NDArray[Any]:

@@ -1,4 +1,4 @@
-"""`rebalance compare`: the ways to deal with rare classes, side by side on one test set."""
+"""`rebalance compare`: methods for rare classes, compared on one test set."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ from locum.rebalance import (
     plot_accuracy_by_class,
     shot_group,
 )
-from locum.recipes.inputs import Progress, check_source, choose_split, only_real, pick_split, read_sets
-from locum.types import EmbeddingSet, Estimate
+from locum.recipes.inputs import check_source, choose_split, only_real, pick_split, read_sets
+from locum.types import EmbeddingSet, Estimate, Progress, no_progress
 
 HEADS = ("default", "thesis")
-# Of the default head. Not by epochs alone: a method that adds rows would then train longer, and win by that.
+# Of the default head. Not only epochs: a method that adds rows would then train longer, and win because of that.
 STEPS, EPOCHS = 1500, 10
-# No record is made or repeated: one of these is what the others must beat. From the simplest on.
+# Methods that add no records: the others must beat the best of these. Simplest first.
 SIMPLE = ("none", "weights", "logit-adjustment")
 FOLDS = 3
 
@@ -49,8 +49,8 @@ Verdict = Literal["reference", "better", "worse", "tie"]
 class MethodRow:
     """One method: scores with intervals over seeds, and how far it is from the reference in balanced accuracy.
 
-    `difference` has its interval over test records, `over_seeds` over seeds; "better" and "worse" are said where
-    neither holds 0. `by_class` has means over seeds, with exact intervals over the class's test records.
+    `difference` has its interval over test records, `over_seeds` over seeds; the verdict is "better" or "worse" only
+    if neither contains 0. `by_class` has means over seeds, with exact intervals over the class's test records.
     """
 
     method: str
@@ -76,7 +76,7 @@ class MethodRow:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """The table; the reference is the best of `simple` by cross-validation. Internal: it tells of records."""
+    """The table; the reference is the best of `simple` by cross-validation. Internal: it depends on records."""
 
     head: str
     seeds: int
@@ -110,15 +110,14 @@ def compare_methods(
     overwrite: bool = False,
     progress: Progress | None = None,
 ) -> Comparison:
-    """Train a linear head by each of `methods` on `data`, and score all on `test`.
+    """Train a linear head with each of `methods` on `data`, and score all on `test`.
 
-    Without `methods` it takes those of `METHODS` that train no CVAE, or with `every` all of them. The head "default"
-    takes 1500 steps, or as many as ten times through the records, for every method alike; "thesis" goes ten times
-    through what a method made. Seeds vary weights, batches and what is generated; records stay.
+    Default methods: those of `METHODS` that train no CVAE, or all with `every`. The head "default" takes 1500 steps,
+    or ten epochs of the records if that is more, for every method; "thesis" takes ten epochs of a method's output.
+    Seeds vary weights, batches and generated records; the data stay the same.
 
-    The reference is the one of `SIMPLE` that does best in cross-validation of `data`: nothing is chosen by the test
-    data. Whoever chooses a method by this table needs other data to report it on. One seed cannot tell methods
-    apart: all are ties.
+    The reference is the best of `SIMPLE` in cross-validation on `data`: nothing is chosen on the test data. If you
+    choose a method from this table, report its accuracy on other data. With one seed all methods are ties.
     """
     chosen, left_out = _chosen(methods, every)
     if head not in HEADS:
@@ -131,7 +130,7 @@ def compare_methods(
     unseen = _aligned(train, only_real(pick_split(test, "test", "val", like=train.info, backbone=backbone), "test"))
     task = _Task(train, unseen, head)
     simple = tuple(name for name in SIMPLE if name in chosen) or SIMPLE
-    tell = progress or (lambda done, total, what: None)
+    tell = progress or no_progress
     reference = _best(task, simple, tell)
     if reference not in chosen:
         chosen.insert(0, reference)
@@ -162,7 +161,7 @@ def compare_methods(
 
 
 class _Task:
-    """Both sets; codes `y` of the training records into `names`, the classes that have one; which head."""
+    """Both sets, the kind of head, and codes `y` of the training records into `names`, the classes they have."""
 
     def __init__(self, train: EmbeddingSet, test: EmbeddingSet, head: str) -> None:
         self.train, self.test, self.head = train, test, head
@@ -173,9 +172,9 @@ class _Task:
 def _trained(
     name: str, X: Matrix, y: Codes, head: str, seed: int, fitted: dict[str, BaseGenerator]
 ) -> tuple[LinearHead, str]:
-    """A head by this method, and its note; a generator that `fitted` has is used again, a new one is put there."""
+    """A head trained with this method, and its note; fitted generators are kept in `fitted` and reused."""
     method, source = METHODS[name], _generator(METHODS[name])
-    # By its place among all methods: what is drawn for one does not hang on which others are compared.
+    # Seeded by its place among all methods, so that the result does not depend on which others are compared.
     rng = np.random.default_rng([seed, list(METHODS).index(name)])
     extra = dict(method.head)
     if "augment" in extra:
@@ -187,7 +186,7 @@ def _trained(
         sampler.set_params(random_state=int(rng.integers(2**31 - 1)), generator__random_state=seed)
         rows = Resampled(*sampler.fit_resample(X, y))
         if sampler.generator_ is not None:
-            # It calls classes by their codes, as `y` does.
+            # Its labels are codes, as in `y`.
             fitted[repr(source)] = sampler.generator_
     else:
         rows = method.resample(X, y, rng)
@@ -196,7 +195,7 @@ def _trained(
 
 
 def _settings(head: str, records: int, rows: int) -> dict[str, Any]:
-    """Settings of a head on `rows` that a method made of `records`."""
+    """Settings of a head on `rows` rows, which a method made from `records` records."""
     if head == "thesis":
         return {"standardize": False, "batch_size": 256, "max_epochs": 10, "patience": None}
     batch = 128
@@ -205,14 +204,14 @@ def _settings(head: str, records: int, rows: int) -> dict[str, Any]:
 
 
 def _generator(method: Method) -> BaseGenerator | None:
-    """What a method generates with."""
+    """The generator of a method."""
     sampler = getattr(method.resample, "sampler", None)
     found: BaseGenerator | None = method.head.get("augment", getattr(sampler, "generator", None))
     return found
 
 
 def _best(task: _Task, names: Sequence[str], tell: Progress) -> str:
-    """The method with the best balanced accuracy in cross-validation of the training records; at a draw the first."""
+    """The method with the best balanced accuracy in cross-validation on the training records; the first of equals."""
     if len(names) == 1:
         return names[0]
     found = []
@@ -227,7 +226,7 @@ def _cross_validated(task: _Task, name: str) -> float:
     units = len(task.y) if task.train.subject is None else len(np.unique(task.train.subject))
     guess = np.full(len(task.y), -1)
     for seen, held in kfold(task.train, min(FOLDS, units), np.random.default_rng(0)) if units > 1 else ():
-        # Where all that is left is one class there is nothing to learn, and the fold is missed.
+        # With only one class left there is nothing to learn, and the fold counts as wrong.
         if len(np.unique(task.y[seen])) > 1:
             model, _ = _trained(name, task.train.X[seen], task.y[seen], task.head, 0, {})
             guess[held] = model.predict(task.train.X[held])
@@ -260,13 +259,13 @@ def _row(task: _Task, name: str, guesses: dict[str, list[Labels]], reference: st
 
 
 def _class_mean(y: Codes, right: npt.NDArray[Any]) -> float:
-    """Mean over classes of the share that is right; `right` may hold shares itself."""
+    """Mean of class accuracies; `right` may hold shares."""
     counts = np.bincount(y)
     return float(np.mean(np.bincount(y, right)[counts > 0] / counts[counts > 0]))
 
 
 def _by_class(task: _Task, right: npt.NDArray[np.float64]) -> tuple[ClassAccuracy, ...]:
-    """Means over seeds; the interval is that of the nearest whole number of records."""
+    """Means over seeds; the interval is that of the nearest integer number of records."""
     rows = []
     for c in np.unique(task.test.y):
         mine = right[task.test.y == c]
@@ -278,9 +277,9 @@ def _by_class(task: _Task, right: npt.NDArray[np.float64]) -> tuple[ClassAccurac
 
 
 def _chosen(methods: Sequence[str] | None, every: bool) -> tuple[list[str], tuple[str, ...]]:
-    """Methods in the order of METHODS, and those that were left out because they take long."""
+    """The methods in the order of METHODS, and those left out because they are slow."""
     if methods is not None and every:
-        raise ConfigError("--methods names some and --all takes every method: leave one out.")
+        raise ConfigError("--methods and --all exclude each other: use one of them.")
     if methods is None:
         slow = [name for name in METHODS if isinstance(_generator(METHODS[name]), CVAEGenerator)]
         left_out = () if every else tuple(slow)
@@ -289,12 +288,12 @@ def _chosen(methods: Sequence[str] | None, every: bool) -> tuple[list[str], tupl
         raise ConfigError(f"There is no method {unknown[0]!r}: choose from {', '.join(METHODS)}.")
     if not methods:
         raise ConfigError("--methods must name at least one method; got none.")
-    # In one order, so that a CVAE of the over-sampler is there when the others need one.
+    # In a fixed order, so that the over-sampler's CVAE is fitted when others reuse it.
     return [name for name in METHODS if name in methods], ()
 
 
 def _check_figure(figure: Path | None, *, overwrite: bool) -> None:
-    """What would fail at the end is said before the work."""
+    """Check the figure before any work."""
     if figure is None:
         return
     if find_spec("matplotlib") is None:
@@ -303,18 +302,20 @@ def _check_figure(figure: Path | None, *, overwrite: bool) -> None:
 
 
 def _aligned(train: EmbeddingSet, test: EmbeddingSet) -> EmbeddingSet:
-    """The test records with the codes of the training set, if they are of its kind and are other ones."""
+    """The test records with the codes of the training set; an error if they are of another kind, or the same."""
     check_source(train.info, test.info, "test")
     if test.dim != train.dim:
-        raise DataError(f"Records have {train.dim} features, test records {test.dim}: they must be of one kind.")
+        raise DataError(
+            f"Records have {train.dim} features and test records {test.dim}: embed both with the same model."
+        )
     test = test.with_classes(train.info.class_names)
     if np.count_nonzero(test.counts) < 2:
-        raise DataError("The test data hold one class only: no classifier can be judged on them.")
+        raise DataError("The test data have only one class: no classifier can be judged on them.")
     if train.subject is not None and test.subject is not None:
-        # One side may hold numbers and the other text.
+        # One side may have numbers and the other text.
         shared = np.intersect1d(train.subject.astype(np.str_), test.subject.astype(np.str_))
         if len(shared):
-            raise DataError(f"{len(shared)} subjects are in both training and test data: test on other people.")
+            raise DataError(f"{len(shared)} subjects are in both training and test data: test on other subjects.")
     known = {row.tobytes() for row in train.X}
     copies = sum(row.tobytes() in known for row in test.X)
     if copies > 0.05 * len(test):

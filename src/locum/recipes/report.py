@@ -1,8 +1,7 @@
-"""`report`: one page about a release, for the holder's own eyes or for anybody's."""
+"""`report`: one page about a release, internal or shareable."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +15,8 @@ from locum.recipes.inputs import aligned, pick_split
 from locum.recipes.passport import audit_entry
 from locum.release import Release, load
 from locum.report import audit_facts, check_method, check_suffix, internal_report, render, shareable_report
+from locum.types import Progress
 
-Progress = Callable[[int, int, str], None]
 Rows = tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]
 
 
@@ -39,21 +38,21 @@ def make_report(
 ) -> dict[str, Any]:
     """Write a report on `release` to `out` (.html, .md or .json), and return it as a plain dict.
 
-    It is internal unless `share`: it shows real points and exact counts, and only its owner may read the file.
+    It is internal unless `share` is set: it shows real points and exact counts, and only the owner may read the file.
     `train` is the records behind the release, `test` real data that were not used. A shareable report opens neither
-    of them, unless `include_measured` asks for the figures; those are then rounded and named in `not_covered`.
-    `audit` is the JSON that `locum audit` wrote about this very release; of it a shareable report tells what a
-    passport would: verdicts, and rounded figures with `include_measured`.
-    Images are embedded as the release says; `backbone` says where a model of one's own is.
+    of them unless `include_measured` is set; the figures are then rounded and named in `not_covered`. `audit` is the
+    JSON that `locum audit` wrote about this release; a shareable report takes from it what a passport would:
+    verdicts, and rounded figures with `include_measured`. Images are embedded as the release says; `backbone` is the
+    place of a custom model.
     """
     check_suffix(out.suffix.lower())
     check_method(map)
     check_output_file(out, overwrite=overwrite, release=release)
     opened = load(release)
-    told = None if audit is None else audit_of(audit, opened.fingerprint)
+    found = None if audit is None else audit_of(audit, opened.fingerprint)
 
     def measure(test: str) -> dict[str, Any]:
-        # Brings torch, which a report without data can do without.
+        # Loads torch, which a report without data does not need.
         from locum.recipes.evaluate import evaluate_release
 
         return evaluate_release(
@@ -67,27 +66,24 @@ def make_report(
     if share:
         measured = measure(test) if include_measured and test is not None else None
         _tell(progress, "map")
-        entry = None if told is None else audit_entry(told, told["fingerprint"], include_measured=include_measured)
+        entry = None if found is None else audit_entry(found, found["fingerprint"], include_measured=include_measured)
         report = shareable_report(opened, measured=measured, audit=entry, map=map)
     else:
         records = None if train is None else _read(opened, train, "train", backbone)
         held_out = None if test is None else _read(opened, test, "test", backbone)
         measured = None if test is None else measure(test)
         _tell(progress, "map and distances")
-        attacks = None if told is None else audit_facts(told)
+        attacks = None if found is None else audit_facts(found)
         report = internal_report(
             opened, records=records, held_out=held_out, measured=measured, audit=attacks, map=map
         )
-    raw = render(report, out.suffix.lower()).encode()
-    write_bytes(str(out), raw)
-    if share:
-        # Made to be sent; an internal report keeps the mode 0600 that private files are written with.
-        out.chmod(0o644)
+    # A shareable report is made to be sent; only the owner may read an internal one.
+    write_bytes(out, render(report, out.suffix.lower()).encode(), mode=0o644 if share else 0o600)
     return report
 
 
 def default_report_path(release: Path, *, share: bool = False) -> Path:
-    """Beside the release, never inside: a release holds listed files only. The two kinds have two names.
+    """Next to the release, never inside: a release holds listed files only. The two kinds have different names.
 
     >>> default_report_path(Path("out/release")).as_posix()
     'out/release-report.html'

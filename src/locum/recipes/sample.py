@@ -1,4 +1,4 @@
-"""`sample`: vectors from a release into a file."""
+"""`sample`: draw vectors from a release into a file."""
 
 from __future__ import annotations
 
@@ -24,8 +24,9 @@ def sample_to_file(
     seed: int | None = None,
     overwrite: bool = False,
 ) -> dict[str, Any]:
-    """Draw and write; `per_class` goes by class name. `min_distance` needs the records (`real`), see `replica`."""
+    """Draw and write; `per_class` is by class name. `min_distance` needs the records (`real`); see `replica`."""
     source = load(release)
+    known = source.claim.not_covered
     if out.exists() and not overwrite:
         raise ConfigError(f"{str(out)!r} exists already. Choose another file, or overwrite it with --force.")
     counts = None
@@ -44,11 +45,12 @@ def sample_to_file(
         n, counts = None, None
     drawn = source.sample_set(n, per_class=counts, variance=variance, random_state=seed)
     write_embeddings(out, drawn)
-    hole = source.claim.not_covered[-1] if min_distance is not None else None
+    # What a replica adds to the limits of the release.
+    added = [item for item in source.claim.not_covered if item not in known]
     return {
         "file": str(out),
         "rows": len(drawn),
         "features": drawn.dim,
         "classes": list(drawn.info.class_names),
-        "not_covered": hole,
+        "not_covered": added[0] if added else None,
     }

@@ -1,4 +1,4 @@
-"""`keygen` and `sign`: a holder vouches for a release with a key of their own."""
+"""`keygen` and `sign`: a holder signs a release with a private key."""
 
 from __future__ import annotations
 
@@ -7,14 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from locum.errors import ConfigError
-from locum.recipes.verify import verify_release
-from locum.release import Verification, load
+from locum.recipes.verify import verify_opened_release
+from locum.release import Verification, open_release
 from locum.release.passport import (
     SIGNATURE,
     key_id,
     make_keys,
     make_signature,
-    read_passport_files,
     read_private_key,
     write_passport_files,
 )
@@ -22,7 +21,7 @@ from locum.release.passport import (
 
 @dataclass(frozen=True, slots=True)
 class KeySummary:
-    """Where the two keys are, and the id that others know the pair by."""
+    """Where the two keys are, and the id of the pair."""
 
     private: str
     public: str
@@ -36,7 +35,7 @@ class KeySummary:
 
 @dataclass(frozen=True, slots=True)
 class SignSummary:
-    """Which release was signed, over which hashes, with which key, and what was checked before."""
+    """Which release was signed, over which hashes, with which key, and what was checked first."""
 
     path: str
     key: str
@@ -56,7 +55,7 @@ class SignSummary:
 
 
 def make_key_pair(path: Path, *, passphrase: bytes | None = None) -> KeySummary:
-    """Write a private key to `path` (mode 0600) and its public one beside it, with `.pub` added."""
+    """Write a private key to `path` (mode 0600) and the public key beside it, with `.pub` added to the name."""
     public = path.with_name(path.name + ".pub")
     key = make_keys(path, public, passphrase)
     return KeySummary(str(path), str(public), key, passphrase is not None)
@@ -67,24 +66,24 @@ def sign_release(
 ) -> SignSummary:
     """Write a signature over manifest and passport into a release that passes every check of `verify`.
 
-    It says who vouches for these bytes, not that they are harmless. A claim that its own events contradict is not
-    signed. Without a passport the signature is over the manifest alone, and goes when a passport is written.
+    A signature says who vouches for these bytes, not that they are harmless. A release whose events cost more than it
+    claims is not signed. Without a passport the signature covers the manifest alone; writing a passport removes it.
     """
     if release.resolve() in key.resolve().parents:
-        raise ConfigError("The private key lies in the release, which is made to be sent: move it out first.")
+        raise ConfigError("The private key is inside the release, which is made to be sent: move it out first.")
     private = read_private_key(key, passphrase)
-    verified = verify_release(release)
-    opened = load(release)
-    passport_files = read_passport_files(release, opened.manifest, verified.fingerprint)
+    opened = open_release(release)
+    verified = verify_opened_release(opened)
+    passport_files = opened.passport_files
     if passport_files.signature is not None and not overwrite:
-        raise ConfigError(f"{str(release)!r} is signed already: sign it anew with --force.")
+        raise ConfigError(f"{str(release)!r} is signed already: use --force to sign it again.")
     signature = make_signature(passport_files.hashes, private)
     write_passport_files(release, {SIGNATURE: signature.dumps().encode()})
     return SignSummary(str(release), key_id(private.public_key()), passport_files.hashes, verified)
 
 
 def read_passphrase(path: Path) -> bytes:
-    """The passphrase that a file holds, without the end of its line."""
+    """The passphrase in a file, without the line ending."""
     try:
         raw = path.read_bytes()
     except OSError as error:

@@ -1,7 +1,7 @@
-"""`study`: reproduce a table or figure of a seed from `studies/`, or check one number of a committed one.
+"""`study`: reproduce a table or figure of a paper from `studies/`, or check one cell of committed results.
 
-A study is a set of cells (one method on one data set) that give figures for each seed. Raw figures are
-written as they come, so that a killed run goes on where it stopped.
+A study is a set of cells (one method on one data set) with figures for each seed. Raw figures are written as they are
+computed, so that an interrupted run resumes where it stopped.
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ from typing import Any
 
 from locum._version import __version__
 from locum.errors import ConfigError, DataError
-from locum.types import Estimate
+from locum.io import write_bytes
+from locum.types import Estimate, Progress
 
-# A figure that is text, such as packed bits, is kept as it is and has no estimate.
+# A figure that is text, such as packed bits, is stored unchanged and has no estimate.
 Figures = Mapping[str, float | str]
 Cell = Callable[[int], Figures]
 Raw = dict[str, dict[str, dict[str, Any]]]
@@ -32,18 +33,18 @@ Raw = dict[str, dict[str, dict[str, Any]]]
 
 @dataclass(frozen=True, slots=True)
 class StudyResults:
-    """Raw figures by cell, seed and metric, and the ways that tables read them."""
+    """Raw figures by cell, seed and metric, with the accessors that tables use."""
 
     raw: Raw
     config: Mapping[str, Any]
     quick: bool
 
     def runs(self, cell: str, metric: str) -> list[float]:
-        """One figure a seed, in the order of the seeds: two cells can be paired."""
+        """One figure per seed, in the order of the seeds, so that two cells can be paired."""
         return [self.raw[cell][str(seed)][metric] for seed in self.config["seeds"]]
 
     def texts(self, cell: str, metric: str) -> list[str]:
-        """As `runs`, for a figure that is text."""
+        """Like `runs`, for a figure that is text."""
         return [self.raw[cell][str(seed)][metric] for seed in self.config["seeds"]]
 
     def estimate(self, cell: str, metric: str) -> Estimate:
@@ -75,13 +76,13 @@ class FoundStudy:
     config: Mapping[str, Any]
 
     def settings(self, quick: bool) -> dict[str, Any]:
-        """The study's configuration, with the quick values put over it if asked."""
+        """The configuration of the study; with `quick`, its quick values replace the full ones."""
         full = {k: v for k, v in self.config.items() if k != "quick"}
         return {**full, **self.config.get("quick", {})} if quick else full
 
 
 def data_folder() -> Path:
-    """Where `LOCUM_DATA` points; studies on shared data need it."""
+    """The folder that `LOCUM_DATA` names; studies on real data need it."""
     value = os.environ.get("LOCUM_DATA")
     if not value or not Path(value).is_dir():
         raise DataError(f"This study needs real data: set LOCUM_DATA to their folder (it is {value!r} now).")
@@ -92,7 +93,7 @@ def find_studies(root: Path) -> dict[str, FoundStudy]:
     """All studies under `root`, by name."""
     if not root.is_dir():
         raise ConfigError(
-            f"There is no folder {str(root)!r}: studies come with the source tree. Run from there, or give --studies."
+            f"There is no folder {str(root)!r}: studies are in the source tree. Run from there, or use --studies."
         )
     found: dict[str, FoundStudy] = {}
     for run in sorted(root.glob("*/run.py")):
@@ -109,11 +110,11 @@ def run_study(
     quick: bool,
     out: Path,
     jobs: int = 1,
-    progress: Callable[[int, int, str], None] | None = None,
+    progress: Progress | None = None,
 ) -> StudyResults:
-    """Compute what is missing, then write `NAME.json`, `NAME.md` and figures into `out`.
+    """Compute missing cells, then write `NAME.json`, `NAME.md` and figures into `out`.
 
-    With several `jobs` as many processes work at once, on one thread each; the figures are the same.
+    `jobs` processes run at once, with one thread each; the figures do not depend on it.
     """
     if isinstance(jobs, bool) or jobs < 1:
         raise ConfigError(f"`jobs` must be 1 or more; got {jobs!r}.")
@@ -133,7 +134,7 @@ def run_study(
             progress(len(every) - len(missing) + done, len(every), f"{name} seed {seed}")
     if progress is not None:
         progress(len(every), len(every), "writing")
-    # In the order of seeds, whichever was done first: differences go by pairs.
+    # In the order of the seeds, not of completion: differences are paired.
     ordered = {name: {str(seed): raw[name][str(seed)] for seed in config["seeds"]} for name in cells}
     results = StudyResults(ordered, config, quick)
     payload = {
@@ -160,7 +161,7 @@ def _computed(
     missing: Sequence[tuple[str, int]],
     jobs: int,
 ) -> Iterator[tuple[str, int, Figures]]:
-    """Cells with their figures, as they are done."""
+    """Cells with their figures, in order of completion."""
     if jobs == 1:
         cells = found.study.cells(config)
         for name, seed in missing:
@@ -193,16 +194,16 @@ def _one_thread() -> None:
 def render_study(found: FoundStudy, results: Path) -> StudyResults:
     """Write the Markdown and figures of a finished study again from its raw figures; nothing is recomputed."""
     saved = _saved(results)
-    told = StudyResults(saved["raw"], saved["config"], saved["quick"])
-    _render(found, told, results.parent)
-    return told
+    finished = StudyResults(saved["raw"], saved["config"], saved["quick"])
+    _render(found, finished, results.parent)
+    return finished
 
 
 def check_study(found: FoundStudy, results: Path, cell: str | None) -> dict[str, Any]:
-    """Recompute one cell of a committed table and say whether it agrees within its interval.
+    """Recompute one cell of committed results and say whether it agrees.
 
-    A figure agrees if its new mean lies in the committed 95 % interval or within a hundredth of its mean
-    (one hundredth allows for other processors, whose sums round in another order).
+    A figure agrees if its new mean lies in the committed 95 % interval, or within one percent of the committed mean
+    (other processors round sums in a different order).
     """
     saved = _saved(results)
     cells = found.study.cells(saved["config"])
@@ -214,7 +215,7 @@ def check_study(found: FoundStudy, results: Path, cell: str | None) -> dict[str,
     for metric in _numbers(fresh[0]):
         old = Estimate.from_dict(saved["estimates"][name][metric])
         new = Estimate.from_runs([float(run[metric]) for run in fresh])
-        # One run has an interval without end, which everything would fit.
+        # One run has an infinite interval, which everything would fit.
         inside = old.n > 1 and old.low <= new.value <= old.high
         agrees = inside or math.isclose(new.value, old.value, rel_tol=0.01, abs_tol=1e-9)
         figures[metric] = {"committed": old.to_dict(), "recomputed": new.to_dict(), "agrees": agrees}
@@ -227,7 +228,7 @@ def check_study(found: FoundStudy, results: Path, cell: str | None) -> dict[str,
 
 
 def markdown_table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    """A Markdown table; cells are shown as they format themselves."""
+    """A Markdown table; cells are formatted with `str`."""
     lines = ["| " + " | ".join(header) + " |", "|" + "---|" * len(header)]
     return "\n".join(lines + ["| " + " | ".join(f"{c}" for c in row) + " |" for row in rows])
 
@@ -263,12 +264,10 @@ def _resume(partial: Path, config: Mapping[str, Any]) -> Raw:
     if not partial.is_file():
         return {}
     saved = json.loads(partial.read_text())
-    # Figures of another configuration must not be mixed in; they cost only time.
+    # Figures of another configuration must not be mixed in; recomputing only costs time.
     raw: Raw = saved["raw"] if saved["config"] == config else {}
     return raw
 
 
 def _write(path: Path, text: str) -> None:
-    temporary = path.with_name(path.name + ".new")
-    temporary.write_text(text)
-    temporary.replace(path)
+    write_bytes(path, text.encode(), mode=0o644)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from locum.io import check_output_file
 from locum.recipes.evaluate import HEADS
 from locum.recipes.inputs import scored
 from locum.release import Release, load
-from locum.types import EmbeddingSet, Estimate, PrivacyClaim
+from locum.types import EmbeddingSet, Estimate, PrivacyClaim, Progress, no_progress
 
 SAMPLES = 10_000
 # A class with a prior of .001 would have ten vectors, by luck none: too few to learn from.
@@ -25,7 +25,6 @@ LEAST_PER_CLASS = 20
 FRESH = 2_000
 SCORED_ON = "the release's own samples; not on real data"
 
-Progress = Callable[[int, int, str], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +94,7 @@ def train_head(
         raise ConfigError("A head inside the release's folder would spoil the release: write it beside the folder.")
     source = load(release)
     started = time.monotonic()
-    tell = progress or (lambda done, total, what: None)
+    tell = progress or no_progress
     tell(0, 3, "drawing")
     rng = np.random.default_rng(seed)
     rows, fresh = (_table if source.manifest.kind == "data" else _decoder)(source, samples, rng)

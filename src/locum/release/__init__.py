@@ -1,4 +1,4 @@
-"""Releases: written whole, checked before use, sampled without the code that made them."""
+"""Releases: written atomically, checked before use, sampled without the code that made them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,11 @@ from typing import TYPE_CHECKING
 from locum._lazy import lazy_exports
 
 if TYPE_CHECKING:
-    from locum.release.build import build_release as build_release, rounded_joint as rounded_joint
+    from locum.release.build import (
+        Joint as Joint,
+        build_release as build_release,
+        rounded_joint as rounded_joint,
+    )
     from locum.release.decoders import (
         check_values as check_values,
         part_prefix as part_prefix,
@@ -26,7 +30,6 @@ if TYPE_CHECKING:
         MAX_MANIFEST_BYTES as MAX_MANIFEST_BYTES,
         SPACES as SPACES,
         Activation as Activation,
-        ClaimEntry as ClaimEntry,
         Condition as Condition,
         Document as Document,
         EmbeddingEntry as EmbeddingEntry,
@@ -51,6 +54,12 @@ if TYPE_CHECKING:
         to_space as to_space,
     )
     from locum.release.release import Release as Release, load as load
-    from locum.release.verification import Verification as Verification, verify as verify
+    from locum.release.verification import (
+        OpenedRelease as OpenedRelease,
+        Verification as Verification,
+        open_release as open_release,
+        verify as verify,
+        verify_opened as verify_opened,
+    )
 
 __getattr__, __dir__, __all__ = lazy_exports(__name__)

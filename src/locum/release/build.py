@@ -1,4 +1,4 @@
-"""From what a generator learnt to a release: the one place where a manifest is put together."""
+"""Build a release from what a generator learned: the only place that puts a manifest together."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from pydantic import ValidationError
 from locum._version import __version__
 from locum.errors import ConfigError
 from locum.release.manifest import (
-    ClaimEntry,
     Condition,
     EmbeddingEntry,
     GaussianSpec,
@@ -42,7 +41,7 @@ def build_release(
     tensors: Mapping[str, npt.NDArray[Any]],
     claim: PrivacyClaim,
 ) -> Release:
-    """A checked release in memory.
+    """Build a checked release in memory.
 
     `joint` comes from `rounded_joint`: the probability of each combination of class and conditions.
     """
@@ -61,7 +60,7 @@ def build_release(
             joint=joint,
             space=space,  # type: ignore[arg-type]  # pydantic checks it
             decoder=decoder,
-            claim=ClaimEntry(**claim.to_dict()),
+            claim=claim,
         )
     except ValidationError as error:
         place, fault = first_fault(error)
@@ -70,10 +69,10 @@ def build_release(
 
 
 def rounded_joint(codes: npt.NDArray[np.int64]) -> Joint:
-    """Frequency of each combination to three digits, at least 0.001, summing to 1.
+    """Frequency of each combination, rounded to three digits, at least 0.001, summing to 1.
 
-    Exact frequencies would narrow the number of records down to the multiples of a few denominators.
-    Of combinations with further conditions, those of a single record are left out: they would point at it.
+    Exact frequencies would narrow down the number of records. Combinations with conditions that only one record has
+    are left out: they would point to that record.
     """
     combos, counts = np.unique(np.asarray(codes).reshape(len(codes), -1), axis=0, return_counts=True)
     if combos.shape[1] > 1 and (counts > 1).any():
@@ -84,7 +83,7 @@ def rounded_joint(codes: npt.NDArray[np.int64]) -> Joint:
 
 
 def _plain(value: Any) -> Any:
-    """JSON's types only."""
+    """Convert to JSON types."""
     if isinstance(value, Mapping):
         return {str(k): _plain(v) for k, v in value.items()}
     if isinstance(value, (list, tuple)):

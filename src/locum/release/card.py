@@ -1,4 +1,4 @@
-"""The card of a release: `README.md` in the form that Hugging Face shows, for people."""
+"""The card of a release: its `README.md`, in the form that Hugging Face shows."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from locum.io import markdown_text
 from locum.release.manifest import Manifest
 
 _KINDS = {
-    "network": "a decoder network: it turns noise and a class into a vector, for ever new",
-    "gaussian": "class means and one shared covariance: it can be sampled for ever",
-    "mixture": "decoders of several sites: each vector comes from one of them, drawn by the weights of its class",
+    "network": "a decoder network that turns noise and a class into a new vector, without limit",
+    "gaussian": "class means and one shared covariance, which can be sampled without limit",
+    "mixture": "decoders of several sites; each vector comes from one of them, drawn by the weights of its class",
     "rows": "a fixed table of vectors, each drawn at most once",
 }
 
 
 def render_card(manifest: Manifest) -> str:
-    """Markdown with YAML front matter. Holds no record, no exact count and no measured figure.
+    """Markdown with YAML front matter, without records, exact counts or measured figures.
 
     Text that came with the data (class names, attribute names) is escaped: a card is often shown as HTML.
     """
-    claim = manifest.claim.claim()
+    claim = manifest.claim
     shown = [markdown_text(name) for name in manifest.class_names[:50]]
     if len(manifest.class_names) > 50:
         shown.append(f"and {len(manifest.class_names) - 50} more")
@@ -35,7 +35,9 @@ def render_card(manifest: Manifest) -> str:
     needs = f"{markdown_text(embedding.backbone)}, {embedding.dim} features"
     if embedding.preprocessing:
         needs += f", preprocessing {markdown_text(embedding.preprocessing)}"
-    outside = "\n".join(f"- {markdown_text(item)}" for item in claim.not_covered)
+    limits = _listed("Not covered:", claim.not_covered)
+    if claim.assumptions:
+        limits = _listed("Assumed:", claim.assumptions) + "\n\n" + limits
     front = "\n".join(
         [
             "---",
@@ -52,7 +54,7 @@ def render_card(manifest: Manifest) -> str:
     )
     return f"""{front}
 
-# A stand-in for data that stayed at home
+# A stand-in for private data
 
 This folder holds {_KINDS[manifest.decoder.kind]}. It was made by Locum's `{markdown_text(manifest.generator)}`.
 
@@ -67,9 +69,7 @@ X, y = release.sample({"" if manifest.kind == "data" else "1000"})
 
 **Claim: {claim.title}.** {claim.sentence()}
 
-Not covered:
-
-{outside}
+{limits}
 
 ## What it holds
 
@@ -87,3 +87,7 @@ Not covered:
 |---|---|
 {settings}
 """
+
+
+def _listed(title: str, items: tuple[str, ...]) -> str:
+    return f"{title}\n\n" + "\n".join(f"- {markdown_text(item)}" for item in items)

@@ -1,4 +1,4 @@
-"""From noise to vectors, in numpy alone: a receiver needs neither torch nor our training code."""
+"""Decoders in numpy: a receiver needs neither torch nor the training code to draw vectors."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def run_program(program: Sequence[Any], tensors: Tensors, x: npt.NDArray[Any]) -
 
 
 def latent_scale(spec: NetworkSpec, variance: float) -> float:
-    """What standard normal noise is multiplied by to get latents of the wanted variance."""
+    """The factor that gives standard normal noise the wanted variance."""
     return variance if spec.variance_as_std else float(np.sqrt(variance))
 
 
@@ -46,13 +46,13 @@ def decode(manifest: Manifest, tensors: Tensors, codes: Codes, variance: float, 
 
 
 def part_tensors(tensors: Tensors, number: int) -> dict[str, npt.NDArray[Any]]:
-    """The tensors of one part of a mixture, by the names that the part knows them by."""
+    """The tensors of one part of a mixture, without the prefix in their names."""
     prefix = part_prefix(number)
     return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
 
 
 def part_prefix(number: int) -> str:
-    """What the names of a part's tensors begin with in the file."""
+    """The prefix of a part's tensors in the file."""
     return f"part{number}."
 
 
@@ -111,7 +111,7 @@ def _decode_network(
 
 
 def check_tensors(manifest: Manifest, tensors: Tensors) -> None:
-    """Every tensor that the decoder names is there, finite, of a shape that fits; and none besides."""
+    """Check that the tensors are exactly those that the decoder needs, of the right shapes, and finite."""
     spec = manifest.decoder
     if isinstance(spec, MixtureSpec):
         expected: dict[str, tuple[int, ...]] = {"weights": (len(spec.parts), len(manifest.classes))}
@@ -135,7 +135,7 @@ def check_tensors(manifest: Manifest, tensors: Tensors) -> None:
 
 
 def _expected(manifest: Manifest, spec: Any, tensors: Tensors) -> dict[str, tuple[int, ...]]:
-    """Names and shapes of what one decoder needs; ranks are what the tensors have."""
+    """Names and shapes of the tensors that one decoder needs; ranks are taken from the tensors."""
     d, classes = manifest.embedding.dim, len(manifest.classes)
     if isinstance(spec, NetworkSpec):
         expected: dict[str, tuple[int, ...]] = {}
@@ -144,7 +144,7 @@ def _expected(manifest: Manifest, spec: Any, tensors: Tensors) -> dict[str, tupl
             spec.program, _shapes(tensors), width, lambda name: expected.update({name: _shape(tensors, name)})
         )
         if out != d:
-            raise FormatError(f"The decoder gives vectors of {out} features, but the manifest says {d}.")
+            raise FormatError(f"The decoder returns vectors of {out} features, but the manifest says {d}.")
         shared = _rows(tensors, "offset") == 1
         expected |= {"span": (d,), "offset": (1 if shared else classes, d)}
         if spec.noise != "none":
@@ -162,7 +162,7 @@ def _expected(manifest: Manifest, spec: Any, tensors: Tensors) -> dict[str, tupl
 
 
 def check_values(tensors: Tensors, used: Container[str]) -> None:
-    """Every tensor is one of those that are used, of the right type, and finite."""
+    """Check that every tensor is in use, of the right type, and finite."""
     for name, value in sorted(tensors.items()):
         if name not in used:
             raise FormatError(f"The file holds a tensor that nothing uses: {name[:80]!r}.")
@@ -175,7 +175,7 @@ def check_values(tensors: Tensors, used: Container[str]) -> None:
 def trace_program(
     program: Sequence[Any], shapes: Mapping[str, tuple[int, ...]], width: int, seen: Callable[[str], None]
 ) -> int:
-    """Width of what `program` gives for inputs of `width`, with every shape on the way checked."""
+    """Output width of `program` for inputs of `width`; checks every shape on the way."""
     for op in program:
         if isinstance(op, Linear):
             weight, bias = shapes.get(op.weight, ()), shapes.get(op.bias, ())

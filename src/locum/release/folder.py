@@ -1,4 +1,4 @@
-"""Reading and writing the folder: all of it or none of it, no pickle, no surprise files."""
+"""Release folders on disk: written atomically, read with every check, no pickle and no unlisted file."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -19,10 +20,24 @@ from locum.release.passport.schema import LISTED, PASSPORT
 from locum.release.passport.signature import SIGNATURE
 
 Parsed = TypeVar("Parsed")
+CARD = "README.md"
+# What a holder may add later: see `read_passport_files`.
+PASSPORT_FILES = frozenset({*LISTED, PASSPORT, SIGNATURE})
+MAX_HEADER = 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class FolderContents:
+    """What a release folder holds, passport and signature aside; `fingerprint` is the SHA-256 of the manifest."""
+
+    manifest: Manifest
+    tensors: dict[str, npt.NDArray[Any]]
+    card: bytes
+    fingerprint: str
 
 
 def entry_of(raw: bytes) -> FileEntry:
-    """A file's fingerprint."""
+    """Hash and size of a file."""
     return FileEntry(sha256=hashlib.sha256(raw).hexdigest(), bytes=len(raw))
 
 
@@ -33,18 +48,18 @@ def read_checked_folder(
     *,
     beside: frozenset[str] = frozenset(),
 ) -> tuple[Parsed, dict[str, bytes], str]:
-    """Manifest, files and the manifest's fingerprint, after every check that bytes allow. Nothing is run.
+    """Read manifest and files and check names, sizes and hashes; also return the manifest's SHA-256. Nothing is run.
 
-    `parse` gives the manifest and the files that it lists. A link, a device, a file that is neither listed nor
-    `beside`, another size or another hash is an error. `thing` is what was asked for, such as "a release".
+    `parse` returns the manifest and the files that it lists. A link, a device, a file that is neither listed nor in
+    `beside`, a wrong size or a wrong hash is an error. `thing` names what was asked for, such as "a release".
     """
     if not path.is_dir():
         raise FormatError(f"{str(path)!r} is not a folder: {thing} is a folder with {MANIFEST} in it.")
     if not os.path.lexists(path / MANIFEST):
-        raise FormatError(f"{str(path)!r} has no {MANIFEST}: it is not {thing}, or not all of it arrived.")
+        raise FormatError(f"{str(path)!r} has no {MANIFEST}: it is not {thing}, or files are missing.")
     check_regular(path / MANIFEST)
     if (size := (path / MANIFEST).stat().st_size) > MAX_MANIFEST_BYTES:
-        raise FormatError(f"{MANIFEST} is {size} bytes long; {thing}'s is at most {MAX_MANIFEST_BYTES}.")
+        raise FormatError(f"{MANIFEST} is {size} bytes long; {thing}'s has at most {MAX_MANIFEST_BYTES}.")
     raw = read_regular(path / MANIFEST)
     manifest, files = parse(raw)
     if extra := sorted({entry.name for entry in path.iterdir()} - set(files) - {MANIFEST} - beside):
@@ -53,13 +68,13 @@ def read_checked_folder(
 
 
 def checked(file: Path, entry: FileEntry) -> bytes:
-    """The bytes of a file that is what its entry says."""
+    """The bytes of a file, if their size and hash are those of its entry."""
     if not os.path.lexists(file):
-        raise IntegrityError(f"{file.name} is missing: not all of the release arrived.")
+        raise IntegrityError(f"{file.name} is missing: the release is not complete. Ask for it again.")
     check_regular(file)
-    if file.stat().st_size != entry.bytes:
+    if (size := file.stat().st_size) != entry.bytes:
         raise IntegrityError(
-            f"{file.name} is {file.stat().st_size} bytes long, its manifest says {entry.bytes}: cut off or altered."
+            f"{file.name} is {size} bytes long, but its manifest says {entry.bytes}: truncated or altered."
         )
     raw = read_regular(file)
     if entry_of(raw).sha256 != entry.sha256:
@@ -67,21 +82,15 @@ def checked(file: Path, entry: FileEntry) -> bytes:
     return raw
 
 
-CARD = "README.md"
-# What a holder may add later: see `read_papers`.
-PASSPORT_FILES = frozenset({*LISTED, PASSPORT, SIGNATURE})
-MAX_HEADER = 2**20
-
-
 def tensor_file(kind: str) -> str:
-    """Name of the file that holds the numbers."""
+    """Name of the file that holds the tensors."""
     return "decoder.safetensors" if kind == "decoder" else "rows.safetensors"
 
 
 def write_folder(
     path: Path, manifest: Manifest, tensors: Mapping[str, npt.NDArray[Any]], card: str, *, overwrite: bool
 ) -> Manifest:
-    """Write a release whole or not at all; gives the manifest with the hashes of its files."""
+    """Write a release atomically and return the manifest with the hashes of its files."""
     from safetensors.numpy import save
 
     contents = {
@@ -93,20 +102,21 @@ def write_folder(
     return manifest
 
 
-def read_folder(path: Path) -> tuple[Manifest, dict[str, npt.NDArray[Any]], str]:
-    """Manifest, tensors and the manifest's own fingerprint, after every check that needs no private data.
+def read_folder(path: Path) -> FolderContents:
+    """Read a release folder with every check that needs no private data.
 
     Passport and signature are left to `read_passport_files`: a holder can rewrite them if they are damaged.
     """
     manifest, contents, fingerprint = read_checked_folder(path, "a release", _parse, beside=PASSPORT_FILES)
-    return manifest, parse_tensors(contents[tensor_file(manifest.kind)])[0], fingerprint
+    tensors, _ = parse_tensors(contents[tensor_file(manifest.kind)])
+    return FolderContents(manifest, tensors, contents[CARD], fingerprint)
 
 
 def _parse(raw: bytes) -> tuple[Manifest, Mapping[str, FileEntry]]:
     manifest = parse_manifest(raw)
     numbers = tensor_file(manifest.kind)
     if set(manifest.files) != {numbers, CARD}:
-        raise FormatError(f"A release of kind {manifest.kind!r} holds {numbers} and {CARD}, and nothing else.")
+        raise FormatError(f"A release of kind {manifest.kind!r} must list {numbers} and {CARD}, and nothing else.")
     return manifest, manifest.files
 
 
@@ -126,4 +136,4 @@ def parse_tensors(
             raise ValueError("not an object")
         return load(raw), header.get("__metadata__") or {}
     except (SafetensorError, ValueError, KeyError, TypeError, RecursionError) as error:
-        raise FormatError(f"{what} is not in safetensors format, or damaged.") from error
+        raise FormatError(f"{what} is not in safetensors format, or is damaged.") from error

@@ -1,4 +1,4 @@
-"""The space in which released vectors live. Whatever mixes them with real ones goes through here."""
+"""What a release says about itself: the schema of `manifest.json`, and how such documents are read."""
 
 from __future__ import annotations
 
@@ -27,10 +27,13 @@ TensorName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.]{1,80}$")]
 FileName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,60}(\.[A-Za-z0-9]{1,12}){1,2}$")]
 ShortText = Annotated[str, Field(max_length=200)]
 Label = Annotated[int, Field(strict=True)] | ShortText
+# In which space released vectors live; see `to_space`.
+Space = Literal["raw", "unit"]
+SPACES: tuple[str, ...] = get_args(Space)
 
 
 class Strict(BaseModel):
-    """Nothing that is not written down here, and no number that is none."""
+    """Refuses unknown keys, NaN and infinity."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
@@ -68,7 +71,7 @@ class NetworkSpec(Strict):
 
     The output is `offset + span * network(...)`, plus residual noise where `noise` says so; `offset` has one
     row for all classes or one for each.
-    `variance_as_std` is the authors' reading of "variance" (fault F2 of the seeds).
+    `variance_as_std` is how the authors' code reads "variance" (fault F2 of the replica paper).
     """
 
     kind: Literal["network"] = "network"
@@ -81,9 +84,9 @@ class NetworkSpec(Strict):
 
 
 class StatisticsSpec(Strict):
-    """How to read the tensor `statistics`: the noisy sums that were paid for, as they left the mechanism.
+    """How to read the tensor `statistics`: the noisy sums that were paid for, as the mechanism returned them.
 
-    They are, one after the other: the sums of each class, its count, the sum of lengths and, if they have a share,
+    They are, in this order: the sums per class, the counts per class, the sum of lengths and, if they have a share,
     the products of two features. Each part was multiplied by the root of its entry in `shares`, and each number has
     normal noise of standard deviation `noise`. Sums that were whitened by the same `reference` can be added.
     """
@@ -94,21 +97,21 @@ class StatisticsSpec(Strict):
     reference_sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 
     @model_validator(mode="after")
-    def _can_be_read(self) -> Self:
+    def _check_shares(self) -> Self:
         if not math.isclose(sum(self.shares), 1.0, abs_tol=1e-9) or not all(self.shares[:3]):
             raise ValueError("the shares of sums, counts and lengths must be above 0, and all shares sum to 1")
         return self
 
     def size(self, classes: int, d: int) -> int:
-        """How many numbers there are."""
+        """Length of the tensor."""
         return classes * d + classes + 1 + (d * (d + 1) // 2 if self.shares[3] else 0)
 
 
 class GaussianSpec(Strict):
-    """One mean a class and one covariance for all: `factor.T @ factor + diag(scale ** 2)`.
+    """One mean per class and one shared covariance: `factor.T @ factor + diag(scale ** 2)`.
 
-    Where it was fitted under differential privacy, the noisy sums behind it may come along (`statistics`): those of
-    several sites are added, and read once.
+    A Gaussian that was fitted under differential privacy may carry its noisy sums (`statistics`): those of several
+    sites can be added and turned into one Gaussian.
     """
 
     kind: Literal["gaussian"] = "gaussian"
@@ -117,7 +120,7 @@ class GaussianSpec(Strict):
 
     @model_serializer(mode="wrap")
     def _dump(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Without `statistics` where there are none: such a release stays as it always was."""
+        """Leave out `statistics` where there are none."""
         out: dict[str, Any] = handler(self)
         if self.statistics is None:
             del out["statistics"]
@@ -125,10 +128,10 @@ class GaussianSpec(Strict):
 
 
 class MixturePart(Strict):
-    """One decoder of a mixture; in the file its tensors have a prefix, as `part0.means`.
+    """One decoder of a mixture; its tensors have a prefix in the file, such as `part0.means`.
 
-    `order` gives, for each class of the release, its place among the classes as the part knows them; empty, where
-    that is the same.
+    `order` gives, for each class of the release, its index in the part's own list of classes; it is empty if the two
+    lists agree.
     """
 
     decoder: Annotated[NetworkSpec | GaussianSpec, Field(discriminator="kind")]
@@ -138,7 +141,7 @@ class MixturePart(Strict):
 class MixtureSpec(Strict):
     """Several decoders: each vector comes from one of them, drawn by the weights of its class.
 
-    The tensor `weights` has a row for each part and a column for each class; columns sum to 1.
+    The tensor `weights` has a row per part and a column per class; columns sum to 1.
     """
 
     kind: Literal["mixture"] = "mixture"
@@ -163,14 +166,14 @@ class RowsSpec(Strict):
 
 
 class Condition(Strict):
-    """A further attribute beside the label, with the values it can take."""
+    """An attribute besides the label, with the values it can take."""
 
     name: ShortText
     values: Annotated[tuple[ShortText, ...], Field(min_length=1, max_length=1000)]
 
 
 class EmbeddingEntry(Strict):
-    """Which vectors a receiver must bring: those of this backbone, prepared in this way."""
+    """The backbone and preprocessing that a receiver's own vectors must come from."""
 
     backbone: ShortText
     revision: ShortText = ""
@@ -178,53 +181,21 @@ class EmbeddingEntry(Strict):
     dim: Annotated[int, Field(ge=1, le=10**6)]
 
     def info(self, class_names: tuple[str, ...]) -> EmbeddingInfo:
-        """The same facts as the rest of the toolkit knows them."""
+        """The same as an `EmbeddingInfo`."""
         return EmbeddingInfo(self.backbone, self.revision, self.preprocessing, class_names)
 
 
-class DPEntry(Strict):
-    """The numbers of differential privacy, as the holder's ledger computed them; `DPClaim` checks them."""
-
-    epsilon: Annotated[float, Field(gt=0)]
-    delta: Annotated[float, Field(gt=0, lt=1)]
-    relation: Literal["add-or-remove", "replace-one"]
-    events: Annotated[tuple[dict[ShortText, int | float | ShortText], ...], Field(min_length=1, max_length=1000)]
-    ledger: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
-
-
-class ClaimEntry(Strict):
-    """The promise; `PrivacyClaim` checks that it hangs together."""
-
-    kind: Literal["none", "k-anonymity", "dp"]
-    k: Annotated[int, Field(ge=2)] | None = None
-    unit: Literal["record", "subject"] = "record"
-    not_covered: Annotated[tuple[Annotated[str, Field(max_length=2000)], ...], Field(min_length=1, max_length=100)]
-    dp: DPEntry | None = None
-
-    @model_serializer(mode="wrap")
-    def _dump(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Without `dp` where there is none: it says something only where it is."""
-        out: dict[str, Any] = handler(self)
-        if self.dp is None:
-            del out["dp"]
-        return out
-
-    def claim(self) -> PrivacyClaim:
-        """As the core type."""
-        return PrivacyClaim.from_dict(self.model_dump())
-
-
 class FileEntry(Strict):
-    """A released file's fingerprint."""
+    """Hash and size of a released file."""
 
     sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
     bytes: Annotated[int, Field(ge=0)]
 
 
 class Document(Strict):
-    """What a release, and whatever is made from one alone, says about itself: `parse_document` reads it.
+    """What a release, or a head that was trained on one, says about itself: `parse_document` reads it.
 
-    A subclass gives `format` and `schema_version`, each with its one value as the default.
+    A subclass sets `format` and `schema_version`, each with its only value as the default.
     """
 
     written_by: ShortText
@@ -233,7 +204,7 @@ class Document(Strict):
     classes: Annotated[tuple[Label, ...], Field(min_length=1, max_length=100_000)]
     class_names: tuple[ShortText, ...]
     space: Space
-    claim: ClaimEntry
+    claim: PrivacyClaim
 
     @model_validator(mode="after")
     def _classes_have_names(self) -> Self:
@@ -246,16 +217,14 @@ class Document(Strict):
         return json.dumps(self.model_dump(mode="json"), indent=1, sort_keys=True, allow_nan=False) + "\n"
 
 
-AnyDocument = TypeVar("AnyDocument", bound=Document)
 AnyModel = TypeVar("AnyModel", bound=BaseModel)
 
 
 class Manifest(Document):
-    """All that a release says about itself.
+    """The manifest of a release.
 
-    `joint` is the probability of each combination (class, then each condition) that occurs, as
-    indices into `classes` and `conditions`. Probabilities are rounded to three digits: exact
-    frequencies would give the number of records away.
+    `joint` is the probability of each combination (class, then each condition) that occurs, as indices into `classes`
+    and `conditions`. Probabilities are rounded to three digits: exact frequencies would reveal the number of records.
     """
 
     format: Literal["locum-release"] = "locum-release"
@@ -268,7 +237,7 @@ class Manifest(Document):
     files: dict[FileName, FileEntry] = Field(default_factory=dict)
 
     @model_validator(mode="after")
-    def _hangs_together(self) -> Self:
+    def _check_consistent(self) -> Self:
         widths = (len(self.classes), *(len(c.values) for c in self.conditions))
         for codes, p in self.joint:
             if len(codes) != len(widths) or any(not 0 <= c < w for c, w in zip(codes, widths, strict=True)):
@@ -278,7 +247,7 @@ class Manifest(Document):
         if not math.isclose(sum(p for _, p in self.joint), 1.0, abs_tol=1e-6):
             raise ValueError("the probabilities in `joint` do not sum to 1")
         if (self.decoder.kind == "rows") != (self.kind == "data"):
-            raise ValueError("a release of kind 'data' holds rows, and only that")
+            raise ValueError("a release of kind 'data' holds rows, and no other kind does")
         if isinstance(self.decoder, MixtureSpec):
             self._check_mixture(self.decoder)
         return self
@@ -288,7 +257,7 @@ class Manifest(Document):
             raise ValueError("a mixture has no conditions, and its space is 'raw'")
         for part in decoder.parts:
             if part.order and sorted(part.order) != list(range(len(self.classes))):
-                raise ValueError("the order of a part must name the place of each class once")
+                raise ValueError("the order of a part must give the index of each class once")
 
     @property
     def condition_width(self) -> int:
@@ -297,43 +266,38 @@ class Manifest(Document):
 
 
 def parse_manifest(raw: bytes) -> Manifest:
-    """A checked manifest, or one sentence that says why not."""
+    """The manifest in `raw`, checked; a FormatError in one sentence if it breaks the rules."""
     return parse_document(raw, Manifest, "manifest.json", "release")
 
 
-def parse_document(raw: bytes, model: type[AnyDocument], file: str, thing: str) -> AnyDocument:
-    """A checked document, or one sentence that says why not; `file` and `thing` are its words for what was read."""
-    document = parse_model(raw, model, file, thing)
-    try:
-        document.claim.claim()
-    except PrivacyError as error:
-        raise FormatError(f"{file} makes an impossible claim: {error}") from error
-    return document
+def parse_document(raw: bytes, model: type[AnyModel], file: str, thing: str) -> AnyModel:
+    """The document in `raw`, checked; a FormatError in one sentence if it breaks the rules.
 
-
-def parse_model(raw: bytes, model: type[AnyModel], file: str, thing: str) -> AnyModel:
-    """The same for whatever has a `format` and a `schema_version`, and perhaps no claim."""
+    `model` has a `format` and a `schema_version`; `file` and `thing` are what the error calls the document.
+    """
     fields = model.model_fields
     try:
         data = json.loads(raw.decode("utf-8"), parse_constant=_no_constant, parse_float=_finite)
     except (UnicodeDecodeError, ValueError, RecursionError) as error:
         raise FormatError(f"{file} is not valid JSON: the {thing} is damaged; ask for it again.") from error
     if not isinstance(data, dict) or data.get("format") != fields["format"].default:
-        raise FormatError(f"{file} does not describe an Locum {thing}.")
+        raise FormatError(f"{file} does not describe a Locum {thing}.")
     version, known = data.get("schema_version"), fields["schema_version"].default
     if isinstance(version, int) and version > known:
         raise SchemaVersionError(
-            f"This {thing} has schema version {version}; this Locum reads up to {known}. Upgrade it."
+            f"This {thing} has schema version {version}; this Locum reads up to {known}. Upgrade Locum."
         )
     try:
         return model.model_validate(data)
     except ValidationError as error:
         place, fault = first_fault(error)
         raise FormatError(f"{file} breaks the format at {(place or thing)[:120]!r}: {fault[:200]}.") from error
+    except PrivacyError as error:
+        raise FormatError(f"{file} makes an impossible claim: {str(error)[:300]}") from error
 
 
 def first_fault(error: ValidationError) -> tuple[str, str]:
-    """Where a document breaks its form first, and how; never what stood there, which may be private."""
+    """Place and kind of the first fault; never the value found there, which may be private."""
     first = error.errors(include_url=False, include_input=False)[0]
     return ".".join(str(p) for p in first["loc"]), first["msg"]
 
@@ -349,12 +313,10 @@ def _no_constant(name: str) -> float:
     raise ValueError(f"{name} is not JSON")
 
 
-Space = Literal["raw", "unit"]
-SPACES: tuple[str, ...] = get_args(Space)
-
-
 def to_space(X: npt.NDArray[np.float32], space: str) -> npt.NDArray[np.float32]:
     """Vectors as they are ("raw"), or scaled to length 1 ("unit"); a zero vector stays zero.
+
+    Whatever mixes released and real vectors must bring both into one space.
 
     >>> to_space(np.array([[3.0, 4.0]], dtype=np.float32), "unit").tolist()
     [[0.6000000238418579, 0.800000011920929]]

@@ -1,16 +1,14 @@
-"""The endless dataset. The one file of this folder that needs torch."""
+"""A release in memory: opened after all checks, saved atomically, sampled with numpy alone."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-import torch
-from torch.utils.data import IterableDataset, get_worker_info
 
 from locum.errors import ConfigError, DataError
 from locum.release.card import render_card
@@ -20,16 +18,20 @@ from locum.release.manifest import Manifest, to_space
 from locum.release.passport.files import read_passport_files
 from locum.types import EmbeddingInfo, EmbeddingSet, PrivacyClaim
 
+if TYPE_CHECKING:
+    from locum.release.stream import ReleaseStream
+
+
 CHUNK = 8192
 Seed = int | np.random.Generator | None
 
 
 @dataclass(frozen=True, eq=False)
 class Release:
-    """What leaves the building: a manifest and the numbers that it describes.
+    """What leaves the data holder: a manifest and the tensors that it describes.
 
-    It can be sampled without the data, without torch and without the code that trained it.
-    Without a seed every call draws from the operating system's entropy.
+    It can be sampled without the data, without torch and without the code that trained it. Without a seed every call
+    starts from the operating system's entropy.
     """
 
     manifest: Manifest
@@ -41,34 +43,34 @@ class Release:
 
     @classmethod
     def open(cls, path: str | Path) -> Release:
-        """Read a folder after checking all of it; see `load`."""
-        manifest, tensors, fingerprint = read_folder(Path(path))
-        read_passport_files(Path(path), manifest, fingerprint)
-        return cls(manifest, tensors, fingerprint)
+        """Read and check a folder; see `load`."""
+        found = read_folder(Path(path))
+        read_passport_files(Path(path), found.manifest, found.fingerprint)
+        return cls(found.manifest, found.tensors, found.fingerprint)
 
     def save(self, path: str | Path, *, overwrite: bool = False) -> Path:
-        """Write the folder, whole or not at all; an existing release is replaced only if asked."""
+        """Write the folder atomically; an existing release is replaced only with `overwrite`."""
         target = Path(path)
         write_folder(target, self.manifest, self.tensors, render_card(self.manifest), overwrite=overwrite)
         return target
 
     @property
     def claim(self) -> PrivacyClaim:
-        """What is promised."""
-        return self.manifest.claim.claim()
+        """What the release guarantees, and what it does not."""
+        return self.manifest.claim
 
     @property
     def info(self) -> EmbeddingInfo:
-        """Which vectors belong with this release."""
+        """Backbone, preprocessing and class names of the vectors."""
         return self.manifest.embedding.info(self.manifest.class_names)
 
     @property
     def classes(self) -> npt.NDArray[Any]:
-        """Labels as `sample` gives them."""
+        """The labels that `sample` returns."""
         return np.asarray(self.manifest.classes)
 
     def transform(self, X: npt.ArrayLike) -> npt.NDArray[np.float32]:
-        """Bring real vectors into the space of the released ones; anything that mixes the two must."""
+        """Bring real vectors into the space of the released ones; required wherever the two are mixed."""
         a = np.asarray(X, dtype=np.float32)
         if a.ndim != 2 or a.shape[1] != self.manifest.embedding.dim:
             raise DataError(
@@ -86,11 +88,11 @@ class Release:
         attributes: Mapping[str, str] | None = None,
         random_state: Seed = None,
     ) -> tuple[npt.NDArray[np.float32], npt.NDArray[Any]]:
-        """Fresh vectors and their labels.
+        """Draw fresh vectors and their labels.
 
-        `n` draws labels by the released prior; `per_class` gives exact counts. `variance` overrides the
-        release's sampling variance: below 1, more typical vectors. `attributes` fixes conditions.
-        A release of kind "data" gives its rows without replacement, all of them by default, never more.
+        `n` draws labels by the released prior; `per_class` gives exact counts. `variance` overrides the release's
+        sampling variance: values below 1 give more typical vectors. `attributes` fixes conditions. A release of kind
+        "data" returns its rows without replacement, by default all of them.
         """
         X, codes = self._draw(n, per_class, variance, attributes, np.random.default_rng(random_state))
         return X, self.classes[codes[:, 0]]
@@ -108,12 +110,13 @@ class Release:
     def stream(
         self, batch_size: int = 256, *, variance: float | None = None, random_state: int | None = None
     ) -> ReleaseStream:
-        """An endless torch dataset of fresh batches: online anonymisation, nothing stored."""
+        """An endless torch dataset of fresh batches; nothing is stored."""
+        from locum.release.stream import ReleaseStream  # torch
 
         return ReleaseStream(self, batch_size=batch_size, variance=variance, random_state=random_state)
 
     def batches(self, batch_size: int, variance: float | None, rng: np.random.Generator) -> Iterator[Any]:
-        """Numpy batches of vectors and class codes without end; `stream` wraps them for torch."""
+        """Endless numpy batches of vectors and class codes; `stream` wraps them for torch."""
         if self.manifest.kind == "data":
             raise ConfigError("A release of kind 'data' holds a fixed table and cannot be streamed; use sample().")
         if batch_size < 1:
@@ -162,7 +165,7 @@ class Release:
                 raise ConfigError(f"The count for class {label!r} must be a whole number, 0 or more; got {count!r}.")
             counts[place[key]] = count
         if counts.sum() == 0:
-            raise ConfigError("`per_class` asks for no vector at all; give at least one class a count.")
+            raise ConfigError("`per_class` asks for no vectors; give at least one class a count.")
         return counts
 
     def _codes(
@@ -172,7 +175,7 @@ class Release:
         attributes: Mapping[str, str],
         rng: np.random.Generator,
     ) -> npt.NDArray[np.int64]:
-        """Which class and conditions each drawn vector has."""
+        """Draw class and conditions of each vector."""
         table = np.array([codes for codes, _ in self.manifest.joint], dtype=np.int64)
         p = np.array([weight for _, weight in self.manifest.joint])
         names = [c.name for c in self.manifest.conditions]
@@ -188,7 +191,9 @@ class Release:
             kept = table[:, column] == values.index(str(value))
             table, p = table[kept], p[kept]
         if not len(table):
-            raise ConfigError(f"No record had {dict(attributes)} together: the release cannot be sampled so.")
+            raise ConfigError(
+                f"No record had all of {dict(attributes)}, so there are no such vectors: leave one out."
+            )
         if n is None and counts is None:
             raise ConfigError("Say how many: `n` for labels by the prior, or `per_class` for exact counts.")
         if counts is None:
@@ -199,7 +204,7 @@ class Release:
             rows = np.flatnonzero(mine)
             if not len(rows):
                 name = self.manifest.class_names[c]
-                raise ConfigError(f"No record of class {name!r} had these attributes: leave it or them out.")
+                raise ConfigError(f"No record of class {name!r} had these attributes: leave out one or the other.")
             w = np.maximum(p[rows], 1e-12)
             parts.append(table[rng.choice(rows, size=counts[c], p=w / w.sum())])
         return rng.permutation(np.concatenate(parts))
@@ -210,7 +215,7 @@ class Release:
         X, codes = self.tensors["X"], self.tensors["codes"].astype(np.int64)
         if counts is None:
             if n is not None and n > len(X):
-                raise ConfigError(f"The release holds {len(X)} rows, each given once; got n={n}.")
+                raise ConfigError(f"The release holds {len(X)} rows, and each is drawn once; got n={n}.")
             pick = rng.permutation(len(X))[: len(X) if n is None else n]
         else:
             parts = []
@@ -227,41 +232,8 @@ class Release:
 
 
 def load(path: str | Path) -> Release:
-    """Open a release folder; its hashes, schema and numbers are checked first.
+    """Open a release folder after checking its hashes, schema and numbers.
 
-    This shows that the folder is whole, not who made it: a signature would.
+    This shows that the folder is intact, not who made it: for that, check the signature.
     """
     return Release.open(path)
-
-
-class ReleaseStream(IterableDataset[tuple[torch.Tensor, torch.Tensor]]):
-    """Batches `(x, class code)` without end, each vector drawn once and never again.
-
-    Already batched: give `batch_size=None` to a `DataLoader`. Every worker of a loader, and every
-    new iteration, draws from a stream of its own, so that no two of them repeat each other.
-    """
-
-    def __init__(
-        self,
-        release: Release,
-        *,
-        batch_size: int = 256,
-        variance: float | None = None,
-        random_state: int | None = None,
-    ) -> None:
-        # Bad settings fail here, not at the first batch.
-        next(iter(release.batches(batch_size, variance, np.random.default_rng(0))))
-        self.release = release
-        self.batch_size = batch_size
-        self.variance = variance
-        self._seeds = np.random.SeedSequence(random_state)
-
-    def __iter__(self) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-        worker = get_worker_info()
-        seeds = self._seeds.spawn(1)[0]
-        if worker is not None:
-            # Workers are copies of this object: their number, and the loader's seed, tell them apart.
-            seeds = np.random.SeedSequence(entropy=[seeds.generate_state(1)[0], worker.seed % 2**63, worker.id])
-        rng = np.random.default_rng(seeds)
-        for X, codes in self.release.batches(self.batch_size, self.variance, rng):
-            yield torch.from_numpy(X), torch.from_numpy(codes)

@@ -11,25 +11,37 @@ import numpy as np
 from locum.errors import FormatError, IntegrityError
 from locum.io import MANIFEST
 from locum.release.card import render_card
-from locum.release.folder import CARD
+from locum.release.folder import read_folder
 from locum.release.passport.files import PassportFiles, read_passport_files
 from locum.release.passport.schema import PASSPORT
 from locum.release.passport.signature import SIGNATURE, check_signature, key_id, read_public_key
 from locum.release.release import Release
+from locum.types import PrivacyClaim
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedRelease:
+    """A release folder that was read once: the release, its card and its passport files."""
+
+    path: Path
+    release: Release
+    fingerprint: str
+    card: bytes
+    passport_files: PassportFiles
 
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """The checks that a release passed. One that fails any of them raises instead.
+    """The checks that a release passed; a failed check raises instead.
 
-    `passport` is the SHA-256 of the passport, if there is one; `signed_by` the id of the key whose signature was
-    checked, and None where none was; `not_checked` says in words what nobody looked at.
+    `passport` is the SHA-256 of the passport, if there is one; `signed_by` is the id of the key whose signature was
+    checked, or None; `not_checked` names what was not checked.
     """
 
     path: str
     fingerprint: str
     generator: str
-    claim: dict[str, Any]
+    claim: PrivacyClaim
     checks: tuple[str, ...]
     passport: str | None = None
     signed_by: str | None = None
@@ -37,57 +49,68 @@ class Verification:
 
     def to_dict(self) -> dict[str, Any]:
         """As plain JSON."""
-        return asdict(self)
+        return asdict(self) | {"claim": self.claim.to_dict()}
+
+
+def open_release(path: str | Path) -> OpenedRelease:
+    """Read every file of a release folder once, with all checks of `load`."""
+    folder = Path(path)
+    found = read_folder(folder)
+    passport_files = read_passport_files(folder, found.manifest, found.fingerprint)
+    release = Release(found.manifest, found.tensors, found.fingerprint)
+    return OpenedRelease(folder, release, found.fingerprint, found.card, passport_files)
 
 
 def verify(path: str | Path, *, key: str | Path | None = None) -> Verification:
     """Check a release folder; raise `ReleaseError` with the reason if it must not be used.
 
-    The fingerprint is the SHA-256 of the manifest, which holds the hashes of decoder and card: compare it over
-    another channel with the sender's. With `key`, a public key, the signature must be that of its owner. Without it
+    The fingerprint is the SHA-256 of the manifest, which holds the hashes of decoder and card: compare it with the
+    sender's over another channel. With `key`, a public key, its owner must have signed the release. Without a key
     nothing here shows who made the release.
     """
-    folder = Path(path)
-    release = Release.open(folder)
-    own_card = (folder / CARD).read_bytes() == render_card(release.manifest).encode()
-    X, _ = release.sample(None if release.manifest.kind == "data" else 64, random_state=0)
+    return verify_opened(open_release(path), key=key)
+
+
+def verify_opened(opened: OpenedRelease, *, key: str | Path | None = None) -> Verification:
+    """The checks of `verify` on a folder that was read already."""
+    release, passport_files = opened.release, opened.passport_files
+    manifest = release.manifest
+    own_card = opened.card == render_card(manifest).encode()
+    X, _ = release.sample(None if manifest.kind == "data" else 64, random_state=0)
     if not np.isfinite(X).all():
         raise FormatError("The release gives vectors that are not finite.")
-    passport_files = read_passport_files(folder, release.manifest, release.fingerprint or "")
     checks = [
-        f"{MANIFEST} follows schema {release.manifest.schema_version}",
-        f"{len(release.manifest.files)} files present, with the size and SHA-256 that the manifest gives",
-        "no file beside those, no link, no pickle",
+        f"{MANIFEST} follows schema {manifest.schema_version}",
+        f"{len(manifest.files)} files present, with the size and SHA-256 that the manifest gives",
+        "no other file, no link, no pickle",
         f"{len(release.tensors)} tensors finite and of the shapes that the decoder needs",
-        "a test draw gives finite vectors",
+        "a trial sample gives finite vectors",
         "the card is what this version would write"
         if own_card
         else "the card was written by another version or by hand",
     ]
-    if passport_files.passport is not None:
-        checks.append(
-            f"{PASSPORT} follows schema {passport_files.passport.schema_version}, and is that of this release"
-        )
-        checks.append("the passport makes the claim of the manifest, and no other")
-        checks.append(
-            f"{len(passport_files.passport.files)} papers present, with the size and SHA-256 that the passport gives"
-        )
+    if (passport := passport_files.passport) is not None:
+        checks += [
+            f"{PASSPORT} follows schema {passport.schema_version} and belongs to this release",
+            "the passport makes the same claim as the manifest",
+            f"{len(passport.files)} passport files present, with the size and SHA-256 that the passport gives",
+        ]
     signed_by, not_checked = None, []
     if key is not None:
         signed_by = _signer(passport_files, Path(key))
         checks.append(f"signed with the key {signed_by[:16]}, over {' and '.join(passport_files.hashes)}")
     elif passport_files.signature is not None:
         not_checked.append(
-            f"nobody's signature was checked: the release names the key {passport_files.signature.key[:16]}, which "
-            "anybody can write; give the sender's public key with --key"
+            f"the signature was not checked: the release names the key {passport_files.signature.key[:16]}, which "
+            "anyone can write; give the sender's public key with --key"
         )
     else:
-        not_checked.append("nobody's signature was checked: the release has none, and anybody could have made it")
+        not_checked.append("the signature was not checked: the release has none, and anyone could have made it")
     return Verification(
-        path=str(path),
-        fingerprint=release.fingerprint or "",
-        generator=release.manifest.generator,
-        claim=release.claim.to_dict(),
+        path=str(opened.path),
+        fingerprint=opened.fingerprint,
+        generator=manifest.generator,
+        claim=release.claim,
         checks=tuple(checks),
         passport=passport_files.hashes.get(PASSPORT),
         signed_by=signed_by,
@@ -98,6 +121,6 @@ def verify(path: str | Path, *, key: str | Path | None = None) -> Verification:
 def _signer(passport_files: PassportFiles, path: Path) -> str:
     public = read_public_key(path)
     if passport_files.signature is None:
-        raise IntegrityError(f"Nobody signed this release: it has no {SIGNATURE}. Ask the sender for a signed one.")
+        raise IntegrityError(f"The release is not signed: it has no {SIGNATURE}. Ask the sender for a signed one.")
     check_signature(passport_files.signature, public)
     return key_id(public)

@@ -1,7 +1,7 @@
 """A release on one page: the facts as a plain dict, and HTML, Markdown or JSON made from it.
 
-Two builders, because two kinds of people read: `internal_report` for whoever holds the records, and
-`shareable_report`, which no real vector can reach. `obfuscation_report` is of a trade-off, and internal.
+There are two builders, for two kinds of readers: `internal_report` for the holder of the records, and
+`shareable_report`, which no real vector can reach. `obfuscation_report` describes a trade-off, and is internal.
 """
 
 from __future__ import annotations
@@ -39,6 +39,8 @@ if TYPE_CHECKING:
         passport_facts as passport_facts,
         passport_html as passport_html,
         passport_markdown as passport_markdown,
+        render_passport_files as render_passport_files,
     )
+    from locum.report.text import VerdictText as VerdictText, verdict_text as verdict_text
 
 __getattr__, __dir__, __all__ = lazy_exports(__name__)

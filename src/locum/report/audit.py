@@ -1,37 +1,36 @@
-"""What an audit found, from its JSON to facts that a page can show; the page itself.
+"""The findings of an audit as facts for a page, and the page itself.
 
-Two sources, one shape: `audit_facts` takes the JSON of `locum audit` and is for the holder, `entry_facts` takes
-what a passport holds of it, which is rounded and lacks whatever must stay at home.
+Two sources give the same facts: `audit_facts` reads the JSON of `locum audit` and is for the holder; `entry_facts`
+reads the audit in a passport, which is rounded and lacks whatever must not leave. Each attack is a dict with the keys
+of `AttackResult.to_dict`.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 from locum._version import __version__
 from locum.errors import DataError
-from locum.release.passport import worst_verdict
 from locum.report.charts import section_parts
 from locum.report.page import pages
-from locum.report.text import AUDIT_GLOSSARY, BANNER, EFFECTS, SCREENS, SENTENCES, TITLES, plain, rounded_down
-from locum.types import at_least
+from locum.report.text import AUDIT_BANNER, AUDIT_GLOSSARY, EFFECTS, SCREENS, plain, rounded_down, verdict_text
+from locum.types import AttackResult, at_least, finite_number, worst_verdict
 
-# What a file that is not as expected can raise on the way.
+# What a malformed file can raise.
 _BAD = (ArithmeticError, AttributeError, KeyError, TypeError, ValueError)
 _CLASSES = 56
 _MOST = 200
-_NAMES = ("attack", "control", "baseline")
-_RATES = {0.01: "TPR at 1 % FPR", 0.001: "TPR at 0.1 % FPR"}
+_ESTIMATES = {"attack": "attack", "control": "control", "baseline": "baseline", "most_exposed": "most exposed"}
+_RATES = {"0.01": "TPR at 1 % FPR", "0.001": "TPR at 0.1 % FPR"}
 
 
 def audit_facts(audit: Mapping[str, Any]) -> dict[str, Any]:
-    """Everything the section shows, as a plain dict, from the JSON of an audit.
+    """Everything that the page shows, as a plain dict, from the JSON of an audit.
 
-    The verdict is never better than the worst of the results, and no policy is met beside a leak, whatever the file
-    says. A file of another shape is an error.
+    The verdict is never better than the worst of the results, and no policy is met if there is a leak, whatever the
+    file says. A malformed file is an error.
     """
     try:
         faults = [str(p["words"]) for p in audit["problems"]]
@@ -41,7 +40,6 @@ def audit_facts(audit: Mapping[str, Any]) -> dict[str, Any]:
             "digits": 3,
             "fingerprint": str(audit.get("fingerprint") or ""),
             "verdict": worst_verdict(audit["verdict"], *(r["verdict"] for r in results)),
-            "sentence": str(audit["sentence"]),
             "results": results,
             "classes": _classes(results),
             "policy": None if policy is None else _policy(policy["name"], audit["may_leave"], policy["findings"]),
@@ -54,35 +52,18 @@ def audit_facts(audit: Mapping[str, Any]) -> dict[str, Any]:
         }
         return _finished(facts)
     except _BAD:
-        # What a library says of a bad file may quote it.
+        # The message of a library may quote the file.
         raise DataError("The audit is not as `locum audit RELEASE --json` writes it: write it again.") from None
 
 
 def entry_facts(entry: Mapping[str, Any]) -> dict[str, Any]:
-    """The same from what a passport holds of an audit (`AuditEntry` as a dict): no classes, curves or faults."""
-    results = []
-    for r in entry["results"]:
-        told = {name: _estimate(figure) for name, figure in r["figures"].items()}
-        results.append(
-            {
-                "attack": r["attack"],
-                "verdict": r["verdict"],
-                "unit": _unit(told.get("baseline")),
-                "estimates": {name: told.get(name) for name in _NAMES},
-                "rates": {name: told[name] for name in _RATES.values() if name in told},
-                "most_exposed": told.get("most exposed"),
-                "p": None,
-                "by_class": {},
-                "roc": [],
-                "notes": [],
-            }
-        )
+    """The same facts from the audit in a passport (`AuditEntry` as a dict): no classes, curves or faults."""
+    results = [_shown(r) for r in entry["results"]]
     policy, both = entry["policy"], entry["epsilon_audit"]
     facts = {
         "digits": 2,
         "fingerprint": "",
         "verdict": entry["verdict"],
-        "sentence": _without_title(SENTENCES[entry["verdict"]], TITLES[entry["verdict"]]),
         "results": results,
         "classes": _classes(results),
         "policy": None if policy is None else _policy(policy["name"], policy["met"], policy["rules"]),
@@ -97,13 +78,13 @@ def entry_facts(entry: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def audit_html(facts: Mapping[str, Any]) -> str:
-    """A page of its own from `audit_facts`: no script, nothing fetched. It is internal, and says so."""
+    """A complete page from `audit_facts`, without scripts or links. It is internal, and says so."""
     return (
         pages()
         .get_template("audit.html.jinja")
         .render(
             a=facts,
-            banner=BANNER,
+            banner=AUDIT_BANNER,
             glossary=AUDIT_GLOSSARY,
             written_by=f"locum {__version__}",
             written_on=datetime.now(UTC).date().isoformat(),
@@ -118,8 +99,9 @@ def _finished(facts: dict[str, Any]) -> dict[str, Any]:
         facts["verdict"] = "leak"
     if facts["policy"] is not None and facts["verdict"] == "leak":
         facts["policy"]["met"] = False
-    facts["title"] = TITLES[facts["verdict"]]
-    facts["rates"] = [n for n in _RATES.values() if any(n in r["rates"] for r in facts["results"])]
+    words = verdict_text(facts["verdict"])
+    facts["title"], facts["sentence"] = words.title, words.audit
+    facts["rates"] = {fpr: title for fpr, title in _RATES.items() if any(fpr in r["tpr"] for r in facts["results"])}
     facts["answer"] = "" if facts["policy"] is None else _answer(facts["policy"])
     out: dict[str, Any] = plain(facts)
     return out
@@ -128,51 +110,60 @@ def _finished(facts: dict[str, Any]) -> dict[str, Any]:
 def _answer(policy: Mapping[str, Any]) -> str:
     open_ones = sum(not rule["met"] for rule in policy["rules"])
     if policy["met"]:
-        return f"Policy {policy['name']}: met. By its rules this release may leave; a person still decides."
+        return f"Policy {policy['name']}: met. Its rules let this release leave; someone still has to decide."
     count = f"{open_ones} of {len(policy['rules'])} rules are not met" if open_ones else "no policy allows this"
-    return f"Policy {policy['name']}: not met ({count}). By its rules this release must not leave."
+    return f"Policy {policy['name']}: not met ({count}). This release must not leave."
 
 
-def _result(r: Mapping[str, Any], faults: Sequence[str]) -> dict[str, Any]:
-    told = {name: _estimate(r["estimates"][name]) for name in _NAMES}
-    rates = {_RATES[float(k)]: _estimate(e) for k, e in r.get("tpr", {}).items() if float(k) in _RATES}
-    notes = [str(note) for note in r.get("notes", [])][:20]
-    because = str(r.get("inconclusive_because", ""))
+def _result(data: Mapping[str, Any], faults: Sequence[str]) -> dict[str, Any]:
+    result = AttackResult.from_dict(data)
+    notes = list(result.notes)[:20]
+    because = result.inconclusive_because
     for words in faults:
-        # Faults of the data have a list of their own, and are the same for every attack.
+        # Faults of the data are listed once, since they are the same for every attack.
         because = because.replace(words, "")
     if because := because.strip("; "):
         notes.append(f"inconclusive because {because}")
-    p = r.get("adjusted", r.get("p_value"))
-    return {
-        "attack": str(r["attack"]),
-        "verdict": worst_verdict(r["verdict"]),
-        "unit": _unit(told["baseline"]),
-        "estimates": told,
-        "rates": rates,
-        "most_exposed": _estimate(r["most_exposed"]) if r.get("most_exposed") else None,
-        "p": None if p is None else _p_text(_number(p)),
-        "by_class": {str(name): _estimate(e) for name, e in r.get("by_class", {}).items()},
-        "roc": [[_share(a), _share(b)] for a, b in r.get("roc", [])[:1000]],
-        "notes": notes,
-    }
+    p = result.p_value if result.adjusted is None else result.adjusted
+    out = _shown(result.to_dict()) | {"notes": notes, "p": None if p is None else _p_text(p)}
+    return out | {"roc": out["roc"][:1000]}
+
+
+def _shown(result: Mapping[str, Any]) -> dict[str, Any]:
+    """The parts of a result that a page shows; None or empty if it lacks them."""
+    out = {key: result[key] for key in ("name", "measure", "verdict")}
+    out |= {key: result.get(key) for key in _ESTIMATES}
+    empty: dict[str, Any] = {"tpr": {}, "by_class": {}, "roc": [], "notes": []}
+    return out | {key: result.get(key, value) for key, value in empty.items()} | {"p": None}
+
+
+def figures(result: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    """The estimates that a result has, by the title of their column."""
+    out = {title: result[key] for key, title in _ESTIMATES.items() if result.get(key)}
+    return out | {_RATES[fpr]: estimate for fpr, estimate in result["tpr"].items() if fpr in _RATES}
+
+
+def figure_titles(results: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The columns of estimates that a table of these results needs."""
+    present = {title for result in results for title in figures(result)}
+    return [title for title in (*_ESTIMATES.values(), *_RATES.values()) if title in present]
 
 
 def _classes(results: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
-    """Attacks as columns, classes as rows; the most exposed class first, by the highest lower end of its AUCs."""
-    told = [r for r in results if r["by_class"]]
-    if not told:
+    """Attacks as columns, classes as rows; first the class with the highest lower end of an AUC."""
+    columns = [r for r in results if r["by_class"]]
+    if not columns:
         return None
-    names = list(dict.fromkeys(name for r in told for name in r["by_class"]))
-    games = [r for r in told if r["unit"] == "AUC"] or told
-    shown = sorted(names, key=lambda c: -max(_low(r["by_class"].get(c)) for r in games))[:_CLASSES]
-    rows = [{"name": c, "cells": [r["by_class"].get(c) for r in told]} for c in shown]
-    heads = [{"attack": r["attack"], "unit": r["unit"]} for r in told]
+    names = list(dict.fromkeys(name for r in columns for name in r["by_class"]))
+    ranked = [r for r in columns if r["measure"] == "auc"] or columns
+    shown = sorted(names, key=lambda c: -max(_low(r["by_class"].get(c)) for r in ranked))[:_CLASSES]
+    rows = [{"name": c, "cells": [r["by_class"].get(c) for r in columns]} for c in shown]
+    heads = [{"name": r["name"], "measure": r["measure"]} for r in columns]
     return {"heads": heads, "rows": rows, "left_out": len(names) - len(shown)}
 
 
 def _policy(name: Any, met: Any, rules: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    told = [
+    shown = [
         {
             "rule": str(r["rule"]),
             "met": r["met"] is True,
@@ -181,7 +172,7 @@ def _policy(name: Any, met: Any, rules: Sequence[Mapping[str, Any]]) -> dict[str
         }
         for r in rules[:_MOST]
     ]
-    return {"name": str(name), "met": met is True and all(r["met"] for r in told), "rules": told}
+    return {"name": str(name), "met": met is True and all(r["met"] for r in shown), "rules": shown}
 
 
 def _screening(found: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -189,7 +180,7 @@ def _screening(found: Mapping[str, Any]) -> list[dict[str, Any]]:
         {
             "name": name,
             "members": _estimate(found[mine]),
-            "strangers": None if theirs is None else _estimate(found[theirs]),
+            "non_members": None if theirs is None else _estimate(found[theirs]),
             "reading": words,
         }
         for name, mine, theirs, words in SCREENS
@@ -197,48 +188,26 @@ def _screening(found: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _epsilon_audit(found: Mapping[str, Any]) -> dict[str, Any]:
-    low, upper = found["lower"], _number(found["upper"])
-    lower = _number(low["epsilon"])
-    seen = (
+    low, upper = found["lower"], finite_number(found["upper"])
+    lower = finite_number(low["epsilon"])
+    refuted = (
         f"{int(low['canaries']):,} canaries refute every epsilon below {rounded_down(lower)} at delta "
-        f"{_number(low['delta']):g}, with {_number(low['confidence']):.0%} confidence. "
+        f"{finite_number(low['delta']):g}, with {finite_number(low['confidence']):.0%} confidence. "
     )
     if lower > upper:
-        words = f"Broken promise: {seen}The claim is {at_least(upper)}: nothing made by this code may leave."
+        words = f"Broken guarantee: {refuted}The claim is {at_least(upper)}: nothing made by this code may leave."
     else:
-        words = f"No contradiction found: {seen}The claim of {at_least(upper)} stands, which is no proof of it."
+        words = f"No contradiction found: {refuted}The claim of {at_least(upper)} stands; that is no proof of it."
     return {"lower": lower, "upper": upper, "broken": lower > upper, "words": words}
 
 
 def _estimate(e: Mapping[str, Any]) -> dict[str, float | None]:
-    low, high = (None if e[k] is None else _number(e[k]) for k in ("low", "high"))
-    return {"value": _number(e["value"]), "low": low, "high": high}
-
-
-def _unit(baseline: Mapping[str, Any] | None) -> str:
-    """AUCs have the coin as their baseline; rates of success have another."""
-    return "AUC" if baseline is not None and baseline["value"] == 0.5 else "share"
-
-
-def _without_title(sentence: str, title: str) -> str:
-    rest = sentence.removeprefix(f"{title}: ")
-    return rest[0].upper() + rest[1:]
+    low, high = (None if e[k] is None else finite_number(e[k]) for k in ("low", "high"))
+    return {"value": finite_number(e["value"]), "low": low, "high": high}
 
 
 def _low(e: Mapping[str, Any] | None) -> float:
     return -1.0 if e is None or e["low"] is None else float(e["low"])
-
-
-def _number(value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
-        raise ValueError("not a finite number")
-    return float(value)
-
-
-def _share(value: Any) -> float:
-    if not 0 <= _number(value) <= 1:
-        raise ValueError("not a share")
-    return float(value)
 
 
 def _p_text(p: float) -> str:

@@ -1,4 +1,7 @@
-"""Charts of an audit: attacks beside their controls, ROC curves on log axes, and epsilon from both sides."""
+"""Charts as inline SVG, without scripts: maps, histograms and intervals of a report, then the charts of an audit.
+
+Every chart has a title that says in words what it shows. Colors are CSS classes, defined in `report.css`.
+"""
 
 from __future__ import annotations
 
@@ -9,32 +12,13 @@ from typing import Any
 
 from markupsafe import Markup
 
-from locum.report import charts as svg
-from locum.report.text import AUDIT_READING, interval_text, rounded_down
+from locum.report.text import AUDIT_READING, MEASURES, interval_text, rounded_down
 from locum.types import at_least
 
-
-def section_parts(facts: Mapping[str, Any] | None) -> dict[str, Any]:
-    """What the template of the section needs beside the facts: charts, and how figures are written."""
-    if facts is None:
-        return {"audit_parts": None}
-    digits = facts["digits"]
-    return {
-        "audit_parts": {
-            "charts": audit_charts(facts),
-            "figure": lambda e: f"{e['value']:.{digits}f}",
-            "range": lambda e: interval_text(e, digits),
-            "spark": lambda e: svg.interval(e, 0.0, 1.0),
-            "mark": svg.legend_mark,
-            "reading": AUDIT_READING,
-        }
-    }
-
-
-# Eleven colours and eight shapes have no common factor: 88 classes get marks that all differ.
-COLOURS = 11
+# Eleven colors and eight shapes have no common factor: 88 classes get marks that all differ.
+COLORS = 11
 _SHAPES = (
-    # Disc, triangle, square, diamond, triangle on its head, plus, cross, bar.
+    # Disc, triangle, square, diamond, inverted triangle, plus, cross, bar.
     "m-3 0a3 3 0 1 0 6 0a3 3 0 1 0-6 0z",
     "m0-3.8l3.6 6.4h-7.2z",
     "m-2.7-2.7h5.4v5.4h-5.4z",
@@ -44,16 +28,18 @@ _SHAPES = (
     "m-3.3-1.9l1.4-1.4l1.9 1.9l1.9-1.9l1.4 1.4l-1.9 1.9l1.9 1.9l-1.4 1.4l-1.9-1.9l-1.9 1.9l-1.4-1.4l1.9-1.9z",
     "m-3.6-1.5h7.2v3h-7.2z",
 )
-# For whatever has no mark of its own.
+# The mark of all other classes.
 _REST = "m-1.4 0a1.4 1.4 0 1 0 2.8 0a1.4 1.4 0 1 0-2.8 0z"
+# Marks along a curve, in addition to its color.
+_MARKS = 5
 
 
 def scatter(
     points: Sequence[Sequence[float]], names: Sequence[str], *, key: str, title: str, axes: Sequence[str]
 ) -> Markup:
-    """Points (x, y, class) of the unit square; one path a class, so that a thousand marks stay small.
+    """Points (x, y, class) in the unit square; one path per class keeps the file small.
 
-    Class -1 stands for all that have no name.
+    Class -1 stands for all classes without a name.
     """
     size, left, top = 360.0, 22.0, 6.0
     paths: dict[int, list[str]] = {}
@@ -66,14 +52,14 @@ def scatter(
         lines.append(f'<path class="grid" d="M{x:g} {top:g}v{size:g}M{left:g} {y:g}h{size:g}"/>')
     for code, marks in sorted(paths.items()):
         name = names[code] if code >= 0 else "other classes"
-        lines.append(f'<path class="mark {_colour(code)}" d="{"".join(marks)}"><title>{escape(name)}</title></path>')
+        lines.append(f'<path class="mark {_color(code)}" d="{"".join(marks)}"><title>{escape(name)}</title></path>')
     lines.append(_text(left + size / 2, top + size + 18, axes[0], "axis middle"))
     lines.append(_text(-(top + size / 2), 13, axes[1], "axis middle", turn=True))
     return _chart(key, title, left + size + 4, top + size + 26, lines)
 
 
 def histograms(series: Sequence[Mapping[str, Any]], edges: Sequence[float], *, key: str, title: str) -> Markup:
-    """One panel a series, one below the other on a common axis, each as high as its tallest bar."""
+    """One panel per series, stacked on a common axis, each as high as its tallest bar."""
     width, height, left, step = 420.0, 62.0, 8.0, 92.0
     top = edges[-1] or 1.0
     lines = []
@@ -98,7 +84,7 @@ def histograms(series: Sequence[Mapping[str, Any]], edges: Sequence[float], *, k
 
 
 def intervals(rows: Sequence[Mapping[str, Any]], *, key: str, title: str, reference: float, note: str) -> Markup:
-    """Named estimates, one below the other on a common axis, with a reference line."""
+    """Named estimates, stacked on a common axis, with a reference line."""
     width, left, step = 280.0, 96.0, 34.0
     values = [v for r in rows for v in (r["value"], r["low"], r["high"]) if v is not None]
     low, high = float(min(0.4, *values)), float(max(0.6, *values))
@@ -129,7 +115,7 @@ def intervals(rows: Sequence[Mapping[str, Any]], *, key: str, title: str, refere
 
 
 def interval(estimate: Mapping[str, Any], low: float, high: float) -> Markup:
-    """A whisker for a table's cell; the figures stand beside it, so that it says nothing of its own."""
+    """A small interval for a table cell; hidden from screen readers, since the figures stand next to it."""
     span = (high - low) or 1.0
 
     def place(value: float) -> float:
@@ -147,7 +133,7 @@ def interval(estimate: Mapping[str, Any], low: float, high: float) -> Markup:
 
 
 def bar(share: float, largest: float, style: str) -> Markup:
-    """A bar for a table's cell; its figure stands beside it."""
+    """A bar for a table cell, next to its figure."""
     width = 100 * min(share / (largest or 1.0), 1.0)
     return Markup(
         '<svg class="bar" viewBox="0 0 100 8" preserveAspectRatio="none" aria-hidden="true" focusable="false">'
@@ -159,52 +145,33 @@ def legend_mark(code: int) -> Markup:
     """The mark of a class, for the list below a map."""
     return Markup(
         '<svg class="key" viewBox="0 0 12 12" width="14" height="14" aria-hidden="true" focusable="false">'
-        f'<path class="mark {_colour(code)}" d="M6 6{_shape(code)}"/></svg>'
+        f'<path class="mark {_color(code)}" d="M6 6{_shape(code)}"/></svg>'
     )
 
 
-def _shape(code: int) -> str:
-    return _SHAPES[code % len(_SHAPES)] if code >= 0 else _REST
-
-
-def _colour(code: int) -> str:
-    return f"k{code % COLOURS}" if code >= 0 else "rest"
-
-
-def _ticks(low: float, high: float) -> list[float]:
-    """Round numbers between `low` and `high`, three to six of them."""
-    rough = (high - low) / 4
-    unit = 10.0 ** math.floor(math.log10(rough))
-    step = next(m * unit for m in (1, 2, 2.5, 5, 10) if m * unit >= rough)
-    first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
-    return [round(i * step, 12) for i in range(first, last + 1)]
-
-
-def _tick(x: float, y: float, text: str) -> str:
-    return f'<path class="line" d="M{x:.1f} {y:g}v4"/>{_text(x, y + 16, text, "axis middle")}'
-
-
-def _text(x: float, y: float, text: str, style: str, *, turn: bool = False) -> str:
-    turned = ' transform="rotate(-90)"' if turn else ""
-    return f'<text class="{style}" x="{x:.1f}" y="{y:.1f}"{turned}>{escape(text)}</text>'
-
-
-def _chart(key: str, title: str, width: float, height: float, lines: Sequence[str]) -> Markup:
-    return Markup(
-        f'<svg class="chart" viewBox="0 0 {width:g} {height:g}" role="img" aria-labelledby="{key}-title">'
-        f'<title id="{key}-title">{escape(title)}</title>{"".join(lines)}</svg>'
-    )
-
-
-# Marks on a curve, beside its colour.
-_MARKS = 5
+def section_parts(facts: Mapping[str, Any] | None) -> dict[str, Any]:
+    """What the template of the audit section needs besides the facts: charts and number formats."""
+    if facts is None:
+        return {"audit_parts": None}
+    digits = facts["digits"]
+    return {
+        "audit_parts": {
+            "charts": audit_charts(facts),
+            "figure": lambda e: f"{e['value']:.{digits}f}",
+            "range": lambda e: interval_text(e, digits),
+            "spark": lambda e: interval(e, 0.0, 1.0),
+            "mark": legend_mark,
+            "measures": MEASURES,
+            "reading": AUDIT_READING,
+        }
+    }
 
 
 def audit_charts(facts: Mapping[str, Any]) -> dict[str, Markup | None]:
-    """Every chart for which there are figures."""
-    told = [r for r in facts["results"] if r["estimates"]["attack"] is not None]
-    games, shares = ([r for r in told if r["unit"] == unit] for unit in ("AUC", "share"))
-    curves = [(r["attack"], r["roc"]) for r in facts["results"] if r["roc"]]
+    """All charts for which there are figures."""
+    shown = [r for r in facts["results"] if r["attack"] is not None]
+    games, shares = ([r for r in shown if r["measure"] == measure] for measure in ("auc", "share"))
+    curves = [(r["name"], r["roc"]) for r in facts["results"] if r["roc"]]
     both = facts["epsilon_audit"]
     return {
         "auc": forest(games, key="forest-auc", title="AUC of each attack beside its control", chance=0.5)
@@ -219,9 +186,10 @@ def audit_charts(facts: Mapping[str, Any]) -> dict[str, Markup | None]:
 
 
 def forest(results: Sequence[Mapping[str, Any]], *, key: str, title: str, chance: float | None = None) -> Markup:
-    """Attacks one below the other, each above its control; a line, or a tick in each row, shows chance."""
+    """Attacks stacked, each above its control; a line, or a tick in each row, shows chance."""
     width, left, step, top = 400.0, 186.0, 44.0, 24.0
-    ends = [e[k] for r in results for e in r["estimates"].values() if e for k in ("value", "low", "high")]
+    drawn = [r[name] for r in results for name in ("attack", "control", "baseline") if r[name]]
+    ends = [e[k] for e in drawn for k in ("value", "low", "high")]
     seen = [float(v) for v in ends if v is not None]
     low, high = (0.0, max(0.1, *seen)) if chance is None else (min(0.4, *seen), max(0.6, *seen))
     pad = 0.03 * (high - low)
@@ -236,7 +204,7 @@ def forest(results: Sequence[Mapping[str, Any]], *, key: str, title: str, chance
     if chance is not None:
         lines.append(f'<path class="median" d="M{place(chance):.1f} {top - 6:g}V{bottom:g}"/>')
         lines.append(_text(place(chance), top - 11, f"chance, {chance:g}", "axis middle"))
-    told = []
+    words = []
     for i, r in enumerate(results):
         y = top + step * (i + 0.5)
         if i % 2:
@@ -245,9 +213,9 @@ def forest(results: Sequence[Mapping[str, Any]], *, key: str, title: str, chance
                 f'<rect class="stripe" x="0" y="{y - step / 2:g}" width="{left + width + 150:g}" height="{step:g}"/>',
             )
         hot = r["verdict"] == "leak"
-        lines.append(_text(left - 12, y + 4, _short(r["attack"]), "label end"))
+        lines.append(_text(left - 12, y + 4, _short(r["name"]), "label end"))
         lines.append(_text(left + width + 14, y + 4, r["verdict"], "label hot-text" if hot else "axis"))
-        attack, control, baseline = (r["estimates"][name] for name in ("attack", "control", "baseline"))
+        attack, control, baseline = r["attack"], r["control"], r["baseline"]
         if chance is None and baseline is not None:
             lines.append(f'<path class="median" d="M{place(baseline["value"]):.1f} {y - 17:g}v34"/>')
         if control is not None:
@@ -258,15 +226,15 @@ def forest(results: Sequence[Mapping[str, Any]], *, key: str, title: str, chance
             )
         )
         against = "" if control is None else f" against {control['value']:.2f}"
-        told.append(f"{r['attack']} {attack['value']:.2f}{against}, {r['verdict']}")
+        words.append(f"{r['name']} {attack['value']:.2f}{against}, {r['verdict']}")
     lines += [_tick(place(t), bottom, f"{t:g}") for t in _ticks(low, high)]
     unit = "AUC" if chance is not None else "share of records that were hit"
     lines.append(_text(left + width / 2, bottom + 34, unit, "axis middle"))
-    return _chart(key, f"{title}: {'; '.join(told)}", left + width + 150, bottom + 42, lines)
+    return _chart(key, f"{title}: {'; '.join(words)}", left + width + 150, bottom + 42, lines)
 
 
 def log_roc(curves: Sequence[tuple[str, Sequence[Sequence[float]]]]) -> Markup:
-    """True positive rate by false positive rate, both on logarithmic axes; nothing found lies on the floor."""
+    """True positive rate by false positive rate on logarithmic axes; a rate of 0 lies on the axis."""
     width, height, left, top = 430.0, 330.0, 58.0, 12.0
     first = min(x for _, points in curves for x, _ in points if x > 0)
     decades = max(1, math.ceil(-math.log10(first) - 1e-9))
@@ -286,24 +254,24 @@ def log_roc(curves: Sequence[tuple[str, Sequence[Sequence[float]]]]) -> Markup:
     for code, (name, points) in enumerate(curves):
         places = [at(x, y) for x, y in points if x > 0]
         path = "L".join(f"{x:.1f} {y:.1f}" for x, y in places)
-        out.append(f'<path class="trace t{code % COLOURS}" d="M{path}"><title>{Markup.escape(name)}</title></path>')
-        # Each curve starts its marks elsewhere, so that curves on one another can be told apart.
+        out.append(f'<path class="trace t{code % COLORS}" d="M{path}"><title>{Markup.escape(name)}</title></path>')
+        # Each curve has its marks in different places, so that overlapping curves can be told apart.
         shift = (code + 1) / (len(curves) + 1)
         picked = {round((i + shift) * (len(places) - 1) / _MARKS) for i in range(_MARKS)}
         marks = "".join(
             f"M{places[i][0]:.1f} {places[i][1]:.1f}{_SHAPES[code % len(_SHAPES)]}" for i in sorted(picked)
         )
-        out.append(f'<path class="mark k{code % COLOURS}" d="{marks}"/>')
-    out.append(_text(left + width / 2, floor + 34, "strangers accused (false positive rate)", "axis middle"))
+        out.append(f'<path class="mark k{code % COLORS}" d="{marks}"/>')
+    out.append(_text(left + width / 2, floor + 34, "non-members accused (false positive rate)", "axis middle"))
     out.append(_text(-(top + height / 2), 13, "members found (true positive rate)", "axis middle", turn=True))
     names = ", ".join(name for name, _ in curves)
     return _chart("audit-roc", f"ROC curves on logarithmic axes: {names}", left + width + 22, floor + 42, out)
 
 
 def epsilon_bar(lower: float, upper: float) -> Markup:
-    """Epsilon on one axis: refuted up to the lower bound, promised up to the claim."""
+    """Epsilon on one axis: refuted up to the lower bound, and the claim as upper bound."""
     width, left, top, height = 600.0, 14.0, 30.0, 30.0
-    # Epsilons of 10,000 against 1 leave a bar without a claim: the axis is then as it is.
+    # With very different values, such as 10,000 and 1, one of them is too small to be seen.
     end = 1.12 * max(lower, upper)
 
     def place(value: float) -> float:
@@ -333,9 +301,42 @@ def epsilon_bar(lower: float, upper: float) -> Markup:
     out.append(f'<path class="line" d="M{low:.1f} {floor + 28:g}v4"/>')
     out.append(_text(left + width + 8, floor + 12, "epsilon", "axis"))
     title = f"Epsilon: {words}, claimed to be at most {at_least(upper)}" + (
-        ". The promise is broken" if broken else ""
+        ". The guarantee is broken" if broken else ""
     )
     return _chart("epsilon_audit", title, left + width + 58, floor + 52, out)
+
+
+def _shape(code: int) -> str:
+    return _SHAPES[code % len(_SHAPES)] if code >= 0 else _REST
+
+
+def _color(code: int) -> str:
+    return f"k{code % COLORS}" if code >= 0 else "rest"
+
+
+def _ticks(low: float, high: float) -> list[float]:
+    """Round numbers between `low` and `high`, three to six of them."""
+    rough = (high - low) / 4
+    unit = 10.0 ** math.floor(math.log10(rough))
+    step = next(m * unit for m in (1, 2, 2.5, 5, 10) if m * unit >= rough)
+    first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
+    return [round(i * step, 12) for i in range(first, last + 1)]
+
+
+def _tick(x: float, y: float, text: str) -> str:
+    return f'<path class="line" d="M{x:.1f} {y:g}v4"/>{_text(x, y + 16, text, "axis middle")}'
+
+
+def _text(x: float, y: float, text: str, style: str, *, turn: bool = False) -> str:
+    turned = ' transform="rotate(-90)"' if turn else ""
+    return f'<text class="{style}" x="{x:.1f}" y="{y:.1f}"{turned}>{escape(text)}</text>'
+
+
+def _chart(key: str, title: str, width: float, height: float, lines: Sequence[str]) -> Markup:
+    return Markup(
+        f'<svg class="chart" viewBox="0 0 {width:g} {height:g}" role="img" aria-labelledby="{key}-title">'
+        f'<title id="{key}-title">{escape(title)}</title>{"".join(lines)}</svg>'
+    )
 
 
 def _whisker(e: Mapping[str, Any], place: Any, y: float, line: str, mark: str, shape: str) -> str:
@@ -347,7 +348,7 @@ def _whisker(e: Mapping[str, Any], place: Any, y: float, line: str, mark: str, s
 
 
 def _kept(x: float, y: float, text: str, low: float, high: float) -> tuple[float, float, str]:
-    """The middle of a text moved so that it stays on the chart."""
+    """Position of a centered text, moved so that it stays on the chart."""
     half = 3.6 * len(text)
     return min(max(x, low + half), high - half), y, text
 

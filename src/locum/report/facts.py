@@ -1,6 +1,6 @@
-"""The report as a plain dict: one builder for the holder's own eyes, one for everybody else's.
+"""The report as a plain dict: one builder for the holder of the records, one for everyone else.
 
-`shareable_report` has no argument through which a real vector could come in; that is the whole guard.
+`shareable_report` has no argument through which a real vector could come in; that is how it stays safe.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from locum.release.passport import AuditEntry
 from locum.report.audit import entry_facts
 from locum.report.maps import flat_map, points_to_draw
 from locum.report.measured import Scale, closeness, shareable_figures
-from locum.report.text import BANNERS, GLOSSARY, READING, VERDICTS, absent, plain, summary, with_audit_terms
+from locum.report.text import BANNERS, GLOSSARY, READING, absent, plain, summary, verdict_text, with_audit_terms
 
 Rows = tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]
-# A stranger's manifest can name 100,000 classes; a page of them helps nobody.
+# An untrusted manifest can name 100,000 classes; a page stays readable.
 _CLASSES = 56
 _SETTINGS, _VALUES, _TEXT = 80, 20, 200
 
@@ -40,11 +40,11 @@ def internal_report(
     map: str = "auto",
     random_state: int = 0,
 ) -> dict[str, Any]:
-    """All that is known of a release. Holds real points and exact counts: it stays in the building.
+    """All that is known about a release. It holds real points and exact counts, so it must not be sent.
 
-    `records` and `held_out` are vectors in the release's space with class codes in its order; `measured`
-    is an evaluation as plain JSON, `audit` what `audit_facts` made of an audit. What is not given is named under
-    `missing`, with what to type.
+    `records` and `held_out` are vectors in the release's space with class codes in its order; `measured` is an
+    evaluation as plain JSON, `audit` the result of `audit_facts`. Sections without data are listed under `missing`,
+    with the command that fills them.
     """
     rng = np.random.default_rng(random_state)
     report = _about(release, "internal", digits=3)
@@ -73,10 +73,10 @@ def shareable_report(
     map: str = "auto",
     random_state: int = 0,
 ) -> dict[str, Any]:
-    """What a release tells of itself, and no real point, no exact count, no real distance.
+    """What a release says about itself: no real point, no exact count, no real distance.
 
-    `measured`, given only where the holder asks for it, comes out blurred and is named in `not_covered`. So is an
-    `audit`, which can come only as a passport holds it: no class, curve, count or note has a place there.
+    `measured`, given only at the holder's request, is rounded and named in `not_covered`. So is `audit`, which is
+    accepted only in the form of a passport: without classes, curves, counts and notes.
     """
     rng = np.random.default_rng(random_state)
     report = _about(release, "shareable", digits=2)
@@ -85,28 +85,28 @@ def shareable_report(
         report["utility"], report["membership"] = _figures(shareable_figures(measured))
     if audit is not None:
         if not isinstance(audit, AuditEntry):
-            raise PrivacyError("A shareable page takes an audit only as a passport holds it (`AuditEntry`).")
+            raise PrivacyError("A shareable page accepts an audit only in the form of a passport (`AuditEntry`).")
         report["audit"] = entry_facts(audit.model_dump())
         report["claim"]["not_covered"].append(
-            "the verdicts of attacks on this page: they depend on real records, and no promise covers them"
+            "the verdicts of attacks on this page: they depend on real records, and no guarantee covers them"
         )
-    if measured is not None or (audit is not None and any(result.figures for result in audit.results)):
+    if measured is not None or (audit is not None and any(result.measured for result in audit.results)):
         report["claim"]["not_covered"].append(
-            "the measured figures on this page: they were computed from real records, no promise covers them, and "
+            "the measured figures on this page: they were computed from real records, no guarantee covers them, and "
             "the width of an interval hints at how many records were tested"
         )
         report["banner"] += (
             " Figures measured on records were added on request, rounded; the claim does not cover them."
         )
-    # A fixed table has a row for each record: its points could be counted.
+    # A fixed table has one row per record: its points could be counted.
     report["map"] = None if release.manifest.kind == "data" else _map(release, None, "", map, rng)
-    # Nor sizes: that of a fixed table tells its number of rows.
+    # No file sizes either: that of a fixed table gives its number of rows.
     report["files"] = [{"name": n, "sha256": f.sha256} for n, f in release.manifest.files.items()]
     return _finished(report)
 
 
 def _about(release: Release, audience: str, *, digits: int) -> dict[str, Any]:
-    """What the manifest says, the same for every reader."""
+    """What the manifest says, the same for both audiences."""
     manifest, claim = release.manifest, release.claim
     settings = sorted(manifest.settings.items())[:_SETTINGS]
     return {
@@ -128,13 +128,7 @@ def _about(release: Release, audience: str, *, digits: int) -> dict[str, Any]:
             "schema": manifest.schema_version,
             "fingerprint": release.fingerprint,
         },
-        "claim": {
-            "kind": claim.kind,
-            "title": claim.title,
-            "numbers": _numbers(claim.to_dict()) if claim.kind != "none" else {},
-            "sentence": claim.sentence(),
-            "not_covered": list(claim.not_covered),
-        },
+        "claim": {**claim.to_dict(), "title": claim.title, "sentence": claim.sentence()},
         "utility": None,
         "map": None,
         "distances": None,
@@ -158,23 +152,13 @@ def _about(release: Release, audience: str, *, digits: int) -> dict[str, Any]:
     }
 
 
-def _numbers(claim: Mapping[str, Any]) -> dict[str, Any]:
-    """What a claim counts in, and of whom, however deep it keeps them: k, epsilon, delta, unit, relation."""
-    found: dict[str, Any] = {}
-    for name, value in claim.items():
-        if isinstance(value, Mapping):
-            found |= _numbers(value)
-        elif isinstance(value, (int, float)) or name in ("unit", "relation"):
-            found[name] = value
-    return found
-
-
 def _finished(report: dict[str, Any]) -> dict[str, Any]:
     for section in ("utility", "map", "distances", "membership"):
         if report[section] is None:
             report["missing"][section] = absent(report["audience"], section)
     if report["membership"] is not None:
-        report["membership"]["words"] = VERDICTS[report["membership"]["verdict"]]
+        words = verdict_text(report["membership"]["verdict"])
+        report["membership"]["words"] = f"{words.title}. {words.attack}"
     if report["audit"] is not None:
         report["glossary"] = with_audit_terms(report["glossary"])
     out: dict[str, Any] = plain(report | {"summary": summary(report)})
@@ -182,7 +166,7 @@ def _finished(report: dict[str, Any]) -> dict[str, Any]:
 
 
 def _figures(measured: Mapping[str, Any] | None) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
-    """The table and the check of an evaluation."""
+    """The table and the membership check of an evaluation."""
     if measured is None:
         return None, None
     attack = measured["membership"]
@@ -190,7 +174,7 @@ def _figures(measured: Mapping[str, Any] | None) -> tuple[dict[str, Any] | None,
 
 
 def _classes(release: Release, labels: npt.NDArray[np.int64] | None) -> dict[str, Any]:
-    """Share of each class as released, beside that among the records where they are known."""
+    """Share of each class in the release, and among the records if they are known."""
     names = release.manifest.class_names
     prior = np.zeros(len(names))
     for codes, p in release.manifest.joint:
@@ -214,7 +198,7 @@ def _draw(release: Release, n: int, rng: np.random.Generator) -> Rows:
 
 
 def _map(release: Release, real: Rows | None, of: str, method: str, rng: np.random.Generator) -> dict[str, Any]:
-    """Equally many real and released vectors on one map, or released ones alone."""
+    """Equally many real and released vectors on one map, or released vectors alone."""
     n = points_to_draw(method, release.manifest.embedding.dim)
     sides: list[tuple[str, Rows]] = []
     if real is not None:
@@ -224,7 +208,7 @@ def _map(release: Release, real: Rows | None, of: str, method: str, rng: np.rand
     sides.append(("Released vectors", _draw(release, n, rng)))
     scale = Scale(sides[0][1][0])
     flat = flat_map([scale(X) for _, (X, _) in sides], method)
-    # The commonest classes get a mark of their own, in the release's order; the rest share one.
+    # The most common classes get their own mark, in the release's order; the rest share one.
     common = np.bincount(np.concatenate([y for _, (_, y) in sides]), minlength=len(release.manifest.classes))
     kept = np.sort(np.argsort(-common, kind="stable")[:_CLASSES])
     kept = kept[common[kept] > 0]

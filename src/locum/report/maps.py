@@ -1,4 +1,4 @@
-"""Two dimensions for the eye: vectors of several kinds on one map."""
+"""Two-dimensional maps: vectors of several kinds in one picture."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from locum.errors import ConfigError
 
 METHODS = ("auto", "tsne", "pca")
 Table = npt.NDArray[np.float64]
-# With fewer points t-SNE's neighbourhoods would be most of the data.
+# With fewer points, a neighborhood of t-SNE would be most of the data.
 _LEAST = 30
-# t-SNE takes about 4 s on one core for twice so many, 9 s for twice `_MANY`; PCA next to nothing.
+# t-SNE takes about 4 s on one core for twice `_QUICK` points, 9 s for twice `_MANY`; PCA hardly any time.
 _QUICK, _MANY = 500, 1000
-# Numbers a side that are held at once; only very wide vectors come near it.
+# Most numbers per kind that are held at once; only very wide vectors reach it.
 _NUMBERS = 20_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class FlatMap:
-    """Places in a unit square, one table for each table given, and how they were found."""
+    """Positions in a unit square, one table per table given, and the method."""
 
     method: str
     why: str
@@ -31,7 +31,7 @@ class FlatMap:
 
 
 def points_to_draw(method: str, features: int) -> int:
-    """How many points a side make a map that is full enough, and quick enough where nobody asked for more."""
+    """Number of points per kind: fewer with "auto", to be quick."""
     check_method(method)
     return max(50, min(_QUICK if method == "auto" else _MANY, _NUMBERS // features))
 
@@ -39,9 +39,9 @@ def points_to_draw(method: str, features: int) -> int:
 def flat_map(parts: Sequence[npt.ArrayLike], method: str = "auto", *, random_state: int = 0) -> FlatMap:
     """Put the rows of all `parts` on one map; features must be on one scale already.
 
-    "auto" is t-SNE, or PCA where there are too few points or too few features for it. t-SNE keeps
-    neighbours together and nothing else: sizes of clusters and gaps between them mean little. PCA
-    keeps straight lines, and hides what lies across them.
+    "auto" is t-SNE, or PCA if there are too few points or features for it. t-SNE keeps neighbors together and
+    nothing else: sizes of clusters and gaps between them mean little. PCA is a linear projection, and hides
+    everything outside its plane.
 
     >>> flat_map([np.eye(2), np.eye(2)]).method
     'PCA'
@@ -67,7 +67,7 @@ def flat_map(parts: Sequence[npt.ArrayLike], method: str = "auto", *, random_sta
 
 
 def check_method(method: str) -> None:
-    """Complain about a way to draw that nobody knows, before any work."""
+    """Raise a ConfigError for an unknown method, before any work."""
     if method not in METHODS:
         raise ConfigError(f"`map` must be one of {', '.join(METHODS)}; got {method!r}.")
 
@@ -87,7 +87,7 @@ def _principal(X: Table, n: int, random_state: int) -> tuple[Table, Table]:
     from sklearn.decomposition import PCA
 
     found = min(n, *X.shape)
-    # Points that are all equal have no variance to divide by.
+    # If all points are equal, the variance is 0.
     with np.errstate(invalid="ignore", divide="ignore"):
         pca = PCA(found, random_state=random_state)
         scores = pca.fit_transform(X)
@@ -98,7 +98,7 @@ def _principal(X: Table, n: int, random_state: int) -> tuple[Table, Table]:
 
 
 def _unit_square(flat: Table) -> Table:
-    """One scale for both axes, or the picture would stretch distances; the middle in the middle."""
+    """Centered, with one scale for both axes, so that distances are not stretched."""
     low, high = flat.min(axis=0), flat.max(axis=0)
     size = float((high - low).max()) or 1.0
     out: Table = 0.5 + (flat - (low + high) / 2) / size

@@ -1,4 +1,4 @@
-"""The page of a trade-off: the curve, the table and, for images, what comes out at each setting of the knobs."""
+"""The report of a trade-off, as a dict, Markdown and an HTML page with the curve and, for images, a grid."""
 
 from __future__ import annotations
 
@@ -11,44 +11,42 @@ from typing import Any
 from markupsafe import Markup
 
 from locum._version import __version__
-from locum.obfuscate import Judgement, TradeOff
+from locum.obfuscate import ATTACKERS, Judgment, TradeOff
 from locum.report import charts as svg
 from locum.report.charts import _SHAPES, _chart, _text, _tick, _ticks
 from locum.report.page import pages
 from locum.report.text import interval_text, plain
 from locum.types import Estimate, PrivacyClaim
 
-ROLES = ("weak", "strong", "averaged")
-
 BLIND = (
-    "The attackers find no more in original records than the utility label alone tells: either there is nothing to "
-    "hide, or they learnt too little to judge by. Give more records or epochs."
+    "The attackers find no more in original records than the utility label alone reveals: either there is nothing to "
+    "hide, or they learned too little to judge by. Use more records or epochs."
 )
 _BANNER = (
-    "Holds figures that were measured on real records, and for images real images: do not send it. The curve was "
-    "measured; nothing is proven."
+    "Contains figures measured on real records and, for images, real images: do not send it. The curve was measured; "
+    "nothing is proven."
 )
 _READING = {
-    "curve": "Each mark is one setting of the knobs. To the right: how often the strongest attacker names the "
-    "private attribute. Upwards: how often a receiver, who learnt from obfuscated records alone, names the utility "
-    "attribute of real ones. The best place is up and to the left, down to the dashed line: a release carries the "
-    "utility label, and that label alone gives an attacker so much. Bars are 95 % intervals over test records; they "
-    "do not cover other trainings, other attackers or other data.",
-    "points": "Weak: learnt on original records. Strong: learnt on records that it obfuscated itself. Averaged: "
-    "holds several releases of each record and takes their mean. An attacker that was not tried may find more.",
-    "grid": "Test images and what comes out at each setting: noise to the right, lambda downwards. The first column "
-    "holds real images.",
-    "claim": "A claim is what the method promises, whoever attacks. What is not covered lies outside of it.",
+    "curve": "Each mark is one setting of the knobs. Horizontal: how often the strongest attacker guesses the "
+    "private attribute. Vertical: how often a receiver, trained only on obfuscated records, predicts the utility "
+    "attribute of real ones. The best place is at the top and close to the dashed line: a release carries the "
+    "utility label, and that label alone takes an attacker this far. Bars are 95 % intervals over test records; "
+    "they do not cover other training runs, other attackers or other data.",
+    "points": "Weak: trained on original records. Strong: trained on records that it obfuscated itself. Averaged: "
+    "has several releases of each record and takes their mean. An attacker that was not tried may find more.",
+    "grid": "Test images and their releases at each setting: noise grows to the right, one row per lambda. The first "
+    "column shows real images.",
+    "claim": "A claim is what the method guarantees against any attacker. What is not covered is not part of it.",
 }
 _GLOSSARY = {
-    "attacker": "whoever has released records and wants to find the private attribute of each.",
-    "hull AUC": "area under the curve of this kind, the seed's measure; more is better. It compares methods on the "
-    "same data and judges only.",
-    "lambda": "how plainly the utility label is written: 0 not at all, -50 surely.",
-    "most frequent": "always naming what is most frequent.",
+    "attacker": "someone who has released records and wants to know the private attribute of each.",
+    "hull AUC": "the area under such a curve, the adjustable paper's measure; more is better. It compares methods "
+    "only on the same data and judges.",
+    "lambda": "how plainly the utility label is written: 0 not at all, -50 fully.",
+    "most frequent": "always guessing the most frequent value.",
     "noise": "how much of a record is hidden: 0 hides least.",
-    "receiver": "whoever trains on released records, and uses the result on real ones.",
-    "utility label alone": "an attacker who sees nothing but the utility label: what obfuscation cannot hide.",
+    "receiver": "someone who trains on released records, and uses the model on real ones.",
+    "utility label alone": "an attacker who sees only the utility label: what obfuscation cannot hide.",
 }
 
 
@@ -63,13 +61,13 @@ def obfuscation_report(
     problem: str = "",
     grid: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """All that a trade-off found. It depends on records, and with `grid` shows some: it stays in the building.
+    """All that a trade-off found. It depends on private records, and shows some with `grid`: do not share it.
 
-    `obfuscator` and `measured` are facts to print: what it is, and on which records it was judged. `picked` names
-    the point that meets `target`, or `problem` says why none does. `grid` has `originals` and `cells` (a row for each
+    `obfuscator` and `measured` are facts to print: what it is, and on which records it was judged. `picked` names the
+    point that meets `target`, or `problem` says why none does. `grid` has `originals` and `cells` (one row per
     lambda) as PNG bytes, with `noises` and `lambdas`.
     """
-    first = found.points[0].judgement
+    first = found.points[0].judgment
     private, utility = found.original()
     report: dict[str, Any] = {
         "format": "locum-trade-off",
@@ -80,8 +78,8 @@ def obfuscation_report(
         "written_by": f"locum {__version__}",
         "obfuscator": dict(obfuscator),
         "measured": dict(measured),
-        "claim": {"title": claim.title, "sentence": claim.sentence(), "not_covered": list(claim.not_covered)},
-        "points": [_point(p.name, p.knobs, p.judgement, picked) for p in found.points],
+        "claim": {**claim.to_dict(), "title": claim.title, "sentence": claim.sentence()},
+        "points": [_point(p.name, p.knobs, p.judgment, picked) for p in found.points],
         "baselines": {
             "original attacker": private.to_dict(),
             "original utility": utility.to_dict(),
@@ -100,7 +98,7 @@ def obfuscation_report(
 
 
 def obfuscation_markdown(report: Mapping[str, Any], table: str) -> str:
-    """The same for a mail inside the house; `table` is `TradeOff.to_markdown()`."""
+    """The same as Markdown, for internal use; `table` is `TradeOff.to_markdown()`."""
     from locum.report.page import _table, _text
 
     parts = [
@@ -119,74 +117,6 @@ def obfuscation_markdown(report: Mapping[str, Any], table: str) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def judges_see(found: TradeOff) -> bool:
-    """Attackers that are blind on originals say nothing of releases."""
-    return found.original()[0].low > found.points[0].judgement.label_only.value
-
-
-def _point(name: str, knobs: Mapping[str, float], judgement: Judgement, picked: str | None) -> dict[str, Any]:
-    return {
-        "name": name,
-        # JSON has no infinity.
-        "knobs": {k.strip("_"): v if math.isfinite(v) else "infinity" for k, v in knobs.items()},
-        "picked": name == picked,
-        "attacker": judgement.attacker.to_dict(),
-        "attacker_name": judgement.attacker_name,
-        "utility": judgement.utility.to_dict(),
-        "utility_released": _best(judgement.utility_released).to_dict(),
-        **{role: _best(getattr(judgement, role)).to_dict() for role in ROLES},
-        "figures": {k: e.to_dict() for k, e in judgement.figures().items()},
-    }
-
-
-def _summary(report: Mapping[str, Any]) -> list[dict[str, str]]:
-    obfuscator, measured, baselines = report["obfuscator"], report["measured"], report["baselines"]
-    ceiling, floor = baselines["original attacker"]["value"], baselines["label alone"]["value"]
-    least = min(report["points"], key=lambda p: p["attacker"]["value"])
-    return [
-        {
-            "title": "What this is",
-            "text": f"Obfuscated {obfuscator['kind']}s keep {obfuscator['utility']} for whoever receives them. This "
-            f"page asks what they still tell of {measured['private']}; settings of the knobs that were tried: "
-            f"{len(report['points'])}.",
-        },
-        {
-            "title": "What was found",
-            "text": f"Where nothing is hidden an attacker names it in {ceiling:.1%} of test records, from the "
-            f"utility label alone in {floor:.1%}. The least was {least['attacker']['value']:.1%}, at "
-            f"{least['name']}; a receiver then reaches {least['utility']['value']:.1%}, and "
-            f"{baselines['original utility']['value']:.1%} where nothing is hidden. {report['caution']}",
-        },
-        {"title": "Which setting", "text": _chosen(report)},
-        {"title": "Tested on", "text": measured["tested on"]},
-    ]
-
-
-def _chosen(report: Mapping[str, Any]) -> str:
-    target = report["target"]
-    if target is None:
-        return "None was asked for. --attacker-at-most picks the least noise that keeps the attacker below a figure."
-    if target["picked"] is None:
-        return str(target["problem"])
-    return (
-        f"{target['picked']}: the least noise that keeps the upper end of the strongest attacker's interval at "
-        f"{target['attacker_at_most']:g} or below. It was chosen on these test records: measure it again on others."
-    )
-
-
-def _hull(found: TradeOff) -> dict[str, float] | None:
-    kinds: Sequence[str] = tuple(found.points[0].judgement.strong)
-    judge = "network" if "network" in kinds else kinds[0]
-    return {
-        "origin 0, 0": found.hull_auc(judge=judge),
-        "origin 0.5, 0.5": found.hull_auc(origin=(0.5, 0.5), judge=judge),
-    }
-
-
-def _best(by_kind: Mapping[str, Estimate]) -> Estimate:
-    return max(by_kind.values(), key=lambda e: e.value)
-
-
 def obfuscation_html(report: Mapping[str, Any]) -> str:
     """One self-contained page from the dict of `obfuscation_report`; no script, nothing fetched."""
     lines = _lines(report)
@@ -203,6 +133,74 @@ def obfuscation_html(report: Mapping[str, Any]) -> str:
             image=_image,
         )
     )
+
+
+def judges_see(found: TradeOff) -> bool:
+    """Whether attackers find something in original records; if not, they say nothing about releases."""
+    return found.original()[0].low > found.points[0].judgment.label_only.value
+
+
+def _point(name: str, knobs: Mapping[str, float], judgment: Judgment, picked: str | None) -> dict[str, Any]:
+    return {
+        "name": name,
+        # JSON has no infinity.
+        "knobs": {k.strip("_"): v if math.isfinite(v) else "infinity" for k, v in knobs.items()},
+        "picked": name == picked,
+        "attacker": judgment.attacker.to_dict(),
+        "attacker_name": judgment.attacker_name,
+        "utility": judgment.utility.to_dict(),
+        "utility_released": _best(judgment.utility_released).to_dict(),
+        **{role: _best(getattr(judgment, role)).to_dict() for role in ATTACKERS},
+        "figures": {k: e.to_dict() for k, e in judgment.figures().items()},
+    }
+
+
+def _summary(report: Mapping[str, Any]) -> list[dict[str, str]]:
+    obfuscator, measured, baselines = report["obfuscator"], report["measured"], report["baselines"]
+    ceiling, floor = baselines["original attacker"]["value"], baselines["label alone"]["value"]
+    least = min(report["points"], key=lambda p: p["attacker"]["value"])
+    return [
+        {
+            "title": "What this is",
+            "text": f"Obfuscated {obfuscator['kind']}s keep {obfuscator['utility']} for the receiver. This page "
+            f"shows what they still reveal about {measured['private']}, at {len(report['points'])} settings of the "
+            "knobs.",
+        },
+        {
+            "title": "What was found",
+            "text": f"If nothing is hidden, an attacker guesses it in {ceiling:.1%} of test records; from the "
+            f"utility label alone, in {floor:.1%}. The lowest was {least['attacker']['value']:.1%}, at "
+            f"{least['name']}; a receiver then reaches {least['utility']['value']:.1%}, against "
+            f"{baselines['original utility']['value']:.1%} if nothing is hidden. {report['caution']}",
+        },
+        {"title": "Which setting", "text": _chosen(report)},
+        {"title": "Tested on", "text": measured["tested on"]},
+    ]
+
+
+def _chosen(report: Mapping[str, Any]) -> str:
+    target = report["target"]
+    if target is None:
+        return "None was requested. --attacker-at-most picks the least noise that keeps the attacker below a limit."
+    if target["picked"] is None:
+        return str(target["problem"])
+    return (
+        f"{target['picked']}: the least noise that keeps the upper end of the strongest attacker's interval at "
+        f"{target['attacker_at_most']:g} or below. It was chosen on these test records: measure it again on others."
+    )
+
+
+def _hull(found: TradeOff) -> dict[str, float] | None:
+    kinds: Sequence[str] = tuple(found.points[0].judgment.strong)
+    judge = "network" if "network" in kinds else kinds[0]
+    return {
+        "origin 0, 0": found.hull_auc(judge=judge),
+        "origin 0.5, 0.5": found.hull_auc(origin=(0.5, 0.5), judge=judge),
+    }
+
+
+def _best(by_kind: Mapping[str, Estimate]) -> Estimate:
+    return max(by_kind.values(), key=lambda e: e.value)
 
 
 def curve_chart(report: Mapping[str, Any]) -> Markup:
@@ -236,7 +234,7 @@ def curve_chart(report: Mapping[str, Any]) -> Markup:
     for code, line in enumerate(_lines(report).values()):
         places = [at(p["attacker"]["value"], p["utility"]["value"]) for p in line]
         path = "L".join(f"{x:.1f} {y:.1f}" for x, y in places)
-        out.append(f'<path class="trace t{code % svg.COLOURS}" d="M{path}"/>')
+        out.append(f'<path class="trace t{code % svg.COLORS}" d="M{path}"/>')
         for p, (x, y) in zip(line, places, strict=True):
             a, b = at(p["attacker"]["low"], y1)[0], at(p["attacker"]["high"], y1)[0]
             c, d = at(x0, p["utility"]["low"])[1], at(x0, p["utility"]["high"])[1]
@@ -245,7 +243,7 @@ def curve_chart(report: Mapping[str, Any]) -> Markup:
             shape = _SHAPES[code % len(_SHAPES)]
             ring = f'<circle class="ring" cx="{x:.1f}" cy="{y:.1f}" r="8"/>' if p["picked"] else ""
             out.append(
-                f'{ring}<path class="mark k{code % svg.COLOURS}" d="M{x:.1f} {y:.1f}{shape}">'
+                f'{ring}<path class="mark k{code % svg.COLORS}" d="M{x:.1f} {y:.1f}{shape}">'
                 f"<title>{Markup.escape(title)}</title></path>"
             )
             if "noise" in p["knobs"]:

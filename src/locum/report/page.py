@@ -1,4 +1,4 @@
-"""The report as Markdown: the same facts for a mail or a ticket, without the pictures."""
+"""A report's dict as HTML, Markdown or JSON; `pages` loads the templates for all pages."""
 
 from __future__ import annotations
 
@@ -12,18 +12,15 @@ from markupsafe import Markup
 from locum.errors import ConfigError
 from locum.report import charts as svg
 from locum.report.charts import section_parts
-from locum.report.text import METRICS, interval_text
+from locum.report.text import MEASURES, METRICS, interval_text
 
-
-def to_json(report: Mapping[str, Any]) -> str:
-    """The dict itself; an interval's open end is `null`."""
-    return json.dumps(report, indent=1, sort_keys=True, allow_nan=False) + "\n"
-
-
-def check_suffix(suffix: str) -> None:
-    """Complain about a suffix that nothing can write, before any work."""
-    if suffix not in _RENDERERS:
-        raise ConfigError(f"A report ends in {', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}; got {suffix!r}.")
+_TITLES = {
+    "released": "released vector to nearest record",
+    "held-out": "held-out record to nearest record",
+    "among records": "record to nearest other record",
+}
+# Characters that mean markup in Markdown, or in the HTML made from it.
+_SPECIAL = frozenset("<>&|`[]*_\\#!~$")
 
 
 def render(report: Mapping[str, Any], suffix: str) -> str:
@@ -32,29 +29,22 @@ def render(report: Mapping[str, Any], suffix: str) -> str:
     return _RENDERERS[suffix](report)
 
 
-_TITLES = {
-    "released": "released vector to nearest record",
-    "held-out": "held-out record to nearest record",
-    "among records": "record to nearest other record",
-}
+def check_suffix(suffix: str) -> None:
+    """Raise a ConfigError for an unknown suffix, before any work."""
+    if suffix not in _RENDERERS:
+        raise ConfigError(f"A report ends in {', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}; got {suffix!r}.")
 
 
-def pages() -> Environment:
-    """The templates of this package: every text is escaped, and a name that is missing is an error."""
-    return Environment(
-        loader=PackageLoader("locum.report", "templates"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+def to_json(report: Mapping[str, Any]) -> str:
+    """The dict itself; the open end of an interval is `null`."""
+    return json.dumps(report, indent=1, sort_keys=True, allow_nan=False) + "\n"
 
 
 def to_html(report: Mapping[str, Any]) -> str:
     """One self-contained page from a report's dict.
 
-    Every text is escaped, and the page's own policy forbids scripts and requests: a class name that holds
-    markup is shown, not run.
+    All text is escaped, and the content policy of the page forbids scripts and requests: markup in a class name
+    is shown, not run.
     """
     environment = pages()
     environment.filters["percent"] = lambda share: f"{100 * share:.1f} %"
@@ -77,12 +67,90 @@ def to_html(report: Mapping[str, Any]) -> str:
     )
 
 
+def to_markdown(report: Mapping[str, Any]) -> str:
+    """Markdown from a report's dict, for a mail or a ticket: without the map, and quantiles for histograms."""
+    utility, distances, membership = report["utility"], report["distances"], report["membership"]
+    release, digits = report["release"], report["digits"]
+    parts = [
+        "# Locum report on a release",
+        f"**{report['audience'].upper()}.** {_text(report['banner'])}",
+        *(
+            f"**{card['title']}{'' if card['title'].endswith('?') else '.'}** {_text(card['text'])}"
+            for card in report["summary"]
+        ),
+        "## What is claimed, and what is not",
+        f"Claim: **{_text(report['claim']['title'])}**. {_text(report['claim']['sentence'])}",
+        "Not covered:",
+        "\n".join(f"- {_text(item)}" for item in report["claim"]["not_covered"]),
+    ]
+    if report["audit"] is not None:
+        parts += ["## What attackers achieved", *_audit(report["audit"])]
+    parts.append("## How useful it is")
+    if utility is not None:
+        shown = {m: name for m, name in METRICS.items() if m in utility["rows"][0]["scores"]}
+        rows = [
+            [row["method"], *(_figure(row["scores"][m], digits) for m in shown), _figure(row["distance"], digits)]
+            for row in utility["rows"]
+        ]
+        parts.append(_table(["trained on", *shown.values(), "D"], rows))
+        tested = f", tested on {utility['test_records']} real records" if report["audience"] == "internal" else ""
+        parts.append(f"A {_text(utility['head'])} classifier, seeds: {utility['seeds']}{tested}.")
+    parts += [_reading(report, "utility"), "## How close it comes to real records"]
+    if distances is not None:
+        levels = list(distances["series"][0]["quantiles"])
+        rows = [[s["name"], *(f"{s['quantiles'][k]:.3g}" for k in levels)] for s in distances["series"]]
+        parts.append(_table(["distance to the nearest record", *levels], rows))
+        parts.append(
+            f"{distances['copies']} released vectors equal a record; {100 * distances['closer']:.1f} % lie closer to "
+            "a record than 95 % of records lie to another."
+        )
+    parts += [_reading(report, "distances"), "## Classes"]
+    counted = "records" in report["classes"]["rows"][0]
+    parts.append(
+        _table(
+            ["class", "released", *(("records", "number") if counted else ())],
+            [
+                [c["name"], _percent(c["released"]), *((_percent(c["share"]), c["records"]) if counted else ())]
+                for c in report["classes"]["rows"]
+            ],
+        )
+    )
+    if report["classes"]["left_out"]:
+        parts.append(f"The {report['classes']['left_out']} rarest classes are not shown.")
+    parts += [_reading(report, "classes"), "## Membership check"]
+    if membership is not None:
+        parts.append(f"**{_text(membership['words'])}**")
+        names = ("attack", "control", "baseline")
+        rows = [[n, _figure(membership[n], digits)] for n in names]
+        parts.append(_table([membership["name"], "AUC"], rows))
+    parts += [_reading(report, "membership"), "## How it was made"]
+    made = {k: release[k] for k in ("generator", "kind", "space", "schema", "written_by", "fingerprint")}
+    made |= {f"condition {k}": ", ".join(v) for k, v in release["conditions"].items()}
+    made |= report["settings"] | report["embedding"] | {f"{k} version": v for k, v in report["versions"].items()}
+    made |= {f"SHA-256 of {f['name']}": f["sha256"] for f in report["files"]}
+    parts += [_table(["what", "value"], made.items()), "## Glossary"]
+    parts.append("\n".join(f"- **{_text(term)}**: {_text(words)}" for term, words in report["glossary"].items()))
+    parts.append(f"Written {report['written_on']}.")
+    return "\n\n".join(parts) + "\n"
+
+
+def pages() -> Environment:
+    """The templates of this package: all text is escaped, and an undefined name is an error."""
+    return Environment(
+        loader=PackageLoader("locum.report", "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+
+
 def _has(utility: Mapping[str, Any] | None, metric: str) -> bool:
     return utility is not None and metric in utility["rows"][0]["scores"]
 
 
 def _sparks(utility: Mapping[str, Any] | None) -> Any:
-    """A whisker for each cell; one scale a column, so that rows can be compared."""
+    """A small interval for each cell; one scale per column, so that rows can be compared."""
     ends: dict[str, tuple[float, float]] = {}
     for metric in (*METRICS, "distance"):
         cells = [] if utility is None else [row["scores"].get(metric, row["distance"]) for row in utility["rows"]]
@@ -121,83 +189,12 @@ def _attack(found: Mapping[str, Any] | None) -> Markup | None:
     rows = [dict(found[name], name=name, style=style) for name, style in styles.items()]
     words = ", ".join(f"{row['name']} {row['value']:.2f}" for row in rows)
     return svg.intervals(
-        rows, key="attack", title=f"Membership check, AUC: {words}", reference=0.5, note="a coin gives 0.5"
+        rows, key="attack", title=f"Membership check, AUC: {words}", reference=0.5, note="chance is 0.5"
     )
-
-
-# Signs that would turn text into markup, in Markdown or in the HTML that is made from it.
-_SPECIAL = frozenset("<>&|`[]*_\\#!~$")
-
-
-def to_markdown(report: Mapping[str, Any]) -> str:
-    """Markdown from a report's dict; the map is left out, histograms become quantiles."""
-    utility, distances, membership = report["utility"], report["distances"], report["membership"]
-    release, digits = report["release"], report["digits"]
-    parts = [
-        "# Locum report on a release",
-        f"**{report['audience'].upper()}.** {_text(report['banner'])}",
-        *(
-            f"**{card['title']}{'' if card['title'].endswith('?') else '.'}** {_text(card['text'])}"
-            for card in report["summary"]
-        ),
-        "## What is claimed, and what is not",
-        f"Claim: **{_text(report['claim']['title'])}**. {_text(report['claim']['sentence'])}",
-        "Not covered:",
-        "\n".join(f"- {_text(item)}" for item in report["claim"]["not_covered"]),
-    ]
-    if report["audit"] is not None:
-        parts += ["## What attackers achieved", *_audit(report["audit"])]
-    parts.append("## How useful it is")
-    if utility is not None:
-        shown = {m: name for m, name in METRICS.items() if m in utility["rows"][0]["scores"]}
-        rows = [
-            [row["method"], *(_figure(row["scores"][m], digits) for m in shown), _figure(row["distance"], digits)]
-            for row in utility["rows"]
-        ]
-        parts.append(_table(["trained on", *shown.values(), "D"], rows))
-        tested = f", tested on {utility['test_records']} real records" if report["audience"] == "internal" else ""
-        parts.append(f"A {_text(utility['head'])} classifier, seeds: {utility['seeds']}{tested}.")
-    parts += [_reading(report, "utility"), "## How close it comes to real records"]
-    if distances is not None:
-        levels = list(distances["series"][0]["quantiles"])
-        rows = [[s["name"], *(f"{s['quantiles'][k]:.3g}" for k in levels)] for s in distances["series"]]
-        parts.append(_table(["distance to the nearest record", *levels], rows))
-        parts.append(
-            f"{distances['copies']} released vectors equal a record; {100 * distances['closer']:.1f} % lie nearer to "
-            "a record than 95 % of records lie to another."
-        )
-    parts += [_reading(report, "distances"), "## Classes"]
-    counted = "records" in report["classes"]["rows"][0]
-    parts.append(
-        _table(
-            ["class", "released", *(("records", "number") if counted else ())],
-            [
-                [c["name"], _percent(c["released"]), *((_percent(c["share"]), c["records"]) if counted else ())]
-                for c in report["classes"]["rows"]
-            ],
-        )
-    )
-    if report["classes"]["left_out"]:
-        parts.append(f"The {report['classes']['left_out']} rarest classes are not shown.")
-    parts += [_reading(report, "classes"), "## Membership check"]
-    if membership is not None:
-        parts.append(f"**{_text(membership['words'])}**")
-        names = ("attack", "control", "baseline")
-        rows = [[n, _figure(membership[n], digits)] for n in names]
-        parts.append(_table([membership["attack_name"], "AUC"], rows))
-    parts += [_reading(report, "membership"), "## How it was made"]
-    made = {k: release[k] for k in ("generator", "kind", "space", "schema", "written_by", "fingerprint")}
-    made |= {f"condition {k}": ", ".join(v) for k, v in release["conditions"].items()}
-    made |= report["settings"] | report["embedding"] | {f"{k} version": v for k, v in report["versions"].items()}
-    made |= {f"SHA-256 of {f['name']}": f["sha256"] for f in report["files"]}
-    parts += [_table(["what", "value"], made.items()), "## Glossary"]
-    parts.append("\n".join(f"- **{_text(term)}**: {_text(words)}" for term, words in report["glossary"].items()))
-    parts.append(f"Written {report['written_on']}.")
-    return "\n\n".join(parts) + "\n"
 
 
 def _reading(report: Mapping[str, Any], section: str) -> str:
-    """The words below a figure, or why there is none and what to type."""
+    """The explanation of a section, or why it is empty and what to type."""
     gap = report["missing"].get(section)
     if gap is None:
         return f"In plain words. {_text(report['reading'][section])}"
@@ -205,12 +202,12 @@ def _reading(report: Mapping[str, Any], section: str) -> str:
 
 
 def _audit(a: Mapping[str, Any]) -> list[str]:
-    """The audit without its pictures: the verdict first, then what it rests on."""
+    """The audit without its charts: the verdict first, then the evidence."""
     digits, both = a["digits"], a["epsilon_audit"]
     parts = [f"**{a['title']}.** {_text(a['sentence'])}", _text(a["answer"])]
     names = ("attack", "control", "baseline")
     rows = [
-        [r["attack"], r["verdict"], r["unit"], *(_figure(r["estimates"][n], digits) for n in names), r["p"] or "–"]
+        [r["name"], r["verdict"], MEASURES[r["measure"]], *(_figure(r[n], digits) for n in names), r["p"] or "–"]
         for r in a["results"]
     ]
     parts.append(_table(["attack", "verdict", "in", "members", "control", "chance", "p, corrected"], rows))
@@ -220,7 +217,7 @@ def _audit(a: Mapping[str, Any]) -> list[str]:
         rules = [[r["rule"], "met" if r["met"] else "NOT MET", r["found"], r["why"]] for r in a["policy"]["rules"]]
         parts.append(_table([f"policy {a['policy']['name']}", "met", "found", "why it is asked"], rules))
     if a["classes"] is not None:
-        heads = [f"{head['attack']}, {head['unit']}" for head in a["classes"]["heads"]]
+        heads = [f"{head['name']}, {MEASURES[head['measure']]}" for head in a["classes"]["heads"]]
         cells = [[row["name"], *(_figure(e, digits) for e in row["cells"])] for row in a["classes"]["rows"]]
         parts.append(_table(["class", *heads], cells))
     if a["problems"]:
@@ -228,8 +225,8 @@ def _audit(a: Mapping[str, Any]) -> list[str]:
     if a["skipped"]:
         parts.append(_table(["not made", "why"], a["skipped"]))
     if a["screening"] is not None:
-        looks = [[r["name"], *(_figure(r[k], digits) for k in ("members", "strangers"))] for r in a["screening"]]
-        parts.append(_table(["screening only", "members", "strangers"], looks))
+        looks = [[r["name"], *(_figure(r[k], digits) for k in ("members", "non_members"))] for r in a["screening"]]
+        parts.append(_table(["screening only", "members", "non-members"], looks))
     return [part for part in parts if part]
 
 
@@ -249,7 +246,7 @@ def _table(head: Sequence[str], rows: Iterable[Iterable[Any]]) -> str:
 
 
 def _text(value: Any) -> str:
-    """Safe as Markdown, in a table's cell, and in the HTML made from it: every special sign as an entity."""
+    """Text that is safe in Markdown, in a table cell and in HTML: special characters become entities."""
     return "".join(f"&#{ord(ch)};" if ch in _SPECIAL else ch for ch in str(value))
 
 

@@ -1,4 +1,4 @@
-"""A passport for people: one page and one sheet of text, made from `passport.json` and nothing else."""
+"""A passport to read: an HTML page and a Markdown text, made from `passport.json` and nothing else."""
 
 from __future__ import annotations
 
@@ -6,46 +6,56 @@ from typing import Any
 
 from locum.accounting import events_from_json
 from locum.errors import ConfigError
-from locum.release.passport import AuditEntry, Passport, parse_passport
-from locum.report.audit import entry_facts
+from locum.release import Manifest
+from locum.release.passport import (
+    CROISSANT,
+    PAGE,
+    REGISTRY,
+    SHEET,
+    AuditEntry,
+    Passport,
+    parse_passport,
+    render_croissant,
+    render_registry,
+)
+from locum.report.audit import entry_facts, figure_titles, figures
 from locum.report.charts import section_parts
 from locum.report.page import _figure, _table, _text, pages
 from locum.report.text import (
     GLOSSARY,
     METRICS,
-    SENTENCES,
     cards,
     interval_text,
     plain,
     rounded_down,
+    verdict_text,
     with_audit_terms,
 )
-from locum.types import at_least
+from locum.types import Verdict, at_least
 
-BANNER = "The passport of a release. Holds no real point and no exact count."
+BANNER = "The passport of a release. It holds no real point and no exact count."
 _THREATS = {
     "attacker": "The attacker",
     "proven": "What is proven",
     "not_proven": "What is not proven",
-    "assumes": "What must be true for it",
-    "not_considered": "Who is not considered",
+    "assumes": "What the proof assumes",
+    "not_considered": "What is not considered",
 }
 _TERMS = ("attack", "AUC", "baseline", "control", "fingerprint", "interval", "record", "release", "vector")
-_FIGURES = ("attack", "control", "baseline", "most exposed", "TPR at 1 % FPR", "TPR at 0.1 % FPR")
 _CHECK = "locum verify RELEASE --key SENDER.pub"
 _NONE = {
-    "audit": "No attack is reported. Whoever sends the release may have made some, and may tell.",
-    "utility": "How useful the release is, is not reported: such figures come from records.",
+    "audit": "No attack is reported. The sender may have run some: ask.",
+    "utility": "The usefulness of the release is not reported: such figures depend on records.",
 }
 
 
 def passport_facts(passport: Passport) -> dict[str, Any]:
-    """All that page and sheet say, as a plain dict; text that came with the data cannot drive a terminal.
+    """The content of page and text as a plain dict, with all text made safe for terminals.
 
     The same passport gives the same dict, whether it was just built or read from a file.
     """
     passport = parse_passport(passport.dumps().encode())
-    claim = passport.privacy_claim()
+    claim = passport.claim
     release = passport.release
     audit = None if passport.audit is None else passport.audit.model_dump()
     utility = None if passport.utility is None else passport.utility.model_dump()
@@ -54,18 +64,13 @@ def passport_facts(passport: Passport) -> dict[str, Any]:
         "written_on": passport.written_on,
         "written_by": passport.written_by,
         "release": release.model_dump() | {"features": release.embedding.dim},
-        "claim": {
-            "kind": claim.kind,
-            "title": claim.title,
-            "sentence": claim.sentence(),
-            "not_covered": claim.not_covered,
-        },
-        "ledger": None if passport.ledger is None else _ledger(passport),
+        "claim": {**claim.to_dict(), "title": claim.title, "sentence": claim.sentence()},
+        "ledger": None if claim.dp is None else _ledger(passport),
         "audit": audit,
-        "audit_words": _NONE["audit"] if audit is None else SENTENCES[audit["verdict"]],
+        "audit_words": _NONE["audit"] if audit is None else _audit_words(audit["verdict"]),
         "attacks": None if audit is None else entry_facts(audit),
         "audit_facts": [] if passport.audit is None else _audit_facts(passport.audit),
-        "figures": [] if audit is None else [n for n in _FIGURES if any(n in r["figures"] for r in audit["results"])],
+        "figures": [] if audit is None else figure_titles(audit["results"]),
         "utility": utility,
         "utility_words": "" if utility else _NONE["utility"],
         "metrics": [m for m in METRICS if utility and any(m in row["scores"] for row in utility["rows"])],
@@ -82,8 +87,20 @@ def passport_facts(passport: Passport) -> dict[str, Any]:
     return out
 
 
+def render_passport_files(manifest: Manifest, passport: Passport) -> dict[str, str]:
+    """The files that are made from a passport, by name: the same passport always gives the same text."""
+    files = {
+        PAGE: passport_html(passport),
+        SHEET: passport_markdown(passport),
+        CROISSANT: render_croissant(manifest, passport),
+    }
+    if passport.claim.dp is not None:
+        files[REGISTRY] = render_registry(manifest, passport)
+    return files
+
+
 def passport_html(passport: Passport) -> str:
-    """One self-contained page: no script, nothing fetched; its own policy forbids both."""
+    """One self-contained page: its content policy forbids scripts and requests."""
     facts = passport_facts(passport)
     return (
         pages()
@@ -99,7 +116,7 @@ def passport_html(passport: Passport) -> str:
 
 
 def passport_markdown(passport: Passport) -> str:
-    """The same facts as Markdown, for a mail, a ticket or a catalogue."""
+    """The same facts as Markdown, for a mail, a ticket or a catalog."""
     p = passport_facts(passport)
     parts = ["# Passport of a release", f"**{_text(p['banner'])}**"]
     parts += [f"**{c['title']}{'' if c['title'].endswith('?') else '.'}** {_text(c['text'])}" for c in p["summary"]]
@@ -111,7 +128,7 @@ def passport_markdown(passport: Passport) -> str:
     parts += ["## What attackers achieved", _text(p["audit_words"])]
     if p["audit"] is not None:
         rows = [
-            [r["attack"], r["verdict"], *(_figure(r["figures"].get(name), 2) for name in p["figures"])]
+            [r["name"], r["verdict"], *(_figure(figures(r).get(name), 2) for name in p["figures"])]
             for r in p["audit"]["results"]
         ]
         parts.append(_table(["attack on the release", "verdict", *p["figures"]], rows))
@@ -135,8 +152,13 @@ def passport_markdown(passport: Passport) -> str:
     return "\n\n".join(parts) + "\n"
 
 
+def _audit_words(verdict: Verdict) -> str:
+    words = verdict_text(verdict)
+    return f"{words.title}. {words.audit}"
+
+
 def _audit_facts(audit: AuditEntry) -> list[list[str]]:
-    """The policy with its rules, and epsilon from both sides, as rows of two cells."""
+    """The policy with its rules, and the epsilon audit, as rows of two cells."""
     rows = []
     if audit.policy is not None:
         rows.append([f"policy {audit.policy.name}", "met" if audit.policy.met else "NOT MET"])
@@ -145,7 +167,7 @@ def _audit_facts(audit: AuditEntry) -> list[list[str]]:
         both = audit.epsilon_audit
         rows.append(
             [
-                f"epsilon from both sides, at delta {both.delta:g}",
+                f"lower bound on epsilon, at delta {both.delta:g}",
                 f"{both.verdict}: {both.canaries:,} canaries refute every epsilon below {rounded_down(both.lower)} "
                 f"with {both.confidence:.0%} confidence; the claim is {at_least(both.upper)}",
             ]
@@ -154,19 +176,19 @@ def _audit_facts(audit: AuditEntry) -> list[list[str]]:
 
 
 def _ledger(passport: Passport) -> dict[str, Any]:
-    dp = passport.ledger
+    dp = passport.claim.dp
     assert dp is not None
     try:
         events = [str(event) for event in events_from_json(dp.events)]
     except ConfigError:
-        # A stranger's event: `verify` refuses it, a page shows it.
+        # An unknown event: `verify` refuses it, a page shows it.
         events = [str(dict(event))[:200] for event in dp.events]
     rows = [
         ["epsilon", at_least(dp.epsilon)],
         ["delta", at_least(dp.delta)],
         ["unit", passport.claim.unit],
-        ["neighbours", dp.relation],
-        ["head of the ledger", dp.ledger],
+        ["neighboring relation", dp.relation],
+        ["ledger tip", dp.ledger],
     ]
     return {"rows": rows, "events": events}
 

@@ -1,4 +1,4 @@
-"""Training loops: the plain one, and DP-SGD with sampling, clipping, noise and payment in one object."""
+"""Training: the loop without privacy, its checkpoints and losses; `locum.train.dp` has DP-SGD."""
 
 from __future__ import annotations
 
@@ -7,9 +7,12 @@ from typing import TYPE_CHECKING
 from locum._lazy import lazy_exports
 
 if TYPE_CHECKING:
-    from locum.train.checkpoint import Checkpoint as Checkpoint, fingerprint as fingerprint
-    from locum.train.loop import (
+    from locum.train.checkpoint import (
+        Checkpoint as Checkpoint,
         History as History,
+        fingerprint as fingerprint,
+    )
+    from locum.train.loop import (
         LoopSettings as LoopSettings,
         run_loop as run_loop,
         seeded as seeded,

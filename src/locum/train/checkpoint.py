@@ -1,13 +1,16 @@
-"""Resuming a fit that was killed. Checkpoints hold private state: mode 0600, never part of a release."""
+"""The history of a fit, and the checkpoint that lets a killed fit resume.
+
+Checkpoints hold private state: mode 0600, never part of a release.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -17,12 +20,19 @@ from torch import Tensor, nn
 from locum.errors import CheckpointError, ConfigError
 from locum.io import private_folder, write_bytes
 
-if TYPE_CHECKING:
-    from locum.train.loop import History
+
+@dataclass(slots=True)
+class History:
+    """Losses by epoch, and how the fit ended. It depends on records: it stays local."""
+
+    train_loss: list[float] = field(default_factory=list)
+    validation_loss: list[float] = field(default_factory=list)
+    best_epoch: int = 0
+    stopped_early: bool = False
 
 
 def fingerprint(settings: Mapping[str, Any], *tensors: Tensor) -> str:
-    """What makes a fit this fit: its settings and its data."""
+    """A hash that identifies a fit by its settings and its data."""
     digest = hashlib.sha256(json.dumps(dict(settings), sort_keys=True, default=str).encode())
     for tensor in tensors:
         digest.update(str((tuple(tensor.shape), tensor.dtype)).encode())
@@ -32,7 +42,7 @@ def fingerprint(settings: Mapping[str, Any], *tensors: Tensor) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """One file that is replaced as a whole. A checkpoint of another fit is refused, not overwritten."""
+    """One file, replaced atomically. A checkpoint of another fit is refused, not overwritten."""
 
     path: Path
     fingerprint: str
@@ -47,13 +57,13 @@ class Checkpoint:
         epoch: int,
         best: Mapping[str, Tensor],
     ) -> None:
-        """Write beside the target, sync, rename: a kill leaves the old or the new file."""
+        """Write the state atomically: a kill leaves the old or the new file."""
         tensors = {f"module/{k}": v.detach().contiguous() for k, v in module.state_dict().items()}
         tensors |= {f"best/{k}": v.contiguous() for k, v in best.items()}
         for i, slot in optimizer.state_dict()["state"].items():
             tensors |= {f"optimizer/{i}/{k}": torch.as_tensor(v).contiguous() for k, v in slot.items()}
-        tensors["coins"] = rng.get_state()
-        # safetensors refuses tensors that share memory; a copy is cheap beside an epoch.
+        tensors["rng"] = rng.get_state()
+        # safetensors refuses tensors that share memory; a copy is cheap compared to an epoch.
         raw = save(
             {k: v.clone() for k, v in tensors.items()},
             metadata={
@@ -67,11 +77,11 @@ class Checkpoint:
             write_bytes(self.path, raw)
         except OSError as error:
             raise ConfigError(
-                f"The checkpoint {str(self.path)!r} cannot be written: {error.strerror}. Choose another place."
+                f"The checkpoint {str(self.path)!r} cannot be written: {error.strerror}. Choose another file."
             ) from error
 
     def load(self) -> _State | None:
-        """The state saved by an earlier run of the same fit, if there is one."""
+        """The state that an earlier run of the same fit saved, if there is one."""
         if not self.path.exists():
             return None
         try:
@@ -80,7 +90,7 @@ class Checkpoint:
                 tensors = {key: f.get_tensor(key) for key in f.keys()}  # noqa: SIM118
         except (SafetensorError, OSError) as error:
             raise CheckpointError(
-                f"The checkpoint {str(self.path)!r} is damaged: remove it to start anew."
+                f"The checkpoint {str(self.path)!r} is damaged: remove it to start over."
             ) from error
         if meta.get("fingerprint") != self.fingerprint:
             raise CheckpointError(
@@ -90,7 +100,7 @@ class Checkpoint:
         return _State(int(meta["epoch"]), json.loads(meta["history"]), tensors)
 
     def remove(self) -> None:
-        """After a finished fit: private state does not lie around."""
+        """Delete the file after a finished fit, so that no private state is left behind."""
         self.path.unlink(missing_ok=True)
 
 
@@ -103,17 +113,17 @@ class _State:
     def restore(
         self, module: nn.Module, optimizer: torch.optim.Optimizer, rng: torch.Generator, history: History
     ) -> tuple[int, dict[str, Tensor]]:
-        """Put everything back; the epoch to go on from and the best weights so far."""
-        module.load_state_dict(self._part("module/"))
+        """Restore everything; returns the epoch to continue from and the best weights so far."""
+        module.load_state_dict(self._under("module/"))
         slots: dict[int, dict[str, Tensor]] = {}
-        for key, value in self._part("optimizer/").items():
+        for key, value in self._under("optimizer/").items():
             number, name = key.split("/", 1)
             slots.setdefault(int(number), {})[name] = value
         optimizer.load_state_dict({"state": slots, "param_groups": optimizer.state_dict()["param_groups"]})
-        rng.set_state(self.tensors["coins"])
+        rng.set_state(self.tensors["rng"])
         for name, value in self.history.items():
             setattr(history, name, value)
-        return self.epoch, self._part("best/")
+        return self.epoch, self._under("best/")
 
-    def _part(self, prefix: str) -> dict[str, Tensor]:
+    def _under(self, prefix: str) -> dict[str, Tensor]:
         return {k.removeprefix(prefix): v for k, v in self.tensors.items() if k.startswith(prefix)}

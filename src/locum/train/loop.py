@@ -1,11 +1,11 @@
-"""The plain training loop: tensors in memory, no Python per record, best weights kept, resumable."""
+"""The training loop without privacy: tensors in memory, no Python per record, best weights kept, resumable."""
 
 from __future__ import annotations
 
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -13,13 +13,13 @@ import torch
 from torch import Tensor, nn
 
 from locum.errors import ConfigError, DataError
-from locum.train.checkpoint import Checkpoint
-from locum.types import ProgressBar
+from locum.train.checkpoint import Checkpoint, History
+from locum.types import Progress
 
 
 @dataclass(frozen=True, slots=True)
 class LoopSettings:
-    """Public settings of a fit. `patience=None` runs every epoch; else the best epoch's weights win."""
+    """Public settings of a fit. `patience=None` runs every epoch; else the best epoch's weights are kept."""
 
     max_epochs: int = 100
     batch_size: int = 256
@@ -41,20 +41,10 @@ class LoopSettings:
             raise ConfigError(f"`weight_decay` must be 0 or more; got {self.weight_decay!r}.")
 
 
-@dataclass(slots=True)
-class History:
-    """What happened, epoch by epoch. It depends on records: it stays local."""
-
-    train_loss: list[float] = field(default_factory=list)
-    validation_loss: list[float] = field(default_factory=list)
-    best_epoch: int = 0
-    stopped_early: bool = False
-
-
 def shuffled_batches(n: int, batch_size: int) -> Callable[[torch.Generator], Iterator[Tensor]]:
-    """Batches of positions in a new random order for each epoch; the last may be smaller.
+    """Batches of positions in a new random order for each epoch; the last one may be smaller.
 
-    A last batch of one record joins the one before it: batch normalisation cannot use a single record.
+    A last batch of one record joins the one before it: batch normalization cannot use a single record.
     """
     stops = [*range(batch_size, n, batch_size), n]
     if len(stops) > 1 and n - stops[-2] == 1:
@@ -76,56 +66,54 @@ def run_loop(
     *,
     validate: Callable[[], float] | None = None,
     checkpoint: Checkpoint | None = None,
-    progress: ProgressBar | None = None,
+    progress: Progress | None = None,
 ) -> History:
     """Train `module` in place and leave it in evaluation mode with its best weights.
 
-    `loss` gives the mean over a batch and takes its coins from the generator, so that a run that was
-    killed and resumed ends with the same weights as an unbroken one (on the same machine, with the same
-    number of threads). Without `validate` the last epoch counts as the best.
+    `loss` gives the mean over a batch and draws only from the generator, so that a run that was killed and resumed
+    ends with the same weights as an uninterrupted one (on the same machine, with the same number of threads). Without
+    `validate` the last epoch counts as the best.
     """
     optimizer = _optimizer(module, settings)
     history, best, epoch = History(), dict[str, Tensor](), 0
     if checkpoint is not None and (state := checkpoint.load()) is not None:
         epoch, best = state.restore(module, optimizer, rng, history)
-    try:
-        saved_at = time.monotonic()
-        while epoch < settings.max_epochs and not _patience_over(history, settings, epoch):
-            module.train()
-            total, count = torch.zeros(()), 0
-            for batch in batches(rng):
-                optimizer.zero_grad(set_to_none=True)
-                value = loss(batch, rng)
-                value.backward()
-                optimizer.step()
-                total, count = total + value.detach(), count + 1
-            epoch += 1
-            history.train_loss.append(_finite(float(total) / max(count, 1), settings))
-            module.eval()
-            if validate is not None:
-                with torch.no_grad():
-                    history.validation_loss.append(_finite(validate(), settings))
-            if validate is None:
-                history.best_epoch = epoch
-            elif _is_best(history.validation_loss):
-                history.best_epoch, best = epoch, _copy(module)
-            if progress is not None:
-                progress.step(epoch, settings.max_epochs, history.train_loss[-1])
-            if checkpoint is not None and time.monotonic() - saved_at >= checkpoint.every_seconds:
-                checkpoint.save(module, optimizer, rng, history, epoch, best)
-                saved_at = time.monotonic()
-        history.stopped_early = epoch < settings.max_epochs
-        if best:
-            module.load_state_dict(best)
+    saved_at = time.monotonic()
+    while epoch < settings.max_epochs and not _patience_over(history, settings, epoch):
+        module.train()
+        total, count = torch.zeros(()), 0
+        for batch in batches(rng):
+            optimizer.zero_grad(set_to_none=True)
+            value = loss(batch, rng)
+            value.backward()
+            optimizer.step()
+            total, count = total + value.detach(), count + 1
+        epoch += 1
+        history.train_loss.append(_finite(float(total) / max(count, 1), settings))
         module.eval()
-    finally:
+        if validate is not None:
+            with torch.no_grad():
+                history.validation_loss.append(_finite(validate(), settings))
+        if validate is None:
+            history.best_epoch = epoch
+        elif _is_best(history.validation_loss):
+            history.best_epoch, best = epoch, _copy(module)
         if progress is not None:
-            progress.close()
+            progress(epoch, settings.max_epochs, f"loss {history.train_loss[-1]:.4g}")
+        if checkpoint is not None and time.monotonic() - saved_at >= checkpoint.every_seconds:
+            checkpoint.save(module, optimizer, rng, history, epoch, best)
+            saved_at = time.monotonic()
+    history.stopped_early = epoch < settings.max_epochs
+    if history.stopped_early and progress is not None:
+        progress(epoch, epoch, "stopped early")
+    if best:
+        module.load_state_dict(best)
+    module.eval()
     return history
 
 
 def seeded(seed: int) -> torch.Generator:
-    """A generator of its own: torch's global one is left alone."""
+    """A new generator: torch's global one is not touched."""
     rng = torch.Generator()
     rng.manual_seed(seed)
     return rng

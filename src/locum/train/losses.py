@@ -1,4 +1,4 @@
-"""Losses of single records, with their gradients by what the network gives."""
+"""Losses per record, with their gradients with respect to the network's outputs."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from torch import Tensor
 
 
 class RowLoss(Protocol):
-    """What each row loses, and the gradient of that by each output. A row must not see the others."""
+    """The loss of each row and its gradient with respect to each output. A row must not depend on the others."""
 
     def __call__(self, outputs: tuple[Tensor, ...], rows: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
-        """Losses, one a row, and as many gradients as there are outputs."""
+        """One loss per row, and one gradient per output."""
         ...
 
 
@@ -25,7 +25,7 @@ class CVAELoss:
     beta: float = 1.0
 
     def __call__(self, outputs: tuple[Tensor, ...], rows: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
-        """For a CVAE; a row begins with the vector that is to be rebuilt."""
+        """For a CVAE; a row begins with the vector to reconstruct."""
         out, mean, log_var = outputs
         error = out - rows[:, : out.shape[1]]
         variance = torch.exp(log_var)
@@ -36,13 +36,13 @@ class CVAELoss:
 
 @dataclass(frozen=True, slots=True)
 class RowLossByAutograd:
-    """Any function of the outputs and the rows that gives one loss a row: `lambda out, rows: ...`."""
+    """Any function of the outputs and the rows that gives one loss per row: `lambda out, rows: ...`."""
 
-    # A function has another address in each process; a resumed fit must not look like another one.
+    # The address in a function's repr differs per process; a resumed fit must not look like another one.
     function: Callable[..., Tensor] = field(repr=False)
 
     def __call__(self, outputs: tuple[Tensor, ...], rows: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
-        """The outputs come as arguments, the rows last."""
+        """Call the function with the outputs and then the rows."""
         with torch.enable_grad():
             leaves = tuple(out.detach().requires_grad_() for out in outputs)
             losses = self.function(*leaves, rows)

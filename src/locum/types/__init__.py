@@ -7,12 +7,19 @@ from typing import TYPE_CHECKING
 from locum._lazy import lazy_exports
 
 if TYPE_CHECKING:
-    from locum.types.attack_result import AttackResult as AttackResult, Verdict as Verdict
-    from locum.types.budget import DP as DP, Relation as Relation
+    from locum.types.attack_result import (
+        AttackResult as AttackResult,
+        EpsilonVerdict as EpsilonVerdict,
+        Measure as Measure,
+        Verdict as Verdict,
+        worst_verdict as worst_verdict,
+    )
+    from locum.types.budget import DP as DP
     from locum.types.claim import (
         ClaimKind as ClaimKind,
         DPClaim as DPClaim,
         PrivacyClaim as PrivacyClaim,
+        Relation as Relation,
         Unit as Unit,
     )
     from locum.types.embeddings import (
@@ -20,8 +27,8 @@ if TYPE_CHECKING:
         EmbeddingSet as EmbeddingSet,
         encode_labels as encode_labels,
     )
-    from locum.types.estimate import Estimate as Estimate
-    from locum.types.progress import ProgressBar as ProgressBar, RichBar as RichBar
+    from locum.types.estimate import Estimate as Estimate, finite_number as finite_number
+    from locum.types.progress import Progress as Progress, no_progress as no_progress
     from locum.types.rounding import at_least as at_least, at_most as at_most
 
 __getattr__, __dir__, __all__ = lazy_exports(__name__)

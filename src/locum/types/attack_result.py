@@ -1,36 +1,46 @@
-"""What an attacker achieved, beside what a stranger's data and a coin would have given."""
+"""What an attacker achieved, next to what the same attack achieves on non-members and by chance."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
-from locum.errors import ConfigError
-from locum.types.estimate import Estimate
+from locum.errors import ConfigError, DataError
+from locum.types.estimate import Estimate, finite_number
 
 Verdict = Literal["leak", "no excess risk found", "inconclusive"]
+# What canaries say about a claimed epsilon.
+EpsilonVerdict = Literal["broken guarantee", "no contradiction found"]
+# "auc": how well members rank above non-members; 0.5 is chance. "share": how many members were hit.
+Measure = Literal["auc", "share"]
+
+# What may leave in a passport. Nothing else does: no class, curve, note, p-value or count.
+SHAREABLE_ESTIMATES = ("attack", "control", "baseline", "most_exposed")
+SHAREABLE_RATES = (0.01, 0.001)
 
 
 @dataclass(frozen=True, slots=True)
 class AttackResult:
     """Attack, control and baseline of one attack, and the verdict that follows from them.
 
-    `leak`: members are told apart from strangers more often than chance explains: `adjusted`, or `p_value` where
-    nothing was adjusted, is at most `level`. A result without a `p_value`, as a first look gives it, is a leak where
-    the attack beats both the baseline and the control, beyond their intervals.
-    `no excess risk found`: the whole interval of the attack lies within `material` of what strangers give.
-    `inconclusive`: neither; most often, too few records.
+    `leak`: members are told from non-members more often than chance explains, that is, `adjusted` (or `p_value` if
+    nothing was adjusted) is at most `level`. A result without a `p_value`, such as that of the membership check after
+    a fit, is a leak if the attack beats both the baseline and the control, beyond their intervals.
+    `no excess risk found`: the whole interval of the attack lies within `material` of what non-members give.
+    `inconclusive`: neither, usually because there are too few records.
     An attack that finds nothing proves nothing about a better attack.
 
-    `level` is the share of harmless releases that may be called a leak. `adjusted` is the p-value after correction
-    for all attacks on one release. `tpr` is the share of members found, by the share of strangers accused. `by_class`
-    and `most_exposed` are the attack on parts of the records; they have no say in the verdict. `roc` holds pairs of
-    false and true positive rates. `inconclusive_because` names what is wrong with the data: such a result never
-    reassures, and with `voided` it does not accuse either, since the fault alone could look like a leak.
+    `measure` says what the estimates are: AUCs, or shares of records that were hit. `level` is the share of harmless
+    releases that may be called a leak. `adjusted` is the p-value after correction for all attacks on one release.
+    `tpr` is the share of members found, by the share of non-members wrongly accused. `by_class` and `most_exposed`
+    are the attack on parts of the records; the verdict does not depend on them. `roc` holds pairs of false and true
+    positive rates. `inconclusive_because` says what is wrong with the data: such a result never reassures, and with
+    `voided` it does not accuse either, since the fault alone could look like a leak.
     """
 
     name: str
+    measure: Measure
     attack: Estimate
     control: Estimate
     baseline: Estimate
@@ -47,6 +57,8 @@ class AttackResult:
     level: float = 0.01
 
     def __post_init__(self) -> None:
+        if self.measure not in get_args(Measure):
+            raise ConfigError(f"`measure` must be 'auc' or 'share'; got {self.measure!r}.")
         for name in ("p_value", "adjusted"):
             value = getattr(self, name)
             if value is not None and not 0 <= value <= 1:
@@ -63,7 +75,7 @@ class AttackResult:
             floor = self.baseline.value
         else:
             leak = p <= self.level
-            # Where strangers succeed too, as with links between features that hang together, that is no excess.
+            # Where non-members are hit too, for example because features are correlated, that is no excess.
             floor = max(self.baseline.value, self.control.low)
         if leak:
             return "inconclusive" if self.voided else "leak"
@@ -72,22 +84,91 @@ class AttackResult:
         return "inconclusive"
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain JSON; what was not measured is left out."""
+        """As plain JSON, the only JSON form of an attack; what was not measured is left out."""
         out: dict[str, Any] = {
-            "attack_name": self.name,
+            "name": self.name,
+            "measure": self.measure,
             "verdict": self.verdict,
             "attack": self.attack.to_dict(),
             "control": self.control.to_dict(),
             "baseline": self.baseline.to_dict(),
+            "material": self.material,
+            "level": self.level,
         }
         more = {
             "p_value": self.p_value,
             "adjusted": self.adjusted,
-            "tpr": {f"{fpr:g}": e.to_dict() for fpr, e in self.tpr.items()},
+            "tpr": {_rate(fpr): e.to_dict() for fpr, e in self.tpr.items()},
             "by_class": {name: e.to_dict() for name, e in self.by_class.items()},
             "most_exposed": None if self.most_exposed is None else self.most_exposed.to_dict(),
             "roc": [list(point) for point in self.roc],
             "notes": list(self.notes),
             "inconclusive_because": self.inconclusive_because,
+            "voided": self.voided or None,
         }
         return out | {k: v for k, v in more.items() if v not in (None, {}, [], "")}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> AttackResult:
+        """Undo `to_dict`. A verdict that does not follow from the figures is an error."""
+        exposed = data.get("most_exposed")
+        out = cls(
+            name=_text(data["name"]),
+            measure=data["measure"],
+            attack=Estimate.from_dict(data["attack"]),
+            control=Estimate.from_dict(data["control"]),
+            baseline=Estimate.from_dict(data["baseline"]),
+            material=finite_number(data["material"]),
+            p_value=None if data.get("p_value") is None else finite_number(data["p_value"]),
+            adjusted=None if data.get("adjusted") is None else finite_number(data["adjusted"]),
+            tpr={float(fpr): Estimate.from_dict(e) for fpr, e in data.get("tpr", {}).items()},
+            by_class={_text(name): Estimate.from_dict(e) for name, e in data.get("by_class", {}).items()},
+            most_exposed=None if exposed is None else Estimate.from_dict(exposed),
+            roc=tuple((_share(fpr), _share(tpr)) for fpr, tpr in data.get("roc", [])),
+            notes=tuple(_text(note) for note in data.get("notes", [])),
+            inconclusive_because=_text(data.get("inconclusive_because", "")),
+            voided=data.get("voided") is True,
+            level=finite_number(data["level"]),
+        )
+        if data["verdict"] != out.verdict:
+            raise DataError(
+                f"The verdict {str(data['verdict'])[:40]!r} does not follow from the figures, which say "
+                f"{out.verdict!r}. Run the attack again."
+            )
+        return out
+
+    def shareable(self, *, figures: bool) -> dict[str, Any]:
+        """The part of `to_dict` that may leave: name, measure and verdict; with `figures` also rounded estimates."""
+        out: dict[str, Any] = {"name": self.name, "measure": self.measure, "verdict": self.verdict}
+        if not figures:
+            return out
+        estimates = {name: getattr(self, name) for name in SHAREABLE_ESTIMATES}
+        out |= {name: e.rounded() for name, e in estimates.items() if e is not None}
+        rates = {_rate(fpr): e.rounded() for fpr, e in self.tpr.items() if fpr in SHAREABLE_RATES}
+        return out | ({"tpr": rates} if rates else {})
+
+
+def worst_verdict(*verdicts: Verdict) -> Verdict:
+    """A leak anywhere is a leak, and a doubt anywhere is a doubt.
+
+    >>> worst_verdict("no excess risk found", "inconclusive")
+    'inconclusive'
+    """
+    order: tuple[Verdict, ...] = ("leak", "inconclusive", "no excess risk found")
+    return min(verdicts, key=order.index)
+
+
+def _rate(fpr: float) -> str:
+    return f"{fpr:g}"
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise DataError(f"An attack result needs text here; got {type(value).__name__}.")
+    return value
+
+
+def _share(value: Any) -> float:
+    if not 0 <= finite_number(value) <= 1:
+        raise DataError(f"A rate must lie in 0..1; got {value!r}.")
+    return float(value)

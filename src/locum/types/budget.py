@@ -1,35 +1,33 @@
-"""The budget that somebody asks for, in public numbers only."""
+"""The privacy budget that a data holder asks for, in public numbers only."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
 from numbers import Real
-from typing import Any, Literal
+from typing import Any
 
 from locum.errors import ConfigError, PrivacyError
-from locum.types.claim import Unit
-
-Relation = Literal["add-or-remove", "replace-one"]
+from locum.types.claim import Relation, Unit
 
 
 @dataclass(frozen=True, slots=True)
 class DP:
-    """A wish for (epsilon, delta)-differential privacy; the noise that it takes is derived, never typed.
+    """A budget of (epsilon, delta)-differential privacy; the noise is derived from it, never typed.
 
     Parameters
     ----------
     epsilon, delta
-        How much one unit may change what anybody can conclude: odds by a factor of at most `exp(epsilon)`, but for a
-        chance of `delta`.
+        How much one unit may change what anyone can conclude: odds by a factor of at most `exp(epsilon)`, except with
+        probability `delta`.
     unit
-        Whose presence is hidden: a "record", or a "subject" with all of its records.
+        What is hidden: a "record", or a "subject" with all of its records.
     n_public
-        About how many units there are, as a number that may be known by everybody: round it. Sampling rate and steps
-        come from it, never from the data. The guarantee holds whatever the true number is.
+        About how many units there are, as a number that may become public: round it. Sampling rate and steps come
+        from it, never from the data. The guarantee holds whatever the true number is.
     relation
-        What neighbours are: "add-or-remove" one unit (its presence is hidden), or "replace-one" (its values are
-        hidden; the number of units counts as public). The second needs about twice the noise.
+        What neighbors are: "add-or-remove" one unit (its presence is hidden), or "replace-one" (its values are
+        hidden; the number of units is public). The second needs about twice the noise.
 
     Examples
     --------
@@ -52,26 +50,26 @@ class DP:
             raise ConfigError(f"`unit` must be 'record' or 'subject'; got {self.unit!r}.")
         if self.relation not in ("add-or-remove", "replace-one"):
             raise ConfigError(f"`relation` must be 'add-or-remove' or 'replace-one'; got {self.relation!r}.")
-        # Plain numbers, whatever library they came from: they are written to files as they are.
+        # Numpy scalars become plain numbers: they are written to files.
         object.__setattr__(self, "epsilon", float(self.epsilon))
         object.__setattr__(self, "delta", float(self.delta))
         if self.n_public is not None:
             if not (_is_number(self.n_public) and 1 <= self.n_public < math.inf and self.n_public % 1 == 0):
                 raise ConfigError(f"`n_public` must be a whole number, 1 or more; got {self.n_public!r}.")
             object.__setattr__(self, "n_public", int(self.n_public))
-            # A delta of 1 / n allows to publish one unit outright.
+            # A delta of 1 / n would allow publishing one unit outright.
             if self.delta > 1 / (10 * self.n_public):
                 raise PrivacyError(
                     f"`delta` must be at most 1 / (10 n_public) = {1 / (10 * self.n_public):.3g}; got "
-                    f"{self.delta:g}, which would allow to show single people. Take a smaller delta."
+                    f"{self.delta:g}, which would allow publishing single {self.unit}s. Take a smaller delta."
                 )
 
     def size(self) -> int:
-        """`n_public`, or one sentence on why it must be given."""
+        """`n_public`; without one, a PrivacyError that asks for it."""
         if self.n_public is None:
             raise PrivacyError(
-                "Under differential privacy the number of records is private: say about how many there are with "
-                "`n_public` (--n-public), as a rounded number that may be known."
+                "Under differential privacy the number of records is private: give a rounded number that may become "
+                "public as `n_public` (--n-public)."
             )
         return self.n_public
 

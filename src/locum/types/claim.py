@@ -1,111 +1,165 @@
-"""What a release promises, and what it does not."""
+"""What a release claims about privacy, and what it does not: the only schema of a claim.
+
+Manifests, passports, head files, obfuscators and federated results embed `PrivacyClaim` itself. Its JSON has the same
+keys everywhere: kind, k, unit, dp, test, assumptions, not_covered.
+"""
 
 from __future__ import annotations
 
 import re
-from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from dataclasses import asdict, dataclass, fields
+from typing import Any, ClassVar, Literal, get_args
 
-from locum.errors import PrivacyError
+from locum.errors import FormatError, PrivacyError
 from locum.types.rounding import at_least
 
 ClaimKind = Literal["none", "k-anonymity", "dp"]
 Unit = Literal["record", "subject"]
+Relation = Literal["add-or-remove", "replace-one"]
 
+# A claim may come from a file that an attacker wrote: every text and every list has a limit.
+MAX_LINES = 110
+MAX_LINE = 2000
+_MAX_EVENTS = 1000
+_MAX_WORD = 200
 _HASH = re.compile(r"[0-9a-f]{64}")
-_NEIGHBOURS = {
-    "add-or-remove": "whether or not one {unit} was among them",
-    "replace-one": "whatever one {unit} among them was",
+_NEIGHBORS: dict[str, str] = {
+    "add-or-remove": "whether or not one {unit} was in the data",
+    "replace-one": "whatever the values of one {unit} in the data were",
 }
+# Read by pydantic where a document embeds a claim; nothing here imports it.
+_STRICT = {"extra": "forbid", "allow_inf_nan": False}
 
 
 @dataclass(frozen=True, slots=True)
 class DPClaim:
-    """The numbers of differential privacy: what was paid, for which events, and the ledger's tip right after.
+    """The numbers of differential privacy: what was spent, for which events, and the ledger's tip right after.
 
-    `epsilon` is what the ledger computed from `events`, not what somebody wished for.
+    `epsilon` is what the ledger computed from `events`, not the budget that was asked for.
     """
+
+    __pydantic_config__: ClassVar[Any] = _STRICT
 
     epsilon: float
     delta: float
-    relation: str
-    events: tuple[dict[str, Any], ...]
+    relation: Relation
+    events: tuple[dict[str, int | float | str], ...]
     ledger: str
 
     def __post_init__(self) -> None:
         if not 0 < self.epsilon < float("inf") or not 0 < self.delta < 1:
-            raise PrivacyError(f"No such guarantee exists: epsilon {self.epsilon!r}, delta {self.delta!r}.")
-        if self.relation not in _NEIGHBOURS:
-            raise PrivacyError(f"Neighbours differ by 'add-or-remove' or 'replace-one'; got {self.relation!r}.")
+            raise PrivacyError(
+                f"A guarantee has an epsilon above 0 and a delta between 0 and 1; got epsilon {self.epsilon!r}, "
+                f"delta {self.delta!r}."
+            )
+        if self.relation not in _NEIGHBORS:
+            raise PrivacyError(f"`relation` must be 'add-or-remove' or 'replace-one'; got {self.relation!r}.")
         if not self.events or not _HASH.fullmatch(self.ledger):
-            raise PrivacyError("A claim of kind 'dp' needs a ledger and the events that it was charged with.")
+            raise PrivacyError("A claim of kind 'dp' needs a ledger and the events that were charged to it.")
+        if len(self.events) > _MAX_EVENTS or any(
+            len(str(word)) > _MAX_WORD for event in self.events for item in event.items() for word in item
+        ):
+            raise PrivacyError(
+                f"A claim of kind 'dp' holds up to {_MAX_EVENTS} `events`, with entries of up to {_MAX_WORD} "
+                "characters; got more."
+            )
 
 
 @dataclass(frozen=True, slots=True)
 class PrivacyClaim:
-    """The promise of a release: its kind, its numbers, its unit, and what lies outside it.
+    """What a release guarantees: its kind, its numbers, its unit, and what lies outside it.
 
-    `not_covered` is never empty: no promise covers everything, and one that says so is a lie.
-    A claim of kind `dp` carries its numbers in `dp`, which come from a ledger.
+    `not_covered` is never empty: no guarantee covers everything. A claim of kind `dp` has its numbers in `dp`, which
+    come from a ledger. `test` marks what was made with an insecure seed: such a claim is never of kind `dp`.
+    `assumptions` are what must be true for the guarantee to hold.
     """
+
+    __pydantic_config__: ClassVar[Any] = _STRICT
 
     kind: ClaimKind
     not_covered: tuple[str, ...]
     k: int | None = None
     unit: Unit = "record"
     dp: DPClaim | None = None
+    test: bool = False
+    assumptions: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        if self.kind not in get_args(ClaimKind) or self.unit not in get_args(Unit):
+            raise PrivacyError(
+                "A claim is of kind 'none', 'k-anonymity' or 'dp', and its unit is 'record' or 'subject'; got "
+                f"{self.kind!r} and {self.unit!r}."
+            )
+        if self.test and self.kind == "dp":
+            raise PrivacyError("A test was made with an insecure seed, so its claim cannot be of kind 'dp'.")
         if (self.kind == "dp") != (self.dp is not None):
-            raise PrivacyError("A claim of kind 'dp' needs a ledger's numbers, and no other kind has them.")
+            raise PrivacyError("A claim of kind 'dp' needs a ledger's numbers in `dp`, and no other kind has them.")
         if (self.kind == "k-anonymity") != (self.k is not None):
             raise PrivacyError(f"`k` belongs to a claim of kind 'k-anonymity'; got kind {self.kind!r}, k={self.k!r}.")
         if self.k is not None and self.k < 2:
-            raise PrivacyError(f"`k` must be 2 or more: with k = {self.k!r} each record stands alone.")
+            raise PrivacyError(f"`k` must be 2 or more; got {self.k!r}, which groups a record with no other.")
         if not self.not_covered:
-            raise PrivacyError("A claim must say what it does not cover; got an empty list.")
+            raise PrivacyError("A claim must say in `not_covered` what it does not cover; got an empty list.")
+        for name, lines in (("not_covered", self.not_covered), ("assumptions", self.assumptions)):
+            if len(lines) > MAX_LINES or any(len(line) > MAX_LINE for line in lines):
+                raise PrivacyError(
+                    f"`{name}` holds up to {MAX_LINES} lines of up to {MAX_LINE} characters; got more."
+                )
 
     @property
     def title(self) -> str:
-        """Kind and numbers in a few words."""
-        if self.k is not None:
-            return f"k-anonymity (k = {self.k}, unit: {self.unit})"
+        """Kind and numbers in a few words; a test says so."""
         if self.dp is not None:
             return f"dp (epsilon = {at_least(self.dp.epsilon)}, delta = {at_least(self.dp.delta)}, unit: {self.unit})"
-        return self.kind
+        title = self.kind if self.k is None else f"{self.kind} (k = {self.k}, unit: {self.unit})"
+        return f"{title}; a test with an insecure seed" if self.test else title
 
     def sentence(self) -> str:
-        """The promise in words that a privacy officer can quote."""
-        if self.kind == "k-anonymity":
-            return (
-                f"Each released vector is the mean of a group of at least {self.k} {self.unit}s. "
-                "Whoever knows the other members of a group can still work out the last one."
-            )
+        """The guarantee in words that a privacy officer can quote."""
         if self.dp is not None:
-            same = _NEIGHBOURS[self.dp.relation].format(unit=self.unit)
+            same = _NEIGHBORS[self.dp.relation].format(unit=self.unit)
             return (
                 f"Differential privacy: the release would have come out nearly the same {same}. The odds of any "
-                f"conclusion differ by a factor of at most exp({at_least(self.dp.epsilon)}), but for a chance of "
+                f"conclusion differ by a factor of at most exp({at_least(self.dp.epsilon)}), except with probability "
                 f"{at_least(self.dp.delta)}. Other releases of the same data add to this."
             )
+        test = "This is a test: its seed is insecure, so anyone can repeat its random numbers. " if self.test else ""
+        if self.kind == "k-anonymity":
+            return (
+                f"{test}Each released vector is the mean of a group of at least {self.k} {self.unit}s. "
+                "Whoever knows the other members of a group can still work out the last one."
+            )
         return (
-            "No formal guarantee. The release holds no record, but nothing proves how much can be learnt "
+            f"{test}No formal guarantee. The release holds no record, but nothing proves how much can be learned "
             "about one: rely on measured attacks."
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain JSON; `dp` is there only where it has something to say."""
-        out = {"kind": self.kind, "k": self.k, "unit": self.unit, "not_covered": list(self.not_covered)}
-        return out if self.dp is None else {**out, "dp": {**asdict(self.dp), "events": list(self.dp.events)}}
+        """As plain JSON, always with every key."""
+        lists = {"not_covered": list(self.not_covered), "assumptions": list(self.assumptions)}
+        dp = None if self.dp is None else {**asdict(self.dp), "events": [dict(event) for event in self.dp.events]}
+        return {"kind": self.kind, "k": self.k, "unit": self.unit, "dp": dp, "test": self.test, **lists}
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> PrivacyClaim:
-        """Undo `to_dict`."""
-        dp = data.get("dp")
-        return cls(
-            kind=data["kind"],
-            k=data["k"],
-            unit=data["unit"],
-            not_covered=tuple(data["not_covered"]),
-            dp=None if dp is None else DPClaim(**{**dp, "events": tuple(dp["events"])}),
-        )
+        """Undo `to_dict`; anything else is a FormatError."""
+        try:
+            if set(data) != {field.name for field in fields(cls)}:
+                raise KeyError
+            if not isinstance(data["test"], bool) or not isinstance(data["k"], int | None):
+                raise TypeError
+            dp = data["dp"]
+            if dp is not None:
+                dp = DPClaim(**{**dp, "events": tuple(dict(event) for event in dp["events"])})
+            lists = {name: _texts(data[name]) for name in ("not_covered", "assumptions")}
+            return cls(data["kind"], k=data["k"], unit=data["unit"], dp=dp, test=data["test"], **lists)
+        except PrivacyError as error:
+            raise FormatError(f"This is an impossible claim: {error}") from error
+        except (KeyError, TypeError, ValueError, AttributeError):
+            raise FormatError("This is not a claim as `to_dict` gives it: a key or a type is wrong.") from None
+
+
+def _texts(lines: Any) -> tuple[str, ...]:
+    if not isinstance(lines, list | tuple) or not all(isinstance(line, str) for line in lines):
+        raise TypeError
+    return tuple(lines)

@@ -16,13 +16,15 @@ from locum.errors import DataError
 class EmbeddingInfo:
     """Where vectors come from: enough to refuse vectors that come from elsewhere.
 
-    `backbone` is "unknown" for vectors that somebody else made and did not describe.
+    `backbone` is "unknown" for vectors that somebody else made and did not describe. `ledger` is the ledger of the
+    images, so that all vectors made from them share one budget; it stays with the vectors and is never released.
     """
 
     backbone: str = "unknown"
     revision: str = ""
     preprocessing: str = ""
     class_names: tuple[str, ...] = ()
+    ledger: str = ""
 
     def same_source(self, other: EmbeddingInfo) -> bool:
         """False only where both sides are described and differ.

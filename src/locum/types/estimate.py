@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from statistics import fmean, stdev
 from typing import Any
 
-from locum.errors import ConfigError
+from locum.errors import ConfigError, DataError
 
 # Two-sided 95 % points of Student's t for 1..30 degrees of freedom: types/ knows numpy only.
 _T95 = (
@@ -21,8 +21,8 @@ _T95 = (
 class Estimate:
     """A value with its 95 % interval and the number of observations behind it.
 
-    No measured number travels without one. `low <= value <= high` always holds.
-    The interval covers what was repeated (seeds, records) and nothing else: it says nothing of
+    Every measured number is reported as one of these. `low <= value <= high` always holds.
+    The interval covers what was repeated (seeds, records) and nothing else: it says nothing about
     another hospital's data.
 
     >>> e = Estimate.from_runs([0.80, 0.82, 0.81])
@@ -43,12 +43,12 @@ class Estimate:
 
     @classmethod
     def exact(cls, value: float, n: int = 1) -> Estimate:
-        """A number known without error, such as the baseline of a coin toss."""
+        """A number known without error, such as the AUC of a random guess."""
         return cls(value, value, value, n)
 
     @classmethod
     def from_runs(cls, values: Sequence[float]) -> Estimate:
-        """Mean over runs with Student's t interval; one run alone gives an interval without end."""
+        """Mean over runs with Student's t interval; one run gives an unbounded interval."""
         runs = [float(v) for v in values]
         if not runs:
             raise ConfigError("An estimate needs at least one run; got none.")
@@ -60,19 +60,33 @@ class Estimate:
         return cls(mean, mean - half, mean + half, len(runs))
 
     def clipped(self, low: float, high: float) -> Estimate:
-        """The same figure where values outside `low..high` cannot be, such as a share's 0..1."""
+        """The same estimate with its interval cut to the possible range, such as 0..1 for a share."""
         return Estimate(self.value, max(self.low, low), min(self.high, high), self.n)
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain JSON: an open end is `None`."""
+        """As plain JSON: an unbounded end is `None`."""
         return {k: None if isinstance(v, float) and math.isinf(v) else v for k, v in asdict(self).items()}
 
     @classmethod
-    def from_dict(cls, data: dict[str, Any]) -> Estimate:
+    def from_dict(cls, data: Mapping[str, Any]) -> Estimate:
         """Undo `to_dict`."""
-        low = -math.inf if data["low"] is None else data["low"]
-        high = math.inf if data["high"] is None else data["high"]
-        return cls(data["value"], low, high, data["n"])
+        low = -math.inf if data["low"] is None else finite_number(data["low"])
+        high = math.inf if data["high"] is None else finite_number(data["high"])
+        return cls(finite_number(data["value"]), low, high, int(finite_number(data["n"])))
+
+    def rounded(self) -> dict[str, float | None]:
+        """What may leave: two digits, the interval rounded outward, and no number of observations.
+
+        A share of n records is a multiple of 1/n: with three digits or more, a few such shares reveal n.
+        Nothing below 1 is rounded to 1: it would read as perfect.
+
+        >>> Estimate(0.996, 0.981, 1.0, 250).rounded()
+        {'value': 0.99, 'low': 0.98, 'high': 1.0}
+        """
+        value = min(round(self.value, 2), 0.99) if self.value < 1 else round(self.value, 2)
+        low = None if math.isinf(self.low) else math.floor(round(100 * self.low, 6)) / 100
+        high = None if math.isinf(self.high) else math.ceil(round(100 * self.high, 6)) / 100
+        return {"value": value, "low": low, "high": high}
 
     def __format__(self, spec: str) -> str:
         spec = spec or ".3f"
@@ -81,3 +95,10 @@ class Estimate:
         if math.isinf(self.low) or math.isinf(self.high):
             return f"{self.value:{spec}} [one run]"
         return f"{self.value:{spec}} [{self.low:{spec}}, {self.high:{spec}}]"
+
+
+def finite_number(value: Any) -> float:
+    """A finite number from JSON, or an error: no text, no truth value, no NaN."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+        raise DataError(f"A measured figure must be a finite number; got {str(value)[:40]!r}.")
+    return value

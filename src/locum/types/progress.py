@@ -1,44 +1,21 @@
-"""A bar on standard error: results own standard output."""
+"""How long work reports its progress: to a terminal, a notebook or a web page."""
 
 from __future__ import annotations
 
 from typing import Protocol
 
 
-class ProgressBar(Protocol):
-    """Told after each epoch; shows what it likes."""
+class Progress(Protocol):
+    """Called after each piece of work: `done` of `total` pieces are finished, and `note` says more in a few words.
 
-    def step(self, done: int, total: int, loss: float) -> None:
-        """`done` of `total` epochs are over."""
+    The last call of finished work has `done == total`. A note can depend on records (a training loss): show it on the
+    screen, and never write it to a file that leaves.
+    """
+
+    def __call__(self, done: int, total: int, note: str = "") -> None:
+        """Report `done` of `total`."""
         ...
 
-    def close(self) -> None:
-        """The fit is over."""
-        ...
 
-
-class RichBar:
-    """Epochs, loss and time left, drawn only on a terminal. The loss depends on records: screen only."""
-
-    def __init__(self, title: str) -> None:
-        from rich.console import Console
-        from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-
-        self._progress = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            TextColumn("epoch {task.completed:.0f}/{task.total:.0f}  loss {task.fields[loss]:.4g}"),
-            TimeRemainingColumn(),
-            console=Console(stderr=True),
-            transient=True,
-        )
-        self._task = self._progress.add_task(title, total=None, loss=float("nan"), visible=False)
-        self._progress.start()
-
-    def step(self, done: int, total: int, loss: float) -> None:
-        """Move the bar."""
-        self._progress.update(self._task, completed=done, total=total, loss=loss, visible=True)
-
-    def close(self) -> None:
-        """Take the bar away."""
-        self._progress.stop()
+def no_progress(done: int, total: int, note: str = "") -> None:
+    """Show nothing."""

@@ -1,4 +1,4 @@
-"""Figures of a budget in few digits, always to the safe side."""
+"""Figures of a budget in four digits, always rounded to the safe side."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 
 
 def at_least(value: float) -> str:
-    """Four digits, rounded up: what is asked for or spent."""
+    """Four digits, rounded up: for what is asked for or spent."""
     return _digits(value, ROUND_CEILING)
 
 
 def at_most(value: float) -> str:
-    """Four digits, rounded down: what is left."""
+    """Four digits, rounded down: for what is left."""
     return _digits(value, ROUND_FLOOR)
 
 

@@ -1,64 +1,57 @@
-"""What a membership attack gives: one number a record, larger where the record looks more like a member."""
+"""What every attack offers to `audit()`."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Protocol
+from abc import ABC, abstractmethod
+from typing import Protocol, final
 
 import numpy as np
-import numpy.typing as npt
 
-from locum.errors import DataError
+from locum.audit.statistics import Scores, evaluate_scores
 from locum.release import Release
 from locum.types import AttackResult, EmbeddingSet
 
 
 class Attack(Protocol):
-    """One way to hurt; judged on records that were used and on records that were not."""
+    """One way to learn about the records behind a release, judged on members and on non-members.
+
+    Any object with a `name` and this `run` can be given to `audit(attacks=[...])`.
+    """
+
+    @property
+    def name(self) -> str:
+        """A short name, as reports show it."""
+        ...
 
     def run(
         self, release: Release, members: EmbeddingSet, non_members: EmbeddingSet, rng: np.random.Generator
     ) -> AttackResult:
-        """Attack `release`; members and non-members come from one population and share no subject."""
+        """Attack `release`; members and non-members come from one population and share no subject.
+
+        Raises `NotApplicableError` if the attack does not apply to this release or these records.
+        """
         ...
 
 
-Floats = npt.NDArray[np.float64]
+class ScoreAttack(ABC):
+    """An `Attack` that gives each record a score. Subclasses write `score`; `run` follows from it.
 
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Scores:
-    """One score for each member (`inside`) and each non-member (`outside`), in the order of their sets.
-
-    Larger says "member". Only their order counts, and the order must not depend on which is which.
+    Only attacks of this kind can say which records are most exposed.
     """
 
-    inside: Floats
-    outside: Floats
+    __slots__ = ()
+    name: str
 
-    def __post_init__(self) -> None:
-        for name in ("inside", "outside"):
-            values = np.asarray(getattr(self, name), dtype=np.float64)
-            if values.ndim != 1 or not len(values) or np.isnan(values).any():
-                raise DataError(f"An attack must give one number for each record; `{name}` is not such a list.")
-            object.__setattr__(self, name, values)
-
-
-class ScoreAttack(Protocol):
-    """An attack that scores records; `evaluate_scores` makes a result of it."""
-
-    @property
-    def name(self) -> str:
-        """In a few words, as reports show it."""
-        ...
-
+    @abstractmethod
     def score(
         self, release: Release, members: EmbeddingSet, non_members: EmbeddingSet, rng: np.random.Generator
     ) -> Scores:
         """Score every record; members and non-members must be treated alike."""
-        ...
 
-
-def alike(members: EmbeddingSet, non_members: EmbeddingSet) -> tuple[Floats, npt.NDArray[Any]]:
-    """Vectors and labels of both in one table, members first: what an attack may treat them as."""
-    return np.concatenate([members.X, non_members.X]).astype(np.float64), np.concatenate([members.y, non_members.y])
+    @final
+    def run(
+        self, release: Release, members: EmbeddingSet, non_members: EmbeddingSet, rng: np.random.Generator
+    ) -> AttackResult:
+        """Score every record, then evaluate the scores."""
+        scores = self.score(release, members, non_members, rng)
+        return evaluate_scores(self.name, scores, members, non_members, rng)

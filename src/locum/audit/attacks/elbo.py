@@ -1,4 +1,4 @@
-"""White box: the likelihood of a record under the decoder, by an encoder that the attacker trains himself."""
+"""ELBO: the likelihood of a record under the decoder, with an encoder that the attacker trains (white box)."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ import torch
 from scipy.special import logsumexp
 from torch import Tensor, nn
 
-from locum.audit.attacks.base import Scores
-from locum.audit.attacks.latent_search import part_log_density
-from locum.audit.decoder import DecoderBank, Part, feature_weights, parts_of, records_of
-from locum.errors import ConfigError
+from locum.audit.attacks.base import ScoreAttack
+from locum.audit.attacks.latent_search import component_log_density
+from locum.audit.decoder import Component, DecoderBank, components_of, feature_weights, records_of
+from locum.audit.statistics import Scores
+from locum.errors import ConfigError, NotApplicableError
 from locum.release import GaussianSpec, Release
 from locum.train import seeded
 from locum.types import EmbeddingSet
@@ -24,20 +25,20 @@ Codes = npt.NDArray[np.int64]
 
 _ROOM = 2**22
 _RESIDUAL_SAMPLES = 2000
-# In units of the samples' spread: a decoder without noise is given at least so much of it.
+# In units of the samples' standard deviation: a decoder without noise is treated as if it had this much.
 _LEAST_RESIDUAL = 0.01
 _LOG_2PI = math.log(2 * math.pi)
 
 
 @dataclass(frozen=True, slots=True)
-class EncoderELBO:
-    """Guess "member" where the decoder makes the record likely. The score is a lower bound of its log likelihood.
+class EncoderELBO(ScoreAttack):
+    """Guess "member" if the decoder makes the record likely. The score is a lower bound of its log likelihood.
 
-    The encoder that was trained with the decoder never leaves; so the attacker draws latents and their vectors from
-    the decoder and trains one of his own on these pairs (`steps` batches of `batch`). The variance of each feature
-    around the decoded vector is what remains on fresh samples. Then the bound of each record is averaged over
-    `draws` latents by importance weights. A Gaussian decoder, or part of a mixture, has its density in closed form.
-    Where the decoder maps far latents to one vector, the encoder is poor, and so is the bound.
+    The encoder that was trained with the decoder is never released, so the attacker draws latents and their vectors
+    from the decoder and trains another encoder on these pairs (`steps` batches of `batch`). The variance of each
+    feature around the decoded vector is the residual variance on fresh samples. The bound of each record is then an
+    importance-weighted average over `draws` latents. A Gaussian decoder, or component of a mixture, has its density
+    in closed form. If the decoder maps distant latents to one vector, the encoder is poor, and so is the bound.
     """
 
     steps: int = 1500
@@ -47,10 +48,6 @@ class EncoderELBO:
     learning_rate: float = 2e-3
     name: str = "ELBO"
 
-    def why_not(self, release: Release, *_: EmbeddingSet) -> str | None:
-        """Why this attack cannot be made on a release, whatever the records, if so."""
-        return None if parts_of(release) else "The ELBO needs a decoder; this release is a fixed table."
-
     def score(
         self, release: Release, members: EmbeddingSet, non_members: EmbeddingSet, rng: np.random.Generator
     ) -> Scores:
@@ -58,28 +55,29 @@ class EncoderELBO:
         for setting in ("steps", "batch", "hidden", "draws"):
             if getattr(self, setting) < 1:
                 raise ConfigError(f"`{setting}` must be 1 or more; got {getattr(self, setting)!r}.")
-        if reason := self.why_not(release):
-            raise ConfigError(reason)
+        components = components_of(release)
+        if not components:
+            raise NotApplicableError(self.name, "it needs a decoder, and this release is a fixed table")
         X, codes = records_of(release, members, non_members)
         weights = feature_weights(release, rng)
-        found = np.stack([self._part(release, part, X, codes, weights, rng) for part in parts_of(release)])
+        found = np.stack([self._bound(release, c, X, codes, weights, rng) for c in components])
         total = logsumexp(found, axis=0)
         return Scores(total[: len(members)], total[len(members) :])
 
-    def _part(
+    def _bound(
         self,
         release: Release,
-        part: Part,
+        component: Component,
         X: npt.NDArray[np.float32],
         codes: Codes,
         weights: npt.NDArray[np.float32],
         rng: np.random.Generator,
     ) -> Floats:
-        if isinstance(part.spec, GaussianSpec):
-            # In the units of the others, whose features are weighed.
-            return part_log_density(part, X, codes) - float(np.log(weights.astype(np.float64)).sum())
-        bank = DecoderBank.stack(release.manifest, part.spec, [part.tensors])
-        seen = torch.from_numpy(part.own(np.array([c for c, _ in release.manifest.joint], dtype=np.int64)))
+        if isinstance(component.spec, GaussianSpec):
+            # In the units of the other components, whose features are weighted.
+            return component_log_density(component, X, codes) - float(np.log(weights.astype(np.float64)).sum())
+        bank = DecoderBank.stack(release.manifest, component.spec, [component.tensors])
+        seen = torch.from_numpy(component.local(np.array([c for c, _ in release.manifest.joint], dtype=np.int64)))
         scale = torch.from_numpy(weights)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(int(rng.integers(2**62)))
@@ -95,14 +93,14 @@ class EncoderELBO:
         torch_rng = seeded(int(rng.integers(2**62)))
         self._train(guess, seen, torch_rng)
         variance = guess.residual_variance(seen, torch_rng)
-        rows, own = torch.from_numpy(X * weights), torch.from_numpy(part.own(codes))
+        rows, own = torch.from_numpy(X * weights), torch.from_numpy(component.local(codes))
         step = max(1, _ROOM // (self.draws * X.shape[1]))
         bounds = [
             guess.bound(rows[i : i + step], own[i : i + step], variance, self.draws, torch_rng)
             for i in range(0, len(rows), step)
         ]
         found: Floats = torch.cat(bounds).double().numpy()
-        return part.log_weights[codes[:, 0]] + found
+        return component.log_weights[codes[:, 0]] + found
 
     def _train(self, guess: _Guess, seen: Tensor, torch_rng: torch.Generator) -> None:
         optimizer = torch.optim.Adam(guess.encoder.parameters(), lr=self.learning_rate, fused=True)
@@ -110,7 +108,7 @@ class EncoderELBO:
             optimizer.param_groups[0]["lr"] = self.learning_rate * (1 - done / self.steps)
             z, codes, x = guess.draw(self.batch, seen, torch_rng)
             mean, log_var = guess.encode(x, codes)
-            # Minus the log likelihood of the latent that was drawn, up to a constant.
+            # Minus the log likelihood of the drawn latent, up to a constant.
             loss = 0.5 * (torch.square(z - mean) * torch.exp(-log_var) + log_var).sum(dim=1).mean()
             optimizer.zero_grad(set_to_none=True)
             loss.backward()
@@ -119,14 +117,14 @@ class EncoderELBO:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Guess:
-    """A decoder and the attacker's encoder of it; vectors are weighed by feature."""
+    """A decoder and the attacker's encoder for it; features are weighted."""
 
     bank: DecoderBank
     encoder: nn.Sequential
     scale: Tensor
 
     def draw(self, n: int, seen: Tensor, torch_rng: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
-        """Latents, codes (all combinations alike) and vectors as a receiver draws them."""
+        """Latents, codes (each combination equally often) and vectors as a receiver draws them."""
         z = torch.randn(n, self.bank.latent, generator=torch_rng)
         codes = seen[torch.randint(len(seen), (n,), generator=torch_rng)]
         with torch.no_grad():
@@ -139,7 +137,7 @@ class _Guess:
         return mean, log_var.clamp(-12, 4)
 
     def residual_variance(self, seen: Tensor, torch_rng: torch.Generator) -> Tensor:
-        """What encoder and decoder leave of each feature of fresh samples."""
+        """Mean squared error of each feature when fresh samples are encoded and decoded."""
         _, codes, x = self.draw(_RESIDUAL_SAMPLES, seen, torch_rng)
         with torch.no_grad():
             mean, _ = self.encode(x, codes)

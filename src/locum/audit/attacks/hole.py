@@ -1,4 +1,4 @@
-"""The hole attack: a replica that keeps its distance from the records shows where they are."""
+"""The hole attack: a table that keeps a distance from its records shows where they are."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from numbers import Real
 import numpy as np
 import numpy.typing as npt
 
-from locum.audit.attacks.base import Scores
-from locum.audit.view import check_apart
-from locum.errors import ConfigError
+from locum.audit.attacks.base import ScoreAttack
+from locum.audit.statistics import Scores
+from locum.audit.view import checked_vectors
+from locum.errors import ConfigError, NotApplicableError
 from locum.metrics import squared_distances
 from locum.release import Release
 from locum.types import EmbeddingSet
@@ -22,13 +23,13 @@ _SHELL = 1.5
 
 
 @dataclass(frozen=True, slots=True)
-class Hole:
-    """Guess "member" where released vectors surround a record, but none lies within `min_distance` of it.
+class Hole(ScoreAttack):
+    """Guess "member" if released vectors surround a record, but none lies within `min_distance` of it.
 
-    One vector inside the radius proves that a record was not used: the holder would have drawn it again. How telling
-    an empty ball is, the crowd around says: the vectors of `decoder`, the release that the replica was drawn from,
-    within the ball, if the attacker has it; else the replica's own between one and one and a half radii. The radius
-    is public: it stands in the release's settings.
+    One vector inside the radius proves that the record was not used: the holder would have drawn that vector again.
+    An empty ball is more telling the more vectors should lie in it. If the attacker has `decoder`, the release that
+    the table was drawn from, its samples inside the ball are counted; otherwise the table's own vectors between 1 and
+    1.5 radii. The radius is public: it is one of the release's settings.
     """
 
     radius: float | None = None
@@ -36,37 +37,31 @@ class Hole:
     samples: int = 20_000
     name: str = "hole"
 
-    def why_not(self, release: Release, members: EmbeddingSet, non_members: EmbeddingSet) -> str:
-        """Why this attack does not apply here; empty where it does."""
-        if release.manifest.kind != "data" or self._radius(release) is None:
-            return "not applicable: the release is no table that was kept at a distance from its records"
-        return ""
-
     def score(
         self, release: Release, members: EmbeddingSet, non_members: EmbeddingSet, rng: np.random.Generator
     ) -> Scores:
-        """Minus the vectors inside the ball, or else those expected there."""
+        """Minus the number of vectors inside the ball or, if it is empty, the number expected there."""
         radius = self._radius(release)
-        if reason := self.why_not(release, members, non_members):
-            raise ConfigError(f"The hole attack is {reason}.")
-        if radius is None or radius <= 0:
+        if release.manifest.kind != "data" or radius is None:
+            raise NotApplicableError(self.name, "the release is not a table that keeps a distance from its records")
+        if radius <= 0:
             raise ConfigError(f"`radius` must be above 0; got {radius!r}.")
-        inside, outside = check_apart(release, members, non_members)
+        inside, outside = checked_vectors(release, members, non_members)
         records = np.concatenate([inside, outside]).astype(np.float64)
         X = release.tensors["X"].astype(np.float64)
-        # The holder compared in float32: a vector at the very edge may lie either side of it.
+        # The holder compared in float32: a vector right at the edge may lie on either side.
         within = _count(records, X, radius * (1 - 1e-6))
         if self.decoder is None:
-            crowd = _count(records, X, _SHELL * radius) - within
+            expected = _count(records, X, _SHELL * radius) - within
         else:
             drawn = self.decoder.sample(self.samples, random_state=rng)[0].astype(np.float64)
-            crowd = _count(records, drawn, radius)
-        scores = np.where(within > 0, -within, crowd).astype(np.float64)
+            expected = _count(records, drawn, radius)
+        scores = np.where(within > 0, -within, expected).astype(np.float64)
         return Scores(scores[: len(members)], scores[len(members) :])
 
     def _radius(self, release: Release) -> float | None:
-        told = release.manifest.settings.get("min_distance") if self.radius is None else self.radius
-        return float(told) if isinstance(told, Real) else None
+        radius = release.manifest.settings.get("min_distance") if self.radius is None else self.radius
+        return float(radius) if isinstance(radius, Real) else None
 
 
 def _count(records: Floats, X: Floats, radius: float) -> npt.NDArray[np.int64]:

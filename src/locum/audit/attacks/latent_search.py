@@ -1,4 +1,4 @@
-"""White box: can the decoder be made to say this record? A search for the latent that comes nearest to it."""
+"""Latent search: how close can the decoder come to a record? Needs the decoder (white box)."""
 
 from __future__ import annotations
 
@@ -10,9 +10,17 @@ import torch
 from scipy.special import logsumexp
 from torch import Tensor
 
-from locum.audit.attacks.base import Scores
-from locum.audit.decoder import DecoderBank, Part, feature_weights, gaussian_log_density, parts_of, records_of
-from locum.errors import ConfigError
+from locum.audit.attacks.base import ScoreAttack
+from locum.audit.decoder import (
+    Component,
+    DecoderBank,
+    components_of,
+    feature_weights,
+    gaussian_log_density,
+    records_of,
+)
+from locum.audit.statistics import Scores
+from locum.errors import ConfigError, NotApplicableError
 from locum.release import GaussianSpec, NetworkSpec, Release
 from locum.train import seeded
 from locum.types import EmbeddingSet
@@ -20,16 +28,16 @@ from locum.types import EmbeddingSet
 Floats = npt.NDArray[np.float64]
 Codes = npt.NDArray[np.int64]
 
-# Numbers in one decoded batch: enough for the processor, little for memory.
+# Numbers in one decoded batch: enough to use the processor well, and little memory.
 _ROOM = 2**21
 
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """How latents are searched: from the best `restarts` of `candidates` draws, `steps` of Adam each.
+    """How latents are searched: `steps` of Adam from each of the best `restarts` of `candidates` draws.
 
-    `prior` weighs the mean square of a latent against the mean squared distance in units of the samples' spread:
-    without it a decoder of many latents would come near any record.
+    `prior` weighs the mean square of a latent against the mean squared distance, in units of the samples' standard
+    deviation: without it a decoder with many latents would come close to any record.
     """
 
     restarts: int = 2
@@ -51,68 +59,62 @@ class Search:
 
 
 @dataclass(frozen=True, slots=True)
-class LatentSearch:
-    """Guess "member" where some likely latent decodes to nearly the record. The score is minus that distance.
+class LatentSearch(ScoreAttack):
+    """Guess "member" if some likely latent decodes to nearly the record. The score is minus that distance.
 
-    For a network: the root of the mean squared distance over features, each in units of the spread of the release's
-    own samples, of the best of several searches. Of a mixture of networks the nearest counts. A Gaussian decoder
-    needs no search: the score is the log density in closed form, of a mixture of Gaussians the log of the weighted
-    sum. It needs the decoder itself; of a fixed table there is none. A distance is small for ordinary records too:
-    what counts is that members are nearer than others.
+    For a network it is the root mean squared distance over features, each in units of the standard deviation of the
+    release's own samples, for the best of several searches. In a mixture of networks the nearest one counts. A
+    Gaussian decoder needs no search: the score is the log density in closed form, and for a mixture of Gaussians the
+    log of the weighted sum. It needs a decoder, which a fixed table does not have. Ordinary records get small
+    distances too: what counts is that members are closer than non-members.
     """
 
     search: Search = Search()
     name: str = "latent search"
 
-    def why_not(self, release: Release, *_: EmbeddingSet) -> str | None:
-        """Why this attack cannot be made on a release, whatever the records, if so."""
-        parts = parts_of(release)
-        if not parts:
-            return "Latent search needs a decoder; this release is a fixed table."
-        if len({part.spec.kind for part in parts}) > 1:
-            return "Latent search cannot weigh networks against Gaussians in one mixture; the ELBO attack can."
-        return None
-
     def score(
         self, release: Release, members: EmbeddingSet, non_members: EmbeddingSet, rng: np.random.Generator
     ) -> Scores:
         """Score every record under its own class."""
-        if reason := self.why_not(release):
-            raise ConfigError(reason)
+        components = components_of(release)
+        if not components:
+            raise NotApplicableError(self.name, "it needs a decoder, and this release is a fixed table")
+        if len({component.spec.kind for component in components}) > 1:
+            reason = "it cannot compare networks with Gaussians in one mixture; the ELBO attack can"
+            raise NotApplicableError(self.name, reason)
         X, codes = records_of(release, members, non_members)
-        parts = parts_of(release)
-        if isinstance(parts[0].spec, GaussianSpec):
-            found = logsumexp([part_log_density(part, X, codes) for part in parts], axis=0)
+        if isinstance(components[0].spec, GaussianSpec):
+            found = logsumexp([component_log_density(c, X, codes) for c in components], axis=0)
         else:
             weights, seed = feature_weights(release, rng), int(rng.integers(2**62))
-            found = np.max([self._nearness(release, part, X, codes, weights, seed) for part in parts], axis=0)
+            found = np.max([self._nearness(release, c, X, codes, weights, seed) for c in components], axis=0)
         return Scores(found[: len(members)], found[len(members) :])
 
     def _nearness(
         self,
         release: Release,
-        part: Part,
+        component: Component,
         X: npt.NDArray[np.float32],
         codes: Codes,
         weights: npt.NDArray[np.float32],
         seed: int,
     ) -> Floats:
-        assert isinstance(part.spec, NetworkSpec)
-        bank = DecoderBank.stack(release.manifest, part.spec, [part.tensors])
-        near = -np.sqrt(nearest_latents(bank, X, part.own(codes), weights, self.search, seed)[0])
-        # A part that a class never uses says nothing about its records.
-        return np.where(np.isneginf(part.log_weights[codes[:, 0]]), -np.inf, near)
+        assert isinstance(component.spec, NetworkSpec)
+        bank = DecoderBank.stack(release.manifest, component.spec, [component.tensors])
+        near = -np.sqrt(nearest_latents(bank, X, component.local(codes), weights, self.search, seed)[0])
+        # A component that a class never uses says nothing about its records.
+        return np.where(np.isneginf(component.log_weights[codes[:, 0]]), -np.inf, near)
 
 
-def part_log_density(part: Part, X: npt.NDArray[np.float32], codes: Codes) -> Floats:
-    """Log density of records under a Gaussian part, with the part's weight for their class.
+def component_log_density(component: Component, X: npt.NDArray[np.float32], codes: Codes) -> Floats:
+    """Log density of records under a Gaussian component, with its weight for their class.
 
-    The spread is that of a sampling variance of 1, which is what was learnt. In the space "unit" samples are
-    brought to length 1 afterwards; the density is the one before.
+    The covariance is that for a sampling variance of 1, as it was learned. In the space "unit", samples are scaled to
+    length 1 afterward; the density is the one before.
     """
-    t = part.tensors
-    return part.log_weights[codes[:, 0]] + gaussian_log_density(
-        X, part.own(codes)[:, 0], t["means"].astype(np.float64), t["factor"], t["scale"]
+    t = component.tensors
+    return component.log_weights[codes[:, 0]] + gaussian_log_density(
+        X, component.local(codes)[:, 0], t["means"].astype(np.float64), t["factor"], t["scale"]
     )
 
 
@@ -126,14 +128,14 @@ def nearest_latents(
 ) -> Floats:
     """Mean squared weighted distance of each record to the nearest decoded latent found, `(decoders, records)`.
 
-    All decoders see the same candidates, and records share nothing but them: a record's result does not depend on
-    which others are searched.
+    All decoders and records start from the same candidates and share nothing else: the result for a record does not
+    depend on the other records.
     """
     rows = torch.from_numpy(np.ascontiguousarray(X * weights, dtype=np.float32))
     scale = torch.from_numpy(np.ascontiguousarray(weights, dtype=np.float32))
     labels = torch.from_numpy(codes)
     candidates = torch.randn(search.candidates, bank.latent, generator=seeded(seed))
-    # The middle of the prior is the most likely latent: always tried.
+    # The mode of the prior is always a candidate.
     candidates[0] = 0
     out = np.empty((len(bank), len(X)))
     step = max(1, _ROOM // (len(bank) * search.restarts * X.shape[1]))
@@ -170,7 +172,7 @@ def _descend(
         return torch.square(scale * bank.means(z, labels) - target).sum(dim=2) / d
 
     for done in range(search.steps):
-        # Small steps at the end, or the last one would decide how near a record seems.
+        # Small steps at the end: otherwise the size of the last step would limit the distance.
         optimizer.param_groups[0]["lr"] = search.learning_rate * (1 - done / search.steps)
         loss = (distance() + search.prior * torch.square(z).mean(dim=2)).sum()
         (z.grad,) = torch.autograd.grad(loss, [z])

@@ -1,4 +1,4 @@
-"""LiRA: is a record's score that of a member or that of a stranger, going by shadows that saw it and that did not?"""
+"""LiRA: compares a record's statistic with that under shadows that saw the record and shadows that did not."""
 
 from __future__ import annotations
 
@@ -8,26 +8,28 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from locum.audit.attacks.base import Scores
-from locum.audit.shadows.shadows import Pool, Progress, ShadowScores, no_shadows, shadow_scores
+from locum.audit.attacks.base import ScoreAttack
+from locum.audit.shadows.shadows import Pool, ShadowScores, no_shadows, shadow_scores
+from locum.audit.statistics import Scores
+from locum.errors import NotApplicableError
 from locum.release import Release
-from locum.types import EmbeddingSet
+from locum.types import EmbeddingSet, Progress
 
 Floats = npt.NDArray[np.float64]
-# A record's own spread counts like so many shadows more of the average record's: few shadows tell a spread badly.
+# The average variance over records counts like this many additional shadows: few shadows give a poor variance.
 _PRIOR_SHADOWS = 8
 
 
 @dataclass(frozen=True, slots=True)
-class LiRA:
+class LiRA(ScoreAttack):
     """The likelihood ratio attack (Carlini et al. 2022), online, with `shadows` generators on halves of the pool.
 
     For each record two normal distributions are fitted to its statistic: under shadows that were trained on it, and
-    under those that were not. The score is the log of the ratio of both densities at the release's own value.
-    The statistic is the log density for a ClassGaussian and the nearness of the decoder (`CVAEShadows`) for a CVAE,
-    in both cases less its median over the pool. `seed` fixes halves and coins, so that with one `state` file several
-    attacks share their shadows; without it they come from the attack's own coins. A record whose class some side
-    lacks gets 0. It knows the training settings, which the manifest tells anyone.
+    under those that were not. The score is the log ratio of the two densities at the value under the release.
+    The statistic is the log density for a ClassGaussian and the closeness of the decoder (`CVAEShadows`) for a CVAE,
+    in both cases minus its median over the pool. `seed` fixes the halves and the training, so that several attacks
+    can share their shadows through one `state` file; by default it is drawn from the attack's rng. A record gets 0 if
+    no shadow on one side knows its class. The attack uses the training settings, which the manifest makes public.
     """
 
     shadows: int = 64
@@ -36,22 +38,20 @@ class LiRA:
     progress: Progress | None = None
     name: str = "LiRA"
 
-    def why_not(self, release: Release, *_: EmbeddingSet) -> str | None:
-        """Why this attack cannot be made on a release, whatever the records, if so."""
-        return no_shadows(release)
-
     def score(
         self, release: Release, members: EmbeddingSet, non_members: EmbeddingSet, rng: np.random.Generator
     ) -> Scores:
-        """Score every record; copies of one record get one score."""
+        """Score every record; copies of one record get the same score."""
+        if reason := no_shadows(release):
+            raise NotApplicableError(self.name, reason)
         pool = Pool.of(release, members, non_members)
         seed = int(rng.integers(2**31)) if self.seed is None else self.seed
-        seen = shadow_scores(release, pool, self.shadows, seed, state=self.state, progress=self.progress)
-        return pool.scores(likelihood_ratio(seen.centred()))
+        found = shadow_scores(release, pool, self.shadows, seed, state=self.state, progress=self.progress)
+        return pool.scores(likelihood_ratio(found.centered()))
 
 
 def likelihood_ratio(seen: ShadowScores) -> Floats:
-    """Log of N(own; as a member) / N(own; as a stranger), one a record; 0 where a side has fewer than 2 shadows."""
+    """Log of N(own; member) / N(own; non-member) per record; 0 if a side has fewer than 2 shadows."""
     known = ~np.isnan(seen.shadows)
     sides = (seen.inside & known, ~seen.inside & known)
     usable = np.minimum(*(side.sum(axis=0) for side in sides)) >= 2

@@ -1,4 +1,4 @@
-"""The first attack: is a record closer to the samples than a stranger is?"""
+"""Nearest distance: are members closer to the samples than non-members are?"""
 
 from __future__ import annotations
 
@@ -6,20 +6,19 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from locum.audit.attacks.base import Scores
-from locum.audit.view import check_apart, look, spread
+from locum.audit.attacks.base import ScoreAttack
+from locum.audit.statistics import Scores
+from locum.audit.view import make_view
 from locum.metrics import membership_auc, nearest
 from locum.release import Release
 from locum.types import AttackResult, EmbeddingSet, Estimate
 
 
 @dataclass(frozen=True, slots=True)
-class NearestDistance:
-    """Guess "member" where the nearest of `samples` draws is close; judged by AUC.
+class NearestDistance(ScoreAttack):
+    """Guess "member" if the nearest of `samples` draws is close. The score is minus that distance.
 
-    The control plays the same game between two halves of the non-members. A cheap first look, not an audit:
-    it sees copies and near copies, and misses what a decoder remembers in other ways. Members and
-    non-members must come from one population and share no subject.
+    It detects copies and near copies, and misses what a decoder memorizes in other ways.
     """
 
     samples: int = 20_000
@@ -28,22 +27,32 @@ class NearestDistance:
     def score(
         self, release: Release, members: EmbeddingSet, non_members: EmbeddingSet, rng: np.random.Generator
     ) -> Scores:
-        """Minus the distance to the nearest of fresh samples, or of all rows of a release that is a fixed table."""
-        seen = look(release, members, non_members, self.samples, rng)
-        return Scores(-nearest(seen.inside, seen.samples)[0], -nearest(seen.outside, seen.samples)[0])
+        """Minus the distance to the nearest of fresh samples, or of all rows of a fixed table."""
+        view = make_view(release, members, non_members, self.samples, rng)
+        return Scores(-nearest(view.inside, view.samples)[0], -nearest(view.outside, view.samples)[0])
 
-    def run(
-        self, release: Release, members: EmbeddingSet, non_members: EmbeddingSet, rng: np.random.Generator
-    ) -> AttackResult:
-        """The first look, after every fit: AUC and control alone, on the members' scale; `score` serves the audit."""
-        inside, outside = check_apart(release, members, non_members)
-        X, _ = release.sample(None if release.manifest.kind == "data" else self.samples, random_state=rng)
-        scale = spread(inside)
-        near, far = (nearest(a / scale, X / scale)[0] for a in (inside, outside))
-        half = rng.permutation(len(far))
-        return AttackResult(
-            name=self.name,
-            attack=membership_auc(near, far),
-            control=membership_auc(far[half[::2]], far[half[1::2]]),
-            baseline=Estimate.exact(0.5),
-        )
+
+def check_membership(
+    release: Release,
+    members: EmbeddingSet,
+    non_members: EmbeddingSet,
+    rng: np.random.Generator,
+    *,
+    samples: int = 20_000,
+) -> AttackResult:
+    """The quick check after every fit: the AUC of `NearestDistance` and its control, without a p-value.
+
+    The control is the same attack between two halves of the non-members. This is not an audit. Members and
+    non-members must come from one population and share no subject.
+    """
+    attack = NearestDistance(samples)
+    scores = attack.score(release, members, non_members, rng)
+    near, far = -scores.inside, -scores.outside
+    half = rng.permutation(len(far))
+    return AttackResult(
+        name=attack.name,
+        measure="auc",
+        attack=membership_auc(near, far),
+        control=membership_auc(far[half[::2]], far[half[1::2]]),
+        baseline=Estimate.exact(0.5),
+    )

@@ -1,4 +1,4 @@
-"""Nearest-patient re-identification: does the release lead from one record of a person to another?"""
+"""Re-identification: does the release lead from one record of a subject to another?"""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from locum.audit.statistics import evaluate_shares
-from locum.audit.view import look
-from locum.errors import ConfigError
+from locum.audit.view import make_view
+from locum.errors import NotApplicableError
 from locum.metrics import nearest
 from locum.release import Release
 from locum.types import AttackResult, EmbeddingSet, Estimate
@@ -19,56 +19,48 @@ LEAST_SUBJECTS = 5
 
 @dataclass(frozen=True, slots=True)
 class Reidentification:
-    """From one record of a person to the nearest released vector, and on to whoever is nearest to that.
+    """From one record of a subject to the nearest released vector, and from there to the nearest other record.
 
-    Of each person with two records or more, one is the attacker's, and one lies in a gallery of as many people.
-    Re-identified is who is found at the end of: own record, nearest released vector, nearest record of the gallery.
-    `attack` is the share among members, `control` that among equally many people who were not used, `baseline` one
-    in as many as the gallery holds. A dense release leads from anybody to themselves, with or without them in it:
-    only the excess of members is its doing.
+    Of each subject with two or more records, the attacker has one, and another is in a gallery with one record per
+    subject. A subject is re-identified if this path ends at its own record: attacker's record, nearest released
+    vector, nearest record of the gallery. `attack` is the share among members, `control` that among equally many
+    subjects who were not used, and `baseline` one divided by the size of the gallery. A dense release leads any
+    subject to its own record, whether it was used or not: only the excess of members counts.
     """
 
     samples: int = 20_000
     name: str = "re-identification"
 
-    def why_not(self, release: Release, members: EmbeddingSet, non_members: EmbeddingSet) -> str:
-        """Why this attack does not apply here; empty where it does."""
-        if members.subject is None or non_members.subject is None:
-            return "not applicable: the data do not say which records belong to one person"
-        subjects = min(len(_subjects(members)), len(_subjects(non_members)))
-        if subjects < LEAST_SUBJECTS:
-            return (
-                f"not applicable: {subjects} people have two records or more on one side; {LEAST_SUBJECTS} are needed"
-            )
-        return ""
-
     def run(
         self, release: Release, members: EmbeddingSet, non_members: EmbeddingSet, rng: np.random.Generator
     ) -> AttackResult:
-        """Attack with fresh samples, or with all rows of a release that is a fixed table."""
-        if reason := self.why_not(release, members, non_members):
-            raise ConfigError(f"Re-identification is {reason}.")
-        seen = look(release, members, non_members, self.samples, rng)
+        """Attack with fresh samples, or with all rows of a fixed table."""
+        if members.subject is None or non_members.subject is None:
+            raise NotApplicableError(self.name, "the data do not say which records belong to one subject")
         size = min(len(_subjects(members)), len(_subjects(non_members)))
+        if size < LEAST_SUBJECTS:
+            reason = f"it needs {LEAST_SUBJECTS} subjects with two or more records in each set; one set has {size}"
+            raise NotApplicableError(self.name, reason)
+        view = make_view(release, members, non_members, self.samples, rng)
         found = []
-        for X, data in ((seen.inside, members), (seen.outside, non_members)):
+        for X, data in ((view.inside, members), (view.outside, non_members)):
             own, gallery = _pairs(data, size, rng)
-            bridge = nearest(X[own], seen.samples)[1]
-            found.append(nearest(seen.samples[bridge], X[gallery])[1] == np.arange(size))
+            bridge = nearest(X[own], view.samples)[1]
+            found.append(nearest(view.samples[bridge], X[gallery])[1] == np.arange(size))
         return evaluate_shares(self.name, found[0], found[1], baseline=Estimate.exact(1 / size))
 
 
 def _subjects(data: EmbeddingSet) -> npt.NDArray[np.generic]:
-    """Who has two records or more."""
-    who, counts = np.unique(np.asarray(data.subject), return_counts=True)
-    return np.asarray(who[counts > 1])
+    """Subjects with two or more records."""
+    subjects, counts = np.unique(np.asarray(data.subject), return_counts=True)
+    return np.asarray(subjects[counts > 1])
 
 
 def _pairs(
     data: EmbeddingSet, size: int, rng: np.random.Generator
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Two different records of each of `size` people, all drawn by lot."""
+    """Two different records of each of `size` subjects, all drawn at random."""
     subjects = rng.permutation(_subjects(data))[:size]
-    picked = [rng.permutation(np.flatnonzero(data.subject == who))[:2] for who in subjects]
+    picked = [rng.permutation(np.flatnonzero(data.subject == subject))[:2] for subject in subjects]
     both = np.array(picked, dtype=np.int64).reshape(-1, 2)
     return both[:, 0], both[:, 1]

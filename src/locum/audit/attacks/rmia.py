@@ -1,4 +1,4 @@
-"""RMIA: does the release prefer this record more than it prefers others, going by what shadows expect of each?"""
+"""RMIA: does the release favor this record over others, compared with what shadows expect of each?"""
 
 from __future__ import annotations
 
@@ -8,30 +8,31 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from locum.audit.attacks.base import Scores
-from locum.audit.shadows.shadows import Pool, Progress, ShadowScores, no_shadows, shadow_scores
-from locum.errors import ConfigError
+from locum.audit.attacks.base import ScoreAttack
+from locum.audit.shadows.shadows import Pool, ShadowScores, no_shadows, shadow_scores
+from locum.audit.statistics import Scores
+from locum.errors import ConfigError, NotApplicableError
 from locum.metrics import auc_interval
 from locum.release import Release
-from locum.types import EmbeddingSet
+from locum.types import EmbeddingSet, Progress
 
 Floats = npt.NDArray[np.float64]
 _GRID = tuple(i / 10 for i in range(11))
-# So many shadows are attacked to choose `a`.
+# How many shadows are attacked to choose `a`.
 _TRIED = 8
 
 
 @dataclass(frozen=True, slots=True)
-class RMIA:
+class RMIA(ScoreAttack):
     """The robust membership inference attack (Zarifzadeh et al. 2024), offline, with shadows as in `LiRA`.
 
-    A record's ratio is its statistic under the release less what is expected of it; its score is the share of the
-    records of the pool, members and non-members alike, whose ratio is lower by `margin` or more. Only shadows that
-    were not trained on a record tell what is expected, so `a` corrects for the half that would have been: their mean
-    is taken `(1 + a) / 2` times, and the largest such mean of the pool `(1 - a) / 2` times. At 1 training is expected
-    to change nothing, below it lifts unlikely records most. Without a value it is the one of 0, 0.1 ... 1 that best
-    tells who was in the shadows themselves, each attacked by the others. The statistic is a log (as in `LiRA`), where
-    the authors have a probability and 1 as the largest: this is their correction on that scale.
+    A record's ratio is its statistic under the release minus the expected one; its score is the share of the records
+    of the pool, members and non-members alike, whose ratio is lower by `margin` or more. The expectation comes only
+    from shadows that were not trained on the record, so `a` corrects for those that were: it is `(1 + a) / 2` times
+    their mean plus `(1 - a) / 2` times the largest such mean of the pool. With `a = 1` training is expected to change
+    nothing; smaller values expect it to raise unlikely records most. By default `a` is the value among 0, 0.1, ..., 1
+    that best finds the members of the shadows themselves, each attacked with the others. The statistic is a log (as
+    in `LiRA`), while the authors use a probability with 1 as the largest: this is their correction on that scale.
     """
 
     shadows: int = 64
@@ -42,25 +43,23 @@ class RMIA:
     progress: Progress | None = None
     name: str = "RMIA"
 
-    def why_not(self, release: Release, *_: EmbeddingSet) -> str | None:
-        """Why this attack cannot be made on a release, whatever the records, if so."""
-        return no_shadows(release)
-
     def score(
         self, release: Release, members: EmbeddingSet, non_members: EmbeddingSet, rng: np.random.Generator
     ) -> Scores:
-        """Score every record; copies of one record get one score."""
+        """Score every record; copies of one record get the same score."""
         if (self.a is not None and not 0 <= self.a <= 1) or not self.margin >= 0:
             raise ConfigError(f"`a` must lie in 0..1 and `margin` be 0 or more; got {self.a!r} and {self.margin!r}.")
+        if reason := no_shadows(release):
+            raise NotApplicableError(self.name, reason)
         pool = Pool.of(release, members, non_members)
         seed = int(rng.integers(2**31)) if self.seed is None else self.seed
-        seen = shadow_scores(release, pool, self.shadows, seed, state=self.state, progress=self.progress)
-        seen = seen.centred()
-        return pool.scores(relative_ratio(seen, best_a(seen) if self.a is None else self.a, self.margin))
+        found = shadow_scores(release, pool, self.shadows, seed, state=self.state, progress=self.progress)
+        found = found.centered()
+        return pool.scores(relative_ratio(found, best_a(found) if self.a is None else self.a, self.margin))
 
 
 def relative_ratio(seen: ShadowScores, a: float, margin: float) -> Floats:
-    """Share of the records that a record's ratio beats by `margin`; one half where nothing is expected of it."""
+    """Share of the records that a record's ratio beats by `margin`; 0.5 if no shadow says what to expect."""
     unseen = seen.mean(~seen.inside)
     expected = 0.5 * ((1 + a) * unseen + (1 - a) * np.nanmax(unseen))
     ratio = seen.own - expected
@@ -74,10 +73,10 @@ def relative_ratio(seen: ShadowScores, a: float, margin: float) -> Floats:
 
 
 def best_a(seen: ShadowScores) -> float:
-    """The `a` by which shadows are best attacked through the other shadows; of equal ones, the largest."""
+    """The `a` with the best attack on some shadows by means of the others; the largest in case of a tie."""
     found = dict.fromkeys(_GRID, 0.0)
     for s in range(min(_TRIED, len(seen.shadows))):
-        # The other half of its pair would know what it saw.
+        # The other shadow of its pair was trained on exactly the records that it was not.
         others = [i for i in range(len(seen.shadows)) if i // 2 != s // 2]
         as_release = ShadowScores(seen.shadows[s], seen.shadows[others], seen.inside[others])
         for a in _GRID:

@@ -1,4 +1,4 @@
-"""Singling out: does a ball around a released vector hold one person, and nobody else?"""
+"""Singling out: does a ball around a released vector hold exactly one record?"""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from locum.audit.statistics import evaluate_shares
-from locum.audit.view import Floats, look, one_per_subject
+from locum.audit.view import Floats, make_view, one_per_subject
 from locum.errors import ConfigError
 from locum.metrics import squared_distances
 from locum.release import Release
@@ -19,13 +19,12 @@ _ROWS = 1024
 
 @dataclass(frozen=True, slots=True)
 class SinglingOut:
-    """A record is singled out, if some ball around a released vector holds it and no other record of its set.
+    """A record is singled out if some ball around a released vector holds it and no other record of its set.
 
-    Balls have the `radii`, as shares of the feature scale in each direction, so that a copy and a copy with jitter
-    below them give the same answer; the radius that tells most is shown, and the p-value corrected for the choice.
-    `attack` is the share of members singled out, `control` that of equally many non-members: a small ball that hits
-    anybody at all singles out, so only what members have beyond strangers counts. `baseline`: without a release
-    there is no ball.
+    The `radii` of the balls are shares of the feature scale in each direction, so that a copy and a copy with smaller
+    jitter give the same result. The radius with the lowest p-value is reported, corrected for the choice. `attack` is
+    the share of members singled out and `control` that of equally many non-members: a small ball around any record
+    singles it out, so only the excess of members counts. `baseline` is 0: without a release there is no ball.
     """
 
     samples: int = 5000
@@ -35,19 +34,19 @@ class SinglingOut:
     def run(
         self, release: Release, members: EmbeddingSet, non_members: EmbeddingSet, rng: np.random.Generator
     ) -> AttackResult:
-        """Attack with balls around fresh samples, or around all rows of a release that is a fixed table."""
+        """Attack with balls around fresh samples, or around all rows of a fixed table."""
         if not self.radii or min(self.radii) <= 0:
-            raise ConfigError(f"`radii` must be above 0, one or more; got {self.radii!r}.")
-        seen = look(release, members, non_members, self.samples, rng)
+            raise ConfigError(f"`radii` must be one or more numbers above 0; got {self.radii!r}.")
+        view = make_view(release, members, non_members, self.samples, rng)
         mine, theirs = one_per_subject(members, rng), one_per_subject(non_members, rng)
-        # Alone among few is easier than alone among many.
+        # To be alone among few is easier than among many.
         size = min(len(mine), len(theirs))
         mine, theirs = (np.sort(rng.permutation(part)[:size]) for part in (mine, theirs))
-        sides = [seen.inside[mine], seen.outside[theirs]]
+        sides = [view.inside[mine], view.outside[theirs]]
         results = []
         for radius in self.radii:
             reach = radius * float(np.sqrt(members.dim))
-            inside, outside = (singled_out(side, seen.samples, reach) for side in sides)
+            inside, outside = (singled_out(side, view.samples, reach) for side in sides)
             results.append(
                 evaluate_shares(
                     self.name,
@@ -56,14 +55,14 @@ class SinglingOut:
                     baseline=Estimate.exact(0.0),
                     members=members.take(mine),
                     tests=len(self.radii),
-                    notes=(f"balls of radius {radius:g} of the feature scale",),
+                    notes=(f"balls with a radius of {radius:g} of the feature scale",),
                 )
             )
         return min(results, key=lambda r: (r.p_value or 0.0, -r.attack.value))
 
 
-def singled_out(records: Floats, centres: Floats, reach: float) -> npt.NDArray[np.bool_]:
-    """For each record: is it the only one within `reach` of some centre?
+def singled_out(records: Floats, centers: Floats, reach: float) -> npt.NDArray[np.bool_]:
+    """For each record: is it the only one within `reach` of some center?
 
     >>> singled_out(np.array([[0.0], [1.0], [1.1]]), np.array([[0.1], [1.0]]), 0.2).tolist()
     [True, False, False]
@@ -71,8 +70,8 @@ def singled_out(records: Floats, centres: Floats, reach: float) -> npt.NDArray[n
     found = np.zeros(len(records), dtype=bool)
     mean = records.mean(axis=0, dtype=np.float64)
     x = records - mean
-    for start in range(0, len(centres), _ROWS):
-        close = squared_distances(centres[start : start + _ROWS] - mean, x) <= reach**2
+    for start in range(0, len(centers), _ROWS):
+        close = squared_distances(centers[start : start + _ROWS] - mean, x) <= reach**2
         alone = close.sum(axis=1) == 1
         found |= close[alone].any(axis=0)
     return found

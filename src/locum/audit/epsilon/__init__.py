@@ -1,1 +1,1 @@
-"""A claimed epsilon put to the test: canaries and the bounds that follow from them."""
+"""Tests of a claimed epsilon: canaries, and the lower bound that follows from them."""

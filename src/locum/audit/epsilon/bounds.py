@@ -1,9 +1,9 @@
 """From guesses about canaries to the largest epsilon that they refute (Steinke, Nasr and Jagielski, 2023).
 
-Each canary joins a run by a fair coin of its own. Whoever sees the run's output guesses some of the coins. Under
-(epsilon, delta)-differential privacy a guess is right with a probability of at most `1 / (1 + exp(-epsilon))`, as if
-all guesses were answers under randomised response, but for what delta allows. More right guesses than that refute
-the epsilon; one run gives as many coins as it has canaries.
+Each canary is included in a run with probability one half, independently. The attacker sees the output and guesses,
+for some canaries, whether they were included. Under (epsilon, delta)-differential privacy a guess is right with a
+probability of at most `1 / (1 + exp(-epsilon))`, as under randomized response, apart from what delta allows. More
+right guesses than that refute the epsilon. One run gives as many trials as it has canaries.
 """
 
 from __future__ import annotations
@@ -19,28 +19,28 @@ from locum.errors import ConfigError, DataError
 from locum.metrics import clopper_pearson
 from locum.types import Estimate
 
-# No number of guesses that fits into memory refutes more.
+# The largest epsilon that any practical number of guesses can refute.
 _MOST = 40.0
 _SCAN = 0.25
-# Shares of the canaries that may be guessed at; the first is taken where nothing is better.
+# Shares of the canaries to guess; the first is used if no other is better.
 _SHARES = (0.1, 0.01, 0.02, 0.05, 0.2, 0.5, 1.0)
 
 
 def chance_of_guesses(correct: int, guesses: int, canaries: int, epsilon: float, delta: float) -> float:
-    """The chance of so many right guesses or more, at most, if (epsilon, delta)-differential privacy holds.
+    """An upper bound on the probability of `correct` or more right guesses under (epsilon, delta)-DP.
 
-    Exact where `delta` is 0 and the mechanism is randomised response. `canaries` counts all coins, also those that
-    nobody guessed at: delta may be spent on any of them.
+    Exact if `delta` is 0 and the mechanism is randomized response. `canaries` counts all canaries, also those without
+    a guess: delta may be spent on any of them.
     """
     if not 0 <= correct <= guesses <= canaries:
         raise ConfigError(
-            f"There must be 0 <= correct <= guesses <= canaries; got {correct!r}, {guesses!r} and {canaries!r}."
+            f"0 <= correct <= guesses <= canaries must hold; got {correct!r}, {guesses!r} and {canaries!r}."
         )
     if not epsilon >= 0 or not 0 <= delta <= 1:
         raise ConfigError(f"`epsilon` must be 0 or more and `delta` in 0..1; got {epsilon!r} and {delta!r}.")
-    # Beyond some ten standard deviations the tails hardly grow any more: the rest is bounded by all there is.
+    # Beyond ten standard deviations the tails hardly grow: the rest is bounded by 1.
     reach = min(correct, 10 + 10 * math.isqrt(guesses))
-    # Chances of at least correct, correct - 1, ... right guesses, each right with the largest probability allowed.
+    # Probabilities of at least correct, correct - 1, ... right guesses, each as likely to be right as is allowed.
     tails = _at_least(correct - np.arange(reach + 1), guesses, 1 / (1 + math.exp(-epsilon)))
     if delta == 0 or correct == 0:
         return float(tails[0])
@@ -54,16 +54,16 @@ def _at_least(k: npt.NDArray[np.int64], n: int, q: float) -> npt.NDArray[np.floa
     """Upper tails of a binomial distribution, inclusive."""
     from scipy.special import betainc
 
-    # The beta function has no value at 0, where the tail is everything.
+    # The beta function is undefined at 0, where the tail is 1.
     some = np.maximum(k, 1)
     return np.where(k == 0, 1.0, betainc(some, n - some + 1, q))
 
 
 def refuted_epsilon(correct: int, guesses: int, canaries: int, delta: float, error: float = 0.05) -> float:
-    """The largest epsilon that is refuted at `delta`, with all below it; wrong with a chance of at most `error`.
+    """The largest epsilon that is refuted at `delta`, along with all below; wrong with probability at most `error`.
 
-    Without delta this is the one-sided Clopper-Pearson bound on the share of right guesses, as log odds. 0 refutes
-    nothing. How many guesses are made must not depend on which of them are right.
+    For `delta = 0` this is the one-sided Clopper-Pearson bound on the share of right guesses, as log odds. 0 refutes
+    nothing. The number of guesses must not depend on which of them are right.
 
     >>> round(refuted_epsilon(75, 100, 1000, 1e-4), 3)
     0.673
@@ -77,7 +77,7 @@ def refuted_epsilon(correct: int, guesses: int, canaries: int, delta: float, err
     low = 0.0
     if not refuted(low):
         return low
-    # The first epsilon that stands is looked for from below: then the error holds even if the chance has a dip.
+    # Search the first epsilon that is not refuted from below: the error then holds even if the bound is not monotone.
     while refuted(low + _SCAN):
         low += _SCAN
         if low >= _MOST:
@@ -91,20 +91,20 @@ def refuted_epsilon(correct: int, guesses: int, canaries: int, delta: float, err
 
 @dataclass(frozen=True, slots=True)
 class Guesses:
-    """How many guesses are made, fixed before the run: "in" for the highest scores, "out" for the lowest."""
+    """How many guesses are made, fixed before the run: "included" for the highest scores, "not" for the lowest."""
 
     high: int
     low: int
 
     def __post_init__(self) -> None:
         if self.high < 0 or self.low < 0 or self.high + self.low < 1:
-            raise ConfigError(f"There must be one guess or more; got {self.high!r} high and {self.low!r} low.")
+            raise ConfigError(f"There must be at least one guess; got {self.high!r} high and {self.low!r} low.")
 
     def correct(self, scores: npt.ArrayLike, included: npt.ArrayLike) -> int:
-        """How many are right. Equal scores are told apart by their place, which must be no hint."""
+        """How many are right. Ties are broken by position, which must not reveal anything."""
         values, truth = np.asarray(scores, dtype=np.float64), np.asarray(included, dtype=bool)
         if values.ndim != 1 or values.shape != truth.shape or np.isnan(values).any():
-            raise DataError("Each canary needs one score, which is a number, and one coin.")
+            raise DataError("Each canary needs one score, not NaN, and one entry in `included`.")
         if self.high + self.low > len(values):
             raise ConfigError(f"{self.high + self.low} guesses need as many canaries; there are {len(values)}.")
         order = np.argsort(values, kind="stable")
@@ -114,9 +114,9 @@ class Guesses:
 
 @dataclass(frozen=True, slots=True)
 class LowerBound:
-    """An epsilon that is refuted at `delta`: the truth is larger, but for a chance of `error`.
+    """An epsilon that is refuted at `delta`: the true one is larger, except with probability `error`.
 
-    A bound of 0, or one far below a promise, proves nothing: canaries are one attack, and there may be better ones.
+    A bound of 0, or one far below the claim, proves nothing: canaries are one attack, and there may be better ones.
     """
 
     epsilon: float
@@ -132,12 +132,12 @@ class LowerBound:
     ) -> Self:
         """The bound from scores of canaries, larger where a canary looks more like having been included.
 
-        Each of `included` must have been a fair coin of its own, and `guesses` be fixed without a look at them.
+        The entries of `included` must be independent fair coin flips, and `guesses` must be fixed without them.
 
         >>> rng = np.random.default_rng(0)
-        >>> coins = rng.random(1000) < 0.5
-        >>> answers = np.where(rng.random(1000) < 0.75, coins, ~coins)  # randomised response with epsilon = log 3
-        >>> bool(0.7 < LowerBound.from_scores(answers, coins, Guesses(500, 500), delta=0.0).epsilon < np.log(3))
+        >>> included = rng.random(1000) < 0.5
+        >>> answers = np.where(rng.random(1000) < 0.75, included, ~included)  # randomized response, epsilon = log 3
+        >>> bool(0.7 < LowerBound.from_scores(answers, included, Guesses(500, 500), delta=0.0).epsilon < np.log(3))
         True
         """
         total, right = guesses.high + guesses.low, guesses.correct(scores, included)
@@ -165,10 +165,10 @@ class LowerBound:
 def plan_guesses(
     scores: npt.ArrayLike, included: npt.ArrayLike, canaries: int, delta: float, error: float = 0.05
 ) -> Guesses:
-    """How many guesses promise the best bound for a run with so many `canaries`, by a rehearsal on other coins.
+    """The number of guesses with the best expected bound for a run with `canaries`, from a simulated run.
 
-    Few guesses are surer, many count more; of canaries that are seldom drawn only the presence shows. The rehearsal's
-    scores must not come from the run that is judged: then the choice costs nothing of the error.
+    Few guesses are more certain, many count more; of canaries that are rarely sampled only the presence shows. The
+    scores must not come from the run that is judged: then the choice needs no correction.
     """
     values, truth = np.asarray(scores, dtype=np.float64), np.asarray(included, dtype=bool)
     best, found = Guesses(1, 0), -1.0

@@ -1,12 +1,12 @@
-"""Made-up units with a gradient, or a sum, of their own: was each of them in a private run?
+"""Canaries: made-up units in a private run. Can an attacker tell which of them were included?
 
-A canary joins by a fair coin and then does the most that a unit may: its part has exactly the length that the noise
-is meant for, in a direction that nobody else touches. The run goes through the code that makes releases
-(`PrivateRun`, `InitialQuery`, `noisy_sums`, clipping and noise), so a fault there shows. No real record is read: a
-run costs nothing, is charged on no ledger and makes nothing that could be released.
+A canary is included with probability one half. Then it contributes the most that a unit may: a vector of exactly the
+length that the noise is calibrated to, in a direction that no other unit uses. The run uses the code that makes
+releases (`PrivateRun`, `InitialQuery`, `noisy_sums`, clipping and noise), so a fault there shows. No real record is
+read: a run is not charged to a ledger and makes nothing that could be released.
 
-What it does not see: the operating system's generator (coins are seeded), layers that its small network has not,
-rounding to float32 (it computes in float64), and what a generator does around these parts.
+It does not test the operating system's random generator (the run is seeded), layers that its small network lacks,
+rounding to float32 (it computes in float64), or what a generator does around these parts.
 """
 
 from __future__ import annotations
@@ -34,28 +34,28 @@ NetworkKind = Literal["cvae", "critic"]
 Floats = npt.NDArray[np.float64]
 
 _DIM, _CLASSES, _LATENT = 8, 2, 4
-# Hidden numbers of a canary: one has this value, all others are switched off by as much more as is safe.
+# Hidden units of a canary: one has this value, all others are switched off with a wide margin.
 _ON, _OFF = 2.0, -1000.0
-# Standard deviation exp(-30): latent noise is there, and changes nothing that canaries do.
+# Standard deviation exp(-30): there is latent noise, but it does not affect the canaries.
 _LOG_VARIANCE = -60.0
-# How much longer a canary's gradient is than what it may count for.
+# How much longer than the clipping bound a canary's gradient is.
 _TOO_LONG = 1e6
 
 
 class CanaryNetwork:
-    """The network of a `kind` of generator ("cvae", or the "critic" of a GAN), with room for so many `canaries`.
+    """The network of a `kind` of generator ("cvae", or the "critic" of a GAN), with room for `canaries`.
 
-    Weights at the start are public, so an auditor may choose them; they are float64, so that small steps can be read.
+    Initial weights are public, so the auditor may choose them; they are float64, so that small steps can be read.
 
     Attributes
     ----------
     size
-        What stands in a canary's column.
+        The value in a canary's column.
     """
 
     def __init__(self, kind: NetworkKind, canaries: int, clip: float, seed: int) -> None:
         self.canaries, self.size = canaries, _TOO_LONG * max(1.0, clip)
-        # Canary i has hidden number i % hidden and column i // hidden.
+        # Canary i uses hidden unit i % hidden and column i // hidden.
         self._hidden = math.ceil(math.sqrt(canaries) / 2)
         self._columns = math.ceil(canaries / self._hidden)
         condition = _CLASSES + self._hidden + self._columns
@@ -79,14 +79,14 @@ class CanaryNetwork:
         self._directions = self._measure()
 
     def plain_rows(self, n: int, rng: np.random.Generator) -> Tensor:
-        """Made-up records: normal vectors of either class, without a number in any canary's column."""
+        """Made-up records: normal vectors of either class, with 0 in all canary columns."""
         rows = torch.zeros(n, self._first[0].in_features, dtype=torch.float64)
         rows[:, :_DIM] = torch.from_numpy(rng.standard_normal((n, _DIM)))
         rows[torch.arange(n), _DIM + torch.from_numpy(rng.integers(_CLASSES, size=n))] = 1.0
         return rows
 
     def canary_rows(self, who: npt.NDArray[np.int64], sign: Floats) -> Tensor:
-        """A row for each of `who`, whose gradient points where `sign` says."""
+        """A row for each canary in `who`, whose gradient has the given `sign`."""
         rows = torch.zeros(len(who), self._first[0].in_features, dtype=torch.float64)
         i, canary = torch.arange(len(who)), torch.from_numpy(who)
         switches = _DIM + _CLASSES
@@ -95,7 +95,7 @@ class CanaryNetwork:
         return rows
 
     def read(self) -> Floats:
-        """Where the weights stand, for each canary along its direction."""
+        """The weights along each canary's direction."""
         total = sum(d[:, None] * self._own(layer.weight.detach()) for d, layer in self._pairs())
         assert isinstance(total, Tensor)
         return total.T.reshape(-1)[: self.canaries].numpy().copy()
@@ -104,7 +104,7 @@ class CanaryNetwork:
         return list(zip(self._directions, self._first, strict=True))
 
     def _own(self, weight: Tensor) -> Tensor:
-        """The columns of a first layer that belong to canaries; they are the last ones everywhere."""
+        """The columns of a first layer that belong to canaries; they are always the last ones."""
         return weight[:, weight.shape[1] - self._columns :]
 
     @torch.no_grad()
@@ -121,7 +121,7 @@ class CanaryNetwork:
             last.bias[_LATENT:] = _LOG_VARIANCE
 
     def _measure(self) -> list[Tensor]:
-        """For each hidden number, which part of a canary's gradient lies in which first layer: by torch's own way."""
+        """For each hidden unit, how a canary's gradient is split between the first layers, computed by autograd."""
         everyone = self.canary_rows(np.arange(self._hidden), np.ones(self._hidden))
         if isinstance(self.module, CVAE):
             outputs = self.module(everyone, torch.zeros(self._hidden, _LATENT, dtype=torch.float64), 0.5)
@@ -129,27 +129,27 @@ class CanaryNetwork:
             outputs = (self.module(everyone),)
         _, gradients = self.loss(tuple(out.detach() for out in outputs), everyone)
         found = torch.autograd.grad(outputs, [layer.weight for layer in self._first], gradients)
-        # All of these canaries share the first column, and none shares a hidden number.
+        # All of these canaries use the first column, each with another hidden unit.
         parts = [self._own(gradient)[:, 0] for gradient in found]
         length = torch.stack(parts).norm(dim=0)
         return [part / length for part in parts]
 
 
-# Fewer refute hardly anything, however right all guesses are.
+# Fewer refute hardly anything, even if all guesses are right.
 LEAST_CANARIES = 10
-# Vectors of the sums: each canary has one class and one feature for itself.
+# Features of the vectors in the sums: each canary has one feature of one class to itself.
 _FEATURES = 64
-# All that a canary's weights move in a run changes what its layer gives by no more than this.
+# The weights of a canary move so little in a run that they change its layer's output by no more than this.
 _STILL = 1e-3
-# Enough to see the surest hundredth.
+# Enough canaries to estimate the most certain hundredth.
 _SIMULATED = 20_000
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CanaryRun:
-    """One score and one coin for each canary. A test by construction: nothing here may be claimed or released.
+    """One score for each canary, and whether it was included. A test: nothing here may be claimed or released.
 
-    Scores are log odds of having been included, for somebody who knows the plan; they are right if the plan is kept.
+    Scores are the log odds of inclusion for an attacker who knows the plan; they are exact if the code follows it.
     """
 
     scores: Floats
@@ -158,14 +158,14 @@ class CanaryRun:
 
     def __post_init__(self) -> None:
         if not np.isfinite(self.scores).all():
-            raise DataError("The run with canaries gave numbers that are not finite: nothing can be said.")
+            raise DataError("The run with canaries gave numbers that are not finite, so it shows nothing.")
 
 
 def log_odds(x: npt.ArrayLike, rate: float, noise: float, relation: Relation = "add-or-remove") -> Floats:
-    """How much more likely `x` is if the canary was included: 1 with probability `rate`, else 0, plus normal noise.
+    """Log odds that the canary was included, given `x`: 1 with probability `rate`, else 0, plus normal noise.
 
-    One that was not included gives 0, or where units are replaced -1 instead of 1. No other score tells more, if the
-    noise is what the plan says; if it is less, a higher score still means "included".
+    A canary that was not included contributes 0, or -1 instead of 1 if units are replaced. This is the best score if
+    the noise follows the plan; if there is less noise, a higher score still means "included".
     """
     values = np.asarray(x, dtype=np.float64)
     present = _drawn(values, rate, noise)
@@ -178,10 +178,10 @@ def _drawn(x: Floats, rate: float, noise: float) -> Floats:
 
 
 def simulate(plan: SGDPlan | QueryPlan, rng: np.random.Generator, canaries: int = _SIMULATED) -> CanaryRun:
-    """Scores as they come out if the plan is kept, by its numbers alone: to plan guesses with, not to judge by."""
+    """Scores of a run that follows the plan, simulated from its numbers: to plan guesses, not to judge a release."""
     included, relation = rng.random(canaries) < 0.5, plan.privacy.relation
     scores = np.zeros(canaries)
-    for rate, noise, times in _looks(plan):
+    for rate, noise, times in _observations(plan):
         for _ in range(times):
             signal = np.where(included, 1.0, 0.0 if relation == "add-or-remove" else -1.0)
             x = signal * (rng.random(canaries) < rate) + noise * rng.standard_normal(canaries)
@@ -189,8 +189,8 @@ def simulate(plan: SGDPlan | QueryPlan, rng: np.random.Generator, canaries: int 
     return CanaryRun(scores, included)
 
 
-def _looks(plan: SGDPlan | QueryPlan) -> list[tuple[float, float, int]]:
-    """Each thing that is seen of a canary: sampling rate, noise over the canary's part, how often."""
+def _observations(plan: SGDPlan | QueryPlan) -> list[tuple[float, float, int]]:
+    """What an attacker observes of a canary: sampling rate, noise relative to its contribution, how often."""
     if isinstance(plan, QueryPlan):
         return [(1.0, _sum_noise(plan.noise_multiplier), 1)]
     sums = [(1.0, _sum_noise(InitialQuery.noise(plan)), 1)] if plan.extra else []
@@ -198,15 +198,15 @@ def _looks(plan: SGDPlan | QueryPlan) -> list[tuple[float, float, int]]:
 
 
 def _sum_noise(noise: float) -> float:
-    # Counts and lengths are shared with others, and left aside.
+    # Counts and lengths, which canaries share with other units, are ignored.
     return noise / math.sqrt(MEANS.sums)
 
 
 def check_counts(canaries: int, records: int) -> None:
-    """Wrong numbers, in one sentence, before anything is done."""
+    """Check both numbers before any work."""
     for name, value, least in (("canaries", canaries, LEAST_CANARIES), ("records", records, 1)):
         if isinstance(value, bool) or not isinstance(value, int) or value < least:
-            raise ConfigError(f"`{name}` must be a whole number, {least} or more; got {value!r}.")
+            raise ConfigError(f"`{name}` must be an integer, {least} or more; got {value!r}.")
 
 
 def run_canaries(
@@ -217,14 +217,14 @@ def run_canaries(
     seed: int | None = None,
     network: NetworkKind = "cvae",
 ) -> CanaryRun:
-    """One private run by `plan` with made-up records and canaries; white box: every noisy step is seen.
+    """One private run by `plan` with made-up records and canaries, in which the attacker sees every noisy step.
 
-    Sampling rate, noise, clip and steps are the plan's. Records are about as many units beside the canaries. Where
-    the unit is the subject, each canary has two records, which count as one.
+    Sampling rate, noise, clip and steps are the plan's. `records` is the number of other units. If the unit is the
+    subject, each canary has two records, which count as one unit.
     """
     check_counts(canaries, records)
     root = np.random.SeedSequence(seed)
-    # The noise must not know the coins of inclusion: streams of their own.
+    # The noise must be independent of the inclusions: separate streams.
     rng, others = (np.random.default_rng(child) for child in root.spawn(2))
     insecure_seed = int(root.generate_state(1)[0])
     included = rng.random(canaries) < 0.5
@@ -238,14 +238,14 @@ def run_canaries(
 
 
 class _Cast:
-    """Who is in the run: `records` units, then the canaries that are there, each with the sign of what it does."""
+    """The units of a run: `records` made-up units, then the canaries, each with the sign of its contribution."""
 
     def __init__(self, privacy: DP, included: npt.NDArray[np.bool_], records: int) -> None:
         self.privacy, self.canaries, self.records = privacy, len(included), records
         replaced = privacy.relation == "replace-one"
         here = np.arange(len(included)) if replaced else np.flatnonzero(included)
         each = 2 if privacy.unit == "subject" else 1
-        # For each row of a canary, which one it is.
+        # The canary of each canary row.
         self.who = np.repeat(here, each)
         self.sign = np.where(included, 1.0, -1.0)[self.who]
         units = np.concatenate([np.arange(records), records + self.who])
@@ -253,7 +253,7 @@ class _Cast:
 
 
 class _Sums:
-    """Records for the sums of `query`: each canary is one feature of one class."""
+    """Records for the sums of the initial query: each canary is one feature of one class."""
 
     def __init__(self, cast: _Cast, rng: np.random.Generator) -> None:
         self._cast = cast
@@ -265,13 +265,13 @@ class _Sums:
         self.records = X, codes, cast.subject
 
     def asked(self, rows: int | None = None) -> Floats:
-        """The sums before the noise, over all rows or the first ones."""
+        """The sums without noise, over all rows or the first `rows`."""
         X, codes, subject = self.records
         subjects = None if subject is None else subject[:rows]
         return query_sums(X[:rows], codes[:rows], subjects, self.classes, Reference.plain(_FEATURES), MEANS)
 
     def scores(self, noisy: Floats, noise: float) -> Floats:
-        """Log odds for each canary. The attacker knows the records: the promise is to hold even then."""
+        """Log odds for each canary. The attacker knows the other records: the guarantee must hold even then."""
         rest = (noisy - self.asked(self._cast.records))[: self._cast.canaries] / math.sqrt(MEANS.sums)
         return log_odds(rest, 1.0, _sum_noise(noise), self._cast.privacy.relation)
 
@@ -284,10 +284,10 @@ def _steps(
     insecure_seed: int,
     kind: NetworkKind,
 ) -> Floats:
-    """Log odds from all noisy steps, and from the sums before them where the plan has some."""
+    """Log odds from all noisy steps, and from the initial query if the plan has one."""
     network = CanaryNetwork(kind, cast.canaries, plan.clip, seed=int(rng.integers(2**31)))
     rows = torch.cat([network.plain_rows(cast.records, rng), network.canary_rows(cast.who, cast.sign)])
-    # So slow that canaries' gradients stay what they were at the start; weights still tell each noisy step.
+    # A learning rate so small that the canaries' gradients stay constant; the weights still reveal each noisy step.
     far = network.size * plan.clip * (plan.steps + plan.noise_multiplier * math.sqrt(plan.steps)) / plan.batch
     watcher = _Watcher(network, plan, _STILL / far)
     run = PrivateRun(
@@ -308,7 +308,7 @@ def _steps(
 
 
 class _Watcher:
-    """Who sees the weights after every step, which is all that the white box shows, and works out the noisy sums."""
+    """The attacker: sees the weights after every step and computes the noisy sums from them."""
 
     def __init__(self, network: CanaryNetwork, plan: SGDPlan, learning_rate: float) -> None:
         self._network, self._plan, self.learning_rate = network, plan, learning_rate
@@ -317,7 +317,7 @@ class _Watcher:
         self.total = np.zeros(network.canaries)
 
     def __call__(self) -> Tensor:
-        """Called before each step, as a gradient that adds nothing."""
+        """Called before each step, as a public gradient of zero."""
         if self._seen is None:
             self._seen = self._network.read()
         else:
@@ -325,10 +325,10 @@ class _Watcher:
         return self._nothing
 
     def look(self) -> None:
-        """Take in the step that was just made."""
+        """Add the evidence of the last step."""
         assert self._seen is not None
         plan, now = self._plan, self._network.read()
-        # What one step of gradient descent has moved, as a share of the longest part that a unit may have.
+        # The movement in one step of gradient descent, relative to the largest contribution of a unit.
         x = (self._seen - now) * (plan.batch / (self.learning_rate * plan.clip))
         self.total += log_odds(x, plan.rate, plan.noise_multiplier, plan.privacy.relation)
         self._seen = now

@@ -1,13 +1,13 @@
-"""Epsilon from both sides: what was proven, and what canaries refute in a run of their own.
+"""Epsilon from both sides: the proven upper bound, and a lower bound from a run with canaries.
 
-The proof gives an upper bound that holds if the code does what the proof is about. Canaries give a lower bound that
-holds whatever the code does. A lower bound above the claim means that the promise is broken.
+The upper bound holds if the code does what the proof assumes. The lower bound holds whatever the code does. A lower
+bound above the claim means that the guarantee is broken.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, Protocol
+from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -17,17 +17,16 @@ from locum.audit.epsilon.canaries import NetworkKind, check_counts, run_canaries
 from locum.errors import ConfigError, PrivacyError
 from locum.generate import CGANGenerator
 from locum.release import Release
-from locum.types import DP, PrivacyClaim, Relation, Unit
+from locum.types import DP, EpsilonVerdict, PrivacyClaim, Relation, Unit
 
-EpsilonVerdict = Literal["broken promise", "no contradiction found"]
-
-# Each unit has a coin of its own: more records change nothing but the time it takes.
+# Units are sampled independently: more records only take more time.
 _MOST_RECORDS = 5000
 _USUAL_RECORDS = 1000
 
 
+@runtime_checkable
 class Planned(Protocol):
-    """A generator with a promise: it can say what it will do before it sees a record."""
+    """A generator with a guarantee: it can plan a fit before it sees a record."""
 
     def plan(self) -> SGDPlan | QueryPlan:
         """What a private fit will do and cost."""
@@ -36,11 +35,11 @@ class Planned(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class EpsilonAudit:
-    """The proven epsilon (`upper`) and the refuted one (`lower`), at one delta, for one unit and relation.
+    """The claimed epsilon (`upper`) and the refuted one (`lower`), at one delta, for one unit and relation.
 
-    "no contradiction found" is no proof: the gap between the two may hold a fault that these canaries miss. An honest
-    promise is called broken with a chance of at most `lower.error`. It rests on a test run that read no record, so
-    that it may be shown to anybody.
+    "no contradiction found" is no proof: the code may have a fault that these canaries miss. A guarantee that holds
+    is called broken with a probability of at most `lower.error`. The test run reads no record, so anyone may see the
+    result.
     """
 
     lower: LowerBound
@@ -59,22 +58,22 @@ class EpsilonAudit:
     @property
     def verdict(self) -> EpsilonVerdict:
         """The word that a reader may act on."""
-        return "no contradiction found" if self.ok else "broken promise"
+        return "no contradiction found" if self.ok else "broken guarantee"
 
     @property
     def words(self) -> str:
         """The finding in words that a privacy officer can quote."""
         low = self.lower
-        seen = (
+        refuted = (
             f"{low.canaries} canaries in one run ({self.mechanism}) refute every epsilon below {low.epsilon:.2f} at "
             f"delta {low.delta:g}, with {1 - low.error:.0%} confidence: {low.correct} of {low.guesses} guesses right"
         )
         if self.ok:
-            return f"{seen}. The claim of {self.upper:.2f} is not contradicted; that is no proof of it."
-        return f"Broken promise: {seen}, yet the claim is {self.upper:.2f}. Nothing made by this code may leave."
+            return f"{refuted}. The claim of {self.upper:.2f} is not contradicted; that is no proof of it."
+        return f"Broken guarantee: {refuted}, but the claim is {self.upper:.2f}. Nothing made by this code may leave."
 
     def require(self) -> None:
-        """Stop with an error where the promise is broken."""
+        """Raise an error if the guarantee is broken."""
         if not self.ok:
             raise PrivacyError(self.words)
 
@@ -102,34 +101,34 @@ def audit_epsilon(
     seed: int | None = None,
     error: float = 0.05,
 ) -> EpsilonAudit:
-    """Audit a promise by one run with canaries, which goes through the same code, plan and noise as a release.
+    """Test a guarantee with one run with canaries, which uses the same code, plan and noise as a release.
 
     Parameters
     ----------
     audited
-        A generator with `privacy`, its plan, a release, or the claim of one. A claim with several runs of steps, or
-        with Laplace noise, is refused: there is no one run to repeat.
+        A generator with `privacy`, its plan, a release, or the claim of one. A claim with several training runs, or
+        with Laplace noise, is refused: there is no single run to repeat.
     canaries
-        The more, the tighter. 1000 see missing noise; to see noise that was halved under an epsilon of 1 takes some
-        20,000.
+        More canaries give a tighter bound. 1000 detect missing noise; to detect halved noise at an epsilon of 1 needs
+        about 20,000.
     records
-        Made-up records beside the canaries; by default as many as the budget declares, but at most 5000.
+        Number of made-up records besides the canaries; by default as many as the budget declares, at most 5000.
     claimed
-        The epsilon that was promised, where it is not the plan's own.
+        The epsilon that was claimed, if it is not the plan's.
     seed
-        Set it before a run and keep what comes out: whoever tries seeds finds any number in the end.
+        Choose it before the run and keep the result: with enough seeds any bound can be found.
 
     Examples
     --------
     >>> from locum.generate import ClassGaussian
-    >>> promise = ClassGaussian(privacy=DP(8.0, 1e-5, n_public=2000), classes=[0, 1])
-    >>> found = audit_epsilon(promise, seed=0)
+    >>> generator = ClassGaussian(privacy=DP(8.0, 1e-5, n_public=2000), classes=[0, 1])
+    >>> found = audit_epsilon(generator, seed=0)
     >>> found.verdict, bool(1 < found.lower.epsilon < found.upper <= 8)
     ('no contradiction found', True)
     """
     if claimed is not None and not 0 < claimed < float("inf"):
         raise ConfigError(f"`claimed` must be above 0 and finite; got {claimed!r}.")
-    # A claim does not tell which networks it is about.
+    # A claim does not say which networks it is about.
     critic = isinstance(audited, CGANGenerator)
     if isinstance(audited, Release):
         critic, audited = audited.manifest.generator == "CGANGenerator", audited.claim
@@ -138,14 +137,14 @@ def audit_epsilon(
         records = min(plan.privacy.n_public or _USUAL_RECORDS, _MOST_RECORDS)
     check_counts(canaries, records)
     delta = plan.privacy.delta
-    # Guesses are fixed by the plan's numbers before there is a run: nothing has to be paid for the choice.
+    # The number of guesses follows from the plan alone, before the run: the choice needs no correction.
     before = simulate(plan, np.random.default_rng(0))
     guesses = plan_guesses(before.scores, before.included, canaries, delta, error)
     network: NetworkKind = "critic" if critic else "cvae"
     run = run_canaries(plan, canaries=canaries, records=records, seed=seed, network=network)
     if claimed is None:
-        told = audited.dp if isinstance(audited, PrivacyClaim) else None
-        claimed = plan.epsilon if told is None else told.epsilon
+        dp = audited.dp if isinstance(audited, PrivacyClaim) else None
+        claimed = plan.epsilon if dp is None else dp.epsilon
     return EpsilonAudit(
         LowerBound.from_scores(run.scores, run.included, guesses, delta, error),
         claimed,
@@ -161,26 +160,26 @@ def _plan(audited: Planned | SGDPlan | QueryPlan | PrivacyClaim) -> SGDPlan | Qu
         return audited
     if isinstance(audited, PrivacyClaim):
         return _plan_of_claim(audited)
-    if not hasattr(audited, "plan"):
+    if not isinstance(audited, Planned):
         raise ConfigError(
-            f"{type(audited).__name__} has no plan: epsilon is audited for ClassGaussian, CVAEGenerator and "
-            "CGANGenerator with `privacy`, for their plans, and for the claims of their releases."
+            f"{type(audited).__name__} has no plan. Give a ClassGaussian, CVAEGenerator or CGANGenerator with "
+            "`privacy`, its plan, its release, or the claim of one."
         )
     return audited.plan()
 
 
 def _plan_of_claim(claim: PrivacyClaim) -> SGDPlan | QueryPlan:
-    """The plan behind a claim; clip and batch are in no claim, and no promise depends on them."""
-    told = claim.dp
-    if told is None:
+    """The plan behind a claim; it lacks clip and batch, on which no guarantee depends."""
+    dp = claim.dp
+    if dp is None:
         raise ConfigError(f"A claim of kind {claim.kind!r} has no epsilon to audit.")
-    relation: Relation = "replace-one" if told.relation == "replace-one" else "add-or-remove"
-    budget, events = DP(told.epsilon, told.delta, claim.unit, relation=relation), events_from_json(told.events)
+    relation: Relation = "replace-one" if dp.relation == "replace-one" else "add-or-remove"
+    budget, events = DP(dp.epsilon, dp.delta, claim.unit, relation=relation), events_from_json(dp.events)
     steps = [event for event in events if isinstance(event, PoissonGaussian)]
     sums = [event for event in events if isinstance(event, Gaussian)]
     if len(steps) > 1 or len(sums) > 1 or len(steps) + len(sums) < len(events):
         raise ConfigError(
-            f"This claim is about {len(events)} parts that no one run repeats: audit the plan of each fit instead."
+            f"This claim covers {len(events)} events that no single run repeats. Audit the plan of each fit instead."
         )
     if not steps:
         return QueryPlan(budget, 1.0, sums[0].noise_multiplier)

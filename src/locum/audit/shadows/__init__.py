@@ -1,1 +1,1 @@
-"""Generators fitted with and without a record, for the attacks that need them."""
+"""Shadow generators, fitted with and without each record, for LiRA and RMIA."""

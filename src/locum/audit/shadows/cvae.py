@@ -1,4 +1,4 @@
-"""Shadows of a CVAE: trained together on random halves, each record scored by a search in every decoder."""
+"""Shadows of a CVAE: trained together on random halves; each record is scored by a latent search in every decoder."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from locum.nets import CVAE
 from locum.release import Linear, NetworkSpec, Release
 from locum.train import seeded, shuffled_batches
 
-# A stack is made smaller once so large a part of it has stopped: that costs a copy of all weights.
+# A stack is made smaller once this share of it has stopped, since that copies all weights.
 _STOPPED = 0.25
 
 
 @dataclass(slots=True, eq=False)
 class Job:
-    """One network to train in place: its rows (vector, then condition), held-out rows if any, and its coins."""
+    """One network to train in place: its rows (vector, then condition), held-out rows if any, and its rng."""
 
     module: CVAE
     rows: Tensor
@@ -36,16 +36,17 @@ class Job:
     best: list[Tensor] = field(default_factory=list, init=False)
 
     def keep(self, loss: float, epoch: int, weights: list[Tensor]) -> None:
-        """Remember the weights of the best epoch so far; of equal ones, the last."""
+        """Keep the weights of the best epoch so far; the last one in case of a tie."""
         if loss <= self.best_loss:
             self.best_loss, self.best_epoch, self.best = loss, epoch, weights
 
 
 def train_together(jobs: Sequence[Job], settings: Preset, std_from_log: float) -> None:
-    """Train each network as `CVAEGenerator` trains one, with the same coins; the result is the same but for rounding.
+    """Train each network as `CVAEGenerator` would, with the same seeds; the results are equal except for rounding.
 
-    The networks are plain (linear layers and ReLU, a sigmoid at the end where vectors lie in 0..1) and of one shape.
-    Those that take equally many steps an epoch go together; shorter batches are padded with rows of weight 0.
+    The networks are plain (linear layers and ReLU, with a final sigmoid if vectors lie in 0..1) and of one shape.
+    Those with the same number of steps per epoch are trained together; shorter batches are padded with rows of
+    weight 0.
     """
     groups: dict[int, list[Job]] = {}
     for job in jobs:
@@ -89,7 +90,7 @@ def _over(job: Job, settings: Preset, epoch: int) -> bool:
 
 def _put(job: Job, weights: list[Tensor]) -> None:
     if not all(torch.isfinite(w).all() for w in weights):
-        raise DataError("Training of a shadow diverged, as that of the release would on such records: none is made.")
+        raise DataError("Training of a shadow diverged: the settings of the release do not suit these records.")
     with torch.no_grad():
         for parameter, value in zip(job.module.parameters(), weights, strict=True):
             parameter.copy_(value)
@@ -97,7 +98,7 @@ def _put(job: Job, weights: list[Tensor]) -> None:
 
 
 class _Stack:
-    """The weights of all networks with a first axis more, their gradients by hand, and one optimizer."""
+    """The weights of all networks with one more axis in front, their gradients by hand, and one optimizer."""
 
     def __init__(self, modules: Sequence[CVAE], settings: Preset, std_from_log: float) -> None:
         first = modules[0]
@@ -106,7 +107,7 @@ class _Stack:
         self._settings = settings
         self._deep = sum(isinstance(m, nn.Linear) for m in first.encoder)
         self._sigmoid = isinstance(first.decoder[-1], nn.Sigmoid)
-        # As `parameters` orders them: weight and bias of each layer, encoder first.
+        # In the order of `parameters`: weight and bias of each layer, encoder first.
         self._parameters = [
             torch.stack(list(p)).detach() for p in zip(*(m.parameters() for m in modules), strict=True)
         ]
@@ -124,7 +125,7 @@ class _Stack:
         return [p[s].clone() for p in self._parameters]
 
     def shrink(self, keep: list[int]) -> None:
-        """Go on with some of the networks alone."""
+        """Continue with some of the networks only."""
         states = [self._optimizer.state[p] for p in self._parameters]
         self._parameters = [p[keep].clone() for p in self._parameters]
         self._optimizer = self._fresh()
@@ -133,7 +134,7 @@ class _Stack:
 
     @torch.no_grad()
     def step(self, x: Tensor, rng: Tensor, share: Tensor) -> None:
-        """One step of each network on a batch of its own; a row counts by its share."""
+        """One step of each network on its own batch; rows are weighted by `share`."""
         seen, mean, log_var, std, decoded = self._forward(self._parameters, x, rng)
         out = decoded[-1]
         grown = (out - x[:, :, : self.dim]).mul_(2 * share)
@@ -148,7 +149,7 @@ class _Stack:
 
     @torch.no_grad()
     def losses(self, which: list[int], rows: list[Tensor]) -> list[float]:
-        """Mean loss of some networks on held-out rows, with the same coins each time."""
+        """Mean loss of some networks on held-out rows, with the same latent noise each time."""
         if not which:
             return []
         x = _padded(rows)
@@ -166,14 +167,14 @@ class _Stack:
 
     def _penalty_slopes(self, mean: Tensor, log_var: Tensor) -> tuple[Tensor, Tensor]:
         if self._f == 1.0:
-            # The authors' penalty (F1), as in `CVAEGenerator`.
+            # The authors' penalty (fault F1), as in `CVAEGenerator`.
             return 2 * mean, 2 * torch.exp(2 * log_var) - 1
         return mean, 0.5 * (torch.exp(log_var) - 1)
 
     def _forward(
         self, weights: list[Tensor], x: Tensor, rng: Tensor
     ) -> tuple[list[Tensor], Tensor, Tensor, Tensor, list[Tensor]]:
-        """Inputs of the encoder's layers; the latent's mean, log-variance and spread; inputs and end of decoding."""
+        """Inputs of the encoder's layers; mean, log-variance and deviation of the latent; values of the decoder."""
         seen = _layers(weights[: 2 * self._deep], x)
         mean, log_var = seen.pop().chunk(2, dim=2)
         std = torch.exp(self._f * log_var)
@@ -184,7 +185,7 @@ class _Stack:
         return seen, mean, log_var, std, decoded
 
     def _backward(self, first: int, inputs: list[Tensor], grown: Tensor, *, deepest: bool) -> Tensor:
-        """Gradients of a row of layers, given the inputs of each and the slope by what the last one gives."""
+        """Gradients of consecutive layers, given the input of each and the gradient of the last output."""
         for i in reversed(range(len(inputs))):
             weight, bias = self._parameters[2 * (first + i)], self._parameters[2 * (first + i) + 1]
             assert weight.grad is not None
@@ -194,13 +195,13 @@ class _Stack:
             if i or deepest:
                 grown = torch.bmm(grown, weight)
             if i:
-                # The slope of ReLU in one pass.
+                # The gradient of ReLU in one pass.
                 grown = torch.ops.aten.threshold_backward(grown, inputs[i], 0)
         return grown
 
 
 def _layers(weights: list[Tensor], x: Tensor) -> list[Tensor]:
-    """The input of each layer and, last, what the last one gives; ReLU between."""
+    """The input of each layer, then the output of the last one; ReLU in between."""
     out = [x]
     for i in range(0, len(weights), 2):
         out.append(torch.baddbmm(weights[i + 1][:, None], out[-1], weights[i].transpose(1, 2)))
@@ -210,7 +211,7 @@ def _layers(weights: list[Tensor], x: Tensor) -> list[Tensor]:
 
 
 def _gathered(tables: Sequence[Tensor], picked: Sequence[Tensor]) -> Tensor:
-    """The picked rows of each table, padded to one length: each row is copied once."""
+    """The picked rows of each table, padded to one length; each row is copied once."""
     out = torch.zeros(len(tables), max(len(i) for i in picked), tables[0].shape[1])
     for place, table, i in zip(out, tables, picked, strict=True):
         torch.index_select(table, 0, i, out=place[: len(i)])
@@ -222,7 +223,7 @@ def _padded(rows: list[Tensor]) -> Tensor:
 
 
 def _shares(rows: Sequence[Tensor]) -> Tensor:
-    """The weight of each row in its own network's mean: 0 for padding."""
+    """The weight of each row in its network's mean: 0 for padding."""
     return _padded([torch.full((len(r), 1), 1 / len(r)) for r in rows])
 
 
@@ -230,21 +231,21 @@ Floats = npt.NDArray[np.float64]
 Array = npt.NDArray[np.float32]
 Codes = npt.NDArray[np.int64]
 
-# Shorter than an attack of its own: it is made once for each shadow.
+# Shorter than in the attack, since it runs once for each shadow.
 SHADOW_SEARCH = Search(restarts=1, steps=50)
-# A distance below this, in units of the samples' spread, is as good as none.
+# Smaller squared distances, in units of the samples' standard deviation, make no difference.
 _LEAST_SQUARE = 1e-4
-# Weights, slopes and the optimizer's two memories of so many numbers stay near the processor.
+# Weights, gradients and optimizer state of this many numbers fit into the processor's caches.
 _ROOM = 2**24
 
 
 class CVAEShadows:
-    """CVAEs like the release's, by the settings in its manifest.
+    """CVAEs like the release's, with the settings in its manifest.
 
-    The statistic is how near a decoder comes to a record: minus the log of the mean squared distance at the best
-    latent that a search finds, in units of the spread of the release's own samples.
-    The release has no encoder, so shadows are scored by their decoders alone, all from the same candidates.
-    Networks with batch normalisation (`large`) are trained one after another.
+    The statistic is how close a decoder comes to a record: minus the log of the mean squared distance at the best
+    latent that a search finds, in units of the standard deviation of the release's own samples.
+    The release has no encoder, so shadows are scored by their decoders only, all from the same candidates.
+    Networks with batch normalization (`large`) are trained one after another.
     """
 
     def __init__(self, release: Release, X: Array, codes: Codes) -> None:
@@ -260,12 +261,12 @@ class CVAEShadows:
         sizes = (len(manifest.classes), *(len(c.values) for c in manifest.conditions))
         self._sizes = sizes if spec.conditional else ()
         if self._settings.residual and manifest.conditions:
-            raise ConfigError("There are no shadows for the preset 'large' with conditions beside the class.")
-        # Public coins: the release's own samples decide the units, and all decoders start from the same latents.
+            raise ConfigError("The preset 'large' has no shadows if there are conditions besides the class.")
+        # A fixed seed: the scale comes from the release's own samples, and all decoders start from the same latents.
         self._weights = feature_weights(release, np.random.default_rng(0))
         layers = [*self._settings.hidden, self._settings.latent]
         numbers = 8 * (X.shape[1] + sum(self._sizes) + sum(layers)) * max(layers)
-        # Even, so that both halves of a pair are in one block.
+        # Even, so that both shadows of a pair are in one block.
         self.block = 2 * max(1, min(8, _ROOM // (2 * numbers)))
 
     def own(self) -> Floats:
@@ -279,7 +280,7 @@ class CVAEShadows:
         return self._statistic(self.decoders(inside, seeds))
 
     def decoders(self, inside: npt.NDArray[np.bool_], seeds: Sequence[int]) -> DecoderBank:
-        """The decoders of shadows that are trained on the records of each row of `inside`."""
+        """The decoders of shadows trained on the records of each row of `inside`."""
         make = self._one_by_one if self._settings.residual else self._together
         return DecoderBank.stack(self._release.manifest, self._spec, make(inside, seeds))
 
@@ -295,7 +296,7 @@ class CVAEShadows:
         return out
 
     def _job(self, mask: npt.NDArray[np.bool_], seed: int) -> tuple[Job, Scaler]:
-        """A network of its own with its rows, as `CVAEGenerator(random_state=seed)` would begin."""
+        """A network and its rows, as `CVAEGenerator(random_state=seed)` would start."""
         generator, settings = CVAEGenerator(**self._given, random_state=seed), self._settings
         train, held = Records(self._X[mask], self._codes[mask], None, ()), None
         if settings.patience:
@@ -307,7 +308,7 @@ class CVAEShadows:
         return Job(module, rows, other, seeded(generator._seed(4))), scaler
 
     def _scaler(self, train: Records) -> Scaler:
-        """As the generator has it; a class without records has no offset, and so no statistic."""
+        """As in the generator; a class without records has no offset, and so no statistic."""
         present, local = np.unique(train.codes[:, 0], return_inverse=True)
         scaler = fit_scaler(self._settings.scaling, train.X, local, len(present))
         if len(scaler.offset) == 1 and self._settings.scaling != "class":
@@ -324,7 +325,7 @@ class CVAEShadows:
         for mask, seed in zip(inside, seeds, strict=True):
             labels = self._codes[mask, 0]
             if len(np.unique(labels)) < len(self._release.manifest.classes):
-                raise ConfigError("Shadows of the preset 'large' need two records or more of each class in the pool.")
+                raise ConfigError("Shadows of the preset 'large' need at least two records per class in the pool.")
             generator = CVAEGenerator(**self._given, random_state=seed).fit(self._X[mask], labels)
             out.append(generator._fitted().tensors)
         return out
@@ -335,7 +336,7 @@ class CVAEShadows:
 
 
 def _constructor(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Arguments of a generator with a release's settings; vectors come in its space already."""
+    """Arguments of a generator with a release's settings; vectors are already in its space."""
     known = set(CVAEGenerator().get_params()) - {"space", "random_state", "checkpoint", "verbose", "privacy", "clip"}
     given = {name: value for name, value in settings.items() if name in known}
     if settings.get("residual"):
@@ -343,5 +344,5 @@ def _constructor(settings: Mapping[str, Any]) -> dict[str, Any]:
     elif "hidden" in given:
         given["hidden"] = tuple(given["hidden"] or ())
     if missing := {"latent", "beta", "scaling", "max_epochs", "batch_size", "patience"} - set(given):
-        raise ConfigError(f"The release does not say its `{min(missing)}`: no shadow can be like it.")
+        raise ConfigError(f"The settings of the release lack `{min(missing)}`: no shadow can be trained like it.")
     return given

@@ -1,4 +1,4 @@
-"""Shadows of a class Gaussian from sums over the pool: each second one by subtraction, none by a fit of its own."""
+"""Shadows of a ClassGaussian from sums over the pool: every second one by subtraction, without separate fits."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ Floats = npt.NDArray[np.float64]
 Array = npt.NDArray[np.float32]
 Masks = npt.NDArray[np.bool_]
 
-# Up to so many features the covariance itself is at hand, and taken apart exactly.
+# Up to this many features the eigenvectors of the covariance are exact.
 _EXACT = 256
-# Beyond: a few directions more than wanted, so many times as many that all shadows start from, and powers of the
-# covariance that are searched.
+# Beyond: spare directions, the factor for the number of directions that all shadows start from, and the number of
+# powers of the covariance that span the search.
 _SPARE = 8
 _SHARED = 4
 _POWERS = 2
@@ -37,13 +37,13 @@ class GaussianFit:
 
 
 class GaussianShadows:
-    """Class Gaussians of many parts of a pool. The statistic of a record is its log density in closed form.
+    """ClassGaussians of many parts of a pool. The statistic of a record is its log density in closed form.
 
-    Sums and squares of all shadows are one product with the pool, and products of features are computed for one half
-    of each pair: those of the other half are what is left of the pool's. Up to 256 features a shadow is the fit that
-    `ClassGaussian` makes of the same records but for rounding. Beyond, its directions come from a search in the
-    span of a few powers of its covariance, started from the pool's own directions: log densities are then off by
-    about 1 % of their spread over records.
+    Sums and squares of all shadows are one product with the pool. Products of features are computed for one half of
+    each pair; those of the other half are the pool's minus these. Up to 256 features a shadow equals the fit of
+    `ClassGaussian` to the same records, except for rounding. Beyond, its directions come from a search in the span of
+    a few powers of its covariance, started from the pool's directions: the error of log densities is then about 1 %
+    of their standard deviation over records.
     """
 
     block = 64
@@ -54,15 +54,15 @@ class GaussianShadows:
             self._rank, self._shrinkage = int(settings["rank"]), float(settings["shrinkage"])
         except (KeyError, TypeError, ValueError):
             raise ConfigError(
-                "The release does not say its `rank` and `shrinkage`: no shadow can be like it."
+                "The settings of the release lack `rank` or `shrinkage`: no shadow can be trained like it."
             ) from None
         self._release, self._X, self._labels = release, X, codes[:, 0]
         self._classes = len(release.manifest.classes)
-        # Around the pool's own class means sums are small, and differences of them keep their digits.
-        self._centre = np.zeros((self._classes, X.shape[1]))
+        # Sums around the pool's class means are small, so that their differences stay precise.
+        self._center = np.zeros((self._classes, X.shape[1]))
         for c in np.unique(self._labels):
-            self._centre[c] = X[self._labels == c].mean(axis=0, dtype=np.float64)
-        self._Y: Array = (X - self._centre[self._labels]).astype(np.float32)
+            self._center[c] = X[self._labels == c].mean(axis=0, dtype=np.float64)
+        self._Y: Array = (X - self._center[self._labels]).astype(np.float32)
         self._pool: tuple[Array, Array] | None = None
 
     def own(self) -> Floats:
@@ -71,13 +71,13 @@ class GaussianShadows:
         return gaussian_log_density(self._X, self._labels, t["means"].astype(np.float64), t["factor"], t["scale"])
 
     def train(self, inside: Masks, seeds: Sequence[int]) -> Floats:
-        """Log densities of all records under each shadow. A class Gaussian has no coins: `seeds` are not used."""
+        """Log densities of all records under each shadow. The fit is deterministic: `seeds` are not used."""
         return np.stack(
             [gaussian_log_density(self._X, self._labels, f.means, f.factor, f.scale) for f in self.fits(inside)]
         )
 
     def fits(self, inside: Masks) -> Iterator[GaussianFit]:
-        """One fit for each row of `inside`, in turn."""
+        """One fit for each row of `inside`, in order."""
         d, part = self._X.shape[1], inside.astype(np.float32)
         sums, counts = np.empty((len(inside), self._classes, d)), np.empty((len(inside), self._classes))
         for c in range(self._classes):
@@ -85,7 +85,7 @@ class GaussianShadows:
             sums[:, c], counts[:, c] = mine @ self._Y[self._labels == c], mine.sum(axis=1)
         with np.errstate(invalid="ignore"):
             shift = sums / counts[:, :, None]
-        # A class without records has no mean, and takes no part in what follows.
+        # A class without records has no mean and is left out below.
         moved = np.sqrt(counts)[:, :, None] * np.nan_to_num(shift)
         scatter = part @ np.square(self._Y) - np.square(moved).sum(axis=1)
         n, present = counts.sum(axis=1), (counts > 0).sum(axis=1)
@@ -102,16 +102,16 @@ class GaussianShadows:
                     (self._shrinkage * variance[s]).astype(np.float32),
                 )
                 values, vectors = self._strongest(shrunk, inside[s], rank)
-                # From here on as `low_rank_plus_diagonal` has it.
+                # From here on as in `low_rank_plus_diagonal`.
                 floor = (variance[s].sum() - values.sum()) / max(d - rank, 1)
                 factor = (vectors * np.sqrt(np.maximum(values - max(floor, 0), 0))).T
                 scale = np.sqrt(np.maximum(variance[s] - np.square(factor).sum(axis=0), 0))
-            yield GaussianFit(self._centre + shift[s], factor, scale)
+            yield GaussianFit(self._center + shift[s], factor, scale)
 
     def _products(self, inside: Masks) -> Iterator[tuple[Array, Array | None]]:
-        """For each shadow its records around the pool's means or, where that is cheaper, products of features."""
+        """For each shadow its records around the pool's means or, if that is cheaper, products of features."""
         n, d = self._X.shape
-        # Where records are few, two thin products are cheaper than one with a square matrix.
+        # With few records, two thin products are cheaper than one with a square matrix.
         thin = n <= d and not self._exactly(safe_rank(self._rank, n // 2, d, self._classes))
         whole = None if thin or not self._rank else self._Y.T @ self._Y
         last = None
@@ -141,12 +141,12 @@ class GaussianShadows:
         return values, basis @ inner
 
     def _exactly(self, rank: int) -> bool:
-        """Few features, or so many directions that a search for them would cost more than all there are."""
+        """Whether to compute all directions: few features, or so many directions that a search would cost more."""
         d = int(self._X.shape[1])
         return d <= _EXACT or 4 * (rank + _SPARE) * (_POWERS + 1) > d
 
     def _shared(self, rank: int) -> tuple[Array, Array]:
-        """The pool's own strongest directions, from which each shadow starts, and all records along them."""
+        """The pool's strongest directions, from which each shadow starts, and all records along them."""
         wanted = min(self._X.shape[1], _SHARED * (rank + _SPARE))
         if self._pool is None or self._pool[0].shape[1] < wanted:
             covariance = self._Y.T @ self._Y
@@ -160,7 +160,7 @@ class GaussianShadows:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Shrunk:
-    """`keep` times the scatter around a shadow's own means, plus the diagonal `own`: its shrunk covariance."""
+    """The shrunk covariance of a shadow: `keep` times the scatter around its means, plus the diagonal `own`."""
 
     rows: Array
     products: Array | None
@@ -185,13 +185,13 @@ class _Shrunk:
         return out
 
     def within(self, axes: Array, products: Array) -> Array:
-        """It among a few orthonormal directions, given the products of the records along them."""
+        """The matrix restricted to a few orthonormal directions, given the products of the records along them."""
         moved = self.moved @ axes
         return self.keep * (products - moved.T @ moved) + axes.T @ (self.own[:, None] * axes)
 
 
 def _top(matrix: Array, rank: int) -> tuple[Floats, Array]:
-    """Largest eigenvalues of a symmetric matrix and their vectors, strongest last."""
+    """Largest eigenvalues of a symmetric matrix and their eigenvectors, in ascending order."""
     size = len(matrix)
     values, vectors = scipy.linalg.eigh(
         (matrix + matrix.T) / 2, subset_by_index=(size - rank, size - 1), check_finite=False, overwrite_a=True

@@ -1,10 +1,10 @@
-"""Shadow generators: what a record's score would be with and without the record, seen many times."""
+"""Shadow generators: the statistic of each record under many generators fitted with and without it."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol, Self
@@ -14,12 +14,12 @@ import numpy.typing as npt
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
-from locum.audit.attacks.base import Scores
 from locum.audit.decoder import records_of
+from locum.audit.statistics import Scores
 from locum.errors import CheckpointError, ConfigError
 from locum.io import write_bytes
 from locum.release import Release
-from locum.types import EmbeddingSet
+from locum.types import EmbeddingSet, Progress, no_progress
 
 Floats = npt.NDArray[np.float64]
 FORMAT = "locum-shadows-1"
@@ -29,7 +29,8 @@ FORMAT = "locum-shadows-1"
 class ShadowState:
     """The statistic of each record under the release (`own`) and under the shadows so far (`found`).
 
-    In a file that is replaced as a whole; in memory alone where there is no path. A file of another key is refused.
+    Kept in a file that is written atomically, or only in memory if there is no path. A file with another key is
+    refused.
     """
 
     path: Path | None
@@ -39,7 +40,7 @@ class ShadowState:
 
     @classmethod
     def read(cls, path: Path | None, key: str) -> Self | None:
-        """What an earlier run left, if there was one."""
+        """The state of an earlier run, if there is one."""
         if path is None or not path.is_file():
             return None
         try:
@@ -47,24 +48,24 @@ class ShadowState:
                 meta = f.metadata() or {}
                 own, found = f.get_tensor("own"), f.get_tensor("found")
         except PermissionError:
-            raise CheckpointError(f"{path} may not be read by this user: change its permissions.") from None
+            raise CheckpointError(f"{path} cannot be read by this user. Change its permissions.") from None
         except (OSError, ValueError, SafetensorError):
-            raise CheckpointError(f"{path} is damaged, or is no state of shadows: remove it.") from None
+            raise CheckpointError(f"{path} is damaged, or does not hold shadows. Remove it.") from None
         if meta.get("format") != FORMAT or meta.get("key") != key:
             raise CheckpointError(
-                f"{path} holds shadows of other data, settings or coins: give another path, or remove it."
+                f"{path} holds shadows of other data, settings or seeds. Give another path, or remove it."
             )
         if own.dtype != np.float64 or found.dtype != np.float64 or found.shape[1:] != own.shape:
-            raise CheckpointError(f"{path} is damaged, or is no state of shadows: remove it.")
+            raise CheckpointError(f"{path} is damaged, or does not hold shadows. Remove it.")
         return cls(path, key, own, found)
 
     @classmethod
     def begin(cls, path: Path | None, key: str, own: Floats) -> Self:
-        """No shadow yet; written at once, so that a wrong path is told before the work."""
+        """No shadow yet; written at once, so that a wrong path is reported before the work."""
         return cls(path, key, own, np.empty((0, len(own))))._written()
 
     def with_more(self, found: Floats) -> Self:
-        """These shadows and more, on disk before anything else is begun."""
+        """The state with more shadows, on disk before any other work."""
         return replace(self, found=np.concatenate([self.found, found]))._written()
 
     def _written(self) -> Self:
@@ -75,15 +76,13 @@ class ShadowState:
 
 
 Masks = npt.NDArray[np.bool_]
-# Told (shadows done, shadows in all).
-Progress = Callable[[int, int], None]
 LEAST_SHADOWS = 4
 
 
 class ShadowFamily(Protocol):
-    """How shadows of one release are trained, and the statistic that each gives for every record of the pool."""
+    """How shadows of one release are trained, and the statistic of every record of the pool under each."""
 
-    # So many are trained at once.
+    # How many are trained at once.
     block: int
 
     def own(self) -> Floats:
@@ -91,16 +90,16 @@ class ShadowFamily(Protocol):
         ...
 
     def train(self, inside: Masks, seeds: Sequence[int]) -> Floats:
-        """Train one shadow on the records of each row of `inside`; the statistic of all records under each."""
+        """Train one shadow on the records of each row of `inside`; return the statistic of all records under each."""
         ...
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Pool:
-    """Members and non-members in one table, sorted and without duplicates: nothing tells which is which.
+    """Members and non-members in one table, sorted and without duplicates, so that nothing shows which is which.
 
-    `unit` numbers what is in or out as a whole: a person's records where subjects are known, else one record.
-    `place` gives the row of each record as it came, members first.
+    `unit` numbers what a shadow takes or leaves together: the records of a subject if subjects are known, otherwise
+    single records. `place` gives the row of each record in the given order, members first.
     """
 
     X: npt.NDArray[np.float32]
@@ -111,9 +110,9 @@ class Pool:
 
     @classmethod
     def of(cls, release: Release, members: EmbeddingSet, non_members: EmbeddingSet) -> Pool:
-        """Records in the release's space; a copy, which would be in and out at once, counts once."""
+        """Records in the release's space; copies count once, since they would be in and out at the same time."""
         X, codes = records_of(release, members, non_members)
-        # Adding 0 makes -0 and 0 one value.
+        # Adding 0 turns -0 into 0.
         rows = np.concatenate([X + np.float32(0), codes.astype(np.float32)], axis=1)
         _, first, place = np.unique(rows, axis=0, return_index=True, return_inverse=True)
         unit = np.arange(len(first))
@@ -123,9 +122,9 @@ class Pool:
         return cls(X[first], codes[first], unit.astype(np.int64), place.reshape(-1), len(members))
 
     def halves(self, shadows: int, seed: int) -> Masks:
-        """Random halves of the pool, `(shadows, records)`; each second one is what the one before left out.
+        """Random halves of the pool, `(shadows, records)`; every second one is the complement of the one before.
 
-        Within each class units are halved too, so that no shadow lacks a class of two units or more.
+        Each class is halved too, so that no shadow lacks a class with two or more units.
         """
         _, first = np.unique(self.unit, return_index=True)
         classes = self.codes[first, 0]
@@ -136,7 +135,7 @@ class Pool:
             spare = int(rng.integers(2))
             for c in np.unique(classes):
                 units = rng.permutation(np.flatnonzero(classes == c))
-                # An odd one goes to either half in turn: both stay of one size.
+                # Odd units go to the two halves in turn, so that the halves stay equal in size.
                 inside[units[: (len(units) + spare) // 2]] = True
                 spare ^= len(units) % 2
             out[2 * pair] = inside[self.unit]
@@ -144,24 +143,24 @@ class Pool:
         return out
 
     def scores(self, values: Floats) -> Scores:
-        """One value a row as one score a record, in the order in which the sets came."""
+        """Values per row of the pool as scores per record, in the given order."""
         found = values[self.place]
         return Scores(found[: self.members], found[self.members :])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ShadowScores:
-    """For each record of a pool: its statistic under the release (`own`) and under each shadow, and who saw it.
+    """The statistic of each record of a pool under the release (`own`) and under each shadow.
 
-    NaN where a shadow has no such class.
+    `inside` says which shadows were trained on the record. NaN if a shadow does not have the record's class.
     """
 
     own: Floats
     shadows: Floats
     inside: Masks
 
-    def centred(self) -> ShadowScores:
-        """Less the median of each generator: one of more records, or of fewer, moves all its statistics together."""
+    def centered(self) -> ShadowScores:
+        """Minus the median of each generator, which depends on how many records it was fitted on."""
         return ShadowScores(
             self.own - np.nanmedian(self.own),
             self.shadows - np.nanmedian(self.shadows, axis=1, keepdims=True),
@@ -169,7 +168,7 @@ class ShadowScores:
         )
 
     def mean(self, side: Masks) -> Floats:
-        """Mean over the shadows that `side` names; NaN where there is none."""
+        """Mean over the shadows that `side` selects; NaN if there are none."""
         known = side & ~np.isnan(self.shadows)
         count = known.sum(axis=0)
         total = np.where(known, self.shadows, 0).sum(axis=0)
@@ -177,12 +176,12 @@ class ShadowScores:
 
 
 def no_shadows(release: Release) -> str | None:
-    """Why shadows of a release cannot be trained, if so."""
+    """The reason why shadows of a release cannot be trained; None if they can."""
     manifest = release.manifest
     if manifest.claim.dp is not None:
-        return "Shadows of a differentially private generator are not trained; canaries bound what it leaks."
+        return "no shadows are trained for a differentially private generator; use canaries to test its epsilon"
     if manifest.generator not in ("ClassGaussian", "CVAEGenerator", "VAEGenerator") or manifest.kind == "data":
-        return f"There are no shadows for a {manifest.kind} release of {manifest.generator}."
+        return f"no shadows can be trained for a {manifest.kind} release of {manifest.generator}"
     return None
 
 
@@ -195,28 +194,28 @@ def shadow_scores(
     state: str | Path | None = None,
     progress: Progress | None = None,
 ) -> ShadowScores:
-    """Train `shadows` generators like the release's on random halves of the pool, and score every record by each.
+    """Train `shadows` generators like the release's on random halves of the pool, and score every record with each.
 
-    Settings are those that the manifest names; halves are smaller or larger than what the release was fitted on
-    unless members and non-members are as many. `state` names a private file (mode 0600): after a kill the same call
-    goes on from there, and another attack on the same release and records uses what is done. One of other data,
-    settings or coins is refused.
+    The settings are those in the manifest. The halves have as many records as the release was fitted on only if there
+    are as many members as non-members. `state` names a private file (mode 0600): after an interruption the same call
+    continues from it, and another attack on the same release and records reuses its shadows. A file for other data,
+    settings or seeds is refused.
     """
     if shadows < LEAST_SHADOWS or shadows % 2:
         raise ConfigError(f"`shadows` must be an even number, {LEAST_SHADOWS} or more; got {shadows!r}.")
     if reason := no_shadows(release):
-        raise ConfigError(reason)
+        raise ConfigError(f"There are no shadows here: {reason}.")
     family = _family(release, pool)
     path, key = None if state is None else Path(state), _key(release, pool, seed)
     done = ShadowState.read(path, key) or ShadowState.begin(path, key, family.own())
-    told = progress or _silent
-    told(min(len(done.found), shadows), shadows)
+    report = progress or no_progress
+    report(min(len(done.found), shadows), shadows)
     halves = pool.halves(shadows, seed)
     while len(done.found) < shadows:
         block = slice(len(done.found), min(len(done.found) + family.block, shadows))
         seeds = [_shadow_seed(seed, i) for i in range(block.start, block.stop)]
         done = done.with_more(family.train(halves[block], seeds))
-        told(len(done.found), shadows)
+        report(len(done.found), shadows)
     return ShadowScores(done.own, done.found[:shadows], halves)
 
 
@@ -235,8 +234,8 @@ def _shadow_seed(seed: int, number: int) -> int:
 
 
 def _key(release: Release, pool: Pool, seed: int) -> str:
-    """What makes these shadows these: release, records, who belongs together, coins."""
-    # A release is the same before it is saved, when it has no files yet.
+    """A hash of all that the shadows depend on: release, records, units and seed."""
+    # Leave the files out: a release must have the same key before and after it is saved.
     manifest = release.manifest.model_copy(update={"files": {}})
     digest = hashlib.sha256(json.dumps([FORMAT, seed, manifest.dumps()]).encode())
     tensors = [release.tensors[name] for name in sorted(release.tensors)]
@@ -244,7 +243,3 @@ def _key(release: Release, pool: Pool, seed: int) -> str:
         digest.update(f"{array.shape} {array.dtype}".encode())
         digest.update(np.ascontiguousarray(array).tobytes())
     return digest.hexdigest()
-
-
-def _silent(done: int, total: int) -> None:
-    """Nobody wants to know."""

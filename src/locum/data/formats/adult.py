@@ -1,4 +1,4 @@
-"""UCI Adult in its own files: who earns more than 50,000 dollars a year, by the census of 1994."""
+"""The files of UCI Adult: who earns more than 50,000 dollars a year, from the census of 1994."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def read_adult(path: str | os.PathLike[str]) -> pd.DataFrame:
     """The complete rows of UCI Adult: 45,222 of them, six columns of numbers (int64) and nine of text.
 
     `path` is the folder that holds `adult.data` and `adult.test` (rows come in that order; one of the two is enough),
-    or one such file. Rows with a '?' are left out; so is the dot that ends the income in `adult.test`.
+    or one such file. Rows with a '?' are dropped; so is the dot after the income in `adult.test`.
     """
     import pandas as pd
 

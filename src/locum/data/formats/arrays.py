@@ -1,4 +1,4 @@
-"""What the names of arrays mean in .npz and .safetensors files.
+"""Meaning of array names in .npz and .safetensors files.
 
 ::
 
@@ -6,8 +6,8 @@
     train_x, train_y      [train_subject] [train_attr_NAME ...]    and the same for val and test
     train_images, train_labels   ...                               MedMNIST: images, read as pixels
 
-An array of any other name is an error: a `subjects` that is overlooked in silence would put one
-person on both sides of a split.
+An array with any other name is an error: if a `subjects` were ignored silently, one subject could end
+up on both sides of a split.
 """
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ def split_arrays(
     if not found:
         raise DataError(f"{path} holds no vectors: save {_LAYOUT}.")
     if ALL in found and len(found) > 1:
-        whole = next(iter(found[ALL].values()))
+        extra = next(iter(found[ALL].values()))
         split = next(k for k in found if k != ALL)
-        raise DataError(f"{path} mixes splits with `{whole}`, which has none: name it `{split}_{whole}`, or drop it.")
+        raise DataError(f"{path} mixes splits with `{extra}`, which has none: name it `{split}_{extra}`, or drop it.")
     ordered = [s for s in (*SPLITS, ALL) if s in found]
     return {split: _columns(split, found[split], get, path, flat) for split in ordered}
 
@@ -68,17 +68,17 @@ def holds_images(names: Collection[str]) -> bool:
 def pixels(images: Array, name: str, path: str) -> npt.NDArray[np.float32]:
     """Each image as one row of values in 0..1.
 
-    Pixels are a poor description of an image: shift it by one and every value changes. Vectors of
-    a vision model serve far better wherever the images allow for one.
+    Pixels describe an image poorly: shift it by one and every value changes. Embeddings of a vision
+    model are far better if the images are large enough for one.
     """
     if images.ndim not in (3, 4) or 0 in images.shape:
         raise DataError(
-            f"`{name}` in {path} must hold images (records, height, width[, colours]); got shape {images.shape}."
+            f"`{name}` in {path} must hold images (records, height, width[, colors]); got shape {images.shape}."
         )
     flat = images.reshape(len(images), -1)
     if images.dtype == np.uint8:
         return flat.astype(np.float32) / np.float32(255)
-    # A whitened or 16-bit image has no scale that could be guessed.
+    # The scale of a whitened or 16-bit image cannot be guessed.
     if images.dtype.kind == "f" and bool(((flat >= 0) & (flat <= 1)).all()):
         return flat.astype(np.float32)
     raise DataError(f"`{name}` in {path} must hold bytes (uint8) or fractions in 0..1; got other {images.dtype}.")
@@ -96,7 +96,7 @@ def _meaning(name: str, path: str) -> tuple[str, str]:
     if role is None or (split == ALL and rest in ("images", "labels")):
         raise DataError(
             f"{path} holds an array `{name}` that has no known meaning. Expected are {_LAYOUT}; "
-            f"name it `subject` if it says who a record belongs to, `attr_...` if it is another fact of each "
+            f"name it `subject` if it says who a record belongs to, `attr_...` if it is another attribute of each "
             f"record, or leave it out."
         )
     return split, role
@@ -109,7 +109,7 @@ def _columns(split: str, roles: dict[str, str], get: Callable[[str], Array], pat
         raise DataError(f"{path} holds both `{roles['vectors']}` and `{roles['images']}`: keep one.")
     if "labels" not in roles:
         given = roles.get("vectors") or roles.get("images") or next(iter(roles.values()))
-        raise DataError(f"{path} holds `{given}` but no labels: add `{prefix}y`, one class a record.")
+        raise DataError(f"{path} holds `{given}` but no labels: add `{prefix}y`, one class per record.")
     if "vectors" in roles:
         X = get(roles["vectors"])
     elif "images" in roles:

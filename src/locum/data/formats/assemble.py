@@ -1,10 +1,10 @@
-"""From columns as they stand in a file to checked sets whose codes agree between splits."""
+"""Raw columns of a file to checked sets whose class codes agree between splits."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ ALL = "all"
 
 @dataclass(frozen=True, slots=True)
 class RawSplit:
-    """Columns of one split as the file holds them; nothing is checked yet."""
+    """Columns of one split as the file holds them, not yet checked."""
 
     X: npt.NDArray[Any]
     labels: npt.NDArray[Any]
@@ -30,12 +30,12 @@ class RawSplit:
 def assemble(
     raw: Mapping[str, RawSplit], path: str, info: EmbeddingInfo, names: tuple[str, ...] = ()
 ) -> dict[str, EmbeddingSet]:
-    """Checked sets, one a split; class names are the union over all splits, so codes agree.
+    """Checked sets, one per split; class names are the union over all splits, so codes agree.
 
-    Whole numbers are codes where the file gives `names`, and names of classes where it does not.
+    Whole numbers are codes if the file gives `names`, and names of classes if it does not.
     """
     if len(set(names)) != len(names):
-        raise DataError(f"{path} names a class twice in `class_names`: each class needs a name of its own.")
+        raise DataError(f"{path} names a class twice in `class_names`: class names must differ.")
     labels = {k: _whole(k, r.labels, path) for k, r in raw.items()}
     if names:
         coded = {k: _codes(k, v, names, path) for k, v in labels.items()}
@@ -44,7 +44,7 @@ def assemble(
             labels = {k: v.astype(np.str_) for k, v in labels.items()}
         _, names = encode_labels(np.concatenate(list(labels.values())))
         coded = {k: encode_labels(v, names)[0] for k, v in labels.items()}
-    full = EmbeddingInfo(info.backbone, info.revision, info.preprocessing, names)
+    full = replace(info, class_names=names)
     sets: dict[str, EmbeddingSet] = {}
     for split, part in raw.items():
         try:
@@ -53,19 +53,19 @@ def assemble(
             raise DataError(f"{_place(path, split)}: {error}") from None
     widths = {k: s.dim for k, s in sets.items()}
     if len(set(widths.values())) > 1:
-        told = ", ".join(f"{k} {d}" for k, d in widths.items())
-        raise DataError(f"{path} has vectors of different lengths in its splits ({told}): embed all in one way.")
+        lengths = ", ".join(f"{k} {d}" for k, d in widths.items())
+        raise DataError(f"{path} has vectors of different lengths in its splits ({lengths}): embed all the same way.")
     return sets
 
 
 def info_from_json(text: str | None, path: str) -> EmbeddingInfo:
-    """Where the vectors come from; "unknown" where the file does not say."""
+    """Where the vectors come from; "unknown" if the file does not say."""
     if text is None:
         return EmbeddingInfo()
     data = _json(text)
     if not isinstance(data, dict):
         raise DataError(f"{path} has an `info` that is not a JSON object: write backbone, revision, preprocessing.")
-    fields = {k: data[k] for k in ("backbone", "revision", "preprocessing") if k in data}
+    fields = {k: data[k] for k in ("backbone", "revision", "preprocessing", "ledger") if k in data}
     wrong = [k for k, v in fields.items() if not isinstance(v, str)]
     if wrong:
         raise DataError(f"{path} has an `info` whose `{wrong[0]}` is not text: write it as text.")
@@ -73,12 +73,13 @@ def info_from_json(text: str | None, path: str) -> EmbeddingInfo:
 
 
 def info_to_json(info: EmbeddingInfo) -> str:
-    """Undo `info_from_json`; class names travel apart from it."""
-    return json.dumps({"backbone": info.backbone, "revision": info.revision, "preprocessing": info.preprocessing})
+    """Undo `info_from_json`; class names are stored separately."""
+    out = {"backbone": info.backbone, "revision": info.revision, "preprocessing": info.preprocessing}
+    return json.dumps({**out, "ledger": info.ledger} if info.ledger else out)
 
 
 def names_from_json(text: str | None, path: str) -> tuple[str, ...]:
-    """Class names from a JSON list of text; none where the file does not say."""
+    """Class names from a JSON list of text; empty if the file has none."""
     if text is None:
         return ()
     data = _json(text)
@@ -88,7 +89,7 @@ def names_from_json(text: str | None, path: str) -> tuple[str, ...]:
 
 
 def _json(text: str) -> Any:
-    """The parsed text, or None where it is not JSON."""
+    """The parsed text, or None if it is not JSON."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError):

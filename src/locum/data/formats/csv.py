@@ -36,13 +36,13 @@ _FRACTION = re.compile(r"[-+]?\d*\.\d*([eE][-+]?\d+)?")
 
 
 def read_csv(path: str) -> dict[str, EmbeddingSet]:
-    """Every split of a CSV table with a header row.
+    """All splits of a CSV table with a header row.
 
     The label column is called label, y, target or class, or is the last one. `subject` (or
     patient, patient_id) says who a record belongs to, `split` says train, val or test, columns
     called `attr_...` become attributes, and every other column must hold numbers: the vector.
-    Text is stripped of blanks at its ends. A column of labels, subjects or attributes whose every
-    entry is a whole number is read as numbers, so 10 sorts after 9; "007" stays text.
+    Surrounding blanks are stripped. A column of labels, subjects or attributes that holds whole numbers
+    only is read as numbers, so 10 sorts after 9; "007" stays text.
     """
     names = _header(path)
     roles = guess_label(find_roles(names, path), names, path)
@@ -58,9 +58,9 @@ def read_csv(path: str) -> dict[str, EmbeddingSet]:
 def write_csv(stream: BinaryIO, data: EmbeddingSet) -> None:
     """Vectors as x0, x1, ..., then label, subject and `attr_...`.
 
-    A CSV has no place for what stands behind the records: the backbone, the order of the classes
-    (they come back sorted) and classes without records are lost, and text that reads as whole
-    numbers comes back as numbers. Use another format to keep them.
+    A CSV cannot hold everything: the backbone, the order of the classes (they come back sorted) and
+    classes without records are lost, and text that looks like whole numbers comes back as numbers.
+    Use another format to keep them.
     """
     from pyarrow.csv import write_csv as write
 
@@ -81,7 +81,7 @@ def _header(path: str) -> list[str]:
         names = [cell.strip() for cell in next(csv.reader(file), [])]
     if len(names) < 2:
         raise DataError(f"{path} has fewer than two columns: separate columns by commas, and name them in row 1.")
-    # Entries that are not printed here: in a file without a header they belong to a record.
+    # Entries are not repeated in errors: without a header they belong to a record.
     numbers = [n for n in names if _WHOLE.fullmatch(n) or (n != "." and _FRACTION.fullmatch(n))]
     running = [str(i) for i in range(len(numbers))], [str(i + 1) for i in range(len(numbers))]
     if len(numbers) == len(names) or numbers not in running:
@@ -95,7 +95,7 @@ def _header(path: str) -> list[str]:
 
 
 def _worded(roles: Roles) -> list[str]:
-    """Columns to be read as text, so that 007 keeps its zeros."""
+    """Columns to read as text, so that 007 keeps its zeros."""
     return [n for n in (roles.label, roles.subject, roles.split, *roles.attributes.values()) if n is not None]
 
 
@@ -114,7 +114,7 @@ def _table(path: str, names: list[str], roles: Roles) -> pa.Table:
         strings_can_be_null=True,
         quoted_strings_can_be_null=False,
     )
-    # One thread: only then are rows counted, and a process that ends on an error leaves no reader behind.
+    # One thread: otherwise rows are not counted, and an error may leave a reader thread behind.
     options = arrow.ReadOptions(column_names=names, skip_rows=1, block_size=_BLOCK, use_threads=False)
     with reading_file(path, _KIND):
         try:
@@ -125,7 +125,7 @@ def _table(path: str, names: list[str], roles: Roles) -> pa.Table:
             row = bad[0]
             raise DataError(
                 f"Row {row.number} of {path} has {row.actual_columns} fields where the header has "
-                f"{row.expected_columns}: the file was cut off, or a comma is missing or too many."
+                f"{row.expected_columns}: the file was cut off, or a comma is missing or extra."
             ) from None
 
 

@@ -1,4 +1,4 @@
-"""Tables as pandas DataFrames: CSV and Parquet, read with one clear sentence or written whole."""
+"""Tables as pandas DataFrames: CSV and Parquet files, with atomic writes."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ _TIME = r"\d{4}-\d\d-\d\d([ T]\d\d:\d\d(:\d\d(\.\d{1,9})?)?)?"
 def read_frame(path: str | os.PathLike[str]) -> pd.DataFrame:
     """The table in a .csv with a header row, or in a .parquet file; rows are numbered from 0.
 
-    Of a CSV, a column whose every entry is a whole number, a number with a point, a truth value (true, false) or a
-    time (2020-01-31, 2020-01-31 12:00:00) is read as such; "007" stays text, without blanks at its ends. Cells that
-    are empty or say NA, NaN, null and the like are missing; whole numbers and truth values keep their kind beside
-    them (Int64, boolean). Parquet keeps the types of its columns; a named index comes as columns, any other is
-    dropped.
+    In a CSV, a column of whole numbers, decimal numbers, truth values (true, false) or times (2020-01-31,
+    2020-01-31 12:00:00) is read as such if all its entries are; "007" stays text. Surrounding blanks are stripped.
+    Cells that are empty or say NA, NaN, null and the like are missing; whole numbers and truth values with missing
+    cells keep their type (Int64, boolean). Parquet keeps the types of its columns; a named index becomes columns, any
+    other index is dropped.
 
     Raises
     ------
     DataError
-        With one sentence on what is wrong. It names the path as given, and quotes no cell.
+        In one sentence. It names the path as given, and quotes no cell.
 
     Examples
     --------
@@ -66,17 +66,17 @@ def read_frame(path: str | os.PathLike[str]) -> pd.DataFrame:
 
 
 def write_frame(frame: pd.DataFrame, path: str | os.PathLike[str]) -> None:
-    """Write a table without its index, as .csv or .parquet by the suffix; whole or not at all, for its owner alone.
+    """Write a table without its index, as .csv or .parquet by the suffix; atomic, and readable by its owner only.
 
-    Parquet keeps the types of the columns. A CSV keeps text: `read_frame` guesses the types, and takes a text
-    that is empty or says NA for a missing value.
+    Parquet keeps the types of the columns. A CSV keeps text: `read_frame` guesses the types, and reads text that is
+    empty or says NA as a missing value.
     """
     name = os.fspath(path)
     writer = _WRITERS.get(Path(name).suffix.lower())
     if writer is None:
-        raise DataError(f"{name} has no suffix that can be written: end it in .csv or .parquet.")
+        raise DataError(f"{name} has no suffix that can be written: use .csv or .parquet.")
     if not frame.columns.is_unique:
-        raise DataError(f"{name} cannot be written: the table has columns of one name.")
+        raise DataError(f"{name} cannot be written: several columns have the same name. Rename them.")
     write_atomically(name, lambda stream: writer(frame, stream, name))
 
 
@@ -87,13 +87,13 @@ def _read_csv(path: str) -> pd.DataFrame:
 
     names, bad = _header(path), []
     if len(set(names)) < len(names):
-        raise DataError(f"The first row of {path} names a column twice: each needs a name of its own.")
+        raise DataError(f"The first row of {path} names a column twice: rename one.")
 
     def keep(row: Any) -> str:
         bad.append(row)
         return "error"
 
-    # One thread: only then are rows counted, and a process that ends on an error leaves no reader behind.
+    # One thread: otherwise rows are not counted, and an error may leave a reader thread behind.
     options = arrow.ReadOptions(column_names=names, skip_rows=1, block_size=_BLOCK, use_threads=False)
     parse = arrow.ParseOptions(newlines_in_values=True, invalid_row_handler=keep)
     convert = arrow.ConvertOptions(
@@ -107,13 +107,13 @@ def _read_csv(path: str) -> pd.DataFrame:
                 raise
             raise DataError(
                 f"Row {bad[0].number} of {path} has {bad[0].actual_columns} fields where the header has "
-                f"{bad[0].expected_columns}: the file was cut off, or a comma is missing or too many."
+                f"{bad[0].expected_columns}: the file was cut off, or a comma is missing or extra."
             ) from None
         return pd.DataFrame({name: _typed(table.column(name)) for name in names})
 
 
 def _typed(column: pa.ChunkedArray) -> pd.Series:
-    """Numbers, truth values or times where every cell is one; otherwise the text."""
+    """Numbers, truth values or times if every cell is one; otherwise the text."""
     import pandas as pd
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -135,7 +135,7 @@ def _typed(column: pa.ChunkedArray) -> pd.Series:
         try:
             return pd.to_datetime(text, format="ISO8601")
         except ValueError:
-            # The 31st of February is a text.
+            # February 31 stays text.
             return text
     return text
 
@@ -145,13 +145,13 @@ def _read_parquet(path: str) -> pd.DataFrame:
 
     with reading_file(path, "a Parquet file"), ParquetFile(path) as file:
         table = file.read()
-        # Arrow trusts text and offsets of a file until asked.
+        # Arrow trusts the text and offsets of a file unless told to check.
         table.validate(full=True)
         frame = table.to_pandas(date_as_object=False)
         named = [level for level in frame.index.names if level is not None]
         frame = frame.reset_index(level=named).reset_index(drop=True) if named else frame.reset_index(drop=True)
     if len(frame.columns) == 0 or not frame.columns.is_unique:
-        raise DataError(f"{path} must have columns, each with a name of its own: export it again.")
+        raise DataError(f"{path} must have columns, all with different names: export it again.")
     return frame
 
 
@@ -163,7 +163,7 @@ def _write_csv(frame: pd.DataFrame, stream: BinaryIO, path: str) -> None:
     except UnicodeError:
         raise DataError(f"{path} cannot be written: the table holds text that is not valid.") from None
     finally:
-        # Whoever opened the stream closes it.
+        # The caller closes the stream.
         text.detach()
 
 
@@ -174,7 +174,7 @@ def _write_parquet(frame: pd.DataFrame, stream: BinaryIO, path: str) -> None:
     try:
         table = pa.Table.from_pandas(frame, preserve_index=False)
     except (pa.ArrowException, UnicodeError, ValueError):
-        # Arrow's own text quotes a cell.
+        # Arrow's message quotes a cell.
         raise DataError(
             f"{path} cannot be written: a column mixes kinds of values. Convert it, or use .csv."
         ) from None

@@ -1,4 +1,7 @@
-"""An .npz file written piece by piece, for vectors that need not fit in memory."""
+"""The .npz format: read without pickle, written at once or in blocks.
+
+`write_npz_stream` writes vectors that do not fit in memory; `read_image_arrays` reads MedMNIST's layout.
+"""
 
 from __future__ import annotations
 
@@ -21,8 +24,19 @@ from locum.types import EmbeddingInfo, EmbeddingSet
 _KIND = "an .npz file"
 
 
+@dataclass(frozen=True, slots=True)
+class StreamedSplit:
+    """One split: `y` and the other columns in memory, vectors as an iterable of blocks of rows."""
+
+    shape: tuple[int, int]
+    blocks: Iterable[npt.NDArray[np.float32]]
+    y: npt.NDArray[np.int64]
+    subject: npt.NDArray[Any] | None = None
+    attributes: Mapping[str, npt.NDArray[Any]] = field(default_factory=dict)
+
+
 def read_npz(path: str) -> dict[str, EmbeddingSet]:
-    """Every split of an .npz file; nothing in it can run code, because pickle is never loaded.
+    """All splits of an .npz file; pickle is never loaded, so the file cannot run code.
 
     Arrays: `X, y`, or `train_x, train_y, ...`, or MedMNIST's `train_images, train_labels, ...`;
     optional `subject`, `attr_NAME`, `class_names`, and `info` (JSON text with backbone, revision
@@ -34,31 +48,61 @@ def read_npz(path: str) -> dict[str, EmbeddingSet]:
 
 
 def is_image_npz(path: str) -> bool:
-    """True for an .npz in MedMNIST's layout; False for whatever else there is, or cannot be read."""
+    """True for an .npz in MedMNIST's layout; False for anything else, or a file that cannot be read."""
     try:
         with np.load(path, allow_pickle=False) as archive:
             return isinstance(archive, np.lib.npyio.NpzFile) and holds_images(list(archive.keys()))
-    except Exception:  # a damaged file is told of by whoever reads it
+    except Exception:  # reading a damaged file reports it
         return False
 
 
 def read_image_arrays(path: str) -> tuple[dict[str, RawSplit], tuple[str, ...]]:
-    """Images (records, height, width[, colours]) and labels by split, and class names where the file has them."""
+    """Images (records, height, width[, colors]) and labels by split, and class names if the file has them."""
     raw, names, _ = _contents(path, flat=False)
     for split, part in raw.items():
         if part.X.ndim not in (3, 4) or 0 in part.X.shape or part.X.dtype.kind not in "uif":
             raise DataError(
-                f"{path} must hold images (records, height, width[, colours]) in {split}; got {part.X.dtype} of "
+                f"{path} must hold images (records, height, width[, colors]) in {split}; got {part.X.dtype} of "
                 f"shape {part.X.shape}."
             )
-    # Labels and their codes are checked as those of vectors are, on stand-ins for the images.
-    hollow = {k: RawSplit(np.zeros((len(r.X), 1)), r.labels, r.subject, r.attributes) for k, r in raw.items()}
-    assemble(hollow, path, EmbeddingInfo(), names)
+    # Labels are checked as those of vectors are, with placeholders for the images.
+    placeholders = {k: RawSplit(np.zeros((len(r.X), 1)), r.labels, r.subject, r.attributes) for k, r in raw.items()}
+    assemble(placeholders, path, EmbeddingInfo(), names)
     return raw, names
 
 
+def write_npz(stream: BinaryIO, data: EmbeddingSet) -> None:
+    """Write `data` without loss; `y` as codes into `class_names`."""
+    # Typed loosely because `np.savez` mixes its own options with the names of arrays.
+    columns: dict[str, Any] = {
+        "X": data.X,
+        "y": data.y,
+        "class_names": np.asarray(data.info.class_names, dtype=np.str_),
+        "info": np.asarray(info_to_json(data.info)),
+    }
+    if data.subject is not None:
+        columns["subject"] = data.subject
+    columns.update({ATTRIBUTE + k: v for k, v in data.attributes.items()})
+    np.savez(stream, **columns)
+
+
+def write_npz_stream(stream: BinaryIO, splits: Mapping[str, StreamedSplit], info: EmbeddingInfo) -> None:
+    """Write the layout of `write_npz` in blocks: several splits, or one called "all"."""
+    with zipfile.ZipFile(stream, "w", zipfile.ZIP_STORED, allowZip64=True) as archive:
+        for split, part in splits.items():
+            prefix = "" if split == ALL else f"{split}_"
+            _vectors(archive, "X" if split == ALL else f"{prefix}x", part)
+            _column(archive, f"{prefix}y", part.y)
+            if part.subject is not None:
+                _column(archive, f"{prefix}subject", part.subject)
+            for name, values in part.attributes.items():
+                _column(archive, f"{prefix}{ATTRIBUTE}{name}", values)
+        _column(archive, "class_names", np.asarray(info.class_names, dtype=np.str_))
+        _column(archive, "info", np.asarray(info_to_json(info)))
+
+
 def _contents(path: str, *, flat: bool) -> tuple[dict[str, RawSplit], tuple[str, ...], EmbeddingInfo]:
-    # Opened here because NumPy leaves a file open when it is no archive.
+    # Opened here because NumPy leaves the file open if it is not an archive.
     with ExitStack() as stack:
         with reading_file(path, _KIND):
             archive = np.load(stack.enter_context(open(path, "rb")), allow_pickle=False)
@@ -80,21 +124,6 @@ def _contents(path: str, *, flat: bool) -> tuple[dict[str, RawSplit], tuple[str,
     return raw, names, info
 
 
-def write_npz(stream: BinaryIO, data: EmbeddingSet) -> None:
-    """All that `data` holds, exactly; `y` as codes into `class_names`."""
-    # Typed loosely because NumPy lists its own options among the names of arrays.
-    columns: dict[str, Any] = {
-        "X": data.X,
-        "y": data.y,
-        "class_names": np.asarray(data.info.class_names, dtype=np.str_),
-        "info": np.asarray(info_to_json(data.info)),
-    }
-    if data.subject is not None:
-        columns["subject"] = data.subject
-    columns.update({ATTRIBUTE + k: v for k, v in data.attributes.items()})
-    np.savez(stream, **columns)
-
-
 def _array(archive: np.lib.npyio.NpzFile, name: str, path: str) -> npt.NDArray[Any]:
     with reading_file(path, _KIND):
         try:
@@ -106,7 +135,7 @@ def _array(archive: np.lib.npyio.NpzFile, name: str, path: str) -> npt.NDArray[A
                 f"`{name}` in {path} is an array of Python objects, which is never loaded because it can run code: "
                 f"save it again as numbers or as text, for example with .astype(str)."
             ) from None
-    # A member that is no array comes back as bytes.
+    # A member that is not an array comes back as bytes.
     if not isinstance(value, np.ndarray):
         raise DataError(f"`{name}` in {path} is not an array: save the file again with np.savez.")
     return value
@@ -119,32 +148,6 @@ def _text(value: npt.NDArray[Any], name: str, ndim: int, path: str) -> npt.NDArr
     return value.astype(np.str_)
 
 
-@dataclass(frozen=True, slots=True)
-class StreamedSplit:
-    """One split: `y` and the other columns in memory, vectors as blocks of rows that come when asked for."""
-
-    shape: tuple[int, int]
-    blocks: Iterable[npt.NDArray[np.float32]]
-    y: npt.NDArray[np.int64]
-    subject: npt.NDArray[Any] | None = None
-    attributes: Mapping[str, npt.NDArray[Any]] = field(default_factory=dict)
-
-
-def write_npz_stream(stream: BinaryIO, splits: Mapping[str, StreamedSplit], info: EmbeddingInfo) -> None:
-    """What `write_npz` writes, and what `read_splits` reads: several splits, or one called "all"."""
-    with zipfile.ZipFile(stream, "w", zipfile.ZIP_STORED, allowZip64=True) as archive:
-        for split, part in splits.items():
-            prefix = "" if split == ALL else f"{split}_"
-            _vectors(archive, "X" if split == ALL else f"{prefix}x", part)
-            _column(archive, f"{prefix}y", part.y)
-            if part.subject is not None:
-                _column(archive, f"{prefix}subject", part.subject)
-            for name, values in part.attributes.items():
-                _column(archive, f"{prefix}{ATTRIBUTE}{name}", values)
-        _column(archive, "class_names", np.asarray(info.class_names, dtype=np.str_))
-        _column(archive, "info", np.asarray(info_to_json(info)))
-
-
 def _vectors(archive: zipfile.ZipFile, name: str, part: StreamedSplit) -> None:
     header = {"descr": "<f4", "fortran_order": False, "shape": part.shape}
     written = 0
@@ -153,7 +156,7 @@ def _vectors(archive: zipfile.ZipFile, name: str, part: StreamedSplit) -> None:
         for block in part.blocks:
             member.write(np.ascontiguousarray(block, dtype="<f4").tobytes())
             written += len(block)
-    assert written == part.shape[0], "the header promises as many rows as there are"
+    assert written == part.shape[0], "the header and the blocks disagree on the number of rows"
 
 
 def _column(archive: zipfile.ZipFile, name: str, values: npt.NDArray[Any]) -> None:

@@ -33,7 +33,7 @@ _ROW_NUMBERS = re.compile(r"__index_level_\d+__")
 
 
 def read_parquet(path: str) -> dict[str, EmbeddingSet]:
-    """Every split of a Parquet file.
+    """All splits of a Parquet file.
 
     The vector is the only column of lists of numbers, or the one called embedding, vector or X;
     without such a column each column of numbers is a feature, as in a CSV. Label, subject and
@@ -44,9 +44,9 @@ def read_parquet(path: str) -> dict[str, EmbeddingSet]:
 
     with reading_file(path, "a Parquet file"), ParquetFile(path) as file:
         table = file.read()
-        # Arrow trusts text and offsets of a file until asked.
+        # Arrow trusts the text and offsets of a file unless told to check.
         table.validate(full=True)
-    # Row numbers that pandas adds say nothing about a record.
+    # pandas adds row numbers, which say nothing about a record.
     table = table.select([n for n in table.column_names if not _ROW_NUMBERS.fullmatch(n)])
     if table.num_rows == 0 or table.num_columns == 0:
         raise DataError(f"{path} holds no records: add some.")
@@ -68,7 +68,7 @@ def read_parquet(path: str) -> dict[str, EmbeddingSet]:
 
 
 def write_parquet(stream: BinaryIO, data: EmbeddingSet) -> None:
-    """All that `data` holds, exactly: `embedding`, `label` as text, `subject`, `attr_...`."""
+    """Write `data` without loss: `embedding`, `label` as text, `subject`, `attr_...`."""
     from pyarrow.parquet import write_table
 
     columns: dict[str, Any] = {

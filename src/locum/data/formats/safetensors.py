@@ -1,4 +1,4 @@
-"""Safetensors files: tensors of the same names as in an .npz, text in the metadata."""
+"""Safetensors files: tensors with the names of .npz arrays, text in the metadata."""
 
 from __future__ import annotations
 
@@ -16,18 +16,17 @@ from locum.io import reading_file
 from locum.types import EmbeddingInfo, EmbeddingSet
 
 _KIND = "a safetensors file"
-# The format's own limit; a longer header is an attack or an accident.
+# The limit of the format; a longer header is an attack or an accident.
 _LONGEST_HEADER = 100_000_000
 _READABLE = {"F16", "F32", "F64", "BOOL", "I8", "I16", "I32", "I64", "U8", "U16", "U32", "U64"}
 
 
 def read_safetensors(path: str) -> dict[str, EmbeddingSet]:
-    """Every split of a safetensors file.
+    """All splits of a safetensors file.
 
     Tensors are named as the arrays of an .npz. The metadata may hold JSON: `class_names` (a list),
-    `info` (backbone, revision, preprocessing) and `values` (for each column of text, the list that
-    its tensor of whole numbers points into). The length of the header is checked before any of it
-    is read.
+    `info` (backbone, revision, preprocessing) and `values` (for each text column, the list that its
+    tensor of codes points into). The length of the header is checked before it is read.
     """
     _check_header(path)
     from safetensors import safe_open
@@ -52,7 +51,7 @@ def read_safetensors(path: str) -> dict[str, EmbeddingSet]:
 
 
 def write_safetensors(stream: BinaryIO, data: EmbeddingSet) -> None:
-    """All that `data` holds, exactly; text columns as codes whose values are in the metadata."""
+    """Write `data` without loss; text columns as codes, with their values in the metadata."""
     from safetensors.numpy import save
 
     columns: dict[str, npt.NDArray[Any]] = {ATTRIBUTE + k: v for k, v in data.attributes.items()}

@@ -1,4 +1,7 @@
-"""From an Arrow table to columns by split: what CSV and Parquet share."""
+"""Arrow tables to columns by split, for CSV and Parquet.
+
+`find_roles` and `guess_label` read the meaning of columns from their names; the rest converts columns to arrays.
+"""
 
 from __future__ import annotations
 
@@ -16,17 +19,17 @@ from locum.data.formats.arrays import ATTRIBUTE
 from locum.data.formats.assemble import ALL, SPLITS, RawSplit
 from locum.errors import DataError
 
+Array = npt.NDArray[Any]
 LABELS = ("label", "y", "target", "class")
 SUBJECTS = ("subject", "patient", "patient_id")
-
-# A person's number that nobody declared would become a feature, or be split apart: ask instead.
+# An undeclared patient number would become a feature, and the patient would be split: ask instead.
 _SUBJECT = re.compile(r"(^|[_\W])(patient|subject)s?[_\W]?(id|ids|nr|no|num|number|name|key|code)?$", re.IGNORECASE)
 _NUMBERED = re.compile(r"^(\D*)\d+$")
 
 
 @dataclass(frozen=True, slots=True)
 class Roles:
-    """Columns by what they mean; `rest` holds those that the names leave open."""
+    """Columns by meaning; `rest` holds those whose names say nothing."""
 
     label: str | None
     subject: str | None
@@ -35,8 +38,16 @@ class Roles:
     rest: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Source:
+    """How errors name the file and a record of it."""
+
+    path: str
+    where: Callable[[int], str]
+
+
 def find_roles(names: Sequence[str], path: str) -> Roles:
-    """Label, subject, split and `attr_...` columns; capitals do not matter."""
+    """Label, subject, split and `attr_...` columns; case does not matter."""
     twice = sorted({n for n in names if list(names).count(n) > 1}) if len(set(names)) < len(names) else []
     if twice:
         raise DataError(f"{path} has two columns called `{twice[0]}`: rename one.")
@@ -56,9 +67,9 @@ def find_roles(names: Sequence[str], path: str) -> Roles:
 
 
 def guess_label(roles: Roles, names: Sequence[str], path: str) -> Roles:
-    """The same roles with the last column as label where no name says so.
+    """The same roles, with the last column as label if no name says which it is.
 
-    Refused where the last column plainly is something else: one of many numbered features, or a
+    Refused if the last column is clearly something else: one of many numbered features, or a
     subject, a split or an attribute.
     """
     if roles.label is not None:
@@ -71,34 +82,8 @@ def guess_label(roles: Roles, names: Sequence[str], path: str) -> Roles:
     return Roles(last, roles.subject, roles.split, roles.attributes, roles.rest[:-1])
 
 
-def _series(name: str) -> str | None:
-    found = _NUMBERED.match(name)
-    return None if found is None else found.group(1)
-
-
-def _only(names: Collection[str], wanted: Sequence[str], what: str, path: str) -> str | None:
-    found = [n for n in names if n.lower() in wanted]
-    if len(found) > 1:
-        raise DataError(
-            f"Both `{found[0]}` and `{found[1]}` of {path} could hold the {what}: "
-            f"rename one, for example to `{ATTRIBUTE}{found[1]}`."
-        )
-    return found[0] if found else None
-
-
-Array = npt.NDArray[Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Source:
-    """How errors name the file and a record of it."""
-
-    path: str
-    where: Callable[[int], str]
-
-
 def raw_splits(X: Array, columns: dict[str, Array], roles: Roles, source: Source) -> dict[str, RawSplit]:
-    """Columns by the values of the split column, or all in one without it."""
+    """Columns by the values of the split column, or one split if there is none."""
     assert roles.label is not None, "callers settle the label first"
     if roles.label.lower() not in LABELS and columns[roles.label].dtype.kind == "f":
         raise DataError(
@@ -107,14 +92,14 @@ def raw_splits(X: Array, columns: dict[str, Array], roles: Roles, source: Source
         )
     parts: dict[str, Array | slice] = {ALL: slice(None)}
     if roles.split is not None:
-        told = columns[roles.split].astype(np.str_)
-        strange = ~np.isin(told, SPLITS)
-        if strange.any():
+        names = columns[roles.split].astype(np.str_)
+        unknown = ~np.isin(names, SPLITS)
+        if unknown.any():
             raise DataError(
                 f"Column `{roles.split}` of {source.path} must say train, val or test; "
-                f"{source.where(int(np.argmax(strange)))} says something else."
+                f"{source.where(int(np.argmax(unknown)))} says something else."
             )
-        parts = {s: told == s for s in SPLITS if (told == s).any()}
+        parts = {s: names == s for s in SPLITS if (names == s).any()}
     return {
         name: RawSplit(
             X=X[rows],
@@ -139,13 +124,13 @@ def features(table: pa.Table, names: Sequence[str], source: Source) -> npt.NDArr
                 f"Column `{name}` of {source.path} holds {_called(column.type)}, not numbers: write it as numbers, "
                 f"or rename it to `{ATTRIBUTE}{name}` to keep it as an attribute."
             )
-        with np.errstate(over="ignore"):  # Too large for float32 becomes infinity, which the set refuses by record.
+        with np.errstate(over="ignore"):  # Too large for float32 becomes infinity, which EmbeddingSet refuses.
             X[:, j] = column.to_numpy()
     return X
 
 
 def list_vectors(column: pa.ChunkedArray, name: str, source: Source) -> Array:
-    """The vectors of a column of lists, one row a record."""
+    """The vectors in a column of lists, one row per record."""
     _no_gaps(column, name, source)
     lists = column.combine_chunks()
     if isinstance(lists, pa.ChunkedArray):  # Older Arrow keeps the chunks of an empty column.
@@ -179,14 +164,29 @@ def plain_column(column: pa.ChunkedArray, name: str, source: Source) -> Array:
 
 
 def as_whole(values: Array) -> Array:
-    """Whole numbers that are stored as fractions, as columns that once had gaps often are, as int64."""
+    """Int64 for whole numbers stored as floats, which is common for columns that once had gaps."""
     whole = values.dtype.kind == "f" and bool(np.isfinite(values).all()) and bool((values == np.rint(values)).all())
     return values.astype(np.int64) if whole else values
 
 
 def is_text(kind: pa.DataType) -> bool:
-    """True for every way in which Arrow stores text."""
+    """True for all text types of Arrow."""
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
+
+
+def _series(name: str) -> str | None:
+    found = _NUMBERED.match(name)
+    return None if found is None else found.group(1)
+
+
+def _only(names: Collection[str], wanted: Sequence[str], what: str, path: str) -> str | None:
+    found = [n for n in names if n.lower() in wanted]
+    if len(found) > 1:
+        raise DataError(
+            f"Both `{found[0]}` and `{found[1]}` of {path} could hold the {what}: "
+            f"rename one, for example to `{ATTRIBUTE}{found[1]}`."
+        )
+    return found[0] if found else None
 
 
 def _is_number(kind: pa.DataType) -> bool:

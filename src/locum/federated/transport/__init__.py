@@ -1,1 +1,1 @@
-"""How messages travel: Flower, Ray, or one process."""
+"""What carries the messages: Flower, Ray, or calls in one process."""

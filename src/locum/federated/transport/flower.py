@@ -1,39 +1,52 @@
-"""Flower carries questions and answers: as records of a message, and over its grid."""
+"""Flower as the transport: messages as Flower's records, a channel over its grid, and the two apps that it runs.
+
+`client_app` runs at a site's SuperNode: each request gets one reply, and nothing else leaves. `server_app` runs at
+the SuperLink: it waits for the sites and then starts the coordinator.
+"""
 
 from __future__ import annotations
 
+import json
 import logging
+import sys
 import time
+import traceback
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
 
 import httpx
-from flwr.app import Array, ArrayRecord, ConfigRecord, Message, RecordDict
+from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Error, Message, RecordDict
+from flwr.clientapp import ClientApp
+from flwr.common.config import get_project_dir
 from flwr.common.constant import ErrorCode
 from flwr.proto.node_pb2 import NodeInfo
-from flwr.serverapp import Grid
+from flwr.serverapp import Grid, ServerApp
 
-from locum.errors import FormatError
-from locum.federated.protocol import NoReply, Reply, Request, pack, unpack
+from locum.errors import ConfigError, FormatError, LocumError, PolicyError
+from locum.federated.protocol import Channel, NoReply, Reply, Request, pack, unpack
+from locum.federated.settings import FederationSettings
 from locum.io import printable
 
 _log = logging.getLogger(__name__)
 _TEXT, _TENSORS = "locum", "tensors"
-# The node is there again, or the message never was: nothing was computed that a second question would repeat in vain.
-_ASK_AGAIN = {ErrorCode.NODE_UNAVAILABLE, ErrorCode.MESSAGE_UNAVAILABLE, ErrorCode.REPLY_MESSAGE_UNAVAILABLE}
-# A process that dies without a word (killed, out of memory) gets this many questions in all.
+# The node is back, or the message never arrived: nothing was computed yet, so the request is sent again.
+_SEND_AGAIN = {ErrorCode.NODE_UNAVAILABLE, ErrorCode.MESSAGE_UNAVAILABLE, ErrorCode.REPLY_MESSAGE_UNAVAILABLE}
+# A process that dies without an error (killed, out of memory) gets the request this many times in all.
 _TRIES = 3
 
 
 def to_record(message: Request | Reply) -> RecordDict:
-    """A message of ours as what a message of Flower holds."""
+    """A message as the content of one of Flower's messages."""
     text, arrays = pack(message)
     tensors = ArrayRecord({name: Array(value) for name, value in arrays.items()})
     return RecordDict({_TEXT: ConfigRecord({"message": text}), _TENSORS: tensors})
 
 
 def from_record(content: RecordDict) -> Request | Reply:
-    """Undo `to_record`. Nothing in it is trusted: whatever is not a message of ours is refused."""
+    """Undo `to_record`. The content is not trusted: anything else is refused."""
     try:
         text = content.config_records[_TEXT]["message"]
         arrays = {str(name): array.numpy() for name, array in content.array_records[_TENSORS].items()}
@@ -41,16 +54,16 @@ def from_record(content: RecordDict) -> Request | Reply:
             return unpack(text, arrays)
     except FormatError:
         raise
-    except Exception as error:  # whoever sent it chose every byte of it
+    except Exception as error:  # the sender chose every byte
         raise FormatError(f"A message could not be read ({type(error).__name__}).") from None
-    raise FormatError("A message could not be read: it is not one of Locum's.")
+    raise FormatError("A message could not be read: it is not from Locum.")
 
 
 def node_names(nodes: Iterable[NodeInfo]) -> dict[str, NodeInfo]:
-    """Sites by name: the one they were registered under (`--name`), else the node's number.
+    """Sites by the name they were registered under (`--name`), or else by the node's number.
 
-    Flower ties both to the registered public key, so a site that starts again is the same site. Two connected nodes
-    of one name are both left out: nobody could say who is who.
+    Flower ties both to the registered public key, so a site that restarts is the same site. If two connected nodes
+    have the same name, neither is asked: they cannot be told apart.
     """
     named: dict[str, list[NodeInfo]] = {}
     for node in nodes:
@@ -62,8 +75,8 @@ def node_names(nodes: Iterable[NodeInfo]) -> dict[str, NodeInfo]:
 
 
 @dataclass
-class _Asked:
-    """Where one site stands while it is waited for."""
+class _Pending:
+    """A request that one site has not replied to yet."""
 
     request: Request
     gone_since: float
@@ -74,23 +87,23 @@ class _Asked:
 
 
 class FlowerChannel:
-    """A `Channel` over Flower's grid, which outlives nodes that die and come back.
+    """A `Channel` over Flower's grid that survives nodes which die and come back.
 
-    A node that Flower lost, a minute after its last sign of life, is waited for `patience` seconds, not the whole
-    timeout. One that is back is asked the same question again, with the same nonce: a site that has the answer gives
-    the answer it has. A process that dies at a living node is asked twice more. Replies are read one by one, so that
-    one which cannot be read harms no other.
+    Flower counts a node as lost a minute after its last sign of life; it then has `patience` seconds to come back,
+    not the whole timeout. A node that is back gets the same request again, with the same nonce; a site that has
+    replied to it before sends that reply. If the process at a live node dies, the request is sent twice more. Replies
+    are read one by one, so that an unreadable one does not affect the others.
 
     Parameters
     ----------
     grid
-        Flower's, as a ServerApp gets it.
+        Flower's grid, as a ServerApp gets it.
     patience
         Seconds that a lost node has to come back.
     pause
-        Seconds between two looks at the grid.
+        Seconds between two polls of the grid.
     names
-        Who is who. In a simulation nodes have neither names nor keys.
+        Gives the nodes their names. In Flower's simulation nodes have neither names nor keys.
     """
 
     def __init__(
@@ -111,73 +124,188 @@ class FlowerChannel:
         return list(self._names(self._grid.get_nodes()))
 
     def ask(self, requests: Mapping[str, Request], *, timeout: float) -> dict[str, Reply | NoReply]:
-        """One question to each site; an entry for each of them, in about `timeout` seconds at most."""
+        """Send each site its request; one entry per site, after about `timeout` seconds at most."""
         start = time.monotonic()
-        open_ = {site: _Asked(request, start) for site, request in requests.items()}
+        pending = {site: _Pending(request, start) for site, request in requests.items()}
         replies: dict[str, Reply | NoReply] = {}
-        while open_ and (left := start + timeout - time.monotonic()) > 0:
+        while pending and (left := start + timeout - time.monotonic()) > 0:
             nodes = self._names(self._grid.get_nodes())
-            for site, asked in list(open_.items()):
-                heard = self._look(asked, nodes.get(site), left)
-                if heard is not None:
-                    replies[site] = heard
-                    del open_[site]
-            if open_:
+            for site, one in list(pending.items()):
+                reply = self._poll(one, nodes.get(site), left)
+                if reply is not None:
+                    replies[site] = reply
+                    del pending[site]
+            if pending:
                 time.sleep(min(self._pause, left))
-        late = NoReply("no answer in time")
+        late = NoReply("no reply in time")
         return {site: replies.get(site, late) for site in requests}
 
-    def _look(self, asked: _Asked, node: NodeInfo | None, left: float) -> Reply | NoReply | None:
-        """Ask the site if it has not been, and fetch its reply if there is one."""
+    def _poll(self, pending: _Pending, node: NodeInfo | None, left: float) -> Reply | NoReply | None:
+        """Send the request if that has not been done, and fetch the reply if there is one."""
         if node is None:
-            if time.monotonic() - asked.gone_since > self._patience:
+            if time.monotonic() - pending.gone_since > self._patience:
                 return NoReply("not connected")
             return None
-        asked.gone_since = time.monotonic()
-        if not asked.message or (asked.node, asked.activated) != (node.node_id, node.last_activated_at):
-            # A node that was started again has forgotten what it was asked before.
-            self._push(asked, node, left)
+        pending.gone_since = time.monotonic()
+        if not pending.message or (pending.node, pending.activated) != (node.node_id, node.last_activated_at):
+            # A node that was restarted has lost earlier requests.
+            self._push(pending, node, left)
             return None
-        return self._pull(asked)
+        return self._pull(pending)
 
-    def _push(self, asked: _Asked, node: NodeInfo, left: float) -> None:
+    def _push(self, pending: _Pending, node: NodeInfo, left: float) -> None:
         message = Message(
-            to_record(asked.request),
+            to_record(pending.request),
             dst_node_id=node.node_id,
             message_type="train",
             ttl=left,
-            group_id=str(asked.request.round),
+            group_id=str(pending.request.round),
         )
-        (asked.message,) = list(self._grid.push_messages([message])) or [""]
-        asked.node, asked.activated = node.node_id, node.last_activated_at
+        (pending.message,) = list(self._grid.push_messages([message])) or [""]
+        pending.node, pending.activated = node.node_id, node.last_activated_at
 
-    def _pull(self, asked: _Asked) -> Reply | NoReply | None:
+    def _pull(self, pending: _Pending) -> Reply | NoReply | None:
         try:
-            replies = list(self._grid.pull_messages([asked.message]))
+            replies = list(self._grid.pull_messages([pending.message]))
         except httpx.HTTPError:
             raise  # the SuperLink is gone, or the run was stopped
         except Exception as error:  # Flower unpacks what the node sent
             return NoReply(f"an unreadable reply ({type(error).__name__})")
-        mine = [r for r in replies if r.metadata.reply_to_message_id == asked.message]
+        mine = [r for r in replies if r.metadata.reply_to_message_id == pending.message]
         if not mine:
             return None
         message = mine[0]
         if message.has_error():
-            return self._failed(asked, message.error.code, message.error.reason)
-        if message.metadata.src_node_id != asked.node:
-            return NoReply("a reply from somebody else")
+            return self._failed(pending, message.error.code, message.error.reason)
+        if message.metadata.src_node_id != pending.node:
+            return NoReply("a reply from another node")
         try:
             reply = from_record(message.content)
         except FormatError as error:
             return NoReply(str(error))
-        return reply if isinstance(reply, Reply) else NoReply("a question instead of an answer")
+        return reply if isinstance(reply, Reply) else NoReply("a request instead of a reply")
 
-    def _failed(self, asked: _Asked, code: int, reason: str | None) -> NoReply | None:
+    def _failed(self, pending: _Pending, code: int, reason: str | None) -> NoReply | None:
         if code == ErrorCode.CLIENT_APP_CRASHED:
-            asked.crashes += 1
-        if code in _ASK_AGAIN or (code == ErrorCode.CLIENT_APP_CRASHED and asked.crashes < _TRIES):
-            asked.message = ""
+            pending.crashes += 1
+        if code in _SEND_AGAIN or (code == ErrorCode.CLIENT_APP_CRASHED and pending.crashes < _TRIES):
+            pending.message = ""
             return None
-        # Words that a site chose go into a log: printable, and not many.
-        said = printable(reason or "", instead="")[:200]
-        return NoReply(f"an error at the site: {said}" if said else "an error at the site")
+        # The site chose this text, and it goes into a log: keep it printable and short.
+        text = printable(reason or "", instead="")[:200]
+        return NoReply(f"an error at the site: {text}" if text else "an error at the site")
+
+
+def make_client_app(site_file: Callable[[Context], str | Path]) -> ClientApp:
+    """A ClientApp that passes requests to the site whose settings file `site_file` finds.
+
+    If the site fails, the coordinator learns only the class of the error, because its text can hold anything. The
+    text goes to the standard error of this process, which stays at the site.
+    """
+    app = ClientApp()
+
+    @app.train()
+    def reply(message: Message, context: Context) -> Message:
+        try:
+            request = from_record(message.content)
+            if not isinstance(request, Request):
+                raise FormatError("A site takes requests only; got a reply.")
+            # Imported late: it takes seconds, and a message that is refused need not wait for it.
+            from locum.federated.site import Site
+
+            return Message(to_record(Site(site_file(context)).reply(request)), reply_to=message)
+        except Exception as error:  # Flower would send its text to the coordinator
+            if isinstance(error, LocumError):
+                print(f"locum: {error}", file=sys.stderr, flush=True)
+            else:
+                traceback.print_exc()
+            failure = Error(code=ErrorCode.CLIENT_APP_RAISED_EXCEPTION, reason=type(error).__name__)
+            return Message(failure, reply_to=message)
+
+    return app
+
+
+def _from_node_config(context: Context) -> str:
+    # Never from the run's settings: whoever starts a run must not choose which files of a site are read.
+    file = context.node_config.get("site")
+    if not isinstance(file, str) or not file:
+        raise ConfigError("This node has no site file: start it with --node-config 'site=\"PATH/site.toml\"'.")
+    return file
+
+
+client_app = make_client_app(_from_node_config)
+server_app = ServerApp()
+
+
+@server_app.main()
+def main(grid: Grid, context: Context) -> None:
+    """Run the federation that the run's settings describe; these are public, because every site gets them.
+
+    `federation` is the terms file in the app's folder. `out`, relative to where the SuperLink was started, is the
+    folder for the release, the log and the state to resume from. `sites` is how many must be connected before the run
+    starts. `wait`, `timeout` and `patience` are the seconds that sites have to connect, to reply and to come back.
+    """
+    config = context.run_config
+    run = grid.run
+    folder = get_project_dir(run.fab_id, run.fab_version, run.fab_hash)
+    release = run_federation(
+        FlowerChannel(grid, patience=_number(config, "patience")),
+        FederationSettings.read(folder / str(config["federation"])),
+        Path(str(config["out"])),
+        sites=int(_number(config, "sites")),
+        wait=_number(config, "wait"),
+        timeout=_number(config, "timeout"),
+    )
+    print(f"locum: the release is in {str(release)!r}", flush=True)
+
+
+def run_federation(
+    channel: Channel,
+    settings: FederationSettings,
+    out: Path,
+    *,
+    sites: int,
+    wait: float = 600,
+    timeout: float = 3600,
+    on_event: Callable[[dict[str, Any]], None] | None = None,
+) -> Path:
+    """Wait for `sites`, run the coordinator over `channel`, and return the folder of the release.
+
+    Events go to `on_event`; without it, to standard output and to `log.jsonl` in `out`. A run that stopped resumes
+    when it is started again with the same `out`.
+    """
+    # Imported late: it takes seconds, and wrong settings need not wait for it.
+    from locum.federated.coordinator import Coordinator
+
+    wait_for_sites(channel, max(sites, settings.least_sites), wait=wait)
+    coordinator = Coordinator(settings, out, timeout=timeout, on_event=on_event or _log_to(out / "log.jsonl"))
+    return coordinator.run(channel)
+
+
+def wait_for_sites(channel: Channel, number: int, *, wait: float, pause: float = 1.0) -> list[str]:
+    """The connected sites, as soon as there are `number` of them; an error after `wait` seconds."""
+    end = time.monotonic() + wait
+    while len(found := channel.sites()) < number:
+        if time.monotonic() > end:
+            raise PolicyError(
+                f"{len(found)} of {number} sites are connected after {wait:g} s: the run does not start."
+            )
+        time.sleep(pause)
+    return found
+
+
+def _number(config: Mapping[str, Any], name: str) -> float:
+    value = config.get(name)
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= 0:
+        raise ConfigError(f"`{name}` in the run's settings must be a number, 0 or more; got {value!r}.")
+    return value
+
+
+def _log_to(log: Path) -> Callable[[dict[str, Any]], None]:
+    def on_event(event: dict[str, Any]) -> None:
+        line = json.dumps({"time": datetime.now(UTC).isoformat(timespec="seconds"), **event}, default=str)
+        with log.open("a", encoding="utf-8") as file:
+            file.write(line + "\n")
+        print(line, flush=True)
+
+    return on_event

@@ -1,4 +1,4 @@
-"""Sites in this very process, one after the other: for small trials and tests, with the code of a real run."""
+"""Sites in this process, one after the other: for small trials and tests, with the code of a real run."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ class LocalChannel:
         self._files = dict(files)
 
     def sites(self) -> list[str]:
-        """All of them, always."""
+        """All sites."""
         return list(self._files)
 
     def ask(self, requests: Mapping[str, Request], *, timeout: float) -> dict[str, Reply | NoReply]:
-        """One after the other; there is no waiting, so `timeout` has no use."""
-        return {name: self._one(name, request) for name, request in requests.items()}
+        """Ask one site after the other; `timeout` is not used."""
+        return {name: self._ask_one(name, request) for name, request in requests.items()}
 
-    def _one(self, name: str, request: Request) -> Reply | NoReply:
-        asked = unpack(*pack(request))
-        assert isinstance(asked, Request)
+    def _ask_one(self, name: str, request: Request) -> Reply | NoReply:
+        received = unpack(*pack(request))
+        assert isinstance(received, Request)
         try:
-            reply = Site(self._files[name]).reply(asked)
+            reply = Site(self._files[name]).reply(received)
         except LocumError as error:
             return NoReply(f"{type(error).__name__}: {error}")
-        back = unpack(*pack(reply))
-        assert isinstance(back, Reply)
-        return back
+        returned = unpack(*pack(reply))
+        assert isinstance(returned, Reply)
+        return returned

@@ -1,4 +1,4 @@
-"""What the private generators share: query, estimate, whitening, networks and the guarantee."""
+"""Shared by generators with differential privacy: guarantee, query, estimate, whitening and networks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     )
     from locum.generate.private.guarantee import (
         TEST as TEST,
-        reference_told as reference_told,
+        reference_settings as reference_settings,
         rounded_shares as rounded_shares,
         subjects as subjects,
     )

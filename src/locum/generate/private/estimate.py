@@ -1,4 +1,7 @@
-"""The best guess at class means and covariance that lie under noise of a known size."""
+"""Noisy sums and the estimate of class means and covariance from them.
+
+`noisy_sums` is the only function here that uses records; everything after it is post-processing.
+"""
 
 from __future__ import annotations
 
@@ -16,19 +19,19 @@ from locum.release import StatisticsSpec
 
 Array = npt.NDArray[np.float64]
 
-# Means are taken to differ by at least this share of the noise: equal means would teach a classifier nothing, and
-# the direction in which they differ is worth having even where its length is lost in the noise.
+# Means are assumed to differ by at least this share of the noise: equal means would teach a classifier nothing, and
+# the direction in which they differ is useful even if its length is lost in the noise.
 _LEAST_SCATTER = 0.1
-# Class means explain at most so much of a vector's length, and so do the directions found in products.
+# Class means explain at most this share of the squared length of a vector, and so do the directions in products.
 _MOST = 0.9
-# Products are asked for from this ratio of records to noise on; see `products_pay`.
+# Smallest ratio of records to noise at which products are queried; see `products_pay`.
 _WORTH = 13.0
 _WIDEST = 4096
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PrivateMeans:
-    """What leaves: class means as they were (`raw` space), the spread around them, and class shares.
+    """Estimates for a release: class means in `raw` space, the spread around them, and class shares.
 
     The spread is `factor.T @ factor + diag(scale**2)`.
     """
@@ -40,10 +43,10 @@ class PrivateMeans:
 
 
 def products_pay(plan: QueryPlan, classes: int, d: int) -> bool:
-    """Whether half of the budget is better spent on a covariance; it goes by public numbers alone.
+    """Whether half of the budget is better spent on a covariance; decided from public numbers alone.
 
-    Noise in the class sums grows with the square root of `classes * d`; once records outweigh it thirteenfold, the
-    means can do with half. `locum study run private-epsilon` shows both.
+    Noise in the class sums grows with the square root of `classes * d`. Once there are thirteen times as many records
+    as that, half the budget is enough for the means. `locum study run private-epsilon` compares both.
     """
     return d <= _WIDEST and plan.privacy.size() >= _WORTH * plan.noise_multiplier * np.sqrt(classes * d)
 
@@ -58,13 +61,13 @@ def noisy_sums(
     plan: QueryPlan,
     insecure_seed: int | None = None,
 ) -> Array:
-    """The sums of `query` with the noise of `plan`: all that ever leaves the records, and what the plan pays for.
+    """The sums of `query_sums` with the noise of `plan`: all that is learned from the records.
 
-    A subject's records count together where `subject` is given.
+    With `subject`, the records of a subject count together.
     """
     sums = query_sums(X, codes, subject, classes, reference, shares)
     rng = SecureRandom(np.ones(1, dtype=np.int64), 1.0, len(sums), plan.noise_multiplier, insecure_seed=insecure_seed)
-    out: Array = sums + rng.draw(0).noise.numpy()
+    out: Array = sums + rng.draw(0).noise
     return out
 
 
@@ -73,13 +76,13 @@ def from_sums(
 ) -> PrivateMeans:
     """Class means and spread from noisy sums, of one site or added over several; it costs nothing.
 
-    Each number has normal noise of `noise_std`; added sums have noise that adds in squares. Sums to be added need the
-    same `shares` and `reference`. Without products the covariance is the reference's.
+    Each number has Gaussian noise of `noise_std`; variances add when sums are added. Sums that are added need the
+    same `shares` and `reference`. Without products the covariance is that of the reference.
     """
     found = measured(noisy, noise_std, classes, d, shares)
     assert found.means is not None
     guessed = shrunk(found.means, found.error)
-    # Directions have length 1: what the class means do not explain of it is spread.
+    # Vectors have length 1: what the class means do not explain is spread.
     explained = min(float(found.shares @ np.square(guessed).sum(axis=1)), _MOST)
     level, directions = (1 - explained) / d, np.zeros((0, d))
     if found.products is not None:
@@ -88,17 +91,17 @@ def from_sums(
     factor, scale = reference.factors()
     size = np.float32(found.length * np.sqrt(level))
     return PrivateMeans(
-        means=reference.colour(guessed * found.length),
+        means=reference.color(guessed * found.length),
         factor=np.concatenate([size * factor, (found.length * reference.stretch(directions)).astype(np.float32)]),
         scale=size * scale,
         shares=found.shares,
     )
 
 
-def statistics_told(reference: Reference, shares: Shares, noise_std: float) -> StatisticsSpec | None:
-    """What a release says about its noisy sums; None where nobody else could read them.
+def statistics_spec(reference: Reference, shares: Shares, noise_std: float) -> StatisticsSpec | None:
+    """Manifest entry for the noisy sums; None if a receiver could not read them.
 
-    That needs the reference, and only those that ship with the program are at hand everywhere.
+    Reading them needs the reference, and only references that ship with Locum are available everywhere.
     """
     if reference.name not in ("none", *REFERENCES):
         return None
@@ -109,20 +112,20 @@ def statistics_told(reference: Reference, shares: Shares, noise_std: float) -> S
 
 
 def reference_hash(reference: Reference) -> str:
-    """Tells two versions of one reference apart: sums that were whitened differently must not be added.
+    """Hash that tells versions of a reference apart: sums that were whitened differently must not be added.
 
-    Over what is read from its file as it stands: directions are made orthonormal, and last digits may differ.
+    It covers what is read unchanged from the file. Directions are made orthonormal, so their last digits may differ.
     """
     numbers = np.concatenate([reference.mean, reference.values, [reference.rest]]).astype("<f4")
     return hashlib.sha256(numbers.tobytes()).hexdigest()
 
 
 def denoised(seen: Array, std: float, total: float) -> tuple[float, Array]:
-    """`level` and directions `V` so that `V.T @ V + level * I` is the best guess at a covariance of trace `total`.
+    """`level` and directions `V` such that `V.T @ V + level * I` estimates a covariance of trace `total`.
 
     `seen` is the covariance plus symmetric noise of standard deviation `std` off the diagonal. Noise alone has no
-    eigenvalue beyond `2 std sqrt(d)`; what is beyond is brought back by what noise adds to it, the rest is a level
-    alike in all directions. With much noise nothing is found, and that is the answer.
+    eigenvalue above `2 std sqrt(d)`; larger ones are reduced by what noise adds to them, and the rest becomes a level
+    that is equal in all directions. With much noise no direction is found.
     """
     d = len(seen)
     level = total / d
@@ -136,27 +139,26 @@ def denoised(seen: Array, std: float, total: float) -> tuple[float, Array]:
 
 
 def shrunk(observed: Array, error: Array) -> Array:
-    """The best guess at means that were seen with noise of known variance `error`: one a class, alike everywhere.
+    """Class means shrunk toward a common center; `error` is the known noise variance of each class.
 
-    The means are taken to scatter around a common centre by an unknown variance, which is estimated with what the
-    noise is known to add taken off. A class that was seen with much noise is drawn towards the centre, and the centre
-    follows those that were seen well. Without this the rarest class has the longest mean, and a classifier's
-    threshold goes wrong.
+    The means are assumed to scatter around a center with an unknown variance, estimated from the observed scatter
+    less the noise. A class with much noise is pulled toward the center, and the center follows the other classes.
+    Without this the rarest class has the longest mean, which shifts a classifier's threshold.
     """
     classes, d = observed.shape
     least = _LEAST_SCATTER * float(error.mean())
     scatter = least
     for _ in range(50):
         weight = 1 / (scatter + error)
-        centre = weight @ observed / weight.sum()
+        center = weight @ observed / weight.sum()
         share = weight / weight.sum()
-        # Expected squared distance from a weighted centre: (1 - share) of the class's own variance, roughly.
-        seen = np.square(observed - centre).sum(axis=1) / d
+        # Expected squared distance from a weighted center: about (1 - share) of the class's own variance.
+        seen = np.square(observed - center).sum(axis=1) / d
         free = np.maximum(1 - share, 1 / classes)
         updated = max(float(np.average(seen / free - error, weights=weight)), least)
         if abs(updated - scatter) <= 1e-9 * (scatter + error.min()):
             break
         scatter = updated
     keep = scatter / (scatter + error)
-    out: Array = centre + keep[:, None] * (observed - centre)
+    out: Array = center + keep[:, None] * (observed - center)
     return out

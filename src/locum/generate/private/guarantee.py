@@ -1,4 +1,4 @@
-"""The promise of a generator: what differential privacy needs before a fit, who pays, and what may be claimed."""
+"""The guarantee of a generator: what differential privacy needs before a fit, how it is paid, and the claim."""
 
 from __future__ import annotations
 
@@ -18,99 +18,102 @@ from locum.types import DP, DPClaim, PrivacyClaim
 if TYPE_CHECKING:
     from locum.accounting import Ledger
 
-
-DEFAULT_LEDGER = ".locum/ledger.sqlite"
-# What is claimed of seeded coins.
-TEST = "everything: made with test coins, which anybody can repeat"
+# What a test does not cover.
+TEST = "everything: made with an insecure seed, so anyone can repeat its random numbers"
 # What no private fit covers.
 NOT_COVERED = (
-    "that the data passed the checks before the fit: finite numbers, no other label than those of `classes`",
-    "the setting of epsilon, delta, `n_public` and `classes`: chosen by the holder, not hidden",
+    "that the data passed the checks before the fit: finite numbers, and only labels from `classes`",
+    "the values of epsilon, delta, `n_public` and `classes`: chosen by the holder, not hidden",
     "floating point: noise is rounded to 53 bits, not drawn on a grid",
 )
 
 
 def rounded_shares(shares: npt.NDArray[np.float64]) -> tuple[tuple[tuple[int], float], ...]:
-    """Noisy class frequencies for `Learnt.joint`, rounded like any others."""
+    """Noisy class frequencies for `Learned.joint`, rounded to three digits."""
     rounded = np.maximum(np.round(1000 * shares), 1)
     return tuple(((c,), float(p)) for c, p in enumerate(rounded / rounded.sum()))
 
 
-def reference_told(reference: Reference) -> dict[str, str]:
-    """The public statistics that were used, for the settings of a release."""
+def reference_settings(reference: Reference) -> dict[str, str]:
+    """Settings of a release that name the public statistics in use."""
     return {"reference": reference.name, "reference_source": reference.source}
 
 
 def subjects(subject: Any) -> npt.NDArray[np.int64]:
-    """Subjects as numbers; one that is missing is an error."""
+    """Subjects as integers; a missing subject is an error."""
     place: dict[str, int] = {}
     out = np.empty(len(np.asarray(subject)), dtype=np.int64)
     for i, who in enumerate(np.asarray(subject).tolist()):
         name = str(who)
-        # Two people without a name would count as one, and move the sums by more than one may.
+        # Two subjects without a name would count as one and move the sums by more than one subject may.
         if who is None or who != who or not name.strip():
-            raise PrivacyError("A promise for each subject needs a `subject` for every record; one is missing.")
+            raise PrivacyError("The unit `subject` needs a subject for every record; one is missing.")
         out[i] = place.setdefault(name, len(place))
     return out
 
 
 class Guarantee:
-    """What a generator that takes `privacy` has in common with the others: checks, payment and claim."""
+    """Mixin for generators with a `privacy` setting: checks, payment and claim."""
 
     privacy: DP | None
     classes: Sequence[Any] | None
     ledger: str | Path | None
     holding: str
     insecure_seed: int | None
-    # Whether there is a private way to fit.
-    _HONOURS_DP = False
+    # Whether this generator can be fitted with differential privacy.
+    _SUPPORTS_DP = False
 
     def _check_privacy(self, subject: Any) -> None:
-        """Everything that a promise needs, before any record is looked at."""
+        """Check everything that a guarantee needs, before any record is used."""
         name = type(self).__name__
         if self.privacy is None:
             return
         if not isinstance(self.privacy, DP):
             raise ConfigError(f"`privacy` must be None or DP(epsilon, delta, n_public=...); got {self.privacy!r}.")
-        if not self._HONOURS_DP:
+        if not self._SUPPORTS_DP:
             raise PrivacyError(
-                f"{name} cannot honour differential privacy: use ClassGaussian, CVAEGenerator or CGANGenerator, or "
-                "privacy=None."
+                f"{name} does not support differential privacy: use ClassGaussian, CVAEGenerator or CGANGenerator, "
+                "or privacy=None."
             )
         self.privacy.size()
         if getattr(self, "classes", None) is None:
             raise PrivacyError(
-                "Under differential privacy the set of classes is private too: name the classes there can be with "
-                "`classes` (--classes); one may be empty."
+                "Under differential privacy the set of classes is private too: name all classes that can occur with "
+                "`classes` (--classes); a class may be empty."
             )
         if getattr(self, "condition_on", None):
             raise PrivacyError(
-                "Under differential privacy `condition_on` would show which values occur: leave it out."
+                "Under differential privacy `condition_on` would reveal which values occur: leave it out."
             )
         if self.privacy.unit == "subject" and subject is None:
-            raise PrivacyError("A promise for each subject needs `subject`: say which records belong to one person.")
+            raise PrivacyError("The unit `subject` needs `subject`: say which records belong together.")
 
     def _budget(self) -> DP:
-        """The budget, where there is one."""
+        """The budget; an error if there is none."""
         if self.privacy is None:
-            raise ConfigError("There is nothing to plan without a budget: set `privacy=DP(...)`.")
+            raise ConfigError("A plan needs a budget: set `privacy=DP(...)`.")
         self._check_privacy(())
         return self.privacy
 
     @contextmanager
     def _open_ledger(self) -> Iterator[Ledger | None]:
-        """The ledger that pays; none with test coins, which promise nothing."""
+        """The ledger that pays; None with an insecure seed, which gives no guarantee."""
         from locum.accounting import Ledger
 
         if self.insecure_seed is not None:
             yield None
             return
-        with Ledger(self.ledger or DEFAULT_LEDGER) as ledger:
+        if self.ledger is None:
+            raise PrivacyError(
+                "A guarantee is paid from the ledger of the data: pass its place with `ledger`, for instance "
+                "locum.ledger_for('scans.npz'), or `data.info.ledger` for images that you embedded."
+            )
+        with Ledger(self.ledger) as ledger:
             ledger.open_for(self._budget(), self.holding)
             yield ledger
 
     def _pay(self, plan: QueryPlan) -> Charge | None:
-        """Charge the ledger, before the work; nothing is paid, and nothing promised, with test coins."""
+        """Charge the ledger before the work; with an insecure seed nothing is paid and nothing claimed."""
         with self._open_ledger() as ledger:
             if ledger is None:
                 return None
@@ -123,19 +126,19 @@ class Guarantee:
             )
 
     def _subjects(self, subject: npt.NDArray[Any] | None) -> npt.NDArray[np.int64] | None:
-        """Subjects as numbers, where the promise is about subjects."""
+        """Subjects as integers if the unit is `subject`, else None."""
         if self._budget().unit != "subject":
             return None
         return subjects(subject)
 
     def _dp_claim(self, charge: Charge | None, *not_covered: str) -> PrivacyClaim:
-        """The promise that was paid for."""
+        """The claim that the charge paid for."""
         assert self.privacy is not None
         outside = not_covered
         if self.privacy.unit == "record":
-            outside = ("people with several records: the promise is about one record each", *outside)
+            outside = ("subjects with several records: the guarantee is about one record each", *outside)
         if charge is None:
-            return PrivacyClaim("none", (TEST, *outside))
+            return PrivacyClaim("none", (TEST, *outside), test=True)
         paid = DPClaim(
             charge.epsilon, charge.delta, self.privacy.relation, tuple(events_to_json(charge.events)), charge.tip
         )

@@ -1,6 +1,6 @@
-"""A CVAE under differential privacy: whitened vectors of length 1 around noisy class means, trained by DP-SGD.
+"""A CVAE under differential privacy: DP-SGD on whitened vectors of length 1 around noisy class means.
 
-What is learnt of class means is right from the start, and the network has to learn only how records vary around them.
+The class means are known from the start; the network only learns how records vary around them.
 """
 
 from __future__ import annotations
@@ -25,47 +25,48 @@ from locum.generate.scaling import with_labels
 from locum.nets import CVAE
 from locum.train import CVAELoss, seeded
 from locum.train.dp import InitialQuery, PrivateHistory, PrivateRun
-from locum.types import ProgressBar
+from locum.types import Progress
 
 Array = npt.NDArray[np.float64]
 Tensors = dict[str, npt.NDArray[np.float32]]
 
-# Class means and decoder explain at most so much of a vector's length.
+# Class means and decoder explain at most this share of the squared length of a vector.
 _MOST = 0.9
 _DRAWS = 4096
 
 
 def check_private(settings: Preset, *, authors_compat: bool, validation: bool) -> None:
-    """Everything that would leave unpaid, before any record is looked at."""
+    """Refuse settings that would use records without paying, before any record is used."""
     if settings.patience or validation:
         raise PrivacyError(
-            "Early stopping looks at records and is not paid for: under differential privacy leave `patience` and "
+            "Early stopping uses records without paying: under differential privacy leave `patience` and "
             "`validation` out."
         )
     if authors_compat:
         raise PrivacyError(
-            "What the authors ran is not private as they say: leave `authors_compat` out under differential privacy."
+            "The authors' procedure does not give the privacy that they state: leave `authors_compat` out under "
+            "differential privacy."
         )
     if settings.scaling not in INITIAL_QUERIES:
         raise PrivacyError(
-            f"The scaling {settings.scaling!r} shows values of records: under differential privacy take 'class' "
+            f"The scaling {settings.scaling!r} reveals values of records: under differential privacy use 'class' "
             "(noisy class means) or 'public' (public statistics alone)."
         )
     if settings.decoder_noise == "diagonal":
         raise PrivacyError(
-            "The variance of each feature's error is not paid for: under differential privacy `decoder_noise` is "
-            "'low-rank' (by public statistics) or 'none'."
+            "Nothing pays for the variance of each feature's error: under differential privacy `decoder_noise` is "
+            "'low-rank' (from public statistics) or 'none'."
         )
     if settings.residual:
         raise PrivacyError(
-            "Batch norm mixes the records of a batch, so that no record's gradient can be bounded: under "
-            "differential privacy take another preset than 'large'."
+            "Batch norm mixes the records of a batch, so the gradient of one record cannot be bounded: under "
+            "differential privacy use a preset other than 'large'."
         )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PrivateFit:
-    """What a paid fit gives besides the weights: the way back to raw vectors, noisy class shares, the receipt."""
+    """Result of a private fit besides the weights: whitener, noisy class shares, charge and history."""
 
     whitener: Whitener
     shares: Array
@@ -86,9 +87,9 @@ def train_privately(
     purpose: str,
     insecure_seed: int | None,
     checkpoint: str | Path | None,
-    progress: ProgressBar | None,
+    progress: Progress | None,
 ) -> PrivateFit:
-    """Pay, ask for the sums, and train `module` on what they leave of the records."""
+    """Pay, query the noisy sums, and train `module` on the whitened records."""
     d = records.X.shape[1]
     classes = module.encoder[0].in_features - d
     _, asked = INITIAL_QUERIES[settings.scaling]
@@ -126,17 +127,17 @@ def train_privately(
 def folded(
     module: CVAE, whitener: Whitener, shares: Array, tensors: Mapping[str, npt.NDArray[np.float32]], *, noise: bool
 ) -> Tensors:
-    """The tensors of a release: the way back to raw vectors goes into the last layer and into class offsets.
+    """Tensors of a release: the way back to raw vectors is folded into the last layer and the class offsets.
 
-    With noisy class means the decoder's own mean for each class is taken off: it would only add its noise to them.
-    What class means and decoder leave of a vector's length is spread as in the public statistics.
+    With noisy class means, the decoder's own mean of each class is subtracted: it would only add noise to them. The
+    part of the squared length that class means and decoder do not explain is spread as in the public statistics.
     """
     d, classes = whitener.reference.dim, len(shares)
-    energy, centres = zip(*(_moments(module, c, classes) for c in range(classes)), strict=True)
-    middle = np.stack(centres) / np.sqrt(d)
-    offset = whitener.means - middle if whitener.means.any() else whitener.means
-    # Squared length of what is drawn: around its middle, and of the middle where it ends up.
-    explained = shares @ (np.array(energy) / d + np.square(offset + middle).sum(axis=1))
+    energy, centers = zip(*(_moments(module, c, classes) for c in range(classes)), strict=True)
+    own = np.stack(centers) / np.sqrt(d)
+    offset = whitener.means - own if whitener.means.any() else whitener.means
+    # Squared length of the draws: around their mean, plus that of the mean where it ends up.
+    explained = shares @ (np.array(energy) / d + np.square(offset + own).sum(axis=1))
     out = whitener.folded(tensors, offset)
     if noise:
         factor, scale = whitener.reference.factors()
@@ -146,12 +147,12 @@ def folded(
 
 
 def _moments(module: CVAE, label: int, classes: int) -> tuple[float, Array]:
-    """How far the decoder's vectors of a class lie from their middle, squared, on average; and the middle.
+    """Mean squared distance of the decoder's vectors of a class from their mean, and that mean.
 
-    Coins are public, like the weights.
+    The seed is public, like the weights.
     """
     z = torch.randn(_DRAWS, module.latent, generator=seeded(0))
     with torch.no_grad():
         drawn = module.decode(z, torch.eye(classes)[label].expand(len(z), -1)).double()
-    centre = drawn.mean(dim=0)
-    return float(torch.square(drawn - centre).sum(dim=1).mean()), centre.numpy()
+    center = drawn.mean(dim=0)
+    return float(torch.square(drawn - center).sum(dim=1).mean()), center.numpy()

@@ -1,8 +1,8 @@
-"""What is asked of records under differential privacy: one vector of sums that a unit moves by at most 1.
+"""The query of private generators: one vector of sums that a unit moves by at most 1.
 
-Vectors are whitened with public statistics and brought to length 1, so that one record moves the sums by a known
-amount, whatever it is. The sums of each class, its count, one sum of lengths and, if asked for, all products of two
-features leave in one Gaussian mechanism.
+Vectors are whitened with public statistics and scaled to length 1, so that any record moves the sums by a known
+amount. The sum and count of each class, one sum of lengths and, optionally, all products of two features go through
+one Gaussian mechanism. `measured` reads the noisy result.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from locum.data import Reference
 
 Array = npt.NDArray[np.float64]
 
-# Lengths beyond so many times what the reference expects are cut.
+# Lengths are clipped at this multiple of what the reference expects.
 LONGEST = 3.0
-# A class counts as at least so many units: a noisy count can be negative.
+# Lower bound on the count of a class: a noisy count can be negative.
 _FEWEST = 5.0
 
 
 @dataclass(frozen=True, slots=True)
 class Shares:
-    """Parts of the squared sensitivity, which sum to 1. What has no share is not asked."""
+    """Parts of the squared sensitivity, which sum to 1. A part with share 0 is not queried."""
 
     sums: float
     counts: float
@@ -32,7 +32,7 @@ class Shares:
     products: float = 0.0
 
     def size(self, classes: int, d: int) -> int:
-        """How many numbers are asked for."""
+        """Length of the vector of sums."""
         return sum(stop - start for start, stop in self._edges(classes, d))
 
     def _edges(self, classes: int, d: int) -> list[tuple[int, int]]:
@@ -58,10 +58,10 @@ COUNTS_ONLY = Shares(0.0, 0.5, 0.5)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Measured:
-    """What the noisy sums say, in whitened vectors of length 1. Nothing here looks at records any more.
+    """Noisy sums as estimates for whitened vectors of length 1; no record is involved any more.
 
-    `means` of the classes with the variance `error` of each number, `counts` (never below a few), mean `length` of
-    whitened vectors, and the summed `products`, whose entries off the diagonal have noise of `products_std`.
+    Class `means` with noise variance `error`, `counts` (bounded below), the mean `length` of whitened vectors, and
+    the summed `products`, with noise of `products_std` off the diagonal.
     """
 
     means: Array | None
@@ -73,15 +73,15 @@ class Measured:
 
     @property
     def shares(self) -> Array:
-        """How frequent classes are."""
+        """Class frequencies."""
         out: Array = self.counts / self.counts.sum()
         return out
 
 
 def unit_vectors(X: npt.NDArray[np.float32], reference: Reference) -> tuple[Array, Array]:
-    """Whitened vectors of length 1, and their lengths as a share of the longest that counts.
+    """Whitened vectors of length 1, and their lengths as a share of the longest allowed.
 
-    A record with a number that is not finite becomes the vector 0 of length 0.
+    A record with a number that is not finite becomes the zero vector with length 0.
     """
     usable = np.asarray(np.isfinite(X).all(axis=1))
     white = reference.whiten(np.where(usable[:, None], X, 0.0))
@@ -101,11 +101,11 @@ def query_sums(
 ) -> Array:
     """The sums before the noise: one unit, added or removed, moves them by at most 1 in L2.
 
-    A record's part has length at most 1 by construction. A subject's records are added up, and the sum is cut to
-    length 1; so somebody with many records has as much say as somebody with one.
+    The contribution of a record has length at most 1 by construction. The records of a subject are summed and the sum
+    is clipped to length 1, so a subject with many records has no more influence than one with a single record.
     """
     d = X.shape[1]
-    # A record that cannot be used has no say; it cannot be told from an absent one.
+    # A record that cannot be used contributes nothing: it is indistinguishable from an absent one.
     usable = np.asarray(np.isfinite(X).all(axis=1))
     codes = codes[usable]
     unit, relative = unit_vectors(X[usable], reference)
@@ -119,18 +119,18 @@ def query_sums(
     counts[:] = np.sqrt(shares.counts) * np.bincount(codes, weights=weight, minlength=classes)
     lengths[:] = np.sqrt(shares.lengths) * (relative @ weight)
     if shares.products:
-        whole = unit.T @ (unit * weight[:, None])
-        # Off the diagonal each product stands for two entries of the matrix: its length is then the matrix's.
-        whole *= np.sqrt(2.0)
-        np.fill_diagonal(whole, np.diagonal(whole) / np.sqrt(2.0))
-        products[:] = np.sqrt(shares.products) * whole[np.triu_indices(d)]
+        matrix = unit.T @ (unit * weight[:, None])
+        # Off the diagonal each product stands for two entries, so that the vector is as long as the matrix.
+        matrix *= np.sqrt(2.0)
+        np.fill_diagonal(matrix, np.diagonal(matrix) / np.sqrt(2.0))
+        products[:] = np.sqrt(shares.products) * matrix[np.triu_indices(d)]
     return out
 
 
 def _weights(
     unit: Array, relative: Array, codes: npt.NDArray[np.int64], subject: npt.NDArray[np.int64], shares: Shares
 ) -> Array:
-    """For each record what its subject's sums must be multiplied with to have length at most 1."""
+    """Weight of each record that brings the sums of its subject to length at most 1."""
     out = np.ones(len(unit))
     order = np.argsort(subject, kind="stable")
     for rows in np.split(order, np.flatnonzero(np.diff(subject[order])) + 1) if len(order) else ():
@@ -148,9 +148,9 @@ def _weights(
 
 
 def measured(noisy: Array, noise: float, classes: int, d: int, shares: Shares = MEANS) -> Measured:
-    """Read noisy sums, with noise of standard deviation `noise` on each number. It costs nothing."""
+    """Estimates from noisy sums with noise of standard deviation `noise` per number. It costs nothing."""
     sums, seen, lengths, upper = shares.parts(noisy, classes, d)
-    counts = np.maximum(_calmed(seen / np.sqrt(shares.counts), noise / np.sqrt(shares.counts)), _FEWEST)
+    counts = np.maximum(_shrunk_counts(seen / np.sqrt(shares.counts), noise / np.sqrt(shares.counts)), _FEWEST)
     length = float(np.clip(lengths[0] / np.sqrt(shares.lengths) / counts.sum(), 0.1, 1.0)) * LONGEST * np.sqrt(d)
     means, error, products, std = None, np.zeros(classes), None, 0.0
     if shares.sums:
@@ -165,14 +165,14 @@ def measured(noisy: Array, noise: float, classes: int, d: int, shares: Shares = 
     return Measured(means, error, counts, length, products, std)
 
 
-def _calmed(seen: Array, noise: float) -> Array:
-    """Counts drawn towards their mean, by as much of their scatter as the noise explains.
+def _shrunk_counts(seen: Array, noise: float) -> Array:
+    """Counts shrunk toward their mean, by the part of their scatter that noise explains.
 
-    Where noise is as large as the counts differ, classes count as equally frequent: a class that seems empty by bad
-    luck would get a mean many times too long.
+    If the noise is as large as the differences, classes count as equally frequent: a class that looks empty by chance
+    would get a mean many times too long.
     """
-    centre, free = seen.mean(), max(len(seen) - 1, 1)
-    scatter = float(np.square(seen - centre).sum()) / free
+    center, free = seen.mean(), max(len(seen) - 1, 1)
+    scatter = float(np.square(seen - center).sum()) / free
     keep = max(0.0, 1 - noise**2 / scatter) if scatter > 0 else 0.0
-    out: Array = centre + keep * (seen - centre)
+    out: Array = center + keep * (seen - center)
     return out

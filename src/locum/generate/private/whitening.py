@@ -1,7 +1,7 @@
-"""What a network is trained on under differential privacy: whitened vectors of length 1, around noisy class means.
+"""Inputs of a private network: whitened vectors of length 1, less noisy class means.
 
-Every private network starts alike: a noisy sum (counts, lengths and, for the scaling "class", class means), which one
-plan pays for together with the steps. The way back to raw vectors is folded into what is released.
+Every private network starts with a noisy sum (counts, lengths and, for the scaling "class", class means), which its
+plan pays for together with the training steps. The way back to raw vectors is folded into the released tensors.
 """
 
 from __future__ import annotations
@@ -22,27 +22,27 @@ from locum.types import DP
 Array = npt.NDArray[np.float64]
 Tensors = dict[str, npt.NDArray[np.float32]]
 
-# By scaling: the part of the squared budget that the sums take, and what they ask for.
+# For each scaling: the part of the squared budget that the sums take, and their shares.
 INITIAL_QUERIES: dict[str, tuple[float, Shares]] = {"class": (0.5, MEANS), "public": (0.05, COUNTS_ONLY)}
 
 
 def plan_network(
     privacy: DP, scaling: str, *, batch: int, clip: float, epochs: float = 1.0, steps: int | None = None
 ) -> SGDPlan:
-    """Everything that a private fit of a network will do, from public numbers alone; see `plan_sgd`."""
+    """Plan of a private fit of a network, from public numbers alone; see `plan_sgd`."""
     share, _ = INITIAL_QUERIES[scaling]
     sums = Gaussian(plan_query(privacy).noise_multiplier / np.sqrt(share))
     return plan_sgd(privacy, batch=batch, epochs=epochs, steps=steps, clip=clip, extra=(sums,))
 
 
 def read_sums(noisy: Array, plan: SGDPlan, scaling: str, classes: int, d: int) -> Measured:
-    """What the noisy sums of such a plan say."""
+    """Estimates from the noisy sums of such a plan."""
     return measured(noisy, InitialQuery.noise(plan), classes, d, INITIAL_QUERIES[scaling][1])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Whitener:
-    """Between raw vectors and what the network sees: whitened, of length 1, less the class mean, times sqrt(d)."""
+    """Map between raw vectors and network inputs: whitened, of length 1, less the class mean, times sqrt(d)."""
 
     reference: Reference
     means: Array
@@ -50,36 +50,36 @@ class Whitener:
 
     @classmethod
     def bare(cls, reference: Reference, classes: int) -> Whitener:
-        """Before anything is known of the records: all classes lie at 0."""
+        """Without any information from records: all class means are 0."""
         return cls(reference, np.zeros((classes, reference.dim)), 1.0)
 
     @classmethod
     def read(cls, found: Measured, reference: Reference) -> Whitener:
-        """From noisy sums; without class means all classes are taken to lie at 0."""
+        """From noisy sums; class means are 0 if the sums hold none."""
         means = np.zeros((len(found.counts), reference.dim))
         if found.means is not None:
             means = shrunk(found.means, found.error)
         return cls(reference, means, found.length)
 
     def forward(self, X: npt.NDArray[np.float32], labels: npt.NDArray[np.int64]) -> npt.NDArray[np.float32]:
-        """What the network sees. Lengths are lost: they are private."""
+        """Network inputs. Lengths are dropped: they are private."""
         unit, _ = unit_vectors(X, self.reference)
         out: npt.NDArray[np.float32] = (np.sqrt(X.shape[1]) * (unit - self.means[labels])).astype(np.float32)
         return out
 
     def backward(self, scaled: npt.NDArray[np.float32], labels: npt.NDArray[np.int64]) -> npt.NDArray[np.float32]:
-        """Undo `forward`, with the mean length for all."""
+        """Undo `forward`, with the mean length for every vector."""
         unit = scaled / np.sqrt(scaled.shape[1]) + self.means[labels]
-        out: npt.NDArray[np.float32] = self.reference.colour(unit * self.length).astype(np.float32)
+        out: npt.NDArray[np.float32] = self.reference.color(unit * self.length).astype(np.float32)
         return out
 
     def folded(self, tensors: Mapping[str, npt.NDArray[np.float32]], offset: Array) -> Tensors:
-        """The tensors of an exported network, whose last layer now gives raw vectors around each class's `offset`."""
+        """Tensors of an exported network whose last layer now gives raw vectors around each class's `offset`."""
         out, d = dict(tensors), self.reference.dim
         weight, bias = list(out)[-2:]
         size = self.length / np.sqrt(d)
         out[weight] = (size * self.reference.stretch(out[weight].T).T).astype(np.float32)
         out[bias] = (size * self.reference.stretch(out[bias])).astype(np.float32)
         out["span"] = np.ones(d, dtype=np.float32)
-        out["offset"] = self.reference.colour(self.length * offset).astype(np.float32)
+        out["offset"] = self.reference.color(self.length * offset).astype(np.float32)
         return out

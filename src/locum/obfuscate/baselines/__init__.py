@@ -1,6 +1,6 @@
 """Published obfuscators in one interface, for comparison: `BASELINES` by name, `strengths` to sweep.
 
-Every rival gets as many strengths as any other: the same tuning budget. Imports torch.
+Every baseline gets the same number of strengths: the same tuning budget. Imports torch.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from locum._lazy import lazy_exports
 
 if TYPE_CHECKING:
     from locum.obfuscate.baselines.base import Array as Array, Baseline as Baseline
-    from locum.obfuscate.baselines.catalogue import (
+    from locum.obfuscate.baselines.catalog import (
         BASELINES as BASELINES,
         NOT_BUILT as NOT_BUILT,
         BaselineFactory as BaselineFactory,

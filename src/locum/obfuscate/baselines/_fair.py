@@ -1,4 +1,4 @@
-"""What VFAE and LMIFR share: a latent without the private attribute, decoded with one that is drawn at random."""
+"""What VFAE and LMIFR share: a latent without the private attribute, decoded with a random one."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from locum.obfuscate.baselines.base import Baseline
 
 
 class FairAutoencoder(Baseline):
-    """Both are made to release a latent; here it is decoded back to records, as every rival gives rows.
+    """Both papers release a latent; here it is decoded to a record, because every baseline releases rows.
 
-    The decoder is told the private attribute, so that the latent need not carry it. A release has none at hand: its
-    decoder is told one that is drawn by the frequencies of the training rows, whatever the record's own is. For the
-    same reason the encoder sees the record alone, where the papers show it the attribute too.
+    The decoder gets the private attribute, so that the latent need not carry it. In a release the true one is not
+    known: the decoder gets one drawn with the frequencies of the training rows. For the same reason the encoder sees
+    only the record, while in the papers it sees the attribute too.
     """
 
     kinds = ("table",)
@@ -28,7 +28,7 @@ class FairAutoencoder(Baseline):
         return RecordAutoencoder(rows.shape[0], rows.blocks, condition=rows.private_classes, variational=True)
 
     def _encoded(self, batch: Batch, rng: torch.Generator) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Mean, log-variance and a draw of the latent, and the scores it is decoded to with the true attribute."""
+        """Mean, log-variance and a sample of the latent, and the scores decoded from it with the true attribute."""
         mean, log_var = self.released_.encode(batch.x)
         z = mean + noise_like(mean, rng) * torch.exp(0.5 * log_var)
         return mean, log_var, z, self.released_.scores(z, one_hot(batch.private, len(self.prior_)).float())

@@ -1,4 +1,4 @@
-"""What rivals share in training: rows as tensors, the losses, and the game of an obfuscator against an attacker."""
+"""What baselines share in training: rows as tensors, losses, and the game of an obfuscator against an attacker."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from torch.nn.functional import cross_entropy
 from locum.errors import DataError
 from locum.nets import ColumnTypes
 from locum.train import shuffled_batches
-from locum.types import ProgressBar
+from locum.types import Progress
 
 _RATE = {"table": 3e-3, "image": 1e-3}
-# What an error of a column's own standard deviation costs in a number, in nats. With more, categories are lost in the
-# latent of the PUPETs; with less, capital gains are.
+# Cost, in nats, of an error of one standard deviation in a number. With more, the PUPETs' latent loses categories;
+# with less, capital gains.
 _NUMBERS = 4.0
-# Nats for breaking a bound by all of the variance, at the end of training.
+# Cost, in nats, of exceeding a bound by the full variance, at the end of training.
 _BREACH = 30.0
 
 
 class Batch(NamedTuple):
-    """Some rows with their codes; `done` is the share of the training that is over."""
+    """Some rows with their codes; `done` is the share of training that is over."""
 
     x: Tensor
     utility: Tensor
@@ -37,7 +37,7 @@ class Batch(NamedTuple):
 
 
 class Move(NamedTuple):
-    """What the attacker gets to see of a batch, and what it costs the obfuscator apart from being seen through."""
+    """What the attacker sees of a batch, and what it costs the obfuscator, apart from what the attacker learns."""
 
     shown: Tensor
     cost: Tensor
@@ -45,7 +45,7 @@ class Move(NamedTuple):
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows that a rival learns from."""
+    """The rows that a baseline learns from."""
 
     x: Tensor
     utility: Tensor
@@ -59,13 +59,19 @@ class Rows:
         """Checked; `utility` may have several columns."""
         x = torch.from_numpy(np.ascontiguousarray(X, dtype=np.float32))
         if x.ndim not in (2, 4) or len(x) < 2:
-            raise DataError(f"Rows must be (n, d) or (n, c, h, w), two or more; got the shape {tuple(x.shape)}.")
+            raise DataError(
+                f"Rows must be (n, d) or (n, c, h, w), with n of 2 or more; got the shape {tuple(x.shape)}."
+            )
         if x.ndim == 4 and (x.shape[2] % 8 or x.shape[3] % 8):
-            raise DataError(f"The sides of images must be multiples of 8; got {x.shape[2]} by {x.shape[3]} pixels.")
+            raise DataError(
+                f"The sides of images must be multiples of 8; got {x.shape[2]} x {x.shape[3]}. Resize them."
+            )
         u = torch.from_numpy(np.asarray(utility, dtype=np.int64).reshape(len(x), -1))
         hidden = np.zeros(len(x), dtype=np.int64) if private is None else np.asarray(private, dtype=np.int64)
         if len(hidden) != len(x):
-            raise DataError(f"Rows and labels must be as many: got {len(x)} rows and {len(hidden)} private labels.")
+            raise DataError(
+                f"There must be as many labels as rows; got {len(x)} rows and {len(hidden)} private labels."
+            )
         return cls(x, u, torch.from_numpy(hidden), tuple(blocks))
 
     @property
@@ -78,7 +84,7 @@ class Rows:
 
     @property
     def batch_size(self) -> int:
-        """256 records or 64 images; fewer of few, so that an epoch still has some thirty turns."""
+        """256 records or 64 images; fewer for small data, so that an epoch still has about 30 steps."""
         return min(256 if self.kind == "table" else 64, max(32, len(self.x) // 32))
 
     @cached_property
@@ -91,7 +97,7 @@ class Rows:
 
     @cached_property
     def prior(self) -> Tensor:
-        """How frequent each private class is."""
+        """The frequency of each private class."""
         return torch.bincount(self.private, minlength=self.private_classes) / len(self.private)
 
     @cached_property
@@ -101,21 +107,21 @@ class Rows:
 
     @cached_property
     def variance(self) -> float:
-        """Mean squared distance of a row to the mean row."""
+        """Mean squared distance of a row from the mean row."""
         return float(self.x.flatten(1).var(dim=0, correction=0).sum())
 
 
 def guess_loss(logits: Tensor, codes: Tensor, classes: Sequence[int]) -> Tensor:
-    """Cross-entropy, added over attributes: `codes` has a column for each, `logits` one for each class of each."""
+    """Cross-entropy, summed over attributes: `codes` has a column per attribute, `logits` one per class of each."""
     parts = [cross_entropy(part, codes[:, i]) for i, part in enumerate(logits.split(list(classes), dim=1))]
     return torch.stack(parts).sum()
 
 
 def confusion(logits: Tensor, prior: Tensor) -> Tensor:
-    """Divergence of an attacker's guess from the plain frequencies: 0 where the attacker has learnt nothing.
+    """Divergence of an attacker's guess from the class frequencies: 0 if the attacker has learned nothing.
 
-    Rivals lower this where their papers raise the attacker's loss. Both are at their best with the same release; but
-    this one ends there, and that one goes on to where the attacker is sure and wrong: the next one is sure and right.
+    Baselines minimize this where their papers maximize the attacker's loss. Both have the same optimum, but the
+    papers' loss can go past it, to a confidently wrong attacker; the next attacker is then confidently right.
     """
     return -(prior * (torch.log_softmax(logits, dim=1) - prior.clamp_min(1e-9).log())).sum(dim=1).mean()
 
@@ -123,8 +129,8 @@ def confusion(logits: Tensor, prior: Tensor) -> Tensor:
 def reconstruction(scores: Tensor, x: Tensor, types: ColumnTypes, spread: Tensor) -> Tensor:
     """Negative log-likelihood of records, in nats each: categorical in a block, Gaussian for a number.
 
-    Errors of a number are measured by its column's standard deviation, `spread`: a narrow column matters as much as
-    a wide one.
+    Errors of a number are in units of its column's standard deviation, `spread`, so that a narrow column matters as
+    much as a wide one.
     """
     total = scores.new_zeros(())
     for block in types.blocks:
@@ -137,18 +143,18 @@ def reconstruction(scores: Tensor, x: Tensor, types: ColumnTypes, spread: Tensor
 
 
 def gaussian_kl(mean: Tensor, log_var: Tensor) -> Tensor:
-    """KL of the encoder's Gaussians to the standard one, in nats a row."""
+    """KL divergence of the encoder's Gaussians from the standard normal, in nats per row."""
     return 0.5 * (mean.square() + log_var.exp() - 1 - log_var).sum() / len(mean)
 
 
 def breach(distortion: Tensor, bound: float, done: float) -> Tensor:
-    """Price of a distortion above its bound; it grows as training goes on, and nothing is due at the bound."""
+    """Penalty for a distortion above its bound; it grows during training, and is 0 at the bound."""
     excess = torch.relu(distortion - bound)
     return _BREACH * (0.1 + done) * (excess + excess.square())
 
 
 def noise_like(x: Tensor, rng: torch.Generator) -> Tensor:
-    """Standard normal numbers of a tensor's shape."""
+    """Standard normal numbers with the shape of a tensor."""
     return torch.randn(x.shape, generator=rng)
 
 
@@ -161,43 +167,39 @@ def play(
     attacker: nn.Module | None = None,
     hide: Callable[[Tensor, Batch], Tensor] = lambda logits, batch: logits.new_zeros(()),
     epochs: int,
-    progress: ProgressBar | None = None,
+    progress: Progress | None = None,
 ) -> None:
-    """Train an obfuscator and an attacker in turns, a step each for every batch.
+    """Train an obfuscator and an attacker in turns, one step each per batch.
 
-    `move` makes a release of a batch. The attacker first learns to guess the private attribute from it; then `ours`
-    lower the move's own cost and `hide`, which is what the attacker's guesses cost them. Networks that help the
-    obfuscator, such as a utility provider, are among `ours`. The step shrinks to nothing over the last third, so
-    that the end is not an accident of the last batch.
+    `move` makes a release of a batch. The attacker first takes a step to guess the private attribute from it; then
+    `ours` take a step to lower the move's cost plus `hide`, the cost of the attacker's guesses. Networks that help
+    the obfuscator, such as a utility provider, are among `ours`. The learning rate falls to 0 over the last third, so
+    that the result does not depend on the last batch.
     """
     rate = _RATE[rows.kind]
     own = torch.optim.Adam([p for m in ours for p in m.parameters()], lr=rate, fused=True)
     theirs = None if attacker is None else torch.optim.Adam(attacker.parameters(), lr=rate, fused=True)
     batches = shuffled_batches(len(rows.x), rows.batch_size)
-    try:
-        for epoch in range(epochs):
-            done = epoch / epochs
-            own.param_groups[0]["lr"] = rate * min(1.0, 3 * (1 - done))
-            total, count = torch.zeros(()), 0
-            for i in batches(rng):
-                batch = Batch(rows.x[i], rows.utility[i], rows.private[i], done)
-                shown, cost = move(batch, rng)
-                if attacker is not None and theirs is not None:
-                    theirs.zero_grad(set_to_none=True)
-                    cross_entropy(attacker(shown.detach()), batch.private).backward()
-                    theirs.step()
-                    # Its weights stand still while we look for what misleads it.
-                    attacker.requires_grad_(False)
-                    cost = cost + hide(attacker(shown), batch)
-                    attacker.requires_grad_(True)
-                own.zero_grad(set_to_none=True)
-                cost.backward()
-                own.step()
-                total, count = total + cost.detach(), count + 1
-            if not math.isfinite(loss := float(total) / count):
-                raise DataError("Training diverged: the loss is no longer finite. Lower `strength`.")
-            if progress is not None:
-                progress.step(epoch + 1, epochs, loss)
-    finally:
+    for epoch in range(epochs):
+        done = epoch / epochs
+        own.param_groups[0]["lr"] = rate * min(1.0, 3 * (1 - done))
+        total, count = torch.zeros(()), 0
+        for i in batches(rng):
+            batch = Batch(rows.x[i], rows.utility[i], rows.private[i], done)
+            shown, cost = move(batch, rng)
+            if attacker is not None and theirs is not None:
+                theirs.zero_grad(set_to_none=True)
+                cross_entropy(attacker(shown.detach()), batch.private).backward()
+                theirs.step()
+                # Its weights are fixed while the obfuscator takes its step.
+                attacker.requires_grad_(False)
+                cost = cost + hide(attacker(shown), batch)
+                attacker.requires_grad_(True)
+            own.zero_grad(set_to_none=True)
+            cost.backward()
+            own.step()
+            total, count = total + cost.detach(), count + 1
+        if not math.isfinite(loss := float(total) / count):
+            raise DataError("Training diverged: the loss is no longer finite. Lower `strength`.")
         if progress is not None:
-            progress.close()
+            progress(epoch + 1, epochs, f"loss {loss:.4g}")

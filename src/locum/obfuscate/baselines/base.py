@@ -1,4 +1,4 @@
-"""One interface for all rivals: a strength, `fit`, and what it releases."""
+"""The interface of all baselines: a strength, `fit`, and `masking`."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from locum.nets import ColumnTypes
 from locum.obfuscate.baselines._loop import Rows
 from locum.obfuscate.labels import Masking
 from locum.train import seeded
-from locum.types import ProgressBar
+from locum.types import Progress
 
 Array = npt.NDArray[Any]
-# Rows that go through a network at once.
+# Rows passed through a network at once.
 _CHUNK = 4096
 
 
 class Baseline(ABC):
-    """A published way to hide one attribute of rows and to keep another; `strength` says how much is hidden.
+    """A published method that hides one attribute of rows and keeps another; `strength` is how much it hides.
 
-    0 hides least, and what a unit of strength is differs from rival to rival: compare curves, not strengths. Nothing
-    is proven about a release: judge it by attackers. Most rivals learn from the private attribute (`needs_private`);
-    none is told the utility attribute of the rows that it releases.
+    0 hides least. The unit of strength differs between baselines: compare curves, not strengths. Nothing is proven
+    about a release: judge it by attackers. Most baselines learn from the private attribute (`needs_private`); none
+    gets the utility attribute of the rows that it releases.
     """
 
     name: ClassVar[str]
@@ -49,23 +49,23 @@ class Baseline(ABC):
         blocks: Sequence[slice] = (),
         seed: int = 0,
         epochs: int | None = None,
-        progress: ProgressBar | None = None,
+        progress: Progress | None = None,
     ) -> Self:
         """Learn from rows between 0 and 1 with their codes; `blocks` are the one-hot columns of a table, in order.
 
-        With `blocks` a release has exactly one category in each, and the rival learns under that condition; without,
-        columns are numbers to it (what PUPET's authors call ignorant of data types). The same seed gives the same
-        release. Without `epochs` a table takes 40 and images 10.
+        With `blocks`, a release has exactly one category in each, in training too; without, all columns are numbers
+        (what PUPET's authors call data type ignorant). The same seed gives the same release. Default epochs: 40 for
+        tables, 10 for images.
         """
         if not 0 <= self.strength < math.inf:
             raise ConfigError(f"`strength` must be 0 or more; got {self.strength!r}. 0 hides least.")
         rows = Rows.of(X, utility, private, blocks)
         if rows.kind not in self.kinds:
-            raise DataError(f"The rival {self.name!r} takes no {rows.kind}s: pick one that does.")
+            raise DataError(f"The baseline {self.name!r} does not take {rows.kind}s: choose one that does.")
         if self.needs_private and private is None:
-            raise DataError(f"The rival {self.name!r} learns from the private attribute: give `private`.")
+            raise DataError(f"The baseline {self.name!r} learns from the private attribute: pass `private`.")
         self.shape_, self.types_ = rows.shape, ColumnTypes(rows.shape[0], rows.blocks)
-        # Initial weights take torch's global coins: lend it ours, and give it back its own.
+        # Initial weights use torch's global rng: seed it here, and restore it afterwards.
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             self.released_, self.helpers_ = self._networks(rows)
@@ -74,14 +74,14 @@ class Baseline(ABC):
         return self
 
     def masking(self) -> Masking:
-        """One release of rows; it takes the utility codes, as every masking does, and looks away."""
+        """One release of rows; it takes utility codes, as every masking does, and ignores them."""
         if not hasattr(self, "released_"):
-            raise NotFittedError(f"The rival {self.name!r} has not learnt yet: call `fit` first.")
+            raise NotFittedError(f"The baseline {self.name!r} has not been fitted: call `fit` first.")
 
         def mask(X: Array, _: Array, rng: np.random.Generator) -> Array:
             torch_rng = seeded(int(rng.integers(2**63)))
             if X.shape[1:] != self.shape_:
-                raise DataError(f"Rows must have the shape {self.shape_} of those learnt from; got {X.shape[1:]}.")
+                raise DataError(f"Rows must have the shape {self.shape_} of the training rows; got {X.shape[1:]}.")
             x = torch.from_numpy(np.ascontiguousarray(X, dtype=np.float32))
             with torch.no_grad():
                 parts = [self._release(chunk, torch_rng).numpy() for chunk in x.split(_CHUNK)]
@@ -91,18 +91,18 @@ class Baseline(ABC):
 
     @property
     def parameters(self) -> dict[str, int]:
-        """How many numbers are learnt: of the network that makes releases alone, and with all it trains with."""
+        """Parameters of the network that makes releases, and of all networks that are trained."""
         if not hasattr(self, "released_"):
-            raise NotFittedError(f"The rival {self.name!r} has not learnt yet: call `fit` first.")
+            raise NotFittedError(f"The baseline {self.name!r} has not been fitted: call `fit` first.")
         released, helpers = (sum(p.numel() for p in m.parameters()) for m in (self.released_, self.helpers_))
         return {"released": released, "trained": released + helpers}
 
     @abstractmethod
     def _networks(self, rows: Rows) -> tuple[nn.Module, nn.ModuleDict]:
-        """The network that makes releases, and those that it trains with."""
+        """The network that makes releases, and those trained with it."""
 
     @abstractmethod
-    def _learn(self, rows: Rows, epochs: int, torch_rng: torch.Generator, progress: ProgressBar | None) -> None:
+    def _learn(self, rows: Rows, epochs: int, torch_rng: torch.Generator, progress: Progress | None) -> None:
         """Train the networks in place."""
 
     @abstractmethod

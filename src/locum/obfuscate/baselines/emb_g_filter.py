@@ -1,4 +1,4 @@
-"""emb-g-filter: a small filter on the latent of an autoencoder that is the same for everybody."""
+"""emb-g-filter: a small filter on the latent of a shared autoencoder."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from locum.obfuscate.baselines._loop import (
     reconstruction,
 )
 from locum.obfuscate.baselines.base import Baseline
-from locum.types import ProgressBar
+from locum.types import Progress
 
-# As for VAE-PUPET: at its whole weight the divergence leaves no room for the utility attribute.
+# As in VAE-PUPET: at full weight the divergence leaves no room for the utility attribute.
 _DIVERGENCE = 0.1
 
 
@@ -40,13 +40,13 @@ class FilteredAutoencoder(nn.Module):
 
 
 class EmbGFilter(Baseline):
-    """Records whose latents were moved, as far as `strength` (a share of their variance), to mislead an attacker.
+    """Records whose latents were moved, by up to `strength` (a share of their variance), to mislead an attacker.
 
-    Chen et al., "Distributed generation of privacy preserving data with user customization" (2019): a variational
-    autoencoder that stays as it is, and a small filter of its latents that a person trains against an attacker and
-    with a utility provider, both on latents, under a bound on how far latents move. Three quarters of the epochs
-    train the autoencoder, the rest the filter. Ours differs: the bound is a penalty on the mean squared move, as in
-    GAP, and the latent that is filtered is the encoder's mean, held to a normal one by a tenth of the usual weight.
+    Chen et al., "Distributed generation of privacy preserving data with user customization" (2019): a fixed
+    variational autoencoder, and a small filter of its latents that each user trains against an attacker and with a
+    utility provider, both on latents, under a bound on how far latents move. Three quarters of the epochs train the
+    autoencoder, the rest the filter. Ours differs: the bound is a penalty on the mean squared move, as in GAP, and
+    the filtered latent is the encoder's mean, with a tenth of the usual weight on its divergence from a normal one.
     """
 
     name = "emb-g-filter"
@@ -59,7 +59,7 @@ class EmbGFilter(Baseline):
         provider, attacker = guesser(shape, sum(rows.utility_classes)), guesser(shape, rows.private_classes)
         return net, nn.ModuleDict({"provider": provider, "attacker": attacker})
 
-    def _learn(self, rows: Rows, epochs: int, rng: torch.Generator, progress: ProgressBar | None) -> None:
+    def _learn(self, rows: Rows, epochs: int, rng: torch.Generator, progress: Progress | None) -> None:
         net, provider = self.released_.autoencoder, self.helpers_["provider"]
 
         def first(batch: Batch, rng: torch.Generator) -> Move:

@@ -8,19 +8,18 @@ from torch import Tensor, nn
 from locum.nets import guesser, masker
 from locum.obfuscate.baselines._loop import Batch, Move, Rows, breach, confusion, noise_like, play
 from locum.obfuscate.baselines.base import Baseline
-from locum.types import ProgressBar
+from locum.types import Progress
 
 
 class GAP(Baseline):
-    """Rows changed by a network that sees them and fresh noise, as far as a mean squared distortion of `strength`.
+    """Rows changed by a network that sees them and fresh noise, up to a mean squared distortion of `strength`.
 
-    `strength` is a share of the data's own variance: at 1 a release may lie as far from its row as the mean row does.
+    `strength` is a share of the data's variance: at 1 a release may be as far from its row as the mean row is.
     Huang et al., "Context-aware generative adversarial privacy" (2017), and Kairouz et al. (2022): a minimax game of
-    a privatiser and an attacker under a bound on distortion, kept by a penalty that grows. As published it knows of
-    no utility attribute; the bound alone is to keep rows useful. (A privatiser with a utility provider is what the
-    PUPETs are.) Ours differs: the network gives the change, not the row, so that strength 0 means none; and the
-    privatiser aims at the attacker's ignorance, not at its errors. Values leave the range from 0 to 1, save in tables
-    with one-hot blocks.
+    a privatizer and an attacker under a bound on distortion, enforced by a growing penalty. As published it has no
+    utility attribute; only the bound keeps rows useful. (The PUPETs are privatizers with a utility provider.) Ours
+    differs: the network outputs the change, not the row, so that strength 0 means none; and the privatizer aims at
+    the attacker's ignorance, not at its errors. Values can leave 0..1, except in tables with one-hot blocks.
     """
 
     name = "gap"
@@ -28,7 +27,7 @@ class GAP(Baseline):
     def _networks(self, rows: Rows) -> tuple[nn.Module, nn.ModuleDict]:
         return masker(rows.shape), nn.ModuleDict({"attacker": guesser(rows.shape, rows.private_classes)})
 
-    def _learn(self, rows: Rows, epochs: int, rng: torch.Generator, progress: ProgressBar | None) -> None:
+    def _learn(self, rows: Rows, epochs: int, rng: torch.Generator, progress: Progress | None) -> None:
         def move(batch: Batch, rng: torch.Generator) -> Move:
             shown = self._release(batch.x, rng)
             distortion = (shown - batch.x).square().sum() / (len(batch.x) * rows.variance)

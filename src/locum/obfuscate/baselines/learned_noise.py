@@ -8,21 +8,21 @@ from torch import Tensor, nn
 from locum.nets import guesser, noise_maker
 from locum.obfuscate.baselines._loop import Batch, Move, Rows, confusion, guess_loss, play
 from locum.obfuscate.baselines.base import Baseline
-from locum.types import ProgressBar
+from locum.types import Progress
 
 _LATENT = 64
-# What distortion as large as the data's own variance costs, in nats: noise that hides nothing is not worth it.
+# Cost, in nats, of distortion as large as the data's variance: noise that hides nothing should not pay.
 _DISTORTION = 0.05
 
 
 class LearnedNoise(Baseline):
-    """Rows plus noise that a network has shaped: wide where it misleads an attacker, narrow where it spoils utility.
+    """Rows plus noise shaped by a network: wide where it misleads an attacker, narrow where it hurts utility.
 
-    What is added does not depend on the row. The additive privatiser of Huang et al. ("Generative adversarial
-    privacy", 2018), as the seed compares with it. `strength` weighs the attacker against a utility provider that
-    trains along. Ours differs: the paper has a bound on distortion in place of a utility provider; here distortion
-    has a small price, and the provider learns from original rows too, so that what holds for releases holds for them.
-    Values leave the range from 0 to 1, save in tables with one-hot blocks.
+    The noise does not depend on the row. The additive privatizer of Huang et al. ("Generative adversarial privacy",
+    2018), a baseline of the adjustable paper. `strength` weighs the attacker against a utility provider that is
+    trained with it. Ours differs: the original has a bound on distortion instead of a utility provider; here
+    distortion has a small cost, and the provider learns from original rows too, so that it works on both. Values can
+    leave the range 0..1, except in tables with one-hot blocks.
     """
 
     name = "learned-noise"
@@ -32,7 +32,7 @@ class LearnedNoise(Baseline):
         attacker = guesser(rows.shape, rows.private_classes)
         return noise_maker(rows.shape, _LATENT), nn.ModuleDict({"provider": provider, "attacker": attacker})
 
-    def _learn(self, rows: Rows, epochs: int, rng: torch.Generator, progress: ProgressBar | None) -> None:
+    def _learn(self, rows: Rows, epochs: int, rng: torch.Generator, progress: Progress | None) -> None:
         provider, attacker = self.helpers_["provider"], self.helpers_["attacker"]
 
         def move(batch: Batch, rng: torch.Generator) -> Move:

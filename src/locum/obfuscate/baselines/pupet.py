@@ -20,26 +20,26 @@ from locum.obfuscate.baselines._loop import (
     reconstruction,
 )
 from locum.obfuscate.baselines.base import Baseline
-from locum.types import ProgressBar
+from locum.types import Progress
 
-# What the provider's errors weigh beside the reconstruction, in nats for nats.
+# The weight of the provider's loss relative to the reconstruction, both in nats.
 _UTILITY = 3.0
 
 
 class AEPupet(Baseline):
-    """Records through an autoencoder that has unlearnt the private attribute; no randomness.
+    """Records passed through an autoencoder that drops the private attribute; no randomness.
 
     Mandal, Amariucai and Wei, "Uncertainty-autoencoder-based privacy and utility preserving data type conscious
-    transformation" (2022): a generator (three hidden layers of 128, latent of 30) against an attacker and with a
-    utility provider, at once; `strength` is their lambda_p, from 0 to 100, the attacker's weight. 40 epochs, batches
-    of 256. Ours differs: reconstruction is measured by column type (the paper: squared error), the generator aims at
-    the attacker's ignorance, the provider learns from original rows too, and both of them are smaller (128 and 64
+    transformation" (2022): a generator (three hidden layers of 128, latent of 30) trained against an attacker and
+    with a utility provider; `strength` is their lambda_p, the attacker's weight, from 0 to 100. 40 epochs, batches of
+    256. Ours differs: the reconstruction loss depends on the column type (the paper: squared error), the generator
+    aims at the attacker's ignorance, the provider learns from original rows too, and both are smaller (128 and 64
     wide), for speed.
     """
 
     name = "ae-pupet"
     kinds = ("table",)
-    # Standard deviation of noise on the latent; weight of the divergence of the latent from a normal one.
+    # Standard deviation of the noise on the latent; weight of the latent's divergence from a normal one.
     sigma: ClassVar[float] = 0.0
     beta: ClassVar[float] = 0.0
 
@@ -51,7 +51,7 @@ class AEPupet(Baseline):
         attacker = guesser(rows.shape, rows.private_classes)
         return generator, nn.ModuleDict({"provider": provider, "attacker": attacker})
 
-    def _learn(self, rows: Rows, epochs: int, rng: torch.Generator, progress: ProgressBar | None) -> None:
+    def _learn(self, rows: Rows, epochs: int, rng: torch.Generator, progress: Progress | None) -> None:
         generator, provider = self.released_, self.helpers_["provider"]
 
         def move(batch: Batch, rng: torch.Generator) -> Move:
@@ -82,17 +82,17 @@ class AEPupet(Baseline):
 
 
 class UAEPupet(AEPupet):
-    """AE-PUPET with noise of standard deviation 0.1 on the latent, which is free to make itself wide or narrow."""
+    """AE-PUPET with noise of standard deviation 0.1 on the latent, whose scale is free."""
 
     name = "uae-pupet"
     sigma = 0.1
 
 
 class VAEPupet(AEPupet):
-    """AE-PUPET with a variational autoencoder: the latent is noisy, and near a normal one on the whole.
+    """AE-PUPET with a variational autoencoder: the latent is noisy, and close to a normal one overall.
 
-    Ours differs: the divergence from the normal latent weighs a tenth of what it would in a variational autoencoder.
-    At its whole weight the latent has no room for the utility attribute, and the rival would fail at strength 0.
+    Ours differs: the divergence from the normal latent has a tenth of its usual weight. At full weight the latent has
+    no room for the utility attribute, and the baseline would fail at strength 0.
     """
 
     name = "vae-pupet"
@@ -100,7 +100,7 @@ class VAEPupet(AEPupet):
 
 
 class BetaVAEPupet(AEPupet):
-    """VAE-PUPET whose latent is held to the normal one four times as strongly (the paper's beta is not known)."""
+    """VAE-PUPET with four times the weight on the divergence (the original's beta is not known)."""
 
     name = "beta-vae-pupet"
     beta = 0.4

@@ -8,21 +8,22 @@ from torch import Tensor, nn
 from locum.nets import ImageExtractor, guesser
 from locum.obfuscate.baselines._loop import Batch, Move, Rows, confusion, play
 from locum.obfuscate.baselines.base import Baseline
-from locum.types import ProgressBar
+from locum.types import Progress
 
-# Nats that an error as large as the data's own variance costs.
+# Cost, in nats, of an error as large as the data's variance.
 _INFORMATION = 20.0
 
 
 class TIPRDC(Baseline):
-    """Images decoded from feature maps that keep what they can of an image but not its private attribute; no noise.
+    """Images decoded from feature maps that keep all they can of an image except its private attribute; no noise.
 
     Li et al., "TIPRDC: task-independent privacy-respecting data crowdsourcing framework for deep learning with
-    anonymized intermediate representations" (2020): an extractor against an attacker on its features, while the
-    information that features hold of images is kept high. As published it knows of no utility attribute. `strength`
-    is lambda / (1 - lambda) of the paper. Ours differs: information is bounded from below by how well a decoder can
-    draw the image from its features, where the paper has an estimator of its own; so the decoder, which there stands
-    for an attacker, trains along, and what it draws is the release. Extractor: two layers; there, those of VGG16.
+    anonymized intermediate representations" (2020): an extractor trained against an attacker on its features, while
+    the information that features hold about images is kept high. As published it has no utility attribute. `strength`
+    is lambda / (1 - lambda) of the paper. Ours differs: information is bounded from below by how well a decoder
+    reconstructs the image from its features, where the paper has an estimator; so the decoder, which in the paper is
+    an attacker, is trained with the extractor, and its output is the release. The extractor has two layers; in the
+    paper, those of VGG16.
     """
 
     name = "tiprdc"
@@ -34,7 +35,7 @@ class TIPRDC(Baseline):
         attacker = guesser((64, height // 4, width // 4), rows.private_classes)
         return ImageExtractor(channels), nn.ModuleDict({"attacker": attacker})
 
-    def _learn(self, rows: Rows, epochs: int, rng: torch.Generator, progress: ProgressBar | None) -> None:
+    def _learn(self, rows: Rows, epochs: int, rng: torch.Generator, progress: Progress | None) -> None:
         net = self.released_
 
         def move(batch: Batch, rng: torch.Generator) -> Move:

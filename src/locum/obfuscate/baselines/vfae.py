@@ -1,4 +1,4 @@
-"""VFAE, the variational fair autoencoder: latents of all private classes made to look alike by their moments."""
+"""VFAE, the variational fair autoencoder: latents of all private classes have the same distribution."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from torch.nn.functional import one_hot
 from locum.nets import mlp
 from locum.obfuscate.baselines._fair import FairAutoencoder
 from locum.obfuscate.baselines._loop import Batch, Move, Rows, gaussian_kl, guess_loss, play, reconstruction
-from locum.types import ProgressBar
+from locum.types import Progress
 
 _FEATURES = 500
 _UTILITY = 3.0
-# As for VAE-PUPET: at its whole weight the divergence leaves no room for the utility attribute.
+# As in VAE-PUPET: at full weight the divergence leaves no room for the utility attribute.
 _DIVERGENCE = 0.1
 
 
 class VFAE(FairAutoencoder):
-    """Records from a latent whose distribution is to be the same for every private class; no attacker is trained.
+    """Records from a latent with the same distribution for every private class; no attacker is trained.
 
-    Louizos et al., "The variational fair autoencoder" (2016): a variational autoencoder whose decoder is told the
-    private attribute, with a penalty on the maximum mean discrepancy of latents between private classes (random
-    Fourier features, 500 of them) and a classifier of the utility attribute on the latent. `strength` weighs the
-    discrepancy. Ours differs: one layer of latents where the paper has two, 30 of them, held to the
-    normal latent by a tenth of the usual weight; see `FairAutoencoder` too.
+    Louizos et al., "The variational fair autoencoder" (2016): a variational autoencoder whose decoder gets the
+    private attribute, with a penalty on the maximum mean discrepancy of latents between private classes (500 random
+    Fourier features) and a classifier of the utility attribute on the latent. `strength` weighs the discrepancy. Ours
+    differs: one layer of 30 latents where the paper has two, with a tenth of the usual weight on the divergence from
+    a normal latent; see also `FairAutoencoder`.
     """
 
     name = "vfae"
@@ -33,9 +33,9 @@ class VFAE(FairAutoencoder):
         net = self._autoencoder(rows)
         return net, nn.ModuleDict({"provider": mlp([net.latent, 64, sum(rows.utility_classes)])})
 
-    def _learn(self, rows: Rows, epochs: int, rng: torch.Generator, progress: ProgressBar | None) -> None:
+    def _learn(self, rows: Rows, epochs: int, rng: torch.Generator, progress: Progress | None) -> None:
         net, provider = self.released_, self.helpers_["provider"]
-        # A kernel as wide as two standard normal latents are apart on average.
+        # The kernel is as wide as the average distance of two standard normal latents.
         directions = torch.randn(net.latent, _FEATURES, generator=rng) / net.latent**0.5
         phases = 2 * torch.pi * torch.rand(_FEATURES, generator=rng)
 
@@ -50,7 +50,7 @@ class VFAE(FairAutoencoder):
 
 
 def mean_discrepancy(features: Tensor, codes: Tensor, classes: int) -> Tensor:
-    """Squared distance of each class's mean from the mean of all, added over the classes; an absent class adds 0."""
+    """Squared distance of each class's mean from the overall mean, summed over classes; an absent class adds 0."""
     member = one_hot(codes, classes).to(features.dtype)
     counts = member.sum(dim=0)[:, None]
     means = member.T @ features / counts.clamp_min(1)

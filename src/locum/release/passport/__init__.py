@@ -32,7 +32,6 @@ if TYPE_CHECKING:
         build_passport as build_passport,
         parse_passport as parse_passport,
         passport_schema as passport_schema,
-        worst_verdict as worst_verdict,
     )
     from locum.release.passport.signature import (
         SIGNATURE as SIGNATURE,

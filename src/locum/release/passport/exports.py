@@ -1,4 +1,4 @@
-"""A differentially private release as a registry of deployments would list it."""
+"""A passport as Croissant metadata for catalogs, and as an entry for registries of differential privacy."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from locum.release.folder import CARD, tensor_file
 from locum.release.manifest import Manifest
 from locum.release.passport.schema import Passport
 
-# A catalogue's page of more classes helps nobody; the manifest has them all.
+# A longer list is useless on a catalog page; the manifest has all classes.
 _CLASSES = 1000
 _TERMS = {
     **{
@@ -34,19 +34,19 @@ _TERMS = {
     "sc": "https://schema.org/",
 }  # fmt: skip
 _WHAT = {
-    "decoder": "It is no table but a decoder, which gives ever new vectors. Its file of numbers holds weights, not "
-    "rows: Locum, or any reader of the release format, turns them into vectors.",
+    "decoder": "It is not a table but a decoder, which can draw any number of new vectors. Its tensor file holds "
+    "weights, not rows: Locum, or any reader of the release format, turns them into vectors.",
     "data": "It is a fixed table of vectors that stand in for records.",
 }
 
 
 def render_croissant(manifest: Manifest, passport: Passport) -> str:
-    """The metadata as JSON text: what the folder is, its files, its classes, and what nothing protects.
+    """Croissant metadata as JSON text: what the folder is, its files, its classes, and what is not covered.
 
-    The vectors of a release are in no form that Croissant can read rows from, and a decoder has no rows: the one
-    record set is that of the classes, with the shares as released, which are rounded.
+    Croissant cannot read rows from a release's tensors, and a decoder has no rows: the only record set is that of the
+    classes, with their released, rounded shares.
     """
-    claim = passport.privacy_claim()
+    claim = passport.claim
     numbers = tensor_file(manifest.kind)
     about: dict[str, Any] = {
         "@context": _TERMS,
@@ -54,7 +54,7 @@ def render_croissant(manifest: Manifest, passport: Passport) -> str:
         "conformsTo": "http://mlcommons.org/croissant/1.0",
         "name": f"locum-release-{passport.release.fingerprint[:16]}",
         "description": (
-            f"A stand-in for data that stayed at home, made by Locum's {manifest.generator}. "
+            f"A stand-in for private data, made by Locum's {manifest.generator}. "
             f"{_WHAT[manifest.kind]} Vectors have {manifest.embedding.dim} features ({manifest.embedding.backbone}). "
             f"Claim: {claim.title}. {claim.sentence()}"
         ),
@@ -64,13 +64,13 @@ def render_croissant(manifest: Manifest, passport: Passport) -> str:
         "keywords": ["synthetic data", "privacy", "embeddings", f"claim: {manifest.claim.kind}"],
         "rai:dataLimitations": "; ".join(claim.not_covered),
         "rai:personalSensitiveInformation": (
-            "Made from records of people, which are not in it. What can still be learnt of them is bounded by the "
-            "claim where there is one, and by nothing else."
+            "Made from records of subjects; the records are not in it. What can still be learned about them is "
+            "bounded by the claim, if it is of kind dp, and by nothing else."
         ),
         "distribution": [
-            _file(MANIFEST, "application/json", passport.release.fingerprint, "What it is and what it promises"),
-            _file(numbers, "application/octet-stream", manifest.files[numbers].sha256, "Numbers, as safetensors"),
-            _file(CARD, "text/markdown", manifest.files[CARD].sha256, "The card, for people"),
+            _file(MANIFEST, "application/json", passport.release.fingerprint, "Content and claim"),
+            _file(numbers, "application/octet-stream", manifest.files[numbers].sha256, "Tensors, as safetensors"),
+            _file(CARD, "text/markdown", manifest.files[CARD].sha256, "The card"),
         ],
     }
     if len(manifest.classes) <= _CLASSES:
@@ -102,10 +102,10 @@ def _classes(manifest: Manifest) -> dict[str, Any]:
         "@type": "cr:RecordSet",
         "@id": "classes",
         "name": "classes",
-        "description": "The classes that vectors are drawn for, and the share of each, rounded as released.",
+        "description": "The classes of the vectors and the share of each, rounded as released.",
         "field": [
             _field("name", "sc:Text", "Name of the class"),
-            _field("share", "sc:Float", "Share of vectors that are drawn for it"),
+            _field("share", "sc:Float", "Share of vectors of this class"),
         ],
         "data": rows,
     }
@@ -128,13 +128,13 @@ _RELATIONS = {
 
 
 def render_registry(manifest: Manifest, passport: Passport) -> str:
-    """Product, flavour, unit, parameters, mechanisms and accounting as JSON text.
+    """Product, flavor, unit, parameters, mechanisms and accounting as JSON text.
 
-    The columns are those of public registries of deployments; who the holder is, is for the holder to fill in.
+    The keys are those of public registries of deployments; the data holder fills in `data_holder`.
     """
-    dp = passport.ledger
+    dp = passport.claim.dp
     if dp is None:
-        raise ConfigError(f"A registry of differential privacy takes no claim of kind {passport.claim.kind!r}.")
+        raise ConfigError(f"A DP registry needs a claim of kind 'dp'; got {passport.claim.kind!r}.")
     unit = passport.claim.unit
     record: dict[str, Any] = {
         "format": "locum-dp-registry",
@@ -148,19 +148,22 @@ def render_registry(manifest: Manifest, passport: Passport) -> str:
             "year": int(passport.written_on[:4]),
             "data_holder": None,
         },
-        "flavour": "approximate differential privacy",
+        "flavor": "approximate differential privacy",
         "model": "central, at each of several sites" if "sites" in manifest.settings else "central",
-        "unit": {"protected": unit, "neighbours": dp.relation, "in_words": _RELATIONS[dp.relation].format(unit=unit)},
+        "unit": {"protected": unit, "neighbors": dp.relation, "in_words": _RELATIONS[dp.relation].format(unit=unit)},
         "parameters": {"epsilon": dp.epsilon, "delta": dp.delta, "scope": "this release alone"},
         "mechanisms": [dict(event) for event in dp.events],
         "accounting": {
             "method": "privacy-loss distributions: the epsilon of the mechanisms at delta, rounded up",
             "library": f"dp-accounting {passport.versions.get('dp-accounting', '')}".strip(),
-            "across_releases": "a ledger of the data holding, valid under adaptive choice, adds up all releases",
-            "ledger_head": dp.ledger,
-            "check": "locum verify computes epsilon anew from the mechanisms",
+            "across_releases": "a ledger of the data holding adds up all releases, valid under adaptive choice",
+            "ledger_tip": dp.ledger,
+            "check": "locum verify computes epsilon again from the mechanisms",
         },
-        "implementation": {"software": manifest.written_by, "coins": "cryptographic, keyed by the operating system"},
+        "implementation": {
+            "software": manifest.written_by,
+            "randomness": "cryptographic, keyed by the operating system",
+        },
         "not_covered": list(passport.claim.not_covered),
     }
     return json.dumps(record, indent=1, sort_keys=True, allow_nan=False) + "\n"

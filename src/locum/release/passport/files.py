@@ -1,4 +1,4 @@
-"""Passport and signature beside a release: read with the same care, put there all at once or not at all."""
+"""Passport and signature in a release folder: read with the same checks as the release, written all at once."""
 
 from __future__ import annotations
 
@@ -17,58 +17,60 @@ from locum.release.passport.signature import SIGNATURE, Signature, parse_signatu
 
 @dataclass(frozen=True, slots=True)
 class PassportFiles:
-    """What a holder added to a release; either may be missing. `hashes` is what a signature must cover."""
+    """What a holder added to a release; passport and signature may each be missing.
+
+    `hashes` is what a signature must cover; `listed` are the bytes of the files that the passport lists.
+    """
 
     passport: Passport | None
     signature: Signature | None
     hashes: dict[str, str]
+    listed: dict[str, bytes]
 
 
 def present_passport_files(path: Path) -> list[str]:
-    """Names of the papers that lie in a release folder, whole or not."""
+    """Names of the passport files in a release folder, checked or not."""
     return sorted(PASSPORT_FILES & {entry.name for entry in path.iterdir()})
 
 
 def read_passport_files(path: Path, manifest: Manifest, fingerprint: str) -> PassportFiles:
-    """Passport and signature of a release that `read_folder` read, after every check that needs no key.
+    """Read passport and signature of a release that `read_folder` read, with every check that needs no key.
 
-    The passport must be that of this release and list every other paper with its hash; a signature must be over the
-    hashes that are found. Whose signature it is, is not looked at.
+    The passport must belong to this release and list every other passport file with its hash; a signature must be
+    over the hashes found. Who signed is not checked here.
     """
     found = set(present_passport_files(path))
     hashes = {MANIFEST: fingerprint}
     passport = signature = None
-    listed = {SIGNATURE}
+    listed: dict[str, bytes] = {}
     if PASSPORT in found:
-        raw = _small(path / PASSPORT)
+        raw = _read_small(path / PASSPORT)
         passport = parse_passport(raw)
         check_passport(passport, manifest, fingerprint)
         hashes[PASSPORT] = hashlib.sha256(raw).hexdigest()
-        listed |= {PASSPORT, *passport.files}
-        for name, entry in passport.files.items():
-            checked(path / name, entry)
-    if extra := sorted(found - listed):
+        listed = {name: checked(path / name, entry) for name, entry in passport.files.items()}
+    if extra := sorted(found - set(listed) - {PASSPORT, SIGNATURE}):
         raise IntegrityError(f"The folder holds {extra[0]!r}, which no passport in it lists: do not open it.")
     if SIGNATURE in found:
-        signature = parse_signature(_small(path / SIGNATURE))
+        signature = parse_signature(_read_small(path / SIGNATURE))
         if signature.files != hashes:
             raise IntegrityError(
                 f"{SIGNATURE} was made for other files than these: the release was altered after it was signed, or "
                 "must be signed again."
             )
-    return PassportFiles(passport, signature, hashes)
+    return PassportFiles(passport, signature, hashes, listed)
 
 
 def write_passport_files(path: Path, contents: Mapping[str, bytes], *, remove: Iterable[str] = ()) -> None:
-    """Put passport files into a release folder and take others out, all at once; the release is not touched."""
+    """Write and remove passport files of a release in one step; the release itself is not touched."""
     unknown = (set(contents) | set(remove)) - PASSPORT_FILES
     if unknown:
-        raise ConfigError(f"{sorted(unknown)[0]!r} is no passport file of a release.")
+        raise ConfigError(f"{sorted(unknown)[0]!r} is not a passport file of a release.")
     replace_in_folder(path, contents, remove=set(remove))
 
 
-def _small(file: Path) -> bytes:
+def _read_small(file: Path) -> bytes:
     check_regular(file)
     if (size := file.stat().st_size) > MAX_MANIFEST_BYTES:
-        raise FormatError(f"{file.name} is {size} bytes long; one of a release is at most {MAX_MANIFEST_BYTES}.")
+        raise FormatError(f"{file.name} is {size} bytes long; the limit is {MAX_MANIFEST_BYTES}.")
     return read_regular(file)

@@ -1,4 +1,4 @@
-"""Who vouches for a release: Ed25519 keys in files, and a signature over the hashes of what it holds."""
+"""Signatures of releases: Ed25519 keys in files, and a signature over the hashes of manifest and passport."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pydantic import Field
 
 from locum.errors import ConfigError, FormatError, IntegrityError
 from locum.io import create_bytes
-from locum.release.manifest import Strict, parse_model
+from locum.release.manifest import Strict, parse_document
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
@@ -25,9 +25,9 @@ Hash = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 
 
 class Signature(Strict):
-    """`files` are the SHA-256 of what is vouched for, `key` that of the public key, `signature` is over all the rest.
+    """`files` are the SHA-256 of the signed files, `key` that of the public key; `signature` covers all other fields.
 
-    The manifest holds the hashes of decoder and card, the passport those of the other papers: two hashes cover all.
+    The manifest holds the hashes of decoder and card, the passport those of its other files: two hashes cover all.
     """
 
     format: Literal["locum-signature"] = "locum-signature"
@@ -38,7 +38,7 @@ class Signature(Strict):
     signature: Annotated[str, Field(pattern=r"^[0-9a-f]{128}$")]
 
     def message(self) -> bytes:
-        """The bytes that are signed: this document without the signature. Its `format` keeps other uses apart."""
+        """The bytes that are signed: this document without the signature. `format` separates it from other uses."""
         return _canonical(self.model_dump(mode="json", exclude={"signature"}))
 
     def dumps(self) -> str:
@@ -47,47 +47,47 @@ class Signature(Strict):
 
 
 def parse_signature(raw: bytes) -> Signature:
-    """A checked document, or one sentence that says why not. Whose it is, only `check_signature` tells."""
-    found = parse_model(raw, Signature, SIGNATURE, "signature")
-    # One way to write it: no byte can change unseen.
+    """The signature in `raw`, checked in form only: `check_signature` checks who made it."""
+    found = parse_document(raw, Signature, SIGNATURE, "signature")
+    # There is one valid encoding, so no byte can change unnoticed.
     if found.dumps().encode() != raw:
-        raise FormatError(f"{SIGNATURE} is not written as a signature is: damaged or altered; ask for it again.")
+        raise FormatError(f"{SIGNATURE} is not in the only valid encoding: damaged or altered; ask for it again.")
     return found
 
 
 def make_signature(files: dict[str, str], key: Ed25519PrivateKey) -> Signature:
-    """Vouch for files by their hashes."""
+    """Sign files by their hashes."""
     blank: Any = {"key": key_id(key.public_key()), "files": files, "signature": "0" * 128}
     unsigned = Signature(**blank)
     return unsigned.model_copy(update={"signature": key.sign(unsigned.message()).hex()})
 
 
 def check_signature(signature: Signature, key: Ed25519PublicKey) -> None:
-    """Complain unless the owner of `key` made this signature. What it covers must be compared apart."""
+    """Raise unless the owner of `key` made this signature. What it covers must be compared separately."""
     from cryptography.exceptions import InvalidSignature
 
     if signature.key != key_id(key):
         raise IntegrityError(
             f"The release was signed with the key {signature.key[:16]}, not with the one given, {key_id(key)[:16]}: "
-            "ask the sender which is theirs, over another channel."
+            "ask the sender over another channel which key is theirs."
         )
     try:
         key.verify(bytes.fromhex(signature.signature), signature.message())
     except InvalidSignature:
         raise IntegrityError(
-            f"The signature in {SIGNATURE} is false: whoever made it did not have the key. Do not use the release."
+            f"The signature in {SIGNATURE} is false: it was not made with this key. Do not use the release."
         ) from None
 
 
 def key_id(key: Ed25519PublicKey) -> str:
-    """SHA-256 of the key's 32 bytes: short enough to be compared by telephone."""
+    """SHA-256 of the key's 32 bytes: short enough to compare by phone."""
     return hashlib.sha256(key.public_bytes_raw()).hexdigest()
 
 
 def make_keys(private: Path, public: Path, passphrase: bytes | None = None) -> str:
-    """Write a new pair of keys as PEM, and return its id; an existing file is never replaced.
+    """Write a new key pair as PEM and return its id; an existing file is never replaced.
 
-    Only its owner may read the private one. With a passphrase it is encrypted as well; without, whoever has the file
+    Only its owner may read the private key. With a passphrase it is also encrypted; without one, whoever has the file
     can sign.
     """
     from cryptography.hazmat.primitives import serialization as form
@@ -101,7 +101,7 @@ def make_keys(private: Path, public: Path, passphrase: bytes | None = None) -> s
     if (private.absolute().parent / "manifest.json").exists():
         raise ConfigError("A release is made to be sent: keep a private key out of its folder.")
     if passphrase is not None and not passphrase:
-        raise ConfigError("The passphrase is empty: give a longer one, or none.")
+        raise ConfigError("The passphrase is empty: give one, or leave it out.")
     key = Ed25519PrivateKey.generate()
     lock = form.NoEncryption() if passphrase is None else form.BestAvailableEncryption(passphrase)
     _write_new(private, key.private_bytes(form.Encoding.PEM, form.PrivateFormat.PKCS8, lock), 0o600)
@@ -115,44 +115,42 @@ def make_keys(private: Path, public: Path, passphrase: bytes | None = None) -> s
 
 
 def read_private_key(path: Path, passphrase: bytes | None = None) -> Ed25519PrivateKey:
-    """The key in a PEM file that nobody else may read."""
+    """The private key in a PEM file; refused if others may read the file."""
     from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
     from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
     raw = _read(path)
     if os.name == "posix" and path.stat().st_mode & 0o077:
-        raise ConfigError(
-            f"Others may read the private key {str(path)!r}: close it with chmod 600, or make a new one."
-        )
+        raise ConfigError(f"Others may read the private key {str(path)!r}: run chmod 600 on it, or make a new one.")
     locked = b"ENCRYPTED" in raw
     if locked and passphrase is None:
         raise ConfigError(f"The private key {str(path)!r} has a passphrase: give it (--passphrase-file FILE).")
     try:
         key = load_pem_private_key(raw, passphrase if locked else None)
     except (ValueError, TypeError, UnsupportedAlgorithm):
-        why = "the passphrase is wrong, or the file is damaged" if locked else "it is no private key in PEM form"
+        why = "the passphrase is wrong, or the file is damaged" if locked else "it is not a private key in PEM form"
         raise ConfigError(f"{str(path)!r} cannot be used to sign: {why}.") from None
     if not isinstance(key, Ed25519PrivateKey):
-        raise ConfigError(f"{str(path)!r} is no Ed25519 key: make one with `locum keygen`.")
+        raise ConfigError(f"{str(path)!r} is not an Ed25519 key: make one with `locum keygen`.")
     return key
 
 
 def read_public_key(path: Path) -> Ed25519PublicKey:
-    """The key in a PEM file, as `make_keys` writes it."""
+    """The public key in a PEM file, as `make_keys` writes it."""
     from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
     from cryptography.hazmat.primitives.serialization import load_pem_public_key
 
     raw = _read(path)
     if b"PRIVATE KEY" in raw:
-        raise ConfigError(f"{str(path)!r} is a private key: it stays with its owner. Give the public one (.pub).")
+        raise ConfigError(f"{str(path)!r} is a private key, which stays with its owner. Give the public key (.pub).")
     try:
         key = load_pem_public_key(raw)
     except (ValueError, TypeError, UnsupportedAlgorithm):
-        raise ConfigError(f"{str(path)!r} is no public key in PEM form, as `locum keygen` writes it.") from None
+        raise ConfigError(f"{str(path)!r} is not a public key in PEM form, as `locum keygen` writes it.") from None
     if not isinstance(key, Ed25519PublicKey):
-        raise ConfigError(f"{str(path)!r} is no Ed25519 key: ask the sender for the one they sign with.")
+        raise ConfigError(f"{str(path)!r} is not an Ed25519 key: ask the sender for the key that they sign with.")
     return key
 
 
@@ -172,6 +170,6 @@ def _read(path: Path) -> bytes:
 
 
 def _write_new(path: Path, raw: bytes, mode: int) -> None:
-    """A file that was not there before, closed to others from the first byte."""
+    """Write a new file with its final permissions from the start."""
     if not create_bytes(path, raw, mode=mode):
         raise ConfigError(f"{str(path)!r} exists already, and a key is never replaced. Choose another name.")

@@ -1,4 +1,4 @@
-"""Against whom a release stands, in words: the same for every release of one kind of claim."""
+"""The threat model of a release in words: the same for every release with the same kind of claim."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Sentences = Annotated[tuple[Annotated[str, Field(max_length=1000)], ...], Field(
 
 
 class ThreatModel(Strict):
-    """Who attacks and what they have, what is proven against them, what is not, and what must be true for it."""
+    """Who attacks and what they have, what is proven against them, what is not, and what that assumes."""
 
     attacker: Sentences
     proven: Sentences
@@ -23,49 +23,56 @@ class ThreatModel(Strict):
 
 
 _ATTACKER = (
-    "has this whole folder: every number in it, the manifest, the card and this passport",
+    "has this entire folder: every number in it, the manifest, the card and this passport",
     "knows the software, its source and all public settings",
-    "has good vectors of the person in question and of other people, other public data, and time",
+    "has accurate vectors of the person in question and of others, other public data, and time",
 )
-_DATA = "reads every released row; a row cannot be taken back"
-_DECODER = "draws from the decoder without end, and reads its weights (white box)"
+_DATA = "reads every released row; a row cannot be withdrawn"
+_DECODER = "draws any number of samples from the decoder, and reads its weights (white box)"
 _ASSUMES = (
     "the software that made the release was not altered, nor was the computer it ran on",
-    "the backbone that made the vectors had not learnt from these records, or was public already",
+    "the backbone that made the vectors was not trained on these records, or was public already",
 )
-_ONE_SUBJECT = "one record stands for one person; whoever has several records is protected less"
+_ONE_SUBJECT = "each person has one record; a person with several records is protected less"
 _NOT_CONSIDERED = (
-    "whoever can read the disk or the memory of the data holder, or measure how long it computes",
-    "records that a contributor made up in order to learn of others",
+    "anyone who can read the disk or the memory of the data holder, or measure its computing time",
+    "records that a contributor made up in order to learn about others",
     "what a receiver learns by joining the release with other data, beyond what is proven",
 )
-_INTEGRITY = "that files were altered on the way is seen, where the signature is checked with the sender's key"
+_INTEGRITY = "altered files are noticed, if the signature is checked with the sender's key"
 
 
 def threat_model(manifest: Manifest) -> ThreatModel:
-    """The words for this kind of release and claim; nothing in them depends on a record."""
+    """The threat model for this kind of release and claim; nothing in it depends on a record."""
     claim = manifest.claim
     assumes = [*_ASSUMES, *([_ONE_SUBJECT] if claim.unit == "record" else [])]
-    proven, open_ends = [_INTEGRITY], ["membership: whether a record was among those used", "attributes of a person"]
-    open_ends.append("a vector that is close to that of a record")
+    proven = [_INTEGRITY]
+    not_proven = [
+        "membership: whether a record was used",
+        "attributes of a person",
+        "a vector that is close to that of a record",
+    ]
     if claim.kind == "k-anonymity":
         proven.append(f"each released vector is the mean of a group of at least {claim.k} {claim.unit}s")
-        open_ends.append(f"the last of a group, for whoever knows the other {(claim.k or 2) - 1}")
+        not_proven.append(f"the last member of a group, for anyone who knows the other {(claim.k or 2) - 1}")
     if claim.dp is not None:
         dp = claim.dp
         proven.append(
-            f"whatever an attacker wants to know of one {claim.unit}, membership included: the odds of any "
-            f"conclusion change by a factor of at most exp({at_least(dp.epsilon)}), but for a chance of "
-            f"{at_least(dp.delta)}"
+            f"anything about one {claim.unit}, membership included: the odds of any conclusion change by a factor of "
+            f"at most exp({at_least(dp.epsilon)}), except with probability {at_least(dp.delta)}"
         )
-        open_ends = ["what holds of the population, and so of each of its members, whether or not they took part"]
-        open_ends.append("the sum of this and of other releases of the same data: the holder's ledger adds them up")
-        assumes.append("the holder's ledger is whole, and no old copy of it was put back")
+        not_proven = [
+            "what is true of the population, and so of each of its members, whether or not they took part",
+            "the total over this and other releases of the same data: the holder's ledger adds them up",
+        ]
+        assumes.append("the holder's ledger is complete, and no old copy of it was put back")
         assumes.append("the random numbers of the operating system cannot be guessed")
+    if claim.test:
+        not_proven.append("anything that depends on random numbers: this is a test, made with an insecure seed")
     return ThreatModel(
         attacker=(*_ATTACKER, _DATA if manifest.kind == "data" else _DECODER),
         proven=tuple(proven),
-        not_proven=tuple(open_ends),
+        not_proven=tuple(not_proven),
         assumes=tuple(assumes),
         not_considered=_NOT_CONSIDERED,
     )

@@ -1,7 +1,7 @@
 """Clipped sums in closed form: each unit's joint gradient is scaled to a norm of at most `clip`, then all are added.
 
-No unit's gradient is ever in memory. Norms come from the layers' inputs and gradients; by subject, from the products
-of those within the subject.
+No unit's gradient is ever in memory. Norms come from the layers' inputs and gradients; for a subject, from their
+products within the subject.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from torch import Tensor, nn
 
 from locum.errors import PrivacyError
 from locum.nets import CVAE
-from locum.train.dp.layers import Block, Sums, Weighted, rules_for
+from locum.train.dp.layers import Block, Sums, WeightedRule, rules_for
 
 _BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
-# Opposite gradients within a subject cancel, rounding errors do not: a millionth of their lengths stays.
+# Opposite gradients within a subject cancel, but rounding errors do not: a millionth of the norms is added.
 _ROUNDING = 1e-6
 
 
 class Subjects:
-    """Which rows belong to which subject; a batch of subjects becomes rows in blocks of equal size."""
+    """Which rows belong to which subject; the rows of a batch are ordered into blocks of subjects of equal size."""
 
     def __init__(self, codes: npt.ArrayLike) -> None:
         _, inverse, counts = np.unique(np.asarray(codes), return_inverse=True, return_counts=True)
@@ -36,7 +36,7 @@ class Subjects:
         return len(self.counts)
 
     def rows(self, members: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], list[Block]]:
-        """All rows of some subjects, those with as many rows side by side."""
+        """All rows of the given subjects, and their blocks; subjects with equally many rows are adjacent."""
         members = members[np.argsort(self.counts[members], kind="stable")]
         counts = self.counts[members]
         ends = np.cumsum(counts)
@@ -48,11 +48,10 @@ class Subjects:
 
 
 class ClippedNetwork:
-    """A module as one flat tensor of weights (`flat`) and one of gradient sums (`sums`), with rules for every layer.
+    """A module as one flat tensor of weights (`flat`) and one of gradient sums (`sums`), with a rule for every layer.
 
-    Made of `Linear`, `LayerNorm`, `ReLU` and `Sigmoid` in `Sequential`s, or a `CVAE` of such. Anything else is
-    refused: batch norm mixes records, and a weight that is frozen or has no rule would carry private state past the
-    noise.
+    It must consist of `Linear`, `LayerNorm`, `ReLU` and `Sigmoid` in `Sequential`s, or be a `CVAE` of those. Anything
+    else is refused: batch norm mixes records, and a weight that is frozen or has no rule would bypass the noise.
     """
 
     def __init__(self, module: nn.Module) -> None:
@@ -61,10 +60,10 @@ class ClippedNetwork:
         self.cvae = module if isinstance(module, CVAE) and type(module) is CVAE else None
         self.flat, self.sums = _flatten(module)
         waiting: Sums = dict(zip(module.parameters(), _views(self.sums, module), strict=True))
-        self._weighted: list[Weighted] = []
+        self._weighted: list[WeightedRule] = []
         stages = (module,) if self.cvae is None else (self.cvae.encoder, self.cvae.decoder)
         try:
-            self._parts = [rules_for(stage, waiting, self._weighted) for stage in stages]
+            self._rules = [rules_for(stage, waiting, self._weighted) for stage in stages]
         except KeyError as error:
             self.release()
             raise PrivacyError(
@@ -74,67 +73,67 @@ class ClippedNetwork:
         if waiting or not self._weighted:
             self.release()
             raise PrivacyError(
-                f"{len(waiting)} weights belong to no layer that can be clipped: nothing may pass unclipped."
+                f"{len(waiting)} weights belong to no layer that can be clipped: use only layers with a rule."
             )
         self.inputs = self._weighted[0].inputs
 
     @property
     def latent(self) -> int:
-        """How many numbers of latent noise a row needs; 0 if the module is no CVAE."""
+        """How many numbers of latent noise a row needs; 0 if the module is not a CVAE."""
         return 0 if self.cvae is None else self.cvae.latent
 
     def forward(self, rows: Tensor, noise: Tensor) -> tuple[Tensor, ...]:
-        """What the module gives: its output, and for a CVAE also mean and log-variance of the latent."""
+        """The module's output, and for a CVAE also mean and log-variance of the latent."""
         x = rows[:, : self.inputs]
-        first = self._parts[0].forward(x)
+        first = self._rules[0].forward(x)
         if self.cvae is None:
             return (first,)
         mean, log_var = first[:, : self.latent], first[:, self.latent :]
         self._spread = noise * torch.exp(0.5 * log_var)
         z = torch.cat([mean + self._spread, x[:, self.cvae.dim :]], dim=1)
-        return self._parts[1].forward(z), mean, log_var
+        return self._rules[1].forward(z), mean, log_var
 
     def backward(self, gradients: Sequence[Tensor]) -> None:
-        """From the gradient of each row's loss by each output to those by every layer."""
+        """Propagate the gradient of each row's loss from the outputs through every layer."""
         if self.cvae is None:
-            self._parts[0].backward(gradients[0], 0)
+            self._rules[0].backward(gradients[0], 0)
             return
-        z = self._parts[1].backward(gradients[0], self.latent)
+        z = self._rules[1].backward(gradients[0], self.latent)
         both = torch.cat([gradients[1] + z, torch.addcmul(gradients[2], z, self._spread, value=0.5)], dim=1)
-        self._parts[0].backward(both, 0)
+        self._rules[0].backward(both, 0)
 
     def clipped_sum(self, clip: float, blocks: Sequence[Block] | None = None) -> int:
-        """Put the sum of all units' clipped gradients into `sums`; returns how many rows were not finite.
+        """Write the sum of all units' clipped gradients to `sums`; returns how many rows were not finite.
 
-        Those count as 0. Without `blocks` each row is a unit. Exact but for rounding: one part in 10^6 in float32.
+        Those count as 0. Without `blocks` each row is a unit. Exact up to rounding: one part in 10^6 in float32.
         """
-        squares = _total([part.squares() for part in self._weighted])
+        squares = _total([rule.squares() for rule in self._weighted])
         lost = ~torch.isfinite(squares)
         ignored = int(lost.sum())
         if ignored:
             squares = squares.masked_fill(lost, 0.0)
-            for part in self._weighted:
-                part.drop(lost)
+            for rule in self._weighted:
+                rule.drop(lost)
         if blocks is not None:
             squares = self._by_subject(squares, blocks)
         weights = torch.rsqrt(squares).mul_(clip).clamp_(max=1.0)
-        for part in self._weighted:
-            part.write(weights)
+        for rule in self._weighted:
+            rule.write(weights)
         return ignored
 
     def release(self) -> None:
-        """Give the module weights of its own again; rows and gradients are forgotten."""
+        """Give the module its own weights again, and drop rows and gradients."""
         for parameter in self.module.parameters():
             parameter.data = parameter.data.clone()
-        self._weighted, self._parts = [], []
+        self._weighted, self._rules = [], []
 
     def _by_subject(self, squares: Tensor, blocks: Sequence[Block]) -> Tensor:
-        """For each row the squared norm of its subject's gradient."""
+        """For each row, the squared norm of its subject's gradient."""
         out = torch.empty_like(squares)
         for block in blocks:
             lengths = squares[block.start : block.stop].sqrt().double().reshape(-1, block.size)
             if block.size > 1:
-                joint = _total([part.joint_squares(block) for part in self._weighted]).clamp_(min=0.0)
+                joint = _total([rule.joint_squares(block) for rule in self._weighted]).clamp_(min=0.0)
                 joint = (joint + torch.square(_ROUNDING * lengths.sum(dim=1))).nan_to_num_(nan=torch.inf)
             else:
                 joint = lengths.square().squeeze(1)
@@ -146,7 +145,7 @@ def _check(module: nn.Module) -> None:
     for part in module.modules():
         if isinstance(part, _BATCH_NORMS):
             raise PrivacyError(
-                "Batch norm mixes the records of a batch, so that no record's gradient can be bounded: use LayerNorm "
+                "Batch norm mixes the records of a batch, so no record's gradient can be bounded: use LayerNorm "
                 "instead, or a preset without batch norm."
             )
     parameters = list(module.named_parameters(remove_duplicate=False))
@@ -155,15 +154,15 @@ def _check(module: nn.Module) -> None:
     frozen = [name for name, p in parameters if not p.requires_grad]
     if frozen:
         raise PrivacyError(
-            f"All weights must be trained with noise, and {frozen[0]!r} is frozen: what it learnt from records "
-            "before would pass without noise. Unfreeze it."
+            f"All weights must be trained with noise, and {frozen[0]!r} is frozen: what it learned from records "
+            "before would be released without noise. Unfreeze it."
         )
     if {(p.dtype, p.is_cpu) for _, p in parameters} not in ({(torch.float32, True)}, {(torch.float64, True)}):
         raise PrivacyError("Private training needs weights, all of them float32 or all float64, on the CPU.")
 
 
 def _flatten(module: nn.Module) -> tuple[nn.Parameter, Tensor]:
-    """All weights as one tensor, of which the module's are views; and a tensor like it for sums."""
+    """All weights as one tensor, with the module's weights as views of it, and a tensor of the same size for sums."""
     flat = torch.cat([p.detach().reshape(-1) for p in module.parameters()])
     for parameter, view in zip(module.parameters(), _views(flat, module), strict=True):
         parameter.data = view

@@ -1,8 +1,8 @@
 """DP-SGD: sampling, clipping, noise and payment in one object, so that they cannot get out of step.
 
-What it leaves out: the noise is a rounded normal one, not a discrete Gaussian. It is drawn and added in float64 and
-only then rounded to the weights' float32, which hides the low bits of the sum; that is no proof for floating point.
-How long a step takes depends on its batch: whoever can time the machine is not covered.
+Limits: the noise is a rounded normal distribution, not a discrete Gaussian. It is drawn and added in float64 and only
+then rounded to the weights' float32, which hides the low bits of the sum; that is not a proof for floating point. The
+time of a step depends on its batch: an observer who can time the machine is not covered.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from locum.accounting import Part
+from locum.accounting import NonPrivateSGD, PlanSteps
 from locum.errors import ConfigError, DataError, LocumError, PrivacyError
 from locum.mechanisms import SecureRandom
 from locum.train.checkpoint import Checkpoint, fingerprint
@@ -27,7 +27,7 @@ from locum.train.dp.clipping import ClippedNetwork, Subjects
 from locum.train.dp.initial_query import InitialQuery
 from locum.train.loop import History, seeded
 from locum.train.losses import RowLoss
-from locum.types import ProgressBar
+from locum.types import Progress
 
 if TYPE_CHECKING:
     from locum.accounting import Charge, Ledger, SGDPlan
@@ -35,9 +35,10 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class PrivateHistory(History):
-    """What happened. All but `steps` depends on records and stays local; `train_loss` has one mean a pass.
+    """The history of a private fit. All but `steps` depends on records and stays local.
 
-    `ignored` counts rows whose gradient was not finite, `paid` names the charge.
+    `train_loss` has one mean per pass over the data, `ignored` counts rows whose gradient was not finite, `paid` names
+    the charge.
     """
 
     steps: int = 0
@@ -48,41 +49,43 @@ class PrivateHistory(History):
 class PrivateRun:
     """One private fit of `module` on `rows`, paid for before the first step; `run` may be called once.
 
-    In each of `plan.steps` steps every unit joins by a coin of its own with probability `plan.rate`. Each unit's
-    joint gradient is clipped to `plan.clip`, the sum gets normal noise of `plan.noise_multiplier * plan.clip` and is
-    divided by `plan.batch`, the public expected size. Empty batches count, and get noise. Gradients that are not
-    finite count as 0. The optimiser sees nothing but the noisy result.
+    In each of `plan.steps` steps every unit joins independently with probability `plan.rate`. Each unit's joint
+    gradient is clipped to `plan.clip`, the sum gets normal noise of `plan.noise_multiplier * plan.clip` and is divided
+    by `plan.batch`, the public expected size. Empty batches count, and get noise. Gradients that are not finite count
+    as 0. The optimizer sees only the noisy result.
 
     Parameters
     ----------
     module
-        See `ClippedNetwork`. It is trained in place and whole; a CVAE always with latent noise.
+        See `ClippedNetwork`. All of it is trained, in place; a CVAE always with latent noise.
     rows
-        One row a record: what the module takes, then columns that only `loss` looks at, if any.
+        One row per record: the module's input, then columns that only `loss` reads, if any.
     loss
-        Losses of single rows and their gradients: `CVAELoss`, or `RowLossByAutograd` around a function.
+        Losses per row and their gradients: `CVAELoss`, or `RowLossByAutograd` around a function.
     plan, ledger, holding, purpose
         What is done, and who pays for it. `holding` must count by the plan's unit and relation.
     subject
-        A whole number a row, for a plan whose unit is the subject: a subject's gradient is the sum over its rows.
+        A whole number per row, for a plan whose unit is the subject: a subject's gradient is the sum over its rows.
     optimizer, learning_rate, weight_decay
         "adam" or "sgd" on the noisy gradient: public settings.
-    test_coins
-        A seed for all coins. Such a run is a test (`is_test`): it pays nothing, and nothing can be claimed.
+    insecure_seed
+        A seed for all randomness. Such a run is a test (`is_test`): it pays nothing, and nothing can be claimed.
     checkpoint, checkpoint_seconds
-        A private file (mode 0600) from which the same fit goes on if it is killed, without a second charge. Coins are
-        drawn afresh then. It is the receipt of one fit: whoever finishes copies of it spends more than was paid.
-    opening
-        A noisy sum to begin with, paid for by the plan; `noisy` holds it afterwards. A fit that is resumed keeps it.
+        A private file (mode 0600) from which a killed fit resumes without a second charge; randomness is drawn anew.
+        It is the receipt of one fit: finishing copies of it spends more than was paid.
+    progress
+        Called after each pass over the data.
+    initial_query
+        A noisy sum before the first step, paid for by the plan; `noisy` holds it afterwards. A resumed fit keeps it.
     public_gradient
-        A gradient that needs no record, as flat as all weights in their order: a GAN's on generated rows. It is asked
-        for once a step, before the batch is looked at, and added as it is, after noise and division. It is told
-        nothing: it may read the module's weights, which are noisy already, and train on the side whatever learns from
-        them alone, at no price. What it reads elsewhere nobody can check: a function that holds records breaks the
-        promise. What it trains is in no checkpoint, so it takes none. Gradients are off while it runs.
+        A gradient that needs no record, as one flat tensor over all weights in order: a GAN's on generated rows. It is
+        called once per step, before the batch is drawn, and added after noise and division. It gets no arguments: it
+        may read the module's weights, which are noisy already, and train anything that learns from them alone, for
+        free. Nothing checks what else it reads: a function that holds records breaks the guarantee. Checkpoints do not
+        save what it trains, so the two exclude each other. Autograd is off while it runs.
     part
-        Only some of the plan's steps, which `PaidPlan` has paid for as a whole. Nothing is charged then, and neither
-        `initial_query` nor `checkpoint` is possible.
+        Some steps of a plan that `PaidPlan` has paid for in full. Nothing is charged then, and neither `initial_query`
+        nor `checkpoint` is possible.
 
     Attributes
     ----------
@@ -95,7 +98,7 @@ class PrivateRun:
         module: nn.Module,
         rows: Tensor | npt.ArrayLike,
         loss: RowLoss,
-        plan: SGDPlan,
+        plan: SGDPlan | NonPrivateSGD,
         ledger: Ledger | None = None,
         holding: str = "",
         *,
@@ -107,10 +110,10 @@ class PrivateRun:
         insecure_seed: int | None = None,
         checkpoint: str | Path | None = None,
         checkpoint_seconds: float = 20.0,
-        progress: ProgressBar | None = None,
+        progress: Progress | None = None,
         initial_query: InitialQuery | None = None,
         public_gradient: Callable[[], Tensor] | None = None,
-        part: Part | None = None,
+        part: PlanSteps | None = None,
     ) -> None:
         self.charge: Charge | None = None
         self.noisy: npt.NDArray[np.float64] | None = None
@@ -122,11 +125,13 @@ class PrivateRun:
         self._last = plan.steps if part is None else part.stop
         self._begun = False
         if part is not None and not 0 <= part.start < part.stop <= plan.steps:
-            raise PrivacyError(f"The plan has paid for {plan.steps} steps; {part.name} are no part of them.")
+            raise PrivacyError(f"The plan has paid for {plan.steps} steps; {part.name} are not among them.")
         if part is not None and (initial_query is not None or checkpoint is not None):
-            raise ConfigError("A part of a plan has neither an opening nor a checkpoint: leave them out.")
+            raise ConfigError("A part of a plan has neither `initial_query` nor `checkpoint`: leave them out.")
         self._check_payment()
         if initial_query is not None:
+            if isinstance(plan, NonPrivateSGD):
+                raise ConfigError("A plan without a budget cannot pay for an `initial_query`: leave it out.")
             initial_query.noise(plan)
         self._network = ClippedNetwork(module)
         self._rows = self._checked_rows(rows)
@@ -136,8 +141,8 @@ class PrivateRun:
         self._checkpoint = None
         if checkpoint is not None:
             if public_gradient is not None:
-                raise ConfigError("A checkpoint would not hold what `public_gradient` trains: leave one of them out.")
-            # The plan is part of what a fit is: a receipt for one plan cannot pay for another.
+                raise ConfigError("A checkpoint does not save what `public_gradient` trains: leave one of them out.")
+            # The plan identifies the fit: a receipt for one plan cannot pay for another.
             same = {
                 "plan": repr(plan),
                 "holding": holding,
@@ -152,15 +157,15 @@ class PrivateRun:
     def run(self) -> PrivateHistory:
         """Pay, then train every planned step; the module is left in evaluation mode.
 
-        No step is left out and none is added, whatever the data do: an early stop would tell about them.
+        The number of steps does not depend on the data: an early stop would reveal something about them.
         """
         if self._begun:
-            raise PrivacyError("A run is paid for once and can be run once: make another.")
+            raise PrivacyError("A run is paid for once and can be run once: create another.")
         self._begun = True
         module = self._network.module
         try:
             history = self._pay()
-            self._open(history)
+            self._ask_initial_query(history)
             module.train()
             with torch.no_grad():
                 self._train(history)
@@ -169,17 +174,15 @@ class PrivateRun:
                 self._ledger.finish(self.charge, self._digest(), self._part.name if self._part is not None else "")
         finally:
             self._network.release()
-            if self._progress is not None:
-                self._progress.close()
         return history
 
     def _digest(self) -> str:
-        """What the charge has bought: the weights and the noisy sums."""
+        """A hash of what the charge has paid for: the weights and the noisy sums."""
         noisy = torch.from_numpy(self.noisy) if self.noisy is not None else torch.empty(0)
         return fingerprint({}, self._network.flat.detach(), noisy)
 
     def remove_checkpoint(self) -> None:
-        """Once the result is taken over: private state does not lie around."""
+        """Delete the checkpoint once the result is saved, so that no private state is left behind."""
         if self._checkpoint is not None:
             self._checkpoint.remove()
 
@@ -189,10 +192,12 @@ class PrivateRun:
             np.ones(len(self._rows), dtype=np.int64) if subjects is None else subjects.counts,
             plan.rate,
             network.flat.numel(),
-            plan.noise_multiplier * plan.clip,
+            # Without noise the bound is infinite, and 0 times infinity is not a number.
+            plan.noise_multiplier * plan.clip if plan.noise_multiplier else 0.0,
             latent=network.latent,
-            dtype=self._rows.dtype,
+            dtype=self._rows.numpy().dtype,
             insecure_seed=self._insecure_seed,
+            cos_sin=_cos_sin,
         )
         gradient = network.flat.grad
         assert gradient is not None
@@ -202,12 +207,12 @@ class PrivateRun:
             public = self._ask_public()
             index, blocks = (members, None) if subjects is None else subjects.rows(members)
             rows = self._rows[torch.from_numpy(index)]
-            outputs = network.forward(rows, latent)
+            outputs = network.forward(rows, torch.from_numpy(latent))
             losses, gradients = self._loss(outputs, rows)
             network.backward(gradients)
             history.ignored += network.clipped_sum(plan.clip, blocks)
-            # Rounding comes after the noise, and the divisor is public.
-            gradient.copy_(noise.add_(network.sums).div_(plan.batch))
+            # Rounded after the noise is added; the divisor is public.
+            gradient.copy_(torch.from_numpy(noise).add_(network.sums).div_(plan.batch))
             if public is not None:
                 gradient.add_(public)
             self._optimizer.step()
@@ -218,17 +223,18 @@ class PrivateRun:
                 total, count = torch.zeros((), dtype=torch.float64), 0
                 if self._progress is not None:
                     done = math.ceil(history.steps / a_pass)
-                    self._progress.step(done, math.ceil(plan.steps / a_pass), history.train_loss[-1])
+                    self._progress(done, math.ceil(self._last / a_pass), f"loss {history.train_loss[-1]:.4g}")
             if self._checkpoint is not None and time.monotonic() - saved_at >= self._checkpoint.every_seconds:
                 self._save(history)
                 saved_at = time.monotonic()
         self._save(history)
 
-    def _open(self, history: PrivateHistory) -> None:
-        """Once paid: the noisy sums, kept before anything is made of them, and the rows that rest on them."""
+    def _ask_initial_query(self, history: PrivateHistory) -> None:
+        """After payment: draw the noisy sums, save them before they are used, and make the rows from them."""
         if self._initial_query is None:
             return
         if self.noisy is None:
+            assert not isinstance(self._plan, NonPrivateSGD)
             self.noisy = self._initial_query.noisy(self._plan, self._insecure_seed).numpy()
             self._save(history)
         rows = self._checked_rows(self._initial_query.rows(self.noisy))
@@ -242,32 +248,33 @@ class PrivateRun:
         if self._public_gradient is None:
             return None
         out = self._public_gradient()
-        # One number would be added to all weights without a word.
+        # A single number would silently be added to all weights.
         if out.shape != self._network.flat.shape:
             raise ConfigError(
-                f"`public_gradient` must give one number a weight ({self._network.flat.numel()}), as a flat tensor; "
+                f"`public_gradient` must give one number per weight ({self._network.flat.numel()}), as a flat tensor; "
                 f"got shape {tuple(out.shape)}."
             )
         return out
 
     def _pay(self) -> PrivateHistory:
-        """The history to go on with: of an earlier run that paid and was killed, or a new one, paid now."""
+        """The history to continue: of an earlier run that paid and was killed, or a new one, paid now."""
         history = PrivateHistory()
         if self._part is not None:
             self.charge, history.steps = self._part.charge, self._part.start
             return history
         if self._checkpoint is not None and (state := self._checkpoint.load()) is not None:
             _, kept = state.restore(self._network.module, self._optimizer, seeded(0), history)
-            if "opening" in kept:
-                self.noisy = kept["opening"].numpy()
+            if "initial_query" in kept:
+                self.noisy = kept["initial_query"].numpy()
         if self._ledger is None:
             return history
         plan = self._plan
         if history.paid:
             self.charge = self._ledger.paid(history.paid, plan.events)
             return history
-        # A file that cannot be written is found out before anything is spent.
+        # Find out before anything is spent whether the file can be written.
         self._save(history)
+        assert plan.privacy is not None
         try:
             self.charge = self._ledger.charge(
                 self._holding,
@@ -285,8 +292,8 @@ class PrivateRun:
 
     def _save(self, history: PrivateHistory) -> None:
         if self._checkpoint is not None:
-            # No coins are kept: whoever found them could undo the noise.
-            noisy = {} if self.noisy is None else {"opening": torch.from_numpy(self.noisy)}
+            # The state of the rng is not saved: whoever found it could remove the noise.
+            noisy = {} if self.noisy is None else {"initial_query": torch.from_numpy(self.noisy)}
             self._checkpoint.save(self._network.module, self._optimizer, seeded(0), history, history.steps, noisy)
 
     def _check_payment(self) -> None:
@@ -299,6 +306,8 @@ class PrivateRun:
                     "A run with `insecure_seed` is not private and pays nothing: leave the ledger out."
                 )
             return
+        if privacy is None:
+            raise PrivacyError("A plan without a budget is only for tests: set `insecure_seed`, or plan with a budget.")
         if self._ledger is None:
             raise PrivacyError("A private fit needs a ledger that it is charged to; got none.")
         if self._part is not None:
@@ -309,7 +318,7 @@ class PrivateRun:
         if (known.unit, known.relation) != (privacy.unit, privacy.relation):
             raise PrivacyError(
                 f"The holding {known.name!r} counts by {known.unit} and {known.relation}; the plan by {privacy.unit} "
-                f"and {privacy.relation}. Plan anew, or name another holding."
+                f"and {privacy.relation}. Make a new plan, or name another holding."
             )
 
     def _checked_rows(self, rows: Tensor | npt.ArrayLike) -> Tensor:
@@ -321,10 +330,11 @@ class PrivateRun:
         return out.contiguous()
 
     def _checked_subjects(self, subject: npt.ArrayLike | None) -> Subjects | None:
-        if (self._plan.privacy.unit == "subject") != (subject is not None):
+        unit = "record" if self._plan.privacy is None else self._plan.privacy.unit
+        if (unit == "subject") != (subject is not None):
             raise ConfigError(
                 "`subject` belongs to a plan whose unit is the subject, and is needed there; the unit is "
-                f"{self._plan.privacy.unit!r}."
+                f"{unit!r}."
             )
         if subject is None:
             return None
@@ -334,7 +344,7 @@ class PrivateRun:
         return Subjects(codes)
 
     def _check_loss(self) -> None:
-        """On made-up rows: a row's loss must be the same alone and among others, or no clipping would bound it."""
+        """Check on made-up rows that a row's loss does not depend on other rows, or clipping would not bound it."""
         rng = seeded(0)
         with torch.no_grad():
             rows = torch.rand(3, self._rows.shape[1], generator=rng, dtype=self._rows.dtype)
@@ -348,8 +358,14 @@ class PrivateRun:
             fine = fine and torch.allclose(whole, torch.cat(pieces), rtol=1e-3, atol=1e-5)
         if not fine:
             raise PrivacyError(
-                "The loss must give one number for each row, and a row's must not depend on the others."
+                "The loss must give one number per row, and a row's loss must not depend on the others."
             )
+
+
+def _cos_sin(angle: npt.NDArray[np.float64]) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """Cosine and sine by torch, which is four times as fast as numpy."""
+    x = torch.from_numpy(angle)
+    return torch.cos(x).numpy(), torch.sin(x).numpy()
 
 
 def _optimizer(flat: nn.Parameter, kind: str, learning_rate: float, weight_decay: float) -> torch.optim.Optimizer:

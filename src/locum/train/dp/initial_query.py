@@ -1,4 +1,4 @@
-"""One noisy sum before the first step of a private fit: means, counts or lengths that the training rests on."""
+"""One noisy sum before the first step of a private fit: means, counts or norms that training needs."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class InitialQuery:
-    """Sums that one unit moves by at most 1 in L2, and what is to be trained on once they are known with noise.
+    """Sums that one unit changes by at most 1 in L2, and the rows to train on given their noisy values.
 
-    That they move by no more is the caller's promise. The plan pays for them as its only `extra` event, a `Gaussian`.
-    `rows` makes the rows to train on from the noisy sums; it may look at records, for rows are private anyway.
+    The caller guarantees that bound. The plan pays for the sums as its only `extra` event, a `Gaussian`. `rows` makes
+    the rows to train on from the noisy sums; it may read records, since rows are private anyway.
     """
 
     sums: npt.NDArray[np.float64]
@@ -34,8 +34,8 @@ class InitialQuery:
         """The sums with the noise that the plan pays for."""
         noise = self.noise(plan)
         rng = SecureRandom(np.ones(1, dtype=np.int64), 1.0, len(self.sums), noise, insecure_seed=insecure_seed)
-        # No step of the training has this number: test coins are not used twice.
-        return torch.from_numpy(self.sums) + rng.draw(plan.steps).noise
+        # No training step has this number, so seeded noise is not used twice.
+        return torch.from_numpy(self.sums + rng.draw(plan.steps).noise)
 
     @staticmethod
     def noise(plan: SGDPlan) -> float:

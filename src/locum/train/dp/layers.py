@@ -1,8 +1,8 @@
-"""Layers with a backward pass of their own: what a record adds to a gradient is known before it is added.
+"""Rules for layers, with their own backward pass: the norm of a record's gradient is known before it is summed.
 
-A record's gradient by the weights of a linear layer is the product of what came in (`a`) and the gradient by what
-went out (`g`), so its norm is known from those two vectors. No layer here mixes records, and what has no rule here
-cannot be trained.
+A record's gradient with respect to the weights of a linear layer is the product of the layer's input (`a`) and the
+gradient of its output (`g`), so its norm follows from those two vectors. No layer here mixes records, and a layer
+without a rule cannot be trained.
 """
 
 from __future__ import annotations
@@ -14,37 +14,37 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-# Where the sum of the gradients by each weight goes; a rule takes its weights out.
+# Maps each weight to the tensor for the sum of its gradients; a rule takes its own weights out.
 Sums = MutableMapping[Tensor, Tensor]
 
 
 class Block(NamedTuple):
-    """Rows `start` to `stop` of a batch belong to subjects of `size` rows each, one after the other."""
+    """Rows `start` to `stop` of a batch belong to subjects of `size` rows each, one after another."""
 
     start: int
     stop: int
     size: int
 
 
-class Part(Protocol):
-    """Something that records pass through, each on its own."""
+class LayerRule(Protocol):
+    """How one layer, or a sequence of layers, treats each record on its own."""
 
     def forward(self, x: Tensor) -> Tensor:
-        """What goes out; remembers what the way back needs."""
+        """The output; stores what the backward pass needs."""
         ...
 
     def backward(self, g: Tensor, columns: int | None) -> Tensor:
-        """From the gradient by what went out to that by the first `columns` of what came in (None: all)."""
+        """The gradient of the first `columns` of the input (None: all), given the gradient of the output."""
         ...
 
 
-class Weighted(Protocol):
-    """A part with weights: it knows how large each gradient is, and writes weighted sums of them."""
+class WeightedRule(Protocol):
+    """A rule for a layer with weights: it knows the norm of each gradient, and writes weighted sums of them."""
 
     inputs: int
 
     def squares(self) -> Tensor:
-        """Squared norm of each row's gradient; infinite or NaN if the gradient is. Never too small by underflow."""
+        """Squared norm of each row's gradient; infinite or NaN if the gradient is. Never too small through underflow."""
         ...
 
     def joint_squares(self, block: Block) -> Tensor:
@@ -52,11 +52,11 @@ class Weighted(Protocol):
         ...
 
     def drop(self, rows: Tensor) -> None:
-        """Forget the marked rows."""
+        """Set the gradients of the marked rows to 0."""
         ...
 
     def write(self, weights: Tensor) -> None:
-        """Put the sum of the rows' gradients, each times its weight, where the optimiser looks."""
+        """Write the weighted sum of the rows' gradients to where the optimizer reads it."""
         ...
 
 
@@ -89,9 +89,9 @@ class _Linear:
         inputs, outputs = a.shape[2], g.shape[2]
         if block.size * (inputs + outputs) <= inputs * outputs:
             return ((g @ g.mT) * (a @ a.mT + self.ones)).sum(dim=(1, 2))
-        # With so many rows the summed gradient itself is cheaper than all pairs; one at a time is in memory.
-        whole = torch.stack([torch.square(y.T @ x).sum() for x, y in zip(a, g, strict=True)])
-        return whole + self.ones * _square(g.sum(dim=1))
+        # For that many rows, the summed gradient is cheaper than all pairs; one at a time is in memory.
+        summed = torch.stack([torch.square(y.T @ x).sum() for x, y in zip(a, g, strict=True)])
+        return summed + self.ones * _square(g.sum(dim=1))
 
     def drop(self, rows: Tensor) -> None:
         self.a, self.g = _without(self.a, rows), _without(self.g, rows)
@@ -121,9 +121,9 @@ class _LayerNorm:
         self.bias_sum = None if layer.bias is None else sums.pop(layer.bias)
 
     def forward(self, x: Tensor) -> Tensor:
-        centred = x - x.mean(dim=1, keepdim=True)
-        self.inverse = torch.rsqrt(centred.square().mean(dim=1, keepdim=True) + self.eps)
-        self.scaled = centred * self.inverse
+        centered = x - x.mean(dim=1, keepdim=True)
+        self.inverse = torch.rsqrt(centered.square().mean(dim=1, keepdim=True) + self.eps)
+        self.scaled = centered * self.inverse
         out = self.scaled * self.weight
         return out if self.bias is None else out + self.bias
 
@@ -177,22 +177,22 @@ class _Sigmoid:
 
 
 class _Sequence:
-    def __init__(self, parts: Sequence[Part]) -> None:
-        self.parts = parts
+    def __init__(self, rules: Sequence[LayerRule]) -> None:
+        self.rules = rules
 
     def forward(self, x: Tensor) -> Tensor:
-        for part in self.parts:
-            x = part.forward(x)
+        for rule in self.rules:
+            x = rule.forward(x)
         return x
 
     def backward(self, g: Tensor, columns: int | None) -> Tensor:
-        for i in reversed(range(len(self.parts))):
-            g = self.parts[i].backward(g, None if i else columns)
+        for i in reversed(range(len(self.rules))):
+            g = self.rules[i].backward(g, None if i else columns)
         return g
 
 
-def rules_for(module: nn.Module, sums: Sums, weighted: list[Weighted]) -> Part:
-    """The rules of a module, those with weights also put into `weighted`; KeyError names a module that has none.
+def rules_for(module: nn.Module, sums: Sums, weighted: list[WeightedRule]) -> LayerRule:
+    """The rules of a module; those with weights are also appended to `weighted`. KeyError names a type without a rule.
 
     Types are compared exactly: a subclass may do anything in its `forward`.
     """
@@ -219,7 +219,7 @@ def _square(x: Tensor) -> Tensor:
 
 
 def _underflow(x: Tensor) -> float:
-    """More than what squares that were rounded to 0 could add up to: 0 times a huge input is not nothing."""
+    """An upper bound on what squares that were rounded to 0 could add up to, since the other factor can be huge."""
     return float(torch.finfo(x.dtype).tiny) * x.shape[1]
 
 

@@ -1,0 +1,37 @@
+"""Which ledger pays for a release of some data: one answer for the program, for Python and for federated sites."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from locum.data.files import SUFFIXES, read_splits
+from locum.errors import DataError
+from locum.io import ledger_path, split_path
+from locum.types import EmbeddingInfo
+
+
+def ledger_for(data: str | os.PathLike[str], info: EmbeddingInfo | None = None) -> Path:
+    """The ledger of `data`: that of the images that vectors were made from, else `.locum/ledger.sqlite` beside it.
+
+    Every spelling of a path gives the same ledger, and so do all vectors that `embed` made from the same images.
+    `info` saves reading the file again.
+
+    Examples
+    --------
+    >>> ledger_for("/data/../data/scans.npz#train", EmbeddingInfo()).as_posix()
+    '/data/.locum/ledger.sqlite'
+    """
+    if info is None:
+        info = _described(split_path(data)[0])
+    return Path(info.ledger) if info.ledger else ledger_path(data)
+
+
+def _described(file: str) -> EmbeddingInfo:
+    if Path(file).suffix.lower() not in SUFFIXES or not Path(file).is_file():
+        return EmbeddingInfo()
+    try:
+        return next(iter(read_splits(file).values())).info
+    except DataError:
+        # A table of image paths or of mixed columns: it says nothing about a ledger.
+        return EmbeddingInfo()

@@ -1,0 +1,277 @@
+"""Lists the images of a folder, of a .csv table of paths, or of an .npz file, as an `ImageSource`."""
+
+from __future__ import annotations
+
+import csv
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from locum.data import ALL, SPLITS, RawSplit, assemble, is_image_npz, read_image_arrays
+from locum.embed.sources import ArraySource, FileSource, ImageItem, ImageSource
+from locum.errors import DataError
+from locum.types import EmbeddingInfo
+
+_SUFFIXES = frozenset((
+    ".bmp", ".dcm", ".dicom", ".gif", ".jp2", ".jpe", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp",
+))  # fmt: skip
+_SPLIT_FOLDERS = {"train": "train", "val": "val", "valid": "val", "validation": "val", "test": "test"}
+# Names of the columns of a table.
+_PATH = ("path", "file", "filename", "image")
+_LABEL = ("label", "y", "target", "class")
+_SUBJECT = ("subject", "patient", "patient_id")
+_ATTRIBUTE = "attr_"
+
+
+def holds_images(path: str | os.PathLike[str]) -> bool:
+    """Whether `open_images` can read `path`: a folder, a table of paths, or an .npz of images."""
+    place = Path(path)
+    if place.is_dir():
+        return not (place / "manifest.json").is_file()
+    if place.suffix.lower() == ".csv":
+        return _is_image_table(place)
+    return place.suffix.lower() == ".npz" and is_image_npz(str(place))
+
+
+def open_images(path: str | os.PathLike[str]) -> ImageSource:
+    """The images at `path`: a folder, a .csv with a column `path`, or an .npz of images."""
+    place = Path(path)
+    if place.is_dir():
+        return _open_folder(place)
+    if place.suffix.lower() == ".csv" and place.is_file():
+        return _open_table(place)
+    if place.suffix.lower() == ".npz" and place.is_file():
+        return _open_npz(place)
+    if not place.exists():
+        raise DataError(f"There is no {str(path)!r}: give a folder of images, a .csv of paths, or an .npz of images.")
+    raise DataError(f"{str(path)!r} holds no images that can be read: give a folder, a .csv of paths, or an .npz.")
+
+
+def _open_folder(place: Path) -> FileSource:
+    """Every image in a folder, ordered by path.
+
+    The first level of folders names the classes, and everything below belongs to them; if the first level holds only
+    `train`, `val` or `test`, the second level names the classes. Images at the top have no label, which is enough to
+    predict. Files without an image suffix are ignored and counted, unless they start like a DICOM file. Hidden files
+    and folders are skipped. Links are followed; a link to a folder that contains it is an error.
+    """
+    found: list[str] = []
+    ignored = 0
+    for path in _files(place):
+        if path.suffix.lower() in _SUFFIXES or _file_is_dicom(path):
+            found.append(path.relative_to(place).as_posix())
+        else:
+            ignored += 1
+    if not found:
+        raise DataError(f"{str(place)!r} holds no image: give a folder with one folder per class and images in those.")
+    found.sort()
+    tops = {name.split("/")[0] for name in found}
+    in_splits = all("/" in name for name in found) and {t.lower() for t in tops} <= set(_SPLIT_FOLDERS)
+    items = [_folder_item(name, in_splits) for name in found]
+    if in_splits:
+        order = {s: i for i, s in enumerate(SPLITS)}
+        items.sort(key=lambda item: (order[item.split], item.name))
+    unlabeled = sum(item.label is None for item in items)
+    if 0 < unlabeled < len(items):
+        raise DataError(
+            f"{unlabeled} of {len(items)} images of {str(place)!r} lie beside its class folders: move them into one, "
+            "or remove them."
+        )
+    names = sorted({item.label for item in items if item.label is not None})
+    return FileSource(
+        place=place, home=place.resolve().parent, items=items, class_names=tuple(names), ignored=ignored
+    )
+
+
+def _files(place: Path) -> Iterator[Path]:
+    """Every file, at any depth."""
+    ahead: list[tuple[Path, frozenset[tuple[int, int]]]] = [(place, frozenset())]
+    while ahead:
+        folder, above = ahead.pop()
+        try:
+            facts = folder.stat()
+            entries = [(e.name, e.is_dir()) for e in os.scandir(folder) if not e.name.startswith(".")]
+        except OSError:
+            raise DataError(
+                f"A folder or link inside {str(place)!r} cannot be opened, so images would be missing: fix or remove it."
+            ) from None
+        # Two links may lead to the same folder, and both are followed; only a cycle would never end.
+        mark = (facts.st_dev, facts.st_ino)
+        if mark in above:
+            raise DataError(f"A link inside {str(place)!r} leads back to a folder that contains it: remove the link.")
+        for name, is_folder in entries:
+            if is_folder:
+                ahead.append((folder / name, above | {mark}))
+            else:
+                yield folder / name
+
+
+def _folder_item(name: str, in_splits: bool) -> ImageItem:
+    parts = name.split("/")
+    if in_splits:
+        return ImageItem(name, _SPLIT_FOLDERS[parts[0].lower()], parts[1] if len(parts) > 2 else None)
+    return ImageItem(name, ALL, parts[0] if len(parts) > 1 else None)
+
+
+def _file_is_dicom(path: Path) -> bool:
+    """By content: scanners name files by number, and 1.2.840.113 has no meaningful suffix."""
+    try:
+        # Opening a pipe would block until something writes to it.
+        if not path.is_file():
+            return False
+        with path.open("rb") as stream:
+            return stream.read(132)[128:] == b"DICM"
+    except OSError:
+        return False
+
+
+def _is_image_table(place: Path) -> bool:
+    """Whether the header of a .csv has a column of paths."""
+    try:
+        return _column(_header(place), _PATH) is not None
+    except DataError:
+        return False
+
+
+def _open_table(place: Path) -> FileSource:
+    """Images listed in a .csv: `path` (relative to the table), and optionally `label`, `subject`, `split`, `attr_...`.
+
+    Rows keep their order. Labels must be in every row or in none; so must subjects. A missing file is noticed when it
+    is read, like any other unreadable file. A column with another name is an error: an overlooked `subjects` would
+    put one subject on both sides of a split.
+    """
+    header = _header(place)
+    path, label, subject = (_column(header, names) for names in (_PATH, _LABEL, _SUBJECT))
+    if path is None:
+        raise DataError(f"{str(place)!r} has no column `path`: rename the column of image files to it.")
+    split = _column(header, ("split",))
+    attributes = [name for name in header if name.lower().startswith(_ATTRIBUTE)]
+    if unknown := [n for n in header if n not in (path, label, subject, split, *attributes)]:
+        raise DataError(
+            f"{str(place)!r} has an unknown column {unknown[0]!r}; known are path, label, subject, split and "
+            "attr_...: rename it, or leave it out."
+        )
+    items = []
+    try:
+        with place.open(encoding="utf-8-sig", newline="") as stream:
+            for number, row in enumerate(csv.reader(stream), start=1):
+                if number == 1 or not row:
+                    continue
+                if len(row) != len(header):
+                    raise DataError(
+                        f"Row {number} of {str(place)!r} has {len(row)} fields where the header has {len(header)}."
+                    )
+                # No file name can hold it, and numpy's text arrays drop it at the end.
+                if any("\0" in cell for cell in row):
+                    raise DataError(f"Row {number} of {str(place)!r} holds a NUL character: export the table again.")
+                cells = {name: cell.strip() for name, cell in zip(header, row, strict=True)}
+                items.append(_table_item(cells, path, label, subject, split, attributes, number, place))
+    except (OSError, UnicodeDecodeError, csv.Error):
+        raise DataError(
+            f"{str(place)!r} cannot be read as a comma-separated table in UTF-8: export it again."
+        ) from None
+    if not items:
+        raise DataError(f"{str(place)!r} has a header but no rows: add images.")
+    splits = {item.split for item in items}
+    if ALL in splits and len(splits) > 1:
+        raise DataError(f"{str(place)!r} names a split in only some rows: name it in all or in none.")
+    order = {name: i for i, name in enumerate((*SPLITS, ALL))}
+    items.sort(key=lambda item: order[item.split])
+    names = sorted({item.label for item in items if item.label is not None})
+    shown = tuple(name[len(_ATTRIBUTE) :] for name in attributes)
+    return FileSource(
+        place=place.parent,
+        home=place.resolve().parent,
+        items=items,
+        class_names=tuple(names),
+        attribute_names=shown,
+    )
+
+
+def _table_item(
+    cells: dict[str, str],
+    path: str,
+    label: str | None,
+    subject: str | None,
+    split: str | None,
+    attributes: list[str],
+    number: int,
+    place: Path,
+) -> ImageItem:
+    for name in (path, label, subject):
+        if name is not None and not cells[name]:
+            raise DataError(f"Row {number} of {str(place)!r} has no {name!r}: fill it in, or leave the row out.")
+    part = cells[split].lower() if split is not None and cells[split] else ALL
+    part = "val" if part in ("valid", "validation") else part
+    if part not in (*SPLITS, ALL):
+        raise DataError(f"Row {number} of {str(place)!r} has a split that is not train, val or test: correct it.")
+    return ImageItem(
+        name=cells[path],
+        split=part,
+        label=None if label is None else cells[label],
+        subject=None if subject is None else cells[subject],
+        attributes=tuple(cells[name] for name in attributes),
+    )
+
+
+def _header(place: Path) -> list[str]:
+    try:
+        with place.open(encoding="utf-8-sig", newline="") as stream:
+            header = [cell.strip() for cell in next(csv.reader(stream), [])]
+    except (OSError, UnicodeDecodeError, csv.Error):
+        raise DataError(
+            f"{str(place)!r} cannot be read as a comma-separated table in UTF-8: export it again."
+        ) from None
+    if len(set(header)) != len(header):
+        raise DataError(f"{str(place)!r} names a column twice: give each its own name.")
+    return header
+
+
+def _column(header: list[str], names: tuple[str, ...]) -> str | None:
+    """The one column with a name among `names`."""
+    found = [name for name in header if name.lower() in names]
+    if len(found) > 1:
+        raise DataError(f"The columns {found[0]!r} and {found[1]!r} mean the same: keep one.")
+    return found[0] if found else None
+
+
+def _open_npz(place: Path) -> ArraySource:
+    """The images of an .npz file in MedMNIST's layout, held in memory. Labels are read as in a file of vectors."""
+    try:
+        raw, names = read_image_arrays(str(place))
+        placeholders = {k: RawSplit(np.zeros((len(r.X), 1)), r.labels, r.subject, r.attributes) for k, r in raw.items()}
+        sets = assemble(placeholders, str(place), EmbeddingInfo(), names)
+        columns = {
+            split: {key: part.attributes[key].astype(np.str_).tolist() for key in sorted(part.attributes)}
+            for split, part in sets.items()
+        }
+        subjects = {k: None if s.subject is None else s.subject.astype(np.str_).tolist() for k, s in sets.items()}
+    except UnicodeDecodeError:
+        raise DataError(
+            f"{str(place)!r} holds bytes that are not plain text in its labels or other columns: save them as text."
+        ) from None
+    attributes = sorted({key for part in columns.values() for key in part})
+    items: list[ImageItem] = []
+    for split, part in sets.items():
+        if any(key not in columns[split] for key in attributes):
+            raise DataError(f"{str(place)!r} lacks an attribute in {split!r} that another split has: add it.")
+        who = subjects[split]
+        for i, label in enumerate(part.labels.tolist()):
+            items.append(
+                ImageItem(
+                    name=f"{split}/{i}",
+                    split=split,
+                    label=label,
+                    subject=None if who is None else who[i],
+                    attributes=tuple(columns[split][key][i] for key in attributes),
+                )
+            )
+    return ArraySource(
+        home=place.resolve().parent,
+        items=items,
+        class_names=next(iter(sets.values())).info.class_names,
+        attribute_names=tuple(attributes),
+        arrays={split: part.X for split, part in raw.items()},
+    )

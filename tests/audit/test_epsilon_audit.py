@@ -1,0 +1,170 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from locum.accounting import Gaussian, Laplace, QueryPlan, SGDPlan, events_to_json
+from locum.audit import audit_epsilon, run_canaries
+from locum.errors import ConfigError, PrivacyError
+from locum.generate import CGANGenerator, ClassGaussian, CVAEGenerator, KSame
+from locum.mechanisms import SecureRandom
+from locum.types import DP, DPClaim, PrivacyClaim
+
+# A few large batches: quick, and as private as any others of this epsilon.
+QUICK = {"batch_size": 2500, "max_epochs": 2, "classes": [0, 1]}
+
+
+def guaranteed(kind: str, epsilon: float) -> Any:
+    budget = DP(epsilon, 1e-5, n_public=5000)
+    if kind == "gaussian":
+        return ClassGaussian(privacy=budget, classes=[0, 1])
+    return (CVAEGenerator if kind == "cvae" else CGANGenerator)(privacy=budget, **QUICK)
+
+
+def change_noise(monkeypatch: pytest.MonkeyPatch, factor: float) -> None:
+    """A faulty generator: noise of the wrong size."""
+    honest = SecureRandom.__init__
+
+    def faulty(self: SecureRandom, counts: Any, rate: float, values: int, std: float, **rest: Any) -> None:
+        honest(self, counts, rate, values, factor * std, **rest)
+
+    monkeypatch.setattr(SecureRandom, "__init__", faulty)
+
+
+KINDS = ["gaussian", "cvae", "cgan"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_noise_switched_off_breaks_a_claim_of_one(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    change_noise(monkeypatch, 0.0)
+    found = audit_epsilon(guaranteed(kind, 1.0), canaries=1000, records=500, seed=0)
+    assert found.lower.epsilon > 2 > found.upper
+    assert found.verdict == "broken guarantee"
+    with pytest.raises(PrivacyError, match="Broken guarantee"):
+        found.require()
+
+
+@pytest.mark.parametrize("kind", ["gaussian", "cvae"])
+def test_noise_halved_breaks_a_claim_of_one(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    change_noise(monkeypatch, 0.5)
+    found = audit_epsilon(guaranteed(kind, 1.0), canaries=20_000, records=500, seed=0)
+    assert found.lower.epsilon > 1 >= found.upper
+    assert not found.ok
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_honest_eight_is_bounded_from_both_sides(kind: str) -> None:
+    found = audit_epsilon(guaranteed(kind, 8.0), canaries=1000, seed=0)
+    assert found.records == 5000
+    assert 1 <= found.lower.epsilon < found.upper <= 8
+    assert found.verdict == "no contradiction found"
+    found.require()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_honest_one_is_not_contradicted(kind: str) -> None:
+    found = audit_epsilon(guaranteed(kind, 1.0), canaries=1000, records=500, seed=0)
+    assert found.ok
+    assert found.lower.epsilon < 1
+
+
+def test_a_guarantee_that_holds_is_not_called_broken_over_seeds() -> None:
+    """Normal noise is not the worst that (epsilon, delta) allows: alarms are far rarer than one in twenty."""
+    plan = guaranteed("gaussian", 1.0).plan()
+    assert all(audit_epsilon(plan, canaries=500, records=50, seed=seed, claimed=1.0).ok for seed in range(10))
+
+
+def test_a_plan_with_less_noise_than_the_claim_needs_is_caught() -> None:
+    plan = guaranteed("gaussian", 1.0).plan()
+    found = audit_epsilon(replace(plan, noise_multiplier=plan.noise_multiplier / 8), records=100, claimed=1.0, seed=0)
+    assert found.upper == 1.0
+    assert not found.ok
+
+
+def test_the_claim_of_a_release_is_audited(tmp_path: Path, rng: np.random.Generator) -> None:
+    X, y = rng.standard_normal((60, 4)), np.arange(60) % 2
+    budget = DP(6.0, 1e-4, "subject", n_public=50, relation="replace-one")
+    fitted = ClassGaussian(privacy=budget, classes=[0, 1], ledger=tmp_path / "ledger.sqlite")
+    claim = fitted.fit(X, y, subject=np.arange(60) // 2).release().claim
+    before = sorted(tmp_path.iterdir()), (tmp_path / "ledger.sqlite").read_bytes()
+    found = audit_epsilon(claim, seed=0)
+    assert (found.unit, found.relation, found.mechanism) == ("subject", "replace-one", "noisy sums")
+    assert claim.dp is not None
+    assert found.upper == claim.dp.epsilon
+    assert 1 < found.lower.epsilon < found.upper
+    # The audit pays nothing and writes nothing.
+    assert before == (sorted(tmp_path.iterdir()), (tmp_path / "ledger.sqlite").read_bytes())
+
+
+def test_a_release_is_audited_by_the_networks_that_made_it(
+    tmp_path: Path, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    used: list[str] = []
+
+    def watched(*args: Any, network: str, **rest: Any) -> Any:
+        used.append(network)
+        return run_canaries(*args, network=network, **rest)  # type: ignore[arg-type]
+
+    monkeypatch.setattr("locum.audit.epsilon.epsilon_audit.run_canaries", watched)
+    X, y = rng.standard_normal((60, 4)), np.arange(60) % 2
+    budget = DP(6.0, 1e-4, n_public=60)
+    settings = {"privacy": budget, "classes": [0, 1], "batch_size": 30, "max_epochs": 1}
+    for kind, network in ((CVAEGenerator, "cvae"), (CGANGenerator, "critic")):
+        made = kind(**settings, ledger=tmp_path / f"{network}.sqlite").fit(X, y).release()  # type: ignore[operator]
+        found = audit_epsilon(made, canaries=50, records=50, seed=0)
+        assert used[-1] == network
+        assert made.claim.dp is not None
+        assert found.upper == made.claim.dp.epsilon
+        assert found.ok
+
+
+def claim_of(*events: Any) -> PrivacyClaim:
+    paid = DPClaim(6.0, 1e-5, "add-or-remove", tuple(events_to_json(events)), "0" * 64)
+    return PrivacyClaim("dp", ("much",), dp=paid)
+
+
+def test_the_claim_of_noisy_steps_has_their_plan() -> None:
+    plan = SGDPlan(DP(6.0, 1e-5), 0.5, 500, 4, 1.0, 1.2, (Gaussian(1.1),))
+    by_claim = audit_epsilon(claim_of(*plan.events), canaries=300, records=100, seed=0)
+    by_plan = audit_epsilon(plan, canaries=300, records=100, seed=0)
+    assert by_claim.mechanism == "noisy steps"
+    # Only the clip and the divisor differ, and they do not count.
+    assert by_claim.lower == by_plan.lower
+    assert by_claim.upper == 6.0
+
+
+def test_the_finding_in_words_and_as_json() -> None:
+    found = audit_epsilon(QueryPlan(DP(6.0, 1e-5), 1.0, 0.8), canaries=200, records=20, seed=0)
+    told = found.to_dict()
+    assert told["verdict"] == "no contradiction found"
+    assert told["is_test"] is True
+    assert told["lower"]["canaries"] == 200
+    assert "200 canaries" in found.words
+    assert "no proof" in found.words
+    assert "95% confidence" in found.words
+    broken = replace(found, upper=0.1)
+    assert broken.words.startswith("Broken guarantee")
+    assert broken.to_dict()["verdict"] == "broken guarantee"
+
+
+@pytest.mark.parametrize(
+    ("audited", "options", "said"),
+    [
+        (ClassGaussian(), {}, "needs a budget"),
+        (KSame(), {}, "has no plan"),
+        (PrivacyClaim("none", ("all",)), {}, "no epsilon"),
+        (claim_of(Laplace(1.0)), {}, "no single run repeats"),
+        (claim_of(Gaussian(1.0), Gaussian(2.0)), {}, "no single run repeats"),
+        (claim_of(Gaussian(1.0)), {"canaries": 3}, "`canaries` must be"),
+        (claim_of(Gaussian(1.0)), {"records": 0}, "`records` must be"),
+        (claim_of(Gaussian(1.0)), {"claimed": 0.0}, "`claimed` must be"),
+        (claim_of(Gaussian(1.0)), {"error": 1.0}, "`error` must"),
+    ],
+)
+def test_what_cannot_be_audited_is_refused_in_one_sentence(audited: Any, options: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        audit_epsilon(audited, **options)

@@ -1,0 +1,28 @@
+"""The wording of verdicts: one table, complete, and the same on the terminal and on pages."""
+
+from __future__ import annotations
+
+from dataclasses import astuple
+from typing import get_args
+
+import pytest
+
+from locum.cli import output
+from locum.report import verdict_text
+from locum.types import AttackResult, Estimate, Verdict
+
+
+@pytest.mark.parametrize("verdict", get_args(Verdict))
+def test_every_verdict_has_a_title_and_two_sentences(verdict: Verdict) -> None:
+    words = verdict_text(verdict)
+    assert words.title.lower() == verdict
+    assert all(text.endswith(".") for text in astuple(words)[1:])
+
+
+def test_the_terminal_takes_its_words_from_the_table(capsys: pytest.CaptureFixture[str]) -> None:
+    chance = Estimate.exact(0.5)
+    result = AttackResult("nearest distance", "auc", Estimate(0.9, 0.8, 1.0, 100), chance, chance)
+    assert result.verdict == "leak"
+    output.show_membership(result)
+    shown = " ".join(capsys.readouterr().out.split())
+    assert f"leak: {verdict_text('leak').attack}" in shown
