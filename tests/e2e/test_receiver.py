@@ -135,7 +135,7 @@ def test_unknown_labels_are_told(program: Run, head: Path, tmp_path: Path) -> No
         (("predict", "nothing.safetensors", "test.npz"), "no head at"),
         (("predict", "release", "test.npz"), "is a folder"),
         (("predict", "test.npz", "test.npz"), "pickles are never opened"),
-        (("predict", "release/decoder.safetensors", "test.npz"), "no head"),
+        (("predict", "release/decoder.safetensors", "test.npz"), "not a head"),
         (("predict", "head.safetensors", "nothing.npz"), "nothing.npz"),
         (("predict", "head.safetensors", "test.npz#val"), "val"),
         (("predict", "head.safetensors", "wide.npz"), "8 features"),

@@ -93,14 +93,14 @@ def test_vectors_are_those_of_the_model(kind: str, half: bool, saved, picture) -
 
 
 def test_a_model_without_a_pooled_output_is_refused(saved) -> None:
-    with pytest.raises(DataError, match="does not give one vector an image"):
+    with pytest.raises(DataError, match="does not give one vector per image"):
         load_backbone(f"hf:{saved('siglip')}")
 
 
 def test_a_processor_of_another_size_is_refused(saved) -> None:
     folder = saved("vit")
     (folder / "preprocessor_config.json").write_text(json.dumps({**VIT, "size": {"height": 48, "width": 48}}))
-    with pytest.raises(DataError, match=r"48 x 48 pixels.*does not give one vector an image"):
+    with pytest.raises(DataError, match=r"48 x 48 pixels.*does not give one vector per image"):
         load_backbone(f"hf:{folder}")
 
 
@@ -127,7 +127,7 @@ def test_a_pickle_is_not_opened(saved) -> None:
     folder = saved("dinov2")
     (folder / "model.safetensors").rename(folder / "model.bak")
     torch.save({}, folder / "pytorch_model.bin")
-    with pytest.raises(DataError, match="not a whole model"):
+    with pytest.raises(DataError, match="not a complete model"):
         load_backbone(f"hf:{folder}")
 
 

@@ -92,13 +92,13 @@ def test_a_damaged_image(celeba: Path, keep: int | None, why: str) -> None:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (("5\n", "6\n"), "promises 6 images and lists 5"),
-        (("5\n", "4\n"), "promises 4 images and lists 5"),
+        (("5\n", "6\n"), "announces 6 images and lists 5"),
+        (("5\n", "4\n"), "announces 4 images and lists 5"),
         (("5\n", "five\n"), "must begin with the number"),
         ((" ".join(NAMES) + " \n", ""), "must begin with the number"),
         (("Smiling", "Male"), "names an attribute twice"),
-        (("Smiling", ""), "Row 3 of .* must name a file, and then 2 times 1 or -1"),
-        (("  -1", "  0"), "Row 3 of .* must name a file, and then 3 times 1 or -1"),
+        (("Smiling", ""), "Row 3 of .* must hold a file name and then 2 values of 1 or -1"),
+        (("  -1", "  0"), "Row 3 of .* must hold a file name and then 3 values of 1 or -1"),
         (("mrs_secret1.jpg", "../list_attr_celeba.txt"), "row 4 of .* lies outside the folder"),
         (("mrs_secret1.jpg", "/etc/hosts"), "row 4 of .* lies outside the folder"),
     ],
@@ -164,7 +164,7 @@ def test_the_first_column_names_the_image(folder: Path) -> None:
     ("text", "words"),
     [
         ("file,a\nsecret_a.png,1\nsecret_z.png,2\n", r"The image in row 3 of .*t\.csv is missing"),
-        ("file,a\nmore,1\n", "row 2 of .* is missing, or may not be read"),
+        ("file,a\nmore,1\n", "row 2 of .* is missing or not readable"),
         ("file,a\n../t.csv,1\n", "row 2 of .* lies outside"),
         ("file,a\nsecret_a.png,\n", "Row 2 of .* has no 'a'"),
         ("a,file\n1,secret_a.png\n1,\n", "Row 3 of .* has no 'file'"),

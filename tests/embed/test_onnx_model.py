@@ -62,7 +62,7 @@ def test_settings_beside_the_file_count(tmp_path: Path) -> None:
     ("shape", "kind", "told"),
     [
         (("n", 3, "h", "w"), TensorProto.FLOAT, "any size"),
-        (("n", 1, 8, 8), TensorProto.FLOAT, "1 colours"),
+        (("n", 1, 8, 8), TensorProto.FLOAT, "1 colors"),
         (("n", 8, 8), TensorProto.FLOAT, "one input of float images"),
         (("n", 3, 8, 8), TensorProto.DOUBLE, "one input of float images"),
         ((4, 3, 8, 8), TensorProto.FLOAT, "batches of 4"),

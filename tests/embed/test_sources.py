@@ -33,11 +33,11 @@ def test_a_table_of_paths(image_folder: Path) -> None:
     ("text", "told"),
     [
         ("label\na\n", "no column `path`"),
-        ("path,label,subjects\na,b,c\n", "'subjects' that means nothing"),
+        ("path,label,subjects\na,b,c\n", "unknown column 'subjects'"),
         ("path,label\na\n", "1 fields where the header has 2"),
         ("path,label\na,\n", "has no 'label'"),
         ("path,label,split\na,b,later\n", "not train, val or test"),
-        ("path,label,split\na,b,train\nc,d,\n", "some rows only"),
+        ("path,label,split\na,b,train\nc,d,\n", "only some rows"),
         ("path,file,label\na,b,c\n", "mean the same"),
         ("path,path,label\na,b,c\n", "twice"),
         ("path,label\n", "no rows"),

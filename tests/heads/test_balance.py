@@ -68,8 +68,8 @@ def test_class_weights_are_scaled_to_a_mean_of_one_over_the_draws() -> None:
 
 
 def test_validation_rows_count_as_the_draws_do() -> None:
-    assert ClassBalance(RECORDS).likeness is None
-    assert ClassBalance(RECORDS, "class_balanced").likeness == pytest.approx([5 / 9, 5])
+    assert ClassBalance(RECORDS).draw_weight is None
+    assert ClassBalance(RECORDS, "class_balanced").draw_weight == pytest.approx([5 / 9, 5])
 
 
 def test_a_mapping_names_labels() -> None:

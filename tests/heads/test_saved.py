@@ -316,7 +316,7 @@ def test_files_that_are_no_safetensors(file: Path, raw: bytes) -> None:
 
 def test_other_files_say_what_they_are_not(file: Path, release: Release, tmp_path: Path) -> None:
     rewrite(file, None)
-    with pytest.raises(FormatError, match="no head"):
+    with pytest.raises(FormatError, match="is not a head"):
         SavedHead.open(file)
     with pytest.raises(FormatError, match="is a folder"):
         SavedHead.open(release.save(tmp_path / "r"))

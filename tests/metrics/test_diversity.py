@@ -77,7 +77,7 @@ def test_coverage_by_class_looks_within_the_class_only(rng) -> None:
     g, y_g = rng.standard_normal((24, 3)), np.repeat([0, 1, 2], 8)
     got = coverage_by_class(g, y_g, r, y)
     assert got == {c: pytest.approx(naive_coverage(g[y_g == c], r[y == c])) for c in (0, 1, 2)} | {3: 0.0}
-    with pytest.raises(DataError, match="one label a record"):
+    with pytest.raises(DataError, match="one label per record"):
         coverage_by_class(g, y_g[:-1], r, y)
 
 

@@ -59,5 +59,5 @@ def test_wrong_input_is_named(rng) -> None:
         separability(z, np.zeros(20, dtype=int), rng)
     with pytest.raises(ConfigError, match="test_share"):
         separability(z, np.tile([0, 1], 10), rng, test_share=1.0)
-    with pytest.raises(DataError, match="one label a record"):
+    with pytest.raises(DataError, match="one label per record"):
         latent_ks(z, [0, 1])

@@ -38,7 +38,7 @@ def test_the_authors_way_agrees_with_plain_scipy(rng: np.random.Generator) -> No
 
 
 def test_wrong_input_is_named() -> None:
-    with pytest.raises(DataError, match="one label a record"):
+    with pytest.raises(DataError, match="one label per record"):
         sphere_by_class([[0.0], [1.0]], [0])
 
 

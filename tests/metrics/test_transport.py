@@ -133,7 +133,7 @@ def test_wrong_settings_are_named(rng) -> None:
     a = rng.standard_normal((20, 2))
     with pytest.raises(ConfigError, match="epsilon"):
         entropic_wasserstein(a, a, epsilon=0)
-    with pytest.raises(ConfigError, match="did not settle"):
+    with pytest.raises(ConfigError, match="did not converge"):
         entropic_wasserstein(a, a + 1, epsilon=0.001, max_iterations=1)
     with pytest.raises(ConfigError, match="sub-sample"):
         entropic_wasserstein(np.zeros((7000, 1)), np.zeros((7000, 1)))

@@ -102,7 +102,7 @@ def test_perfect_chance_and_one_class() -> None:
         ([0, 1], np.full((2, 2), 0.5), [0, 1, 2], "each column"),
         ([0, 1], np.full((2, 2), 0.5), [1, 1], "each column"),
         ([0, 1], np.full((2, 2), 0.5), ["0", "1"], "one kind"),
-        ([0, 1, 1], np.full((2, 2), 0.5), [0, 1], "one label a record"),
+        ([0, 1, 1], np.full((2, 2), 0.5), [0, 1], "one label per record"),
         ([0, 1], np.array([[0.5, np.nan], [0.5, 0.5]]), [0, 1], "finite"),
         ([0, 1], np.array([0.5, 0.5]), [0, 1], "table"),
         ([0.5, 1.0], np.full((2, 2), 0.5), [0, 1], "whole numbers"),
@@ -114,7 +114,7 @@ def test_wrong_input_is_named(y, p, classes, words) -> None:
 
 
 def test_wrong_labels_are_named() -> None:
-    with pytest.raises(DataError, match="one label a record"):
+    with pytest.raises(DataError, match="one label per record"):
         accuracy([0, 1], [0])
     with pytest.raises(DataError, match="none"):
         accuracy(np.array([], dtype=int), np.array([], dtype=int))

@@ -1,4 +1,4 @@
-"""A mixture of decoders, and sums that travel with a Gaussian: drawn by their weights, and checked like all numbers."""
+"""A mixture of decoders, and noisy sums that travel with a Gaussian: drawn by their weights and checked."""
 
 from __future__ import annotations
 

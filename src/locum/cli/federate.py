@@ -92,24 +92,27 @@ def init(
     as_json: Json = False,
 ) -> None:
     """Write the folder that `flwr run` starts: public terms, an example site file, and a README with all commands."""
-    from locum.data import REFERENCES
-    from locum.federated import FederationSettings, write_app
+    from locum.recipes import start_federation
 
     names = site or ["site-a", "site-b", "site-c"]
-    settings = FederationSettings(
-        tuple(listed(classes)),
-        dim=dim,
+    settings = {
+        "dim": dim,
+        "mode": mode.value,
+        "secure": secure,
+        "rounds": rounds,
+        "average": average.value,
+        "max_sites_per_subject": max_sites_per_subject,
+    }
+    files = start_federation(
+        folder,
+        listed(classes),
+        sites=names,
         backbone=backbone,
-        reference=backbone if backbone in REFERENCES else "none",
-        mode=mode.value,
-        secure=secure,
-        rounds=rounds,
-        average=average.value,
-        max_sites_per_subject=max_sites_per_subject,
-        min_sites=min(len(names), 2),
-        max_sites=len(names),
+        settings=settings,
+        insecure=insecure,
+        host=host,
+        port=port,
     )
-    files = write_app(folder, settings, sites=names, insecure=insecure, host=host, port=port)
     if as_json:
         output.print_json({"files": [str(f) for f in files], "sites": names, "insecure": insecure})
         return
@@ -132,9 +135,9 @@ def certificates(
     as_json: Json = False,
 ) -> None:
     """Make a certificate authority, the coordinator's certificate, and key pairs for sites."""
-    from locum.federated import make_certificates
+    from locum.recipes import make_federation_keys
 
-    files = make_certificates(folder, tuple(host or ("localhost", "127.0.0.1")), tuple(site or ()))
+    files = make_federation_keys(folder, hosts=host or ("localhost", "127.0.0.1"), sites=site or ())
     _files(files, as_json)
 
 
@@ -145,9 +148,9 @@ def key(
     as_json: Json = False,
 ) -> None:
     """Make a key pair at a site: NAME.key stays there, NAME.pub goes to the coordinator to be registered."""
-    from locum.federated import make_site_key
+    from locum.recipes import make_key_for_site
 
-    _files(make_site_key(folder, name), as_json)
+    _files(make_key_for_site(folder, name), as_json)
 
 
 @app.command()

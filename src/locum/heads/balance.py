@@ -49,7 +49,7 @@ class ClassBalance:
         return out
 
     @property
-    def likeness(self) -> Floats | None:
+    def draw_weight(self) -> Floats | None:
         """Class weights that make rows in the records' proportions count like the draws; None if they already do."""
         if self.sampler == "instance":
             return None

@@ -258,7 +258,7 @@ class TorchHead(HeadSettings):
 
         validate = None
         if validation is not None and self.patience is not None:
-            held = self._validation(validation, plan.balance.likeness, held_weight)
+            held = self._validation(validation, plan.balance.draw_weight, held_weight)
 
             def validate() -> float:
                 # The same seed each time, so that epochs can be compared.
@@ -272,11 +272,11 @@ class TorchHead(HeadSettings):
         fold(self.module_, plan.objective.loss.scale, plan.shift)
         return self
 
-    def _validation(self, validation: Pair, likeness: Floats | None, weight: Floats | None) -> Batch:
+    def _validation(self, validation: Pair, draw_weight: Floats | None, weight: Floats | None) -> Batch:
         known, codes = known_codes(np.asarray(validation[1]), self.classes_)
         each = None if weight is None else weight[known]
-        if likeness is not None:
-            each = likeness[codes] * (1.0 if each is None else each)
+        if draw_weight is not None:
+            each = draw_weight[codes] * (1.0 if each is None else each)
         counted = None if each is None else torch.from_numpy(each / each.mean()).float()
         x = self._scaled(tensor(np.asarray(validation[0], dtype=np.float32)[known]))
         return Batch(x, torch.from_numpy(codes), counted)

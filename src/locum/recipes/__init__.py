@@ -24,9 +24,12 @@ if TYPE_CHECKING:
     from locum.recipes.federate import (
         MergeSummary as MergeSummary,
         PersonalPredictions as PersonalPredictions,
+        make_federation_keys as make_federation_keys,
+        make_key_for_site as make_key_for_site,
         merge_to_folder as merge_to_folder,
         predict_personally as predict_personally,
         simulate_federation as simulate_federation,
+        start_federation as start_federation,
     )
     from locum.recipes.fit import FitSummary as FitSummary, fit_release as fit_release
     from locum.recipes.ledger import (

@@ -1,4 +1,4 @@
-"""`federate simulate`, `federate merge` and `federate predict`."""
+"""`federate init`, `certificates`, `key`, `simulate`, `merge` and `predict`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,18 @@ import numpy.typing as npt
 
 from locum.data import REFERENCES, partition_by, partition_dirichlet, partition_iid
 from locum.errors import ConfigError, DataError
-from locum.federated import FederationSettings, PersonalModel, Simulation, Site, Weights, merge_releases, simulate
+from locum.federated import (
+    FederationSettings,
+    PersonalModel,
+    Simulation,
+    Site,
+    Weights,
+    make_certificates,
+    make_site_key,
+    merge_releases,
+    simulate,
+    write_app,
+)
 from locum.io import check_output_folder, write_private_table
 from locum.recipes.inputs import check_source, choose_split, only_real, read_sets
 from locum.recipes.verify import verify_release
@@ -24,6 +35,44 @@ from locum.types import DP, EmbeddingInfo, EmbeddingSet, PrivacyClaim, Progress
 
 # A site needs some records to train on and some to test on.
 _MIN_RECORDS = 10
+
+
+def start_federation(
+    folder: Path,
+    classes: Sequence[str],
+    *,
+    sites: Sequence[str] = ("site-a", "site-b", "site-c"),
+    backbone: str = "efflite0",
+    settings: Mapping[str, Any] | None = None,
+    insecure: bool = False,
+    host: str = "localhost",
+    port: int = 8010,
+) -> list[Path]:
+    """Write the folder that `flwr run` starts: public terms, an example site file, and a README with all commands.
+
+    `settings` are further fields of `FederationSettings`. `insecure` leaves out encryption and authentication.
+    """
+    terms = FederationSettings(
+        tuple(classes),
+        backbone=backbone,
+        reference=backbone if backbone in REFERENCES else "none",
+        min_sites=min(len(sites), 2),
+        max_sites=len(sites),
+        **dict(settings or {}),
+    )
+    return list(write_app(folder, terms, sites=sites, insecure=insecure, host=host, port=port))
+
+
+def make_federation_keys(
+    folder: Path, *, hosts: Sequence[str] = ("localhost", "127.0.0.1"), sites: Sequence[str] = ()
+) -> dict[str, Path]:
+    """A certificate authority, the coordinator's certificate, and a key pair per site; nothing is overwritten."""
+    return make_certificates(folder, tuple(hosts), tuple(sites))
+
+
+def make_key_for_site(folder: Path, name: str) -> dict[str, Path]:
+    """A key pair made at a site: NAME.key stays there, NAME.pub goes to the coordinator to be registered."""
+    return make_site_key(folder, name)
 
 
 def simulate_federation(

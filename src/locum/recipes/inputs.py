@@ -121,8 +121,6 @@ def only_real(data: EmbeddingSet, what: str) -> EmbeddingSet:
     return data
 
 
-
-
 def read_sets(
     path: str,
     *,

@@ -26,7 +26,6 @@ FRESH = 2_000
 SCORED_ON = "the release's own samples; not on real data"
 
 
-
 @dataclass(frozen=True, slots=True)
 class TrainSummary:
     """What the receiver sees. It tells of the release, and of no record.
