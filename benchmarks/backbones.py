@@ -1,11 +1,10 @@
-"""What each backbone costs on this machine: images a second, weights in MB, and time relative to efflite0.
+"""The cost of each backbone on this machine: images per second, weights in MB, and time relative to efflite0.
 
     python benchmarks/backbones.py            # all of them
     python benchmarks/backbones.py --quick    # without dinov2-large
 
-Models of the Hugging Face hub are built here with random weights of the published architecture, saved to disk and
-loaded by the real code: the time does not depend on what the weights are, and nothing is downloaded. Pixels lie ready
-in memory.
+Models of the Hugging Face hub are built with random weights of the published architecture, saved to disk and loaded
+by the real code: the time does not depend on the weights, and nothing is downloaded. Pixels are already in memory.
 """
 
 from __future__ import annotations
@@ -60,8 +59,8 @@ def architectures() -> dict[str, tuple[Any, dict[str, Any]]]:
     }
 
 
-def images_a_second(model: Backbone, seconds: float = 4.0) -> float:
-    """As `embed` runs it: one thread a core where the model allows, else one call after the other."""
+def images_per_second(model: Backbone, seconds: float = 4.0) -> float:
+    """As `embed` runs it: one thread per core if the model allows it, otherwise one call after another."""
     pixels = np.random.default_rng(0).uniform(-1, 1, (model.batch, *model.preprocessing.shape)).astype(np.float32)
     threads = cores() if model.concurrent else 1
     model.run(pixels)
@@ -90,7 +89,7 @@ def main() -> None:
     reference = 0.0
     for name in ("efflite0", "efflite1", "efflite2"):
         model = load_backbone(name)
-        rate = images_a_second(model)
+        rate = images_per_second(model)
         reference = reference or rate
         size = {"efflite0": 13.5, "efflite1": 16.5, "efflite2": 19.2}[name]
         print(f"{name:14s} {model.dim:8d} {rate:22.1f} {reference / rate:22.1f} {size:11.1f}", flush=True)
@@ -102,7 +101,7 @@ def main() -> None:
             (Path(folder) / "preprocessor_config.json").write_text(json.dumps(settings))
             size = sum(f.stat().st_size for f in Path(folder).glob("*.safetensors")) / 1e6
             model = load_backbone(f"hf:{folder}")
-            rate = images_a_second(model)
+            rate = images_per_second(model)
         print(f"{name:14s} {model.dim:8d} {rate:22.1f} {reference / rate:22.1f} {size:11.1f}", flush=True)
 
 

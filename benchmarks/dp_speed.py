@@ -1,9 +1,9 @@
-"""Time of a private step against a plain one and against Opacus, in one run, in turn.
+"""Time of a private step compared with a plain one and with Opacus, in one run, in turn.
 
 A CVAE of 476,616 weights on 20,000 records of 768 features in 10 classes. "plain" is `run_loop`, "private" is
-`PrivateRun` as it is used, with its ledger and cryptographic coins, or with seeded test coins. Opacus runs with hooks
-(a gradient a record in memory) and in ghost mode, both with torch's ordinary coins and batches of fixed size, which
-favours them. A step's time is a mean over eight steps in a row; the best of all rounds counts.
+`PrivateRun` as it is used, with its ledger and a cryptographic rng, or with an insecure seed. Opacus runs with hooks
+(one gradient per record in memory) and in ghost mode, both with torch's ordinary rng and batches of fixed size, which
+favors Opacus. A step's time is the mean over eight consecutive steps; the best of all rounds counts.
 
     OMP_NUM_THREADS=1 python benchmarks/dp_speed.py [--quick]
 """
@@ -29,9 +29,9 @@ from locum.train.dp import PrivateRun
 from locum.types import DP
 
 N, DIM, CLASSES, HIDDEN, LATENT = 20_000, 768, 10, 256, 100
-# Coins are made two steps ahead: a window must be longer than that, or it would get them for nothing.
+# Noise is drawn two steps ahead: a window must be longer than that, or it would not include the drawing.
 WARM, WINDOW = 3, 8
-# Opacus with hooks holds one gradient a record: 7.8 GB at 4096.
+# Opacus with hooks holds one gradient per record: 7.8 GB at 4096.
 HOOKS_UP_TO = 1024
 Timer = Callable[[int, int], float]
 
@@ -55,7 +55,7 @@ def row_losses(outputs: tuple[Tensor, Tensor, Tensor], rows: Tensor) -> Tensor:
 
 
 def per_step(stamps: list[float]) -> float:
-    """The best mean over WINDOW steps in a row, from when each reached its loss; the first ones warm up."""
+    """The best mean over WINDOW consecutive steps, timed at their losses; the first steps are warm-up."""
     steps = np.diff(stamps[WARM:])
     window = min(WINDOW, len(steps))
     return float(np.convolve(steps, np.full(window, 1 / window), mode="valid").min())
@@ -145,7 +145,7 @@ def main() -> None:
     print(
         f"{torch.get_num_threads()} threads, best of {rounds} rounds in turn" + (" (quick setting)" if quick else "")
     )
-    print("batch   plain ms   private   private, test coins   Opacus ghost   Opacus hooks   (times plain)")
+    print("batch   plain ms   private   private, seeded rng   Opacus ghost   Opacus hooks   (times plain)")
     with tempfile.TemporaryDirectory() as folder, Ledger(Path(folder) / "ledger") as ledger:
         ledger.set_budget("bench", epsilon=1e9, delta=0.9)
         baselines = {
@@ -159,7 +159,7 @@ def main() -> None:
             best = dict.fromkeys(baselines, np.inf)
             for turn in range(rounds):
                 for name, timer in baselines.items():
-                    # Hooks take as long as fifty of the others; two rounds show it.
+                    # Hooks take as long as fifty of the others; two rounds are enough.
                     if name == "hooks" and (batch > HOOKS_UP_TO or turn > 1):
                         continue
                     steps = 2 if name == "hooks" else max(8, min(40, 8000 // batch))

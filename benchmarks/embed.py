@@ -1,12 +1,12 @@
-"""`embed` on a folder of JPEG files against ONNX Runtime alone, and its memory from few images to many.
+"""`embed` on a folder of JPEG files compared with ONNX Runtime alone, and its memory for few and many images.
 
     python benchmarks/embed.py            # throughput at several sizes, memory at 1,000 and 20,000 images
     python benchmarks/embed.py --quick    # fewer images
 
-Raw ONNX Runtime gets pixels that lie ready in memory, with the best of several batch sizes and ways to use the
-cores; ours reads, hashes, decodes, resizes, runs the model and keeps every vector on disk. Both in turn,
-best of three. Where inference keeps all cores busy, decoding takes its time from it; "bound" is what is left for
-somebody who does nothing but Pillow's decoding and resizing beside the model, and wastes nothing.
+Raw ONNX Runtime gets pixels that are already in memory, with the best of several batch sizes and ways to use the
+cores; ours reads, hashes, decodes, resizes, runs the model and writes every vector to disk. Both in turn, best of
+three. Inference keeps all cores busy, so decoding takes time from it; "bound" is the rate of a program that does only
+Pillow's decoding and resizing besides inference, without any overhead.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from locum.embed.embedding import cores
 CHILD = """
 import resource, sys
 from pathlib import Path
-from locum.recipes.embed import embed_to_file
+from locum.recipes import embed_to_file
 summary = embed_to_file(sys.argv[1], Path(sys.argv[2]), overwrite=True, cache=Path(sys.argv[3]))
 print(summary.images, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
 """
@@ -54,7 +54,7 @@ def make_folder(folder: Path, n: int, side: int) -> int:
 
 
 def raw_rate(seconds: float) -> float:
-    """Images a second of ONNX Runtime alone: the best of one session on all cores and of one thread a core."""
+    """Images per second of ONNX Runtime alone: the best of one session on all cores and one thread per core."""
     model = _model(0, *MODELS[0])
     best = 0.0
     for batch in (2, 4, 8):
@@ -86,7 +86,7 @@ def _loop(session: onnxruntime.InferenceSession, pixels: np.ndarray, threads: in
 
 
 def bound(folder: Path, raw: float) -> float:
-    """Images a second if inference at `raw` and plain Pillow share the cores without any loss."""
+    """Images per second if inference at `raw` and plain Pillow share the cores without any loss."""
     files = sorted(folder.rglob("*.jpg"))[:200]
     best = float("inf")
     for _ in range(3):
@@ -99,7 +99,7 @@ def bound(folder: Path, raw: float) -> float:
 
 
 def our_rate(folder: Path) -> float:
-    """Images a second of `embed_images`, the model's loading left out."""
+    """Images per second of `embed_images`, without loading the model."""
     backbone = load_backbone("efflite0")
     started = time.perf_counter()
     with embed_images(folder, backbone, cache=False) as embedded:

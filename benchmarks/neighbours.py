@@ -1,10 +1,10 @@
-"""Nearest neighbours against faiss and scikit-learn: time as a ratio in one run, and the largest error.
+"""Nearest neighbors compared with faiss and scikit-learn: time as a ratio in one run, and the largest error.
 
     python benchmarks/neighbours.py            # 10,000 x 100,000 x 768, about two minutes on 2 cores
     python benchmarks/neighbours.py --quick    # 1,000 x 10,000 x 768, a few seconds
 
-Every contender runs in turn, several rounds, and its best round counts: another program's load
-then hits all alike. scikit-learn gets a tenth of the queries, and its time is scaled.
+All run in turn for several rounds, and the best round of each counts, so that other load on the machine affects all
+alike. scikit-learn gets a tenth of the queries, and its time is scaled.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ import numpy as np
 
 from locum.metrics import k_nearest, nearest
 
-Contender = Callable[[], tuple[np.ndarray, np.ndarray]]
+Method = Callable[[], tuple[np.ndarray, np.ndarray]]
 
 
-def with_faiss(q: np.ndarray, r: np.ndarray, k: int) -> Contender | None:
-    """Exact search with faiss, or None with a word on how to get it."""
+def with_faiss(q: np.ndarray, r: np.ndarray, k: int) -> Method | None:
+    """Exact search with faiss, or None with a message on how to install it."""
     try:
         import faiss
     except ImportError:
@@ -39,7 +39,7 @@ def with_faiss(q: np.ndarray, r: np.ndarray, k: int) -> Contender | None:
     return run
 
 
-def with_sklearn(q: np.ndarray, r: np.ndarray, k: int) -> Contender:
+def with_sklearn(q: np.ndarray, r: np.ndarray, k: int) -> Method:
     """Brute force with scikit-learn."""
     from sklearn.neighbors import NearestNeighbors
 
@@ -50,22 +50,22 @@ def with_sklearn(q: np.ndarray, r: np.ndarray, k: int) -> Contender:
     return run
 
 
-def seconds(run: Contender) -> tuple[float, Any]:
-    """Wall time of one run, and what it gave."""
+def seconds(run: Method) -> tuple[float, Any]:
+    """Wall time of one run, and its result."""
     start = time.perf_counter()
     result = run()
     return time.perf_counter() - start, result
 
 
 def largest_error(distances: np.ndarray, indices: np.ndarray, q: np.ndarray, r: np.ndarray) -> float:
-    """Largest |reported - true| distance of the neighbours named, in float64, over 200 queries."""
+    """Largest |reported - true| distance of the reported neighbors, in float64, over 200 queries."""
     some = slice(0, min(200, len(distances)))
     gap = q[some, None, :].astype(np.float64) - r[indices[some]].astype(np.float64)
     return float(np.abs(distances[some] - np.sqrt((gap**2).sum(axis=-1))).max())
 
 
 def compare(q: np.ndarray, r: np.ndarray, k: int, rounds: int) -> None:
-    """Print one line a contender."""
+    """Print one line per method."""
 
     def ours() -> tuple[np.ndarray, np.ndarray]:
         if k > 1:
@@ -74,7 +74,7 @@ def compare(q: np.ndarray, r: np.ndarray, k: int, rounds: int) -> None:
         return distances[:, None], indices[:, None]
 
     few = q[: max(1, len(q) // 10)]
-    contenders: dict[str, tuple[Contender | None, float]] = {
+    methods: dict[str, tuple[Method | None, float]] = {
         "locum": (ours, 1.0),
         "faiss IndexFlatL2": (with_faiss(q, r, k), 1.0),
         "scikit-learn brute": (with_sklearn(few, r, k), len(q) / len(few)),
@@ -82,7 +82,7 @@ def compare(q: np.ndarray, r: np.ndarray, k: int, rounds: int) -> None:
     best: dict[str, float] = {}
     results: dict[str, tuple[np.ndarray, np.ndarray]] = {}
     for _ in range(rounds):
-        for name, (run, scale) in contenders.items():
+        for name, (run, scale) in methods.items():
             if run is not None:
                 took, results[name] = seconds(run)
                 best[name] = min(best.get(name, np.inf), took * scale)
@@ -94,12 +94,12 @@ def compare(q: np.ndarray, r: np.ndarray, k: int, rounds: int) -> None:
         print(f"  {name:20s} {took:7.2f} s   ours/this {ratio:5.2f}   largest error {error:.1e}")
     if "faiss IndexFlatL2" in results:
         same = float(np.mean(results["locum"][1] == results["faiss IndexFlatL2"][1]))
-        print(f"  same neighbours as faiss: {same:.2%}")
+        print(f"  same neighbors as faiss: {same:.2%}")
 
 
 def main() -> None:
     """Run the benchmark."""
-    parser = argparse.ArgumentParser(description="Nearest neighbours: ours against faiss and scikit-learn.")
+    parser = argparse.ArgumentParser(description="Nearest neighbors: ours compared with faiss and scikit-learn.")
     parser.add_argument("--quick", action="store_true", help="a tenth of the queries and of the reference")
     parser.add_argument("--rounds", type=int, default=3, help="rounds; the best counts (default 3)")
     args = parser.parse_args()

@@ -8,11 +8,11 @@
     ├── DataError        (ValueError)   the data given cannot be used as they are
     ├── NotFittedError   (ValueError, AttributeError)   sampled before `fit`
     ├── ReleaseError                    a release folder cannot be trusted or read
-    │   ├── IntegrityError              its bytes are not those that its manifest promises
+    │   ├── IntegrityError              its bytes are not those that its manifest lists
     │   ├── FormatError                 it is not a release, or breaks the format's rules
     │   └── SchemaVersionError          it was written for a newer Locum
     ├── CheckpointError                 a checkpoint belongs to another fit, or is damaged
-    ├── PrivacyError                    the request would break a promise of privacy
+    ├── PrivacyError                    the request would break a privacy guarantee
     └── PolicyError                     a policy that was asked for is not met (exit code 3)
 
 The text of each is one sentence or two: what is wrong, what was given, what to do.
@@ -53,7 +53,7 @@ class ReleaseError(LocumError):
 
 
 class IntegrityError(ReleaseError):
-    """Bytes differ from what the manifest promises: damaged or altered."""
+    """Bytes differ from what the manifest lists: damaged or altered."""
 
 
 class FormatError(ReleaseError):
@@ -69,7 +69,7 @@ class CheckpointError(LocumError):
 
 
 class PrivacyError(LocumError):
-    """The request would break a promise of privacy. Never downgraded to a warning."""
+    """The request would break a privacy guarantee. Never downgraded to a warning."""
 
 
 class PolicyError(LocumError):

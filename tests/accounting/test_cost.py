@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import subprocess
+import sys
 from collections.abc import Callable
 from itertools import combinations
 
@@ -22,7 +24,7 @@ from locum.accounting import (
     least_delta,
     worst_of,
 )
-from locum.accounting.cost import _grid
+from locum.accounting.cost import _distribution, _grid
 from locum.errors import ConfigError
 
 Oracle = Callable[..., float]
@@ -258,3 +260,33 @@ def test_the_bound_knows_sums_and_counts(relation: str) -> None:
 def test_a_bound_for_nothing_is_refused(k: int, delta: float) -> None:
     with pytest.raises(ConfigError, match="must lie"):
         epsilon_of_any([[Gaussian(1.0)], [Gaussian(2.0)]], k, delta)
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    st.lists(st.floats(0.6, 200.0), min_size=1, max_size=6),
+    st.integers(1, 50),
+    st.sampled_from([1e-4, 1e-6, 1e-9]),
+    st.sampled_from(["add-or-remove", "replace-one"]),
+)
+def test_the_closed_form_agrees_with_privacy_loss_distributions(
+    noises: list[float], steps: int, delta: float, relation: str
+) -> None:
+    """Any mix of plain sums is one sum; the distributions of dp-accounting come to the same, a little above."""
+    events = (*map(Gaussian, noises), PoissonGaussian(1.0, 10 * max(noises), steps))
+    closed = epsilon_of(events, delta, relation)  # type: ignore[arg-type]
+    composed = float(_distribution(events, relation).get_epsilon_for_delta(delta))  # type: ignore[arg-type]
+    assert closed <= composed * (1 + 1e-6) + 1e-9
+    assert composed <= closed * 1.01 + 1e-5
+    assert delta_of(events, closed, relation) == pytest.approx(delta, rel=1e-3)  # type: ignore[arg-type]
+
+
+def test_plain_sums_are_priced_without_dp_accounting() -> None:
+    code = (
+        "import sys\n"
+        "from locum.accounting import Gaussian, epsilon_of, plan_query\n"
+        "from locum.types import DP\n"
+        "plan_query(DP(1.0, 1e-6, n_public=1000)), epsilon_of([Gaussian(3.0)] * 4, 1e-6)\n"
+        "assert not {'dp_accounting', 'scipy'} & set(sys.modules), 'heavy'"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

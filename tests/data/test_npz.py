@@ -112,7 +112,7 @@ def test_color_images_are_flattened_and_fractions_kept(tmp_path: Path) -> None:
         ({"X": np.eye(2), "y": [0.5, 1]}, ["classes, not measurements"]),
         ({"X": np.eye(2), "y": [[0, 1], [1, 0]]}, ["one column"]),
         ({"X": np.array([["a"]]), "y": [0]}, ["must be numbers"]),
-        ({"X": np.eye(2), "y": [0, 1], "subject": [1]}, ["`subject`", "one entry a record"]),
+        ({"X": np.eye(2), "y": [0, 1], "subject": [1]}, ["`subject`", "one entry per record"]),
         ({"X": np.eye(2), "y": [0, 1], "subjects": [1, 2]}, ["`subjects`", "no known meaning", "`subject`"]),
         ({"X": np.eye(2), "y": [0, 1], "train_x": np.eye(2)}, ["mixes splits", "`X`"]),
         ({"X": np.eye(2), "x": np.eye(2), "y": [0, 1]}, ["`X` and `x`", "keep one"]),

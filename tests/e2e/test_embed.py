@@ -138,9 +138,9 @@ def test_one_of_each_is_told_in_the_singular(tmp_path: Path, program: Run) -> No
     (tmp_path / "t.csv").write_text("path,label,subject\nimages/a/0.png,a,p\nimages/a/1.png,a,q\n")
     ran = program("embed", "images", "-o", "v.npz")
     assert "1 image of 1 class became vectors" in ran.out
-    assert "ignored     1 file that is no image by its name" in ran.out
+    assert "ignored     1 file without an image's suffix" in ran.out
     ran = program("embed", "t.csv", "-o", "w.npz")
-    assert "they belong to 1 person" in ran.out
+    assert "they belong to 1 subject" in ran.out
 
 
 def endless(tmp_path: Path) -> tuple[Path, Path]:
@@ -183,7 +183,7 @@ def test_stopped_it_says_how_to_go_on(program: Run, tmp_path: Path) -> None:
     images, pipe = endless(tmp_path)
     words = ("embed", images, "-o", tmp_path / "v.npz", "--workers", "1")
     code, told = stopped(signal.SIGINT, pipe, *words)
-    assert (code, told) == (130, "stopped; run the same command again to go on\n")
+    assert (code, told) == (130, "stopped; run the same command again to resume\n")
     assert not (tmp_path / "v.npz").exists()
     pipe.unlink()
     done = program(*words, "--json")

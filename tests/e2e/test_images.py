@@ -30,7 +30,7 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Path:
             place = folder / "images" / split / ("zero", "one")[digit]
             place.mkdir(parents=True, exist_ok=True)
             Image.fromarray(images[k]).save(place / f"{i:03d}.png")
-    # A process of its own, as people start it; what follows is the same program inside this one.
+    # A separate process, as a user starts it; what follows is the same program inside this one.
     words = [sys.executable, "-m", "locum", "fit", str(folder / "images"), "-o", str(folder / "release")]
     done = subprocess.run(words, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
@@ -99,7 +99,7 @@ def test_an_unreadable_image_stops_a_verb_that_would_hide_it(story: Path, progra
 
 
 def test_one_split_is_embedded_alone(tmp_path: Path) -> None:
-    """A broken image of the test split is nobody's problem who asks for `train`."""
+    """A broken image of the test split does not matter to a user who asks for `train`."""
     import sqlite3
 
     from locum.errors import DataError

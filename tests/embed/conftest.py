@@ -11,7 +11,7 @@ from PIL import Image
 
 @pytest.fixture
 def picture(rng: np.random.Generator):
-    """A smooth random colour image of the given size."""
+    """A smooth random color image of the given size."""
 
     def make(width: int = 40, height: int = 30, mode: str = "RGB") -> Image.Image:
         small = rng.integers(0, 256, (4, 4, 3), dtype=np.uint8)

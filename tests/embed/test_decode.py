@@ -67,7 +67,7 @@ def refused(raw: bytes) -> str:
 
 
 @pytest.mark.parametrize("form", ["PNG", "TIFF", "BMP", "PPM"])
-def test_colour_comes_back_as_it_was_saved(form: str) -> None:
+def test_color_comes_back_as_it_was_saved(form: str) -> None:
     assert (pixels(saved(PHOTO, form)) == np.asarray(PHOTO)).all()
 
 
@@ -77,7 +77,7 @@ def test_lossy_formats_give_what_pillow_gives(form: str) -> None:
     assert (pixels(raw) == np.asarray(Image.open(io.BytesIO(raw)).convert("RGB"))).all()
 
 
-def test_grey_becomes_three_equal_colours() -> None:
+def test_gray_becomes_three_equal_colors() -> None:
     assert pixels(saved(Image.new("L", (1, 1), 77), "PNG")).tolist() == [[[77, 77, 77]]]
 
 
@@ -93,7 +93,7 @@ def test_alpha_is_dropped_not_blended() -> None:
 
 
 @pytest.mark.parametrize("transparency", [0, b"\x00\x80"])
-def test_a_palette_with_transparency_keeps_its_colours(transparency: int | bytes) -> None:
+def test_a_palette_with_transparency_keeps_its_colors(transparency: int | bytes) -> None:
     image = Image.new("P", (2, 1))
     image.putpalette([200, 100, 50, 1, 2, 3])
     image.putpixel((1, 0), 1)
@@ -102,7 +102,7 @@ def test_a_palette_with_transparency_keeps_its_colours(transparency: int | bytes
 
 
 def test_cmyk() -> None:
-    # Ink of a quarter in one colour and none in black leaves three quarters of the light.
+    # Ink of a quarter in one color and none in black leaves three quarters of the light.
     assert pixels(saved(Image.new("CMYK", (1, 1), (64, 0, 0, 0)), "TIFF")).tolist() == [[[191, 255, 255]]]
     jpeg = pixels(saved(Image.new("CMYK", (16, 16), (64, 0, 0, 0)), "JPEG", quality=100))
     assert np.abs(jpeg.astype(int) - [191, 255, 255]).max() <= 2
@@ -113,7 +113,7 @@ def test_ycbcr_tiff() -> None:
     assert np.abs(pixels(raw).astype(int) - 128).max() <= 1
 
 
-def test_16_bit_colour_keeps_its_upper_byte() -> None:
+def test_16_bit_color_keeps_its_upper_byte() -> None:
     def chunk(kind: bytes, body: bytes) -> bytes:
         return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
 
@@ -143,7 +143,7 @@ def wide(values: list[float], dtype: str) -> Image.Image:
     ("form", "dtype"),
     [("PNG", "u2"), ("TIFF", "u2"), ("TIFF", "i4"), ("TIFF", "f4"), ("PPM", "i4"), ("JPEG2000", "u2")],
 )
-def test_wide_grey_goes_from_its_least_to_its_greatest(form: str, dtype: str) -> None:
+def test_wide_gray_goes_from_its_least_to_its_greatest(form: str, dtype: str) -> None:
     # 1000 is 0, 1510 is 255: a step of 2 is one level.
     found = pixels(saved(wide([1000, 1510, 1002, 1400], dtype), form))
     assert found[0, :, 0].tolist() == [0, 255, 1, 200]
@@ -449,13 +449,13 @@ def test_eight_threads_give_what_one_gives() -> None:
 
 
 def test_bytes_in_arrays_stay_what_they_are() -> None:
-    colour = np.asarray(PHOTO)
-    assert (np.asarray(image_from_array(colour)) == colour).all()
-    grey = image_from_array(colour[:, :, :1])
-    assert grey.mode == "L"
-    assert (np.asarray(grey) == colour[:, :, 0]).all()
-    alpha = np.concatenate([colour, colour[:, :, :1]], axis=2)
-    assert (np.asarray(image_from_array(alpha)) == colour).all()
+    color = np.asarray(PHOTO)
+    assert (np.asarray(image_from_array(color)) == color).all()
+    gray = image_from_array(color[:, :, :1])
+    assert gray.mode == "L"
+    assert (np.asarray(gray) == color[:, :, 0]).all()
+    alpha = np.concatenate([color, color[:, :, :1]], axis=2)
+    assert (np.asarray(image_from_array(alpha)) == color).all()
 
 
 def test_other_numbers_in_arrays_are_mapped_together() -> None:
@@ -477,8 +477,8 @@ def test_importing_it_brings_neither_torch_nor_pydicom() -> None:
 
 
 @pytest.mark.parametrize("mode", ["L", "I;16", "RGB", "P", "LA"])
-def test_grey_can_stay_grey_and_is_the_same(mode: str) -> None:
-    """What the pipeline asks for: one colour instead of three equal ones."""
+def test_gray_can_stay_gray_and_is_the_same(mode: str) -> None:
+    """What the pipeline asks for: one color instead of three equal ones."""
     values = np.arange(48, dtype=np.uint16).reshape(6, 8)
     image = Image.fromarray(values * 900) if mode == "I;16" else Image.fromarray((values * 5).astype(np.uint8))
     buffer = io.BytesIO()

@@ -82,7 +82,7 @@ def written(data: Dataset, syntax: str = ExplicitVRLittleEndian) -> bytes:
     return stream.getvalue()
 
 
-def grey(data: Dataset, window: tuple[float, float] | None = None, syntax: str = ExplicitVRLittleEndian) -> list[int]:
+def gray(data: Dataset, window: tuple[float, float] | None = None, syntax: str = ExplicitVRLittleEndian) -> list[int]:
     image = decode_dicom(written(data, syntax), window=window)
     assert image.mode == "L"
     return np.asarray(image).ravel().tolist()
@@ -97,7 +97,7 @@ def refused(raw: bytes) -> str:
     return str(caught.value)
 
 
-# Grey
+# Gray
 
 
 @pytest.mark.parametrize("syntax", SYNTAXES)
@@ -116,31 +116,31 @@ def test_from_the_least_to_the_greatest(
     syntax: str, dtype: str, stored: int, values: list[int], expected: list[int]
 ) -> None:
     data = dataset(np.array([values[:2], values[2:]], dtype=dtype), stored=stored)
-    assert grey(data, syntax=syntax) == expected
+    assert gray(data, syntax=syntax) == expected
 
 
 def test_the_public_window_is_in_rescaled_units() -> None:
     # Stored 24..1574 at slope 2 and intercept -1048 are -1000..2100.
     x = np.array([[24, 524, 574, 1574]], dtype="u2")
     scale = {"RescaleSlope": "2", "RescaleIntercept": "-1048"}
-    assert grey(dataset(x, **scale), (-1000, 2100)) == [0, 82, 90, 255]
-    assert grey(dataset(x, **scale), (0, 255)) == [0, 0, 100, 255]
+    assert gray(dataset(x, **scale), (-1000, 2100)) == [0, 82, 90, 255]
+    assert gray(dataset(x, **scale), (0, 255)) == [0, 0, 100, 255]
     # A window of the file gives way to the public one.
-    assert grey(dataset(x, WindowCenter="1", WindowWidth="9", **scale), (0, 255)) == [0, 0, 100, 255]
+    assert gray(dataset(x, WindowCenter="1", WindowWidth="9", **scale), (0, 255)) == [0, 0, 100, 255]
 
 
 def test_the_files_own_window_is_the_first_of_several() -> None:
     x = np.array([[0, 100, 150, 355, 4000]], dtype="u2")
-    # A centre of 228 and a width of 256 hold the 256 values 100..355.
-    assert grey(dataset(x, WindowCenter="228", WindowWidth="256")) == [0, 0, 50, 255, 255]
-    assert grey(dataset(x, WindowCenter=["228", "9"], WindowWidth=["256", "1"])) == [0, 0, 50, 255, 255]
+    # A center of 228 and a width of 256 hold the 256 values 100..355.
+    assert gray(dataset(x, WindowCenter="228", WindowWidth="256")) == [0, 0, 50, 255, 255]
+    assert gray(dataset(x, WindowCenter=["228", "9"], WindowWidth=["256", "1"])) == [0, 0, 50, 255, 255]
     exact = {"WindowCenter": "227.5", "WindowWidth": "255", "VOILUTFunction": "LINEAR_EXACT"}
-    assert grey(dataset(x, **exact)) == [0, 0, 50, 255, 255]
+    assert gray(dataset(x, **exact)) == [0, 0, 50, 255, 255]
 
 
-def test_a_sigmoid_window_is_half_at_its_centre() -> None:
+def test_a_sigmoid_window_is_half_at_its_center() -> None:
     x = np.array([[0, 500, 750, 10_000]], dtype="u2")
-    found = grey(dataset(x, WindowCenter="500", WindowWidth="1000", VOILUTFunction="SIGMOID"))
+    found = gray(dataset(x, WindowCenter="500", WindowWidth="1000", VOILUTFunction="SIGMOID"))
     # 1 / (1 + exp(-4 (x - 500) / 1000)) is 0.1192, 0.5, 0.7311 and 1.
     assert found == [30, 128, 186, 255]
 
@@ -148,12 +148,12 @@ def test_a_sigmoid_window_is_half_at_its_centre() -> None:
 @pytest.mark.parametrize("values", [("50", "0"), ("50", "-5"), ("", ""), ("50", "")])
 def test_a_window_that_cannot_be_one_is_ignored(values: tuple[str, str]) -> None:
     x = np.array([[0, 510]], dtype="u2")
-    assert grey(dataset(x, WindowCenter=values[0], WindowWidth=values[1])) == [0, 255]
+    assert gray(dataset(x, WindowCenter=values[0], WindowWidth=values[1])) == [0, 255]
 
 
 def test_a_window_of_one_value_is_a_step() -> None:
     x = np.array([[98, 99, 100, 101]], dtype="u2")
-    assert grey(dataset(x, WindowCenter="100", WindowWidth="1")) == [0, 0, 255, 255]
+    assert gray(dataset(x, WindowCenter="100", WindowWidth="1")) == [0, 0, 255, 255]
 
 
 def test_the_files_own_table() -> None:
@@ -162,8 +162,8 @@ def test_the_files_own_table() -> None:
     table.LUTData = [0, 50, 60, 255]
     table["LUTDescriptor"].VR = table["LUTData"].VR = "US"
     x = np.array([[3, 10, 11, 12, 13, 99]], dtype="u2")
-    assert grey(dataset(x, VOILUTSequence=Sequence([table]))) == [0, 0, 50, 60, 255, 255]
-    assert grey(dataset(x, VOILUTSequence=Sequence([table])), (0, 51)) == [15, 50, 55, 60, 65, 255]
+    assert gray(dataset(x, VOILUTSequence=Sequence([table]))) == [0, 0, 50, 60, 255, 255]
+    assert gray(dataset(x, VOILUTSequence=Sequence([table])), (0, 51)) == [15, 50, 55, 60, 65, 255]
 
 
 def test_the_modalitys_table() -> None:
@@ -172,22 +172,22 @@ def test_the_modalitys_table() -> None:
     table.LUTData = [0, 510, 100]
     table["LUTDescriptor"].VR = table["LUTData"].VR = "US"
     x = np.array([[0, 1, 2]], dtype="u2")
-    assert grey(dataset(x, ModalityLUTSequence=Sequence([table]))) == [0, 255, 50]
+    assert gray(dataset(x, ModalityLUTSequence=Sequence([table]))) == [0, 255, 50]
 
 
 def test_monochrome1_is_inverted_at_the_end() -> None:
     x = np.array([[0, 100, 510]], dtype="u2")
-    assert grey(dataset(x, kind="MONOCHROME1")) == [255, 205, 0]
-    assert grey(dataset(x, kind="MONOCHROME1"), (0, 255)) == [255, 155, 0]
+    assert gray(dataset(x, kind="MONOCHROME1")) == [255, 205, 0]
+    assert gray(dataset(x, kind="MONOCHROME1"), (0, 255)) == [255, 155, 0]
 
 
 def test_bits_above_those_stored_do_not_count() -> None:
     # Old files keep drawings there.
-    assert grey(dataset(np.array([[0xF000, 0x1FFF, 0x0800]], dtype="u2"), stored=12)) == [0, 255, 128]
+    assert gray(dataset(np.array([[0xF000, 0x1FFF, 0x0800]], dtype="u2"), stored=12)) == [0, 255, 128]
 
 
 def test_a_flat_image_is_black() -> None:
-    assert grey(dataset(np.full((2, 2), 7, dtype="u2"))) == [0] * 4
+    assert gray(dataset(np.full((2, 2), 7, dtype="u2"))) == [0] * 4
 
 
 @pytest.mark.parametrize(("word", "dtype"), [("FloatPixelData", "f4"), ("DoubleFloatPixelData", "f8")])
@@ -195,23 +195,23 @@ def test_float_pixels(word: str, dtype: str) -> None:
     data = dataset(np.zeros((1, 4), dtype="u4" if dtype == "f4" else "u8"))
     del data.PixelData, data.BitsStored, data.HighBit, data.PixelRepresentation
     setattr(data, word, np.array([np.nan, -1.0, 0.0, 1.0], dtype=dtype).tobytes())
-    assert grey(data) == [0, 0, 128, 255]
+    assert gray(data) == [0, 0, 128, 255]
 
 
 def test_numbers_without_sense_print_nothing(recwarn: pytest.WarningsRecorder) -> None:
     x = np.array([[0, 60_000]], dtype="u2")
-    assert grey(dataset(x, RescaleSlope="1e307", RescaleIntercept="0")) == [0, 0]
-    assert grey(dataset(x, WindowCenter="1e308", WindowWidth="1e308")) == [0, 0]
+    assert gray(dataset(x, RescaleSlope="1e307", RescaleIntercept="0")) == [0, 0]
+    assert gray(dataset(x, WindowCenter="1e308", WindowWidth="1e308")) == [0, 0]
     assert not [w for w in recwarn if "pydicom" not in str(w.filename)]
 
 
-# Frames, colour, compression
+# Frames, color, compression
 
 
 def test_the_first_frame_counts() -> None:
     x = np.array([[[0, 510]], [[510, 0]]], dtype="u2")
     for syntax in SYNTAXES:
-        assert grey(dataset(x), syntax=syntax) == [0, 255]
+        assert gray(dataset(x), syntax=syntax) == [0, 255]
 
 
 def test_settings_of_frames_in_newer_files() -> None:
@@ -230,13 +230,13 @@ def test_settings_of_frames_in_newer_files() -> None:
         PerFrameFunctionalGroupsSequence=groups(FrameVOILUTSequence=window),
     )
     for syntax in SYNTAXES:
-        assert grey(data, syntax=syntax) == [0, 100, 255]
-    assert grey(data, (0, 510)) == [0, 50, 200]
+        assert gray(data, syntax=syntax) == [0, 100, 255]
+    assert gray(data, (0, 510)) == [0, 50, 200]
 
 
 @pytest.mark.parametrize("syntax", SYNTAXES)
 @pytest.mark.parametrize("planar", [0, 1])
-def test_colour(syntax: str, planar: int) -> None:
+def test_color(syntax: str, planar: int) -> None:
     x = np.arange(12, dtype="u1").reshape(2, 2, 3)
     data = dataset(x, kind="RGB", samples=3)
     if planar:
@@ -246,7 +246,7 @@ def test_colour(syntax: str, planar: int) -> None:
     assert (np.asarray(image) == x).all()
 
 
-def test_colour_of_16_bits_keeps_the_upper_8_that_are_stored() -> None:
+def test_color_of_16_bits_keeps_the_upper_8_that_are_stored() -> None:
     x = np.array([[[0, 0x0800, 0x0FFF]]], dtype="u2")
     found = decode_dicom(written(dataset(x, stored=12, kind="RGB", samples=3)))
     assert np.asarray(found).tolist() == [[[0, 128, 255]]]
@@ -261,21 +261,21 @@ def test_ybr_becomes_rgb() -> None:
 
 def test_a_palette() -> None:
     data = dataset(np.array([[0, 1]], dtype="u1"), kind="PALETTE COLOR")
-    for colour, entries in (("Red", [0, 65_535]), ("Green", [0x8000, 0]), ("Blue", [0x1234, 0x00FF])):
-        setattr(data, f"{colour}PaletteColorLookupTableDescriptor", [2, 0, 16])
-        data[f"{colour}PaletteColorLookupTableDescriptor"].VR = "US"
-        setattr(data, f"{colour}PaletteColorLookupTableData", struct.pack("<2H", *entries))
+    for color, entries in (("Red", [0, 65_535]), ("Green", [0x8000, 0]), ("Blue", [0x1234, 0x00FF])):
+        setattr(data, f"{color}PaletteColorLookupTableDescriptor", [2, 0, 16])
+        data[f"{color}PaletteColorLookupTableDescriptor"].VR = "US"
+        setattr(data, f"{color}PaletteColorLookupTableData", struct.pack("<2H", *entries))
     assert np.asarray(decode_dicom(written(data))).tolist() == [[[0, 0x80, 0x12], [255, 0, 0]]]
 
 
 def test_rle() -> None:
     x = np.arange(600, dtype="u2").reshape(20, 30) * 100
     data = dataset(x)
-    plain = grey(data)
+    plain = gray(data)
     data.file_meta = FileMetaDataset()
     data.file_meta.TransferSyntaxUID = ExplicitVRLittleEndian
     data.compress(RLELossless)
-    assert grey(data, syntax=RLELossless) == plain
+    assert gray(data, syntax=RLELossless) == plain
 
 
 def jpeg_inside(rows: int, columns: int, frame: bytes) -> Dataset:
@@ -288,7 +288,7 @@ def jpeg_inside(rows: int, columns: int, frame: bytes) -> Dataset:
 def test_jpeg() -> None:
     stream = io.BytesIO()
     Image.fromarray(np.repeat(np.arange(0, 256, 5, dtype="u1")[None], 16, 0)).save(stream, "JPEG", quality=95)
-    found = grey(jpeg_inside(16, 52, stream.getvalue()), (0, 255), syntax=JPEGBaseline8Bit)
+    found = gray(jpeg_inside(16, 52, stream.getvalue()), (0, 255), syntax=JPEGBaseline8Bit)
     with Image.open(stream) as image:
         assert found == np.asarray(image).ravel().tolist()
 

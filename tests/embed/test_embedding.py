@@ -1,4 +1,4 @@
-"""Images become vectors: order, resuming, bad files, people, and what stays private."""
+"""Images become vectors: order, resuming, bad files, subjects, and what stays private."""
 
 from __future__ import annotations
 
@@ -181,7 +181,7 @@ def test_a_file_without_a_patient_counts_as_one_of_its_own(tmp_path: Path, model
 
 
 def dicom(patient: str | None, fill: int) -> bytes:
-    """The smallest grey DICOM file."""
+    """The smallest gray DICOM file."""
     from pydicom.dataset import FileDataset, FileMetaDataset
     from pydicom.uid import ExplicitVRLittleEndian
 

@@ -156,7 +156,7 @@ def test_a_hub_out_of_reach_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     assert "Traceback" not in done.stderr
 
 
-def test_grey_and_small_images_pass(saved) -> None:
+def test_gray_and_small_images_pass(saved) -> None:
     found = load_backbone(f"hf:{saved('resnet')}")
-    grey = Image.fromarray(np.full((5, 9), 100, dtype=np.uint8))
-    assert np.isfinite(found.run(found.preprocessing.apply(grey)[None])).all()
+    gray = Image.fromarray(np.full((5, 9), 100, dtype=np.uint8))
+    assert np.isfinite(found.run(found.preprocessing.apply(gray)[None])).all()

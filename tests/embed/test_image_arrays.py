@@ -78,7 +78,7 @@ def test_subjects_and_attributes_may_be_bytes(tmp_path: Path) -> None:
     [
         (np.array([0.5, 1.0]), "fractions"),
         (np.array([np.nan, 1.0]), "missing"),
-        (np.array([b"\xfc", b"a"]), "no UTF-8"),
+        (np.array([b"\xfc", b"a"]), "not UTF-8"),
         (np.array([0, 2]), "0..1"),
         (np.array(["well", "dead"]), "'dead' is not among"),
     ],

@@ -15,17 +15,17 @@ NAMES = ("Male", "Smiling", "Young")
 SIGNS = np.array([[1, -1, 1], [-1, -1, 1], [1, 1, -1], [-1, 1, 1], [1, 1, 1]])
 
 
-def colour(i: int) -> tuple[int, int, int]:
+def color(i: int) -> tuple[int, int, int]:
     return (40 * i, 200 - 40 * i, 100)
 
 
 @pytest.fixture
 def celeba(tmp_path: Path) -> Path:
-    """Five faces of one colour each with black above and below, as CelebA hands its own out."""
+    """Five faces of one color each with black above and below, as CelebA hands its own out."""
     (tmp_path / "img_align_celeba").mkdir()
     for i in range(5):
         face = Image.new("RGB", (178, 218))
-        face.paste(colour(i), (0, 20, 178, 198))
+        face.paste(color(i), (0, 20, 178, 198))
         face.save(tmp_path / f"img_align_celeba/mrs_secret{i}.jpg", quality=95)
     rows = [f"mrs_secret{i}.jpg  " + "  ".join(map(str, signs)) for i, signs in enumerate(SIGNS)]
     (tmp_path / "list_attr_celeba.txt").write_text("5\n" + " ".join(NAMES) + " \n" + "\n".join(rows) + "\n")
@@ -47,7 +47,7 @@ def test_celeba(celeba: Path) -> None:
     assert table.images.dtype == np.uint8
     # The square in the middle holds the face alone: no black from above or below.
     for i in range(5):
-        assert np.abs(table.images[i].astype(int) - colour(i)).max() <= 6
+        assert np.abs(table.images[i].astype(int) - color(i)).max() <= 6
     assert list(table.attributes) == list(NAMES)
     for j, name in enumerate(NAMES):
         assert table.attributes[name].tolist() == (SIGNS[:, j] == 1).astype(int).tolist()
@@ -148,11 +148,11 @@ def test_any_folder_with_a_table(folder: Path) -> None:
         "sex": ["f", "m", "f"],
         "ill": [1, 0, 1],
     }
-    grey = read_image_attributes(folder / "images", table, side=12, channels=1, attributes=["sex"])
-    assert grey.images.shape == (3, 12, 12, 1)
-    assert list(grey.attributes) == ["sex"]
-    # Three equal colours of a grey image are its grey.
-    assert np.array_equal(np.repeat(grey.images[2], 3, axis=2), found.images[2])
+    gray = read_image_attributes(folder / "images", table, side=12, channels=1, attributes=["sex"])
+    assert gray.images.shape == (3, 12, 12, 1)
+    assert list(gray.attributes) == ["sex"]
+    # Three equal colors of a gray image are its gray.
+    assert np.array_equal(np.repeat(gray.images[2], 3, axis=2), found.images[2])
 
 
 def test_the_first_column_names_the_image(folder: Path) -> None:

@@ -87,7 +87,7 @@ def test_a_release_of_an_own_model_asks_where_it_is(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="--backbone onnx:FILE"):
         backbone_for(info)
     found = backbone_for(info, given)
-    # The window of the holder is taken over: nobody has to remember it.
+    # The window of the holder is taken over: no one has to remember it.
     assert found.preprocessing.window == (0.0, 4095.0)
     other = f"onnx:{model(tmp_path / 'other.onnx', op='Identity')}"
     with pytest.raises(DataError, match="cannot be mixed"):
@@ -106,7 +106,7 @@ def test_an_unknown_name_lists_the_known() -> None:
             load_backbone(name)
 
 
-def test_the_runtime_reports_to_nobody(tmp_path: Path) -> None:
+def test_the_runtime_sends_no_telemetry(tmp_path: Path) -> None:
     """In a fresh home: ONNX Runtime would leave an identity and a queue of reports there."""
     import os
     import subprocess

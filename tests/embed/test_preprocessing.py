@@ -97,11 +97,11 @@ def test_pixels_by_hand() -> None:
     np.testing.assert_allclose(out[:, 0, 0], [-127 / 128, 0, 1], atol=1e-6)
 
 
-def test_grey_is_three_equal_colours(picture) -> None:
+def test_gray_is_three_equal_colors(picture) -> None:
     for fine in (False, True):
         contract = Preprocessing(fine=fine)
-        grey = picture(mode="L")
-        np.testing.assert_array_equal(contract.apply(grey), contract.apply(grey.convert("RGB")))
+        gray = picture(mode="L")
+        np.testing.assert_array_equal(contract.apply(gray), contract.apply(gray.convert("RGB")))
 
 
 def test_fine_enlarges_without_steps_and_leaves_shrinking_alone(picture) -> None:

@@ -66,7 +66,7 @@ def test_a_lost_or_altered_vector_is_told(tmp_path: Path) -> None:
 
 
 def foreign(kind: str, file: Path) -> None:
-    """What somebody may have lying around under the name they typed."""
+    """What may already exist under the name that was typed."""
     if kind == "notes":
         file.write_text("Call Mr Miller back.\n" * 100)
     elif kind == "short":

@@ -53,11 +53,11 @@ def test_algorithm_1_draws_and_replaces_as_often_as_it_says() -> None:
     np.testing.assert_array_equal(x[:, 0], codes)
     fresh = x[:, 1] >= 0
     assert len(np.unique(x[fresh, 1])) == fresh.sum(), "no sample is used twice"
-    promised = augment_probability(COUNTS)
+    expected = augment_probability(COUNTS)
     for c in range(3):
         mine = codes == c
         assert mine.mean() == pytest.approx(1 / 3, abs=5 * math.sqrt(2 / 9 / n))
-        p = promised[c]
+        p = expected[c]
         assert fresh[mine].mean() == pytest.approx(p, abs=5 * math.sqrt(p * (1 - p) / mine.sum()))
         # Every record of the class turns up, none much more than another.
         seen = np.bincount((-1 - x[mine & ~fresh, 1]).astype(int), minlength=len(CODES))[c == CODES]
@@ -141,7 +141,7 @@ def test_an_unfitted_generator_is_cloned_and_a_fitted_one_left_alone(blobs: Blob
         LinearHead(max_epochs=2, random_state=0, augment=source, sampler="class_balanced").fit(X, y)
     assert not hasattr(unfitted, "classes_")
     assert unfitted.random_state is None
-    np.testing.assert_array_equal(fitted.sample(5)[0], twin.sample(5)[0], "its own coins are not spent")
+    np.testing.assert_array_equal(fitted.sample(5)[0], twin.sample(5)[0], "its own rng is not used")
 
 
 def test_a_seed_is_all_it_takes_to_repeat_a_fit(blobs: Blobs) -> None:

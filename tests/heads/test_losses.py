@@ -87,7 +87,7 @@ def test_class_balanced_goes_from_even_weights_to_inverse_counts(counts: list[in
     assert (np.diff(tilt[np.argsort(n)]) <= 1e-12).all(), "a larger class never weighs more"
 
 
-def test_equalization_throws_one_coin_a_row_and_class() -> None:
+def test_equalization_draws_independently_per_row_and_class() -> None:
     n = 4000
     loss = Equalization([990, 5, 5], lambda_=0.01, gamma=0.95)
     value = loss(torch.zeros(n, 3), torch.zeros(n, dtype=torch.int64), seeded(0))

@@ -1,4 +1,4 @@
-"""Draws: what each sampler promises, and the fast draw against a loop."""
+"""Draws: what each sampler guarantees, and the fast draw against a loop."""
 
 from __future__ import annotations
 
@@ -68,14 +68,14 @@ def test_instance_takes_every_row_once() -> None:
 
 
 @pytest.mark.parametrize("sampler", ["class_balanced", "square_root"])
-def test_an_epoch_has_as_many_draws_as_rows_and_the_promised_shares(sampler: str) -> None:
+def test_an_epoch_has_as_many_draws_as_rows_and_the_expected_shares(sampler: str) -> None:
     batches = row_batches(CODES, 3, 64, sampler, epochs=20)
     first = [len(i) for i in batches(seeded(1))]
     assert sum(first) == 1000
     assert set(first[:-1]) == {64}
-    promised = class_shares(sampler, [900, 90, 10])
+    expected = class_shares(sampler, [900, 90, 10])
     # Five standard errors of 20,000 draws.
-    assert frequencies(batches, 20) == pytest.approx(promised, abs=5 * math.sqrt(0.25 / 20_000))
+    assert frequencies(batches, 20) == pytest.approx(expected, abs=5 * math.sqrt(0.25 / 20_000))
 
 
 def test_progressive_starts_as_instance_and_ends_balanced() -> None:

@@ -112,7 +112,7 @@ def test_the_same_head_gives_the_same_bytes(saved: SavedHead, tmp_path: Path) ->
     assert first.read_bytes() == second.read_bytes()
 
 
-def test_it_names_the_release_that_it_was_learnt_from(release: Release, tmp_path: Path) -> None:
+def test_it_names_the_release_that_it_was_learned_from(release: Release, tmp_path: Path) -> None:
     opened = Release.open(release.save(tmp_path / "r"))
     assert SavedHead.from_fitted(trained(opened), opened).manifest.release == opened.fingerprint
     assert SavedHead.from_fitted(trained(release), release).manifest.release is None
@@ -187,7 +187,7 @@ def test_nothing_is_overwritten_unless_asked(file: Path, saved: SavedHead, tmp_p
     (tmp_path / "folder.safetensors").mkdir()
     with pytest.raises(ConfigError, match="is a folder"):
         saved.save(tmp_path / "folder.safetensors", overwrite=True)
-    with pytest.raises(ConfigError, match="Nothing can be written"):
+    with pytest.raises(ConfigError, match="its folder does not exist"):
         saved.save(tmp_path / "nowhere" / "h.safetensors")
 
 

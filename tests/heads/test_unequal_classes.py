@@ -24,7 +24,7 @@ from locum.train import seeded
 Blobs = tuple[np.ndarray, np.ndarray]
 NOT_KEPT = {
     "check_sample_weight_equivalence_on_dense_data": "batches and float32 differ in digits that it compares; "
-    "test_a_weight_is_a_number_of_repeats shows the promise where one batch holds all rows"
+    "test_a_weight_is_a_number_of_repeats shows it where one batch holds all rows"
 }
 UNDONE = {"check_class_weight_classifiers": "a prior is what probabilities are for: it takes class weights back out"}
 
@@ -166,7 +166,7 @@ def test_weights_count_under_balanced_draws_too() -> None:
         (np.full(210, -1.0), "got -1"),
         (np.full(210, np.nan), "got nan"),
         (np.ones(3), "210 rows"),
-        (["a"] * 210, "one number a row"),
+        (["a"] * 210, "one number per row"),
     ],
 )
 def test_wrong_weights(blobs: Blobs, weight: object, match: str) -> None:
@@ -273,7 +273,7 @@ def test_progressive_draws_need_all_epochs(blobs: Blobs) -> None:
 
 
 def test_real_embeddings_with_a_long_tail(real_data: Path) -> None:
-    """CIFAR-10 LT as the thesis trains it: raw embeddings, ten epochs. The tail has at most 100 records a class."""
+    """CIFAR-10 LT as the thesis trains it: raw embeddings, ten epochs. The tail has at most 100 records per class."""
     path = real_data / "cifar10lt_efflite0.npz"
     if not path.is_file():
         pytest.skip("cifar10lt_efflite0.npz is not among the real data")

@@ -62,7 +62,7 @@ def test_profile_by_hand() -> None:
     assert json.loads(json.dumps(p.to_dict()))["mean_released"]["n"] == 2
 
 
-def test_one_real_record_has_no_neighbour() -> None:
+def test_one_real_record_has_no_neighbor() -> None:
     with pytest.raises(DataError, match="at least 2 records"):
         nearest_distance_profile([[0.0]], [[0.0]])
 

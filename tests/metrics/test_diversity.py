@@ -110,8 +110,8 @@ def dual_bound(x: np.ndarray) -> float:
 def test_ball_holds_all_and_is_the_smallest(seed, n, d, heavy) -> None:
     rng = np.random.default_rng(seed)
     x = rng.standard_t(2, size=(n, d)) if heavy else rng.standard_normal((n, d))
-    centre, radius = bounding_sphere(x)
-    distances = np.linalg.norm(x - centre, axis=1)
+    center, radius = bounding_sphere(x)
+    distances = np.linalg.norm(x - center, axis=1)
     assert distances.max() == pytest.approx(radius, abs=1e-9)
     assert radius <= np.linalg.norm(x - x.mean(axis=0), axis=1).max() + 1e-12
     assert radius <= lbfgs_from_the_mean(x) * (1 + 1e-5) + 1e-9
@@ -124,16 +124,16 @@ def test_ball_holds_all_and_is_the_smallest(seed, n, d, heavy) -> None:
 def test_ball_follows_shift_and_scale(seed) -> None:
     rng = np.random.default_rng(seed)
     x = rng.standard_normal((15, 4))
-    centre, radius = bounding_sphere(x)
+    center, radius = bounding_sphere(x)
     moved, larger = bounding_sphere(5 * x[::-1] + 2)
     assert larger == pytest.approx(5 * radius, rel=1e-5)
-    np.testing.assert_allclose(moved, 5 * centre + 2, atol=0.05)
+    np.testing.assert_allclose(moved, 5 * center + 2, atol=0.05)
 
 
 def test_ball_by_hand() -> None:
-    centre, radius = bounding_sphere(np.vstack([np.eye(3), np.zeros((1, 3))]))
+    center, radius = bounding_sphere(np.vstack([np.eye(3), np.zeros((1, 3))]))
     # The furthest three are the corners of a triangle around (1/3, 1/3, 1/3).
-    np.testing.assert_allclose(centre, [1 / 3] * 3, atol=1e-4)
+    np.testing.assert_allclose(center, [1 / 3] * 3, atol=1e-4)
     assert radius == pytest.approx(np.sqrt(2 / 3), rel=1e-5)
     assert bounding_sphere([[2.0, 3.0]])[1] == 0
     assert bounding_sphere(np.full((9, 4), 0.1))[1] == pytest.approx(0, abs=1e-12)
@@ -144,9 +144,9 @@ def test_ball_by_hand() -> None:
 def test_real_embeddings(breast) -> None:
     x, y = breast["train_x"], breast["train_y"]
     part = x[y == 0].astype(np.float64)
-    centre, radius = bounding_sphere(part)
+    center, radius = bounding_sphere(part)
     around_mean = np.linalg.norm(part - part.mean(axis=0), axis=1).max()
-    assert np.linalg.norm(part - centre, axis=1).max() == pytest.approx(radius)
+    assert np.linalg.norm(part - center, axis=1).max() == pytest.approx(radius)
     assert radius < around_mean
     assert dispersion(part).mean == pytest.approx(pdist(part).mean())
     assert 0 < coverage(breast["test_x"], x) < 0.3

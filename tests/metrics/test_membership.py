@@ -34,7 +34,7 @@ def test_a_copy_of_every_fifth_record_is_caught(rng) -> None:
     assert e.value == pytest.approx(0.2 + 0.8 * 0.5, abs=0.06)
 
 
-def test_fresh_data_covers_a_coin_toss_in_about_95_percent_of_seeds() -> None:
+def test_fresh_data_covers_chance_in_about_95_percent_of_seeds() -> None:
     """Distances to one release share its records, yet members and others are on a par."""
     hits = 0
     for seed in range(200):

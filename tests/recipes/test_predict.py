@@ -1,4 +1,4 @@
-"""Predictions are the head's own, scores count what can be counted, and the table does nobody harm."""
+"""Predictions are the head's own, scores count what can be counted, and the table is harmless."""
 
 from __future__ import annotations
 

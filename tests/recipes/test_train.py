@@ -1,4 +1,4 @@
-"""A head is learnt from the release alone, knows every class that it can give, and says what its scores mean."""
+"""A head is learned from the release alone, knows every class that it can give, and says what its scores mean."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_a_class_that_cannot_be_drawn_is_named(blobs: Blobs, tmp_path: Path) -> 
     assert SavedHead.open(tmp_path / "h.safetensors").predict_proba(blobs[0]).shape == (210, 2)
 
 
-def test_a_fixed_table_is_learnt_from_and_scored_on_other_vectors(blobs: Blobs, tmp_path: Path) -> None:
+def test_a_fixed_table_is_learned_from_and_scored_on_other_vectors(blobs: Blobs, tmp_path: Path) -> None:
     table = KSame(k=3, random_state=0).fit(*blobs).release()
     rows, fresh = _table(table, None, np.random.default_rng(0))
     assert fresh is not None
@@ -161,7 +161,7 @@ def test_wrong_settings_leave_nothing_behind(
     assert Path("old.safetensors").read_text() == "mine"
 
 
-def test_releases_that_cannot_be_learnt_from(blobs: Blobs, tmp_path: Path) -> None:
+def test_releases_that_cannot_be_learned_from(blobs: Blobs, tmp_path: Path) -> None:
     lone = VAEGenerator(max_epochs=1, random_state=0).fit(*blobs).release().save(tmp_path / "lone")
     with pytest.raises(DataError, match="one class only"):
         train_head(lone, tmp_path / "h.safetensors")

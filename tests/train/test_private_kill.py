@@ -19,7 +19,8 @@ import json, os, signal, sys, time
 import torch
 from torch import nn
 from locum.accounting import Ledger, SGDPlan
-from locum.train import PrivateRun, RowLossByAutograd
+from locum.train import RowLossByAutograd
+from locum.train.dp import PrivateRun
 from locum.types import DP
 
 folder, mode = sys.argv[1:]

@@ -61,7 +61,7 @@ def test_bad_input_gets_one_sentence(X: object, labels: object, word: str) -> No
         EmbeddingSet.from_arrays(X, labels)
 
 
-@pytest.mark.parametrize(("subject", "word"), [([1], "one entry a record"), ([1.5, 2.5], "whole numbers")])
+@pytest.mark.parametrize(("subject", "word"), [([1], "one entry per record"), ([1.5, 2.5], "whole numbers")])
 def test_bad_subjects(subject: list, word: str) -> None:
     with pytest.raises(DataError, match=word):
         EmbeddingSet.from_arrays(np.eye(2), [0, 1], subject=subject)

@@ -200,7 +200,7 @@ def _curve(events: Sequence[Event], privacy: DP) -> list[list[float]]:
 
 @dataclass(frozen=True, slots=True)
 class PlanSteps:
-    """Steps `start` to `stop` of a plan; `charge` is None in a test with seeded coins."""
+    """Steps `start` to `stop` of a plan; `charge` is None in a test with an insecure seed."""
 
     start: int
     stop: int

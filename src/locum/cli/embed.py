@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from locum.recipes import EmbedSummary
 
 
-IMAGES_HELP = "A folder with one folder a class, a .csv with a column `path`, or an .npz of images."
+IMAGES_HELP = "A folder with one folder per class, a .csv with a column `path`, or an .npz of images."
 
 
 def _list(show: bool) -> None:
@@ -28,7 +28,7 @@ def _list(show: bool) -> None:
     rows = [[name, str(f.dim), f.parameters, f.needs] for name, f in BACKBONES.items()]
     rows.append(["hf:OWNER/MODEL", "-", "-", "locum[huggingface], a download; any vision model"])
     rows.append(["hf:FOLDER", "-", "-", "locum[huggingface]; the same files in a folder"])
-    rows.append(["onnx:FILE", "-", "-", "a model of your own"])
+    rows.append(["onnx:FILE", "-", "-", "your own model"])
     output.show_table(["backbone", "features", "parameters", "needs"], rows)
     raise typer.Exit
 
@@ -43,7 +43,8 @@ def embed(
     window: Annotated[
         str | None,
         typer.Option(
-            metavar="LOW,HIGH", help="16-bit and DICOM: values that become black and white (else each its own)."
+            metavar="LOW,HIGH",
+            help="16-bit and DICOM: values that become black and white (default: each image its own).",
         ),
     ] = None,
     strict: Annotated[
@@ -57,15 +58,15 @@ def embed(
         typer.Option(metavar="FILE", help="Where vectors are kept to resume from (default: beside the images)."),
     ] = None,
     no_cache: Annotated[
-        bool, typer.Option("--no-cache", help="Keep nothing: an interrupted run starts anew.")
+        bool, typer.Option("--no-cache", help="Keep nothing: an interrupted run starts over.")
     ] = False,
-    workers: Annotated[int | None, typer.Option(min=1, help="Threads (default: one a core).")] = None,
-    force: Annotated[bool, typer.Option("--force", help="Overwrite what is there.")] = False,
+    workers: Annotated[int | None, typer.Option(min=1, help="Threads (default: one per core).")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite existing files.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document instead of tables.")] = False,
 ) -> None:
-    """Turn images into vectors with a frozen vision model; a run that was killed goes on where it stopped.
+    """Turn images into vectors with a frozen vision model; a killed run resumes where it stopped.
 
-    What cannot be read is left out and listed in FILE.skipped.csv, which stays with you: names can be patients'.
+    Unreadable images are left out and listed in FILE.skipped.csv, which stays with you: names can be patients' names.
     """
     limits = _window(window)
     if cache is not None and no_cache:
@@ -94,7 +95,7 @@ def embed(
 
 
 def show_embed(summary: EmbedSummary) -> None:
-    """What was written and what was not."""
+    """Print what was written and what was left out."""
     parts = ", ".join(f"{n} {split}" for split, n in summary.splits.items()) if len(summary.splits) > 1 else ""
     images = _counted(summary.images, "image", "images")
     classes = _counted(len(summary.classes), "class", "classes")
@@ -103,7 +104,7 @@ def show_embed(summary: EmbedSummary) -> None:
         f"{summary.file}"
     )
     if summary.subjects is not None:
-        output.say(f"            they belong to {_counted(summary.subjects, 'person', 'people')}")
+        output.say(f"            they belong to {_counted(summary.subjects, 'subject', 'subjects')}")
     output.say(f"backbone    {summary.backbone} (weights {summary.revision[:16]})")
     output.say(f"pixels      {summary.preprocessing}")
     kept = summary.images - summary.computed
@@ -114,9 +115,7 @@ def show_embed(summary: EmbedSummary) -> None:
         skipped = _counted(summary.skipped, "image", "images")
         output.say(f"skipped     {skipped} that cannot be read; listed in {summary.skipped_file} (private)")
     if summary.ignored:
-        ignored = _counted(
-            summary.ignored, "file that is no image by its name", "files that are no images by their names"
-        )
+        ignored = _counted(summary.ignored, "file without an image's suffix", "files without an image's suffix")
         output.say(f"ignored     {ignored}")
 
 
@@ -126,7 +125,7 @@ def _counted(n: int, one: str, many: str) -> str:
 
 @contextmanager
 def _stoppable(*, kept: bool) -> Iterator[None]:
-    """SIGINT and SIGTERM end the work in one line, after it has cleared away what is half-written."""
+    """Make SIGINT and SIGTERM end the work with one line, after half-written files are removed."""
 
     def stop(number: int, _: object) -> None:
         raise KeyboardInterrupt(number)
@@ -135,7 +134,7 @@ def _stoppable(*, kept: bool) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt as stopped:
-        sys.stderr.write(f"stopped; {'run the same command again to go on' if kept else 'nothing was kept'}\n")
+        sys.stderr.write(f"stopped; {'run the same command again to resume' if kept else 'nothing was kept'}\n")
         number = stopped.args[0] if stopped.args else signal.SIGINT
         raise typer.Exit(128 + int(number)) from None
     finally:

@@ -50,7 +50,7 @@ def evaluate(
 
 
 def show_evaluation(result: Evaluation) -> None:
-    """The table, then the check."""
+    """Print the table, then the membership check."""
     shown = {"auc": "AUC", "accuracy": "accuracy", "balanced_accuracy": "balanced acc.", "f1_macro": "F1"}
     metrics = [m for m in shown if m in result.rows[0].scores]
     rows = [

@@ -111,9 +111,9 @@ def read_image_attributes(
 ) -> ImageTable:
     """The images in `folder` with attributes from a .csv or .parquet, in the order of the table.
 
-    The column `file`, or else the first one, names each image relative to `folder`; every other column (or those named
-    by `attributes`) is an attribute: text or whole numbers, with no missing values. Booleans become 0 and 1. The
-    largest centered square of each image is resized to `side` pixels, gray if `channels` is 1.
+    The column `file`, or else the first one, names each image relative to `folder`; every other column (or those
+    named by `attributes`) is an attribute: text or whole numbers, with no missing values. Booleans become 0 and 1.
+    The largest centered square of each image is resized to `side` pixels, gray if `channels` is 1.
     """
     _check(side, None)
     if channels not in (1, 3):

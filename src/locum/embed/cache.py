@@ -32,9 +32,9 @@ class VectorStore:
     """A private SQLite file of vectors, keyed by weights, preprocessing and the image's content.
 
     A vector is on disk when `put` returns, and the next process can open the file that a killed one leaves. Two
-    processes may share a file. It holds no names, but its vectors are as private as the images: mode 0600. An existing
-    file that is not such a store is refused and not changed. Without a file, vectors go to SQLite's unnamed temporary
-    database, which disappears with the process however that ends.
+    processes may share a file. It holds no names, but its vectors are as private as the images: mode 0600. An
+    existing file that is not such a store is refused and not changed. Without a file, vectors go to SQLite's unnamed
+    temporary database, which disappears with the process however that ends.
     """
 
     def __init__(self, file: Path | None, backbone: Backbone) -> None:

@@ -52,7 +52,7 @@ def first_image(syntax: str, data: Dataset, window: Window | None) -> Image.Imag
 
 
 def _lift_frame_settings(data: Dataset) -> None:
-    """Copy rescaling and window to the top level: newer multi-frame files keep them in shared and per-frame groups."""
+    """Copy rescaling and window to the top level: newer files keep them in shared and per-frame groups."""
     for groups in ("SharedFunctionalGroupsSequence", "PerFrameFunctionalGroupsSequence"):
         for group in (data.get(groups) or [])[:1]:
             for macro in ("PixelValueTransformationSequence", "FrameVOILUTSequence"):

@@ -231,8 +231,8 @@ def embed_images(
     """Run a backbone over a folder of images, a .csv with a column `path`, or an .npz of images.
 
     A killed run resumes where it stopped, because vectors are written to disk twice a second; the result is the same
-    as that of an uninterrupted run, bit for bit on one machine. An image that cannot be read is left out and listed in
-    `problems`.
+    as that of an uninterrupted run, bit for bit on one machine. An image that cannot be read is left out and listed
+    in `problems`.
 
     Parameters
     ----------

@@ -44,7 +44,8 @@ class _Directory(NamedTuple):
 def plain_tiff(raw: bytes) -> tuple[bytes, int]:
     """The first page with only the tags that its pixels depend on, and its orientation.
 
-    A file with a value or strip outside its bounds is refused: Pillow would warn, and libtiff would fill up with gray.
+    A file with a value or strip outside its bounds is refused: Pillow would warn, and libtiff would fill up with
+    gray.
     """
     directory = _directory(raw, _MANY | _ONE)
     if any(directory.values[tag].n != 1 for tag in _ONE & directory.values.keys()):
@@ -108,7 +109,7 @@ def check_webp(raw: bytes) -> None:
 
 
 def check_jpeg2000(raw: bytes) -> None:
-    """Check that the code stream, alone or in a box, ends with its marker: OpenJPEG gives black for missing pixels."""
+    """Check that the code stream, alone or in a box, has its end marker: OpenJPEG turns missing pixels black."""
     at, length, kind = 0, len(raw), b"jp2c"
     if not raw.startswith(b"\xff\x4f"):
         length, kind = struct.unpack_from(">I4s", raw)

@@ -50,7 +50,7 @@ def load_huggingface(place: str, name: str | None = None) -> Backbone:
         raise DataError(_why(place, local)) from error
     if lost := [key for key in report["missing_keys"] if not key.startswith("pooler.")]:
         raise DataError(
-            f"The weights of {place!r} lack {len(lost)} tensors of the model, which would be random: use a complete one."
+            f"The weights of {place!r} lack {len(lost)} tensors, which would be random: use a complete model."
         )
     preprocessing = published_preprocessing(processor, place)
     dim = _width(run, preprocessing, place)
@@ -64,7 +64,7 @@ def _width(run: Run, preprocessing: Preprocessing, place: str) -> int:
     try:
         out = run(np.zeros((1, *preprocessing.shape), dtype=np.float32))
     except Exception:  # each model refuses in its own way
-        out = np.empty(0)
+        out = np.empty(0, dtype=np.float32)
     if out.ndim != 2 or len(out) != 1:
         _, height, width = preprocessing.shape
         raise DataError(
@@ -91,8 +91,8 @@ def published_preprocessing(processor: Any, place: str) -> Preprocessing:
         alike = False
     if not alike:
         raise DataError(
-            f"The image processor of {place!r} does more than resize, crop and scale: such pixels cannot be reproduced "
-            "exactly. Choose another model, or embed elsewhere and give the vectors."
+            f"The image processor of {place!r} does more than resize, crop and scale, so its pixels cannot be "
+            "reproduced exactly. Choose another model, or embed elsewhere and give the vectors."
         )
     return out
 
@@ -167,8 +167,8 @@ def _weights_hash(reference: str, options: dict[str, Any]) -> str:
 def _why(place: str, local: bool) -> str:
     if local:
         return (
-            f"{place!r} is not a complete model: it needs config.json, model.safetensors and preprocessor_config.json "
-            "of a vision model that transformers supports."
+            f"{place!r} is not a complete model: it needs config.json, model.safetensors and "
+            "preprocessor_config.json of a vision model that transformers supports."
         )
     return (
         f"The model {place!r} could not be loaded: it must exist on the Hugging Face hub, be a vision model with "

@@ -15,7 +15,8 @@ from locum.errors import DataError
 from locum.types import EmbeddingInfo
 
 _SUFFIXES = frozenset((
-    ".bmp", ".dcm", ".dicom", ".gif", ".jp2", ".jpe", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp",
+    ".bmp", ".dcm", ".dicom", ".gif", ".jp2", ".jpe", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff",
+    ".webp",
 ))  # fmt: skip
 _SPLIT_FOLDERS = {"train": "train", "val": "val", "valid": "val", "validation": "val", "test": "test"}
 # Names of the columns of a table.
@@ -65,7 +66,7 @@ def _open_folder(place: Path) -> FileSource:
         else:
             ignored += 1
     if not found:
-        raise DataError(f"{str(place)!r} holds no image: give a folder with one folder per class and images in those.")
+        raise DataError(f"{str(place)!r} holds no image: give a folder with one folder of images per class.")
     found.sort()
     tops = {name.split("/")[0] for name in found}
     in_splits = all("/" in name for name in found) and {t.lower() for t in tops} <= set(_SPLIT_FOLDERS)
@@ -95,7 +96,7 @@ def _files(place: Path) -> Iterator[Path]:
             entries = [(e.name, e.is_dir()) for e in os.scandir(folder) if not e.name.startswith(".")]
         except OSError:
             raise DataError(
-                f"A folder or link inside {str(place)!r} cannot be opened, so images would be missing: fix or remove it."
+                f"A folder or link inside {str(place)!r} cannot be opened, so images would be missing: fix it."
             ) from None
         # Two links may lead to the same folder, and both are followed; only a cycle would never end.
         mark = (facts.st_dev, facts.st_ino)
@@ -136,7 +137,7 @@ def _is_image_table(place: Path) -> bool:
 
 
 def _open_table(place: Path) -> FileSource:
-    """Images listed in a .csv: `path` (relative to the table), and optionally `label`, `subject`, `split`, `attr_...`.
+    """Images listed in a .csv: `path` (relative to the table), optionally `label`, `subject`, `split`, `attr_...`.
 
     Rows keep their order. Labels must be in every row or in none; so must subjects. A missing file is noticed when it
     is read, like any other unreadable file. A column with another name is an error: an overlooked `subjects` would
@@ -241,8 +242,8 @@ def _open_npz(place: Path) -> ArraySource:
     """The images of an .npz file in MedMNIST's layout, held in memory. Labels are read as in a file of vectors."""
     try:
         raw, names = read_image_arrays(str(place))
-        placeholders = {k: RawSplit(np.zeros((len(r.X), 1)), r.labels, r.subject, r.attributes) for k, r in raw.items()}
-        sets = assemble(placeholders, str(place), EmbeddingInfo(), names)
+        empty = {k: RawSplit(np.zeros((len(r.X), 1)), r.labels, r.subject, r.attributes) for k, r in raw.items()}
+        sets = assemble(empty, str(place), EmbeddingInfo(), names)
         columns = {
             split: {key: part.attributes[key].astype(np.str_).tolist() for key in sorted(part.attributes)}
             for split, part in sets.items()

@@ -179,7 +179,6 @@ class Preprocessing:
         short, long = sorted((width, height))
         longer = max(1, int(self.resize * long / short))
         if self.resize * longer > _MAX_RESIZED:
-
             raise UnreadableImageError(f"too long for its width ({width} x {height})")
         return (self.resize, longer) if width <= height else (longer, self.resize)
 
@@ -245,41 +244,41 @@ def from_settings(given: Mapping[str, Any]) -> Preprocessing:
         raise
     except (ArithmeticError, AttributeError, KeyError, TypeError, ValueError):
         raise DataError(
-            "The settings must give size, image_mean and image_std, the latter two per color (and may give crop_size, "
-            "crop_pct, resample, rescale_factor and do_...): correct them."
+            "The settings must give size, image_mean and image_std, the latter two per color, and may give "
+            "crop_size, crop_pct, resample, rescale_factor and do_...: correct them."
         ) from None
 
 
 def _contract(given: Mapping[str, Any]) -> Preprocessing:
-    told = {key: value for key, value in given.items() if value is not None}
-    more = [key for key in told if key.startswith("do_") and key not in (*KEYS, _HARMLESS)] + ["rescale_offset"]
+    known = {key: value for key, value in given.items() if value is not None}
+    more = [key for key in known if key.startswith("do_") and key not in (*KEYS, _HARMLESS)] + ["rescale_offset"]
     for key in more:
-        if told.get(key):
+        if known.get(key):
             raise DataError(
                 f"The settings ask for {key[:40]!r}, which is more than resize, crop and scale: remove it."
             )
-    if not told.get("do_resize", True):
+    if not known.get("do_resize", True):
         raise DataError("The settings turn 'do_resize' off, but all images must end up the same size: turn it on.")
-    resize, crop = _resize_and_crop(told)
-    normal = told.get("do_normalize", True)
+    resize, crop = _resize_and_crop(known)
+    normal = known.get("do_normalize", True)
     return Preprocessing(
         resize=resize,
-        resample={number: name for name, number in RESAMPLING.items()}[int(told.get("resample", 3))],
+        resample={number: name for name, number in RESAMPLING.items()}[int(known.get("resample", 3))],
         crop=crop,
-        scale=round(1 / float(told.get("rescale_factor", 1 / 255)), 9) if told.get("do_rescale", True) else 1.0,
-        mean=_three_numbers(told["image_mean"]) if normal else (0.0, 0.0, 0.0),
-        std=_three_numbers(told["image_std"]) if normal else (1.0, 1.0, 1.0),
+        scale=round(1 / float(known.get("rescale_factor", 1 / 255)), 9) if known.get("do_rescale", True) else 1.0,
+        mean=_three_numbers(known["image_mean"]) if normal else (0.0, 0.0, 0.0),
+        std=_three_numbers(known["image_std"]) if normal else (1.0, 1.0, 1.0),
     )
 
 
-def _resize_and_crop(told: Mapping[str, Any]) -> tuple[tuple[int, int] | int, tuple[int, int] | None]:
-    size = told["size"]
+def _resize_and_crop(known: Mapping[str, Any]) -> tuple[tuple[int, int] | int, tuple[int, int] | None]:
+    size = known["size"]
     by_shorter = isinstance(size, Mapping) and size.get("shortest_edge") is not None
     resize = int(size["shortest_edge"]) if by_shorter else _box(size)
-    cropped = told.get("do_center_crop", "crop_size" in told)
-    if "crop_pct" not in told:
-        return resize, _box(told["crop_size"]) if cropped else None
-    share = float(told["crop_pct"])
+    cropped = known.get("do_center_crop", "crop_size" in known)
+    if "crop_pct" not in known:
+        return resize, _box(known["crop_size"]) if cropped else None
+    share = float(known["crop_pct"])
     if cropped or not isinstance(resize, int) or not 0 < share <= 1:
         raise DataError(
             "The settings give a `crop_pct` that cannot be used: it must lie in 0..1, with a size by `shortest_edge` "

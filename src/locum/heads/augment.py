@@ -59,7 +59,7 @@ class FreshRows:
         rng: torch.Generator,
         scaled: Callable[[Tensor], Tensor] = lambda rows: rows,
     ) -> Iterator[tuple[Tensor, Tensor]]:
-        """Rows and positions of each of `batches`, with some rows replaced by fresh ones, which are `scaled` first."""
+        """Rows and positions of each of `batches`, with some rows replaced by fresh ones after `scaled`."""
         for block in self._blocks(codes, batches):
             where, rows = self.replace(codes[torch.cat(block)], rng)
             rows, start = scaled(rows), 0
@@ -104,8 +104,8 @@ class FreshRows:
         given, source = got.sort(stable=True)
         if X.shape != out.shape or not torch.equal(mine, given):
             raise DataError(
-                f"The generator gave {X.shape[0]} rows of {X.shape[1]} features, or other classes; {len(out)} rows of "
-                f"{self._features} features were requested: fit it on data like these."
+                f"The generator gave {X.shape[0]} rows of {X.shape[1]} features, or other classes; {len(out)} rows "
+                f"of {self._features} features were requested: fit it on data like these."
             )
         out[order] = torch.from_numpy(np.require(X, np.float32, ["C", "W"]))[source]
         return out

@@ -49,14 +49,14 @@ class HeadSettings(ClassifierMixin, BaseEstimator):
     augment, p_min, p_max
         A generator or a release: a drawn record is replaced by a fresh sample of its class with a probability that
         goes from `p_min` for the largest class to `p_max` for the smallest (`augment_probability`). With
-        `sampler="class_balanced"` this is algorithm 1 of the thesis. An unfitted generator is cloned and fitted on the
-        rows that the head learns from; scikit-learn's `clone` of a head also resets its generator.
+        `sampler="class_balanced"` this is algorithm 1 of the thesis. An unfitted generator is cloned and fitted on
+        the rows that the head learns from; scikit-learn's `clone` of a head also resets its generator.
     class_weight
         Weights in the loss: None, "balanced", or a mapping from labels.
     counts
         Which class counts the loss is built from: "records", "drawn" (as the sampler draws them; a replaced record
-        keeps its class, so augmentation changes nothing), one number per class in the order of `classes_`, or None for
-        the loss's default. That is "drawn" for all but LDAM, whose margins depend on how few records there are.
+        keeps its class, so augmentation changes nothing), one number per class in the order of `classes_`, or None
+        for the loss's default. That is "drawn" for all but LDAM, whose margins depend on how few records there are.
         Balanced softmax and class weights correct an imbalance that the sampler may have corrected already: with
         "records" and balanced draws, frequent classes are penalized twice.
     prior, tau
@@ -142,8 +142,8 @@ class TorchHead(HeadSettings):
     def fit(self, X: Any, y: Any, sample_weight: Any = None, *, validation: Pair | None = None) -> Self:
         """Learn from rows; `validation` is a pair of rows and labels for early stopping.
 
-        A row of weight k counts like k rows: in the loss if each row is drawn once, otherwise in how often it is drawn
-        within its class; also in the scaler and the class counts. A row of weight 0 is ignored.
+        A row of weight k counts like k rows: in the loss if each row is drawn once, otherwise in how often it is
+        drawn within its class; also in the scaler and the class counts. A row of weight 0 is ignored.
         """
         X, y = validate_data(self, X, y, dtype=np.float32)
         check_classification_targets(y)

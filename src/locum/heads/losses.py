@@ -24,8 +24,8 @@ class Loss(ABC):
     """A loss for classes of unequal size; `counts` holds how many records each class has.
 
     Calling it with logits (n, C), class codes (n,) and a generator gives one value per row: training minimizes their
-    mean over a batch, and rows can be weighted. A mixed row has two labels: its loss is the average over both by their
-    shares, which for cross entropy is the same as a soft target.
+    mean over a batch, and rows can be weighted. A mixed row has two labels: its loss is the average over both by
+    their shares, which for cross entropy is the same as a soft target.
     """
 
     counts: Floats
@@ -132,8 +132,8 @@ class ClassBalanced(Loss):
 class Equalization(Loss):
     """Cross entropy in which rows of other classes ignore a rare class with probability `gamma`.
 
-    A class is rare if its share of all records is below `lambda_`; without rare classes this is cross entropy. Rows and
-    classes are drawn independently.
+    A class is rare if its share of all records is below `lambda_`; without rare classes this is cross entropy. Rows
+    and classes are drawn independently.
     """
 
     lambda_: float = 1e-3

@@ -87,7 +87,7 @@ def row_batches(
 
 
 def augment_probability(counts: npt.ArrayLike, p_min: float = 0.01, p_max: float = 0.7) -> Floats:
-    """The probability that a drawn record of each class is replaced by a generated one (equations 4 and 5 of the thesis).
+    """The probability, per class, that a drawn record is replaced by a generated one (thesis, equations 4 and 5).
 
     1 / n is scaled to 0 for the largest class and 1 for the smallest, then clipped to `p_min` and `p_max`. If all
     classes have the same size, it is `p_min`.

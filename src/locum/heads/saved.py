@@ -62,8 +62,8 @@ class HeadManifest(Document):
 class SavedHead:
     """A classifier trained only on a release, which predicts with numpy only.
 
-    Since it is made only from the release, it has the release's guarantee: `claim` is the release's. Probabilities are
-    not calibrated. Numbers are float64: a feature with a large mean and a small spread would lose precision in
+    Since it is made only from the release, it has the release's guarantee: `claim` is the release's. Probabilities
+    are not calibrated. Numbers are float64: a feature with a large mean and a small spread would lose precision in
     float32.
 
     >>> from locum.data import load_sample
@@ -99,8 +99,8 @@ class SavedHead:
             raise NotFittedError(f"This {type(head).__name__} is not fitted yet; call `fit` first.")
         if head.augment is not None and head.augment is not release:
             raise PrivacyError(
-                "This head also learned from another generator, whose records the release's claim does not cover: fit "
-                "it without `augment`, or with the release itself."
+                "This head also learned from another generator, whose records the release's claim does not cover: "
+                "fit it without `augment`, or with the release itself."
             )
         known = [c.item() if isinstance(c, np.generic) else c for c in head.classes_]
         place = {label: i for i, label in enumerate(release.manifest.classes)}
@@ -200,7 +200,7 @@ class SavedHead:
                 scores = np.exp(scores - scores.max(axis=1, keepdims=True))
                 out[part] = scores / scores.sum(axis=1, keepdims=True)
         if not np.isfinite(out).all():
-            raise DataError("The head's scores are not finite: its weights or these vectors are far too large. Check both.")
+            raise DataError("The head's scores are not finite: its weights or these vectors are far too large.")
         return out
 
     def predict(self, X: npt.ArrayLike) -> npt.NDArray[Any]:

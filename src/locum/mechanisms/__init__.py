@@ -1,4 +1,4 @@
-"""Randomness that nobody can predict, and the noise made from it."""
+"""Cryptographically secure randomness, and the noise made from it."""
 
 from __future__ import annotations
 

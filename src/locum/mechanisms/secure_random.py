@@ -1,9 +1,9 @@
 """Secure randomness for DP-SGD: which units join a batch, the noise, and the latent noise of a CVAE.
 
 It comes from OpenSSL's generator (AES in counter mode, keyed by the operating system): whoever could predict it could
-subtract the noise. Latent noise is included because it is assigned by position in a batch: to an attacker who knew it,
-one more record would show in all records after it. Initial weights need no such care: they are drawn before any record
-is read.
+subtract the noise. Latent noise is included because it is assigned by position in a batch: to an attacker who knew
+it, one more record would show in all records after it. Initial weights need no such care: they are drawn before any
+record is read.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class SecureRandom:
         self._buffers = [np.empty((1, values + values % 2)) for _ in range(3)]
 
     def steps(self, start: int, stop: int) -> Iterator[Draw]:
-        """The draws of steps `start` to `stop`, prepared by a thread; each is valid until the next one is requested."""
+        """The draws of steps `start` to `stop`, prepared by a thread; each is valid until the next is requested."""
         with ThreadPoolExecutor(1, "secure-random") as pool:
             ready: list[Future[Draw]] = []
             for step in range(start, stop):
@@ -105,6 +105,7 @@ def normals(words: npt.NDArray[np.int64], std: float, out: Floats, cos_sin: CosS
     np.log(radius, out=radius)
     radius *= -2.0 * std**2
     np.sqrt(radius, out=radius)
-    cosine, sine = cos_sin(pairs[:, 1] * (math.pi * 2.0**-63))
+    angle: Floats = pairs[:, 1] * np.float64(math.pi * 2.0**-63)
+    cosine, sine = cos_sin(angle)
     np.multiply(radius, cosine, out=out[:, :half])
     np.multiply(radius, sine, out=out[:, half:])

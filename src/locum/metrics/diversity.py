@@ -27,8 +27,8 @@ class Dispersion:
 def dispersion(X: npt.ArrayLike, *, chunk: int = 1024) -> Dispersion:
     """Mean and sum of all pairwise distances, each pair counted once.
 
-    Exact to about 1e-8 of the data's spread. Time grows with n^2: at d = 768, 10,000 records take seconds, and 100,000
-    take minutes; for more see `dispersion_estimate`. Work space is 32 MB at d = 768.
+    Exact to about 1e-8 of the data's spread. Time grows with n^2: at d = 768, 10,000 records take seconds, and
+    100,000 take minutes; for more see `dispersion_estimate`. Work space is 32 MB at d = 768.
 
     >>> dispersion([[0.0], [1.0], [3.0]])
     Dispersion(mean=2.0, total=6.0, pairs=3)
@@ -102,8 +102,8 @@ def bounding_sphere(
     """Center and radius of the smallest ball that holds all records.
 
     The radius is the distance from the center to the farthest record, so the ball holds all of them. It is within
-    `tolerance` (relative) of the smallest possible, unless `max_iterations` runs out first, and never larger than that
-    of the ball around the mean. A single outlier determines it.
+    `tolerance` (relative) of the smallest possible, unless `max_iterations` runs out first, and never larger than
+    that of the ball around the mean. A single outlier determines it.
 
     Solves the dual by Frank-Wolfe steps toward the farthest record and away from the nearest support record. L-BFGS-B
     on the farthest distance itself, from the mean, stops early because that function is not smooth.
@@ -157,8 +157,8 @@ def bounding_sphere(
 def sphere_by_class(X: npt.ArrayLike, y: npt.ArrayLike, *, authors_compat: bool = False) -> dict[Any, float]:
     """Radius of the smallest ball that holds all records of a class, class by class.
 
-    A single outlier determines it, and more records can only widen it: compare sets with equal class sizes. A class of
-    one record has radius 0. `authors_compat` minimizes the farthest distance itself by L-BFGS-B, starting from the
+    A single outlier determines it, and more records can only widen it: compare sets with equal class sizes. A class
+    of one record has radius 0. `authors_compat` minimizes the farthest distance itself by L-BFGS-B, starting from the
     mean, as the thesis did: that ball holds all records too, but it stops early, at a somewhat larger radius.
 
     >>> sphere_by_class([[0.0], [4.0], [9.0]], ["a", "a", "b"])

@@ -39,8 +39,8 @@ def mean_interval(values: npt.ArrayLike) -> Estimate:
 def paired_difference(a: npt.ArrayLike, b: npt.ArrayLike) -> Estimate:
     """Mean of a - b over paired runs (same seed, same split) with Student's t interval.
 
-    Pairing removes what both runs share. Assumes that differences are roughly normal; three runs give a wide interval,
-    and one run gives an open one.
+    Pairing removes what both runs share. Assumes that differences are roughly normal; three runs give a wide
+    interval, and one run gives an open one.
 
     >>> f"{paired_difference([0.82, 0.84, 0.86], [0.80, 0.81, 0.85]):.2f}"
     '0.02 [-0.00, 0.04]'
@@ -112,9 +112,9 @@ def paired_bootstrap(
 def auc_interval(scores_pos: npt.ArrayLike, scores_neg: npt.ArrayLike) -> Estimate:
     """Chance that a positive scores above a negative (ties count half), with DeLong's interval.
 
-    The interval is clipped to [0, 1]. If no pair is out of order, DeLong's variance is 0 and would claim certainty: the
-    exact binomial interval of the smaller group is used instead. Somewhat narrow if the AUC is above .95 or a group has
-    under 20 records.
+    The interval is clipped to [0, 1]. If no pair is out of order, DeLong's variance is 0 and would claim certainty:
+    the exact binomial interval of the smaller group is used instead. Somewhat narrow if the AUC is above .95 or a
+    group has under 20 records.
 
     >>> auc_interval([3.0, 4.0], [1.0, 2.0]).value
     1.0

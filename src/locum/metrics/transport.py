@@ -60,9 +60,9 @@ def entropic_wasserstein(
     """p-Wasserstein distance of two sets by Sinkhorn iterations; `epsilon` is a share of the mean cost.
 
     By default, the distance under the blurred plan: an upper bound that approaches the exact distance as `epsilon`
-    falls, and is not 0 for equal sets. With `debias`, the root of the Sinkhorn divergence: 0 for equal sets, and closer
-    to the exact distance, but not a bound. Costs are |x - y|^p, all records have the same weight. Iterates until at
-    most `tolerance` of the mass is out of place. Needs n by m memory: sub-sample sets beyond a few thousand.
+    falls, and is not 0 for equal sets. With `debias`, the root of the Sinkhorn divergence: 0 for equal sets, and
+    closer to the exact distance, but not a bound. Costs are |x - y|^p, all records have the same weight. Iterates
+    until at most `tolerance` of the mass is out of place. Needs n by m memory: sub-sample sets beyond a few thousand.
 
     >>> round(entropic_wasserstein([[0.0], [10.0]], [[1.0], [11.0]], epsilon=0.01), 3)
     1.0
@@ -99,8 +99,8 @@ def _monotone_plan(n: int, m: int) -> tuple[IntArray, IntArray, _Matrix]:
 def _sinkhorn(cost: _Matrix, blur: float, tolerance: float, max_iterations: int) -> tuple[float, float]:
     """Transport cost of the entropic plan, and the value of the entropic problem with uniform weights.
 
-    Potentials are kept in the log domain; between two updates there, the plan is scaled directly, which is far cheaper
-    than exponentials, as long as the factors stay moderate.
+    Potentials are kept in the log domain; between two updates there, the plan is scaled directly, which is far
+    cheaper than exponentials, as long as the factors stay moderate.
     """
     n, m = cost.shape
     f, g = np.zeros(n), np.zeros(m)

@@ -184,9 +184,9 @@ def membership_auc(member_distances: npt.ArrayLike, non_member_distances: npt.Ar
     """Chance that a record used for the release lies closer to it than one that was not.
 
     0.5 means that distance reveals nothing; 1 that every member stands out. DeLong's 95 % interval. Members and
-    non-members must come from one population and share no subject, or a difference between populations is mistaken for
-    a leak. An AUC of 0.5 proves nothing about a better attack, nor about single records: a leak of one in a thousand
-    hardly changes it.
+    non-members must come from one population and share no subject, or a difference between populations is mistaken
+    for a leak. An AUC of 0.5 proves nothing about a better attack, nor about single records: a leak of one in a
+    thousand hardly changes it.
 
     >>> membership_auc([0.0, 0.1, 0.0], [0.9, 1.1, 0.8]).value
     1.0

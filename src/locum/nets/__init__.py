@@ -1,4 +1,4 @@
-"""Networks, and nothing but networks: no loop, no files, no choice of device."""
+"""Networks only: no loop, no files, no choice of device."""
 
 from __future__ import annotations
 

@@ -8,15 +8,15 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 
-# How long the critic's label is, beside vectors whose numbers are of order one. At its own length of 1 it is drowned
-# by hundreds of features, and the generator never learns that classes differ.
+# Scale of the critic's label relative to vectors with entries of order one. With length 1 it would be drowned out by
+# hundreds of features, and the generator would never learn that classes differ.
 _LABEL = 3.0
 
 
 class CGAN(nn.Module):
-    """Generator of `[z, condition]` to a vector, critic of `[x, condition]` to a logit: the higher, the more real.
+    """A generator from `[z, condition]` to a vector, and a critic from `[x, condition]` to a logit (high: real).
 
-    Vectors are to have numbers of order one. Only the critic is to see records; the generator learns from the critic.
+    Vectors should have entries of order one. Only the critic may see records; the generator learns from the critic.
     """
 
     def __init__(self, generator: nn.Sequential, critic: nn.Sequential, dim: int, latent: int) -> None:
@@ -27,16 +27,16 @@ class CGAN(nn.Module):
         self.latent = latent
 
     def generate(self, z: Tensor, condition: Tensor) -> Tensor:
-        """The vectors that `z` stands for."""
+        """The vectors generated from `z`."""
         out: Tensor = self.generator(torch.cat([z, condition], dim=1))
         return out
 
     def join(self, x: Tensor, condition: Tensor) -> Tensor:
-        """Rows as the critic takes them: vectors, then conditions that are about as long."""
+        """The critic's input: vectors, then conditions scaled to a similar length."""
         return torch.cat([x, condition * (_LABEL * self.dim**0.5)], dim=1)
 
     def forward(self, joined: Tensor) -> Tensor:
-        """What the critic thinks of each row."""
+        """The critic's logit for each row."""
         out: Tensor = self.critic(joined)[:, 0]
         return out
 
@@ -50,9 +50,9 @@ def plain_cgan(
     *,
     sigmoid: bool = False,
 ) -> CGAN:
-    """Linear layers with ReLU between; the sizes left out are those of the seed *federated*.
+    """Linear layers with ReLU between; the default sizes are those of the federated paper.
 
-    ReLU, where GANs mostly take its leaky sister: private training and releases know the one and not the other.
+    ReLU instead of the LeakyReLU that is usual in GANs: private training and releases support only ReLU.
     """
     generator = _mlp([latent + condition, *generator_hidden, dim])
     _of_order_one(generator)
@@ -69,12 +69,13 @@ def _mlp(sizes: Sequence[int]) -> nn.Sequential:
 
 
 def _of_order_one(generator: nn.Sequential) -> None:
-    """Weights that give numbers of variance about 1 from the start.
+    """Initialize the weights so that outputs have a variance of about 1.
 
-    Torch's own give about 1/1000: a cloud so narrow that a critic tells it from records at once, and it collapses.
+    Torch's defaults give about 1/1000: a cloud so narrow that the critic recognizes it at once, and training
+    collapses.
     """
     linear = [layer for layer in generator if isinstance(layer, nn.Linear)]
     for layer in linear:
-        # A ReLU before it has halved the square of what comes in; before the first there is none.
+        # A ReLU halves the mean square of a layer's input; the first layer has none before it.
         nn.init.normal_(layer.weight, std=((1.0 if layer is linear[0] else 2.0) / layer.in_features) ** 0.5)
         nn.init.zeros_(layer.bias)

@@ -1,4 +1,4 @@
-"""Conditional variational autoencoders: the plain one of the seeds, and the residual one of the thesis."""
+"""Conditional variational autoencoders: the plain one of the papers, and the residual one of the thesis."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 
 class ResidualBlock(nn.Module):
-    """Linear, norm, ReLU, linear, norm, plus a shortcut (projected where the sizes differ), then ReLU."""
+    """Linear, norm, ReLU, linear, norm, plus a shortcut (projected if the sizes differ), then ReLU."""
 
     def __init__(self, inputs: int, outputs: int) -> None:
         super().__init__()
@@ -33,10 +33,10 @@ class ResidualBlock(nn.Module):
 
 
 class CVAE(nn.Module):
-    """Encoder of `[x, condition]` to a Gaussian, decoder of `[z, condition]` to a vector.
+    """An encoder from `[x, condition]` to a Gaussian, and a decoder from `[z, condition]` to a vector.
 
-    Inputs come as one tensor, the vector first: a batch is then gathered once. `condition` may have no
-    column: then this is an ordinary VAE.
+    Inputs come as one tensor, the vector first, so that a batch is gathered only once. Without columns in `condition`
+    this is an ordinary VAE.
     """
 
     def __init__(self, encoder: nn.Sequential, decoder: nn.Sequential, dim: int, latent: int) -> None:
@@ -47,17 +47,17 @@ class CVAE(nn.Module):
         self.latent = latent
 
     def encode(self, joined: Tensor) -> tuple[Tensor, Tensor]:
-        """Mean and log-variance of the latent; what "log-variance" means is the loss's affair."""
+        """Mean and log-variance of the latent; the loss defines what "log-variance" means."""
         out: Tensor = self.encoder(joined)
         return out[:, : self.latent], out[:, self.latent :]
 
     def decode(self, z: Tensor, condition: Tensor) -> Tensor:
-        """The vector that `z` stands for."""
+        """The vector decoded from `z`."""
         out: Tensor = self.decoder(torch.cat([z, condition], dim=1) if condition.shape[1] else z)
         return out
 
     def forward(self, joined: Tensor, noise: Tensor, std_from_log: float) -> tuple[Tensor, Tensor, Tensor]:
-        """Reconstruction, mean and log-variance, with `noise` as the coins of the latent.
+        """Reconstruction, mean and log-variance, with `noise` as the latent noise.
 
         The standard deviation is `exp(std_from_log * log_var)`: 0.5 is right, 1 is what the authors ran (F1).
         """
@@ -74,7 +74,7 @@ def plain_cvae(dim: int, condition: int, hidden: Sequence[int], latent: int, *, 
 
 
 def residual_cvae(dim: int, condition: int, latent: int, *, sigmoid: bool) -> CVAE:
-    """The thesis' large network: three residual blocks a side, 512 and 256 wide."""
+    """The large network of the thesis: three residual blocks each in encoder and decoder, 512 and 256 wide."""
     encoder = nn.Sequential(
         nn.Linear(dim + condition, 512),
         ResidualBlock(512, 512),

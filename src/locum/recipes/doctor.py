@@ -1,4 +1,4 @@
-"""`doctor`: is this machine fit for the work, and if not, what is missing?"""
+"""`doctor`: can Locum run on this machine, and if not, what is missing?"""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Finding:
 
 
 def examine() -> list[Finding]:
-    """Look at Python, packages, cores, disk and the optional data folder; sends nothing anywhere."""
+    """Check Python, packages, cores, disk and the optional data folder; nothing is sent anywhere."""
     out = [
         Finding("Python", platform.python_version(), sys.version_info >= (3, 11), "Locum needs Python 3.11 or newer.")
     ]
@@ -70,18 +70,18 @@ def _version(name: str) -> str | None:
 
 
 def _arithmetic() -> Finding:
-    """A small product by torch: shows that its binary runs on this processor."""
+    """A small matrix product: shows that torch runs on this processor."""
     try:
         import torch
 
         total = float((torch.ones(64, 64) @ torch.ones(64, 64)).sum())
-    except Exception as error:  # whatever it is, the doctor's task is to report it
+    except Exception as error:  # whatever it is, report it
         return Finding("torch runs", f"{type(error).__name__}: {error}", False, "Install torch for this machine.")
     return Finding("torch runs", f"threads: {torch.get_num_threads()}", total == 64**3, "Install torch again.")
 
 
 def _vision() -> Finding:
-    """One grey image through the default backbone: shows that ONNX Runtime runs on this processor."""
+    """One gray image through the default backbone: shows that ONNX Runtime runs on this processor."""
     try:
         import numpy as np
 

@@ -52,10 +52,10 @@ def embed_to_file(
     overwrite: bool = False,
     progress: Progress | None = None,
 ) -> EmbedSummary:
-    """Embed and write; what is private (names of skipped files, `index`) goes to files of its own, mode 0600.
+    """Embed and write; private output (names of skipped files, `index`) goes to separate files, mode 0600.
 
-    An .npz is written piece by piece and may hold several splits; other formats hold one, in memory. What is wrong
-    with the files to write is told before the first image is embedded.
+    An .npz is written in pieces and may hold several splits; other formats hold one, in memory. Problems with the
+    output files are found before the first image is embedded.
     """
     if out.suffix.lower() not in SUFFIXES:
         raise ConfigError(f"{str(out)!r} has no suffix that can be written: end it in {' or '.join(SUFFIXES)}.")
@@ -83,11 +83,11 @@ def embed_to_file(
         write_private_table(skipped_file, ("image", "problem"), [(error.name, error.problem)])
         raise DataError(
             f"An image cannot be read ({error.problem}), and --strict was given: {str(skipped_file)!r} names it. "
-            "Mend or remove it, or leave --strict out."
+            "Repair or remove it, or leave --strict out."
         ) from None
     with done as embedded:
         splits = embedded.splits()
-        # The list goes first: whoever sees the vectors can see what is missing from them.
+        # Written first, so that whoever sees the vectors can also see what is missing.
         if embedded.problems:
             write_private_table(skipped_file, ("image", "problem"), embedded.problems)
         elif skipped_file.exists() and overwrite:
@@ -117,7 +117,7 @@ def embed_to_file(
 
 
 def _check_files(files: dict[str, Path], overwrite: bool) -> None:
-    """What is to be written can be, and no file has two roles: writing one would destroy the other."""
+    """Check that the outputs can be written and that no file has two roles: writing one would destroy the other."""
     out, index = files["output"], files.get("index")
     if index is not None and index.suffix.lower() != ".csv":
         raise ConfigError(f"An index is a table that ends in .csv; got {str(index)!r}.")

@@ -1,4 +1,4 @@
-"""`evaluate`: how well a classifier learnt from the release does on real data, beside what else could be had."""
+"""`evaluate`: how well a classifier trained on the release does on real data, compared with baselines."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Rows = tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One way to get training rows: its scores over seeds and, where records are known, its distance D."""
+    """One source of training rows: its scores over seeds and, if the records are given, its distance D."""
 
     method: str
     rows: int
@@ -44,7 +44,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """The table, and the membership check where the records were given. Internal: it tells of records."""
+    """The table, and the membership check if the records were given. Internal: it depends on records."""
 
     head: str
     seeds: int
@@ -91,7 +91,7 @@ def evaluate_release(
     test_set = pick_split(test, "test", "val", like=release.info, backbone=backbone)
     target = aligned(release, test_set, "test")
     if len(np.unique(target[1])) < 2:
-        raise DataError("The test data hold one class only: no classifier can be judged on them.")
+        raise DataError("The test data hold one class only: a classifier needs at least two to be tested.")
     splits = {} if train is None else read_sets(train, like=release.info, backbone=backbone)
     train_set = None if train is None else choose_split(splits, train, "train")
     real = None if train_set is None else aligned(release, train_set, "train")
@@ -148,7 +148,7 @@ def _row(
             distance = _distance(X, real[0])
     scores = {metric: Estimate.from_runs([run[metric] for run in runs]) for metric in runs[0]}
     if seeds > 1:
-        # No score is above 1; only kappa can be below 0. One run keeps its open interval.
+        # No score is above 1, and only kappa can be below 0. A single run keeps its open interval.
         scores = {m: e.clipped(-1.0 if m == "cohen_kappa" else 0.0, 1.0) for m, e in scores.items()}
     return Row(name, len(X), scores, distance)
 

@@ -85,16 +85,16 @@ def fit_release(
 
     The generator "auto" is what `choose_generator` says for the budget.
 
-    Images are embedded with `backbone` first (by default EfficientNet-Lite 0); `progress` is told how far that is.
+    Images are embedded first, with `backbone` (by default EfficientNet-Lite 0).
 
-    Non-members for the check are, in this order: the file named, the file's own validation or test split, or
-    `holdout` of the records; the generator never sees them, and early stopping has a tenth of the records of its
-    own. They must come from the same population as the records. The check is a first look, not an audit.
+    Non-members for the check are, in this order: the named file, the file's own validation or test split, or
+    `holdout` of the records. The generator never sees them; early stopping uses another tenth of the records. They
+    must come from the same population as the records. The check is a first look, not an audit.
 
-    With `privacy` the release carries a promise that `ledger` (by default beside the data) pays for out of the budget
-    of `holding`; `classes` then names the classes there can be. Public statistics of the backbone are used if there
-    are any. The release is then written before the check, whatever that says: what hangs on records unpaid must not
-    decide about it.
+    With `privacy` the release carries a guarantee, paid from the budget of `holding` in `ledger` (by default that of
+    the data); `classes` then lists the classes there can be, and public statistics of the backbone are used if there
+    are any. The release is written before the check, whatever the check says: what depends on records without being
+    paid for must not decide whether there is a release.
     """
     if generator == "auto":
         generator = choose_generator(privacy).generator
@@ -172,12 +172,12 @@ def _parts(
     private: bool,
 ) -> tuple[EmbeddingSet, EmbeddingSet]:
     """Records to learn from, and records that have no part in the fit at all, not even in early stopping."""
-    # A generated row hangs on many records: no promise, and no check, would be true of it.
+    # A generated row depends on many records: no guarantee, and no check, would be true of it.
     train = only_real(choose_split(splits, data, "train"), "given")
     if not private:
         check_trainable(train)
     rng = np.random.default_rng(seed)
-    # A test split often comes from elsewhere; then strangers look strange for reasons that are no leak.
+    # A test split often comes from elsewhere; then non-members differ for reasons that are not a leak.
     spare = [splits[name] for name in ("val", "test") if name in splits and splits[name] is not train]
     if non_members is not None:
         others = pick_split(non_members, "val", "test", like=train.info, backbone=backbone)

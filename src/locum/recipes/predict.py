@@ -1,4 +1,4 @@
-"""`predict`: what a saved head makes of somebody's vectors, as a table that is safe to open."""
+"""`predict`: the predictions of a saved head, as a table that is safe to open."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ _FORMULA = re.compile(r"(^|[,;|])([\s\"]*)(?=[=+@＝＋＠－-])")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PredictSummary:
-    """Predictions, and scores where labels are known. It tells of the receiver's own records: it stays with them.
+    """Predictions, and scores if labels are known. It describes the receiver's own records and stays with them.
 
-    `names` and `proba` have one entry a record, columns as `classes`. `scored_records` had a label that the head
-    knows; `unknown_labels` had another one: they are predicted and count in no score. `skipped` images could not be
+    `names` and `proba` have one entry per record; columns follow `classes`. `scored_records` had a label that the
+    head knows; `unknown_labels` had another one: they are predicted but not scored. `skipped` images could not be
     read; `skipped_file` names them.
     """
 
@@ -53,7 +53,7 @@ class PredictSummary:
         return [self.classes[best] for best in self.proba.argmax(axis=1)]
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain JSON; with every prediction where no file holds them."""
+        """As plain JSON, with all predictions if no file holds them."""
         out: dict[str, Any] = {
             "head": str(self.head),
             "kind": self.kind,
@@ -79,9 +79,9 @@ class PredictSummary:
     def write_csv(self, stream: BinaryIO) -> None:
         """Columns record, label, probability (of that label), and p_CLASS for each class; UTF-8, commas.
 
-        Names of classes and images can come from strangers. What could not be printed becomes a question mark, and a
-        sign that would start a formula in a spreadsheet (= + - @) gets an apostrophe before it; plain numbers such as
-        -1 stay as they are. Names without such signs are written as they are.
+        Names of classes and images can come from outside. Unprintable characters become question marks, and a sign
+        that would start a formula in a spreadsheet (= + - @) gets an apostrophe before it; plain numbers such as -1
+        and all other names are not changed.
         """
         text = io.TextIOWrapper(stream, encoding="utf-8", newline="")
         try:
@@ -92,7 +92,7 @@ class PredictSummary:
                 best = int(row.argmax())
                 table.writerow([_harmless(name), classes[best], f"{row[best]:.6g}", *(f"{p:.6g}" for p in row)])
         finally:
-            # The stream is the caller's to close.
+            # The caller closes the stream.
             text.detach()
 
 
@@ -105,12 +105,11 @@ def predict_records(
     overwrite: bool = False,
     progress: Progress | None = None,
 ) -> PredictSummary:
-    """Predict every record of `data` with the head at `head`; into a private .csv file if `out` is given.
+    """Predict every record of `data` with the head at `head`, into a private .csv file if `out` is given.
 
-    `data` is what `read_vectors` reads: vectors, or images, which are embedded as the release demands; those that
-    cannot be read are listed in a private file beside `out`. Vectors that another backbone made are refused. Labels
-    that the head does not know are no error. Scores have intervals over these records: they say nothing of other
-    people's.
+    `data` is what `read_vectors` reads: vectors, or images, which are embedded as the release requires; unreadable
+    ones are listed in a private file beside `out`. Vectors of another backbone are refused. Labels that the head does
+    not know are allowed. Scores have intervals over these records: they say nothing about other records.
     """
     if out is not None:
         check_output_file(out, overwrite=overwrite, suffixes=(".csv",))
@@ -144,6 +143,6 @@ def predict_records(
 
 
 def _harmless(cell: str) -> str:
-    """A cell that neither a terminal nor a spreadsheet takes for a command."""
+    """The cell, made so that neither a terminal nor a spreadsheet takes it for a command."""
     plain = printable(cell)
     return plain if _NUMBER.fullmatch(plain) else _FORMULA.sub(r"\1\2'", plain)

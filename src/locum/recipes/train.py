@@ -1,4 +1,4 @@
-"""`train`: a classifier learnt from a release alone, in a file that predicts without torch."""
+"""`train`: a classifier trained only on a release, in a file that predicts without torch."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from locum.release import Release, load
 from locum.types import EmbeddingSet, Estimate, PrivacyClaim, Progress, no_progress
 
 SAMPLES = 10_000
-# A class with a prior of .001 would have ten vectors, by luck none: too few to learn from.
+# A class with a prior of .001 would have about ten vectors, possibly none: too few to learn from.
 LEAST_PER_CLASS = 20
 FRESH = 2_000
 SCORED_ON = "the release's own samples; not on real data"
@@ -28,10 +28,10 @@ SCORED_ON = "the release's own samples; not on real data"
 
 @dataclass(frozen=True, slots=True)
 class TrainSummary:
-    """What the receiver sees. It tells of the release, and of no record.
+    """The result of training. It describes the release, and no record.
 
-    `scores` were taken on the release's own samples: they say how well the head learnt the stand-in, and nothing
-    about real data. They are empty where a fixed table had no rows to spare.
+    `scores` are on the release's own samples: they say how well the head learned the release, and nothing about real
+    data. They are empty if a fixed table had no rows to spare.
     """
 
     head: Path
@@ -77,13 +77,13 @@ def train_head(
     settings: Mapping[str, Any] | None = None,
     progress: Progress | None = None,
 ) -> TrainSummary:
-    """Learn a classifier from the release at `release` and nothing else, and save it to `out`.
+    """Train a classifier on the release at `release` and nothing else, and save it to `out`.
 
-    A decoder gives `samples` vectors (10,000 unless told, more for very many classes). Every class gets 20 of them
-    first, or fewer where that would take over half; the rest goes by the released prior. So no class is missing, and
-    a rare one weighs somewhat more than its prior says. A release that is a fixed table gives its rows, or `samples`
-    of them; a tenth of its distinct vectors is held out. Scores are on fresh samples, or on that tenth: they are
-    not scores on real data. A class that the release names but cannot give is left out, and named in the summary.
+    A decoder gives `samples` vectors (default: 10,000, more for very many classes). Every class first gets 20 of
+    them, or fewer if that would take over half; the rest follows the released prior. So no class is missing, and a
+    rare one counts somewhat more than its prior. A release that is a fixed table gives its rows, or `samples` of
+    them; a tenth of its distinct vectors is held out. Scores are on fresh samples or on that tenth, not on real data.
+    A class that the release names but cannot generate is left out and named in the summary.
 
     `settings` are those of `LinearHead` or `MLPHead`.
     """
@@ -136,7 +136,7 @@ def _build(name: str, settings: dict[str, Any], seed: int) -> TorchHead:
 
 
 def _decoder(release: Release, samples: int | None, rng: np.random.Generator) -> tuple[EmbeddingSet, EmbeddingSet]:
-    """Vectors to learn from, some of every class, and fresh ones by the prior to score on."""
+    """Vectors to learn from, with some of every class, and fresh ones that follow the prior to score on."""
     prior = np.zeros(len(release.manifest.classes))
     drawable = np.zeros(len(prior), dtype=bool)
     for codes, weight in release.manifest.joint:
@@ -156,10 +156,10 @@ def _decoder(release: Release, samples: int | None, rng: np.random.Generator) ->
 def _table(
     release: Release, samples: int | None, rng: np.random.Generator
 ) -> tuple[EmbeddingSet, EmbeddingSet | None]:
-    """Rows to learn from, and a tenth of the distinct vectors to score on where there are enough."""
+    """Rows to learn from, and a tenth of the distinct vectors to score on if there are enough."""
     rows = release.sample_set(samples, random_state=rng)
     _two_classes(int((rows.counts > 0).sum()))
-    # k-Same repeats a group's mean for each of its members: a copy on both sides would be no test.
+    # k-Same repeats a group's mean for each of its members: a copy on both sides would make the test meaningless.
     vector = np.unique(rows.X, axis=0, return_inverse=True)[1].reshape(-1)
     if vector.max() + 1 < 10 * int((rows.counts > 0).sum()):
         return rows, None
@@ -177,4 +177,4 @@ def _missing(release: Release, head: SavedHead) -> Iterator[str]:
 
 def _two_classes(found: int) -> None:
     if found < 2:
-        raise DataError("The release gives vectors of one class only: there is nothing for a classifier to learn.")
+        raise DataError("The release gives vectors of one class only: a classifier needs at least two.")

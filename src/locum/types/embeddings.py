@@ -1,4 +1,4 @@
-"""Vectors with labels, checked once at the border so that nobody inside checks again."""
+"""Vectors with labels, checked once where they enter the program."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from locum.errors import DataError
 
 @dataclass(frozen=True, slots=True)
 class EmbeddingInfo:
-    """Where vectors come from: enough to refuse vectors that come from elsewhere.
+    """Where vectors come from: enough to refuse vectors from another source.
 
-    `backbone` is "unknown" for vectors that somebody else made and did not describe. `ledger` is the ledger of the
+    `backbone` is "unknown" for vectors without a description. `ledger` is the ledger of the
     images, so that all vectors made from them share one budget; it stays with the vectors and is never released.
     """
 
@@ -27,9 +27,9 @@ class EmbeddingInfo:
     ledger: str = ""
 
     def same_source(self, other: EmbeddingInfo) -> bool:
-        """False only where both sides are described and differ.
+        """False only if both sides are described and differ.
 
-        The revision is a hash of the weights: where both sides have one, it counts, and the name does not.
+        The revision is a hash of the weights: if both sides have one, it decides, not the name.
         """
         if "unknown" in (self.backbone, other.backbone):
             return True
@@ -41,11 +41,11 @@ class EmbeddingInfo:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EmbeddingSet:
-    """`n` vectors of `d` features with class codes, all finite, all of one length.
+    """`n` finite vectors of `d` features with class codes.
 
-    `y` holds codes into `info.class_names`, so that a part of the data that lacks a class keeps
-    the meaning of its labels. `subject` says which records belong to one person; `attributes` are
-    further facts of each record (sex, scanner). The arrays are read-only.
+    `y` holds codes into `info.class_names`, so that a part of the data that lacks a class keeps the meaning of its
+    labels. `subject` says which records belong together (one patient); `attributes` are further facts about each
+    record (sex, scanner). The arrays are read-only.
 
     >>> s = EmbeddingSet.from_arrays(np.eye(4), ["cat", "dog", "cat", "dog"])
     >>> s.info.class_names, s.y.tolist()
@@ -107,12 +107,12 @@ class EmbeddingSet:
 
     @property
     def labels(self) -> npt.NDArray[np.str_]:
-        """Class names, one a record."""
+        """The class name of each record."""
         return np.asarray(self.info.class_names)[self.y]
 
     @property
     def counts(self) -> npt.NDArray[np.int64]:
-        """Records by class code; a class may be empty."""
+        """Records per class code; a class may be empty."""
         return np.bincount(self.y, minlength=len(self.info.class_names))
 
     def take(self, index: npt.ArrayLike) -> EmbeddingSet:
@@ -127,7 +127,7 @@ class EmbeddingSet:
         )
 
     def with_classes(self, names: tuple[str, ...]) -> EmbeddingSet:
-        """The same records with codes that follow `names`; a label outside them is an error."""
+        """The same records with codes in the order of `names`; a label outside them is an error."""
         if names == self.info.class_names:
             return self
         y, _ = encode_labels(self.labels, names)
@@ -137,7 +137,7 @@ class EmbeddingSet:
 def encode_labels(
     labels: npt.ArrayLike, names: tuple[str, ...] = ()
 ) -> tuple[npt.NDArray[np.int64], tuple[str, ...]]:
-    """Codes and names of `labels`; with `names` given, their order counts and no other is allowed."""
+    """Codes and names of `labels`; given `names` fix the order, and other labels are an error."""
     values = np.asarray(labels)
     if values.dtype.kind == "O":
         if not all(isinstance(v, str) for v in values.ravel()):
@@ -157,7 +157,7 @@ def encode_labels(
         try:
             values = np.char.decode(values, "utf-8")
         except UnicodeDecodeError as error:
-            raise DataError("Labels must be plain text; got bytes that are no UTF-8.") from error
+            raise DataError("Labels must be plain text; got bytes that are not UTF-8.") from error
     found, codes = np.unique(values, return_inverse=True)
     own = tuple(str(v) for v in found)
     if not names:
@@ -200,7 +200,7 @@ def _column(name: str, values: Any, n: int) -> npt.NDArray[Any]:
             raise DataError(f"`{name}` must be plain text or whole numbers; got Python objects.")
         a = a.astype(np.str_)
     if a.shape != (n,):
-        raise DataError(f"`{name}` must have one entry a record ({n}); got shape {a.shape}.")
+        raise DataError(f"`{name}` must have one entry per record ({n}); got shape {a.shape}.")
     if a.dtype.kind not in "iubUS":
         raise DataError(f"`{name}` must be plain text or whole numbers; got {a.dtype}.")
     return a

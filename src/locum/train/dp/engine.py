@@ -22,10 +22,10 @@ from torch import Tensor, nn
 from locum.accounting import NonPrivateSGD, PlanSteps
 from locum.errors import ConfigError, DataError, LocumError, PrivacyError
 from locum.mechanisms import SecureRandom
-from locum.train.checkpoint import Checkpoint, fingerprint
+from locum.train.checkpoint import Checkpoint, History, fingerprint
 from locum.train.dp.clipping import ClippedNetwork, Subjects
 from locum.train.dp.initial_query import InitialQuery
-from locum.train.loop import History, seeded
+from locum.train.loop import seeded
 from locum.train.losses import RowLoss
 from locum.types import Progress
 
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 class PrivateHistory(History):
     """The history of a private fit. All but `steps` depends on records and stays local.
 
-    `train_loss` has one mean per pass over the data, `ignored` counts rows whose gradient was not finite, `paid` names
-    the charge.
+    `train_loss` has one mean per pass over the data, `ignored` counts rows whose gradient was not finite, `paid`
+    names the charge.
     """
 
     steps: int = 0
@@ -50,9 +50,9 @@ class PrivateRun:
     """One private fit of `module` on `rows`, paid for before the first step; `run` may be called once.
 
     In each of `plan.steps` steps every unit joins independently with probability `plan.rate`. Each unit's joint
-    gradient is clipped to `plan.clip`, the sum gets normal noise of `plan.noise_multiplier * plan.clip` and is divided
-    by `plan.batch`, the public expected size. Empty batches count, and get noise. Gradients that are not finite count
-    as 0. The optimizer sees only the noisy result.
+    gradient is clipped to `plan.clip`, the sum gets normal noise of `plan.noise_multiplier * plan.clip` and is
+    divided by `plan.batch`, the public expected size. Empty batches count, and get noise. Gradients that are not
+    finite count as 0. The optimizer sees only the noisy result.
 
     Parameters
     ----------
@@ -78,14 +78,14 @@ class PrivateRun:
     initial_query
         A noisy sum before the first step, paid for by the plan; `noisy` holds it afterwards. A resumed fit keeps it.
     public_gradient
-        A gradient that needs no record, as one flat tensor over all weights in order: a GAN's on generated rows. It is
-        called once per step, before the batch is drawn, and added after noise and division. It gets no arguments: it
-        may read the module's weights, which are noisy already, and train anything that learns from them alone, for
-        free. Nothing checks what else it reads: a function that holds records breaks the guarantee. Checkpoints do not
-        save what it trains, so the two exclude each other. Autograd is off while it runs.
+        A gradient that needs no record, as one flat tensor over all weights in order: a GAN's on generated rows. It
+        is called once per step, before the batch is drawn, and added after noise and division. It gets no arguments:
+        it may read the module's weights, which are noisy already, and train anything that learns from them alone, for
+        free. Nothing checks what else it reads: a function that holds records breaks the guarantee. Checkpoints do
+        not save what it trains, so the two exclude each other. Autograd is off while it runs.
     part
-        Some steps of a plan that `PaidPlan` has paid for in full. Nothing is charged then, and neither `initial_query`
-        nor `checkpoint` is possible.
+        Some steps of a plan that `PaidPlan` has paid for in full. Nothing is charged then, and neither
+        `initial_query` nor `checkpoint` is possible.
 
     Attributes
     ----------
@@ -251,8 +251,8 @@ class PrivateRun:
         # A single number would silently be added to all weights.
         if out.shape != self._network.flat.shape:
             raise ConfigError(
-                f"`public_gradient` must give one number per weight ({self._network.flat.numel()}), as a flat tensor; "
-                f"got shape {tuple(out.shape)}."
+                f"`public_gradient` must give one number per weight ({self._network.flat.numel()}), as a flat "
+                f"tensor; got shape {tuple(out.shape)}."
             )
         return out
 
@@ -307,7 +307,7 @@ class PrivateRun:
                 )
             return
         if privacy is None:
-            raise PrivacyError("A plan without a budget is only for tests: set `insecure_seed`, or plan with a budget.")
+            raise PrivacyError("A plan without a budget is only for tests: set `insecure_seed`, or give a budget.")
         if self._ledger is None:
             raise PrivacyError("A private fit needs a ledger that it is charged to; got none.")
         if self._part is not None:
@@ -333,8 +333,7 @@ class PrivateRun:
         unit = "record" if self._plan.privacy is None else self._plan.privacy.unit
         if (unit == "subject") != (subject is not None):
             raise ConfigError(
-                "`subject` belongs to a plan whose unit is the subject, and is needed there; the unit is "
-                f"{unit!r}."
+                f"`subject` belongs to a plan whose unit is the subject, and is needed there; the unit is {unit!r}."
             )
         if subject is None:
             return None

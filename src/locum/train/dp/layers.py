@@ -44,7 +44,7 @@ class WeightedRule(Protocol):
     inputs: int
 
     def squares(self) -> Tensor:
-        """Squared norm of each row's gradient; infinite or NaN if the gradient is. Never too small through underflow."""
+        """Squared norm of each row's gradient; infinite or NaN if the gradient is. Never too small by underflow."""
         ...
 
     def joint_squares(self, block: Block) -> Tensor:
@@ -192,7 +192,7 @@ class _Sequence:
 
 
 def rules_for(module: nn.Module, sums: Sums, weighted: list[WeightedRule]) -> LayerRule:
-    """The rules of a module; those with weights are also appended to `weighted`. KeyError names a type without a rule.
+    """The rules of a module; those with weights are appended to `weighted`. KeyError names a type without a rule.
 
     Types are compared exactly: a subclass may do anything in its `forward`.
     """

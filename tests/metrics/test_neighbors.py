@@ -74,8 +74,8 @@ def test_a_copy_is_found_at_distance_zero(rng, offset) -> None:
 
 def test_tight_clusters_far_apart_are_told_apart(rng) -> None:
     """Gaps of 1e-5 beside norms of 1e3: float32 scores alone cannot decide."""
-    centres = 1e3 * rng.standard_normal((4, 32))
-    r = (centres[rng.integers(4, size=2000)] + 1e-2 * rng.standard_normal((2000, 32))).astype(np.float32)
+    centers = 1e3 * rng.standard_normal((4, 32))
+    r = (centers[rng.integers(4, size=2000)] + 1e-2 * rng.standard_normal((2000, 32))).astype(np.float32)
     q = r[:300] + np.float32(1e-3) * rng.standard_normal((300, 32)).astype(np.float32)
     for k in (1, 3):
         got, _ = k_nearest(q, r, k)
@@ -84,7 +84,7 @@ def test_tight_clusters_far_apart_are_told_apart(rng) -> None:
 
 
 def test_plain_float32_scores_would_fail_there(rng) -> None:
-    """The trap of the test above is real: the usual formula picks wrong neighbours."""
+    """The trap of the test above is real: the usual formula picks wrong neighbors."""
     r = (1e3 + 1e-2 * rng.standard_normal((500, 32))).astype(np.float32)
     scores = r @ r.T - 0.5 * (r * r).sum(axis=1)
     assert (scores.argmax(axis=1) != np.arange(500)).mean() > 0.5
@@ -148,7 +148,7 @@ def test_work_space_does_not_grow_with_the_data(k) -> None:
 
 
 def test_work_space_of_the_default_is_bounded(rng) -> None:
-    """The worst case of the promise: d = 768, default chunk, a crowd of near ties."""
+    """The worst case: d = 768, default chunk, a crowd of near ties."""
     r = (1e3 + 1e-3 * rng.standard_normal((9000, 768), dtype=np.float32)).astype(np.float32)
     r[0] = -1e3
     tracemalloc.start()
