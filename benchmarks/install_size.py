@@ -2,7 +2,7 @@
 
     python benchmarks/install_size.py [--extras fit,images,all]
 
-Builds the wheel, installs it into empty environments and adds up site-packages, without pip itself. The peer is the sum of
+Builds the wheel, installs it into empty environments and adds up site-packages, without pip itself. The peer is
 what `load().sample()` needs: numpy, safetensors and pydantic. Needs a package index and some minutes.
 """
 

@@ -2,8 +2,8 @@
 
     python benchmarks/start_up.py [--runs 5] [--root PATH/TO/src]
 
-Each line is processor time of a fresh interpreter (the best of several runs) as a ratio to `python -c 'import typer, rich'`
-in the same run: help of every verb, `plan --explain`, and usage or file errors.
+Each line is processor time of a fresh interpreter (the best of several runs) as a ratio to
+`python -c 'import typer, rich'` in the same run: help of every verb, `plan --explain`, and usage or file errors.
 """
 
 from __future__ import annotations

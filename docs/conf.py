@@ -18,7 +18,7 @@ source_suffix = {".md": "markdown"}
 root_doc = "index"
 exclude_patterns = ["_build"]
 
-# Docstrings are numpydoc: promise first, then limits.
+# Docstrings are numpydoc: what it does first, then limits.
 napoleon_google_docstring = False
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
@@ -40,7 +40,7 @@ html_show_sphinx = False
 html_copy_source = False
 
 
-# numpy spells its aliases out, over three lines a parameter: give them their names back.
+# numpy spells its aliases out, over three lines per parameter: give them their names back.
 _ARRAY_LIKE = (
     "_Buffer | _SupportsArray[dtype[Any]] | _NestedSequence[_SupportsArray[dtype[Any]]] | complex | bytes | str"
     " | _NestedSequence[complex | bytes | str]"

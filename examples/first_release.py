@@ -21,7 +21,7 @@ from locum.metrics import score_all
 
 
 def main(folder: Path) -> None:
-    # 569 tumours, 30 measurements each. In real life: read_embeddings("yours.npz").
+    # 569 tumors, 30 measurements each. In real life: read_embeddings("yours.npz").
     data = load_sample("breast-cancer")
     parts = split(data, {"train": 0.5, "others": 0.25, "test": 0.25}, rng=np.random.default_rng(0))
     train, others, test = parts["train"], parts["others"], parts["test"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from locum.cli import main
+from locum.cli.main import main
 
 if __name__ == "__main__":
     main()

@@ -94,7 +94,7 @@ def test_a_failure_leaves_no_trace_and_no_damage(
         stream.write(b"half")  # type: ignore[attr-defined]
         raise OSError("disk full")
 
-    monkeypatch.setitem(writer._WRITERS, suffix, half)
+    monkeypatch.setattr(writer, "_writer", lambda _: half)
     with pytest.raises(OSError, match="disk full"):
         write(path, rich)
     assert path.read_bytes() == b"before"

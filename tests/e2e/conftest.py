@@ -60,7 +60,7 @@ def files(tmp_path: Path, blob_set: EmbeddingSet) -> dict[str, Path]:
 @pytest.fixture
 def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
     """The same program inside this process: quicker, for the many ways to get it wrong."""
-    from locum.cli import main
+    from locum.cli.main import main
 
     def run(*arguments: object) -> Ran:
         monkeypatch.chdir(tmp_path)

@@ -128,7 +128,7 @@ def restore(
 
 
 def _tell(found: dict[str, Any], as_json: bool) -> None:
-    """Holdings, then their charges, then the head. What is spent is rounded up, what is left down."""
+    """Holdings, then their charges, then the tip. What is spent is rounded up, what is left down."""
     if as_json:
         output.print_json(found)
         return

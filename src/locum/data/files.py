@@ -8,27 +8,11 @@ from pathlib import Path
 from typing import BinaryIO
 
 from locum.data.formats.assemble import ALL, SPLITS
-from locum.data.formats.csv import read_csv, write_csv
-from locum.data.formats.npz import read_npz, write_npz
-from locum.data.formats.parquet import read_parquet, write_parquet
-from locum.data.formats.safetensors import read_safetensors, write_safetensors
 from locum.errors import DataError
 from locum.io import printable, split_path, write_atomically
 from locum.types import EmbeddingSet
 
 SUFFIXES = (".csv", ".npz", ".parquet", ".safetensors")
-_READERS: dict[str, Callable[[str], dict[str, EmbeddingSet]]] = {
-    ".csv": read_csv,
-    ".npz": read_npz,
-    ".parquet": read_parquet,
-    ".safetensors": read_safetensors,
-}
-_WRITERS: dict[str, Callable[[BinaryIO, EmbeddingSet], None]] = {
-    ".csv": write_csv,
-    ".npz": write_npz,
-    ".parquet": write_parquet,
-    ".safetensors": write_safetensors,
-}
 _IMAGES = {".bmp", ".dcm", ".gif", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp"}
 _LONGEST = 1000
 _READABLE = f"readable are {', '.join(SUFFIXES[:-1])} and {SUFFIXES[-1]}"
@@ -104,13 +88,13 @@ def read_splits(path: str | os.PathLike[str]) -> dict[str, EmbeddingSet]:
         if split is not None:
             return {split: read_embeddings(name)}
         raise DataError(f"There is no file {name}: check the spelling; {_READABLE}.")
-    reader = _READERS.get(file.suffix.lower())
-    if reader is None or not file.is_file():
+    suffix = file.suffix.lower()
+    if suffix not in SUFFIXES or not file.is_file():
         raise DataError(f"{name} is not a kind of file that can be read: {_READABLE}.")
     if file.stat().st_size == 0:
         raise DataError(f"{name} is empty: export it again; {_READABLE}.")
     try:
-        return reader(name)
+        return _reader(suffix)(name)
     except DataError as error:
         raise DataError(_safe(str(error))) from None
 
@@ -132,11 +116,37 @@ def write_embeddings(path: str | os.PathLike[str], data: EmbeddingSet) -> None:
     ('malignant', 'benign')
     """
     name = os.fspath(path)
-    writer = _WRITERS.get(Path(name).suffix.lower())
-    if writer is None:
+    suffix = Path(name).suffix.lower()
+    if suffix not in SUFFIXES:
         known = f"{', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}"
         raise DataError(f"{name} has no suffix that can be written: use {known}.")
+    writer = _writer(suffix)
     write_atomically(name, lambda stream: writer(stream, data))
+
+
+def _reader(suffix: str) -> Callable[[str], dict[str, EmbeddingSet]]:
+    """The function for a suffix; its module is imported now, since tables bring pyarrow, which takes its time."""
+    if suffix == ".csv":
+        from locum.data.formats.csv import read_csv as reader
+    elif suffix == ".parquet":
+        from locum.data.formats.parquet import read_parquet as reader
+    elif suffix == ".safetensors":
+        from locum.data.formats.safetensors import read_safetensors as reader
+    else:
+        from locum.data.formats.npz import read_npz as reader
+    return reader
+
+
+def _writer(suffix: str) -> Callable[[BinaryIO, EmbeddingSet], None]:
+    if suffix == ".csv":
+        from locum.data.formats.csv import write_csv as writer
+    elif suffix == ".parquet":
+        from locum.data.formats.parquet import write_parquet as writer
+    elif suffix == ".safetensors":
+        from locum.data.formats.safetensors import write_safetensors as writer
+    else:
+        from locum.data.formats.npz import write_npz as writer
+    return writer
 
 
 def _safe(text: str) -> str:

@@ -101,7 +101,7 @@ def restore_ledger(file: Path, backup: Path, *, releases: tuple[Path, ...] = ())
         if paid is not None and paid.ledger not in known:
             raise PrivacyError(
                 f"{str(release)!r} was paid for after this backup was made: restoring it would forget that charge. "
-                " Find a newer backup."
+                "Find a newer backup."
             )
     aside = None
     if file.exists():
