@@ -31,7 +31,7 @@ GENERATORS: dict[str, type[BaseGenerator]] = {
 
 @dataclass(frozen=True, slots=True)
 class FitSummary:
-    """What the data holder sees. It tells of records: it stays in the building."""
+    """What the data holder sees. It depends on records and must not be shared."""
 
     release: Path
     fingerprint: str
