@@ -217,8 +217,8 @@ class PaidPlan:
     """A plan with its receipt, and how many of its steps are `used`.
 
     The whole plan is charged before the first step: it may end early, but its cost must not depend on when. The
-    ledger records which steps are finished and refuses a second result for the same steps, so that a copy of all other files
-    cannot use a step twice. Without a charge (a test) `used` is what the caller says.
+    ledger records which steps are finished and refuses a second result for the same steps, so that a copy of all
+    other files cannot use a step twice. Without a charge (a test) `used` is what the caller says.
     """
 
     plan: SGDPlan
