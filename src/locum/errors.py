@@ -4,6 +4,7 @@
 
     LocumError
     ├── ConfigError      (ValueError)   a setting is wrong: name, value and remedy are in the text
+    │   ├── MissingExtraError (ImportError)   a package is not installed: the text gives the command
     │   └── NotApplicableError          an attack does not apply to this release or these records
     ├── DataError        (ValueError)   the data given cannot be used as they are
     ├── NotFittedError   (ValueError, AttributeError)   sampled before `fit`
@@ -30,6 +31,41 @@ class LocumError(Exception):
 
 class ConfigError(LocumError, ValueError):
     """A public setting is wrong."""
+
+
+# Which extra brings a package that the core does without, by the name it is imported under.
+EXTRAS = {
+    "sklearn": "fit",
+    "scipy": "fit",
+    "dp_accounting": "fit",
+    "pandas": "fit",
+    "pyarrow": "fit",
+    "torch": "train",
+    "PIL": "images",
+    "onnx": "images",
+    "onnxruntime": "images",
+    "efficientnet_lite_pytorch": "images",
+    "imblearn": "rebalance",
+    "flwr": "federated",
+    "ray": "simulation",
+    "pydicom": "dicom",
+    "transformers": "huggingface",
+    "matplotlib": "figures",
+}
+
+
+class MissingExtraError(ConfigError, ImportError):
+    """A package is not installed that only some of Locum needs; the text gives the command that installs it."""
+
+    def __init__(self, package: str) -> None:
+        self.extra = EXTRAS[package]
+        super().__init__(f"This needs {package}, which is not installed: pip install 'locum[{self.extra}]'.")
+
+
+def missing_extra(error: ModuleNotFoundError) -> MissingExtraError | None:
+    """What to raise instead of an import error, if it is about a package of one of the extras."""
+    package = (error.name or "").split(".")[0]
+    return MissingExtraError(package) if package in EXTRAS else None
 
 
 class NotApplicableError(ConfigError):

@@ -10,7 +10,7 @@ import typer
 
 from locum._version import __version__
 from locum.cli import federate, ledger, obfuscate, output, rebalance, study, verbs
-from locum.errors import LocumError
+from locum.errors import LocumError, missing_extra
 
 app = typer.Typer(
     name="locum",
@@ -51,6 +51,12 @@ def main() -> None:
     except LocumError as error:
         sys.stderr.write(f"error: {output.plain(str(error))}\n")
         sys.exit(error.exit_code)
+    except ModuleNotFoundError as error:
+        told = missing_extra(error)
+        if told is None:
+            raise
+        sys.stderr.write(f"error: {told}\n")
+        sys.exit(told.exit_code)
     except (MemoryError, OverflowError):
         sys.stderr.write("error: this asks for more than the machine's memory holds; ask for less at a time.\n")
         sys.exit(2)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from locum.errors import ConfigError
-from locum.generate.scaling import Scaling
 from locum.types import DP
+
+if TYPE_CHECKING:
+    from locum.generate.scaling import Scaling
 
 # What each scaling discloses about the records.
 SCALING_DISCLOSES = {

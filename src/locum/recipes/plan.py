@@ -5,14 +5,13 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from locum.accounting import plan_sgd
+from locum.accounting import plan_query, plan_sgd
 from locum.errors import ConfigError
 from locum.generate import choose_generator
-from locum.recipes.fit import GENERATORS
 from locum.types import DP, at_least
 
 # Generators that can be fitted with differential privacy.
-PRIVATE = tuple(name for name, kind in GENERATORS.items() if kind._SUPPORTS_DP)
+PRIVATE = ("gaussian", "cvae", "cgan")
 
 
 def make_plan(
@@ -37,9 +36,14 @@ def make_plan(
         return {"generator": generator, **made.to_dict()}
     if generator not in PRIVATE:
         raise ConfigError(f"`generator` must be auto, {', '.join(PRIVATE)} or sgd; got {generator!r}.")
-    kind = GENERATORS[generator]
     wanted = {"batch_size": batch, "max_epochs": epochs, "clip": clip}
     given = {name: value for name, value in wanted.items() if value is not None}
+    if generator == "gaussian" and not given:
+        # One sum: no generator, and none of the packages that fitting needs.
+        return {"generator": generator, **plan_query(budget).to_dict()}
+    from locum.recipes.fit import GENERATORS
+
+    kind = GENERATORS[generator]
     if unknown := sorted(set(given) - set(kind._get_param_names())):
         raise ConfigError(f"The generator {generator!r} has no setting {unknown[0]!r}: leave it out.")
     # The plan does not depend on the classes.

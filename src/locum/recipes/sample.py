@@ -8,7 +8,6 @@ from typing import Any
 
 from locum.data import write_embeddings
 from locum.errors import ConfigError
-from locum.recipes.inputs import aligned, pick_split
 from locum.release import load
 
 
@@ -36,7 +35,9 @@ def sample_to_file(
             raise ConfigError(f"The release has no class {unknown[0]!r}; it has {', '.join(list(names)[:10])}.")
         counts = {names[name]: count for name, count in per_class.items()}
     if min_distance is not None or real is not None:
+        # Only the data holder comes here, with all that reading records needs.
         from locum.generate import replica
+        from locum.recipes.inputs import aligned, pick_split
 
         if variance is not None:
             raise ConfigError("`variance` cannot be combined with `min_distance`; leave one out.")
