@@ -170,7 +170,7 @@ def test_the_file_is_for_its_owner_alone_and_never_in_a_release(
         table = list(csv.DictReader(stream))
     assert [row["row"] for row in table] == ["0", "1"]
     assert table[0]["class"] == "0"
-    with pytest.raises(ConfigError, match="exists already"):
+    with pytest.raises(ConfigError, match="already exists"):
         found.save(path)
     found.save(path, overwrite=True)
     with pytest.raises(ConfigError, match="its folder does not exist"):

@@ -170,7 +170,7 @@ def test_a_backup_comes_back_but_never_over_a_newer_ledger(program, files, tmp_p
     made = program("ledger", "backup", "train.npz", "-o", "copy.sqlite", "--json")
     assert (made.code, made.json["entries"]) == (0, 1)
     assert stat.S_IMODE((tmp_path / "copy.sqlite").stat().st_mode) == 0o600
-    assert "exists already" in program("ledger", "backup", "train.npz", "-o", "copy.sqlite").err
+    assert "already exists" in program("ledger", "backup", "train.npz", "-o", "copy.sqlite").err
     assert program(*budget, "--epsilon", "2").code == 0
     refused = program("ledger", "restore", "copy.sqlite", "train.npz")
     assert (refused.code, "would forget" in refused.err) == (2, True)

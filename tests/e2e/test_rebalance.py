@@ -123,7 +123,7 @@ def test_all_adds_the_slow_ones(program: Run, files: dict[str, Path], monkeypatc
         (("nothing.npz", "-o", "b.npz"), "nothing.npz"),
         (("train.npz", "-o", "b.doc"), ".doc"),
         (("train.npz", "-o", "no/b.npz"), "folder does not exist"),
-        (("train.npz", "-o", "test.npz"), "exists already"),
+        (("train.npz", "-o", "test.npz"), "already exists"),
         (("train.npz", "-o", "train.npz", "--force"), "is never overwritten"),
         (("train.npz#train", "-o", "b.npz"), "train"),
         (("one.npz", "-o", "b.npz"), "one class"),
@@ -153,7 +153,7 @@ def test_all_adds_the_slow_ones(program: Run, files: dict[str, Path], monkeypatc
         (("compare", "train.npz", "--test", "test.npz", "--seeds", "0"), "seeds"),
         (("compare", "train.npz", "--test", "test.npz", "--figure", "f.txt"), "must end in"),
         (("compare", "train.npz", "--test", "test.npz", "--figure", "no/f.png"), "folder does not exist"),
-        (("compare", "train.npz", "--test", "test.npz", "--figure", "test.png"), "exists already"),
+        (("compare", "train.npz", "--test", "test.npz", "--figure", "test.png"), "already exists"),
     ],
 )
 def test_wrong_input_gets_one_sentence_and_leaves_nothing(

@@ -181,7 +181,7 @@ def test_the_suffix_is_asked_for_and_not_added(saved: SavedHead, tmp_path: Path,
 
 
 def test_nothing_is_overwritten_unless_asked(file: Path, saved: SavedHead, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="exists already"):
+    with pytest.raises(ConfigError, match="already exists"):
         saved.save(file)
     saved.save(file, overwrite=True)
     (tmp_path / "folder.safetensors").mkdir()

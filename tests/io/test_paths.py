@@ -43,7 +43,7 @@ def test_places_that_cannot_be_written_are_refused_before_any_work(tmp_path: Pat
     (tmp_path / "there.csv").touch()
     os.mkfifo(tmp_path / "pipe.csv")
     for name, told, options in [
-        ("there.csv", "exists already", {}),
+        ("there.csv", "already exists", {}),
         ("release", "is a folder", {}),
         ("pipe.csv", "pipe", {"overwrite": True}),
         ("no/such/folder.csv", "does not exist", {}),

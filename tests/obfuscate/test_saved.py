@@ -133,7 +133,7 @@ def test_the_same_fit_gives_the_same_bytes(saved: Path, tmp_path: Path) -> None:
 def test_saving_replaces_only_if_asked_and_only_its_own(tmp_path: Path, saved: Path) -> None:
     model = load_obfuscator(saved)
     place = save_obfuscator(model, tmp_path / "o")
-    with pytest.raises(ConfigError, match="exists already"):
+    with pytest.raises(ConfigError, match="already exists"):
         save_obfuscator(model, place)
     save_obfuscator(model, place, overwrite=True)
     (tmp_path / "mine").mkdir()

@@ -45,7 +45,7 @@ def test_the_page_of_a_real_audit_is_for_its_owner(audited: tuple[Path, AuditRep
     text = out.read_text()
     assert "INTERNAL" in text
     assert verdict_text(report.verdict).audit in text
-    with pytest.raises(ConfigError, match="exists already"):
+    with pytest.raises(ConfigError, match="already exists"):
         make_audit_page(folder / "audit.json", out)
     with pytest.raises(PrivacyError, match="must not leave"):
         make_audit_page(folder / "audit.json", folder / "release" / "audit.html")

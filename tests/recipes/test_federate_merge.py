@@ -76,7 +76,7 @@ def test_nothing_is_lost(folders: list[Path], tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="one of the releases to merge"):
         merge_to_folder(folders, folders[0], overwrite=True)
     merge_to_folder(folders, tmp_path / "global")
-    with pytest.raises(ConfigError, match="exists already"):
+    with pytest.raises(ConfigError, match="already exists"):
         merge_to_folder(folders, tmp_path / "global")
     merge_to_folder(folders[:2], tmp_path / "global", overwrite=True)
     assert len(locum.load(tmp_path / "global").manifest.settings["sites"]) == 2

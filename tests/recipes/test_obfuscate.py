@@ -252,7 +252,7 @@ def test_images_leave_with_neutral_names_and_can_be_read_again(home: Path, tmp_p
     assert made.images.shape == (40, 16, 16, 3)
     assert sorted(made.attributes["kind"]) == ["animal"] * 20 + ["vehicle"] * 20
     assert about["claim"]["kind"] == "none"
-    with pytest.raises(ConfigError, match="exists already"):
+    with pytest.raises(ConfigError, match="already exists"):
         apply_obfuscator(home / "oi", str(home / "test.npz"), tmp_path / out, noise=1.0)
     apply_obfuscator(home / "oi", str(home / "test.npz"), tmp_path / out, noise=1.0, overwrite=True)
 

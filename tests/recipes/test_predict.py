@@ -96,7 +96,7 @@ def test_the_file_is_private_and_nothing_is_overwritten(head: Path, data: str, t
     summary.write_csv(stream)
     assert out.read_bytes() == stream.getvalue()
     out.write_text("mine")
-    with pytest.raises(ConfigError, match="exists already"):
+    with pytest.raises(ConfigError, match="already exists"):
         predict_records(head, data, out=out)
     assert out.read_text() == "mine"
     predict_records(head, data, out=out, overwrite=True)

@@ -137,7 +137,7 @@ def test_a_small_table_gives_a_head_without_scores(blobs: Blobs, tmp_path: Path)
         ({"out": "release/h.safetensors"}, "spoil the release"),
         ({"out": "h"}, "must end in"),
         ({"out": "h.pkl"}, "must end in"),
-        ({"out": "old.safetensors"}, "exists already"),
+        ({"out": "old.safetensors"}, "already exists"),
         ({"out": "nowhere/h.safetensors"}, "its folder does not exist"),
         ({"head": "forest"}, "linear, mlp"),
         ({"settings": {"hidden": 3}}, "no setting 'hidden'"),

@@ -218,7 +218,7 @@ def test_layers_that_do_not_fit_are_refused(network: Release) -> None:
 
 
 def test_nothing_is_overwritten_unless_asked(folder: Path, gaussian: Release) -> None:
-    with pytest.raises(ConfigError, match="exists already"):
+    with pytest.raises(ConfigError, match="already exists"):
         gaussian.save(folder)
     gaussian.save(folder, overwrite=True)
     assert locum.load(folder).manifest.generator == "ClassGaussian"

@@ -79,7 +79,7 @@ def check_output_file(
     if path.exists() and not path.is_file():
         raise ConfigError(f"{str(path)!r} is a device or a pipe, not a file. Choose another name.")
     if path.exists() and not overwrite:
-        raise ConfigError(f"{str(path)!r} exists already. Choose another file, or overwrite it with --force.")
+        raise ConfigError(f"{str(path)!r} already exists. Choose another file, or overwrite it with --force.")
     folder = path.resolve().parent
     if not folder.is_dir():
         raise ConfigError(f"{str(path)!r} cannot be written: its folder does not exist. Create it first.")
@@ -94,7 +94,7 @@ def check_output_folder(path: Path, *, overwrite: bool, resumes: str | None = No
     run.
     """
     if path.exists() and not overwrite and resumes is None:
-        raise ConfigError(f"{str(path)!r} exists already. Choose another folder, or overwrite it with --force.")
+        raise ConfigError(f"{str(path)!r} already exists. Choose another folder, or overwrite it with --force.")
     own = (path / (resumes or MANIFEST)).is_file()
     if path.exists() and not own and (not path.is_dir() or any(path.iterdir())):
         raise ConfigError(f"{str(path)!r} is not a folder that Locum wrote: it is left alone. Choose another folder.")

@@ -8,6 +8,7 @@ from typing import Any
 
 from locum.data import write_embeddings
 from locum.errors import ConfigError
+from locum.io import check_output_file
 from locum.release import load
 
 
@@ -26,8 +27,7 @@ def sample_to_file(
     """Draw and write; `per_class` is by class name. `min_distance` needs the records (`real`); see `replica`."""
     source = load(release)
     known = source.claim.not_covered
-    if out.exists() and not overwrite:
-        raise ConfigError(f"{str(out)!r} exists already. Choose another file, or overwrite it with --force.")
+    check_output_file(out, overwrite=overwrite, release=release)
     counts = None
     if per_class is not None:
         names = dict(zip(source.manifest.class_names, source.manifest.classes, strict=True))

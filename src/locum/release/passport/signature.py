@@ -95,7 +95,7 @@ def make_keys(private: Path, public: Path, passphrase: bytes | None = None) -> s
 
     for path in (private, public):
         if os.path.lexists(path):
-            raise ConfigError(f"{str(path)!r} exists already, and a key is never replaced. Choose another name.")
+            raise ConfigError(f"{str(path)!r} already exists, and a key is never replaced. Choose another name.")
         if not path.absolute().parent.is_dir() or not os.access(path.absolute().parent, os.W_OK):
             raise ConfigError(f"Nothing can be written in {str(path.parent)!r}. Create it, or choose another folder.")
     if (private.absolute().parent / "manifest.json").exists():
@@ -172,4 +172,4 @@ def _read(path: Path) -> bytes:
 def _write_new(path: Path, raw: bytes, mode: int) -> None:
     """Write a new file with its final permissions from the start."""
     if not create_bytes(path, raw, mode=mode):
-        raise ConfigError(f"{str(path)!r} exists already, and a key is never replaced. Choose another name.")
+        raise ConfigError(f"{str(path)!r} already exists, and a key is never replaced. Choose another name.")
