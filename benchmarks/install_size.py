@@ -34,7 +34,10 @@ def weigh(folder: Path, requirements: list[str]) -> tuple[float, int]:
         for p in site.rglob("*")
         if p.is_file() and p.relative_to(site).parts[0].split("-")[0] not in ("pip", "setuptools")
     ]
-    shown = subprocess.run([*pip, "list", "--format", "freeze"], check=True, capture_output=True, text=True).stdout
+    # Without --quiet, which would leave the list out.
+    shown = subprocess.run(
+        [*pip[:-1], "list", "--format", "freeze"], check=True, capture_output=True, text=True
+    ).stdout
     packages = [line for line in shown.splitlines() if line.split("==")[0] not in ("pip", "setuptools")]
     return sum(p.stat().st_size for p in ours) / 1e6, len(packages)
 
