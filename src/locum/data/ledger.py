@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import lru_cache
 from pathlib import Path
 
 from locum.data.files import SUFFIXES, read_splits
@@ -30,6 +31,13 @@ def ledger_for(data: str | os.PathLike[str], info: EmbeddingInfo | None = None) 
 def _described(file: str) -> EmbeddingInfo:
     if Path(file).suffix.lower() not in SUFFIXES or not Path(file).is_file():
         return EmbeddingInfo()
+    state = Path(file).stat()
+    return _info_of(str(Path(file).resolve()), state.st_mtime_ns, state.st_size)
+
+
+@lru_cache(maxsize=16)
+def _info_of(file: str, changed: int, size: int) -> EmbeddingInfo:
+    """What a file says about itself, read once as long as it does not change: a site asks at every request."""
     try:
         return next(iter(read_splits(file).values())).info
     except DataError:

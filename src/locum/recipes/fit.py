@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,8 +14,8 @@ from locum.audit import LEAST_NON_MEMBERS, check_membership
 from locum.data import REFERENCES, check_trainable, hash_split, ledger_for, split
 from locum.errors import ConfigError, DataError, LocumError, PolicyError, PrivacyError
 from locum.generate import BaseGenerator, CGANGenerator, ClassGaussian, CVAEGenerator, KSame, choose_generator
-from locum.io import check_output_folder, ledger_path, make_state_folder, split_path
-from locum.recipes.inputs import check_source, choose_split, only_real, pick_split, read_sets
+from locum.io import check_output_folder
+from locum.recipes.inputs import check_source, checkpoint_path, choose_split, only_real, pick_split, read_sets
 from locum.release import load
 from locum.types import DP, AttackResult, EmbeddingSet, PrivacyClaim, Progress
 
@@ -108,17 +106,17 @@ def fit_release(
             "out with --epsilon."
         )
     if privacy is not None:
-        settings |= _private_settings(privacy, classes, ledger or ledger_path(data), holding)
+        settings |= _private_settings(privacy, classes, ledger, holding)
     elif classes is not None:
         raise ConfigError("`classes` has a use under differential privacy only: add --epsilon, or leave it out.")
-    # Wrong settings are told before data are read; those that hang on the data come after.
+    # Wrong settings are reported before data are read; those that depend on the data come after.
     _build(generator, settings, seed)
     splits = read_sets(data, backbone=backbone, progress=progress)
     if classes is not None:
         splits = {name: part.with_classes(tuple(classes)) for name, part in splits.items()}
     train, others = _parts(splits, data, non_members, backbone, holdout, seed, private=privacy is not None)
-    if privacy is not None and ledger is None:
-        settings["ledger"] = ledger_for(data, train.info)
+    if privacy is not None:
+        settings["ledger"] = ledger or ledger_for(data, train.info)
     if privacy is not None and "reference" not in settings:
         settings["reference"] = train.info.backbone if train.info.backbone in REFERENCES else "none"
     model = _build(generator, settings, seed)
@@ -126,7 +124,8 @@ def fit_release(
     if isinstance(model, CVAEGenerator | CGANGenerator):
         model.verbose = verbose
     if isinstance(model, CVAEGenerator):
-        model.checkpoint = _checkpoint(model, data) if resume else None
+        chosen = {name: str(value) for name, value in model.get_params().items() if name != "verbose"}
+        model.checkpoint = checkpoint_path(data, "fit", chosen) if resume else None
     model.fit(train.X, train.y, train.subject, attributes=train.attributes)
     release = model.release(train.info, class_names=classes)
     problem, membership = "", None
@@ -206,7 +205,9 @@ def _parts(
     return train, others
 
 
-def _private_settings(privacy: DP, classes: Sequence[str] | None, ledger: Path, holding: str) -> dict[str, Any]:
+def _private_settings(
+    privacy: DP, classes: Sequence[str] | None, ledger: Path | None, holding: str
+) -> dict[str, Any]:
     privacy.size()
     if classes is None:
         raise PrivacyError(
@@ -222,16 +223,3 @@ def _build(name: str, settings: dict[str, Any], seed: int) -> BaseGenerator:
     if unknown := sorted(set(settings) - known):
         raise ConfigError(f"The generator {name!r} has no setting {unknown[0]!r}; it has {', '.join(sorted(known))}.")
     return kind(**settings, random_state=seed)
-
-
-def _checkpoint(model: CVAEGenerator, data: str) -> Path | None:
-    """A private file beside the data, one for each fit; None where there is no leave to write."""
-    file = Path(split_path(data)[0]).resolve()
-    identity = json.dumps(
-        [str(file), data, {k: str(v) for k, v in model.get_params().items() if k != "verbose"}], sort_keys=True
-    )
-    try:
-        folder = make_state_folder(data)
-    except OSError:
-        return None
-    return folder / f"fit-{hashlib.sha256(identity.encode()).hexdigest()[:16]}.checkpoint"

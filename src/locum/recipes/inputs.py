@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
@@ -23,7 +26,7 @@ from locum.embed import (
     open_images,
 )
 from locum.errors import ConfigError, DataError
-from locum.io import split_path
+from locum.io import make_state_folder, split_path
 from locum.metrics import accuracy, clopper_pearson, score_all
 from locum.release import Release
 from locum.types import EmbeddingInfo, EmbeddingSet, Estimate, Progress
@@ -109,6 +112,19 @@ def scored(y: npt.NDArray[np.int64], proba: npt.NDArray[np.float64]) -> dict[str
                 low, high = value - slack, value + slack
             out[name] = Estimate(value, max(0.0, min(low, value)), min(1.0, max(high, value)), n)
     return out
+
+
+def checkpoint_path(data: str, kind: str, *identity: object) -> Path | None:
+    """A private file beside the data for one fit, named after all that makes it this fit; None if it cannot be kept.
+
+    `identity` is plain JSON, or is turned into text.
+    """
+    try:
+        folder = make_state_folder(data)
+    except OSError:
+        return None
+    text = json.dumps([str(Path(split_path(data)[0]).resolve()), data, *identity], sort_keys=True, default=str)
+    return folder / f"{kind}-{hashlib.sha256(text.encode()).hexdigest()[:16]}.checkpoint"
 
 
 def only_real(data: EmbeddingSet, what: str) -> EmbeddingSet:

@@ -115,13 +115,14 @@ def restore_ledger(file: Path, backup: Path, *, releases: tuple[Path, ...] = ())
                 ) from None
             aside = next(p for i in range(1, 1000) if not (p := file.with_name(f"{file.name}.damaged-{i}")).exists())
             file.rename(aside)
-    added = Ledger(file).restore(entries)
+    ledger = Ledger(file)
+    added = ledger.restore(entries)
     return {
         "file": str(file),
         "backup": str(backup),
         "entries": len(entries),
         "added": added,
-        "tip": Ledger(file).tip,
+        "tip": ledger.tip,
         "damaged": None if aside is None else str(aside),
     }
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
 import time
 from collections.abc import Mapping, Sequence
@@ -16,7 +14,7 @@ import numpy.typing as npt
 
 from locum.embed import ImageTable
 from locum.errors import ConfigError, DataError, LocumError
-from locum.io import ProgressBar, check_output_folder, make_state_folder, split_path
+from locum.io import ProgressBar, check_output_folder
 from locum.obfuscate import (
     ImageObfuscator,
     SavedObfuscator,
@@ -25,7 +23,7 @@ from locum.obfuscate import (
     save_obfuscator,
     written_by,
 )
-from locum.recipes.inputs import choose_split
+from locum.recipes.inputs import checkpoint_path, choose_split
 from locum.recipes.obfuscate_data import (
     Rows,
     check_place,
@@ -119,7 +117,9 @@ def fit_obfuscator(
         **settings,
         random_state=seed,
         progress=bar,
-        checkpoint=_checkpoint(data, kind.__name__, settings, utility, drop, seed) if resume else None,
+        checkpoint=checkpoint_path(data, "obfuscator", kind.__name__, settings, utility, drop, seed)
+        if resume
+        else None,
     )
     with bar:
         model.fit(records, labels)
@@ -298,17 +298,6 @@ def _check_groups(labels: dict[str, Array]) -> None:
             "A combination of utility labels has a single record, and its mean would give that record away: merge "
             "rare values, or leave that record out."
         )
-
-
-def _checkpoint(data: str, *identity: Any) -> Path | None:
-    """A private file beside the data, one per fit; None if the folder cannot be written."""
-    file = Path(split_path(data)[0]).resolve()
-    try:
-        folder = make_state_folder(data)
-    except OSError:
-        return None
-    text = json.dumps([str(file), data, *identity], sort_keys=True, default=str)
-    return folder / f"obfuscator-{hashlib.sha256(text.encode()).hexdigest()[:16]}.checkpoint"
 
 
 def _images(
