@@ -47,13 +47,15 @@ def cpu_seconds(argv: list[str], folder: str, path: Path) -> float:
 
 def verbs(path: Path, package: str) -> list[list[str]]:
     """Every verb and sub-verb, as words."""
+    # Before 0.2 the program was in `main`.
+    module = "program" if (path / package / "cli" / "program.py").exists() else "main"
     code = (
-        "import sys, click, typer, json\n"
-        f"from {package}.cli.main import app\n"
+        "import click, json, typer\n"
+        f"from {package}.cli.{module} import app\n"
         "def walk(c, words):\n"
         "    yield words\n"
-        "    for name, inner in getattr(c, 'commands', {}).items():\n"
-        "        yield from walk(inner, [*words, name])\n"
+        "    for name in c.list_commands(None) if isinstance(c, click.Group) else ():\n"
+        "        yield from walk(c.get_command(None, name), [*words, name])\n"
         "print(json.dumps(list(walk(typer.main.get_command(app), []))[1:]))"
     )
     run = subprocess.run(

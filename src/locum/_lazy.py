@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import ast
+import re
 import sys
 from collections.abc import Callable
 from importlib import import_module
@@ -39,14 +39,9 @@ def _listed(package: str) -> dict[str, str]:
     source = spec.loader.get_source(package) if spec and spec.loader else None  # type: ignore[attr-defined]
     if source is None:
         raise ImportError(f"{package} was installed without its source, which lists its names: install it again.")
-    block = next(
-        node.body
-        for node in ast.parse(source).body
-        if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
-    )
+    block = re.search(r"^if TYPE_CHECKING:\n((?:[ \t]+.*\n|\n)+)", source, re.MULTILINE)
     return {
-        alias.name: node.module
-        for node in block
-        if isinstance(node, ast.ImportFrom) and node.module
-        for alias in node.names
+        name: module
+        for module, names in re.findall(r"from (\S+) import (\([^)]*\)|.*)", block[1] if block else "")
+        for name in re.findall(r"(\w+) as \w+", names)
     }

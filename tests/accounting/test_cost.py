@@ -17,14 +17,13 @@ from locum.accounting import (
     Laplace,
     PoissonGaussian,
     delta_of,
-    epsilon_curve,
     epsilon_of,
     epsilon_of_any,
     joined,
     least_delta,
     worst_of,
 )
-from locum.accounting.cost import _distribution, _grid
+from locum.accounting.cost import _distribution, _grid, epsilon_curve
 from locum.errors import ConfigError
 
 Oracle = Callable[..., float]

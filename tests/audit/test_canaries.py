@@ -8,8 +8,8 @@ import pytest
 from scipy import stats
 
 from locum.accounting import Gaussian, QueryPlan, SGDPlan
-from locum.audit import CanaryRun, Guesses, LowerBound, run_canaries
-from locum.audit.epsilon.canaries import log_odds, simulate
+from locum.audit import Guesses, LowerBound
+from locum.audit.epsilon.canaries import CanaryRun, log_odds, run_canaries, simulate
 from locum.errors import ConfigError, DataError
 from locum.mechanisms import SecureRandom
 from locum.train.dp import ClippedNetwork

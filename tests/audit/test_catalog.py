@@ -20,9 +20,9 @@ from locum.audit import (
     LiRA,
     attack_name,
     audit,
-    make_attack,
     shadow_attacks,
 )
+from locum.audit.attacks.catalog import make_attack
 from locum.errors import ConfigError
 from locum.generate import ClassGaussian
 

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from locum.accounting import Gaussian, Laplace, QueryPlan, SGDPlan, events_to_json
-from locum.audit import audit_epsilon, run_canaries
+from locum.audit import audit_epsilon
+from locum.audit.epsilon.canaries import run_canaries
 from locum.errors import ConfigError, PrivacyError
 from locum.generate import CGANGenerator, ClassGaussian, CVAEGenerator, KSame
 from locum.mechanisms import SecureRandom

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from scipy import stats
 
-from locum.audit import Guesses, LowerBound, plan_guesses, refuted_epsilon
-from locum.audit.epsilon.bounds import chance_of_guesses
+from locum.audit import Guesses, LowerBound, refuted_epsilon
+from locum.audit.epsilon.bounds import chance_of_guesses, plan_guesses
 from locum.errors import ConfigError, DataError, LocumError
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from locum.audit import screen
+from locum.audit.screening import screen
 
 RNG = np.random.default_rng
 

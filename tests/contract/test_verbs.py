@@ -9,22 +9,24 @@ from collections.abc import Iterator
 
 import click
 import pytest
-import typer
 
 import locum.recipes
-from locum.cli.main import app
+from locum.cli.program import command
 
 
 def commands(group: click.Command, name: str = "") -> Iterator[tuple[str, click.Command]]:
     """Every verb of the program, by the words that call it."""
     if isinstance(group, click.Group):
-        for word, command in group.commands.items():
-            yield from commands(command, f"{name} {word}".strip())
+        ctx = click.Context(group)
+        for word in group.list_commands(ctx):
+            inner = group.get_command(ctx, word)
+            assert inner is not None
+            yield from commands(inner, f"{name} {word}".strip())
     elif name:
         yield name, group
 
 
-VERBS = dict(commands(typer.main.get_command(app)))
+VERBS = dict(commands(command()))
 
 
 def taken_from_recipes(command: click.Command) -> set[str]:

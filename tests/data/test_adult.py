@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from locum.data import ADULT_COLUMNS, read_adult
+from locum.data import read_adult
+from locum.data.formats.adult import ADULT_COLUMNS
 from locum.errors import DataError
 
 ROW = "39, State-gov, 775, Bachelors, 13, Divorced, Sales, Unmarried, White, Male, 2174, 0, 40, Cuba, <=50K"

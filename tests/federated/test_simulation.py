@@ -14,8 +14,8 @@ from locum import EmbeddingSet
 from locum.accounting import epsilon_of
 from locum.data import read_embeddings
 from locum.errors import LocumError
-from locum.federated import FederationSettings, Simulation, SiteScore, plan_site, simulate
-from locum.federated.simulation import write_sites
+from locum.federated import FederationSettings, Simulation, plan_site, simulate
+from locum.federated.simulation import SiteScore, write_sites
 from locum.release import load
 from locum.types import DP, Estimate
 

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from locum.errors import ConfigError
-from locum.io import check_output_file, check_output_folder, ledger_path, lies_in_release, split_path, state_folder
+from locum.io import check_output_file, check_output_folder, ledger_path, lies_in_release, split_path
+from locum.io.paths import state_folder
 
 
 def test_private_state_lies_beside_the_data(tmp_path: Path) -> None:

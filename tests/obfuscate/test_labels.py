@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from locum.errors import DataError
-from locum.obfuscate import UtilityLabels
+from locum.obfuscate.labels import UtilityLabels
 
 
 @pytest.mark.parametrize(

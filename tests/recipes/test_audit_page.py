@@ -14,7 +14,8 @@ from locum import EmbeddingSet
 from locum.audit import AuditReport, audit
 from locum.errors import ConfigError, DataError, PrivacyError
 from locum.generate import ClassGaussian
-from locum.recipes import make_audit_page, make_report, write_passport, write_risk
+from locum.recipes import make_audit_page, make_report, write_passport
+from locum.recipes.audit import write_risk
 from locum.release import load
 from locum.report import verdict_text
 

@@ -12,7 +12,8 @@ import pytest
 import locum
 from locum.errors import ConfigError, PrivacyError, ReleaseError
 from locum.generate import ClassGaussian
-from locum.recipes import MergeSummary, merge_to_folder, sample_to_file, verify_release
+from locum.recipes import merge_to_folder, sample_to_file, verify_release
+from locum.recipes.federate import MergeSummary
 from locum.types import DP
 
 BUDGET = DP(epsilon=2.0, delta=1e-4, n_public=100)

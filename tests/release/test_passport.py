@@ -23,11 +23,18 @@ from locum.release.passport import (
     UtilityEntry,
     build_passport,
     parse_passport,
-    passport_schema,
     render_croissant,
     render_registry,
 )
-from locum.release.passport.schema import LISTED, MEASURED, TOLD_VERDICTS, Figure, UtilityRow, check_passport
+from locum.release.passport.schema import (
+    LISTED,
+    MEASURED,
+    TOLD_VERDICTS,
+    Figure,
+    UtilityRow,
+    check_passport,
+    passport_schema,
+)
 from locum.types import DPClaim, PrivacyClaim, Verdict, worst_verdict
 
 SCHEMA = Path(__file__).parents[2] / "docs" / "reference" / "passport.schema.json"

@@ -9,7 +9,8 @@ import pytest
 
 from locum.errors import ConfigError, FormatError, IntegrityError, ReleaseError
 from locum.release import load, verify
-from locum.release.passport import present_passport_files, read_passport_files, write_passport_files
+from locum.release.passport import present_passport_files, write_passport_files
+from locum.release.passport.files import read_passport_files
 
 
 def listing(folder: Path) -> dict[str, bytes]:

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, strategies as st
 
 from locum.errors import DataError
-from locum.report import blurred, measured as module, shareable_figures
-from locum.report.measured import Scale, closeness
+from locum.report import measured as module, shareable_figures
+from locum.report.measured import Scale, blurred, closeness
 
 
 def naive(queries: np.ndarray, records: np.ndarray, *, same: bool = False) -> np.ndarray:

@@ -19,7 +19,7 @@ from locum.release.passport import (
     parse_passport,
 )
 from locum.release.passport.schema import Figure, UtilityRow
-from locum.report import passport_facts, passport_html, passport_markdown
+from locum.report.passport import passport_facts, passport_html, passport_markdown
 
 Make = Callable[..., Release]
 HASH = "ab" * 32

@@ -14,7 +14,8 @@ from torch.nn import functional
 from locum.errors import PrivacyError
 from locum.nets import CVAE, ResidualBlock, plain_cvae, residual_cvae
 from locum.train import CVAELoss, RowLossByAutograd
-from locum.train.dp import ClippedNetwork, Subjects
+from locum.train.dp import ClippedNetwork
+from locum.train.dp.clipping import Subjects
 
 SQUARED = RowLossByAutograd(lambda out, rows: torch.square(out - rows[:, -out.shape[1] :]).sum(dim=1))
 

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from locum.accounting.calibration import noise_for as noise_for
     from locum.accounting.cost import (
         delta_of as delta_of,
-        epsilon_curve as epsilon_curve,
         epsilon_of as epsilon_of,
         epsilon_of_any as epsilon_of_any,
         least_delta as least_delta,

@@ -23,15 +23,35 @@ def noise_for(
 ) -> float:
     """The least noise multiplier, within `tolerance` of itself, at which `events(noise)` cost at most `epsilon`.
 
-    `events` says what would be done with a given noise; more noise must not cost more. The search ends on the safe
-    side: what it returns has been asked for its cost, and the answer was within the budget. Never below 0.05.
+    The search ends on the safe side: the cost of the returned noise was computed, and is within the budget.
+
+    Parameters
+    ----------
+    events
+        What would be done with a given noise multiplier; more noise must not cost more.
+    epsilon, delta
+        The budget.
+    relation
+        What neighbors are: "add-or-remove" or "replace-one" (see `DP`).
+    tolerance
+        How far the result may lie above the least noise, relative to it.
+
+    Returns
+    -------
+    float
+        A noise multiplier, never below 0.05.
+
+    Raises
+    ------
+    PrivacyError
+        If no noise multiplier up to a million is enough.
 
     Examples
     --------
     >>> from locum.accounting import Gaussian, epsilon_of, noise_for
     >>> noise = noise_for(lambda z: [Gaussian(z)], epsilon=1.0, delta=1e-5)
-    >>> epsilon_of([Gaussian(noise)], delta=1e-5) <= 1.0
-    True
+    >>> round(noise, 2), epsilon_of([Gaussian(noise)], delta=1e-5) <= 1.0
+    (3.73, True)
     """
     cost: dict[float, float] = {}
 

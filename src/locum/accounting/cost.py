@@ -30,8 +30,33 @@ _ORDERS = np.array([*range(2, 65), *range(72, 257, 8), 512.0, 1024.0])
 def epsilon_of(events: Sequence[Event], delta: float, relation: Relation = "add-or-remove") -> float:
     """The epsilon that these events cost together at `delta`: an upper bound, tight to about a thousandth.
 
-    They may have been done in any order, but their settings must have been fixed before the first: what is chosen
-    after a look at an earlier result is composed by the ledger, not here. No event costs 0.
+    Events may have been done in any order, but their settings must have been fixed before the first: what is chosen
+    after a look at an earlier result is composed by the ledger, not here.
+
+    Parameters
+    ----------
+    events
+        What was done to the data.
+    delta
+        Between `least_delta(events)` and 1.
+    relation
+        What neighbors are: "add-or-remove" or "replace-one" (see `DP`).
+
+    Returns
+    -------
+    float
+        Epsilon, 0 or more; no events cost 0.
+
+    Raises
+    ------
+    ConfigError
+        If `delta` is out of range.
+
+    Examples
+    --------
+    >>> from locum.accounting import Gaussian, epsilon_of
+    >>> round(epsilon_of([Gaussian(4.0)], delta=1e-5), 3)
+    0.926
     """
     if not events:
         return 0.0
@@ -45,7 +70,28 @@ def epsilon_of(events: Sequence[Event], delta: float, relation: Relation = "add-
 
 
 def delta_of(events: Sequence[Event], epsilon: float, relation: Relation = "add-or-remove") -> float:
-    """The delta that these events cost together at `epsilon`: an upper bound, never below `least_delta`."""
+    """The delta that these events cost together at `epsilon`: an upper bound.
+
+    Parameters
+    ----------
+    events
+        What was done to the data, with settings that were fixed before the first of them.
+    epsilon
+        0 or more.
+    relation
+        What neighbors are: "add-or-remove" or "replace-one" (see `DP`).
+
+    Returns
+    -------
+    float
+        Delta in 0..1; no events cost 0. An amount for rounding errors is added, half of `least_delta(events)`.
+
+    Examples
+    --------
+    >>> from locum.accounting import Gaussian, delta_of
+    >>> f"{delta_of([Gaussian(4.0)], epsilon=1.0):.1e}"
+    '2.9e-06'
+    """
     if not 0 <= epsilon < math.inf:
         raise ConfigError(f"`epsilon` must be 0 or more and finite; got {epsilon!r}.")
     if not events:
@@ -68,10 +114,34 @@ def epsilon_curve(
 def epsilon_of_any(
     lists: Sequence[Sequence[Event]], k: int, delta: float, relation: Relation = "add-or-remove"
 ) -> float:
-    """The epsilon at `delta` of `k` of the lists together, whichever they are: an upper bound, by Renyi divergences.
+    """The epsilon at `delta` of any `k` of the lists together: an upper bound, by Renyi divergences.
 
-    These add up under composition: at each order no choice of `k` lists has more than the `k` largest have. Some
-    tenth above what `epsilon_of` gives where lists are alike; infinite where a divergence is not known.
+    These add up under composition: at each order no choice of `k` lists has more than the `k` largest have. The
+    result is about a tenth above what `epsilon_of` gives where lists are alike; infinite where a divergence is not
+    known.
+
+    Parameters
+    ----------
+    lists
+        Events of each site or release.
+    k
+        How many of the lists are combined, from 1 to all of them.
+    delta
+        Between 0 and 1.
+    relation
+        What neighbors are: "add-or-remove" or "replace-one" (see `DP`).
+
+    Returns
+    -------
+    float
+        Epsilon, 0 or more.
+
+    Examples
+    --------
+    >>> from locum.accounting import Gaussian, epsilon_of_any
+    >>> strong, weak = [Gaussian(4.0)], [Gaussian(40.0)]
+    >>> epsilon_of_any([strong, weak, weak], k=1, delta=1e-5) == epsilon_of_any([strong], k=1, delta=1e-5)
+    True
     """
     if not 1 <= k <= len(lists) or not 0 < delta < 1:
         raise ConfigError(f"`k` must lie in 1..{len(lists)} and `delta` between 0 and 1; got {k!r} and {delta!r}.")
@@ -111,7 +181,24 @@ def _renyi_sampled(rate: float, noise: float, order: int) -> float:
 
 
 def least_delta(events: Sequence[Event]) -> float:
-    """The smallest delta for which an answer can be vouched for in double precision; it grows with the steps."""
+    """The smallest delta for which an answer can be vouched for in double precision.
+
+    Parameters
+    ----------
+    events
+        What was done to the data.
+
+    Returns
+    -------
+    float
+        2e-15 per step; each event that is not a series of steps counts as one.
+
+    Examples
+    --------
+    >>> from locum.accounting import PoissonGaussian, least_delta
+    >>> least_delta([PoissonGaussian(rate=0.1, noise_multiplier=1.0, steps=1000)])
+    2e-12
+    """
     return 2 * _ROUNDING * _steps(events)
 
 

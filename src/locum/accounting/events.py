@@ -21,7 +21,19 @@ _LEAST_NOISE = 0.01
 
 @dataclass(frozen=True, slots=True)
 class Gaussian:
-    """Normal noise on a sum, once; `noise_multiplier` is its standard deviation over the L2 sensitivity."""
+    """Normal noise on a sum, once.
+
+    Parameters
+    ----------
+    noise_multiplier
+        Standard deviation of the noise divided by the L2 sensitivity of the sum; 0.01 or more.
+
+    Examples
+    --------
+    >>> from locum.accounting import Gaussian
+    >>> print(Gaussian(2.0))
+    one sum with normal noise 2
+    """
 
     noise_multiplier: float
 
@@ -34,9 +46,20 @@ class Gaussian:
 
 @dataclass(frozen=True, slots=True)
 class Laplace:
-    """Laplace noise, or geometric noise on counts, once; `noise_multiplier` is its scale over the L1 sensitivity.
+    """Laplace noise on a sum, or geometric noise on counts, once.
 
-    Known by its pure epsilon alone, 1 / `noise_multiplier`: a sum may have any number of parts, continuous or whole.
+    Only its pure epsilon, 1 / `noise_multiplier`, is used: a sum may have any number of parts, continuous or whole.
+
+    Parameters
+    ----------
+    noise_multiplier
+        Scale of the noise divided by the L1 sensitivity of the sum; 0.01 or more.
+
+    Examples
+    --------
+    >>> from locum.accounting import Laplace
+    >>> print(Laplace(10.0))
+    one sum or count with Laplace noise 10
     """
 
     noise_multiplier: float
@@ -50,9 +73,24 @@ class Laplace:
 
 @dataclass(frozen=True, slots=True)
 class PoissonGaussian:
-    """`steps` times: each unit joins by a coin of its own with probability `rate`; the sum gets normal noise.
+    """Normal noise on the sum of a random batch, `steps` times; each unit joins each batch independently.
 
     The cost holds only if batches are really drawn so. Shuffled batches of fixed size are something else.
+
+    Parameters
+    ----------
+    rate
+        Probability with which a unit joins a batch, above 0 and at most 1.
+    noise_multiplier
+        Standard deviation of the noise divided by the L2 sensitivity of the sum; 0.01 or more.
+    steps
+        Number of batches, 1 or more.
+
+    Examples
+    --------
+    >>> from locum.accounting import PoissonGaussian
+    >>> print(PoissonGaussian(rate=0.1, noise_multiplier=2.0, steps=100))
+    100 noisy steps, sampling rate 0.1, noise 2
     """
 
     rate: float
@@ -77,13 +115,52 @@ _KINDS: dict[str, type[Any]] = {"gaussian": Gaussian, "laplace": Laplace, "poiss
 
 
 def events_to_json(events: Sequence[Event]) -> list[dict[str, Any]]:
-    """Plain JSON, for the ledger and the claim."""
+    """Events as plain JSON, for the ledger and the claim.
+
+    Parameters
+    ----------
+    events
+        What was done to the data.
+
+    Returns
+    -------
+    list of dict
+        One entry per event, with its `kind` and its numbers.
+
+    Examples
+    --------
+    >>> from locum.accounting import Gaussian, events_to_json
+    >>> events_to_json([Gaussian(2.0)])
+    [{'kind': 'gaussian', 'noise_multiplier': 2.0}]
+    """
     names = {kind: name for name, kind in _KINDS.items()}
     return [{"kind": names[type(event)], **asdict(event)} for event in events]
 
 
 def events_from_json(data: Sequence[Mapping[str, Any]]) -> tuple[Event, ...]:
-    """Undo `events_to_json`; what is unknown is refused."""
+    """Events from what `events_to_json` wrote.
+
+    Parameters
+    ----------
+    data
+        Entries with a `kind` and the numbers of that kind.
+
+    Returns
+    -------
+    tuple of Event
+        The events, in the same order.
+
+    Raises
+    ------
+    ConfigError
+        If a kind is unknown, or its numbers are missing, unknown or out of range.
+
+    Examples
+    --------
+    >>> from locum.accounting import events_from_json
+    >>> events_from_json([{"kind": "gaussian", "noise_multiplier": 2.0}])
+    (Gaussian(noise_multiplier=2.0),)
+    """
     out = []
     for entry in data:
         fields = dict(entry)
@@ -95,10 +172,23 @@ def events_from_json(data: Sequence[Mapping[str, Any]]) -> tuple[Event, ...]:
 
 
 def joined(events: Sequence[Event]) -> tuple[Event, ...]:
-    """The same events in as few entries as can be, in a fixed order: they cost what the given ones cost together.
+    """The same events in as few entries as possible, in a fixed order; together they cost the same.
 
-    Steps of equal rate and noise add up. Sums with normal noise are one sum with less: precisions add.
+    Steps of equal rate and noise add up. Several sums with normal noise become one with less noise: precisions add.
 
+    Parameters
+    ----------
+    events
+        What was done to the data.
+
+    Returns
+    -------
+    tuple of Event
+        Noisy steps first, then at most one sum with normal noise, then those with Laplace noise.
+
+    Examples
+    --------
+    >>> from locum.accounting import Gaussian, PoissonGaussian, joined
     >>> joined([Gaussian(15.0), PoissonGaussian(0.1, 2.0, 30), Gaussian(20.0), PoissonGaussian(0.1, 2.0, 70)])
     (PoissonGaussian(rate=0.1, noise_multiplier=2.0, steps=100), Gaussian(noise_multiplier=12.0))
     """
@@ -119,9 +209,25 @@ def joined(events: Sequence[Event]) -> tuple[Event, ...]:
 def worst_of(*lists: Sequence[Event]) -> tuple[Event, ...]:
     """Events that cost at least as much as any one of `lists`, also together with whatever else is done.
 
-    Joined lists are laid beside each other, kind by kind and place by place, and each place gets the highest rate,
-    the least noise and the most steps: no attacker learns more from an event than from one that is worse in all of
-    these. Where one list is worse than the others in everything, that list is the answer.
+    Joined lists are compared kind by kind and place by place, and each place gets the highest rate, the least noise
+    and the most steps: no attacker learns more from an event than from one that is worse in all of these. If one list
+    is worse than the others in everything, that list is the answer.
+
+    Parameters
+    ----------
+    *lists
+        Events of each site or release.
+
+    Returns
+    -------
+    tuple of Event
+        The worst case, joined.
+
+    Examples
+    --------
+    >>> from locum.accounting import PoissonGaussian, worst_of
+    >>> worst_of([PoissonGaussian(0.1, 2.0, 100)], [PoissonGaussian(0.2, 3.0, 50)])
+    (PoissonGaussian(rate=0.2, noise_multiplier=2.0, steps=100),)
     """
     tables, out = [joined(events) for events in lists], []
     for kind in _KINDS.values():

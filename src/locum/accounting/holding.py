@@ -15,7 +15,32 @@ from locum.types import DP, Relation, Unit, at_least, at_most
 
 @dataclass(frozen=True, slots=True)
 class Charge:
-    """One payment: `identity` names it, `tip` is the ledger's hash right after it."""
+    """One payment from the budget of a holding, as `Ledger.charge` returns it.
+
+    Attributes
+    ----------
+    identity
+        Random name of the payment: 32 hexadecimal digits.
+    holding
+        Name of the holding that paid.
+    epsilon, delta
+        What was paid.
+    events
+        What was paid for.
+    purpose
+        What the work was for, in a few words.
+    tip
+        The ledger's hash right after the payment.
+
+    Examples
+    --------
+    >>> from locum.accounting import Gaussian, Ledger
+    >>> ledger = Ledger("charge.sqlite")
+    >>> opened = ledger.set_budget("scans", epsilon=2.0, delta=1e-5)
+    >>> paid = ledger.charge("scans", [Gaussian(5.0)], delta=1e-6, purpose="means")
+    >>> paid.purpose, round(paid.epsilon, 2)
+    ('means', 0.83)
+    """
 
     identity: str
     holding: str
@@ -30,8 +55,28 @@ class Charge:
 class Holding:
     """A named body of data: one unit, one relation, one budget, and what has been spent of it.
 
-    Epsilons and deltas add up: valid however each fit was chosen after a look at the last (docs/adr/0013). Sums are
-    exact, over the decimal figures as they are written: ten charges of 0.1 fit a budget of 1.
+    Epsilons and deltas add up: this is valid even if each fit was chosen after a look at the last (docs/adr/0013).
+    Sums are exact, over the decimal figures as they are written: ten charges of 0.1 fit a budget of 1.
+
+    Parameters
+    ----------
+    name
+        Name of the data.
+    unit
+        What is hidden: a "record", or a "subject" with all of its records.
+    relation
+        What neighbors are: "add-or-remove" or "replace-one" (see `DP`).
+    epsilon, delta
+        The budget for all charges together.
+    charges
+        What was paid so far.
+
+    Examples
+    --------
+    >>> from locum.accounting import Charge, Gaussian, Holding
+    >>> paid = Charge("1", "scans", 0.75, 1e-6, (Gaussian(5.0),), "means", tip="")
+    >>> Holding("scans", "record", "add-or-remove", 2.0, 1e-5, (paid,)).left
+    (1.25, 9e-06)
     """
 
     name: str

@@ -24,23 +24,31 @@ class Ledger:
     """A SQLite file that remembers every charge; a charge is on disk before the work that it pays for begins.
 
     Two processes at once cannot overspend: each charge is one exclusive transaction, synced before it returns, and
-    nothing takes it back. Threads and forked processes may share a `Ledger`: nothing is held open. The file is for
-    its owner alone (mode 0600), and is made on first use.
+    nothing takes it back. Threads and forked processes may share a `Ledger`: nothing is held open. The file is
+    private (mode 0600), and is made on first use.
 
-    Entries are only ever added, and each holds the hash of the one before: what is edited, deleted or moved breaks
-    the chain, and then nothing is spent. Entries cut off at the end, or an old copy put back, cannot be told from the
-    file alone: the tip in a newer release tells (`knows`). Nothing here stops somebody who deletes the file and all
-    releases, or who writes a whole new chain: that is in `limitations`.
+    Entries are only ever added, and each holds the hash of the one before: if one is edited, deleted or moved, the
+    chain breaks, and nothing more can be spent. The file alone does not show whether entries were cut off at the
+    end, or an old copy was put back: the tip in a newer release does (`knows`). Nothing here stops somebody who
+    deletes the file and all releases, or who writes a new chain (docs/explain/limitations.md).
+
+    Parameters
+    ----------
+    file
+        Where it is, or will be; its folder is made if only that is missing.
+
+    Raises
+    ------
+    DataError
+        If the file cannot be used, is not a ledger, or was written by a newer version.
 
     Examples
     --------
-    >>> import tempfile
     >>> from locum.accounting import Gaussian, Ledger
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     ledger = Ledger(f"{folder}/ledger.sqlite")
-    ...     opened = ledger.set_budget("scans", epsilon=2.0, delta=1e-5)
-    ...     paid = ledger.charge("scans", [Gaussian(5.0)], delta=1e-6, purpose="means")
-    ...     round(ledger.holding("scans").left[0], 2), ledger.knows(paid.tip)
+    >>> ledger = Ledger("ledger.sqlite")
+    >>> opened = ledger.set_budget("scans", epsilon=2.0, delta=1e-5)
+    >>> paid = ledger.charge("scans", [Gaussian(5.0)], delta=1e-6, purpose="means")
+    >>> round(ledger.holding("scans").left[0], 2), ledger.knows(paid.tip)
     (1.17, True)
     """
 

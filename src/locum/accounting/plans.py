@@ -25,8 +25,33 @@ if TYPE_CHECKING:
 class SGDPlan:
     """Noisy gradient steps on Poisson batches; everything in here is public.
 
-    A unit joins each of `steps` batches with probability `rate`. Gradients are clipped to `clip`, summed, given
-    normal noise of `noise_multiplier * clip`, and divided by `batch`, the expected size. `extra` events are paid too.
+    Gradients are clipped to `clip`, summed, given normal noise of `noise_multiplier * clip`, and divided by `batch`.
+    `plan_sgd` derives the noise from a budget.
+
+    Parameters
+    ----------
+    privacy
+        The budget.
+    rate
+        Probability with which a unit joins each batch.
+    batch
+        Expected number of units in a batch.
+    steps
+        Number of batches.
+    clip
+        Largest L2 norm of a unit's gradient.
+    noise_multiplier
+        Standard deviation of the noise divided by `clip`.
+    extra
+        Further events that are paid from the same budget.
+
+    Examples
+    --------
+    >>> from locum.accounting import SGDPlan
+    >>> from locum.types import DP
+    >>> plan = SGDPlan(DP(1.0, 1e-5), rate=1.0, batch=500, steps=25, clip=1.0, noise_multiplier=20.0)
+    >>> round(plan.epsilon, 3)
+    0.926
     """
 
     privacy: DP
@@ -72,7 +97,23 @@ class SGDPlan:
 
 @dataclass(frozen=True, slots=True)
 class NonPrivateSGD:
-    """Steps on Poisson batches without clipping, noise or budget: only for tests with seeded randomness."""
+    """Steps on Poisson batches without clipping, noise or budget: only for tests with seeded randomness.
+
+    Parameters
+    ----------
+    rate
+        Probability with which a unit joins each batch.
+    batch
+        Expected number of units in a batch.
+    steps
+        Number of batches.
+
+    Examples
+    --------
+    >>> from locum.accounting import NonPrivateSGD
+    >>> NonPrivateSGD(rate=0.1, batch=50, steps=10).noise_multiplier
+    0.0
+    """
 
     rate: float
     batch: int
@@ -101,7 +142,26 @@ class NonPrivateSGD:
 
 @dataclass(frozen=True, slots=True)
 class QueryPlan:
-    """One sum that a unit moves by at most `sensitivity`, with normal noise of `noise_multiplier * sensitivity`."""
+    """One sum with normal noise of standard deviation `noise_multiplier * sensitivity`; everything in here is public.
+
+    `plan_query` derives the noise from a budget.
+
+    Parameters
+    ----------
+    privacy
+        The budget.
+    sensitivity
+        How far one unit can move the sum when it is added or removed, as an L2 norm.
+    noise_multiplier
+        Standard deviation of the noise divided by `sensitivity`.
+
+    Examples
+    --------
+    >>> from locum.accounting import QueryPlan
+    >>> from locum.types import DP
+    >>> round(QueryPlan(DP(1.0, 1e-5), sensitivity=1.0, noise_multiplier=4.0).epsilon, 3)
+    0.926
+    """
 
     privacy: DP
     sensitivity: float
@@ -139,13 +199,38 @@ def plan_sgd(
     clip: float = 1.0,
     extra: Sequence[Event] = (),
 ) -> SGDPlan:
-    """The noise that `epochs` passes with batches of about `batch` units take; `extra` events share the budget.
+    """The plan for private training: how much noise the budget takes.
 
-    `steps`, where given, counts batches instead of passes. Passes and rates go by `privacy.n_public`, never by the
-    data. The same question is answered once.
+    Passes and rates go by `privacy.n_public`, never by the data. Results are cached.
+
+    Parameters
+    ----------
+    privacy
+        The budget, with `n_public`.
+    batch
+        Expected number of units in a batch; at most `n_public` is used.
+    epochs
+        Passes over the data.
+    steps
+        Number of batches, in place of `epochs`; None: from `epochs`.
+    clip
+        Largest L2 norm of a unit's gradient.
+    extra
+        Further events that share the budget.
+
+    Returns
+    -------
+    SGDPlan
+        A plan that costs at most `privacy.epsilon` at `privacy.delta`.
+
+    Raises
+    ------
+    PrivacyError
+        If `privacy` has no `n_public`, or no noise is enough.
 
     Examples
     --------
+    >>> from locum.accounting import plan_sgd
     >>> from locum.types import DP
     >>> plan = plan_sgd(DP(1.0, 1e-5, n_public=2000), batch=256, epochs=10)
     >>> plan.steps, plan.epsilon <= 1.0
@@ -164,7 +249,28 @@ def plan_sgd(
 
 
 def plan_query(privacy: DP, *, sensitivity: float = 1.0) -> QueryPlan:
-    """The noise that one sum takes."""
+    """The plan for one noisy sum: how much noise the budget takes.
+
+    Parameters
+    ----------
+    privacy
+        The budget; `n_public` is not needed.
+    sensitivity
+        How far one unit can move the sum when it is added or removed, as an L2 norm.
+
+    Returns
+    -------
+    QueryPlan
+        A plan that costs at most `privacy.epsilon` at `privacy.delta`.
+
+    Examples
+    --------
+    >>> from locum.accounting import plan_query
+    >>> from locum.types import DP
+    >>> plan = plan_query(DP(1.0, 1e-5))
+    >>> round(plan.noise_multiplier, 2), plan.epsilon <= 1.0
+    (3.73, True)
+    """
     if not 0 < sensitivity < math.inf:
         raise ConfigError(f"`sensitivity` must be above 0 and finite; got {sensitivity!r}.")
     return QueryPlan(privacy, float(sensitivity), _query_noise(privacy))
@@ -200,7 +306,21 @@ def _curve(events: Sequence[Event], privacy: DP) -> list[list[float]]:
 
 @dataclass(frozen=True, slots=True)
 class PlanSteps:
-    """Steps `start` to `stop` of a plan; `charge` is None in a test with an insecure seed."""
+    """Some consecutive steps of a plan, as `PaidPlan.next` returns them.
+
+    Attributes
+    ----------
+    start, stop
+        The first step, counted from 0, and the one after the last.
+    charge
+        The payment for the whole plan; None in a test with an insecure seed.
+
+    Examples
+    --------
+    >>> from locum.accounting import PlanSteps
+    >>> PlanSteps(start=0, stop=10, charge=None).name
+    'steps 0 to 10'
+    """
 
     start: int
     stop: int
@@ -214,11 +334,30 @@ class PlanSteps:
 
 @dataclass(frozen=True, slots=True)
 class PaidPlan:
-    """A plan with its receipt, and how many of its steps are `used`.
+    """A plan with its payment, and how many of its steps are used.
 
     The whole plan is charged before the first step: it may end early, but its cost must not depend on when. The
     ledger records which steps are finished and refuses a second result for the same steps, so that a copy of all
-    other files cannot use a step twice. Without a charge (a test) `used` is what the caller says.
+    other files cannot use a step twice. Use `PaidPlan.pay` to begin and `PaidPlan.reopen` to go on.
+
+    Parameters
+    ----------
+    plan
+        What is done.
+    charge
+        The payment; None in a test with an insecure seed.
+    used
+        How many steps are used. `reopen` reads it from the ledger; without a charge it is what the caller says.
+
+    Examples
+    --------
+    >>> from locum.accounting import Ledger, PaidPlan, SGDPlan
+    >>> from locum.types import DP
+    >>> ledger, budget = Ledger("paid.sqlite"), DP(1.0, 1e-5)
+    >>> opened = ledger.open_for(budget, "scans")
+    >>> plan = SGDPlan(budget, rate=1.0, batch=500, steps=25, clip=1.0, noise_multiplier=20.0)
+    >>> PaidPlan.pay(plan, ledger, "scans", "training").next(10).name
+    'steps 0 to 10'
     """
 
     plan: SGDPlan

@@ -143,7 +143,26 @@ class EntryFile:
 
 
 def entries_held(file: Path) -> int:
-    """How many entries a file holds, damaged or not; 0 where that cannot be read."""
+    """How many entries a ledger file holds, damaged or not.
+
+    Parameters
+    ----------
+    file
+        The ledger.
+
+    Returns
+    -------
+    int
+        The number of entries; 0 if it cannot be read.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from locum.accounting import Ledger, entries_held
+    >>> opened = Ledger("held.sqlite").set_budget("scans", epsilon=2.0, delta=1e-5)
+    >>> entries_held(Path("held.sqlite")), entries_held(Path("nowhere.sqlite"))
+    (1, 0)
+    """
     try:
         with closing(sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True)) as database:
             return int(database.execute("SELECT count(*) FROM entries").fetchone()[0])
@@ -173,11 +192,33 @@ def link(number: int, previous: str, body: Mapping[str, Any]) -> tuple[int, str,
 
 
 def check_chain(entries: Sequence[Mapping[str, Any]], whose: str = "copy") -> str:
-    """The tip of entries as `Ledger.export` gives them; an error at the first that was altered, moved or left out.
+    """Check the entries of a ledger, as `Ledger.export` gives them, and return its tip.
 
     It cannot see what was cut off at the end: compare the tip with the one in the newest release.
 
-    >>> check_chain([]) == "0" * 64
+    Parameters
+    ----------
+    entries
+        All entries, from the first on.
+    whose
+        How an error names the ledger.
+
+    Returns
+    -------
+    str
+        Hash of the last entry; 64 zeros if there is none.
+
+    Raises
+    ------
+    PrivacyError
+        At the first entry that was altered, moved or left out.
+
+    Examples
+    --------
+    >>> from locum.accounting import Ledger, check_chain
+    >>> ledger = Ledger("chain.sqlite")
+    >>> opened = ledger.set_budget("scans", epsilon=2.0, delta=1e-5)
+    >>> check_chain(ledger.export()) == ledger.tip
     True
     """
     tip = FIRST

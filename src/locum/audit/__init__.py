@@ -16,7 +16,6 @@ if TYPE_CHECKING:
         SAMPLE_ATTACKS as SAMPLE_ATTACKS,
         SHADOW_ATTACKS as SHADOW_ATTACKS,
         attack_name as attack_name,
-        make_attack as make_attack,
         shadow_attacks as shadow_attacks,
     )
     from locum.audit.attacks.closest_record import ClosestRecord as ClosestRecord
@@ -38,20 +37,16 @@ if TYPE_CHECKING:
     from locum.audit.epsilon.bounds import (
         Guesses as Guesses,
         LowerBound as LowerBound,
-        plan_guesses as plan_guesses,
         refuted_epsilon as refuted_epsilon,
     )
-    from locum.audit.epsilon.canaries import CanaryRun as CanaryRun, run_canaries as run_canaries
     from locum.audit.epsilon.epsilon_audit import EpsilonAudit as EpsilonAudit, audit_epsilon as audit_epsilon
     from locum.audit.policy import (
         POLICIES as POLICIES,
-        Finding as Finding,
         Policy as Policy,
         load_policy as load_policy,
     )
     from locum.audit.report import AuditReport as AuditReport
     from locum.audit.risk import RiskMap as RiskMap, check_risk_file as check_risk_file
-    from locum.audit.screening import Screening as Screening, screen as screen
     from locum.audit.statistics import Scores as Scores
     from locum.audit.view import LEAST_NON_MEMBERS as LEAST_NON_MEMBERS
 

@@ -32,12 +32,57 @@ def audit(
     random_state: int | None = None,
     progress: Progress | None = None,
 ) -> AuditReport:
-    """Attack a release, using the records that it was made from (`members`) and others of the same population.
+    """Attack a release, using the records that it was made from and others of the same population.
 
-    `attacks` are objects with the `Attack` protocol, or names from the catalog (`ATTACKS`); by default all that train
-    no networks (`DEFAULT_ATTACKS`). An attack that does not apply to the release is skipped, with the reason.
-    Verdicts are corrected for the number of attacks. Faults of the two sets make a result inconclusive instead of
-    reassuring. `random_state` seeds the attacks.
+    An attack that does not apply to the release is skipped, with the reason. Verdicts are corrected for the number of
+    attacks. Faults of the two sets make a result inconclusive instead of reassuring.
+
+    Parameters
+    ----------
+    release
+        The release to attack.
+    members
+        The records that it was made from.
+    non_members
+        Records of the same population that were not used; they share no subject with the members. A result that can
+        reassure needs 500 or more, one per subject.
+    attacks
+        Objects with the `Attack` protocol, or names from the catalog (`ATTACKS`). None: all that train no networks
+        (`DEFAULT_ATTACKS`).
+    policy
+        Name of a policy that comes with Locum, a TOML file, or a `Policy`.
+    epsilon_audit
+        The test of a claimed epsilon, from `audit_epsilon`: a broken guarantee makes the verdict a leak. None: there
+        was none.
+    random_state
+        Seeds the attacks; None: the operating system's entropy.
+    progress
+        Called with (attacks done, total, name of the next attack); None: nothing is shown.
+
+    Returns
+    -------
+    AuditReport
+        Private: it depends on the records.
+
+    Raises
+    ------
+    DataError
+        If the sets cannot be compared, for example because they share subjects.
+    ConfigError
+        If there is no such attack or policy.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from locum import EmbeddingSet
+    >>> from locum.audit import audit
+    >>> from locum.generate import ClassGaussian
+    >>> rng = np.random.default_rng(0)
+    >>> members, others = (EmbeddingSet(rng.normal(size=(50, 4)), np.arange(50) % 2) for _ in range(2))
+    >>> release = ClassGaussian().fit(members.X, members.y).release()
+    >>> found = audit(release, members, others, attacks=["nearest distance"], policy="internal", random_state=0)
+    >>> found.verdict, [problem.kind for problem in found.problems]
+    ('inconclusive', ['too few'])
     """
     rules = policy if isinstance(policy, Policy) else load_policy(policy)
     rng = np.random.default_rng(random_state)

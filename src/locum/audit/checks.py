@@ -27,8 +27,25 @@ _SHIFT_ROWS = 2000
 class Problem:
     """A fault of the data that a reader of the results must know.
 
-    `voids` says what it invalidates: "nothing", "reassurance" (no result may say that there is no risk), or "all"
-    (it could look like a leak by itself). `estimate` is the figure behind it, if there is one.
+    Parameters
+    ----------
+    kind
+        "repeated records", "shared records", "near duplicates", "too few" or "shift".
+    words
+        The fault in words.
+    count
+        How many records it concerns.
+    voids
+        What it invalidates: "nothing", "reassurance" (no result may say that there is no risk), or "all" (it could
+        look like a leak by itself).
+    estimate
+        The figure behind it; None if there is none.
+
+    Examples
+    --------
+    >>> from locum.audit import Problem
+    >>> Problem("too few", "50 non-members are too few", 50, "reassurance").to_dict()["voids"]
+    'reassurance'
     """
 
     kind: Kind
@@ -46,11 +63,42 @@ class Problem:
 def check_sets(
     members: EmbeddingSet, non_members: EmbeddingSet, rng: np.random.Generator, *, fpr: float = 0.01
 ) -> list[Problem]:
-    """Faults of these sets that limit what an audit can say; an empty list if there are none.
+    """Faults of members and non-members that limit what an audit can say.
 
-    Sets that share a subject, or more than a twentieth of the non-members, are an error. `fpr` is the false positive
-    rate at which the audit has to be reliable. A different population that looks the same in its 32 widest directions
-    is not detected.
+    A different population that looks the same in its 32 widest directions is not detected.
+
+    Parameters
+    ----------
+    members
+        The records that a release was made from.
+    non_members
+        Other records of the same population.
+    rng
+        Draws one record per subject, and halves.
+    fpr
+        The false positive rate at which the audit has to be reliable, between 0 and 1: it needs 5 / `fpr`
+        non-members.
+
+    Returns
+    -------
+    list of Problem
+        Empty if there are none.
+
+    Raises
+    ------
+    DataError
+        If the sets share a subject, if more than a twentieth of the non-members are members too, or if the numbers of
+        features differ.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from locum import EmbeddingSet
+    >>> from locum.audit import check_sets
+    >>> rng = np.random.default_rng(0)
+    >>> members, others = (EmbeddingSet(rng.normal(size=(50, 4)), np.arange(50) % 2) for _ in range(2))
+    >>> [problem.kind for problem in check_sets(members, others, rng)], check_sets(members, others, rng, fpr=0.1)
+    (['too few'], [])
     """
     if not 0 < fpr < 1:
         raise ConfigError(f"`fpr` must lie between 0 and 1; got {fpr!r}.")

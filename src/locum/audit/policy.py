@@ -57,7 +57,34 @@ class Finding:
 class Policy(Strict):
     """What must hold. A leak, or a refuted epsilon, is never allowed, whatever a policy says.
 
-    Limits on attacks apply to the upper ends of their intervals: an uncertain figure is not known to be low.
+    Limits on attacks apply to the upper ends of their intervals: an uncertain figure is not known to be low. Each
+    rule has a `reason`; None leaves a rule out.
+
+    Parameters
+    ----------
+    name
+        Name of the policy.
+    summary
+        What it is for.
+    claim
+        Which kinds of claim are accepted.
+    epsilon
+        Limit on epsilon; it applies to claims of kind "dp" only.
+    auc
+        Limit on the AUC of every attack that has one.
+    tpr_at_1_percent
+        Limit on the share of members found at a false positive rate of 1 %; not met if there are too few non-members.
+    inconclusive
+        How many attacks may be inconclusive.
+    attacks
+        Attacks that must have been run.
+
+    Examples
+    --------
+    >>> from locum.audit import Policy
+    >>> policy = Policy(name="ours", attacks={"needed": ["LiRA"], "reason": "The strongest attack must be run."})
+    >>> [(finding.rule, finding.met) for finding in policy.findings([], claim=None)]
+    [('no attack found a leak', True), ('run: LiRA', False)]
     """
 
     name: Annotated[str, Field(min_length=1, max_length=60)]
@@ -111,7 +138,29 @@ class Policy(Strict):
 
 
 def load_policy(name: str | Path) -> Policy:
-    """A policy that comes with Locum, by its name, or one from a TOML file."""
+    """A policy that comes with Locum, by its name, or one from a TOML file.
+
+    Parameters
+    ----------
+    name
+        "public", "research-sharing", "internal", or the path of a .toml file.
+
+    Returns
+    -------
+    Policy
+        Its rules.
+
+    Raises
+    ------
+    ConfigError
+        If there is no such policy, or its file breaks the rules.
+
+    Examples
+    --------
+    >>> from locum.audit import load_policy
+    >>> load_policy("research-sharing").auc.at_most
+    0.6
+    """
     if str(name) in POLICIES:
         text = (resources.files("locum.audit") / "policies" / f"{name}.toml").read_text()
     elif Path(name).suffix == ".toml":

@@ -19,8 +19,33 @@ class AuditReport:
     """Every attack with its verdict, the faults of the data, and the findings of a policy.
 
     It depends on records of members and non-members, so it stays with their holder until someone decides what may
-    leave. `skipped` gives the reason for each attack that does not apply. `epsilon_audit` is present if a claimed
-    epsilon was tested. `risk` names records, so `to_dict` leaves it out: write it with `risk.save(path)`.
+    leave.
+
+    Parameters
+    ----------
+    results
+        One result per attack that was run, corrected for their number.
+    problems
+        Faults of the data.
+    skipped
+        The reason for each attack that does not apply, by name.
+    policy
+        Name of the policy.
+    findings
+        Each rule of the policy (`rule`, `met`, `found`, `reason`).
+    screening
+        Distances as other tools report them, without a verdict; None if they were not measured.
+    epsilon_audit
+        The test of a claimed epsilon; None if there was none.
+    risk
+        How exposed each member is; None if no attack scores records. It names records, so `to_dict` leaves it out:
+        write it with `risk.save(path)`.
+
+    Examples
+    --------
+    >>> from locum.audit import AuditReport
+    >>> AuditReport(results=(), problems=(), skipped={"hole": "not a table"}, policy="internal", findings=()).verdict
+    'inconclusive'
     """
 
     results: tuple[AttackResult, ...]

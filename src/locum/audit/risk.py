@@ -64,9 +64,35 @@ class RecordRisk:
 class RiskMap:
     """Every member, the most exposed first. It names records, so no JSON, passport or page contains it.
 
-    The number of `non_members` limits how small a p-value can get: with few of them no record can be called exposed,
-    which is no all-clear. `doubts` are faults of the data that affect every row. Attacks that do not score records,
-    such as "closest record", do not contribute.
+    The number of non-members limits how small a p-value can get: with few of them no record can be called exposed,
+    which is no all-clear. Attacks that do not score records, such as "closest record", do not contribute.
+
+    Parameters
+    ----------
+    records
+        One entry per member.
+    attacks
+        Names of the attacks that contribute.
+    non_members
+        Number of non-members that members were compared with, one per subject.
+    doubts
+        Faults of the data that affect every row.
+    level
+        At most this share of the exposed records is expected there by chance.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from locum import EmbeddingSet
+    >>> from locum.audit import audit
+    >>> from locum.generate import ClassGaussian
+    >>> rng = np.random.default_rng(0)
+    >>> members, others = (EmbeddingSet(rng.normal(size=(50, 4)), np.arange(50) % 2) for _ in range(2))
+    >>> release = ClassGaussian().fit(members.X, members.y).release()
+    >>> found = audit(release, members, others, attacks=["nearest distance"], random_state=0)
+    >>> found.risk
+    RiskMap(0 of 50 members exposed; kept local)
+    >>> found.risk.save("risk.csv")
     """
 
     records: tuple[RecordRisk, ...]
@@ -108,7 +134,31 @@ class RiskMap:
 
 
 def check_risk_file(path: Path, *, overwrite: bool = False) -> None:
-    """Check, before any attack is run, that a risk map may and can be written to `path`."""
+    """Check, before any attack is run, that a risk map may and can be written to a file.
+
+    Parameters
+    ----------
+    path
+        The file.
+    overwrite
+        Whether an existing file may be replaced.
+
+    Raises
+    ------
+    PrivacyError
+        If the file would be inside a release.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from locum.audit import check_risk_file
+    >>> Path("out").mkdir()
+    >>> _ = Path("out/manifest.json").write_text("{}")
+    >>> check_risk_file(Path("out/risk.csv"))
+    Traceback (most recent call last):
+        ...
+    locum.errors.PrivacyError: 'out/risk.csv' is inside a release, and a risk map must not leave. Write it elsewhere.
+    """
     if lies_in_release(path):
         raise PrivacyError(f"{str(path)!r} is inside a release, and a risk map must not leave. Write it elsewhere.")
     check_output_file(path, overwrite=overwrite)

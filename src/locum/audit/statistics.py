@@ -28,9 +28,27 @@ _ROC_POINTS = 50
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Scores:
-    """One score for each member (`inside`) and each non-member (`outside`), in the order of their sets.
+    """One score for each member and each non-member, in the order of their sets.
 
     Larger means "member". Only the order counts, and a score must not depend on which set a record is in.
+
+    Parameters
+    ----------
+    inside
+        Scores of the members.
+    outside
+        Scores of the non-members.
+
+    Raises
+    ------
+    DataError
+        If there is not one number per record; infinity is allowed, NaN is not.
+
+    Examples
+    --------
+    >>> from locum.audit import Scores
+    >>> Scores([0.9, 0.4], [0.1]).inside.tolist()
+    [0.9, 0.4]
     """
 
     inside: Floats

@@ -8,53 +8,101 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from locum.cli import output
-from locum.cli.options import BACKBONE_HELP, DATA_HELP, Force, Json
+from locum.cli.options import BACKBONE_HELP, DATA_HELP, WHERE, Force, Json, existing, existing_release, unused_file
 
 if TYPE_CHECKING:
     from locum.audit import AuditReport
     from locum.recipes import Audited
 
 
-_STYLES = {"leak": "bold red", "no excess risk found": "green", "inconclusive": "yellow"}
-
-
 def audit(
-    members: Annotated[str, typer.Option(metavar="DATA", help="Records it was made from. " + DATA_HELP)],
-    non_members: Annotated[
-        str, typer.Option(metavar="DATA", help="Other records of the same population, from other subjects.")
+    members: Annotated[
+        str,
+        typer.Option(
+            metavar="DATA",
+            help="Records it was made from. " + DATA_HELP,
+            rich_help_panel="Records",
+            callback=existing,
+        ),
     ],
-    release: Annotated[Path | None, typer.Argument(metavar="[RELEASE]", help="A release folder.")] = None,
+    non_members: Annotated[
+        str,
+        typer.Option(
+            metavar="DATA",
+            help="Other records of the same population, from other subjects.",
+            rich_help_panel="Records",
+            callback=existing,
+        ),
+    ],
+    release: Annotated[
+        Path | None, typer.Argument(metavar="[RELEASE]", help="A release folder.", callback=existing_release)
+    ] = None,
     synthetic: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Instead of a release: vectors that another tool made.")
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="Instead of a release: vectors that another tool made.",
+            rich_help_panel="Records",
+            callback=existing,
+        ),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write the findings as JSON, for `passport`.")
+        Path | None,
+        typer.Option(
+            "--out",
+            "-o",
+            metavar="FILE",
+            help="Write the findings as JSON, for `passport`.",
+            rich_help_panel=WHERE,
+            callback=unused_file,
+        ),
     ] = None,
-    html: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the findings as a page to read.")] = None,
+    html: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Write the findings as a page to read.", rich_help_panel=WHERE, callback=unused_file
+        ),
+    ] = None,
     risk: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Write which records are most exposed (CSV, only for you)."),
+        typer.Option(
+            metavar="FILE",
+            help="Write which records are most exposed (CSV, only for you).",
+            rich_help_panel=WHERE,
+            callback=unused_file,
+        ),
     ] = None,
     policy: Annotated[
-        str, typer.Option(help="public, research-sharing, internal, or a .toml file.")
+        str, typer.Option(help="public, research-sharing, internal, or a .toml file.", rich_help_panel="Policy")
     ] = "research-sharing",
     attack: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="Run only this attack; may be repeated.")
+        list[str] | None,
+        typer.Option(metavar="NAME", help="Run only this attack; may be repeated.", rich_help_panel="Attacks"),
     ] = None,
     thorough: Annotated[
-        bool, typer.Option("--thorough", help="Also run ELBO, a slow attack on the decoder.")
+        bool,
+        typer.Option("--thorough", help="Also run ELBO, a slow attack on the decoder.", rich_help_panel="Attacks"),
     ] = False,
     shadows: Annotated[
-        int | None, typer.Option(metavar="N", help="Also run LiRA and RMIA, with N shadow generators for both.")
+        int | None,
+        typer.Option(
+            metavar="N", help="Also run LiRA and RMIA, with N shadow generators for both.", rich_help_panel="Attacks"
+        ),
     ] = None,
     state: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Keep the shadows here and continue from them; needs --seed.")
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Keep the shadows here and continue from them; needs --seed.",
+            rich_help_panel="Attacks",
+        ),
     ] = None,
     canaries: Annotated[
-        int | None, typer.Option(metavar="N", help="Also test a claimed epsilon with N canaries.")
+        int | None,
+        typer.Option(metavar="N", help="Also test a claimed epsilon with N canaries.", rich_help_panel="Attacks"),
     ] = None,
-    seed: Annotated[int | None, typer.Option(min=0, help="Seed of the attacks.")] = None,
-    backbone: Annotated[str | None, typer.Option(help=BACKBONE_HELP)] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="Seed of the attacks.", rich_help_panel="Attacks")] = None,
+    backbone: Annotated[str | None, typer.Option(help=BACKBONE_HELP, rich_help_panel="Records")] = None,
     force: Force = False,
     as_json: Json = False,
 ) -> None:
@@ -132,11 +180,11 @@ def _show_verdict(report: AuditReport) -> None:
     both = report.epsilon_audit
     # A refuted guarantee says more than any attack, so it comes first.
     if both is not None and not both.ok:
-        output.say(both.words, "bold red")
+        output.say(both.words, "red")
     if both is None or both.ok or any(result.verdict == "leak" for result in report.results):
         words = verdict_text(report.verdict)
-        output.say(f"{words.title}. {words.audit}", _STYLES[report.verdict])
+        output.say(f"{words.title}. {words.audit}", output.VERDICT_STYLES[report.verdict])
     met = "met" if report.may_leave else "NOT met"
-    output.say(f"Policy {report.policy}: {met}.", "green" if report.may_leave else "bold red")
+    output.say(f"Policy {report.policy}: {met}.", "green" if report.may_leave else "red")
     if both is not None and both.ok:
         output.say(both.words)

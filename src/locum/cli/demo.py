@@ -13,7 +13,6 @@ from locum.cli.evaluate import show_evaluation
 from locum.cli.fit import show_fit
 from locum.cli.options import Json
 from locum.cli.receiver import show_predictions
-from locum.report import verdict_text
 
 
 def demo(
@@ -39,7 +38,9 @@ def demo(
             _show(name, result, out)
 
     with output.progress_bar("demo") as progress:
-        results = run_demo(out, begins=begins, ends=ends, verbose=not as_json, progress=progress)
+        results = run_demo(
+            out, begins=begins, ends=ends, verbose=not (as_json or output.is_quiet()), progress=progress
+        )
     if as_json:
         output.print_json({k: v if isinstance(v, dict) else v.to_dict() for k, v in results.items()})
     else:
@@ -71,6 +72,8 @@ def _show(name: str, result: Any, out: Path) -> None:
 
 def _close(results: dict[str, Any], out: Path) -> None:
     """Print a summary for a newcomer."""
+    from locum.report import verdict_text
+
     ours, real = results["evaluate"].rows[:2]
     right = [f"{100 * row.scores['accuracy'].value:.1f} %" for row in (ours, real)]
     size = results["fit"].megabytes

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import signal
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from locum.cli import output
+from locum.cli.options import WHERE, Force, Json, existing, unused_file
 
 if TYPE_CHECKING:
     from locum.recipes import EmbedSummary
@@ -34,35 +31,67 @@ def _list(show: bool) -> None:
 
 
 def embed(
-    images: Annotated[str, typer.Argument(metavar="IMAGES", help=IMAGES_HELP)],
-    out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="File of vectors to write, best .npz.")],
-    backbone: Annotated[str, typer.Option(help="The vision model; see --backbones.")] = "efflite0",
+    images: Annotated[str, typer.Argument(metavar="IMAGES", help=IMAGES_HELP, callback=existing)],
+    out: Annotated[
+        Path,
+        typer.Option(
+            "--out",
+            "-o",
+            metavar="FILE",
+            help="File of vectors to write, best .npz.",
+            rich_help_panel=WHERE,
+            callback=unused_file,
+        ),
+    ],
+    backbone: Annotated[
+        str, typer.Option(help="The vision model; see --backbones.", rich_help_panel="Images")
+    ] = "efflite0",
     backbones: Annotated[
-        bool, typer.Option("--backbones", callback=_list, is_eager=True, help="List the vision models and exit.")
+        bool,
+        typer.Option(
+            "--backbones",
+            callback=_list,
+            is_eager=True,
+            help="List the vision models and exit.",
+            rich_help_panel="Images",
+        ),
     ] = False,
     window: Annotated[
         str | None,
         typer.Option(
             metavar="LOW,HIGH",
             help="16-bit and DICOM: values that become black and white (default: each image its own).",
+            rich_help_panel="Images",
         ),
     ] = None,
     strict: Annotated[
-        bool, typer.Option(help="Stop at an image that cannot be read, instead of listing it.")
+        bool,
+        typer.Option(
+            "--strict", help="Stop at an image that cannot be read, instead of listing it.", rich_help_panel="Images"
+        ),
     ] = False,
     index: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Also write which row is which image (private: holds names).")
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Also write which row is which image (private: holds names).", rich_help_panel=WHERE
+        ),
     ] = None,
     cache: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Where vectors are kept to resume from (default: beside the images)."),
+        typer.Option(
+            metavar="FILE",
+            help="Where vectors are kept to resume from (default: beside the images).",
+            rich_help_panel=WHERE,
+        ),
     ] = None,
     no_cache: Annotated[
-        bool, typer.Option("--no-cache", help="Keep nothing: an interrupted run starts over.")
+        bool, typer.Option("--no-cache", help="Keep nothing: an interrupted run starts over.", rich_help_panel=WHERE)
     ] = False,
-    workers: Annotated[int | None, typer.Option(min=1, help="Threads (default: one per core).")] = None,
-    force: Annotated[bool, typer.Option("--force", help="Overwrite existing files.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document instead of tables.")] = False,
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="Threads (default: one per core).", rich_help_panel="Images")
+    ] = None,
+    force: Force = False,
+    as_json: Json = False,
 ) -> None:
     """Turn images into vectors with a frozen vision model; a killed run resumes where it stopped.
 
@@ -73,7 +102,7 @@ def embed(
         from locum.errors import ConfigError
 
         raise ConfigError("--cache and --no-cache exclude each other; leave one out.")
-    with _stoppable(kept=not no_cache), output.progress_bar("embed") as progress:
+    with output.resumable(not no_cache), output.progress_bar("embed") as progress:
         from locum.recipes import embed_to_file
 
         summary = embed_to_file(
@@ -88,10 +117,7 @@ def embed(
             overwrite=force,
             progress=progress,
         )
-    if as_json:
-        output.print_json(summary.to_dict())
-    else:
-        show_embed(summary)
+    output.show(summary, as_json, show_embed)
 
 
 def show_embed(summary: EmbedSummary) -> None:
@@ -121,24 +147,6 @@ def show_embed(summary: EmbedSummary) -> None:
 
 def _counted(n: int, one: str, many: str) -> str:
     return f"{n} {one if n == 1 else many}"
-
-
-@contextmanager
-def _stoppable(*, kept: bool) -> Iterator[None]:
-    """Make SIGINT and SIGTERM end the work with one line, after half-written files are removed."""
-
-    def stop(number: int, _: object) -> None:
-        raise KeyboardInterrupt(number)
-
-    before = signal.signal(signal.SIGTERM, stop)
-    try:
-        yield
-    except KeyboardInterrupt as stopped:
-        sys.stderr.write(f"stopped; {'run the same command again to resume' if kept else 'nothing was kept'}\n")
-        number = stopped.args[0] if stopped.args else signal.SIGINT
-        raise typer.Exit(128 + int(number)) from None
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def _window(text: str | None) -> tuple[float, float] | None:

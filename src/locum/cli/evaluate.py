@@ -8,25 +8,42 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from locum.cli import output
-from locum.cli.options import BACKBONE_HELP, DATA_HELP, HeadName, Json
+from locum.cli.options import BACKBONE_HELP, DATA_HELP, HeadName, Json, existing, existing_release
 
 if TYPE_CHECKING:
     from locum.recipes import Evaluation
 
 
 def evaluate(
-    release: Annotated[Path, typer.Argument(metavar="RELEASE", help="A release folder.")],
-    test: Annotated[str, typer.Option(metavar="DATA", help="Real data to test on. " + DATA_HELP)],
+    release: Annotated[Path, typer.Argument(metavar="RELEASE", help="A release folder.", callback=existing_release)],
+    test: Annotated[
+        str,
+        typer.Option(
+            metavar="DATA", help="Real data to test on. " + DATA_HELP, rich_help_panel="Real data", callback=existing
+        ),
+    ],
     train: Annotated[
         str | None,
-        typer.Option(metavar="DATA", help="The records: adds real data, k-Same, D and the membership check."),
+        typer.Option(
+            metavar="DATA",
+            help="The records: adds real data, k-Same, D and the membership check.",
+            rich_help_panel="Real data",
+            callback=existing,
+        ),
     ] = None,
-    head: Annotated[HeadName, typer.Option(help="Classifier to train on samples.")] = HeadName.linear,
+    head: Annotated[
+        HeadName, typer.Option(help="Classifier to train on samples.", rich_help_panel="The classifier")
+    ] = HeadName.linear,
     samples: Annotated[
-        int | None, typer.Option(help="Vectors to draw (default: as many as --train, or 5000).")
+        int | None,
+        typer.Option(
+            help="Vectors to draw (default: as many as --train, or 5000).", rich_help_panel="The classifier"
+        ),
     ] = None,
-    seeds: Annotated[int, typer.Option(help="Repetitions behind each interval.")] = 3,
-    backbone: Annotated[str | None, typer.Option(help=BACKBONE_HELP)] = None,
+    seeds: Annotated[
+        int, typer.Option(help="Repetitions behind each interval.", rich_help_panel="The classifier")
+    ] = 3,
+    backbone: Annotated[str | None, typer.Option(help=BACKBONE_HELP, rich_help_panel="Real data")] = None,
     as_json: Json = False,
 ) -> None:
     """Train a classifier on the release, test it on real data, and compare with real data and k-Same."""
@@ -43,10 +60,7 @@ def evaluate(
             backbone=backbone,
             progress=progress,
         )
-    if as_json:
-        output.print_json(result.to_dict())
-    else:
-        show_evaluation(result)
+    output.show(result, as_json, show_evaluation)
 
 
 def show_evaluation(result: Evaluation) -> None:

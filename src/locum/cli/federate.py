@@ -9,16 +9,24 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from locum.cli import output
-from locum.cli.options import DATA_HELP, Force, Json, UnitName, listed
+from locum.cli.options import (
+    DATA_HELP,
+    PRIVACY,
+    WHERE,
+    Force,
+    Json,
+    UnitName,
+    existing,
+    existing_path,
+    listed,
+)
+from locum.cli.verb import Group
 
 if TYPE_CHECKING:
     from locum.federated import Simulation
 
 
-app = typer.Typer(
-    help="Sites train one stand-in together, each with its own ledger; no record leaves a site.",
-    no_args_is_help=True,
-)
+group = Group("Sites train one stand-in together, each with its own ledger; no record leaves a site.")
 
 
 class Mode(StrEnum):
@@ -67,26 +75,48 @@ SubjectOption = Annotated[
 ]
 
 
-@app.command()
+@group.verb()
 def init(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="A new folder for the app.")],
-    classes: Annotated[str, typer.Option(metavar="A,B,...", help="All classes that can occur, at any site.")],
-    dim: Annotated[int, typer.Option(help="Number of features of the vectors (EfficientNet-Lite 0: 1280).")] = 1280,
-    backbone: Annotated[str, typer.Option(help="The backbone that made the vectors.")] = "efflite0",
+    classes: Annotated[
+        str,
+        typer.Option(
+            metavar="A,B,...", help="All classes that can occur, at any site.", rich_help_panel="The federation"
+        ),
+    ],
+    dim: Annotated[
+        int,
+        typer.Option(
+            help="Number of features of the vectors (EfficientNet-Lite 0: 1280).", rich_help_panel="The federation"
+        ),
+    ] = 1280,
+    backbone: Annotated[
+        str, typer.Option(help="The backbone that made the vectors.", rich_help_panel="The federation")
+    ] = "efflite0",
     site: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="A site; repeat for each (default: three sites).")
+        list[str] | None,
+        typer.Option(
+            metavar="NAME", help="A site; repeat for each (default: three sites).", rich_help_panel="The federation"
+        ),
     ] = None,
     mode: ModeOption = Mode.decoder,
     secure: SecureOption = False,
     rounds: RoundsOption = 50,
-    average: Annotated[Average, typer.Option(help="median and trimmed-mean resist a poisoned site.")] = Average.mean,
+    average: Annotated[
+        Average,
+        typer.Option(help="median and trimmed-mean resist a poisoned site.", rich_help_panel="The federation"),
+    ] = Average.mean,
     max_sites_per_subject: SubjectOption = None,
-    host: Annotated[str, typer.Option(help="The host name where sites reach the coordinator.")] = "localhost",
-    port: Annotated[int, typer.Option(help="The coordinator's port.")] = 8010,
+    host: Annotated[
+        str, typer.Option(help="The host name where sites reach the coordinator.", rich_help_panel="The network")
+    ] = "localhost",
+    port: Annotated[int, typer.Option(help="The coordinator's port.", rich_help_panel="The network")] = 8010,
     insecure: Annotated[
         bool,
         typer.Option(
-            "--insecure", help="No TLS and no node authentication: only for made-up records on one machine."
+            "--insecure",
+            help="No TLS and no node authentication: only for made-up records on one machine.",
+            rich_help_panel="The network",
         ),
     ] = False,
     as_json: Json = False,
@@ -117,11 +147,11 @@ def init(
         output.print_json({"files": [str(f) for f in files], "sites": names, "insecure": insecure})
         return
     if insecure:
-        output.say("INSECURE: no encryption, no authentication. For made-up records on one machine only.", "bold red")
+        output.say("INSECURE: no encryption, no authentication. For made-up records on one machine only.", "red")
     output.say(f"Written to {folder}. See {folder / 'README.md'} for the commands, in order.", "bold")
 
 
-@app.command()
+@group.verb()
 def certificates(
     folder: Annotated[
         Path, typer.Argument(metavar="DIR", help="Folder for certificates and keys; nothing is overwritten.")
@@ -141,7 +171,7 @@ def certificates(
     _files(files, as_json)
 
 
-@app.command()
+@group.verb()
 def key(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder for the key pair; nothing is overwritten.")],
     name: Annotated[str, typer.Argument(metavar="NAME", help="The site's name.")],
@@ -153,48 +183,74 @@ def key(
     _files(make_key_for_site(folder, name), as_json)
 
 
-@app.command()
+@group.verb()
 def simulate(
-    data: Annotated[str, typer.Argument(metavar="DATA", help=DATA_HELP)],
+    data: Annotated[str, typer.Argument(metavar="DATA", help=DATA_HELP, callback=existing)],
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", metavar="DIR", help="Keep the release and the log here.")
+        Path | None,
+        typer.Option("--out", "-o", metavar="DIR", help="Keep the release and the log here.", rich_help_panel=WHERE),
     ] = None,
-    sites: Annotated[int, typer.Option(help="Number of sites.")] = 5,
-    partition: Annotated[Partition, typer.Option(help="How records are partitioned among sites.")] = Partition.iid,
-    alpha: Annotated[float, typer.Option(help="For dirichlet: the smaller, the more the sites differ.")] = 0.3,
+    sites: Annotated[int, typer.Option(help="Number of sites.", rich_help_panel="Sites")] = 5,
+    partition: Annotated[
+        Partition, typer.Option(help="How records are partitioned among sites.", rich_help_panel="Sites")
+    ] = Partition.iid,
+    alpha: Annotated[
+        float, typer.Option(help="For dirichlet: the smaller, the more the sites differ.", rich_help_panel="Sites")
+    ] = 0.3,
     site_attribute: Annotated[
-        str, typer.Option(metavar="NAME", help="For by-site: the attribute that names the site.")
+        str,
+        typer.Option(metavar="NAME", help="For by-site: the attribute that names the site.", rich_help_panel="Sites"),
     ] = "site",
     mode: ModeOption = Mode.decoder,
     secure: SecureOption = False,
     rounds: RoundsOption = 50,
-    local_epochs: Annotated[int, typer.Option(help="Passes of a site over its records in each round.")] = 5,
-    batch: Annotated[int, typer.Option(help="Expected batch size of a site.")] = 256,
-    average: Annotated[Average, typer.Option(help="How decoders are averaged.")] = Average.mean,
+    local_epochs: Annotated[
+        int, typer.Option(help="Passes of a site over its records in each round.", rich_help_panel="Training")
+    ] = 5,
+    batch: Annotated[int, typer.Option(help="Expected batch size of a site.", rich_help_panel="Training")] = 256,
+    average: Annotated[
+        Average, typer.Option(help="How decoders are averaged.", rich_help_panel="Training")
+    ] = Average.mean,
     balanced: Annotated[
-        bool, typer.Option("--balanced", help="Heads weight all classes equally, however rare.")
+        bool,
+        typer.Option(
+            "--balanced", help="Heads weight all classes equally, however rare.", rich_help_panel="Training"
+        ),
     ] = False,
     epsilon: Annotated[
-        float | None, typer.Option(help="Each site's budget over all rounds; without it no noise is added.")
+        float | None,
+        typer.Option(
+            help="Each site's budget over all rounds; without it no noise is added.", rich_help_panel=PRIVACY
+        ),
     ] = None,
-    delta: Annotated[float | None, typer.Option(help="At most 1 / (10 n-public).")] = None,
-    n_public: Annotated[int | None, typer.Option(help="A site's declared, rounded number of records.")] = None,
+    delta: Annotated[float | None, typer.Option(help="At most 1 / (10 n-public).", rich_help_panel=PRIVACY)] = None,
+    n_public: Annotated[
+        int | None, typer.Option(help="A site's declared, rounded number of records.", rich_help_panel=PRIVACY)
+    ] = None,
     classes: Annotated[
-        str | None, typer.Option(metavar="A,B,...", help="All classes; required with --epsilon.")
+        str | None,
+        typer.Option(metavar="A,B,...", help="All classes; required with --epsilon.", rich_help_panel=PRIVACY),
     ] = None,
-    unit: Annotated[UnitName, typer.Option(help="Whose presence is hidden.")] = UnitName.record,
+    unit: Annotated[
+        UnitName, typer.Option(help="Whose presence is hidden.", rich_help_panel=PRIVACY)
+    ] = UnitName.record,
     engine: Annotated[
-        Engine, typer.Option(help="local: one process. ray: Flower's simulation engine.")
+        Engine, typer.Option(help="local: one process. ray: Flower's simulation engine.", rich_help_panel="Sites")
     ] = Engine.local,
     validation: Annotated[
         bool,
         typer.Option(
             "--validation",
             help="Choose lambda on held-out records, as in the federated paper, not by cross-validation.",
+            rich_help_panel="Training",
         ),
     ] = False,
     seed: Annotated[
-        int, typer.Option(help="Seeds all randomness, noise included: that is why the release is a test.")
+        int,
+        typer.Option(
+            help="Seeds all randomness, noise included: that is why the release is a test.",
+            rich_help_panel="Training",
+        ),
     ] = 0,
     as_json: Json = False,
 ) -> None:
@@ -278,7 +334,7 @@ def _show(found: Simulation, out: Path | None) -> None:
         output.say(f"Release written to {found.release}", "bold")
 
 
-@app.command()
+@group.verb()
 def merge(
     releases: Annotated[list[Path], typer.Argument(metavar="A B ...", help="Releases of different sites.")],
     out: Annotated[Path, typer.Option("--out", "-o", metavar="DIR", help="The merged release.")],
@@ -307,10 +363,10 @@ def merge(
     output.show_claim(found.claim)
 
 
-@app.command()
+@group.verb()
 def predict(
-    site: Annotated[Path, typer.Argument(metavar="SITE", help="The site.toml of the site.")],
-    data: Annotated[str, typer.Argument(metavar="DATA", help=DATA_HELP)],
+    site: Annotated[Path, typer.Argument(metavar="SITE", help="The site.toml of the site.", callback=existing_path)],
+    data: Annotated[str, typer.Argument(metavar="DATA", help=DATA_HELP, callback=existing)],
     lam: Annotated[
         float | None,
         typer.Option("--lambda", help="Weight of the site's own head, 0..1, instead of the one it chose."),

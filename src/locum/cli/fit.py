@@ -8,7 +8,22 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from locum.cli import output
-from locum.cli.options import DATA_HELP, Force, GeneratorName, Json, RelationName, UnitName
+from locum.cli.options import (
+    CHECK,
+    DATA_HELP,
+    PRIVACY,
+    SETTINGS,
+    WHAT,
+    WHERE,
+    Force,
+    GeneratorName,
+    Json,
+    RelationName,
+    UnitName,
+    existing,
+    listed,
+    unused_folder,
+)
 
 if TYPE_CHECKING:
     from locum.recipes import FitSummary
@@ -16,73 +31,137 @@ if TYPE_CHECKING:
 
 
 def fit(
-    data: Annotated[str, typer.Argument(metavar="DATA", help=DATA_HELP)],
-    out: Annotated[Path, typer.Option("--out", "-o", metavar="RELEASE", help="Folder to write.")],
+    data: Annotated[str, typer.Argument(metavar="DATA", help=DATA_HELP, callback=existing)],
+    out: Annotated[
+        Path,
+        typer.Option(
+            "--out", "-o", metavar="RELEASE", help="Folder to write.", rich_help_panel=WHERE, callback=unused_folder
+        ),
+    ],
     generator: Annotated[
-        GeneratorName, typer.Option(help="Generator to fit; see docs/guides/choosing-a-generator.md.")
+        GeneratorName,
+        typer.Option(help="Generator to fit; see docs/guides/choosing-a-generator.md.", rich_help_panel=WHAT),
     ] = GeneratorName.auto,
-    preset: Annotated[str | None, typer.Option(help="CVAE: replica, small, large, federated or private.")] = None,
-    decoder_noise: Annotated[str | None, typer.Option(help="CVAE: none, diagonal or low-rank.")] = None,
-    epochs: Annotated[int | None, typer.Option(help="CVAE: largest number of epochs.")] = None,
+    preset: Annotated[
+        str | None, typer.Option(help="CVAE: replica, small, large, federated or private.", rich_help_panel=SETTINGS)
+    ] = None,
+    decoder_noise: Annotated[
+        str | None, typer.Option(help="CVAE: none, diagonal or low-rank.", rich_help_panel=SETTINGS)
+    ] = None,
+    epochs: Annotated[
+        int | None, typer.Option(help="CVAE: largest number of epochs.", rich_help_panel=SETTINGS)
+    ] = None,
     condition_on: Annotated[
-        str | None, typer.Option(help="CVAE: attributes besides the class, separated by commas.")
+        str | None,
+        typer.Option(help="CVAE: attributes besides the class, separated by commas.", rich_help_panel=SETTINGS),
     ] = None,
     authors_compat: Annotated[
-        bool, typer.Option(help="CVAE: do what the papers' authors ran, faults included.")
+        bool,
+        typer.Option(
+            "--authors-compat",
+            help="CVAE: do what the papers' authors ran, faults included.",
+            rich_help_panel=SETTINGS,
+        ),
     ] = False,
     covariance: Annotated[
-        str | None, typer.Option(help="Gaussian with --epsilon: auto, own (half of the budget) or public.")
+        str | None,
+        typer.Option(
+            help="Gaussian with --epsilon: auto, own (half of the budget) or public.", rich_help_panel=SETTINGS
+        ),
     ] = None,
     reference: Annotated[
         str | None,
-        typer.Option(help="With --epsilon: public statistics for whitening (default: the backbone's, if any)."),
+        typer.Option(
+            help="With --epsilon: public statistics for whitening (default: the backbone's, if any).",
+            rich_help_panel=SETTINGS,
+        ),
     ] = None,
-    rank: Annotated[int | None, typer.Option(help="Gaussian: number of directions of the shared covariance.")] = None,
-    k: Annotated[int | None, typer.Option(help="k-Same: smallest size of a group.")] = None,
-    per_class: Annotated[bool, typer.Option(help="k-Same: group within each class.")] = False,
-    variance: Annotated[float | None, typer.Option(help="Sampling variance; 1 is what training assumes.")] = None,
-    space: Annotated[str | None, typer.Option(help="raw, or unit: vectors scaled to length 1.")] = None,
-    backbone: Annotated[
-        str | None, typer.Option(help="For images: the vision model (default: efflite0; see `embed --backbones`).")
+    rank: Annotated[
+        int | None,
+        typer.Option(help="Gaussian: number of directions of the shared covariance.", rich_help_panel=SETTINGS),
     ] = None,
-    holdout: Annotated[float, typer.Option(help="Share of records held out for the membership check.")] = 0.1,
-    non_members: Annotated[
-        str | None,
-        typer.Option(metavar="DATA", help="Records that are not used, for that check, instead of --holdout."),
-    ] = None,
-    fail_on_leak: Annotated[
-        bool, typer.Option(help="If the check finds a leak, write nothing and exit with code 3.")
+    k: Annotated[int | None, typer.Option(help="k-Same: smallest size of a group.", rich_help_panel=SETTINGS)] = None,
+    per_class: Annotated[
+        bool, typer.Option("--per-class", help="k-Same: group within each class.", rich_help_panel=SETTINGS)
     ] = False,
+    variance: Annotated[
+        float | None, typer.Option(help="Sampling variance; 1 is what training assumes.", rich_help_panel=WHAT)
+    ] = None,
+    space: Annotated[
+        str | None, typer.Option(help="raw, or unit: vectors scaled to length 1.", rich_help_panel=WHAT)
+    ] = None,
+    backbone: Annotated[
+        str | None,
+        typer.Option(
+            help="For images: the vision model (default: efflite0; see `embed --backbones`).", rich_help_panel=WHAT
+        ),
+    ] = None,
     epsilon: Annotated[
-        float | None, typer.Option(help="Differential privacy: how much one unit may change the result.")
+        float | None,
+        typer.Option(help="Differential privacy: how much one unit may change the result.", rich_help_panel=PRIVACY),
     ] = None,
     delta: Annotated[
-        float | None, typer.Option(help="With --epsilon: probability of failure, at most 1/(10 n).")
+        float | None,
+        typer.Option(help="With --epsilon: probability of failure, at most 1/(10 n).", rich_help_panel=PRIVACY),
     ] = None,
     n_public: Annotated[
-        int | None, typer.Option(help="With --epsilon: about how many units, as a public number.")
+        int | None,
+        typer.Option(help="With --epsilon: about how many units, as a public number.", rich_help_panel=PRIVACY),
     ] = None,
     classes: Annotated[
-        str | None, typer.Option(help="With --epsilon: all classes that can occur, separated by commas.")
+        str | None,
+        typer.Option(
+            help="With --epsilon: all classes that can occur, separated by commas.", rich_help_panel=PRIVACY
+        ),
     ] = None,
     unit: Annotated[
         UnitName,
-        typer.Option(help="With --epsilon: what is protected, one record or a subject with all its records."),
+        typer.Option(
+            help="With --epsilon: what is protected, one record or a subject with all its records.",
+            rich_help_panel=PRIVACY,
+        ),
     ] = UnitName.record,
     relation: Annotated[
         RelationName,
-        typer.Option(help="With --epsilon: add-or-remove hides the presence of a unit; replace-one only its values."),
+        typer.Option(
+            help="With --epsilon: add-or-remove hides the presence of a unit; replace-one only its values.",
+            rich_help_panel=PRIVACY,
+        ),
     ] = RelationName.add_or_remove,
     holding: Annotated[
-        str, typer.Option(help="With --epsilon: name of the data holding whose budget pays.")
+        str, typer.Option(help="With --epsilon: name of the data holding whose budget pays.", rich_help_panel=PRIVACY)
     ] = "default",
     ledger: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="With --epsilon: the ledger (default: next to the data).")
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="With --epsilon: the ledger (default: next to the data).", rich_help_panel=PRIVACY
+        ),
     ] = None,
+    holdout: Annotated[
+        float, typer.Option(help="Share of records held out for the membership check.", rich_help_panel=CHECK)
+    ] = 0.1,
+    non_members: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DATA",
+            help="Records that are not used, for that check, instead of --holdout.",
+            rich_help_panel=CHECK,
+            callback=existing,
+        ),
+    ] = None,
+    fail_on_leak: Annotated[
+        bool,
+        typer.Option(
+            "--fail-on-leak",
+            help="If the check finds a leak, write nothing and exit with code 3.",
+            rich_help_panel=CHECK,
+        ),
+    ] = False,
     resume: Annotated[
-        bool, typer.Option(help="Keep a private checkpoint next to the data and resume from it.")
+        bool,
+        typer.Option(help="Keep a private checkpoint next to the data and resume from it.", rich_help_panel=WHERE),
     ] = True,
-    seed: Annotated[int, typer.Option(min=0, help="Seed for weights, batches and splits.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed for weights, batches and splits.", rich_help_panel=WHAT)] = 0,
     force: Force = False,
     as_json: Json = False,
 ) -> None:
@@ -90,13 +169,15 @@ def fit(
 
     One simple attack is then run on it, with records of the validation or test split, or a held-out share.
     """
+    # Checked first: nothing heavy is imported for a mistyped budget.
+    budget = _budget(epsilon, delta, n_public, unit.value, relation.value)
     from locum.recipes import fit_release
 
     settings: dict[str, Any] = {
         "preset": preset,
         "decoder_noise": decoder_noise,
         "max_epochs": epochs,
-        "condition_on": [c.strip() for c in condition_on.split(",")] if condition_on else None,
+        "condition_on": listed(condition_on) if condition_on else None,
         "authors_compat": authors_compat or None,
         "covariance": covariance,
         "reference": reference,
@@ -115,21 +196,18 @@ def fit(
             holdout=holdout,
             non_members=non_members,
             backbone=backbone,
-            privacy=_budget(epsilon, delta, n_public, unit.value, relation.value),
+            privacy=budget,
             classes=None if classes is None else [name.strip() for name in classes.split(",")],
             ledger=ledger,
             holding=holding,
             refuse_leak=fail_on_leak,
             overwrite=force,
             resume=resume,
-            verbose=not as_json,
+            verbose=not (as_json or output.is_quiet()),
             seed=seed,
             progress=progress,
         )
-    if as_json:
-        output.print_json(summary.to_dict())
-    else:
-        show_fit(summary)
+    output.show(summary, as_json, show_fit)
 
 
 def show_fit(summary: FitSummary) -> None:
@@ -148,8 +226,8 @@ def show_fit(summary: FitSummary) -> None:
 
 
 def _budget(epsilon: float | None, delta: float | None, n_public: int | None, unit: str, relation: str) -> DP | None:
-    from locum import types
     from locum.errors import ConfigError
+    from locum.types import DP
 
     if epsilon is None:
         if delta is not None or n_public is not None:
@@ -157,4 +235,4 @@ def _budget(epsilon: float | None, delta: float | None, n_public: int | None, un
         return None
     if delta is None or n_public is None:
         raise ConfigError("--epsilon needs --delta and --n-public: `locum plan --explain` helps to choose them.")
-    return types.DP(epsilon, delta, unit, n_public, relation)  # type: ignore[arg-type]  # one of two words each
+    return DP(epsilon, delta, unit, n_public, relation)  # type: ignore[arg-type]  # one of two words each

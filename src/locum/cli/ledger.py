@@ -8,16 +8,31 @@ from typing import Annotated, Any
 import typer
 
 from locum.cli import output
-from locum.cli.options import Force, Json, RelationName, UnitName
+from locum.cli.options import Force, Json, RelationName, UnitName, existing, existing_path
+from locum.cli.verb import Group
+from locum.io import check_input
 
-app = typer.Typer(help="What was spent on each data holding, and what may still be.", no_args_is_help=True)
+group = Group("What was spent on each data holding, and what may still be.")
 Data = Annotated[
-    str | None, typer.Argument(metavar="DATA", help="The data that the ledger belongs to; or give --ledger.")
+    str | None,
+    typer.Argument(metavar="DATA", help="The data that the ledger belongs to; or give --ledger.", callback=existing),
 ]
-File = Annotated[Path | None, typer.Option("--ledger", metavar="FILE", help="The ledger, if not named by DATA.")]
 
 
-@app.command()
+def _existing_ledger(ctx: typer.Context, value: Path | None) -> Path | None:
+    if value is not None and not ctx.resilient_parsing:
+        check_input(value, "ledger", "name it with --ledger, or open one with set-budget")
+    return value
+
+
+NewFile = Annotated[Path | None, typer.Option("--ledger", metavar="FILE", help="The ledger, if not named by DATA.")]
+File = Annotated[
+    Path | None,
+    typer.Option("--ledger", metavar="FILE", help="The ledger, if not named by DATA.", callback=_existing_ledger),
+]
+
+
+@group.verb()
 def show(
     data: Data = None,
     ledger: File = None,
@@ -30,7 +45,7 @@ def show(
     _tell(show_ledger(find_ledger(data, ledger), holding), as_json)
 
 
-@app.command("set-budget")
+@group.verb("set-budget")
 def set_budget(
     *,
     data: Data = None,
@@ -43,7 +58,7 @@ def set_budget(
     relation: Annotated[
         RelationName | None, typer.Option(help="What neighbours are (add-or-remove); cannot be changed later.")
     ] = None,
-    ledger: File = None,
+    ledger: NewFile = None,
     yes: Annotated[bool, typer.Option("--yes", help="Raise a budget without being asked again.")] = False,
     as_json: Json = False,
 ) -> None:
@@ -66,7 +81,7 @@ def set_budget(
     _tell(found, as_json)
 
 
-@app.command()
+@group.verb()
 def export(
     data: Data = None,
     ledger: File = None,
@@ -86,7 +101,7 @@ def export(
         output.say(f"{len(entries)} entries written to {out}")
 
 
-@app.command()
+@group.verb()
 def backup(
     *,
     data: Data = None,
@@ -105,11 +120,13 @@ def backup(
         output.say(f"backup      {made['backup']} ({made['entries']} entries, tip {made['tip'][:16]})")
 
 
-@app.command()
+@group.verb()
 def restore(
-    copy: Annotated[Path, typer.Argument(metavar="BACKUP", help="A copy that `ledger backup` made.")],
+    copy: Annotated[
+        Path, typer.Argument(metavar="BACKUP", help="A copy that `ledger backup` made.", callback=existing_path)
+    ],
     data: Data = None,
-    ledger: File = None,
+    ledger: NewFile = None,
     release: Annotated[
         list[Path] | None, typer.Option(help="A release that the backup must know about; may be repeated.")
     ] = None,

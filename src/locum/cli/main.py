@@ -1,69 +1,85 @@
-"""The program. Starts without torch: what a verb needs is imported when the verb runs."""
+"""Start the program, and end it in one line whatever happens. Everything else is imported inside."""
 
 from __future__ import annotations
 
 import os
+import signal
 import sys
-from typing import Annotated
+from types import FrameType
 
-import typer
-
-from locum._version import __version__
-from locum.cli import federate, ledger, obfuscate, output, rebalance, study, verbs
-from locum.errors import LocumError, missing_extra
-
-app = typer.Typer(
-    name="locum",
-    help="Share a stand-in for your data instead of the data.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-    rich_markup_mode="rich",
-)
-verbs.register(app)
-app.add_typer(study.app, name="study")
-app.add_typer(ledger.app, name="ledger")
-app.add_typer(rebalance.app, name="rebalance")
-app.add_typer(federate.app, name="federate")
-app.add_typer(obfuscate.app, name="obfuscate")
-
-
-def _version(show: bool) -> None:
-    if show:
-        typer.echo(f"locum {__version__}")
-        raise typer.Exit
-
-
-@app.callback()
-def _root(
-    version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
-    ] = False,
-) -> None:
-    """Exit codes: 0 done, 1 failed, 2 wrong usage or input, 3 a policy was not met."""
+# Which signal asked us to stop, if one did.
+_stopped_by: list[int] = []
 
 
 def main() -> None:
     """Run the program; what we foresee ends in one sentence, not in a traceback."""
+    _stopped_by.clear()
+    before = {number: signal.signal(number, _stop) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        app()
-    except LocumError as error:
-        sys.stderr.write(f"error: {output.plain(str(error))}\n")
-        sys.exit(error.exit_code)
-    except ModuleNotFoundError as error:
-        told = missing_extra(error)
-        if told is None:
-            raise
-        sys.stderr.write(f"error: {told}\n")
-        sys.exit(told.exit_code)
-    except (MemoryError, OverflowError):
-        sys.stderr.write("error: this asks for more than the machine's memory holds; ask for less at a time.\n")
-        sys.exit(2)
-    except BrokenPipeError:
+        code = _run()
+    finally:
+        # A second Ctrl-C while Python shuts down would print a traceback.
+        for number, handler in before.items():
+            signal.signal(number, signal.SIG_IGN if _stopped_by else handler)
+    sys.exit(code)
+
+
+def _stop(number: int, _: FrameType | None) -> None:
+    _stopped_by.append(number)
+    raise KeyboardInterrupt
+
+
+def _run() -> int:
+    try:
+        from locum.cli.program import run
+
+        code = run()
+    except BaseException as error:
+        if not _stopped_by:
+            return _told(error)
+    if _stopped_by:
+        # Also where a library turned the interrupt into an error of its own.
+        from locum.cli import output
+
+        sys.stderr.write(f"stopped{output.stop_hint and '; '}{output.stop_hint}\n")
+        return 128 + _stopped_by[0]
+    return code
+
+
+def _told(error: BaseException) -> int:
+    """Say what went wrong in one sentence, and with which code to exit; a bug of ours is raised again."""
+    import click
+
+    from locum.errors import LocumError, missing_extra
+    from locum.io import printable
+
+    known: BaseException | None = error
+    if isinstance(error, ModuleNotFoundError):
+        known = missing_extra(error)
+    if isinstance(known, LocumError):
+        return _say(printable(str(known), keep="\n"), known.exit_code)
+    if isinstance(error, click.UsageError):
+        where = f" See `{error.ctx.command_path} --help`." if error.ctx else ""
+        return _say(_sentence(error.format_message()) + where, 2)
+    if isinstance(error, click.Abort):
+        return _say("stopped: nothing was changed.", 1, "")
+    if isinstance(error, MemoryError | OverflowError):
+        return _say("this asks for more than the machine's memory holds; ask for less at a time.", 2)
+    if isinstance(error, BrokenPipeError):
         # Whoever read our output has left; say nothing more.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(1)
-    except OSError as error:
-        sys.stderr.write(f"error: {error.strerror or error}: {error.filename or 'the system refused'}.\n")
-        sys.exit(1)
+        return 1
+    if isinstance(error, OSError):
+        return _say(f"{error.strerror or error}: {error.filename or 'the system refused'}.", 1)
+    raise error
+
+
+def _say(text: str, code: int, prefix: str = "error: ") -> int:
+    sys.stderr.write(f"{prefix}{text}\n")
+    return code
+
+
+def _sentence(text: str) -> str:
+    """Click's message with a full stop, whichever way it ends."""
+    text = " ".join(text.split())
+    return text if text.endswith((".", "?")) else f"{text}."

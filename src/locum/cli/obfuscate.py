@@ -9,26 +9,38 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from locum.cli import output
-from locum.cli.options import Force, Json, listed
+from locum.cli.options import PRIVACY, WHERE, Force, Json, existing, listed, unused_folder
+from locum.cli.verb import Group
+from locum.io import check_manifest_folder
 
 if TYPE_CHECKING:
     from locum.recipes import AppliedSummary, ObfuscatorSummary, TradeOffSummary
 
 
-app = typer.Typer(
-    help="Keep what a receiver needs of each record and hide the rest, with two knobs that are set at each use.",
-    no_args_is_help=True,
-)
+group = Group("Keep what a receiver needs of each record and hide the rest, with two knobs that are set at each use.")
+
+
+def _existing_obfuscator(ctx: typer.Context, value: Path) -> Path:
+    if not ctx.resilient_parsing:
+        check_manifest_folder(value, "an obfuscator")
+    return value
+
 
 DATA_HELP = (
     "A .csv or .parquet table, UCI Adult's folder, CelebA's folder, an .npz of images, or a folder of images with "
     "--attributes; DATA#train selects a split."
 )
 Attributes = Annotated[
-    str | None, typer.Option(metavar="FILE", help="For a folder of images: a .csv or .parquet table about them.")
+    str | None,
+    typer.Option(
+        metavar="FILE", callback=existing, help="For a folder of images: a .csv or .parquet table about them."
+    ),
 ]
 Limit = Annotated[int | None, typer.Option(help="Use only the first N records.")]
-Saved = Annotated[Path, typer.Argument(metavar="OBFUSCATOR", help="A folder that `obfuscate fit` wrote.")]
+Saved = Annotated[
+    Path,
+    typer.Argument(metavar="OBFUSCATOR", help="A folder that `obfuscate fit` wrote.", callback=_existing_obfuscator),
+]
 
 
 class PresetName(StrEnum):
@@ -38,35 +50,68 @@ class PresetName(StrEnum):
     paper = "paper"
 
 
-@app.command()
+@group.verb()
 def fit(
-    data: Annotated[str, typer.Argument(metavar="DATA", help=DATA_HELP)],
-    out: Annotated[Path, typer.Option("--out", "-o", metavar="OBFUSCATOR", help="Folder to write.")],
+    data: Annotated[str, typer.Argument(metavar="DATA", help=DATA_HELP, callback=existing)],
+    out: Annotated[
+        Path,
+        typer.Option(
+            "--out",
+            "-o",
+            metavar="OBFUSCATOR",
+            help="Folder to write.",
+            rich_help_panel=WHERE,
+            callback=unused_folder,
+        ),
+    ],
     utility: Annotated[
         list[str],
-        typer.Option(metavar="COLUMN", help="What must stay useful; removed from a table. Repeat for more."),
+        typer.Option(
+            metavar="COLUMN",
+            help="What must stay useful; removed from a table. Repeat for more.",
+            rich_help_panel="What to keep",
+        ),
     ],
     drop: Annotated[
-        list[str] | None, typer.Option(metavar="COLUMN", help="Tables: leave this column out. Repeat for more.")
+        list[str] | None,
+        typer.Option(
+            metavar="COLUMN", help="Tables: leave this column out. Repeat for more.", rich_help_panel="What to keep"
+        ),
     ] = None,
     preset: Annotated[
-        PresetName, typer.Option(help="Our own, or the networks and noise of the adjustable paper.")
+        PresetName,
+        typer.Option(help="Our own, or the networks and noise of the adjustable paper.", rich_help_panel="Training"),
     ] = PresetName.calibrated,
-    epochs: Annotated[int | None, typer.Option(min=1, help="At most this many (default: by preset).")] = None,
+    epochs: Annotated[
+        int | None, typer.Option(min=1, help="At most this many (default: by preset).", rich_help_panel="Training")
+    ] = None,
     beta: Annotated[
-        float | None, typer.Option(help="calibrated, tables: larger hides more and rebuilds less well.")
+        float | None,
+        typer.Option(
+            help="calibrated, tables: larger hides more and rebuilds less well.", rich_help_panel="Training"
+        ),
     ] = None,
     authors_compat: Annotated[
-        bool, typer.Option("--authors-compat", help="paper: what its authors ran, faults included.")
+        bool,
+        typer.Option(
+            "--authors-compat", help="paper: what its authors ran, faults included.", rich_help_panel="Training"
+        ),
     ] = False,
     attributes: Attributes = None,
     side: Annotated[
-        int | None, typer.Option(help="CelebA and folders of images: side in pixels, a multiple of 16 (64).")
+        int | None,
+        typer.Option(
+            help="CelebA and folders of images: side in pixels, a multiple of 16 (64).", rich_help_panel="Training"
+        ),
     ] = None,
-    gray: Annotated[bool, typer.Option("--gray", help="Folders of images: convert to grayscale.")] = False,
+    gray: Annotated[
+        bool, typer.Option("--gray", help="Folders of images: convert to grayscale.", rich_help_panel="Training")
+    ] = False,
     limit: Limit = None,
-    resume: Annotated[bool, typer.Option(help="Keep a private checkpoint beside the data, to resume from.")] = True,
-    seed: Annotated[int, typer.Option(min=0, help="Seed for weights and batches.")] = 0,
+    resume: Annotated[
+        bool, typer.Option(help="Keep a private checkpoint beside the data, to resume from.", rich_help_panel=WHERE)
+    ] = True,
+    seed: Annotated[int, typer.Option(min=0, help="Seed for weights and batches.", rich_help_panel="Training")] = 0,
     force: Force = False,
     as_json: Json = False,
 ) -> None:
@@ -92,44 +137,58 @@ def fit(
         seed=seed,
         overwrite=force,
         resume=resume,
-        verbose=not as_json,
+        verbose=not (as_json or output.is_quiet()),
     )
-    if as_json:
-        output.print_json(summary.to_dict())
-    else:
-        show_obfuscator(summary)
+    output.show(summary, as_json, show_obfuscator)
 
 
-@app.command()
+@group.verb()
 def apply(
     obfuscator: Saved,
-    data: Annotated[str, typer.Argument(metavar="DATA", help=DATA_HELP + " Default: all splits.")],
+    data: Annotated[str, typer.Argument(metavar="DATA", help=DATA_HELP + " Default: all splits.", callback=existing)],
     out: Annotated[
-        Path, typer.Option("--out", "-o", metavar="OUT", help="Tables: .csv or .parquet; images: .npz or a folder.")
+        Path,
+        typer.Option(
+            "--out",
+            "-o",
+            metavar="OUT",
+            help="Tables: .csv or .parquet; images: .npz or a folder.",
+            rich_help_panel=WHERE,
+        ),
     ],
-    noise: Annotated[float, typer.Option(help="How much is hidden: 0 least; inf all but the utility labels.")],
+    noise: Annotated[
+        float,
+        typer.Option(help="How much is hidden: 0 least; inf all but the utility labels.", rich_help_panel="Knobs"),
+    ],
     lambda_: Annotated[
         str | None,
         typer.Option(
             "--lambda",
             metavar="NUMBER|own",
             help="How plainly labels are written: 0 not at all, -50 fully (default).",
+            rich_help_panel="Knobs",
         ),
     ] = None,
     true_label: Annotated[
         bool,
         typer.Option(
-            "--true-label/--no-true-label", help="Write the true utility labels, or the obfuscator's prediction."
+            "--true-label/--no-true-label",
+            help="Write the true utility labels, or the obfuscator's prediction.",
+            rich_help_panel="Knobs",
         ),
     ] = True,
     keep_order: Annotated[
-        bool, typer.Option("--keep-order", help="Keep the order of DATA, which shows which record is whose.")
+        bool,
+        typer.Option(
+            "--keep-order", help="Keep the order of DATA, which shows which record is whose.", rich_help_panel=WHERE
+        ),
     ] = False,
-    delta: Annotated[float, typer.Option(help="The delta of the local epsilon.")] = 1e-5,
+    delta: Annotated[float, typer.Option(help="The delta of the local epsilon.", rich_help_panel=PRIVACY)] = 1e-5,
     attributes: Attributes = None,
     limit: Limit = None,
     seed: Annotated[
-        int | None, typer.Option(min=0, help="For tests: anyone who guesses it can remove the noise.")
+        int | None,
+        typer.Option(min=0, help="For tests: anyone who guesses it can remove the noise.", rich_help_panel=PRIVACY),
     ] = None,
     force: Force = False,
     as_json: Json = False,
@@ -154,50 +213,92 @@ def apply(
         seed=seed,
         overwrite=force,
     )
-    if as_json:
-        output.print_json(summary.to_dict())
-    else:
-        show_applied(summary)
+    output.show(summary, as_json, show_applied)
 
 
-@app.command("trade-off")
+@group.verb("trade-off")
 def trade_off(
     obfuscator: Saved,
-    data: Annotated[str, typer.Argument(metavar="DATA", help="Records to train judges on. " + DATA_HELP)],
-    out: Annotated[Path, typer.Option("--out", "-o", metavar="FOLDER", help="Folder for curve, table and report.")],
-    private: Annotated[str, typer.Option(metavar="COLUMN", help="What an attacker wants to know.")],
-    noise: Annotated[str, typer.Option(metavar="A,B,...", help="Values of the noise.")] = "0,1,2,5",
+    data: Annotated[
+        str, typer.Argument(metavar="DATA", help="Records to train judges on. " + DATA_HELP, callback=existing)
+    ],
+    out: Annotated[
+        Path,
+        typer.Option(
+            "--out", "-o", metavar="FOLDER", help="Folder for curve, table and report.", rich_help_panel=WHERE
+        ),
+    ],
+    private: Annotated[
+        str, typer.Option(metavar="COLUMN", help="What an attacker wants to know.", rich_help_panel="Judges")
+    ],
+    noise: Annotated[
+        str, typer.Option(metavar="A,B,...", help="Values of the noise.", rich_help_panel="Knobs")
+    ] = "0,1,2,5",
     lambda_: Annotated[
-        str | None, typer.Option("--lambda", metavar="A,B,...", help="Values of lambda (default: -50).")
+        str | None,
+        typer.Option("--lambda", metavar="A,B,...", help="Values of lambda (default: -50).", rich_help_panel="Knobs"),
     ] = None,
     test: Annotated[
         str | None,
-        typer.Option(metavar="DATA", help="Records to test judges on (default: split test, or --holdout)."),
+        typer.Option(
+            metavar="DATA",
+            help="Records to test judges on (default: split test, or --holdout).",
+            rich_help_panel="Judges",
+            callback=existing,
+        ),
     ] = None,
-    holdout: Annotated[float, typer.Option(help="Without test records: share of DATA to test judges on.")] = 0.2,
+    holdout: Annotated[
+        float, typer.Option(help="Without test records: share of DATA to test judges on.", rich_help_panel="Judges")
+    ] = 0.2,
     attacker_at_most: Annotated[
         float | None,
-        typer.Option(help="Pick the least noise that keeps the strongest attacker at this or below; else exit 3."),
+        typer.Option(
+            help="Pick the least noise that keeps the strongest attacker at this or below; else exit 3.",
+            rich_help_panel="Knobs",
+        ),
     ] = None,
     true_label: Annotated[
         bool,
         typer.Option(
-            "--true-label/--no-true-label", help="Write the true utility labels, or the obfuscator's prediction."
+            "--true-label/--no-true-label",
+            help="Write the true utility labels, or the obfuscator's prediction.",
+            rich_help_panel="Knobs",
         ),
     ] = True,
     judges: Annotated[
-        str | None, typer.Option(metavar="A,B", help="network, trees, patches (default: all that read the records).")
+        str | None,
+        typer.Option(
+            metavar="A,B",
+            help="network, trees, patches (default: all that read the records).",
+            rich_help_panel="Judges",
+        ),
     ] = None,
-    copies: Annotated[int, typer.Option(min=1, help="Releases of each record that the averaging attacker has.")] = 10,
+    copies: Annotated[
+        int,
+        typer.Option(
+            min=1, help="Releases of each record that the averaging attacker has.", rich_help_panel="Judges"
+        ),
+    ] = 10,
     epochs: Annotated[
-        int | None, typer.Option(min=1, help="For judges that are networks (default: the adjustable paper's).")
+        int | None,
+        typer.Option(
+            min=1, help="For judges that are networks (default: the adjustable paper's).", rich_help_panel="Judges"
+        ),
     ] = None,
     attributes: Attributes = None,
     test_attributes: Annotated[
-        str | None, typer.Option(metavar="FILE", help="The same for a folder passed as --test.")
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="The same for a folder passed as --test.",
+            rich_help_panel="Judges",
+            callback=existing,
+        ),
     ] = None,
     limit: Limit = None,
-    seed: Annotated[int, typer.Option(min=0, help="Seed for judges and for the releases they see.")] = 0,
+    seed: Annotated[
+        int, typer.Option(min=0, help="Seed for judges and for the releases they see.", rich_help_panel="Judges")
+    ] = 0,
     force: Force = False,
     as_json: Json = False,
 ) -> None:
@@ -230,10 +331,7 @@ def trade_off(
             overwrite=force,
             progress=progress,
         )
-    if as_json:
-        output.print_json(summary.to_dict())
-    else:
-        show_trade_off(summary)
+    output.show(summary, as_json, show_trade_off)
     if summary.problem:
         raise typer.Exit(3)
 
@@ -266,9 +364,9 @@ def show_applied(summary: AppliedSummary) -> None:
     if summary.left_out:
         output.say(f"left out    {', '.join(summary.left_out)}")
     output.say(f"claim       {summary.claim.title}, in {summary.claim_file}", "bold")
-    output._indented("Measured, not proven: send it only if what `obfuscate trade-off` found is acceptable.")
+    output.say_indented("Measured, not proven: send it only if what `obfuscate trade-off` found is acceptable.")
     for item in summary.claim.not_covered:
-        output._indented(f"not covered: {item}")
+        output.say_indented(f"not covered: {item}")
 
 
 def show_trade_off(summary: TradeOffSummary) -> None:
@@ -291,9 +389,9 @@ def show_trade_off(summary: TradeOffSummary) -> None:
     )
     output.say(f"tested on   {measured['test records']} records. {measured['tested on']}")
     if report["caution"] and report["caution"] != summary.problem:
-        output.say(f"caution     {report['caution']}", "bold red")
+        output.say(f"caution     {report['caution']}", "red")
     if summary.problem:
-        output.say(f"not met     {summary.problem}", "bold red")
+        output.say(f"not met     {summary.problem}", "red")
     elif report["target"] is not None:
         output.say(f"picked      {report['target']['picked']}: measure it again on other records", "bold")
     output.say(f"report      {Path(summary.folder) / 'report.html'}", "bold")

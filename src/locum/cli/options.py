@@ -1,21 +1,89 @@
-"""Options that several verbs share."""
+"""Options that several verbs share, and checks that answer before anything heavy is imported."""
 
 from __future__ import annotations
 
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of tables.")]
-Force = Annotated[bool, typer.Option("--force", help="Overwrite existing output.")]
+from locum.errors import ConfigError
+from locum.io import check_input, check_manifest_folder, check_output_file, check_output_folder
+
+# Headings of the help.
+WHAT, SETTINGS, PRIVACY, CHECK, WHERE = (
+    "What to fit",
+    "Settings of the generator",
+    "Privacy",
+    "The check",
+    "Where to write",
+)
+
 DATA_HELP = "Vectors (.npz, .parquet, .safetensors, .csv) or images (see `embed`); DATA#train picks a split."
 BACKBONE_HELP = "For images: the place of the release's model, if it is a custom one (onnx:FILE or hf:FOLDER)."
+
+
+def existing(ctx: typer.Context, value: str | None) -> str | None:
+    """Data that are there."""
+    if value is not None and not ctx.resilient_parsing:
+        check_input(value)
+    return value
+
+
+def existing_path(ctx: typer.Context, value: Path | None) -> Path | None:
+    """A file or folder that is there."""
+    if value is not None and not ctx.resilient_parsing:
+        check_input(value)
+    return value
+
+
+def existing_release(ctx: typer.Context, value: Path | None) -> Path | None:
+    """A folder that can be a release."""
+    if value is not None and not ctx.resilient_parsing:
+        check_manifest_folder(value)
+    return value
+
+
+def unused_file(ctx: typer.Context, value: Path | None) -> Path | None:
+    """A file that can be written, and that --force allows to overwrite if it is there."""
+    if value is not None and not ctx.resilient_parsing:
+        check_output_file(value, overwrite=bool(ctx.params.get("force")))
+    return value
+
+
+def unused_folder(ctx: typer.Context, value: Path | None) -> Path | None:
+    """The same for a folder that is written as one piece."""
+    if value is not None and not ctx.resilient_parsing:
+        check_output_folder(value, overwrite=bool(ctx.params.get("force")))
+    return value
+
+
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of tables.")]
+# Eager: checks of output need it, wherever it is typed.
+Force = Annotated[
+    bool, typer.Option("--force", is_eager=True, rich_help_panel=WHERE, help="Overwrite existing output.")
+]
+ReleaseFolder = Annotated[
+    Path, typer.Argument(metavar="RELEASE", help="A release folder.", callback=existing_release)
+]
+Data = Annotated[str, typer.Argument(metavar="DATA", help=DATA_HELP, callback=existing)]
 
 
 def listed(text: str) -> list[str]:
     """The parts of A,B,C; empty parts are dropped."""
     return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def class_counts(text: str) -> dict[str, int]:
+    """Parse `NAME=COUNT,...`, the value of --per-class."""
+    out = {}
+    for part in text.split(","):
+        name, _, count = part.rpartition("=")
+        if not name or not count.strip().isdecimal() or len(count.strip()) > 12:
+            raise ConfigError(f"--per-class takes NAME=COUNT, separated by commas; got {part!r}.")
+        out[name.strip()] = int(count)
+    return out
 
 
 class GeneratorName(StrEnum):

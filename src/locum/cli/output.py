@@ -1,25 +1,51 @@
-"""Output of the command line: tables or JSON on standard output, progress on standard error."""
+"""Output of the command line: results on standard output, progress and logs on standard error."""
 
 from __future__ import annotations
 
-import json
 import math
+import os
 import sys
-import textwrap
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from rich import box
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
+import click
 
 from locum.io import printable
-from locum.report import verdict_text
-from locum.types import AttackResult, Estimate, PrivacyClaim
 
 if TYPE_CHECKING:
     from locum.io import ProgressBar
+    from locum.types import AttackResult, Estimate, PrivacyClaim, Verdict
+
+# Set by --quiet and --verbose, for the verb that runs.
+_quiet = False
+# What to do after Ctrl-C, if the work can be resumed.
+stop_hint = ""
+
+_STYLES: dict[str, dict[str, Any]] = {
+    "bold": {"bold": True},
+    "dim": {"dim": True},
+    "red": {"bold": True, "fg": "red"},
+    "green": {"fg": "green"},
+    "yellow": {"fg": "yellow"},
+}
+VERDICT_STYLES: dict[Verdict, str] = {"leak": "red", "no excess risk found": "green", "inconclusive": "yellow"}
+
+
+def set_level(*, quiet: bool, verbose: bool) -> None:
+    """Say nothing but errors and asked-for data, or also say what is being done."""
+    global _quiet
+    _quiet = quiet
+    if not verbose and "logging" not in sys.modules:
+        return
+    import logging
+
+    logger = logging.getLogger("locum")
+    logger.setLevel(logging.INFO if verbose else logging.WARNING)
+    if verbose and not logger.handlers:
+        handler = logging.StreamHandler()
+        handler.setFormatter(logging.Formatter("%(asctime)s %(name)s: %(message)s", "%H:%M:%S"))
+        logger.addHandler(handler)
 
 
 def plain(text: str) -> str:
@@ -27,27 +53,59 @@ def plain(text: str) -> str:
     return printable(text, keep="\n")
 
 
-def console() -> Console:
-    """The current standard output; wide if it is not a terminal, so that tables are not broken."""
-    return Console(soft_wrap=False, width=None if sys.stdout.isatty() else 120, highlight=False)
+def width() -> int:
+    """Columns of the terminal; 120 if there is none, so that tables are not broken."""
+    if sys.stdout.isatty():
+        import shutil
+
+        return shutil.get_terminal_size().columns
+    return 120
 
 
 def say(text: str = "", style: str = "") -> None:
-    """Print one line. Text is never read as markup: class names come from outside."""
-    console().print(escape(plain(text)), style=style or None, soft_wrap=True, emoji=False)
+    """Print one line, unless --quiet."""
+    if _quiet:
+        return
+    words = plain(text)
+    if style and "NO_COLOR" not in os.environ:
+        words = click.style(words, **_STYLES[style])
+    click.echo(words)
+
+
+def say_aside(text: str) -> None:
+    """Print one line on standard error, because standard output holds a table of data."""
+    if not _quiet:
+        click.echo(plain(text), err=True)
 
 
 def print_json(value: Any) -> None:
     """Print one JSON document, and nothing else, on standard output."""
+    import json
+
     sys.stdout.write(json.dumps(value, indent=2, sort_keys=True, allow_nan=False) + "\n")
+
+
+def show(result: Any, as_json: bool, in_words: Callable[[Any], None]) -> None:
+    """Print a result as JSON, or in words."""
+    if as_json:
+        print_json(result if isinstance(result, dict | list) else result.to_dict())
+    else:
+        in_words(result)
 
 
 def show_table(columns: Sequence[str], rows: Sequence[Sequence[str]], title: str | None = None) -> None:
     """Print a table."""
+    if _quiet:
+        return
+    from rich import box
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
     table = Table(*(escape(c) for c in columns), title=title, box=box.SIMPLE_HEAD, title_justify="left")
     for row in rows:
         table.add_row(*(escape(plain(cell)) for cell in row))
-    console().print(table, emoji=False)
+    Console(soft_wrap=False, width=width(), highlight=False).print(table, emoji=False)
 
 
 def estimate(value: Estimate | None, digits: int = 3) -> str:
@@ -66,29 +124,48 @@ def short_estimate(value: Estimate | None, digits: int = 3) -> str:
 
 def show_claim(claim: PrivacyClaim) -> None:
     """The claim, what it assumes and what it does not cover; a test stands out."""
-    say(f"claim       {claim.title}", "bold red" if claim.test else "bold")
-    _indented(claim.sentence())
+    say(f"claim       {claim.title}", "red" if claim.test else "bold")
+    say_indented(claim.sentence())
     for item in claim.assumptions:
-        _indented(f"assumed: {item}")
+        say_indented(f"assumed: {item}")
     for item in claim.not_covered:
-        _indented(f"not covered: {item}")
+        say_indented(f"not covered: {item}")
 
 
 def show_membership(result: AttackResult) -> None:
     """Print the result of the membership check."""
-    style = "bold red" if result.verdict == "leak" else ""
+    from locum.report import verdict_text
+
     say(f"membership  AUC {estimate(result.attack)}, control {estimate(result.control)}, chance is 0.5")
-    _indented(f"{result.verdict}: {verdict_text(result.verdict).attack}", style)
+    say_indented(
+        f"{result.verdict}: {verdict_text(result.verdict).attack}", "red" if result.verdict == "leak" else ""
+    )
 
 
-def _indented(text: str, style: str = "") -> None:
+def say_indented(text: str, style: str = "") -> None:
     """Print text under its line's heading, wrapped to the terminal."""
-    for line in textwrap.wrap(plain(text), width=max(40, console().width - 13)):
+    import textwrap
+
+    for line in textwrap.wrap(plain(text), width=max(40, width() - 13)):
         say(f"            {line}", style)
 
 
 def progress_bar(title: str) -> ProgressBar:
-    """A progress bar on standard error; use it in a `with` statement."""
+    """A progress bar on standard error, unless --quiet; use it in a `with` statement."""
     from locum.io import ProgressBar
 
-    return ProgressBar(title)
+    return ProgressBar(title, show=not _quiet)
+
+
+@contextmanager
+def resumable(kept: bool = True) -> Iterator[None]:
+    """Work that goes on where it was stopped: the last line after Ctrl-C says so."""
+    global stop_hint
+    stop_hint = "run the same command again to resume" if kept else "nothing was kept"
+    yield
+    stop_hint = ""
+
+
+def is_quiet() -> bool:
+    """Whether --quiet was given, for work that draws its own bar."""
+    return _quiet

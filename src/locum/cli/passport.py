@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from locum.cli import output
-from locum.cli.options import Force, Json
+from locum.cli.options import Force, Json, existing_path, existing_release
 
 if TYPE_CHECKING:
     from locum.recipes import PassportSummary
@@ -46,12 +46,18 @@ def keygen(
 
 
 def passport(
-    release: Annotated[Path, typer.Argument(metavar="RELEASE", help="A release folder.")],
+    release: Annotated[Path, typer.Argument(metavar="RELEASE", help="A release folder.", callback=existing_release)],
     audit: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Output of `audit --json`; the passport gets its verdicts.")
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Output of `audit --json`; the passport gets its verdicts.", callback=existing_path
+        ),
     ] = None,
     evaluation: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Output of `evaluate --json`; needs --include-measured.")
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Output of `evaluate --json`; needs --include-measured.", callback=existing_path
+        ),
     ] = None,
     include_measured: Annotated[
         bool, typer.Option("--include-measured", help="Include rounded figures that were measured on records.")
@@ -68,17 +74,14 @@ def passport(
     made = write_passport(
         release, audit=audit, evaluation=evaluation, include_measured=include_measured, overwrite=force
     )
-    if as_json:
-        output.print_json(made.to_dict())
-    else:
-        show_passport(made)
+    output.show(made, as_json, show_passport)
 
 
 def show_passport(made: PassportSummary) -> None:
     """What was written and what is claimed."""
     output.say(f"passport    {made.path}: {', '.join(made.files)}", "bold")
     audit = made.passport.audit
-    style = "bold red" if audit is not None and audit.verdict == "leak" else ""
+    style = "red" if audit is not None and audit.verdict == "leak" else ""
     output.say(f"audit       {'none given' if audit is None else audit.verdict}", style)
     if made.signature_removed:
         output.say("signature   removed: it did not cover this passport. Sign again.")
@@ -86,8 +89,10 @@ def show_passport(made: PassportSummary) -> None:
 
 
 def sign(
-    release: Annotated[Path, typer.Argument(metavar="RELEASE", help="A release folder.")],
-    key: Annotated[Path, typer.Option(metavar="KEY", help="A private key, as `keygen` writes it.")],
+    release: Annotated[Path, typer.Argument(metavar="RELEASE", help="A release folder.", callback=existing_release)],
+    key: Annotated[
+        Path, typer.Option(metavar="KEY", help="A private key, as `keygen` writes it.", callback=existing_path)
+    ],
     passphrase_file: PassphraseFile = None,
     force: Force = False,
     as_json: Json = False,

@@ -12,22 +12,43 @@ from locum.cli.options import Json, RelationName, UnitName
 
 
 def plan(
-    epsilon: Annotated[float, typer.Option(help="Budget: how much one unit may change the result.")] = 1.0,
-    delta: Annotated[float, typer.Option(help="Budget: probability of failure, at most 1 / (10 n).")] = 1e-5,
-    n_public: Annotated[int | None, typer.Option(help="About how many units, as a public number.")] = None,
+    epsilon: Annotated[
+        float, typer.Option(help="Budget: how much one unit may change the result.", rich_help_panel="Budget")
+    ] = 1.0,
+    delta: Annotated[
+        float, typer.Option(help="Budget: probability of failure, at most 1 / (10 n).", rich_help_panel="Budget")
+    ] = 1e-5,
+    n_public: Annotated[
+        int | None, typer.Option(help="About how many units, as a public number.", rich_help_panel="Budget")
+    ] = None,
     unit: Annotated[
-        UnitName, typer.Option(help="What is protected: one record, or a subject with all its records.")
+        UnitName,
+        typer.Option(
+            help="What is protected: one record, or a subject with all its records.", rich_help_panel="Budget"
+        ),
     ] = UnitName.record,
     relation: Annotated[
-        RelationName, typer.Option(help="add-or-remove hides the presence of a unit; replace-one only its values.")
+        RelationName,
+        typer.Option(
+            help="add-or-remove hides the presence of a unit; replace-one only its values.", rich_help_panel="Budget"
+        ),
     ] = RelationName.add_or_remove,
     generator: Annotated[
-        str, typer.Option(help="auto, gaussian (one noisy sum), cvae, cgan or sgd (noisy training steps).")
+        str,
+        typer.Option(
+            help="auto, gaussian (one noisy sum), cvae, cgan or sgd (noisy training steps).",
+            rich_help_panel="Mechanism",
+        ),
     ] = "auto",
-    batch: Annotated[int | None, typer.Option(help="Training: units per step, on average.")] = None,
-    epochs: Annotated[float | None, typer.Option(help="Training: passes over the data.")] = None,
+    batch: Annotated[
+        int | None, typer.Option(help="Training: units per step, on average.", rich_help_panel="Mechanism")
+    ] = None,
+    epochs: Annotated[
+        float | None, typer.Option(help="Training: passes over the data.", rich_help_panel="Mechanism")
+    ] = None,
     clip: Annotated[
-        float | None, typer.Option(help="Training: bound on the contribution of one unit to a step.")
+        float | None,
+        typer.Option(help="Training: bound on the contribution of one unit to a step.", rich_help_panel="Mechanism"),
     ] = None,
     explain: Annotated[bool, typer.Option("--explain", help="Explain the numbers and how to choose them.")] = False,
     as_json: Json = False,

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import click
 import typer
-from typer.core import TyperGroup
 
 from locum.cli import output
-from locum.cli.options import DATA_HELP, Force, Json, listed
-from locum.cli.verbs import class_counts
+from locum.cli.options import DATA_HELP, WHERE, Force, Json, class_counts, existing, listed, unused_file
+from locum.cli.verb import Group
 
 if TYPE_CHECKING:
     from locum.recipes import Comparison, RebalanceSummary
@@ -35,49 +34,79 @@ class HeadSettings(StrEnum):
     thesis = "thesis"
 
 
-class _RunUnlessNamed(TyperGroup):
+class _RunUnlessNamed(Group):
     """A group with a default command: a first word that is not a command is an argument of `run`."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        if args and args[0] not in self.commands and args[0] not in ctx.help_option_names:
+        if args and args[0] not in self.list_commands(ctx) and args[0] not in ctx.help_option_names:
             args = ["run", *args]
         return super().parse_args(ctx, args)
 
 
-app = typer.Typer(
-    cls=_RunUnlessNamed,
-    help="Rare classes: fill them up with generated records, or compare methods. The word `run` is optional.",
+group = _RunUnlessNamed(
+    "Rare classes: fill them up with generated records, or compare methods. The word `run` is optional.",
     subcommand_metavar="[run] DATA -o FILE | compare DATA --test DATA",
-    no_args_is_help=True,
 )
 
 
-@app.command()
+@group.verb()
 def run(
-    data: Annotated[str, typer.Argument(metavar="DATA", help=DATA_HELP)],
-    out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help=".npz, .parquet, .safetensors or .csv")],
+    data: Annotated[str, typer.Argument(metavar="DATA", help=DATA_HELP, callback=existing)],
+    out: Annotated[
+        Path,
+        typer.Option(
+            "--out",
+            "-o",
+            metavar="FILE",
+            help=".npz, .parquet, .safetensors or .csv",
+            rich_help_panel=WHERE,
+            callback=unused_file,
+        ),
+    ],
     generator: Annotated[
-        str, typer.Option(metavar="NAME", help="gaussian, cvae-small, cvae-large, or a release folder.")
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="gaussian, cvae-small, cvae-large, or a release folder.",
+            rich_help_panel="What to add",
+        ),
     ] = "gaussian",
-    amount: Annotated[float, typer.Option(help="How far to go: 0 adds nothing, 1 balances fully.")] = 1.0,
+    amount: Annotated[
+        float, typer.Option(help="How far to go: 0 adds nothing, 1 balances fully.", rich_help_panel="What to add")
+    ] = 1.0,
     strategy: Annotated[
         str,
         typer.Option(
             metavar="NAME",
             help="Which classes grow to the size of the largest: auto (all), minority (the smallest), "
             "'not minority', or for two classes a ratio.",
+            rich_help_panel="What to add",
         ),
     ] = "auto",
     per_class: Annotated[
-        str | None, typer.Option(metavar="NAME=COUNT,...", help="Exact sizes instead, including real records.")
+        str | None,
+        typer.Option(
+            metavar="NAME=COUNT,...",
+            help="Exact sizes instead, including real records.",
+            rich_help_panel="What to add",
+        ),
     ] = None,
     variance: Annotated[
-        float | None, typer.Option(help="Below 1: more typical records (default: the generator's own).")
+        float | None,
+        typer.Option(
+            help="Below 1: more typical records (default: the generator's own).", rich_help_panel="What to add"
+        ),
     ] = None,
     backbone: Annotated[
-        str | None, typer.Option(help="For images: the vision model (efflite0), or where the release's model is.")
+        str | None,
+        typer.Option(
+            help="For images: the vision model (efflite0), or where the release's model is.",
+            rich_help_panel="What to add",
+        ),
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Seed for the generator and its samples.")] = 0,
+    seed: Annotated[
+        int, typer.Option(min=0, help="Seed for the generator and its samples.", rich_help_panel="What to add")
+    ] = 0,
     force: Force = False,
     as_json: Json = False,
 ) -> None:
@@ -99,13 +128,10 @@ def run(
             backbone=backbone,
             seed=seed,
             overwrite=force,
-            verbose=not as_json,
+            verbose=not (as_json or output.is_quiet()),
             progress=progress,
         )
-    if as_json:
-        output.print_json(summary.to_dict())
-    else:
-        show_rebalanced(summary)
+    output.show(summary, as_json, show_rebalanced)
 
 
 def show_rebalanced(summary: RebalanceSummary) -> None:
@@ -119,22 +145,46 @@ def show_rebalanced(summary: RebalanceSummary) -> None:
     output.say(PRIVATE)
 
 
-@app.command()
+@group.verb()
 def compare(
-    data: Annotated[str, typer.Argument(metavar="DATA", help="Records to learn from. " + DATA_HELP)],
-    test: Annotated[str, typer.Option(metavar="DATA", help="Real data to test on, in their true proportions.")],
+    data: Annotated[
+        str, typer.Argument(metavar="DATA", help="Records to learn from. " + DATA_HELP, callback=existing)
+    ],
+    test: Annotated[
+        str, typer.Option(metavar="DATA", help="Real data to test on, in their true proportions.", callback=existing)
+    ],
     methods: Annotated[
-        str | None, typer.Option(metavar="A,B", help="Only these (default: all that train no CVAE).")
+        str | None,
+        typer.Option(
+            metavar="A,B", help="Only these (default: all that train no CVAE).", rich_help_panel="What to compare"
+        ),
     ] = None,
-    every: Annotated[bool, typer.Option("--all", help="Every method; those with a CVAE are slow.")] = False,
-    seeds: Annotated[int, typer.Option(help="Repetitions behind each interval.")] = 3,
+    every: Annotated[
+        bool,
+        typer.Option("--all", help="Every method; those with a CVAE are slow.", rich_help_panel="What to compare"),
+    ] = False,
+    seeds: Annotated[
+        int, typer.Option(help="Repetitions behind each interval.", rich_help_panel="What to compare")
+    ] = 3,
     head: Annotated[
-        HeadSettings, typer.Option(help="Settings of the linear head: ours, or those of the thesis.")
+        HeadSettings,
+        typer.Option(
+            help="Settings of the linear head: ours, or those of the thesis.", rich_help_panel="What to compare"
+        ),
     ] = HeadSettings.default,
     figure: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Draw accuracy by class: .png, .svg or .pdf.")
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Draw accuracy by class: .png, .svg or .pdf.",
+            rich_help_panel=WHERE,
+            callback=unused_file,
+        ),
     ] = None,
-    backbone: Annotated[str | None, typer.Option(help="For images: the vision model (default: efflite0).")] = None,
+    backbone: Annotated[
+        str | None,
+        typer.Option(help="For images: the vision model (default: efflite0).", rich_help_panel="What to compare"),
+    ] = None,
     force: Force = False,
     as_json: Json = False,
 ) -> None:
@@ -157,10 +207,7 @@ def compare(
             overwrite=force,
             progress=progress,
         )
-    if as_json:
-        output.print_json(result.to_dict())
-    else:
-        show_comparison(result)
+    output.show(result, as_json, show_comparison)
 
 
 def show_comparison(result: Comparison) -> None:

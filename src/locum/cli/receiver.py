@@ -10,7 +10,18 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from locum.cli import output
-from locum.cli.options import BACKBONE_HELP, DATA_HELP, Force, HeadName, Json
+from locum.cli.options import (
+    BACKBONE_HELP,
+    DATA_HELP,
+    WHERE,
+    Force,
+    HeadName,
+    Json,
+    existing,
+    existing_path,
+    existing_release,
+    unused_file,
+)
 
 if TYPE_CHECKING:
     from locum.recipes import PredictSummary, TrainSummary
@@ -21,13 +32,30 @@ _METRICS = {"accuracy": "accuracy", "balanced_accuracy": "balanced accuracy", "a
 
 
 def train(
-    release: Annotated[Path, typer.Argument(metavar="RELEASE", help="A release folder.")],
-    out: Annotated[Path, typer.Option("--out", "-o", metavar="HEAD", help="File to write; ends in .safetensors.")],
-    head: Annotated[HeadName, typer.Option(help="Classifier to train on samples.")] = HeadName.linear,
+    release: Annotated[Path, typer.Argument(metavar="RELEASE", help="A release folder.", callback=existing_release)],
+    out: Annotated[
+        Path,
+        typer.Option(
+            "--out",
+            "-o",
+            metavar="HEAD",
+            help="File to write; ends in .safetensors.",
+            rich_help_panel=WHERE,
+            callback=unused_file,
+        ),
+    ],
+    head: Annotated[
+        HeadName, typer.Option(help="Classifier to train on samples.", rich_help_panel="The classifier")
+    ] = HeadName.linear,
     samples: Annotated[
-        int | None, typer.Option(help="Vectors to draw (default: 10000, or all rows of a fixed table).")
+        int | None,
+        typer.Option(
+            help="Vectors to draw (default: 10000, or all rows of a fixed table).", rich_help_panel="The classifier"
+        ),
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Seeds draws, weights and batches.")] = 0,
+    seed: Annotated[
+        int, typer.Option(min=0, help="Seeds draws, weights and batches.", rich_help_panel="The classifier")
+    ] = 0,
     force: Force = False,
     as_json: Json = False,
 ) -> None:
@@ -41,10 +69,7 @@ def train(
         summary = train_head(
             release, out, head=head.value, samples=samples, seed=seed, overwrite=force, progress=progress
         )
-    if as_json:
-        output.print_json(summary.to_dict())
-    else:
-        show_training(summary)
+    output.show(summary, as_json, show_training)
 
 
 def show_training(summary: TrainSummary) -> None:
@@ -69,10 +94,21 @@ def show_training(summary: TrainSummary) -> None:
 
 
 def predict(
-    head: Annotated[Path, typer.Argument(metavar="HEAD", help="A file that `train` wrote.")],
-    data: Annotated[str, typer.Argument(metavar="DATA", help=DATA_HELP + " Without one: test, else val, else all.")],
+    head: Annotated[Path, typer.Argument(metavar="HEAD", help="A file that `train` wrote.", callback=existing_path)],
+    data: Annotated[
+        str,
+        typer.Argument(metavar="DATA", help=DATA_HELP + " Without one: test, else val, else all.", callback=existing),
+    ],
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", metavar="FILE", help="A .csv to write (default: standard output).")
+        Path | None,
+        typer.Option(
+            "--out",
+            "-o",
+            metavar="FILE",
+            help="A .csv to write (default: standard output).",
+            rich_help_panel=WHERE,
+            callback=unused_file,
+        ),
     ] = None,
     backbone: Annotated[str | None, typer.Option(help=BACKBONE_HELP)] = None,
     force: Force = False,
@@ -102,7 +138,7 @@ def show_predictions(summary: PredictSummary) -> None:
     """What was predicted and how good it was; on standard error if the table goes to standard output."""
     from collections import Counter
 
-    tell: Callable[[str], None] = _tell_aside if summary.file is None else output.say
+    tell: Callable[[str], None] = output.say_aside if summary.file is None else output.say
     where = f" ({summary.skipped_file} names them)" if summary.skipped_file else ""
     images = "1 image" if summary.skipped == 1 else f"{summary.skipped} images"
     skipped = f", {images} could not be read{where}" if summary.skipped else ""
@@ -122,10 +158,6 @@ def _scores(tell: Callable[[str], None], scores: Mapping[str, Estimate], on: str
         tell(
             f"{'scores' if i == 0 else '':12}{title:18}{output.estimate(scores[name])}{f' on {on}' if i == 0 else ''}"
         )
-
-
-def _tell_aside(text: str) -> None:
-    typer.echo(output.plain(text), err=True)
 
 
 def _listed(names: tuple[str, ...] | list[str]) -> str:

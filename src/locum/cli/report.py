@@ -9,7 +9,17 @@ from typing import Annotated, Any
 import typer
 
 from locum.cli import output
-from locum.cli.options import BACKBONE_HELP, Force, HeadName, Json
+from locum.cli.options import (
+    BACKBONE_HELP,
+    WHERE,
+    Force,
+    HeadName,
+    Json,
+    existing,
+    existing_path,
+    existing_release,
+    unused_file,
+)
 
 
 class MapName(StrEnum):
@@ -21,36 +31,67 @@ class MapName(StrEnum):
 
 
 def report(
-    release: Annotated[Path, typer.Argument(metavar="RELEASE", help="A release folder.")],
+    release: Annotated[Path, typer.Argument(metavar="RELEASE", help="A release folder.", callback=existing_release)],
     out: Annotated[
         Path | None,
-        typer.Option("--out", "-o", metavar="FILE", help=".html, .md or .json (default: RELEASE-report.html)."),
+        typer.Option(
+            "--out",
+            "-o",
+            metavar="FILE",
+            help=".html, .md or .json (default: RELEASE-report.html).",
+            rich_help_panel=WHERE,
+            callback=unused_file,
+        ),
     ] = None,
     train: Annotated[
-        str | None, typer.Option(metavar="DATA", help="The records: adds map, distances, counts and baselines.")
+        str | None,
+        typer.Option(
+            metavar="DATA",
+            help="The records: adds map, distances, counts and baselines.",
+            rich_help_panel="What to show",
+            callback=existing,
+        ),
     ] = None,
     test: Annotated[
         str | None,
         typer.Option(
-            metavar="DATA", help="Real data that were not used: adds scores and, with --train, the membership check."
+            metavar="DATA",
+            help="Real data that were not used: adds scores and, with --train, the membership check.",
+            rich_help_panel="What to show",
+            callback=existing,
         ),
     ] = None,
     audit: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Findings of `locum audit` about this release, as JSON.")
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Findings of `locum audit` about this release, as JSON.",
+            rich_help_panel="What to show",
+            callback=existing_path,
+        ),
     ] = None,
     share: Annotated[
-        bool, typer.Option("--share", help="Make a page that can be sent: no real point, no exact count.")
+        bool,
+        typer.Option(
+            "--share",
+            help="Make a page that can be sent: no real point, no exact count.",
+            rich_help_panel="Who may read it",
+        ),
     ] = False,
     include_measured: Annotated[
         bool,
         typer.Option(
-            "--include-measured", help="With --share: add rounded figures, measured on DATA or from --audit."
+            "--include-measured",
+            help="With --share: add rounded figures, measured on DATA or from --audit.",
+            rich_help_panel="Who may read it",
         ),
     ] = False,
-    map: Annotated[MapName, typer.Option(help="How to draw the map.")] = MapName.auto,
-    head: Annotated[HeadName, typer.Option(help="Classifier to train on samples.")] = HeadName.linear,
-    seeds: Annotated[int, typer.Option(help="Repetitions behind each interval.")] = 3,
-    backbone: Annotated[str | None, typer.Option(help=BACKBONE_HELP)] = None,
+    map: Annotated[MapName, typer.Option(help="How to draw the map.", rich_help_panel="What to show")] = MapName.auto,
+    head: Annotated[
+        HeadName, typer.Option(help="Classifier to train on samples.", rich_help_panel="What to show")
+    ] = HeadName.linear,
+    seeds: Annotated[int, typer.Option(help="Repetitions behind each interval.", rich_help_panel="What to show")] = 3,
+    backbone: Annotated[str | None, typer.Option(help=BACKBONE_HELP, rich_help_panel="What to show")] = None,
     force: Force = False,
     as_json: Json = False,
 ) -> None:

@@ -8,19 +8,20 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from locum.cli import output
+from locum.cli.options import Json
+from locum.cli.verb import Group
 
 if TYPE_CHECKING:
     from locum.recipes import FoundStudy
 
 
-app = typer.Typer(help="Reproduce a table or figure of a paper, or check committed results.", no_args_is_help=True)
+group = Group("Reproduce a table or figure of a paper, or check committed results.")
 
 Studies = Annotated[Path, typer.Option("--studies", help="Folder of the studies (in the source tree).")]
 Name = Annotated[str, typer.Argument(metavar="NAME", help="A name from `study list`.")]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of tables.")]
 
 
-@app.command("list")
+@group.verb("list")
 def list_(studies: Studies = Path("studies"), as_json: Json = False) -> None:
     """List the studies and their results."""
     from locum.recipes import find_studies
@@ -42,7 +43,7 @@ def list_(studies: Studies = Path("studies"), as_json: Json = False) -> None:
         )
 
 
-@app.command()
+@group.verb()
 def run(
     name: Name,
     quick: Annotated[
@@ -71,7 +72,7 @@ def run(
         typer.echo(f"written to {target / name}.md and .json", err=True)
 
 
-@app.command()
+@group.verb()
 def render(name: Name, studies: Studies = Path("studies"), as_json: Json = False) -> None:
     """Write the tables and figures of a finished study again from its raw figures."""
     from locum.recipes import render_study
@@ -84,7 +85,7 @@ def render(name: Name, studies: Studies = Path("studies"), as_json: Json = False
         typer.echo(_results(found).with_suffix(".md").read_text())
 
 
-@app.command()
+@group.verb()
 def check(
     name: Name,
     cell: Annotated[str | None, typer.Option(help="Cell to recompute (default: the first).")] = None,

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
         read_splits as read_splits,
         write_embeddings as write_embeddings,
     )
-    from locum.data.formats.adult import ADULT_COLUMNS as ADULT_COLUMNS, read_adult as read_adult
+    from locum.data.formats.adult import read_adult as read_adult
     from locum.data.formats.assemble import (
         ALL as ALL,
         SPLITS as SPLITS,

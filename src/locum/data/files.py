@@ -29,7 +29,12 @@ def read_embeddings(path: str | os.PathLike[str], split: str | None = None) -> E
     path
         A .npz, .parquet, .safetensors or .csv file, alone or followed by `#train`, `#val` or `#test`.
     split
-        The same choice as an argument.
+        The same choice as an argument. None: as `path` says, or the only one there is.
+
+    Returns
+    -------
+    EmbeddingSet
+        The vectors, with labels and everything else that the file says about them. As private as the records.
 
     Raises
     ------
@@ -38,11 +43,9 @@ def read_embeddings(path: str | os.PathLike[str], split: str | None = None) -> E
 
     Examples
     --------
-    >>> import tempfile
     >>> from locum.data import load_sample, read_embeddings, write_embeddings
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     write_embeddings(f"{folder}/digits.npz", load_sample("digits"))
-    ...     read_embeddings(f"{folder}/digits.npz").X.shape
+    >>> write_embeddings("digits.npz", load_sample("digits"))
+    >>> read_embeddings("digits.npz").X.shape
     (1797, 64)
     """
     file, asked = split_path(os.fspath(path))
@@ -67,17 +70,30 @@ def read_embeddings(path: str | os.PathLike[str], split: str | None = None) -> E
 def read_splits(path: str | os.PathLike[str]) -> dict[str, EmbeddingSet]:
     """All splits of a file: "train", "val" and "test", or "all" if it has none.
 
-    Class names are the union over all splits, so that codes agree between them. `FILE#split` gives only
-    that split.
+    Class names are the union over all splits, so that codes agree between them.
+
+    Parameters
+    ----------
+    path
+        A .npz, .parquet, .safetensors or .csv file; `FILE#split` gives only that split.
+
+    Returns
+    -------
+    dict of str to EmbeddingSet
+        The sets by split.
+
+    Raises
+    ------
+    DataError
+        In one sentence. It names the path as given, and no other file.
 
     Examples
     --------
-    >>> import tempfile
-    >>> from locum.data import load_sample, read_splits, write_embeddings
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     write_embeddings(f"{folder}/digits.npz", load_sample("digits"))
-    ...     list(read_splits(f"{folder}/digits.npz"))
-    ['all']
+    >>> import numpy as np
+    >>> from locum.data import read_splits
+    >>> np.savez("splits.npz", train_x=np.eye(2), train_y=[0, 1], test_x=np.eye(2), test_y=[0, 2])
+    >>> {name: part.info.class_names for name, part in read_splits("splits.npz").items()}
+    {'train': ('0', '1', '2'), 'test': ('0', '1', '2')}
     """
     name = os.fspath(path)
     file = Path(name)
@@ -100,19 +116,29 @@ def read_splits(path: str | os.PathLike[str]) -> dict[str, EmbeddingSet]:
 
 
 def write_embeddings(path: str | os.PathLike[str], data: EmbeddingSet) -> None:
-    """Write `data` so that `read_embeddings` gives it back; the suffix chooses the format.
+    """Write `data` so that `read_embeddings` gives it back.
 
     The write is atomic, and only the owner may read the file. .npz, .parquet and .safetensors keep
     everything. A .csv loses `info`, the order of the classes and classes without records, and text
     that looks like whole numbers comes back as numbers.
 
+    Parameters
+    ----------
+    path
+        The file; its suffix chooses the format. It is replaced if it exists.
+    data
+        What to write.
+
+    Raises
+    ------
+    DataError
+        If the suffix is not known, or the file cannot be written.
+
     Examples
     --------
-    >>> import tempfile
     >>> from locum.data import load_sample, read_embeddings, write_embeddings
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     write_embeddings(f"{folder}/sample.parquet", load_sample("breast-cancer"))
-    ...     read_embeddings(f"{folder}/sample.parquet").info.class_names
+    >>> write_embeddings("tumors.parquet", load_sample("breast-cancer"))
+    >>> read_embeddings("tumors.parquet").info.class_names
     ('malignant', 'benign')
     """
     name = os.fspath(path)

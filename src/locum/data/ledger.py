@@ -16,11 +16,23 @@ def ledger_for(data: str | os.PathLike[str], info: EmbeddingInfo | None = None) 
     """The ledger of `data`: that of the images that vectors were made from, else `.locum/ledger.sqlite` beside it.
 
     Every spelling of a path gives the same ledger, and so do all vectors that `embed` made from the same images.
-    `info` saves reading the file again.
+
+    Parameters
+    ----------
+    data
+        A file (with or without `#split`) or a folder; it need not exist.
+    info
+        What the file says about its vectors, to save reading it again. None: it is read.
+
+    Returns
+    -------
+    Path
+        The ledger's file, which may not exist yet.
 
     Examples
     --------
-    >>> ledger_for("/data/../data/scans.npz#train", EmbeddingInfo()).as_posix()
+    >>> from locum.data import ledger_for
+    >>> ledger_for("/data/../data/scans.npz#train").as_posix()
     '/data/.locum/ledger.sqlite'
     """
     if info is None:

@@ -16,6 +16,20 @@ def long_tail_counts(n_max: int, classes: int, ratio: float) -> list[int]:
     Class i of C gets the whole part of n_max * (1 / ratio) ** (i / (C - 1)), as in CIFAR-10-LT
     and CIFAR-100-LT.
 
+    Parameters
+    ----------
+    n_max
+        Size of the first class, at least `ratio`.
+    classes
+        Number of classes, 1 or more.
+    ratio
+        Size of the first class over size of the last, 1 or more.
+
+    Returns
+    -------
+    list of int
+        Size of each class, largest first.
+
     Examples
     --------
     >>> from locum.data import long_tail_counts
@@ -55,9 +69,19 @@ def make_long_tail(
     rng
         Chooses the records.
     order
-        Class codes from the most frequent to the rarest; by default in the order of their numbers.
+        Class codes from the most frequent to the rarest. None: in the order of their numbers.
     n_max
-        Size of the first class; by default all its records.
+        Size of the first class. None: all its records.
+
+    Returns
+    -------
+    EmbeddingSet
+        The chosen records, with sizes as `long_tail_counts` gives them.
+
+    Raises
+    ------
+    DataError
+        If a class has too few records.
 
     Examples
     --------

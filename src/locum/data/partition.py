@@ -20,6 +20,20 @@ def partition_iid(data: EmbeddingSet, sites: int, rng: np.random.Generator) -> d
     Sizes differ by at most one record. With subjects, each subject is at one site, and sizes differ
     by at most the records of one subject.
 
+    Parameters
+    ----------
+    data
+        Data to divide; at least one record, or one subject, per site.
+    sites
+        Number of sites, 1 or more.
+    rng
+        Chooses the records.
+
+    Returns
+    -------
+    dict of str to EmbeddingSet
+        The records of each site, by its name; each record is at exactly one.
+
     Examples
     --------
     >>> import numpy as np
@@ -47,23 +61,32 @@ def partition_dirichlet(
 ) -> dict[str, EmbeddingSet]:
     """Sites "site-0", "site-1", ... with different class frequencies; the smaller `alpha`, the more they differ.
 
-    Each class is divided by a draw from a symmetric Dirichlet distribution. Every record goes to
-    exactly one site. With subjects, each subject is at one site, and counts toward the class of
-    most of its records.
+    Each class is divided by a draw from a symmetric Dirichlet distribution. With subjects, each subject is at one
+    site, and counts toward the class of most of its records.
 
     Parameters
     ----------
     data
         Data to divide.
     sites
-        Number of sites.
+        Number of sites, 1 or more.
     alpha
-        0.1 gives sites with one or two classes, 100 nearly equal class frequencies.
+        Above 0: 0.1 gives sites with one or two classes, 100 nearly equal class frequencies.
     rng
         Draws shares and records.
     min_records
         No site gets fewer. Shares are redrawn a few times to reach this; after that, records move
         from the largest sites to those with too few, which makes the sites more alike.
+
+    Returns
+    -------
+    dict of str to EmbeddingSet
+        The records of each site, by its name; each record is at exactly one.
+
+    Raises
+    ------
+    DataError
+        If there are too few records or subjects for so many sites.
 
     Examples
     --------
@@ -95,6 +118,18 @@ def partition_by(data: EmbeddingSet, attribute: str) -> dict[str, EmbeddingSet]:
     """Sites by the values of an attribute, such as the hospital of each record.
 
     Sites are as in the data: small sites stay small, and a subject with records at two sites is at both.
+
+    Parameters
+    ----------
+    data
+        Data to divide.
+    attribute
+        Name of one of `data.attributes`.
+
+    Returns
+    -------
+    dict of str to EmbeddingSet
+        The records of each site, by the value of the attribute.
 
     Examples
     --------

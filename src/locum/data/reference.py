@@ -24,7 +24,30 @@ Array = npt.NDArray[np.float64]
 class Reference:
     """A public mean and a public covariance: a few directions, and one variance for all others.
 
-    `directions` has orthonormal rows with variances `values`; all other directions have the variance `rest`.
+    All of it must be public: a private fit uses it without paying.
+
+    Parameters
+    ----------
+    name
+        A name in `REFERENCES`, "own" or "none".
+    source
+        Where the numbers come from; written into releases.
+    mean
+        Mean of shape (d,).
+    directions
+        Orthonormal rows of shape (r, d).
+    values
+        Variances of shape (r,) along `directions`.
+    rest
+        Variance in all other directions, above 0.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from locum.data import Reference
+    >>> stretched = Reference("own", "drawn", np.zeros(2), np.array([[1.0, 0.0]]), np.array([4.0]), rest=1.0)
+    >>> stretched.whiten([[2.0, 2.0]]).tolist()
+    [[1.0, 2.0]]
     """
 
     name: str
@@ -65,9 +88,20 @@ class Reference:
 
     @classmethod
     def from_vectors(cls, X: npt.ArrayLike, *, source: str, rank: int = 128, shrinkage: float = 0.1) -> Reference:
-        """Statistics of public vectors; `source` says where they come from and is written into releases.
+        """Statistics of public vectors.
 
         With private vectors here, every guarantee that uses the result is void. Locum cannot check that.
+
+        Parameters
+        ----------
+        X
+            Two or more finite vectors that are public.
+        source
+            Where they come from; written into releases.
+        rank
+            How many directions keep their own variance, at most d - 1.
+        shrinkage
+            Added to the variance in all directions, as a share of the mean variance.
         """
         vectors = np.asarray(X, dtype=np.float64)
         if vectors.ndim != 2 or len(vectors) < 2 or not np.isfinite(vectors).all():
@@ -104,7 +138,35 @@ class Reference:
 
 
 def load_reference(name: str | Path, dim: int) -> Reference:
-    """Public statistics: those that ship with a backbone, a file that `Reference.save` wrote, or "none"."""
+    """Public statistics: those that ship with a backbone, a file that `Reference.save` wrote, or "none".
+
+    Parameters
+    ----------
+    name
+        A name in `REFERENCES`, a .safetensors file, or "none" for mean 0 and variance 1.
+    dim
+        Number of features that the statistics must have.
+
+    Returns
+    -------
+    Reference
+        The statistics.
+
+    Raises
+    ------
+    ConfigError
+        If there are none of that name.
+    DataError
+        If the file is damaged, or has another number of features.
+
+    Examples
+    --------
+    >>> from locum.data import load_reference
+    >>> load_reference("efflite0", dim=1280).directions.shape[1]
+    1280
+    >>> load_reference("none", dim=2).whiten([[3.0, 4.0]]).tolist()
+    [[3.0, 4.0]]
+    """
     if name == "none":
         return Reference.plain(dim)
     if str(name) in REFERENCES:

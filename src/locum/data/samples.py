@@ -18,6 +18,16 @@ def load_sample(name: str) -> EmbeddingSet:
     "breast-cancer": 569 tumors as 30 measurements in their own units, malignant or benign.
     Neither has subjects, so neither shows what happens to a subject with many records.
 
+    Parameters
+    ----------
+    name
+        One of `SAMPLES`.
+
+    Returns
+    -------
+    EmbeddingSet
+        The data; public, and shipped with scikit-learn.
+
     Examples
     --------
     >>> from locum.data import load_sample
@@ -43,6 +53,13 @@ def load_digit_images() -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
 
     They are stretched from the 17 gray levels of the source, so pixels differ from those of
     `load_sample("digits")` by rounding (at most half of 1/255).
+
+    Returns
+    -------
+    images : ndarray of shape (1797, 8, 8)
+        The pixels, uint8.
+    labels : ndarray of shape (1797,)
+        The digits, 0 to 9.
 
     Examples
     --------

@@ -33,6 +33,25 @@ def split(
 
     See `subject_split` and `stratified_split`.
 
+    Parameters
+    ----------
+    data
+        Data to split. Records keep their order within a part.
+    fractions
+        Part names with fractions that sum to 1, or with whole numbers: sizes.
+    rng
+        Chooses the records.
+
+    Returns
+    -------
+    dict of str to EmbeddingSet
+        The parts by name; none is empty.
+
+    Raises
+    ------
+    DataError
+        If there are too few records or subjects.
+
     Examples
     --------
     >>> import numpy as np
@@ -63,6 +82,11 @@ def stratified_split(
         than all records; the others are left out.
     rng
         Chooses the records.
+
+    Returns
+    -------
+    dict of str to EmbeddingSet
+        The parts by name; none is empty.
 
     Examples
     --------
@@ -99,6 +123,11 @@ def subject_split(
     rng
         Breaks ties between subjects with equally many records.
 
+    Returns
+    -------
+    dict of str to EmbeddingSet
+        The parts by name; none is empty.
+
     Examples
     --------
     >>> import numpy as np
@@ -122,6 +151,20 @@ def kfold(data: EmbeddingSet, k: int, rng: np.random.Generator) -> Iterator[tupl
 
     Without subjects, folds differ by at most one record overall and in each class. With subjects,
     no subject is in the train and the test part of one pair, and balance is approximate.
+
+    Parameters
+    ----------
+    data
+        Data to split.
+    k
+        Number of folds, from 2 to the number of records or, if they are known, of subjects.
+    rng
+        Chooses the records.
+
+    Returns
+    -------
+    iterator of (ndarray, ndarray)
+        For each fold, positions of its train and of its test records.
 
     Examples
     --------
@@ -152,6 +195,30 @@ def hash_split(data: EmbeddingSet, share: float, seed: int) -> npt.NDArray[np.bo
 
     The draw of a unit does not depend on the others: if one is removed, all others stay where they are, so the data
     of a private fit differ by that unit alone. Equal records stay together.
+
+    Parameters
+    ----------
+    data
+        Data to split: by subject if subjects are known, by record otherwise.
+    share
+        Expected share of records in the mask, 0..1.
+    seed
+        Key of the hash.
+
+    Returns
+    -------
+    ndarray of shape (n,)
+        True for the records that were drawn.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from locum.data import hash_split
+    >>> from locum.types import EmbeddingSet
+    >>> data = EmbeddingSet.from_arrays(np.eye(5), [0, 1, 0, 1, 0])
+    >>> drawn = hash_split(data, share=0.5, seed=0)
+    >>> bool((hash_split(data.take([1, 2, 3, 4]), share=0.5, seed=0) == drawn[1:]).all())
+    True
     """
     key, limit = str(seed).encode(), round(share * 2**64)
     if data.subject is None:
@@ -167,6 +234,18 @@ def check_trainable(data: EmbeddingSet, min_per_class: int = 2) -> None:
 
     Named classes without records pass: one split of a file may lack a class that another has. The
     message shows exact counts, so it is for the data holder only.
+
+    Parameters
+    ----------
+    data
+        Data to check.
+    min_per_class
+        Least number of records of a class that has any, 1 or more.
+
+    Raises
+    ------
+    DataError
+        If there is only one class, or a class is too small.
 
     Examples
     --------
@@ -259,7 +338,27 @@ def _reach_all_classes(part: Counts, table: Counts, keep: int, needed: int) -> N
 
 
 def round_shares(n: int, shares: Shares) -> Counts:
-    """Integers that sum to `n`, each within one of its share."""
+    """Integers that sum to `n`, each within one of its share.
+
+    Parameters
+    ----------
+    n
+        The sum, 0 or more.
+    shares
+        Fractions that sum to 1.
+
+    Returns
+    -------
+    ndarray of shape (len(shares),)
+        Integers; the largest remainders are rounded up.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from locum.data import round_shares
+    >>> round_shares(10, np.array([0.55, 0.25, 0.2])).tolist()
+    [6, 2, 2]
+    """
     ideal = n * shares
     sizes = np.floor(ideal + _SLACK).astype(np.int64)
     order = np.argsort(sizes - ideal, kind="stable")

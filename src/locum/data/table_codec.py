@@ -35,9 +35,15 @@ class TableCodec:
     rounded. A codec shows the categories and the smallest and largest number of each column, which are real values of
     some record: give public `bounds` and `categories` to `fit` if that matters.
 
+    Parameters
+    ----------
+    parts
+        The columns, as `TableCodec.fit` learns them and `TableCodec.from_dict` reads them.
+
     Examples
     --------
     >>> import pandas as pd
+    >>> from locum.data import TableCodec
     >>> people = pd.DataFrame({"age": [20, 30, 60], "job": ["cook", "nurse", "cook"]})
     >>> codec = TableCodec.fit(people)
     >>> codec.encode(people).tolist()

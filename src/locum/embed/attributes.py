@@ -33,10 +33,24 @@ _LARGEST_SIDE = 4096
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ImageTable:
-    """8-bit images (n, height, width, colors) with named attributes of each: text or whole numbers.
+    """8-bit images with named attributes of each. As private as the images.
+
+    Parameters
+    ----------
+    images
+        Bytes (uint8) of shape (n, height, width, colors), with 1 or 3 colors.
+    attributes
+        Facts about each image, by name: arrays of shape (n,) of text or whole numbers.
+
+    Raises
+    ------
+    DataError
+        If an array has another type or shape.
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from locum.embed import ImageTable
     >>> table = ImageTable(np.zeros((3, 4, 4, 1), np.uint8), {"smiling": np.array([0, 1, 1])})
     >>> table.take([2, 0]).attributes["smiling"].tolist()
     [1, 0]
@@ -76,15 +90,37 @@ def read_celeba(
 ) -> ImageTable:
     """CelebA as distributed: `img_align_celeba/`, `list_attr_celeba.txt` and optionally `list_eval_partition.txt`.
 
-    The largest centered square of each image is resized to `side` pixels. `attributes` selects some by name (default:
-    all), as 1 for yes and 0 for no; `limit` takes only the first images. With a list of partitions, the attribute
-    `partition` is 0 for training, 1 for validation and 2 for test.
+    The largest centered square of each image is resized. With a list of partitions, the attribute `partition` is 0
+    for training, 1 for validation and 2 for test.
+
+    Parameters
+    ----------
+    folder
+        The folder with CelebA's files, or with its folders `Anno`, `Eval` and `Img`.
+    side
+        Height and width of the result in pixels, from 1 to 4096.
+    attributes
+        Names of attributes to read, as 1 for yes and 0 for no. None: all.
+    limit
+        Read only so many images, from the first on. None: all.
+
+    Returns
+    -------
+    ImageTable
+        Color images in the order of the list.
 
     Raises
     ------
     DataError
         If a file is missing, damaged or contradicts another one. An image is named by its line in the list, not by
         its file.
+
+    Examples
+    --------
+    >>> from locum.embed import read_celeba
+    >>> faces = read_celeba("celeba/", side=64, attributes=["Smiling"], limit=1000)  # doctest: +SKIP
+    >>> faces.images.shape  # doctest: +SKIP
+    (1000, 64, 64, 3)
     """
     _check(side, limit)
     listed, images, split = (_celeba_part(folder, name) for name in (_LIST, _IMAGES, _PARTITION))
@@ -111,9 +147,41 @@ def read_image_attributes(
 ) -> ImageTable:
     """The images in `folder` with attributes from a .csv or .parquet, in the order of the table.
 
-    The column `file`, or else the first one, names each image relative to `folder`; every other column (or those
-    named by `attributes`) is an attribute: text or whole numbers, with no missing values. Booleans become 0 and 1.
-    The largest centered square of each image is resized to `side` pixels, gray if `channels` is 1.
+    The largest centered square of each image is resized.
+
+    Parameters
+    ----------
+    folder
+        The folder with the images.
+    table
+        A .csv or .parquet file. The column `file`, or else the first one, names each image relative to `folder`; the
+        others are attributes: text or whole numbers, with no missing values. Booleans become 0 and 1.
+    side
+        Height and width of the result in pixels, from 1 to 4096.
+    channels
+        3 for color, 1 for gray.
+    attributes
+        Names of columns to read. None: all.
+
+    Returns
+    -------
+    ImageTable
+        One image per row of the table.
+
+    Raises
+    ------
+    DataError
+        If an image or an entry is missing or cannot be used. An image is named by its row, not by its file.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from locum.embed import read_image_attributes
+    >>> _ = Path("a.pgm").write_bytes(b"P2 2 2 255 0 9 9 9")
+    >>> _ = Path("people.csv").write_text("file,glasses\\na.pgm,yes\\n")
+    >>> table = read_image_attributes(".", "people.csv", side=2, channels=1)
+    >>> table.images[0, :, :, 0].tolist(), table.attributes["glasses"].tolist()
+    ([[0, 9], [9, 9]], ['yes'])
     """
     _check(side, None)
     if channels not in (1, 3):
@@ -137,8 +205,32 @@ def read_image_attributes(
 def read_image_npz(path: str | os.PathLike[str], *, labels: str = "label") -> dict[str, ImageTable]:
     """Every split of an .npz in MedMNIST's layout (`train_images, train_labels, ...`), without resizing.
 
-    Labels become the attribute that `labels` names: whole numbers, or text if the file has text or names its classes.
-    Arrays `train_attr_NAME` become attributes too.
+    Arrays `train_attr_NAME` become attributes.
+
+    Parameters
+    ----------
+    path
+        The file; its images must be bytes (uint8).
+    labels
+        Name of the attribute that holds the labels: whole numbers, or text if the file has text or names its classes.
+
+    Returns
+    -------
+    dict of str to ImageTable
+        The images by split.
+
+    Raises
+    ------
+    DataError
+        If the file is missing, damaged, or holds other images.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from locum.embed import read_image_npz
+    >>> np.savez("pixels.npz", train_images=np.zeros((2, 8, 8), np.uint8), train_labels=[3, 7])
+    >>> read_image_npz("pixels.npz")["train"].attributes["label"].tolist()
+    [3, 7]
     """
     place = os.fspath(path)
     if not Path(place).is_file():

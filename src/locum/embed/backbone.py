@@ -16,10 +16,34 @@ Run = Callable[[npt.NDArray[np.float32]], npt.NDArray[np.float32]]
 
 @dataclass(frozen=True, slots=True)
 class Backbone:
-    """A frozen vision model, ready to run.
+    """A frozen vision model, ready to run. Use `load_backbone` to get one.
 
-    `revision` is a hash of the weights: two backbones with the same revision and preprocessing give the same vectors,
-    whatever their names. `concurrent` says that several threads may run it at once, each on one core.
+    Two backbones with the same revision and preprocessing give the same vectors, whatever their names.
+
+    Parameters
+    ----------
+    name
+        What its vectors are labeled with.
+    revision
+        Hash of the weights.
+    preprocessing
+        How images are prepared for it.
+    dim
+        Length of its vectors.
+    run
+        Maps pixels of shape (n, 3, height, width), float32, to vectors of shape (n, dim), float32. `embed_images`
+        calls it from several threads.
+    concurrent
+        Whether these calls run at once, each on one core; False if `run` makes them wait for each other.
+    batch
+        How many images a thread prepares and runs at a time.
+
+    Examples
+    --------
+    >>> from locum.embed import Backbone, Preprocessing
+    >>> color = Backbone("mean color", "1", Preprocessing((8, 8)), 3, lambda x: x.mean(axis=(2, 3)), concurrent=True)
+    >>> color.info.backbone
+    'mean color'
     """
 
     name: str

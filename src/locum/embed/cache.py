@@ -146,7 +146,25 @@ def _foreign(file: Path) -> DataError:
 
 
 def can_keep(home: Path) -> bool:
-    """Whether private files can be kept beside the data."""
+    """Whether private files can be kept beside the data; the folder for them is made on the way.
+
+    Parameters
+    ----------
+    home
+        The folder in which `.locum` is, or will be.
+
+    Returns
+    -------
+    bool
+        False if that folder cannot be made or written.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from locum.embed import can_keep
+    >>> can_keep(Path())
+    True
+    """
     try:
         private_folder(home / STATE_FOLDER)
     except OSError:

@@ -40,7 +40,7 @@ def decode_image(raw: bytes, *, window: Window | None = None, keep_gray: bool = 
     """An 8-bit RGB image from the bytes of a file, or UnreadableImageError; part of the preprocessing contract.
 
     The content decides what a file is, not its name: DICOM (with `locum[dicom]`), PNG, JPEG, TIFF, BMP, GIF, WebP,
-    JPEG 2000 and the PPM family. Nothing else is tried.
+    JPEG 2000 and the PPM family. Nothing else is tried. Thread-safe: no process-wide setting is changed.
 
     - Only the first frame or page is used. The EXIF orientation is applied.
     - Palettes, gray, CMYK, YCbCr and 1-bit become RGB by Pillow's `convert("RGB")`. Alpha is dropped, not blended
@@ -53,11 +53,28 @@ def decode_image(raw: bytes, *, window: Window | None = None, keep_gray: bool = 
     - A truncated file is refused, never filled up. More than 2**27 pixels (2**26 for GIF) are refused before they are
       decoded.
 
-    With `keep_gray` a gray image comes back as mode L, which saves two thirds of the work. Thread-safe: no
-    process-wide setting is changed.
+    Parameters
+    ----------
+    raw
+        The content of a file.
+    window
+        Values that become black and white, the lower first; None: the image's own smallest and largest.
+    keep_gray
+        Return a gray image as mode L, which saves two thirds of the work.
+
+    Returns
+    -------
+    PIL.Image.Image
+        The image in mode RGB (or L), without metadata.
+
+    Raises
+    ------
+    UnreadableImageError
+        If there is no usable image; the text says why in a few words.
 
     Examples
     --------
+    >>> from locum.embed import decode_image
     >>> decode_image(b"P2 2 1 255 0 9").getpixel((1, 0))
     (9, 9, 9)
     """

@@ -146,10 +146,43 @@ class StrictError(DataError):
 
 @dataclass(frozen=True, eq=False)
 class Embedded:
-    """Embedded images; their vectors stay on disk until they are needed.
+    """Embedded images, as `embed_images` returns them; their vectors stay on disk until they are needed.
 
-    `items` are the images that could be read, in order; `problems` are names and reasons of the others. Close it, or
-    use it in a `with` statement, to release the cache.
+    Close it, or use it in a `with` statement, to release the cache. Everything in here is as private as the images,
+    and names can be patients' names.
+
+    Attributes
+    ----------
+    info
+        Where the vectors come from, with the class names and the ledger of the images.
+    items
+        The images that could be read, in order.
+    contents
+        Hash of each of them, by which the cache finds its vector.
+    subjects
+        Subject of each of them; None if no image names one.
+    attribute_names
+        Names of the attributes of each item.
+    problems
+        Names of the images that could not be read, with reasons.
+    computed
+        How many vectors were computed; the others were in the cache.
+    ignored
+        How many files among the images are not images.
+    store
+        The cache.
+    source_items
+        All images, readable or not.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from locum.embed import Backbone, Preprocessing, embed_images
+    >>> np.savez("gray.npz", train_images=np.zeros((2, 8, 8), np.uint8), train_labels=[0, 1])
+    >>> color = Backbone("mean color", "1", Preprocessing((8, 8)), 3, lambda x: x.mean(axis=(2, 3)), concurrent=True)
+    >>> with embed_images("gray.npz", color, cache=False) as embedded:
+    ...     embedded.vectors().shape, list(embedded.sets())
+    ((2, 3), ['train'])
     """
 
     info: EmbeddingInfo
@@ -241,19 +274,33 @@ def embed_images(
     backbone
         A name (see `load_backbone`) or a loaded backbone.
     window
-        Values of 16-bit and DICOM images that become black and white; by default each image has its own.
+        Values of 16-bit and DICOM images that become black and white. None: each image has its own. Not used with a
+        loaded backbone, which has a window of its own.
     cache
         The file to keep vectors in; True for `.locum/vectors.sqlite` beside the images; False for none, so that an
         interrupted run starts over.
     strict
         Stop at the first image that cannot be read.
     workers
-        Number of threads; by default one per core.
+        Number of threads. None: one per core, up to 32.
     progress
-        Called with the images done, the number of images and the speed.
+        Called with the images done, the number of images and the speed. None: nothing is shown.
+
+    Returns
+    -------
+    Embedded
+        The vectors and what belongs to them; close it after use.
+
+    Raises
+    ------
+    DataError
+        If there is no image that can be read, or the cache cannot be used.
+    StrictError
+        With `strict`, if an image cannot be read.
 
     Examples
     --------
+    >>> from locum.embed import embed_images
     >>> with embed_images("scans/") as embedded:  # doctest: +SKIP
     ...     train = embedded.sets()["all"]
     """

@@ -27,7 +27,28 @@ _ATTRIBUTE = "attr_"
 
 
 def holds_images(path: str | os.PathLike[str]) -> bool:
-    """Whether `open_images` can read `path`: a folder, a table of paths, or an .npz of images."""
+    """Whether `path` is something that `open_images` reads; no image is looked at.
+
+    Parameters
+    ----------
+    path
+        A file or folder; it need not exist.
+
+    Returns
+    -------
+    bool
+        True for a folder without a manifest (even an empty one), a .csv with a column of image paths, or an .npz of
+        images.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from locum.embed import holds_images
+    >>> np.savez("faces.npz", train_images=np.zeros((2, 8, 8), np.uint8), train_labels=[0, 1])
+    >>> np.savez("vectors.npz", X=np.eye(2), y=[0, 1])
+    >>> holds_images("faces.npz"), holds_images("vectors.npz")
+    (True, False)
+    """
     place = Path(path)
     if place.is_dir():
         return not (place / "manifest.json").is_file()
@@ -37,7 +58,36 @@ def holds_images(path: str | os.PathLike[str]) -> bool:
 
 
 def open_images(path: str | os.PathLike[str]) -> ImageSource:
-    """The images at `path`: a folder, a .csv with a column `path`, or an .npz of images."""
+    """The images at `path`, listed but not yet read.
+
+    Parameters
+    ----------
+    path
+        A folder of images (one folder per class, or `train`, `val` and `test` with one folder per class in each), a
+        .csv with a column `path` and optionally `label`, `subject`, `split` and `attr_...`, or an .npz in MedMNIST's
+        layout.
+
+    Returns
+    -------
+    ImageSource
+        The images by number. Their names can be patients' names.
+
+    Raises
+    ------
+    DataError
+        If there is no image, or the listing contradicts itself.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from locum.embed import open_images
+    >>> for name in ("pets/cat", "pets/dog"):
+    ...     Path(name).mkdir(parents=True)
+    ...     _ = Path(name, "1.pgm").write_bytes(b"P2 1 1 255 9")
+    >>> source = open_images("pets")
+    >>> source.class_names, len(source.items)
+    (('cat', 'dog'), 2)
+    """
     place = Path(path)
     if place.is_dir():
         return _open_folder(place)

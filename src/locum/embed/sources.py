@@ -32,7 +32,27 @@ _LONGEST_NAME = 200
 
 @dataclass(frozen=True, slots=True)
 class ImageItem:
-    """One image before it is read. `name` can be a patient's name: it stays on this machine."""
+    """One image before it is read.
+
+    Parameters
+    ----------
+    name
+        Path of the file, or split and row of an array. It can be a patient's name: it stays on this machine.
+    split
+        "train", "val", "test", or "all" if there are no splits.
+    label
+        Name of its class; None if it has none.
+    subject
+        Whom it shows; None if not known.
+    attributes
+        Values of the source's attributes, in the order of `ImageSource.attribute_names`.
+
+    Examples
+    --------
+    >>> from locum.embed import ImageItem
+    >>> ImageItem("cat/1.png", label="cat").split
+    'all'
+    """
 
     name: str
     split: str = ALL
@@ -43,11 +63,32 @@ class ImageItem:
 
 @dataclass(frozen=True, kw_only=True)
 class ImageSource(ABC):
-    """Images by number.
+    """Images by number, read one at a time; `open_images` makes one.
 
-    `home` is the folder for our private files: beside the images, not among them. `ignored` counts files found among
-    the images that are not images. Class names leave with a release and are printed, so a name that is not valid text
-    or holds a line break is refused.
+    Class names leave with a release and are printed, so a name that is not valid text, holds a line break or is
+    longer than 200 characters is refused.
+
+    Parameters
+    ----------
+    home
+        The folder for private files: beside the images, not among them.
+    items
+        The images, in order.
+    class_names
+        Names of the classes, in the order of their codes; empty if there are none.
+    attribute_names
+        Names of the attributes of each item.
+    ignored
+        How many files among the images are not images.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from locum.embed import open_images
+    >>> np.savez("slides.npz", train_images=np.zeros((3, 8, 8), np.uint8), train_labels=[0, 1, 1])
+    >>> source = open_images("slides.npz")
+    >>> [item.label for item in source.only("train").items]
+    ['0', '1', '1']
     """
 
     home: Path

@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     )
     from locum.federated.scaffold import write_app as write_app
     from locum.federated.settings import FederationSettings as FederationSettings
-    from locum.federated.simulation import Simulation as Simulation, SiteScore as SiteScore, simulate as simulate
+    from locum.federated.simulation import Simulation as Simulation, simulate as simulate
     from locum.federated.site import Site as Site
     from locum.federated.site_file import SiteFile as SiteFile
-    from locum.federated.terms import SitePlan as SitePlan, plan_site as plan_site
+    from locum.federated.terms import plan_site as plan_site
     from locum.federated.transport.local import LocalChannel as LocalChannel
 
 __getattr__, __dir__, __all__ = lazy_exports(__name__)

@@ -80,11 +80,31 @@ def too_large(sums: npt.NDArray[Any], size: int, noise: float) -> bool:
 def average(
     updates: Sequence[Decoder], weights: Sequence[float], how: str = "mean", trim: float = 0.2
 ) -> dict[str, npt.NDArray[np.float32]]:
-    """Coordinate by coordinate: the weighted mean, the median, or the mean without the share `trim` at either end.
+    """Average the decoders of sites, coordinate by coordinate.
 
     Median and trimmed mean weight all sites equally, because a site could lie about its weight. A trimmed mean of m
     sites leaves out `floor(trim * m)` at either end, and at least one: it takes three or more.
 
+    Parameters
+    ----------
+    updates
+        Weights of each site's decoder, by name.
+    weights
+        A weight above 0 per site; used by "mean" only.
+    how
+        "mean", "median" or "trimmed-mean".
+    trim
+        For "trimmed-mean": the share of the sites to leave out at either end.
+
+    Returns
+    -------
+    dict of ndarray
+        The average, by name.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from locum.federated import average
     >>> one = [{"w": np.float32([v])} for v in (1.0, 2.0, 3.0, 900.0)]
     >>> [float(average(one, [1] * 4, how, 0.25)["w"][0]) for how in ("mean", "median", "trimmed-mean")]
     [226.5, 2.5, 2.5]

@@ -34,17 +34,38 @@ def make_certificates(
 ) -> dict[str, Path]:
     """Write `ca.crt`, `server.crt` and `server.key`, and `NAME.key` with `NAME.pub` for each of `sites`.
 
-    `ca.crt` goes to every site and to whoever starts runs. `server.crt` and `server.key` stay with the SuperLink,
-    which sites reach under the names or addresses `hosts`, and its own processes as localhost. `NAME.key` goes to
-    that site only; `NAME.pub` is registered. A site that makes its own pair (`make_site_key`) need not trust anyone
-    with its key.
+    `ca.crt` goes to every site and to whoever starts runs. `server.crt` and `server.key` stay with the SuperLink.
+    `NAME.key` goes to that site only; `NAME.pub` is registered. A site that makes its own pair (`make_site_key`) need
+    not trust anyone with its key.
 
-    All certificates expire after `days`. The authority's key signs once and is discarded, so it cannot be stolen.
-    To rotate, make a new folder in time, have the sites accept both authorities (one file may hold both `ca.crt`, one
-    after the other), restart the SuperLink with the new files, then have the sites drop the old one. Keys of sites do
-    not expire: to replace one, register the new `.pub` under the same name and unregister the old one.
+    The authority's key signs once and is discarded, so it cannot be stolen. To rotate, make a new folder in time,
+    have the sites accept both authorities (one file may hold both `ca.crt`, one after the other), restart the
+    SuperLink with the new files, then have the sites drop the old one. Keys of sites do not expire: to replace one,
+    register the new `.pub` under the same name and unregister the old one.
 
     Private files have mode 0600. Nothing is overwritten: if one of the files exists, none is written.
+
+    Parameters
+    ----------
+    folder
+        Folder for the files.
+    hosts
+        Names or addresses under which sites reach the SuperLink; its own processes also use localhost.
+    sites
+        Names of the sites that get a key pair: letters, digits and inner hyphens.
+    days
+        How long the certificates are valid, 1 to 3650.
+
+    Returns
+    -------
+    dict of Path
+        The files by name.
+
+    Examples
+    --------
+    >>> from locum.federated import make_certificates
+    >>> sorted(make_certificates("keys", ["federation.example.org"], ["site-a"]))
+    ['ca.crt', 'server.crt', 'server.key', 'site-a.key', 'site-a.pub']
     """
     if not hosts:
         raise ConfigError("`hosts` must name at least one name or address under which sites reach the SuperLink.")
@@ -65,7 +86,26 @@ def make_certificates(
 
 
 def make_site_key(folder: str | Path, name: str) -> dict[str, Path]:
-    """Write `NAME.key`, which stays at the site, and `NAME.pub`, which is registered; overwrite nothing."""
+    """Write the key pair of a site; nothing is overwritten.
+
+    Parameters
+    ----------
+    folder
+        Folder for the two files.
+    name
+        Name of the site: 1 to 63 letters, digits and inner hyphens.
+
+    Returns
+    -------
+    dict of Path
+        `NAME.key`, which stays at the site, and `NAME.pub`, which is registered.
+
+    Examples
+    --------
+    >>> from locum.federated import make_site_key
+    >>> sorted(make_site_key("own-keys", "site-b"))
+    ['site-b.key', 'site-b.pub']
+    """
     return _write(Path(folder), _pair(check_site_name(name)))
 
 

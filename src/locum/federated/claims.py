@@ -24,8 +24,8 @@ _FIXED_SETTINGS = "a site that chose its settings after seeing another site's re
 def joint_claim(claims: Sequence[PrivacyClaim], max_sites_per_subject: int | None = None) -> PrivacyClaim:
     """The claim of whatever is made from releases of different sites, and from nothing else of those sites.
 
-    A subject can have records at up to `max_sites_per_subject` sites (None: at all of them); what those k sites did
-    then composes. Delta is the sum of the k largest deltas. Epsilon holds for any choice of k sites:
+    A subject can have records at up to k sites; what those k sites did then composes. Delta is the sum of the k
+    largest deltas. Epsilon holds for any choice of k sites:
 
     - The events listed are those of the k costliest sites, and epsilon is never below their cost. It equals their
       cost if k is all sites, if all sites did the same, or if the costliest sites are worse than the others in
@@ -33,8 +33,28 @@ def joint_claim(claims: Sequence[PrivacyClaim], max_sites_per_subject: int | Non
     - Otherwise it is the least of three upper bounds: the cost of all sites together, the sum of the k largest
       epsilons, and the k largest Renyi divergences at each order (`epsilon_of_any`).
 
-    Sites must agree on unit and relation. If any site's claim is not of kind "dp", the joint claim is "none"; if any
-    site's release is a test, so is the result.
+    Parameters
+    ----------
+    claims
+        One claim per site. All must have the same unit and relation.
+    max_sites_per_subject
+        k, 1 or more; None: all sites.
+
+    Returns
+    -------
+    PrivacyClaim
+        Of kind "none" if any site's claim is not of kind "dp"; a test if any site's release is one.
+
+    Examples
+    --------
+    >>> from locum.accounting import Gaussian, epsilon_of, events_to_json
+    >>> from locum.federated import joint_claim
+    >>> from locum.types import DPClaim, PrivacyClaim
+    >>> events = (Gaussian(4.0),)
+    >>> cost = (epsilon_of(events, 1e-5), 1e-5, "add-or-remove", tuple(events_to_json(events)))
+    >>> sites = [PrivacyClaim("dp", ("counts",), dp=DPClaim(*cost, tip * 64)) for tip in "abc"]
+    >>> joint_claim(sites, 1).dp.epsilon == cost[0] < joint_claim(sites, 2).dp.epsilon < 2 * cost[0]
+    True
     """
     k = check_sites_per_subject(max_sites_per_subject, len(claims))
     outside = tuple(dict.fromkeys(item for claim in claims for item in claim.not_covered))

@@ -41,7 +41,24 @@ class Coordinator:
     replies stops the run, and the same command resumes it once the sites are back. Only sites that joined at the
     start are asked in later rounds.
 
-    `on_event` gets one plain dict per event: round, sites, refusals, and epsilon per site. It holds nothing private.
+    Parameters
+    ----------
+    settings
+        The public terms.
+    out
+        Folder for release and state.
+    timeout
+        Seconds to wait for the replies to a request.
+    on_event
+        Called with one plain dict per event: round, sites, refusals, and epsilon per site. It holds nothing private.
+
+    Examples
+    --------
+    >>> from locum.federated import Coordinator, FederationSettings, LocalChannel
+    >>> settings = FederationSettings(("benign", "malignant"), dim=30, mode="sums")
+    >>> channel = LocalChannel({"site-a": "a/site.toml", "site-b": "b/site.toml"})
+    >>> Coordinator(settings, "out").run(channel)  # doctest: +SKIP
+    PosixPath('out/release')
     """
 
     def __init__(

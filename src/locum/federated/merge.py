@@ -41,13 +41,37 @@ def merge_releases(
     as one fit on all records with the noise of all sites. Anything else becomes a mixture, in which each vector comes
     from one site's decoder. Weights of networks that were trained separately are never averaged.
 
-    In a mixture the weight of a site in a class is the count that it paid for: from its noisy sums, or its noisy
-    share of the class times its public size. If the size of any site is unknown, all count as equally large. With
-    `weights="equal"` all sites have the same weight in every class, and nothing is added up.
+    Classes are matched by name; vectors must have one source and lie in the space "raw". It is not checked that the
+    releases come from different sites, nor that their sums and sizes are true: verify the folders, and know who sent
+    them.
 
-    Classes are matched by name; vectors must have one source and lie in the space "raw". `max_sites_per_subject` is
-    part of the claim, see `joint_claim`. It is not checked that the releases come from different sites, nor that
-    their sums and sizes are true: verify the folders, and know who sent them.
+    Parameters
+    ----------
+    releases
+        One release per site.
+    max_sites_per_subject
+        At how many sites one subject can have records; None: at all of them. It is part of the claim: see
+        `joint_claim`.
+    weights
+        "counts": in a mixture the weight of a site in a class is the count that it paid for, from its noisy sums, or
+        its noisy share of the class times its public size. If the size of any site is unknown, all count as equally
+        large. "equal": all sites have the same weight in every class, and nothing is added up.
+
+    Returns
+    -------
+    Release
+        The merged release; its setting `how` is "sums" or "mixture".
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from locum.federated import merge_releases
+    >>> from locum.generate import ClassGaussian
+    >>> X, y = np.random.default_rng(0).normal(size=(80, 2)), np.arange(80) % 2
+    >>> sites = [ClassGaussian().fit(X[some], y[some]).release() for some in (slice(40), slice(40, 80))]
+    >>> merged = merge_releases(sites)
+    >>> merged.manifest.settings["how"], merged.claim.kind
+    ('mixture', 'none')
     """
     _check(releases, weights)
     sites = check_sites_per_subject(max_sites_per_subject, len(releases))

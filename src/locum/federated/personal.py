@@ -34,6 +34,26 @@ class PersonalModel:
     """A mix of probabilities: the share `lam` from the local head, the rest from the global one.
 
     All of it is private and stays at the site: the local head and `lam` come from its records without noise.
+
+    Parameters
+    ----------
+    classes
+        Class names.
+    lam
+        The share of the local head, 0 to 1.
+    local, shared
+        Weights (classes, features) and biases (classes,) of the two linear heads.
+    backbone
+        The model that made the vectors.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from locum.federated import PersonalModel
+    >>> sure, undecided = np.array([50.0, -50.0]), np.zeros(2)
+    >>> model = PersonalModel(("ant", "bee"), 0.5, (np.zeros((2, 3)), sure), (np.zeros((2, 3)), undecided))
+    >>> model.predict_proba(np.zeros((1, 3))).tolist()
+    [[0.75, 0.25]]
     """
 
     classes: tuple[str, ...]
@@ -82,12 +102,40 @@ class PersonalModel:
 
 
 def fit_personal(release: Release, records: SiteRecords, *, balanced: bool = False, seed: int = 0) -> PersonalModel:
-    """A local head, trained as in the federated paper, a global head, and the lambda that fits the records best.
+    """Fit a local head, trained as in the federated paper, a global head, and the lambda that fits the records best.
 
-    For a class Gaussian the global head is the Bayes rule; for other releases it is trained on samples. With
-    `balanced` both heads weight classes equally: the global one by prior or by equally many samples per class, the
-    local one by balanced softmax. Without validation records lambda is chosen by cross-validation, and the local head
-    is trained on all records.
+    For a class Gaussian the global head is the Bayes rule; for other releases it is trained on samples. Without
+    validation records lambda is chosen by cross-validation, and the local head is trained on all records.
+
+    Parameters
+    ----------
+    release
+        The release of the federation.
+    records
+        The site's records, with the classes of the release.
+    balanced
+        Both heads weight classes equally: the global one by prior or by equally many samples per class, the local one
+        by balanced softmax.
+    seed
+        Seed of training, samples and folds.
+
+    Returns
+    -------
+    PersonalModel
+        The mix. Private: it stays at the site.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from locum.data import load_sample
+    >>> from locum.federated import fit_personal
+    >>> from locum.federated.site_file import SiteRecords
+    >>> from locum.generate import ClassGaussian
+    >>> data = load_sample("breast-cancer")
+    >>> release = ClassGaussian().fit(data.X, data.y).release(data.info)
+    >>> model = fit_personal(release, SiteRecords(data.take(range(0, 60)), data.take(range(60, 90))))
+    >>> 0 <= model.lam <= 1
+    True
     """
     names, backbone = release.manifest.class_names, release.manifest.embedding.backbone
     train, held = records.train, records.validation

@@ -21,10 +21,29 @@ _MAX_TEXT = 1_000_000
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Request:
-    """From the coordinator to one site. `facts` are public settings; the reply repeats `nonce`, which is used once.
+    """From the coordinator to one site.
 
     "join" asks for a site's terms and noisy sums, or, where sums are masked, for a public key; "sums" then asks for
     the masked sums; "train" asks for a decoder after local training; "finish" sends the result and asks for nothing.
+
+    Parameters
+    ----------
+    step
+        "join", "sums", "train" or "finish".
+    round
+        Number of the round.
+    nonce
+        Used once; the reply repeats it.
+    facts
+        Public settings.
+    tensors
+        Arrays by name, such as the shared decoder.
+
+    Examples
+    --------
+    >>> from locum.federated import Request
+    >>> Request("join", 0, "6d1f", {"run": "first"}).facts["run"]
+    'first'
     """
 
     step: Step
@@ -36,9 +55,26 @@ class Request:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Reply:
-    """From a site: results it has paid for, and public facts. A site that does not take part says why in `declined`.
+    """From a site: results it has paid for, and public facts.
 
     It never holds a loss, count, accuracy or lambda.
+
+    Parameters
+    ----------
+    step, round, nonce
+        Those of the request.
+    declined
+        Why the site does not take part; empty if it does.
+    facts
+        Public facts, such as the terms it paid for.
+    tensors
+        Arrays by name, such as noisy sums or a decoder.
+
+    Examples
+    --------
+    >>> from locum.federated import Reply
+    >>> Reply("join", 0, "6d1f", declined="its budget does not allow this").tensors
+    {}
     """
 
     step: Step
@@ -51,7 +87,19 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class NoReply:
-    """There is no readable reply: an error at the site, a lost node or a broken message."""
+    """There is no readable reply: an error at the site, a lost node or a broken message.
+
+    Parameters
+    ----------
+    reason
+        What happened, in a few words.
+
+    Examples
+    --------
+    >>> from locum.federated import NoReply
+    >>> NoReply("the node was lost").reason
+    'the node was lost'
+    """
 
     reason: str
 

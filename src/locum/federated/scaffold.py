@@ -173,10 +173,35 @@ def write_app(
     host: str = "localhost",
     port: int = 8010,
 ) -> list[Path]:
-    """Write the app's folder, and return the files. `README.md` has all commands, in order.
+    """Write the folder that `flwr run` starts; its `README.md` has all commands, in order.
 
-    TLS and node authentication are on. `insecure` turns both off, and the README then says so at the top. `host` and
-    `port` are where the sites reach the SuperLink. No file is overwritten: if one exists, none is written.
+    TLS and node authentication are on unless `insecure` is set. No file is overwritten: if one exists, none is
+    written.
+
+    Parameters
+    ----------
+    folder
+        The folder.
+    settings
+        The public terms.
+    sites
+        Names of the sites, at least `settings.least_sites`.
+    insecure
+        Turn encryption and authentication off; the README then says so at the top.
+    host, port
+        Where the sites reach the SuperLink.
+
+    Returns
+    -------
+    list of Path
+        The files.
+
+    Examples
+    --------
+    >>> from locum.federated import FederationSettings, write_app
+    >>> settings = FederationSettings(("benign", "malignant"), dim=1280)
+    >>> [file.name for file in write_app("app", settings, sites=["site-a", "site-b"])][:2]
+    ['pyproject.toml', 'federation.toml']
     """
     names = [check_site_name(s) for s in sites]
     if len(set(names)) < len(names) or len(names) < settings.least_sites:

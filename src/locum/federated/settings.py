@@ -56,6 +56,15 @@ class FederationSettings:
         At how many sites one subject can have records; None means all of them. It is part of the claim.
     balanced
         Heads weight all classes equally, however rare.
+    seed
+        Seed of the initial weights, which all sites share, and of the heads of the sites; 0 or more.
+
+    Examples
+    --------
+    >>> from locum.federated import FederationSettings
+    >>> settings = FederationSettings(("benign", "malignant"), dim=1280, mode="sums", secure=True)
+    >>> settings.least_sites
+    3
     """
 
     classes: tuple[str, ...]

@@ -61,7 +61,23 @@ class SiteScore:
 
 @dataclass(frozen=True, slots=True)
 class Simulation:
-    """The release of a simulation, which is always marked as a test, and the scores of the sites."""
+    """The release of a simulation, which is always marked as a test, and the scores of the sites.
+
+    Attributes
+    ----------
+    release
+        Folder of the release.
+    sites
+        One entry per site: `name`, number of records `n`, `epsilon_spent`, `lam`, accuracy `acc` with its interval,
+        balanced accuracy `bacc`, `f1`, and the scores of either head `alone`. Private.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from locum.federated import simulate
+    >>> found = simulate(parts, settings, None, out=Path("out"), work=Path("work"))  # doctest: +SKIP
+    >>> [(site.name, site.lam, site.acc.value) for site in found.sites]  # doctest: +SKIP
+    """
 
     release: Path
     sites: tuple[SiteScore, ...]
@@ -131,11 +147,47 @@ def simulate(
 ) -> Simulation:
     """Simulate a federation on this machine, in one process or on Flower's simulation engine: the same result.
 
-    `parts` are the records of each site, `work` is an empty folder for what a real site keeps to itself. Randomness
-    is seeded: the release in `out` is marked as a test and guarantees nothing, whatever `privacy` says. Without a
-    budget nothing is clipped and no noise is added. With `validation` lambda is chosen as in the federated paper, on
-    held-out records, and not by cross-validation. `test` are records that all sites are tested on; without it each
-    site holds out a fifth of its own.
+    Randomness is seeded: the release in `out` is marked as a test and guarantees nothing, whatever `privacy` says.
+
+    Parameters
+    ----------
+    parts
+        The records of each site, by name.
+    settings
+        The public terms.
+    privacy
+        Budget of each site; None: nothing is clipped and no noise is added.
+    out
+        Folder for the release and the coordinator's state.
+    work
+        An empty folder for what a real site keeps to itself.
+    engine
+        "local": one process; "ray": Flower's simulation engine.
+    seed
+        Seed of everything.
+    validation
+        Choose lambda on held-out records, as in the federated paper, and not by cross-validation.
+    test
+        Records that all sites are tested on; None: each site holds out a fifth of its own.
+    on_event
+        Called with one plain dict per event.
+
+    Returns
+    -------
+    Simulation
+        The release's folder and the scores of the sites.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> import numpy as np
+    >>> from locum.data import load_sample, partition_iid
+    >>> from locum.federated import FederationSettings, simulate
+    >>> parts = partition_iid(load_sample("breast-cancer"), 2, np.random.default_rng(0))
+    >>> settings = FederationSettings(("malignant", "benign"), dim=30, mode="sums")
+    >>> found = simulate(parts, settings, None, out=Path("out"), work=Path("work"), validation=True)
+    >>> len(found.sites)
+    2
     """
     held = write_sites(parts, work, privacy, seed, validation=validation, test=test)
     if engine == "local":

@@ -16,7 +16,6 @@ from locum.accounting import Charge, Event, Gaussian, Ledger, PaidPlan, PlanStep
 from locum.data import load_reference
 from locum.errors import ConfigError, FormatError, PrivacyError
 from locum.federated.aggregation import decoder_tensors, initial_network
-from locum.federated.personal import fit_personal
 from locum.federated.protocol import Reply, Request
 from locum.federated.secure import check_keys, masked, new_key, noise_of_each, public_key
 from locum.federated.settings import FederationSettings
@@ -34,7 +33,7 @@ from locum.types import DPClaim, EmbeddingSet
 
 
 class Site:
-    """One hospital, registry or bank, as its `site.toml` describes it.
+    r"""One hospital, registry or bank, as its `site.toml` describes it.
 
     Its replies are paid for on its own ledger, all at once and in advance: noisy sums, then one decoder per round of
     DP-SGD on the joint gradient of encoder and decoder. Its encoder, heads, lambda and all counts stay in its
@@ -43,6 +42,20 @@ class Site:
 
     A site trusts that its settings are public and that requests come from the coordinator; anyone else who asks gets
     nothing that is not paid for. With masked sums it also trusts that the listed sites are real.
+
+    Parameters
+    ----------
+    file
+        Path of its `site.toml`; see `SiteFile`.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from locum.federated import Site
+    >>> text = 'data = "train.npz"\nepsilon = 1.0\ndelta = 1e-5\nn_public = 1000'
+    >>> _ = Path("site.toml").write_text(text)
+    >>> Site("site.toml").personal_folder.name
+    'personal'
     """
 
     def __init__(self, file: str | Path) -> None:
@@ -188,6 +201,9 @@ class Site:
         if not state.identity or (manifest.class_names, manifest.embedding.dim) != (settings.classes, settings.dim):
             raise FormatError("The result must be that of a run this site has joined, with its classes and features.")
         release.save(self._folder / "global", overwrite=True)
+        # Imported late: it brings scikit-learn, which takes seconds, and each request may have a process of its own.
+        from locum.federated.personal import fit_personal
+
         personal = fit_personal(release, self.file.records(settings), balanced=settings.balanced, seed=settings.seed)
         personal.save(self.personal_folder)
         return self._reply(request)

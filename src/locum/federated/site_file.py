@@ -23,14 +23,43 @@ class SiteRecords:
 
 @dataclass(frozen=True, slots=True)
 class SiteFile:
-    """The settings of one site. Only the public numbers of the budget ever leave.
+    r"""The settings of one site. Only the public numbers of the budget ever leave.
 
-    Paths are relative to the file. `data` and `validation` are files of embeddings, optionally with `#split`; without
-    `validation` lambda is chosen by cross-validation on `data`. `ledger` is beside the data unless named.
-    `federation` is the site's copy of the terms that it agreed to. It replies under no other terms, so that nobody
-    can query its classes one by one, or spend its budget on terms that its owner has not seen. Simulations need none.
-    `insecure_seed` seeds all randomness, for simulations: nothing is paid, and nothing is claimed. Only there may
-    `epsilon` be missing, which means no privacy at all.
+    Parameters
+    ----------
+    folder
+        Folder of the file; paths are relative to it.
+    data
+        File of embeddings to train on, optionally with `#split`.
+    federation
+        The site's copy of the terms that it agreed to. It replies under no other terms, so that nobody can query its
+        classes one by one, or spend its budget on terms that its owner has not seen. Simulations need none.
+    validation
+        File of embeddings to choose lambda on; None: cross-validation on `data`.
+    ledger
+        The ledger that pays; None: that of the data.
+    holding
+        The data holding whose budget pays.
+    epsilon, delta
+        What a run may cost; all of it is charged when the site joins. `epsilon` None, in simulations only: no
+        privacy.
+    n_public
+        The declared, rounded number of units.
+    unit
+        "record" or "subject".
+    relation
+        "add-or-remove" or "replace-one".
+    insecure_seed
+        For simulations: seeds all randomness. Nothing is paid, and nothing is claimed.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from locum.federated import SiteFile
+    >>> text = 'data = "train.npz"\nepsilon = 1.0\ndelta = 1e-5\nn_public = 1000'
+    >>> _ = Path("site.toml").write_text(text)
+    >>> SiteFile.read("site.toml").privacy().epsilon
+    1.0
     """
 
     folder: Path

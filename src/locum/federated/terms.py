@@ -60,7 +60,33 @@ class SitePlan:
 
 
 def plan_site(settings: FederationSettings, privacy: DP | None, records: int = 0) -> SitePlan:
-    """The plan of one site. `records`, the true number, is used only without a budget."""
+    """Plan what taking part would cost one site, from public numbers alone.
+
+    Parameters
+    ----------
+    settings
+        The public terms.
+    privacy
+        The site's budget; None, for simulations: no noise and no cost.
+    records
+        The true number of records; used only without a budget.
+
+    Returns
+    -------
+    SitePlan
+        `sums_noise`, the noise of the sums; `training` with so many `steps_per_round` in mode "decoder"; and
+        `events`, what the ledger is charged with.
+
+    Examples
+    --------
+    >>> from locum.accounting import epsilon_of
+    >>> from locum.federated import FederationSettings, plan_site
+    >>> from locum.types import DP
+    >>> settings = FederationSettings(("benign", "malignant"), dim=1280, mode="sums")
+    >>> plan = plan_site(settings, DP(epsilon=1.0, delta=1e-5, n_public=1000))
+    >>> 0.99 < epsilon_of(plan.events, 1e-5) <= 1.0
+    True
+    """
     if privacy is None:
         return _plan_without_privacy(settings, records)
     if settings.mode == "sums":

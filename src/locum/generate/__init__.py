@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from locum.generate.ksame import KSame as KSame, k_groups as k_groups
     from locum.generate.presets import (
         PRESETS as PRESETS,
-        Choice as Choice,
         Preset as Preset,
         choose_generator as choose_generator,
     )

@@ -36,7 +36,27 @@ Decoder = NetworkSpec | GaussianSpec | RowsSpec
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Records:
-    """Checked private data inside `fit`: `codes` holds the class, then one column per condition."""
+    """Checked private data inside `fit`.
+
+    Parameters
+    ----------
+    X
+        Vectors (n, d), in the generator's space.
+    codes
+        The class of each record as a whole number from 0, then one column per condition: shape (n, 1 + conditions).
+    subject
+        The subject of each record; None if unknown.
+    conditions
+        Names and values of the conditions.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from locum.generate import Records
+    >>> records = Records(np.zeros((4, 3), np.float32), np.array([[0], [1], [0], [1]]), None, ())
+    >>> np.bincount(records.codes[:, 0]).tolist()
+    [2, 2]
+    """
 
     X: npt.NDArray[np.float32]
     codes: npt.NDArray[np.int64]
@@ -110,7 +130,27 @@ def lone_condition(records: Records) -> str | None:
 class BaseGenerator(Guarantee, BaseEstimator):
     """Base class: `fit` on private records, then `sample` or `release` what stands in for them.
 
-    Settings are public and go to `__init__`; records go to methods only.
+    Settings are public and go to `__init__`; records go to methods only. A subclass stores its settings, among them
+    `space`, `privacy` and `random_state`, and defines `_learn`.
+
+    Attributes
+    ----------
+    classes_
+        The labels: those that occur, or under differential privacy those that `classes` declares.
+    claim_
+        What a release of this generator claims.
+    n_features_in_
+        The number of features.
+
+    Examples
+    --------
+    >>> from locum.data import load_sample
+    >>> from locum.generate import BaseGenerator, ClassGaussian
+    >>> def spread(generator: BaseGenerator) -> float:
+    ...     data = load_sample("breast-cancer")
+    ...     return float(generator.fit(data.X, data.y).sample(500, random_state=0)[0].std())
+    >>> spread(ClassGaussian(variance=0.5)) < spread(ClassGaussian(variance=2.0))
+    True
     """
 
     space: str
@@ -135,8 +175,24 @@ class BaseGenerator(Guarantee, BaseEstimator):
     ) -> Self:
         """Learn from vectors `X` and labels `y`.
 
-        `subject` says which records belong together, such as those of one patient. `attributes` holds the columns
-        named in `condition_on`. `validation`, a pair of vectors and labels, is used for early stopping.
+        Parameters
+        ----------
+        X
+            Finite vectors (n, d).
+        y
+            One label per vector: text or whole numbers.
+        subject
+            Which records belong together, such as those of one patient.
+        attributes
+            The columns that `condition_on` names, by name.
+        validation
+            A pair of vectors and labels for early stopping. Generators that never stop early ignore it; networks
+            under differential privacy refuse it.
+
+        Returns
+        -------
+        BaseGenerator
+            The fitted generator itself.
         """
         records = self._check(X, y, subject, attributes or {})
         self._conditions = records.conditions
@@ -181,6 +237,26 @@ class BaseGenerator(Guarantee, BaseEstimator):
 
         Without `random_state` each call continues the generator's own stream: no draw is repeated, and a program that
         starts again with the same generator seed draws the same samples.
+
+        Parameters
+        ----------
+        n
+            How many; labels are drawn by the released prior.
+        per_class
+            How many of each label, instead of `n`.
+        variance
+            Sampling variance; None: the generator's own. Values below 1 give more typical vectors.
+        attributes
+            Fixes conditions: the value of each, by name.
+        random_state
+            A seed for this call; None: continue the generator's own stream.
+
+        Returns
+        -------
+        X : ndarray of shape (n, d)
+            The vectors, in the generator's space.
+        y : ndarray of shape (n,)
+            Their labels.
         """
         release = self._fitted()
         rng = self._sample_rng if random_state is None else np.random.default_rng(random_state)

@@ -39,19 +39,73 @@ _PRIVATE = Training(learning_rate=1e-4, critic_learning_rate=1e-3, batch_size=25
 class CGANGenerator(BaseGenerator):
     """A conditional GAN on embeddings; the generator network is released, the critic never.
 
-    It is a baseline: slower than a CVAE, and without early stopping. The defaults of settings that are None depend on
-    `privacy`. `scaling` is "class" (class means subtracted, as in the CVAE), "zscore" or "minmax". `penalty` weighs
-    the critic's squared gradient at real rows; without it the critic soon separates all rows and teaches nothing.
-    Without `privacy` there is no formal guarantee: what the generator remembers must be measured.
+    It is a baseline: slower than a CVAE, and without early stopping. Without `privacy` there is no formal guarantee:
+    what the generator remembers must be measured.
 
     With `privacy=DP(...)` the critic is trained by DP-SGD, which `ledger` pays for; the generator sees only the noisy
-    critic and costs nothing. Vectors are whitened with public statistics (`reference`) and scaled to length 1. The
-    scaling "class" spends half of the budget on noisy class means, "public" a twentieth on counts and lengths; the
-    classes are then told apart by the critic alone, which works only with very many records. `penalty` is not used.
+    critic and costs nothing. Vectors are whitened with public statistics (`reference`) and scaled to length 1.
 
+    Parameters
+    ----------
+    latent
+        The number of latents, from 1 to 65536.
+    generator_hidden, critic_hidden
+        The widths of the hidden layers.
+    learning_rate, critic_learning_rate
+        Learning rates of the generator and of the critic. None: 2e-4 for both, or with `privacy` 1e-4 and 1e-3.
+    batch_size
+        Records in a batch, with `privacy` the expected number. None: 64, or 256 with `privacy`.
+    max_epochs
+        Passes over the data; all are run. None: 40, or 30 with `privacy`.
+    scaling
+        Without `privacy`: "class" (class means subtracted, as in the CVAE), "zscore" or "minmax". With it: "class",
+        which spends half of the budget on noisy class means, or "public", which spends a twentieth on counts and
+        lengths; the critic alone then tells the classes apart, which works only with very many records.
+    penalty
+        The weight of the critic's squared gradient at real rows, 0 or more; with 0 the critic soon separates all rows
+        and teaches nothing. Not used with `privacy`.
+    clip
+        The bound on the norm of a unit's gradient; only with `privacy`.
+    variance
+        The default variance of the latents in sampling, from 0 to 1e6; 1 is what training assumed.
+    space
+        "raw", or "unit" for vectors scaled to length 1; with `privacy` only "raw".
+    privacy
+        A budget `DP(...)` with `n_public`; None: no guarantee.
+    classes
+        All classes that can occur; needed with `privacy`, not used without it.
+    reference
+        Public statistics for whitening, with `privacy`: "none", "efflite0" to "efflite2", or a file that
+        `Reference.save` wrote.
+    ledger
+        The ledger that pays, such as `locum.ledger_for(path)`; needed with `privacy`.
+    holding
+        The name of the data in the ledger.
+    insecure_seed
+        A seed for batches and noise, for tests: nothing is paid and nothing claimed.
+    verbose
+        Show progress.
+    random_state
+        Seed of initial weights, training and sampling; with `privacy` it seeds neither the batches nor the noise.
+
+    Attributes
+    ----------
+    classes_
+        The labels.
+    history_
+        The critic's losses by epoch. Private.
+    module_
+        Both networks. Private: the critic learned from records.
+    claim_
+        What a release claims.
+
+    Examples
+    --------
     >>> from locum.data import load_sample
+    >>> from locum.generate import CGANGenerator
     >>> s = load_sample("breast-cancer")
-    >>> X, y = CGANGenerator(max_epochs=1, random_state=0).fit(s.X, s.y).sample(5)
+    >>> gan = CGANGenerator(generator_hidden=(16,), critic_hidden=(16,), max_epochs=1, random_state=0)
+    >>> X, y = gan.fit(s.X, s.y).sample(5)
     >>> X.shape
     (5, 30)
     """

@@ -40,6 +40,28 @@ def safe_rank(wanted: int, n: int, d: int, groups: int) -> int:
     as records, the likelihood alone identifies members with an AUC of 0.77 on breast ultrasound, with a sixteenth
     0.64, with none 0.60. So the rank is at most a sixteenth of the degrees of freedom, rounded down to a power of
     two, which reveals less about the number of records.
+
+    Parameters
+    ----------
+    wanted
+        The rank that was asked for.
+    n
+        The number of records.
+    d
+        The number of features.
+    groups
+        The number of means that were subtracted, one per class: each costs one degree of freedom.
+
+    Returns
+    -------
+    int
+        The smaller of `wanted` and `d` if that is at most (n - groups) / 16; otherwise a power of two, or 0.
+
+    Examples
+    --------
+    >>> from locum.generate import safe_rank
+    >>> safe_rank(64, n=2000, d=1280, groups=10), safe_rank(64, n=500, d=1280, groups=10)
+    (64, 16)
     """
     most = max(0, (n - groups) // 16)
     if min(wanted, d) <= most:

@@ -38,18 +38,93 @@ NOISE_SHRINKAGE = 0.1
 class CVAEGenerator(BaseGenerator):
     """A CVAE on embeddings: encoder and decoder see the label (and `condition_on`), the decoder is released.
 
-    `preset` picks network and training (`replica`, `small`, `large`, `federated`); settings that are None come from
-    it. `decoder_noise` adds the variation that the decoder's mean leaves out: "none" as in the papers, "diagonal"
-    (one variance per feature) or "low-rank" (plus the directions that errors share). `patience=0` runs every epoch;
-    otherwise training stops early on `validation`, or on a tenth of the records. `authors_compat=True` does what the
-    authors ran: min-max scaling, their KL term (the learned prior is N(0, 1/2)), "variance" used as a standard
-    deviation, no decoder noise. `checkpoint` names a private file (mode 0600) from which an interrupted fit resumes
-    to the same result.
+    Settings that are None come from `preset`. Without `privacy` there is no formal guarantee: what the decoder
+    remembers must be measured.
 
-    Without `privacy` there is no formal guarantee: what the decoder remembers must be measured. With
-    `privacy=DP(...)` encoder and decoder are trained together by DP-SGD on vectors that are whitened with public
+    With `privacy=DP(...)` encoder and decoder are trained together by DP-SGD on vectors that are whitened with public
     statistics (`reference`) and scaled to length 1. The same budget pays for a noisy sum of counts, lengths and, with
     the scaling "class", class means. `classes` is required and there is no early stopping. `plan()` shows the cost.
+
+    Parameters
+    ----------
+    preset
+        Network and training: "replica", "small", "large", "federated" or "private"; see `PRESETS`. None: "replica",
+        or "private" with `privacy`.
+    hidden
+        The widths of the encoder's hidden layers; the decoder mirrors them. The preset "large" fixes its own.
+    latent
+        The number of latents, from 1 to 65536.
+    beta
+        The weight of the KL divergence, 0 or more.
+    scaling
+        "class" (class means subtracted, then one spread per feature), "zscore" or "minmax". With `privacy` "class",
+        with noisy class means, or "public", with public statistics alone.
+    decoder_noise
+        The variation that the decoder's mean leaves out: "none" as in the papers, "diagonal" (one variance per
+        feature) or "low-rank" (plus the directions that errors share). With `privacy` "none" or "low-rank".
+    variance
+        The default variance of the latents in sampling, from 0 to 1e6; 1 is what training assumed.
+    condition_on
+        Names of attributes that the networks also see; their columns go to `fit(attributes=...)`. Not with `privacy`.
+    max_epochs
+        The most passes over the data.
+    batch_size
+        Records in a batch, with `privacy` the expected number.
+    learning_rate, weight_decay
+        Settings of Adam, or AdamW with a weight decay.
+    patience
+        Stop after this many epochs without a better loss on `validation`, or on a tenth of the records; 0 runs every
+        epoch. With `privacy` 0.
+    clip
+        The bound on the norm of a unit's gradient; only with `privacy`.
+    space
+        "raw", or "unit" for vectors scaled to length 1; with `privacy` only "raw".
+    authors_compat
+        Do what the authors ran: min-max scaling, their KL term (the learned prior is N(0, 1/2); not in the preset
+        "federated"), "variance" used as a standard deviation, no decoder noise. Not with `privacy`.
+    privacy
+        A budget `DP(...)` with `n_public`; None: no guarantee.
+    classes
+        All classes that can occur; needed with `privacy`, not used without it.
+    reference
+        Public statistics for whitening, with `privacy`: "none", "efflite0" to "efflite2", or a file that
+        `Reference.save` wrote.
+    ledger
+        The ledger that pays, such as `locum.ledger_for(path)`; needed with `privacy`.
+    holding
+        The name of the data in the ledger.
+    insecure_seed
+        A seed for batches and noise, for tests: nothing is paid and nothing claimed.
+    checkpoint
+        A private file (mode 0600) from which an interrupted fit resumes: without `privacy` to the same result, which
+        needs a `random_state`; with it without a second charge.
+    verbose
+        Show progress.
+    random_state
+        Seed of initial weights, of the training without `privacy`, and of sampling.
+
+    Attributes
+    ----------
+    classes_
+        The labels.
+    settings_
+        The settings in use: the preset, with what was set by hand.
+    history_
+        Losses by epoch. Private.
+    module_
+        Both networks. Private: the encoder is never released.
+    claim_
+        What a release claims.
+
+    Examples
+    --------
+    >>> from locum.data import load_sample
+    >>> from locum.generate import CVAEGenerator
+    >>> s = load_sample("breast-cancer")
+    >>> cvae = CVAEGenerator(hidden=(16,), latent=4, max_epochs=2, random_state=0).fit(s.X, s.y)
+    >>> X, y = cvae.sample(per_class={0: 3, 1: 2})
+    >>> X.shape, sorted(y.tolist())
+    ((5, 30), [0, 0, 0, 1, 1])
     """
 
     history_: History
@@ -350,9 +425,32 @@ class CVAEGenerator(BaseGenerator):
 
 
 def hold_out(records: Records, rng: np.random.Generator) -> tuple[Records, Records | None]:
-    """Training records and held-out records; nothing is taken from classes of fewer than ten records.
+    """Training records and held-out records for early stopping, about one in ten.
 
-    If no record can be held out, the second part is None.
+    Nothing is taken from classes of fewer than ten records, or from their subjects. A subject is never split.
+
+    Parameters
+    ----------
+    records
+        Checked records.
+    rng
+        Draws the held-out records.
+
+    Returns
+    -------
+    train : Records
+        The records to learn from.
+    held : Records or None
+        The others; None if no record can be held out.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from locum.generate import Records, hold_out
+    >>> records = Records(np.zeros((100, 3), np.float32), np.arange(100)[:, None] % 2, None, ())
+    >>> train, held = hold_out(records, np.random.default_rng(0))
+    >>> len(train.X), len(held.X)
+    (90, 10)
     """
     labels = records.codes[:, 0]
     subjects = np.arange(len(labels)) if records.subject is None else records.subject

@@ -14,7 +14,29 @@ Tensors = dict[str, npt.NDArray[np.float32]]
 
 
 def export_decoder(decoder: nn.Sequential) -> tuple[list[dict[str, Any]], Tensors]:
-    """Operations and tensors of a decoder in evaluation mode; batch norms are folded into their layers."""
+    """Operations and tensors of a trained decoder, as a release holds them.
+
+    Parameters
+    ----------
+    decoder
+        Linear layers, batch norms, ReLU, sigmoid and `ResidualBlock`s. Batch norms are folded into their layers, with
+        the running statistics of training.
+
+    Returns
+    -------
+    program : list of dict
+        The operations, in order.
+    tensors : dict
+        Weights and biases by the names that the program uses, as float32 copies.
+
+    Examples
+    --------
+    >>> from torch import nn
+    >>> from locum.generate import export_decoder
+    >>> program, tensors = export_decoder(nn.Sequential(nn.Linear(2, 3), nn.ReLU()))
+    >>> [step["op"] for step in program], list(tensors)
+    (['linear', 'relu'], ['layer0.weight', 'layer0.bias'])
+    """
     tensors: Tensors = {}
     return _sequence(decoder, "layer", tensors), tensors
 

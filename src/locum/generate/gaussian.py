@@ -24,21 +24,65 @@ from locum.types import DP, PrivacyClaim
 class ClassGaussian(BaseGenerator):
     """Each class is a Gaussian around its own mean; all classes share one covariance.
 
-    The covariance keeps `rank` directions and one variance per feature; off-diagonal entries are first shrunk by
-    `shrinkage`. `rank` is lowered to at most a sixteenth of the records: more directions would fit the records
-    themselves. A class of several clusters is not described well.
+    A class of several clusters is not described well.
 
     With `privacy=DP(...)` the class means, counts and one scale come from one noisy sum that `ledger` pays for. The
-    release contains that sum, so that sums of several sites can be added (`locum federate merge`). Vectors are
-    whitened with public statistics, named by `reference` ("efflite0", or "none", which helps little). `covariance` is
-    "public", which costs nothing, "own", which takes half of the budget, or "auto", which picks the better one for
-    the number of records and the noise. `rank` and `shrinkage` are not used then.
+    release contains that sum, so that sums of several sites can be added (`locum federate merge`), unless `reference`
+    is a file of your own. Vectors are whitened with public statistics.
 
+    Parameters
+    ----------
+    rank
+        How many directions the covariance keeps besides one variance per feature, 0 or more. It is lowered to at most
+        a sixteenth of the records: more directions would fit the records themselves. Not used with `privacy`.
+    shrinkage
+        How far off-diagonal entries of the covariance are shrunk first, from 0 to 1. Not used with `privacy`.
+    variance
+        The default sampling variance, as a multiple of the data's, from 0 to 1e6.
+    space
+        "raw", or "unit" for vectors scaled to length 1; with `privacy` only "raw".
+    privacy
+        A budget `DP(...)` with `n_public`; None: no guarantee.
+    classes
+        All classes that can occur; needed with `privacy`, not used without it.
+    reference
+        Public statistics for whitening, with `privacy`: "efflite0" to "efflite2", a file that `Reference.save` wrote,
+        or "none", which helps little.
+    covariance
+        With `privacy`: "public", which costs nothing, "own", which takes half of the budget, or "auto", which picks
+        the better one for the number of records and the noise.
+    ledger
+        The ledger that pays, such as `locum.ledger_for(path)`; needed with `privacy`.
+    holding
+        The name of the data in the ledger.
+    insecure_seed
+        A seed for the noise, for tests: nothing is paid and nothing claimed.
+    random_state
+        Seed of sampling.
+
+    Attributes
+    ----------
+    classes_
+        The labels.
+    claim_
+        What a release claims.
+
+    Examples
+    --------
     >>> from locum.data import load_sample
+    >>> from locum.generate import ClassGaussian
+    >>> from locum.types import DP
     >>> s = load_sample("breast-cancer")
     >>> X, y = ClassGaussian(random_state=0).fit(s.X, s.y).sample(5)
     >>> X.shape
     (5, 30)
+
+    With a guarantee:
+
+    >>> budget = DP(epsilon=1.0, delta=1e-6, n_public=500)
+    >>> private = ClassGaussian(privacy=budget, classes=[0, 1], ledger="ledger.sqlite").fit(s.X, s.y)
+    >>> private.claim_.dp.epsilon <= 1.0
+    True
     """
 
     def __init__(

@@ -33,9 +33,36 @@ _PANEL = 512  # candidates considered together when the distances cannot all be 
 class KSame(BaseGenerator):
     """Groups of at least `k` records, each replaced by its group's mean; every record keeps its own label.
 
-    Groups are formed over all classes, as the authors do, or within each class with `per_class=True`. No record is
-    dropped: the last group takes the rest. With `subject` a group holds at least `k` distinct subjects. A release has
-    as many rows as there are records, sampled without replacement.
+    No record is dropped: the last group takes the rest. With `subject` a group holds at least `k` distinct subjects.
+    A release has as many rows as there are records, sampled without replacement.
+
+    Parameters
+    ----------
+    k
+        Fewest records, or distinct subjects, in a group; 2 or more.
+    per_class
+        Form groups within each class; by default over all classes, as the authors do.
+    space
+        "raw", or "unit" for vectors scaled to length 1.
+    privacy
+        None: k-Same has no differential privacy.
+    random_state
+        Seed of sampling.
+
+    Attributes
+    ----------
+    classes_
+        The labels.
+    claim_
+        What a release claims: k-anonymity, and what it does not cover.
+
+    Examples
+    --------
+    >>> from locum.generate import KSame
+    >>> ksame = KSame(k=2).fit([[0.0], [1.0], [8.0], [9.0]], ["a", "a", "b", "b"])
+    >>> X, y = ksame.sample()
+    >>> sorted(X.ravel().tolist())
+    [0.5, 0.5, 8.5, 8.5]
     """
 
     def __init__(
@@ -110,32 +137,40 @@ def k_groups(
 ) -> npt.NDArray[np.int64]:
     """Group number of each record, such that every group holds at least `k` distinct subjects.
 
-    The free record with the largest total distance to all free records opens a group and takes
-    the nearest free records of other subjects, one per subject, until `k` subjects are in it. This
-    repeats while `k` subjects are free; the rest then joins the last group, so no record is
-    dropped. Ties go to the lowest index. Without `subject` each record is its own subject: there
-    are `n // k` groups, all of exactly `k` records except the last. Groups are numbered in the order in
-    which they were formed.
+    The free record with the largest total distance to all free records opens a group and takes the nearest free
+    records of other subjects, one per subject, until `k` subjects are in it. This repeats while `k` subjects are
+    free; the rest then joins the last group, so no record is dropped. Ties go to the lowest index. Without `subject`
+    each record is its own subject: there are `n // k` groups, all of exactly `k` records except the last.
 
-    Limits. Time grows with the square of `n`. Distances are Euclidean between vectors rounded to a grid
-    of at most 2**-24 of the largest norm (measured from the middle of each feature's range): one record a
-    million times farther out than the rest blurs the rest. The last group can be large if few
-    subjects own most records. The groups depend on the data, so they are private.
+    Limits. Time grows with the square of `n`. Distances are Euclidean between vectors rounded to a grid of at most
+    2**-24 of the largest norm (measured from the middle of each feature's range): one record a million times farther
+    out than the rest blurs the rest. The last group can be large if few subjects own most records.
 
     Parameters
     ----------
-    X : array of shape (n, d)
-        Finite vectors.
-    k : int
+    X
+        Finite vectors (n, d).
+    k
         Fewest distinct subjects in a group; 2 or more.
-    subject : array of shape (n,), optional
-        The subject of each record: text or whole numbers.
-    max_bytes : int
+    subject
+        The subject of each record: text or whole numbers. None: each record is its own subject.
+    max_bytes
         If all distances fit in this many bytes (4 n^2) they are kept, otherwise recomputed when needed, which takes
         two to three times as long and gives the same groups. A float64 copy of `X` is needed in both cases.
 
+    Returns
+    -------
+    ndarray of shape (n,)
+        Group numbers from 0, in the order in which groups were formed. Private: they depend on the data.
+
+    Raises
+    ------
+    DataError
+        If there are fewer than `k` subjects, or vectors are not finite.
+
     Examples
     --------
+    >>> from locum.generate import k_groups
     >>> k_groups([[0.0], [0.1], [5.0], [5.1], [9.0]], k=2).tolist()
     [1, 1, 1, 0, 0]
     """

@@ -26,7 +26,15 @@ Noise = Literal["none", "diagonal", "low-rank"]
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A generator, by its name in the CLI, and the reason in one sentence."""
+    """A generator, by its name in the CLI, and the reason in one sentence.
+
+    Attributes
+    ----------
+    generator
+        The name in the CLI.
+    reason
+        Why, in one sentence.
+    """
 
     generator: str
     reason: str
@@ -37,6 +45,19 @@ def choose_generator(privacy: DP | None = None) -> Choice:
 
     The reasons are the results of `locum study run private-epsilon`.
 
+    Parameters
+    ----------
+    privacy
+        The budget; None: no guarantee.
+
+    Returns
+    -------
+    Choice
+        The `generator`, by its name in the CLI, and the `reason` in one sentence.
+
+    Examples
+    --------
+    >>> from locum.generate import choose_generator
     >>> choose_generator(None).generator
     'gaussian'
     """
@@ -50,7 +71,41 @@ def choose_generator(privacy: DP | None = None) -> Choice:
 
 @dataclass(frozen=True, slots=True)
 class Preset:
-    """All settings of a preset; `patience` 0 means that every epoch is run."""
+    """All settings of a CVAE; `PRESETS` holds the named ones.
+
+    Parameters
+    ----------
+    hidden
+        The widths of the encoder's hidden layers; the decoder mirrors them. Empty for residual networks.
+    latent
+        The number of latents.
+    beta
+        The weight of the KL divergence.
+    max_epochs
+        The most passes over the data.
+    batch_size
+        Records in a batch, under differential privacy the expected number.
+    patience
+        Stop after this many epochs without a better validation loss; 0 runs every epoch.
+    weight_decay
+        Decoupled weight decay; 0 is plain Adam.
+    residual
+        Whether to use the residual network of the thesis.
+    scaling
+        "minmax", "zscore", "class" or, under differential privacy, "public".
+    decoder_noise
+        "none", "diagonal" or "low-rank".
+    learning_rate
+        The learning rate of Adam.
+    clip
+        The bound on the norm of a unit's gradient; only under differential privacy.
+
+    Examples
+    --------
+    >>> from locum.generate import PRESETS
+    >>> PRESETS["replica"].hidden, PRESETS["replica"].latent
+    ((256,), 50)
+    """
 
     hidden: tuple[int, ...]
     latent: int

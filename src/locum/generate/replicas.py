@@ -25,12 +25,48 @@ def replica(
     real: npt.ArrayLike | None = None,
     random_state: int | None = None,
 ) -> Release:
-    """A release of kind "data": `n` samples of `release`, or exact counts by `per_class`.
+    """An offline replica: a release of kind "data" that holds samples of another release.
 
     With `min_distance`, samples closer than that to a vector of `real` are drawn again. That depends on the records:
     it leaves a hole around each of them, and anyone who can draw often from the decoder sees the holes. Use it only
     for a replica whose decoder is not released. The number of redrawn samples is neither returned nor written. A
     differentially private release refuses it.
+
+    Parameters
+    ----------
+    release
+        The release to sample from.
+    n
+        How many samples; labels are drawn by the released prior.
+    per_class
+        How many of each label, instead of `n`.
+    min_distance
+        The smallest distance, in the release's space, from a sample to a vector of `real`; None: no limit.
+    real
+        The real vectors (m, d), for `min_distance` only. Private.
+    random_state
+        Seed; None: the operating system's entropy.
+
+    Returns
+    -------
+    Release
+        A fixed table with the claim of `release`, and the holes under `not_covered`.
+
+    Raises
+    ------
+    PrivacyError
+        If `min_distance` is given for a differentially private release.
+    DataError
+        If samples are still too close after 50 rounds.
+
+    Examples
+    --------
+    >>> from locum.data import load_sample
+    >>> from locum.generate import ClassGaussian, replica
+    >>> s = load_sample("breast-cancer")
+    >>> table = replica(ClassGaussian().fit(s.X, s.y).release(), 100, random_state=0)
+    >>> table.manifest.kind, table.sample()[0].shape
+    ('data', (100, 30))
     """
     if (min_distance is None) != (real is None):
         raise ConfigError("`min_distance` and `real` belong together: give both, or neither.")

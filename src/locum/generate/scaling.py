@@ -19,9 +19,23 @@ Scaling = Literal["minmax", "zscore", "class", "public"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Scaler:
-    """`offset + span * scaled`: one offset for all, or one per class. Both are released with the decoder.
+    """Scaling to numbers of order one and back: `offset + span * scaled`. Both are released with the decoder.
 
-    A constant feature has span 0, so it stays constant whatever the network returns.
+    Parameters
+    ----------
+    offset
+        One row for all classes (1, d), or one per class (classes, d).
+    span
+        One number per feature (d,), 0 or more. A constant feature has span 0, so it stays constant whatever the
+        network returns.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from locum.generate import Scaler
+    >>> scaler = Scaler(np.array([[10.0]], np.float32), np.array([2.0], np.float32))
+    >>> scaler.forward(np.array([[13.0]], np.float32), np.array([0])).tolist()
+    [[1.5]]
     """
 
     offset: Array
@@ -43,7 +57,33 @@ class Scaler:
 
 
 def fit_scaler(kind: Scaling, X: Array, labels: Labels, classes: int) -> Scaler:
-    """ "minmax" to 0..1, "zscore", or "class": class means subtracted, then one spread per feature for all."""
+    """The scaler that training vectors ask for. It depends on records.
+
+    Parameters
+    ----------
+    kind
+        "minmax" to 0..1, "zscore", or "class": class means subtracted, then one spread per feature for all classes.
+    X
+        Vectors (n, d).
+    labels
+        The class of each vector as a whole number from 0; only "class" uses it, and every class must occur.
+    classes
+        The number of classes.
+
+    Returns
+    -------
+    Scaler
+        Features with (almost) no spread have span 0.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from locum.generate import fit_scaler
+    >>> X = np.array([[0.0, 7.0], [4.0, 7.0]], np.float32)
+    >>> scaler = fit_scaler("minmax", X, np.array([0, 1]), classes=2)
+    >>> scaler.offset.tolist(), scaler.span.tolist()
+    ([[0.0, 7.0]], [4.0, 0.0])
+    """
     if kind == "minmax":
         offset = X.min(axis=0, keepdims=True)
         span = X.max(axis=0) - offset[0]
@@ -57,6 +97,28 @@ def fit_scaler(kind: Scaling, X: Array, labels: Labels, classes: int) -> Scaler:
 
 
 def with_labels(scaled: Array, codes: Labels, sizes: Sequence[int]) -> Tensor:
-    """Network input: scaled vectors, then each column of `codes` one-hot with the width in `sizes`."""
+    """Network input: scaled vectors, then class and conditions one-hot.
+
+    Parameters
+    ----------
+    scaled
+        Scaled vectors (n, d).
+    codes
+        Whole numbers from 0: the class, then one column per condition.
+    sizes
+        The number of values of each column; columns of `codes` beyond `sizes` are left out.
+
+    Returns
+    -------
+    Tensor
+        Rows of d plus the sum of `sizes` columns.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from locum.generate import with_labels
+    >>> with_labels(np.zeros((2, 1), np.float32), np.array([[0], [2]]), [3]).tolist()
+    [[0.0, 1.0, 0.0, 0.0], [0.0, 0.0, 0.0, 1.0]]
+    """
     hot = [functional.one_hot(torch.from_numpy(codes[:, j].copy()), n).float() for j, n in enumerate(sizes)]
     return torch.cat([torch.from_numpy(scaled), *hot], dim=1)

@@ -17,6 +17,42 @@ class VAEGenerator(CVAEGenerator):
     """A VAE that never sees a label; all its samples have the class "unlabeled".
 
     It serves to study latents (`encode`, `reconstruct`), not to train a classifier.
+
+    Parameters
+    ----------
+    preset, hidden, latent, beta, scaling, decoder_noise, variance
+        As in `CVAEGenerator`. There is one class, so the scaling "class" is "zscore".
+    max_epochs, batch_size, learning_rate, weight_decay, patience
+        As in `CVAEGenerator`.
+    space, authors_compat, checkpoint, verbose, random_state
+        As in `CVAEGenerator`.
+    condition_on
+        Must be empty: a VAE sees vectors alone.
+    privacy
+        Must be None: this generator does not support differential privacy.
+    clip, classes, reference, ledger, holding, insecure_seed
+        Not used.
+
+    Attributes
+    ----------
+    settings_
+        The settings in use: the preset, with what was set by hand.
+    history_
+        Losses by epoch. Private.
+    module_
+        Both networks. Private: the encoder is never released.
+    claim_
+        What a release claims.
+
+    Examples
+    --------
+    >>> from locum.data import load_sample
+    >>> from locum.generate import VAEGenerator
+    >>> s = load_sample("breast-cancer")
+    >>> vae = VAEGenerator(hidden=(16,), latent=4, max_epochs=2, random_state=0).fit(s.X)
+    >>> mean, deviation = vae.encode(s.X, s.y)
+    >>> mean.shape
+    (569, 4)
     """
 
     _conditional = False

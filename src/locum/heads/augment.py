@@ -115,19 +115,43 @@ class AugmentedBatches(IterableDataset[tuple[Tensor, Tensor]]):
     """Endless batches `(x, class code)`, balanced and partly generated: algorithm 1 of the thesis.
 
     Records are drawn by `sampler`, and each is replaced by a fresh sample of its class from `generator` with the
-    probability that `augment_probability` gives its class. Codes index `classes`. An unfitted generator is cloned and
-    fitted on `X` and `y`; a fitted one, or a release, is used as it is.
+    probability that `augment_probability` gives its class.
 
     Already batched: give `batch_size=None` to a `DataLoader`. Every worker, and every new iteration, draws from its
     own stream. Batches hold real records: they must not leave.
 
+    Parameters
+    ----------
+    X
+        Finite vectors (n, d).
+    y
+        One label per vector.
+    generator
+        A generator or a release, but not a fixed table. An unfitted generator is cloned and fitted on `X` and `y`; a
+        fitted one, or a release, is used as it is.
+    batch_size
+        Rows in a batch, 1 or more.
+    sampler
+        How records are drawn: "instance", "class_balanced" or "square_root"; see `class_shares`.
+    p_min, p_max
+        The bounds of the probability that a record is replaced; see `augment_probability`.
+    random_state
+        Seed; None: the operating system's entropy.
+
+    Attributes
+    ----------
+    classes
+        The labels, sorted: class codes index them.
+
+    Examples
+    --------
     >>> from locum.data import load_sample
     >>> from locum.generate import ClassGaussian
+    >>> from locum.heads import AugmentedBatches
     >>> tumors = load_sample("breast-cancer")
-    >>> batches = AugmentedBatches(tumors.X, tumors.y, ClassGaussian(), batch_size=64, random_state=0)
-    >>> x, code = next(iter(batches))
-    >>> x.shape, code.shape
-    (torch.Size([64, 30]), torch.Size([64]))
+    >>> x, code = next(iter(AugmentedBatches(tumors.X, tumors.y, ClassGaussian(), batch_size=64, random_state=0)))
+    >>> tuple(x.shape), tuple(code.shape)
+    ((64, 30), (64,))
     """
 
     def __init__(

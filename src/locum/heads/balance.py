@@ -57,7 +57,7 @@ class ClassBalance:
         return out
 
     def loss(self, loss: str | Callable[[Floats], Loss], counts: Any = None) -> Loss:
-        """The loss by name, or made by a function of `counts`; see `HeadSettings` for both."""
+        """The loss by name, or made by a function of `counts`; see `LinearHead` for both."""
         if isinstance(loss, str) and loss not in LOSSES:
             raise ConfigError(f"`loss` must be one of {', '.join(LOSSES)}; got {loss!r}.")
         build = LOSSES[loss] if isinstance(loss, str) else loss

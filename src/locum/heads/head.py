@@ -33,39 +33,7 @@ Pair = tuple[npt.ArrayLike, npt.ArrayLike]
 
 
 class HeadSettings(ClassifierMixin, BaseEstimator):
-    """The settings that all heads share.
-
-    Those after `random_state` are for classes of unequal size; their defaults treat every record alike.
-
-    loss
-        "cross_entropy", "balanced_softmax", "class_balanced", "focal", "equalization", "ldam", or a function that
-        makes a `Loss` from class counts, such as `functools.partial(Focal, gamma=1)`.
-    sampler
-        Which rows an epoch draws: "instance" (each once), "class_balanced", "square_root" or "progressive", which
-        moves from the first to the second and so needs all its epochs: `patience=None`. All but the first draw with
-        replacement.
-    remix
-        Mix the rows of a batch: True, or a `Remix` with other settings.
-    augment, p_min, p_max
-        A generator or a release: a drawn record is replaced by a fresh sample of its class with a probability that
-        goes from `p_min` for the largest class to `p_max` for the smallest (`augment_probability`). With
-        `sampler="class_balanced"` this is algorithm 1 of the thesis. An unfitted generator is cloned and fitted on
-        the rows that the head learns from; scikit-learn's `clone` of a head also resets its generator.
-    class_weight
-        Weights in the loss: None, "balanced", or a mapping from labels.
-    counts
-        Which class counts the loss is built from: "records", "drawn" (as the sampler draws them; a replaced record
-        keeps its class, so augmentation changes nothing), one number per class in the order of `classes_`, or None
-        for the loss's default. That is "drawn" for all but LDAM, whose margins depend on how few records there are.
-        Balanced softmax and class weights correct an imbalance that the sampler may have corrected already: with
-        "records" and balanced draws, frequent classes are penalized twice.
-    prior, tau
-        The class frequencies that the probabilities assume: None, as trained; "train", those of the records;
-        "uniform"; or one number per class. tau * (log prior - log implied) is added to the logits, where `implied` is
-        the prior that training implies: the share of draws, times class weights, divided by the counts of balanced
-        softmax or times the weights of the class-balanced loss. So `prior="uniform"` with cross entropy is post-hoc
-        logit adjustment. It is exact in the limit for proper losses; see `Loss.tilt` for the others.
-    """
+    """The settings that all heads share; `LinearHead` describes them."""
 
     classes_: npt.NDArray[Any]
 
@@ -131,8 +99,37 @@ class TorchHead(HeadSettings):
     Inputs are z-scored with the statistics of the training rows, unless `standardize=False`. With `patience` it stops
     early on `validation`, or on a tenth of its own rows if none is given, and keeps the best epoch's weights. It
     monitors the training loss without mixed or generated rows, with classes weighted as they are drawn: validation
-    rows are assumed to have the class proportions of the training rows. For classes of unequal size see
-    `HeadSettings`.
+    rows are assumed to have the class proportions of the training rows.
+
+    Parameters
+    ----------
+    learning_rate, batch_size, max_epochs, patience, weight_decay, standardize, random_state
+        Training; as in `LinearHead`.
+    loss, sampler, remix, augment, p_min, p_max, class_weight, counts, prior, tau
+        For classes of unequal size; as in `LinearHead`.
+
+    Attributes
+    ----------
+    classes_
+        The labels, in the order of the probabilities.
+    history_
+        Losses by epoch. It depends on the rows.
+    module_
+        The network, from scaled vectors to logits.
+    mean_, scale_
+        What inputs are scaled with: 0 and 1 without `standardize`.
+
+    Examples
+    --------
+    >>> from torch import nn
+    >>> from locum.data import load_sample
+    >>> from locum.heads import TorchHead
+    >>> class NarrowHead(TorchHead):
+    ...     def _network(self, inputs: int, outputs: int) -> nn.Module:
+    ...         return nn.Sequential(nn.Linear(inputs, 2), nn.Linear(2, outputs))
+    >>> s = load_sample("breast-cancer")
+    >>> NarrowHead(max_epochs=2, random_state=0).fit(s.X, s.y).predict_proba(s.X[:3]).shape
+    (3, 2)
     """
 
     classes_: npt.NDArray[Any]
@@ -285,11 +282,71 @@ class TorchHead(HeadSettings):
 class LinearHead(TorchHead):
     """Softmax regression on z-scored embeddings, trained like the probe of the papers.
 
-    Losses, samplers, Remix, generated rows and prior correction for classes of unequal size: see `HeadSettings`.
+    The settings after `random_state` are for classes of unequal size; their defaults treat every record alike.
 
+    Parameters
+    ----------
+    learning_rate
+        The learning rate of Adam, above 0.
+    batch_size
+        Rows in a batch, 1 or more.
+    max_epochs
+        The most passes over the rows, 1 or more.
+    patience
+        Stop after this many epochs without a better loss on `validation`, or on a tenth of the rows; None runs every
+        epoch and holds out nothing.
+    weight_decay
+        Decoupled weight decay (AdamW), 0 or more; 0 is Adam.
+    standardize
+        z-score inputs with the statistics of the training rows.
+    random_state
+        Seed of initial weights, held-out rows, batches and generated rows.
+    loss
+        "cross_entropy", "balanced_softmax", "class_balanced", "focal", "equalization", "ldam", or a function that
+        makes a `Loss` from class counts, such as `functools.partial(LOSSES["focal"], gamma=1)`.
+    sampler
+        Which rows an epoch draws: "instance" (each once), "class_balanced", "square_root" or "progressive", which
+        moves from the first to the second and so needs all its epochs: `patience=None`. All but the first draw with
+        replacement.
+    remix
+        Mix the rows of a batch: True, or a `Remix` with other settings.
+    augment, p_min, p_max
+        A generator or a release: a drawn record is replaced by a fresh sample of its class with a probability that
+        goes from `p_min` for the largest class to `p_max` for the smallest (`augment_probability`). With
+        `sampler="class_balanced"` this is algorithm 1 of the thesis. An unfitted generator is cloned and fitted on
+        the rows that the head learns from; scikit-learn's `clone` of a head also resets its generator.
+    class_weight
+        Weights in the loss: None, "balanced", or a mapping from labels; a label that it leaves out has weight 1.
+    counts
+        Which class counts the loss is built from: "records", "drawn" (as the sampler draws them; a replaced record
+        keeps its class, so augmentation changes nothing), one number per class in the order of `classes_`, or None
+        for the loss's default. That is "drawn" for all but LDAM, whose margins depend on how few records there are.
+        Balanced softmax and class weights correct an imbalance that the sampler may have corrected already: with
+        "records" and balanced draws, frequent classes are penalized twice.
+    prior, tau
+        The class frequencies that the probabilities assume: None, as trained; "train", those of the records;
+        "uniform"; or one number per class. tau * (log prior - log implied) is added to the logits, where `implied` is
+        the prior that training implies: the share of draws, times class weights, divided by the counts of balanced
+        softmax or times the weights of the class-balanced loss. So `prior="uniform"` with cross entropy is post-hoc
+        logit adjustment. It is exact in the limit for proper losses; see `Loss.tilt` for the others.
+
+    Attributes
+    ----------
+    classes_
+        The labels, in the order of the probabilities.
+    history_
+        Losses by epoch. It depends on the rows.
+    module_
+        The linear layer, from scaled vectors to logits.
+    mean_, scale_
+        What inputs are scaled with: 0 and 1 without `standardize`.
+
+    Examples
+    --------
     >>> from locum.data import load_sample
+    >>> from locum.heads import LinearHead
     >>> s = load_sample("breast-cancer")
-    >>> LinearHead(random_state=0).fit(s.X, s.y).score(s.X, s.y) > 0.9
+    >>> LinearHead(max_epochs=30, random_state=0).fit(s.X, s.y).score(s.X, s.y) > 0.9
     True
     """
 
@@ -298,7 +355,38 @@ class LinearHead(TorchHead):
 
 
 class MLPHead(TorchHead):
-    """One hidden layer with ReLU and dropout, on z-scored embeddings; for unequal classes see `HeadSettings`."""
+    """One hidden layer with ReLU and dropout, on z-scored embeddings.
+
+    Parameters
+    ----------
+    hidden
+        The width of the hidden layer.
+    dropout
+        The share of hidden units that each training step ignores, from 0 to 1.
+    learning_rate, batch_size, max_epochs, patience, weight_decay, standardize, random_state
+        Training; as in `LinearHead`.
+    loss, sampler, remix, augment, p_min, p_max, class_weight, counts, prior, tau
+        For classes of unequal size; as in `LinearHead`.
+
+    Attributes
+    ----------
+    classes_
+        The labels, in the order of the probabilities.
+    history_
+        Losses by epoch. It depends on the rows.
+    module_
+        The network, from scaled vectors to logits.
+    mean_, scale_
+        What inputs are scaled with: 0 and 1 without `standardize`.
+
+    Examples
+    --------
+    >>> from locum.data import load_sample
+    >>> from locum.heads import MLPHead
+    >>> s = load_sample("breast-cancer")
+    >>> MLPHead(hidden=16, max_epochs=20, random_state=0).fit(s.X, s.y).score(s.X, s.y) > 0.9
+    True
+    """
 
     def __init__(
         self,

@@ -21,11 +21,25 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class Loss(ABC):
-    """A loss for classes of unequal size; `counts` holds how many records each class has.
+    """Base class of losses for classes of unequal size; `LOSSES` holds them by name.
 
     Calling it with logits (n, C), class codes (n,) and a generator gives one value per row: training minimizes their
     mean over a batch, and rows can be weighted. A mixed row has two labels: its loss is the average over both by
     their shares, which for cross entropy is the same as a soft target.
+
+    Parameters
+    ----------
+    counts
+        How many records each class has, above 0.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from locum.heads import LOSSES
+    >>> balanced = LOSSES["balanced_softmax"]([3, 1])
+    >>> value = balanced(torch.zeros(1, 2), torch.tensor([1]), torch.Generator())  # log 4
+    >>> round(value.item(), 3)
+    1.386
     """
 
     counts: Floats

@@ -27,14 +27,27 @@ class Remix:
 
     The label's share is that weight, except in two cases: if a row's class is at least `kappa` times as large as its
     partner's and the row's weight is below `tau`, the partner gets the whole label; if it is at least `kappa` times
-    as small and the partner's weight is below `tau`, the row keeps the whole label. `tau=0` is Mixup.
+    as small and the partner's weight is below `tau`, the row keeps the whole label.
 
     Small classes thus get more than their share of the labels, by at most a quarter with the default settings; a
     head's prior correction does not account for that.
 
-    >>> sizes = torch.tensor([[900.0, 100.0], [100.0, 900.0], [150.0, 100.0]])
-    >>> weight = torch.tensor([0.4, 0.6, 0.4])
-    >>> [round(float(v), 3) for v in Remix().label_share(weight, sizes[:, 0], sizes[:, 1])]
+    Parameters
+    ----------
+    alpha
+        Both parameters of the beta distribution, above 0; 1 draws all weights equally often.
+    kappa
+        How many times larger a class must be to lose its label, 1 or more.
+    tau
+        Below which weight a row loses its label, from 0 to 1; 0 is Mixup.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from locum.heads import Remix
+    >>> sizes, partner_sizes = torch.tensor([900.0, 100.0, 150.0]), torch.tensor([100.0, 900.0, 100.0])
+    >>> shares = Remix().label_share(torch.tensor([0.4, 0.6, 0.4]), sizes, partner_sizes)
+    >>> [round(share, 3) for share in shares.tolist()]
     [0.0, 1.0, 0.4]
     """
 

@@ -20,9 +20,24 @@ Floats = npt.NDArray[np.float64]
 def class_shares(sampler: str, counts: npt.ArrayLike, progress: float = 1.0) -> Floats:
     """Each class's share of an epoch's draws.
 
-    "instance": proportional to its records; "class_balanced": equal for all classes; "square_root": proportional to
-    the square root of its records; "progressive": from the first to the second as `progress` goes from 0 to 1.
+    Parameters
+    ----------
+    sampler
+        "instance": proportional to its records; "class_balanced": equal for all classes; "square_root": proportional
+        to the square root of its records; "progressive": from the first to the second as `progress` goes from 0 to 1.
+    counts
+        The number of records of each class.
+    progress
+        How far training is, from 0 to 1; only "progressive" uses it.
 
+    Returns
+    -------
+    ndarray of shape (classes,)
+        The shares; they sum to 1.
+
+    Examples
+    --------
+    >>> from locum.heads import class_shares
     >>> class_shares("square_root", [900, 100]).tolist()
     [0.75, 0.25]
     >>> class_shares("progressive", [900, 100], progress=0.5).tolist()
@@ -92,6 +107,21 @@ def augment_probability(counts: npt.ArrayLike, p_min: float = 0.01, p_max: float
     1 / n is scaled to 0 for the largest class and 1 for the smallest, then clipped to `p_min` and `p_max`. If all
     classes have the same size, it is `p_min`.
 
+    Parameters
+    ----------
+    counts
+        The number of records of each class, above 0.
+    p_min, p_max
+        The smallest and the largest probability, from 0 to 1.
+
+    Returns
+    -------
+    ndarray of shape (classes,)
+        One probability per class.
+
+    Examples
+    --------
+    >>> from locum.heads import augment_probability
     >>> augment_probability([1000, 100, 50]).round(4).tolist()
     [0.01, 0.4737, 0.7]
     """

@@ -62,16 +62,34 @@ class HeadManifest(Document):
 class SavedHead:
     """A classifier trained only on a release, which predicts with numpy only.
 
-    Since it is made only from the release, it has the release's guarantee: `claim` is the release's. Probabilities
-    are not calibrated. Numbers are float64: a feature with a large mean and a small spread would lose precision in
-    float32.
+    Since it is made only from the release, it has the release's guarantee. Probabilities are not calibrated. Numbers
+    are float64: a feature with a large mean and a small spread would lose precision in float32. `from_fitted` and
+    `open` make one.
 
+    Parameters
+    ----------
+    manifest
+        Classes, settings, the release's claim, and the program that maps vectors to scores.
+    tensors
+        The weights by the names that the program uses. They are checked.
+
+    Attributes
+    ----------
+    claim
+        The privacy claim: the release's own.
+    classes
+        The labels, in the order of the probabilities.
+    info
+        The description of the vectors that this head takes.
+
+    Examples
+    --------
     >>> from locum.data import load_sample
     >>> from locum.generate import ClassGaussian
-    >>> from locum.heads import LinearHead
+    >>> from locum.heads import LinearHead, SavedHead
     >>> tumors = load_sample("breast-cancer")
     >>> release = ClassGaussian(random_state=0).fit(tumors.X, tumors.y).release()
-    >>> fitted = LinearHead(random_state=0).fit(*release.sample(2000, random_state=0))
+    >>> fitted = LinearHead(max_epochs=20, random_state=0).fit(*release.sample(2000, random_state=0))
     >>> head = SavedHead.from_fitted(fitted, release)
     >>> float((head.predict(tumors.X) == tumors.y).mean()) > 0.9
     True

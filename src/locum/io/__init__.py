@@ -21,6 +21,8 @@ if TYPE_CHECKING:
         LEDGER as LEDGER,
         MANIFEST as MANIFEST,
         STATE_FOLDER as STATE_FOLDER,
+        check_input as check_input,
+        check_manifest_folder as check_manifest_folder,
         check_output_file as check_output_file,
         check_output_folder as check_output_folder,
         ledger_path as ledger_path,
@@ -28,7 +30,6 @@ if TYPE_CHECKING:
         make_state_folder as make_state_folder,
         private_folder as private_folder,
         split_path as split_path,
-        state_folder as state_folder,
     )
     from locum.io.progress_bar import ProgressBar as ProgressBar
     from locum.io.reading import (

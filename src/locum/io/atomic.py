@@ -28,6 +28,28 @@ def write_atomically(
     """Put what `write` writes at `path`, replacing what was there once the new file is complete and on disk.
 
     By default only the owner may read it: vectors are as private as the records behind them.
+
+    Parameters
+    ----------
+    path
+        The file; its folder must exist.
+    write
+        Writes the content to the binary stream that it is given.
+    mode
+        Permissions of the file.
+
+    Raises
+    ------
+    DataError
+        If the folder does not exist or cannot be written, or `path` is a folder.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from locum.io import write_atomically
+    >>> write_atomically("notes.txt", lambda stream: stream.write(b"hello"))
+    >>> Path("notes.txt").read_bytes()
+    b'hello'
     """
     target = Path(path)
     if not target.parent.is_dir():
@@ -42,14 +64,55 @@ def write_atomically(
 
 
 def write_bytes(path: str | os.PathLike[str], raw: bytes, *, mode: int = PRIVATE) -> None:
-    """`write_atomically` for bytes."""
+    """Write bytes to a file atomically (see `write_atomically`).
+
+    Parameters
+    ----------
+    path
+        The file; it is replaced if it exists.
+    raw
+        Its content.
+    mode
+        Permissions of the file; by default only the owner may read it.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from locum.io import write_bytes
+    >>> write_bytes("key.bin", b"secret")
+    >>> oct(Path("key.bin").stat().st_mode & 0o777)
+    '0o600'
+    """
     write_atomically(path, lambda stream: stream.write(raw), mode=mode)
 
 
 def create_bytes(path: str | os.PathLike[str], raw: bytes, *, mode: int = PRIVATE) -> bool:
-    """The same for a file that must never be replaced, such as a key; False if there is one already, which stays.
+    """Write a file that must never be replaced, such as a key.
 
-    OSError where the folder cannot be written.
+    Parameters
+    ----------
+    path
+        The file; its folder must exist.
+    raw
+        Its content.
+    mode
+        Permissions of the file; by default only the owner may read it.
+
+    Returns
+    -------
+    bool
+        False if there is such a file already, which is left as it is.
+
+    Raises
+    ------
+    OSError
+        If the folder cannot be written.
+
+    Examples
+    --------
+    >>> from locum.io import create_bytes
+    >>> create_bytes("site.key", b"first"), create_bytes("site.key", b"second")
+    (True, False)
     """
     target = Path(path)
     with _written_beside(target, lambda stream: stream.write(raw), mode) as temporary:
@@ -63,7 +126,25 @@ def create_bytes(path: str | os.PathLike[str], raw: bytes, *, mode: int = PRIVAT
 
 
 def write_private_table(path: str | os.PathLike[str], header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """A small CSV for its owner alone; for names, which are kept out of everything else."""
+    """Write a small CSV that only its owner may read; for names, which are kept out of everything else.
+
+    Parameters
+    ----------
+    path
+        The file; it is replaced if it exists.
+    header
+        Names of the columns.
+    rows
+        Cells of each row.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from locum.io import write_private_table
+    >>> write_private_table("unreadable.csv", ["image", "problem"], [["a.png", "cut off"]])
+    >>> Path("unreadable.csv").read_text()
+    'image,problem\\na.png,cut off\\n'
+    """
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(header)
@@ -77,8 +158,30 @@ def write_folder_atomically(
 ) -> None:
     """Write a folder beside `path` and rename it at the end, so that a reader never sees half of it.
 
-    `contents` come one at a time, so that many need little memory. One of them must be the manifest: what is there is
-    replaced only if it has one too.
+    Parameters
+    ----------
+    path
+        The folder. Folders above it are made.
+    contents
+        Names and contents of the files, taken one at a time, so that many need little memory. One of them must be the
+        manifest.
+    overwrite
+        Replace an existing folder, but only one that holds a manifest too, or is empty.
+    mode
+        Permissions of the folder; by default everyone may read it, because most are made to be shared.
+
+    Raises
+    ------
+    ConfigError
+        If something is there that may not be replaced, or the folder cannot be written.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from locum.io import write_folder_atomically
+    >>> write_folder_atomically(Path("release"), [("manifest.json", b"{}")], overwrite=False)
+    >>> [file.name for file in Path("release").iterdir()]
+    ['manifest.json']
     """
     check_output_folder(path, overwrite=overwrite)
     try:
@@ -107,6 +210,30 @@ def replace_in_folder(folder: Path, contents: Mapping[str, bytes], *, remove: Co
     """Put files into an existing folder and take others out; the rest is not touched.
 
     Everything is written beside the folder first. If a step fails, what was there before is put back.
+
+    Parameters
+    ----------
+    folder
+        An existing folder.
+    contents
+        Content of each file, by name; existing files of these names are replaced.
+    remove
+        Names of files to delete; names that are not there are ignored.
+
+    Raises
+    ------
+    ConfigError
+        If the folder or its parent cannot be written.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from locum.io import replace_in_folder
+    >>> Path("passport").mkdir()
+    >>> replace_in_folder(Path("passport"), {"old.json": b"1"})
+    >>> replace_in_folder(Path("passport"), {"new.json": b"2"}, remove=["old.json"])
+    >>> [file.name for file in Path("passport").iterdir()]
+    ['new.json']
     """
     place = folder.resolve()
     try:
@@ -129,7 +256,21 @@ def replace_in_folder(folder: Path, contents: Mapping[str, bytes], *, remove: Co
 
 
 def sync_folder(folder: Path) -> None:
-    """A new name survives a power cut only once its folder is on disk; not every system can be asked for that."""
+    """Flush a folder to disk: only then does a new name in it survive a power cut.
+
+    Does nothing where the system cannot do it.
+
+    Parameters
+    ----------
+    folder
+        An existing folder.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from locum.io import sync_folder
+    >>> sync_folder(Path())
+    """
     if os.name != "posix":
         return
     with suppress(OSError):

@@ -17,9 +17,27 @@ FORMATS = (".svg", ".png", ".pdf")
 
 @contextmanager
 def figure_file(path: str | os.PathLike[str], width: float = 7.0) -> Iterator[Any]:
-    """One pair of axes; what is drawn on it is in the file afterwards, whole or not at all.
+    """Draw on one pair of axes; afterwards the figure is in the file, complete or not at all.
 
-    Needs `locum[figures]`. The suffix picks the format; the same numbers give the same SVG.
+    Needs `locum[figures]`. A legend beside the axes names what has a label. The same numbers give the same SVG.
+
+    Parameters
+    ----------
+    path
+        The file; its suffix picks the format: .svg, .png or .pdf.
+    width
+        Width in inches; the height is 4.
+
+    Yields
+    ------
+    matplotlib.axes.Axes
+        The axes to draw on.
+
+    Examples
+    --------
+    >>> from locum.io import figure_file
+    >>> with figure_file("curve.svg") as axes:  # doctest: +SKIP
+    ...     axes.plot([0, 1], [0.5, 0.7], label="accuracy")
     """
     suffix = Path(path).suffix.lower()
     if suffix not in FORMATS:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from locum.errors import ConfigError
+from locum.errors import ConfigError, DataError, FormatError
 
 # The file that marks a folder as a release, or as another folder that was written as one piece.
 MANIFEST = "manifest.json"
@@ -15,8 +15,23 @@ LEDGER = "ledger.sqlite"
 
 
 def split_path(path: str | os.PathLike[str]) -> tuple[str, str | None]:
-    """File and split of `FILE#split`; a file whose own name holds a # is taken as it stands.
+    """File and split of `FILE#split`.
 
+    Parameters
+    ----------
+    path
+        A path, alone or followed by `#` and a split. If a file has a # in its own name, the whole text is its path.
+
+    Returns
+    -------
+    file : str
+        The path of the file.
+    split : str or None
+        What follows the last #; None if there is none.
+
+    Examples
+    --------
+    >>> from locum.io import split_path
     >>> split_path("scans.npz#train"), split_path("scans.npz")
     (('scans.npz', 'train'), ('scans.npz', None))
     """
@@ -36,12 +51,60 @@ def state_folder(data: str | os.PathLike[str]) -> Path:
 
 
 def make_state_folder(data: str | os.PathLike[str]) -> Path:
-    """`state_folder`, made for its owner alone if it is not there; OSError where it cannot be."""
+    """The folder `.locum` beside some data, made for its owner alone if it is not there.
+
+    Parameters
+    ----------
+    data
+        A file (with or without `#split`) or a folder. All links to it and all spellings of its path give the same
+        place.
+
+    Returns
+    -------
+    Path
+        The folder for what must stay with the data, with permissions 0700 if it is new.
+
+    Raises
+    ------
+    OSError
+        If the folder cannot be made or written.
+
+    Examples
+    --------
+    >>> from locum.io import make_state_folder
+    >>> make_state_folder("scans.npz#train").name
+    '.locum'
+    """
     return private_folder(state_folder(data))
 
 
 def private_folder(folder: Path) -> Path:
-    """A folder for its owner alone, made if it is not there; OSError where it cannot be used."""
+    """A folder for its owner alone, made if it is not there.
+
+    Permissions of an existing folder are left as they are.
+
+    Parameters
+    ----------
+    folder
+        Where it should be. Folders above it are made too.
+
+    Returns
+    -------
+    Path
+        `folder` itself.
+
+    Raises
+    ------
+    OSError
+        If the folder cannot be made or written.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from locum.io import private_folder
+    >>> oct(private_folder(Path("keys")).stat().st_mode & 0o777)
+    '0o700'
+    """
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     if not os.access(folder, os.W_OK | os.X_OK):
         raise PermissionError(13, "Permission denied", str(folder))
@@ -49,8 +112,23 @@ def private_folder(folder: Path) -> Path:
 
 
 def ledger_path(data: str | os.PathLike[str]) -> Path:
-    """The place of the ledger of some data, for the program, for Python and for the sites of a federation alike.
+    """The place of the ledger of some data: the same for the command line, for Python and for federated sites.
 
+    For vectors made from images use `locum.data.ledger_for`, which gives the ledger of the images.
+
+    Parameters
+    ----------
+    data
+        A file (with or without `#split`) or a folder; it need not exist.
+
+    Returns
+    -------
+    Path
+        `.locum/ledger.sqlite` beside the data.
+
+    Examples
+    --------
+    >>> from locum.io import ledger_path
     >>> ledger_path("/data/scans.npz#train").as_posix()
     '/data/.locum/ledger.sqlite'
     """
@@ -58,17 +136,115 @@ def ledger_path(data: str | os.PathLike[str]) -> Path:
 
 
 def lies_in_release(path: Path) -> bool:
-    """Whether a folder above `path` has a manifest: what lies there is made to leave."""
+    """Whether a folder above `path` has a manifest: what lies there is made to leave.
+
+    Parameters
+    ----------
+    path
+        A file or folder; it need not exist.
+
+    Returns
+    -------
+    bool
+        True if a file at `path` would lie inside a release, at any depth.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from locum.io import lies_in_release, write_folder_atomically
+    >>> write_folder_atomically(Path("shared"), [("manifest.json", b"{}")], overwrite=False)
+    >>> lies_in_release(Path("shared/audit.json")), lies_in_release(Path("audit.json"))
+    (True, False)
+    """
     return any((folder / MANIFEST).exists() for folder in path.resolve().parents)
+
+
+def check_input(
+    path: str | os.PathLike[str], thing: str = "file or folder", hint: str = "check the spelling"
+) -> None:
+    """Refuse data that are not there, before any work is done.
+
+    Parameters
+    ----------
+    path
+        A file (with or without `#split`) or a folder.
+    thing, hint
+        What was asked for and what to do, as the error says it.
+
+    Raises
+    ------
+    DataError
+        If there is nothing at `path`.
+
+    Examples
+    --------
+    >>> from locum.io import check_input
+    >>> check_input("scans.npz#train")
+    Traceback (most recent call last):
+        ...
+    locum.errors.DataError: There is no file or folder 'scans.npz': check the spelling.
+    """
+    file, _ = split_path(path)
+    if not Path(file).exists():
+        raise DataError(f"There is no {thing} {file!r}: {hint}.")
+
+
+def check_manifest_folder(path: Path, thing: str = "a release") -> None:
+    """Refuse a path that is not a folder with a manifest.
+
+    Parameters
+    ----------
+    path
+        The folder.
+    thing
+        What was asked for, as the error names it.
+
+    Raises
+    ------
+    FormatError
+        If it is not a folder, or has no manifest.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from locum.io import check_manifest_folder
+    >>> check_manifest_folder(Path("nowhere"))
+    Traceback (most recent call last):
+        ...
+    locum.errors.FormatError: 'nowhere' is not a folder: a release is a folder with manifest.json in it.
+    """
+    if not path.is_dir():
+        raise FormatError(f"{str(path)!r} is not a folder: {thing} is a folder with {MANIFEST} in it.")
+    if not os.path.lexists(path / MANIFEST):
+        raise FormatError(f"{str(path)!r} has no {MANIFEST}: it is not {thing}, or files are missing.")
 
 
 def check_output_file(
     path: Path, *, overwrite: bool, suffixes: Sequence[str] = (), release: Path | None = None
 ) -> None:
-    """Complain before any work about a place where a file cannot be written.
+    """Refuse a place where a file cannot be written, before any work is done.
 
-    `suffixes` are the endings it may have. A file inside `release` is refused: a release holds only what its manifest
-    lists.
+    Parameters
+    ----------
+    path
+        The file to be written.
+    overwrite
+        Whether an existing file may be replaced.
+    suffixes
+        Endings that the file may have, in lower case; empty for any.
+    release
+        A release folder: a file inside it is refused, because a release holds only what its manifest lists.
+
+    Raises
+    ------
+    ConfigError
+        If the file cannot be written there; the text says why.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from locum.io import check_output_file
+    >>> check_output_file(Path("samples.npz"), overwrite=False, suffixes=(".npz", ".parquet"))
     """
     if suffixes and path.suffix.lower() not in suffixes:
         raise ConfigError(f"{str(path)!r} must end in {' or '.join(suffixes)}, because that is what is written.")
@@ -88,10 +264,28 @@ def check_output_file(
 
 
 def check_output_folder(path: Path, *, overwrite: bool, resumes: str | None = None) -> None:
-    """The same for a folder that is written as one piece, such as a release.
+    """Refuse a place where a folder cannot be written, before any work is done.
 
-    With `resumes` the folder is filled file by file: it may exist if it is empty, or holds that file of an earlier
-    run.
+    Parameters
+    ----------
+    path
+        The folder to be written. Folders above it need not exist.
+    overwrite
+        Whether an existing folder may be replaced; it must be empty or hold a manifest.
+    resumes
+        None for a folder that is written as one piece, such as a release. Otherwise the folder is filled file by
+        file, and may exist if it is empty or holds the file of this name from an earlier run.
+
+    Raises
+    ------
+    ConfigError
+        If the folder cannot be written there; the text says why.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from locum.io import check_output_folder
+    >>> check_output_folder(Path("new-release"), overwrite=False)
     """
     if path.exists() and not overwrite and resumes is None:
         raise ConfigError(f"{str(path)!r} already exists. Choose another folder, or overwrite it with --force.")

@@ -14,7 +14,22 @@ class ProgressBar:
 
     The bar appears with the first call and disappears when the work is done, so that the next bar can be drawn: a
     terminal holds only one at a time. Use it in a `with` statement, so that it also disappears after an error.
-    `show=False` draws nothing.
+
+    Parameters
+    ----------
+    title
+        Text before the bar.
+    show
+        False draws nothing.
+    console
+        A rich console to draw on; None: standard error.
+
+    Examples
+    --------
+    >>> from locum.io import ProgressBar
+    >>> with ProgressBar("fit", show=False) as progress:
+    ...     for epoch in range(3):
+    ...         progress(epoch + 1, 3, "loss 0.1")
     """
 
     def __init__(self, title: str, *, show: bool = True, console: Console | None = None) -> None:

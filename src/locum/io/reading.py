@@ -15,6 +15,32 @@ def reading_file(path: str, kind: str) -> Iterator[None]:
     """Turn whatever a library raises on a bad file into one `DataError` about `path`.
 
     Wrap calls of the library only: a bug of ours in here would pass for a damaged file.
+
+    Parameters
+    ----------
+    path
+        The file, as the error names it.
+    kind
+        What the file should be, with an article: "an .npz file".
+
+    Yields
+    ------
+    None
+        Use it in a `with` statement around the calls that read.
+
+    Raises
+    ------
+    DataError
+        In place of any other error inside. It quotes nothing from the file.
+
+    Examples
+    --------
+    >>> import json
+    >>> from locum.io import reading_file
+    >>> with reading_file("facts.json", "a JSON file"):
+    ...     json.loads("{")
+    Traceback (most recent call last):
+    locum.errors.DataError: facts.json is damaged, or is not a JSON file: copy or export it again.
     """
     try:
         yield
@@ -31,13 +57,55 @@ def reading_file(path: str, kind: str) -> Iterator[None]:
 
 
 def check_regular(file: Path) -> None:
-    """Refuse a link, which could point anywhere on the reader's machine, and a pipe, which could block for ever."""
+    """Refuse a link, which could point anywhere on the reader's machine, and a pipe, which could block forever.
+
+    Parameters
+    ----------
+    file
+        An existing file of a release.
+
+    Raises
+    ------
+    FormatError
+        If it is anything but a plain file.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from locum.io import check_regular, write_bytes
+    >>> write_bytes("card.md", b"# Card")
+    >>> check_regular(Path("card.md"))
+    """
     if not stat.S_ISREG(file.lstat().st_mode):
         raise FormatError(f"{file.name} is a link or a device, not a plain file: do not open this release.")
 
 
 def read_regular(file: Path) -> bytes:
-    """The bytes, or one sentence."""
+    """The bytes of a file of a release, or an error of one sentence.
+
+    Parameters
+    ----------
+    file
+        A file that `check_regular` accepts.
+
+    Returns
+    -------
+    bytes
+        Its content.
+
+    Raises
+    ------
+    FormatError
+        If it cannot be read.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from locum.io import read_regular, write_bytes
+    >>> write_bytes("card.md", b"# Card")
+    >>> read_regular(Path("card.md"))
+    b'# Card'
+    """
     try:
         return file.read_bytes()
     except OSError as error:

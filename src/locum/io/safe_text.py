@@ -7,8 +7,25 @@ _SPECIAL = frozenset("<>&|`[]*\\")
 
 
 def printable(text: str, *, instead: str = "?", keep: str = "") -> str:
-    """Text that cannot drive a terminal; each sign that is not printable becomes `instead`, but for those in `keep`.
+    """Text that cannot drive a terminal.
 
+    Parameters
+    ----------
+    text
+        Text from outside.
+    instead
+        What replaces each character that is not printable.
+    keep
+        Characters that stay although they are not printable, such as line breaks.
+
+    Returns
+    -------
+    str
+        The text without control characters.
+
+    Examples
+    --------
+    >>> from locum.io import printable
     >>> printable("a\\x1b[31mb")
     'a?[31mb'
     """
@@ -18,6 +35,19 @@ def printable(text: str, *, instead: str = "?", keep: str = "") -> str:
 def one_line(text: str) -> str:
     """Printable text on one line, with single spaces.
 
+    Parameters
+    ----------
+    text
+        Text from outside.
+
+    Returns
+    -------
+    str
+        The text without line breaks, control characters and repeated spaces.
+
+    Examples
+    --------
+    >>> from locum.io import one_line
     >>> one_line(" two\\n lines ")
     'two lines'
     """
@@ -25,8 +55,24 @@ def one_line(text: str) -> str:
 
 
 def markdown_text(text: str) -> str:
-    """Safe as Markdown text, in a table cell, and in the HTML made from it: every special sign as an entity.
+    """Text made safe for Markdown, for a table cell, and for the HTML made from it.
 
-    Not for code spans, which show entities as they stand.
+    Each character that means something there becomes an entity. Not for code spans, which show entities literally.
+
+    Parameters
+    ----------
+    text
+        Text from outside.
+
+    Returns
+    -------
+    str
+        One line of Markdown that shows the text and nothing else.
+
+    Examples
+    --------
+    >>> from locum.io import markdown_text
+    >>> markdown_text("a|b")
+    'a&#124;b'
     """
     return "".join(f"&#{ord(ch)};" if ch in _SPECIAL else ch for ch in one_line(text))

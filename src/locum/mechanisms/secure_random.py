@@ -37,12 +37,37 @@ def cos_sin(angle: Floats) -> tuple[Floats, Floats]:
 
 
 class SecureRandom:
-    """Randomness for the steps of DP-SGD over units with `counts` rows each.
+    """Randomness for the steps of DP-SGD, from the generator of OpenSSL that the operating system keys.
 
-    Each unit joins a step with probability `rate`, by its own 63 random bits. The noise has `values` numbers of
-    standard deviation `std`, the latent noise `latent` standard normal numbers per row, in `dtype`. `insecure_seed`
-    makes every step repeatable, so nothing is private. `cos_sin` can be replaced by a faster function; it may differ
-    from numpy's in the last bit.
+    It decides which units join a batch and draws the noise, so it must stay secret.
+
+    Parameters
+    ----------
+    counts
+        Rows per unit.
+    rate
+        Probability with which each unit joins a step, by its own 63 random bits.
+    values
+        How many noise values a step needs: one per parameter of the model.
+    std
+        Standard deviation of the noise.
+    latent
+        How many standard normal numbers each row gets, for the latent noise of a CVAE.
+    dtype
+        Type of the latent noise.
+    insecure_seed
+        Makes every step repeatable, for tests: nothing is private then. None: secure randomness.
+    cos_sin
+        Computes cosine and sine; a faster function may differ from numpy's in the last bit.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from locum.mechanisms import SecureRandom
+    >>> random = SecureRandom(np.array([1, 2, 1]), rate=1.0, values=5, std=2.0)
+    >>> step = random.draw(0)
+    >>> step.members.tolist(), step.noise.shape
+    ([0, 1, 2], (5,))
     """
 
     def __init__(

@@ -12,7 +12,6 @@ from locum._lazy import lazy_exports
 
 if TYPE_CHECKING:
     from locum.metrics.distances import (
-        ClosenessProfile as ClosenessProfile,
         average_nearest_distance as average_nearest_distance,
         feature_scale as feature_scale,
         k_nearest as k_nearest,
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
         squared_distances as squared_distances,
     )
     from locum.metrics.diversity import (
-        Dispersion as Dispersion,
         bounding_sphere as bounding_sphere,
         coverage as coverage,
         coverage_by_class as coverage_by_class,
@@ -31,7 +29,6 @@ if TYPE_CHECKING:
     )
     from locum.metrics.fidelity import (
         FrechetByClass as FrechetByClass,
-        FrechetResult as FrechetResult,
         frechet_by_class as frechet_by_class,
         frechet_distance as frechet_distance,
         ledoit_wolf as ledoit_wolf,

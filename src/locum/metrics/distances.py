@@ -27,13 +27,34 @@ def nearest(
 ) -> tuple[npt.NDArray[np.float64], IntArray]:
     """Distance and position of the nearest reference record, for each query.
 
-    Exact; of a few equally near records the first is returned. With `exclude_self`, `queries` and `reference` are the
-    same table and record i is never its own neighbor, but a duplicate of it at another position can be.
+    Exact; of a few equally near records the first is returned.
 
     Work space is under `chunk` (12 d + 12,000) bytes plus 30 MB, whatever the number of records: 200 MB for d = 768
     and the default chunk. Time is that of one float32 matrix product. Many records that differ by less than 1e-4 of
     the spread of the data cost one more product, in float64, and are then distinguished down to 1e-7 of that spread.
 
+    Parameters
+    ----------
+    queries
+        Finite vectors (n, d).
+    reference
+        Finite vectors (m, d) to search.
+    exclude_self
+        `queries` and `reference` are the same table: record i is never its own neighbor, but a duplicate of it at
+        another position can be.
+    chunk
+        How many reference records are compared at a time; it changes memory, not the result.
+
+    Returns
+    -------
+    distances : ndarray of shape (n,)
+        Euclidean distances, float64.
+    positions : ndarray of shape (n,)
+        Row numbers in `reference`.
+
+    Examples
+    --------
+    >>> from locum.metrics import nearest
     >>> nearest([[0.0, 0.0], [3.0, 4.0]], [[0.0, 0.0], [9.0, 9.0]])
     (array([0., 5.]), array([0, 0]))
     """
@@ -44,10 +65,33 @@ def nearest(
 def k_nearest(
     queries: npt.ArrayLike, reference: npt.ArrayLike, k: int, *, exclude_self: bool = False, chunk: int = _CHUNK
 ) -> tuple[npt.NDArray[np.float64], IntArray]:
-    """Distances and positions, both (n, k), of the `k` nearest reference records, nearest first.
+    """Distances and positions of the `k` nearest reference records, nearest first.
 
     Like `nearest`, but up to 1.5 times as slow for small `k` above 1.
 
+    Parameters
+    ----------
+    queries
+        Finite vectors (n, d).
+    reference
+        Finite vectors (m, d) to search.
+    k
+        How many neighbors, from 1 to m (m - 1 with `exclude_self`).
+    exclude_self
+        `queries` and `reference` are the same table: record i is never its own neighbor.
+    chunk
+        How many reference records are compared at a time; it changes memory, not the result.
+
+    Returns
+    -------
+    distances : ndarray of shape (n, k)
+        Euclidean distances, float64.
+    positions : ndarray of shape (n, k)
+        Row numbers in `reference`.
+
+    Examples
+    --------
+    >>> from locum.metrics import k_nearest
     >>> k_nearest([[0.0]], [[5.0], [1.0], [-2.0]], 2)
     (array([[1., 2.]]), array([[1, 2]]))
     """
@@ -107,6 +151,20 @@ def squared_distances(a: npt.NDArray[np.float64], b: npt.NDArray[np.float64]) ->
 
     Accurate to about 1e-16 of the squared norms: near-duplicates lose digits, but never fall below 0.
 
+    Parameters
+    ----------
+    a, b
+        Vectors (n, d) and (m, d). They are not checked.
+
+    Returns
+    -------
+    ndarray of shape (n, m)
+        Squared Euclidean distances.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from locum.metrics import squared_distances
     >>> squared_distances(np.array([[0.0], [1.0]]), np.array([[3.0]]))
     array([[9.],
            [4.]])
@@ -221,9 +279,25 @@ def _merge(
 def feature_scale(X: FloatArray, *, floor: float = 0.1) -> FloatArray:
     """The standard deviation of each feature: distances divide by it, so that no feature decides by its unit.
 
-    A feature that hardly varies must not decide by its noise: no scale is below `floor` times the median one. With
-    `floor=0` vectors are z-scored. A constant feature has scale 1 then.
+    A feature that hardly varies must not decide by its noise: no scale is below `floor` times the median one.
 
+    Parameters
+    ----------
+    X
+        Vectors (n, d).
+    floor
+        The smallest scale, as a share of the median over the features that vary. With 0, vectors are z-scored, and a
+        constant feature has scale 1.
+
+    Returns
+    -------
+    ndarray of shape (d,)
+        One scale per feature, above 0, in the precision of `X`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from locum.metrics import feature_scale
     >>> feature_scale(np.array([[0.0, 5.0, 0.0], [2.0, 5.0, 20.0]]), floor=0.0)
     array([ 1.,  1., 10.])
     """
@@ -242,9 +316,21 @@ _LEVELS = (0.0, 0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
 class ClosenessProfile:
     """Distances to the nearest real record: of released vectors, and of the real records themselves.
 
-    `released` and `within_real` are quantiles at `levels`. `copies` counts released vectors at
-    distance 0. `closer` is the share of released vectors that lie nearer to a real record than 95 %
-    of real records lie to another: about 0.05 for fresh data, 1 for copies.
+    Attributes
+    ----------
+    levels
+        The levels of the quantiles, from 0 to 1.
+    released
+        Quantiles at `levels` of the distance from a released vector to the nearest real record.
+    within_real
+        The same from a real record to the nearest other one.
+    mean_released, mean_within_real
+        The two means, with 95 % intervals.
+    copies
+        The number of released vectors at distance 0.
+    closer
+        The share of released vectors that lie nearer to a real record than 95 % of real records lie to another: about
+        0.05 for fresh data, 1 for copies.
     """
 
     levels: tuple[float, ...]
@@ -268,6 +354,21 @@ def average_nearest_distance(released: npt.ArrayLike, real: npt.ArrayLike) -> Es
     scaler fitted on the real training set. A large D does not prove privacy: noise far away from all data has it too.
     The interval covers the sampling of released vectors, not of real ones.
 
+    Parameters
+    ----------
+    released
+        Released vectors (n, d).
+    real
+        Real records (m, d).
+
+    Returns
+    -------
+    Estimate
+        The mean over released vectors.
+
+    Examples
+    --------
+    >>> from locum.metrics import average_nearest_distance
     >>> average_nearest_distance([[1.0], [2.0]], [[0.0], [4.0]]).value
     1.5
     """
@@ -280,6 +381,22 @@ def nearest_distance_profile(released: npt.ArrayLike, real: npt.ArrayLike) -> Cl
     Within the real data a record itself is left out, a duplicate of it is not. The comparison is fair only if `real`
     is dense enough that one more or fewer record makes no difference.
 
+    Parameters
+    ----------
+    released
+        Released vectors (n, d).
+    real
+        Real records (m, d), two or more.
+
+    Returns
+    -------
+    ClosenessProfile
+        Quantiles and means of both, the number of `copies`, and `closer`, the share of released vectors that lie
+        nearer to a real record than 95 % of real records lie to another: about 0.05 for fresh data, 1 for copies.
+
+    Examples
+    --------
+    >>> from locum.metrics import nearest_distance_profile
     >>> p = nearest_distance_profile([[0.0], [1.5]], [[0.0], [1.0], [3.0]])
     >>> p.copies, p.released[-1], p.within_real[-1]
     (1, 0.5, 2.0)

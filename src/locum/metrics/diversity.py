@@ -30,6 +30,21 @@ def dispersion(X: npt.ArrayLike, *, chunk: int = 1024) -> Dispersion:
     Exact to about 1e-8 of the data's spread. Time grows with n^2: at d = 768, 10,000 records take seconds, and
     100,000 take minutes; for more see `dispersion_estimate`. Work space is 32 MB at d = 768.
 
+    Parameters
+    ----------
+    X
+        Vectors (n, d), two or more.
+    chunk
+        How many records are compared at a time; it changes memory, not the result.
+
+    Returns
+    -------
+    Dispersion
+        `mean`, `total` (the sum) and the number of `pairs`.
+
+    Examples
+    --------
+    >>> from locum.metrics import dispersion
     >>> dispersion([[0.0], [1.0], [3.0]])
     Dispersion(mean=2.0, total=6.0, pairs=3)
     """
@@ -51,8 +66,24 @@ def dispersion(X: npt.ArrayLike, *, chunk: int = 1024) -> Dispersion:
 def dispersion_estimate(X: npt.ArrayLike, rng: np.random.Generator, *, pairs: int = 1_000_000) -> Estimate:
     """Mean pairwise distance from random pairs, for sets too large for `dispersion`.
 
-    The interval covers the choice of pairs, not of records.
+    Parameters
+    ----------
+    X
+        Vectors (n, d), two or more.
+    rng
+        Draws the pairs.
+    pairs
+        How many pairs to draw, 2 or more.
 
+    Returns
+    -------
+    Estimate
+        The mean. Its interval covers the choice of pairs, not of records.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from locum.metrics import dispersion_estimate
     >>> dispersion_estimate([[0.0], [2.0]], np.random.default_rng(0), pairs=10).value
     2.0
     """
@@ -70,6 +101,21 @@ def coverage(generated: npt.ArrayLike, reference: npt.ArrayLike) -> float:
     Compare only sets of equal size: more vectors cover more. Distances are ignored, so outliers far from every record
     still count; even a fresh sample as large as the reference stays far below 1.
 
+    Parameters
+    ----------
+    generated
+        Generated vectors (n, d).
+    reference
+        Reference records (m, d).
+
+    Returns
+    -------
+    float
+        Between 1 / m and 1.
+
+    Examples
+    --------
+    >>> from locum.metrics import coverage
     >>> coverage([[0.1], [0.2], [9.0]], [[0.0], [5.0], [10.0], [20.0]])
     0.5
     """
@@ -83,6 +129,21 @@ def coverage_by_class(
 ) -> dict[Any, float]:
     """`coverage` within each class of the reference; a class with nothing generated has 0.
 
+    Parameters
+    ----------
+    generated, y_generated
+        Generated vectors (n, d) and their labels.
+    reference, y_reference
+        Reference records (m, d) and their labels.
+
+    Returns
+    -------
+    dict
+        The coverage of each class of the reference, by label. Classes that are only generated are left out.
+
+    Examples
+    --------
+    >>> from locum.metrics import coverage_by_class
     >>> coverage_by_class([[0.1]], ["a"], [[0.0], [5.0], [7.0]], ["a", "a", "b"])
     {'a': 0.5, 'b': 0.0}
     """
@@ -101,13 +162,31 @@ def bounding_sphere(
 ) -> tuple[npt.NDArray[np.float64], float]:
     """Center and radius of the smallest ball that holds all records.
 
-    The radius is the distance from the center to the farthest record, so the ball holds all of them. It is within
-    `tolerance` (relative) of the smallest possible, unless `max_iterations` runs out first, and never larger than
-    that of the ball around the mean. A single outlier determines it.
+    The radius is the distance from the center to the farthest record, so the ball holds all of them. It is never
+    larger than that of the ball around the mean. A single outlier determines it.
 
     Solves the dual by Frank-Wolfe steps toward the farthest record and away from the nearest support record. L-BFGS-B
     on the farthest distance itself, from the mean, stops early because that function is not smooth.
 
+    Parameters
+    ----------
+    X
+        Vectors (n, d).
+    tolerance
+        How far the radius may exceed the smallest possible one, as a share of it, between 0 and 1.
+    max_iterations
+        The most steps; if they run out, the best ball so far is returned.
+
+    Returns
+    -------
+    center : ndarray of shape (d,)
+        The center.
+    radius : float
+        The radius.
+
+    Examples
+    --------
+    >>> from locum.metrics import bounding_sphere
     >>> bounding_sphere([[0.0, 0.0], [2.0, 0.0], [1.0, 0.5]])
     (array([1., 0.]), 1.0)
     """
@@ -157,10 +236,26 @@ def bounding_sphere(
 def sphere_by_class(X: npt.ArrayLike, y: npt.ArrayLike, *, authors_compat: bool = False) -> dict[Any, float]:
     """Radius of the smallest ball that holds all records of a class, class by class.
 
-    A single outlier determines it, and more records can only widen it: compare sets with equal class sizes. A class
-    of one record has radius 0. `authors_compat` minimizes the farthest distance itself by L-BFGS-B, starting from the
-    mean, as the thesis did: that ball holds all records too, but it stops early, at a somewhat larger radius.
+    A single outlier determines it, and more records can only widen it: compare sets with equal class sizes.
 
+    Parameters
+    ----------
+    X
+        Vectors (n, d).
+    y
+        One label per vector.
+    authors_compat
+        Minimize the farthest distance itself by L-BFGS-B, starting from the mean, as the thesis did: that ball holds
+        all records too, but it stops early, at a somewhat larger radius.
+
+    Returns
+    -------
+    dict
+        The radius by label; 0 for a class of one record.
+
+    Examples
+    --------
+    >>> from locum.metrics import sphere_by_class
     >>> sphere_by_class([[0.0], [4.0], [9.0]], ["a", "a", "b"])
     {'a': 2.0, 'b': 0.0}
     """

@@ -17,7 +17,17 @@ _Matrix = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class FrechetResult:
-    """`value` (a squared distance, like FID), the `shrinkage` of both covariances, and a note for the reader."""
+    """A squared Frechet distance and the shrinkage behind it.
+
+    Attributes
+    ----------
+    value
+        The squared distance, like FID.
+    shrinkage
+        How far both covariances were shrunk, from 0 to 1.
+    note
+        One sentence for the reader of the number.
+    """
 
     value: float
     shrinkage: float
@@ -26,7 +36,24 @@ class FrechetResult:
 
 @dataclass(frozen=True, slots=True)
 class FrechetByClass:
-    """One result per class, their plain average, and the classes skipped because they have too few records."""
+    """The Frechet distance of each class, as `frechet_by_class` returns it.
+
+    Attributes
+    ----------
+    by_class
+        One result per measured class, by label, with `value`, `shrinkage` and `note`.
+    average
+        The plain average of the values.
+    skipped
+        The classes with fewer than two records on one side.
+
+    Examples
+    --------
+    >>> from locum.metrics import frechet_by_class
+    >>> result = frechet_by_class([[0.0], [2.0], [5.0]], [7, 7, 8], [[3.0], [5.0]], [7, 7])
+    >>> result.by_class[7].value, result.skipped
+    (9.0, (8,))
+    """
 
     by_class: Mapping[Any, FrechetResult]
     average: float
@@ -40,16 +67,32 @@ def frechet_distance(
     shrinkage: float | Literal["auto"] = "auto",
     authors_compat: bool = False,
 ) -> FrechetResult:
-    """|mean_A - mean_B|^2 + tr(S_A + S_B - 2 (S_A S_B)^(1/2)), the squared distance of two Gaussians.
+    """Squared distance of two sets of vectors, seen as two Gaussians.
 
-    Symmetric and never negative; 0 for equal sets, to about 1e-7 of their variance. It depends only on means and
-    covariances. With few records it overstates the distance: compare sets of equal size.
+    It is |mean_A - mean_B|^2 + tr(S_A + S_B - 2 (S_A S_B)^(1/2)): symmetric and never negative; 0 for equal sets, to
+    about 1e-7 of their variance. It depends only on means and covariances. With few records it overstates the
+    distance: compare sets of equal size.
 
-    "auto" shrinks both covariances toward a multiple of the identity if a set has no more records than features: by
-    the larger of the two Ledoit-Wolf intensities, the same for both, so that unequal sizes alone make no distance. A
-    number in [0, 1] sets it; results with different shrinkage are not comparable. `authors_compat` first standardizes
-    each set by its own mean and deviation, as the thesis did, without shrinkage: the means then cancel.
+    Parameters
+    ----------
+    A, B
+        Vectors (n, d) and (m, d), two or more each.
+    shrinkage
+        How far both covariances are shrunk toward a multiple of the identity, from 0 to 1; results with different
+        shrinkage are not comparable. "auto": not at all if both sets have more records than features, otherwise by
+        the larger of the two Ledoit-Wolf intensities, so that unequal sizes alone make no distance.
+    authors_compat
+        First standardize each set by its own mean and deviation, as the thesis did, without shrinkage: the means then
+        cancel.
 
+    Returns
+    -------
+    FrechetResult
+        The squared distance (`value`), the `shrinkage` that was used, and a `note` for the reader.
+
+    Examples
+    --------
+    >>> from locum.metrics import frechet_distance
     >>> frechet_distance([[0.0], [2.0]], [[3.0], [5.0]]).value
     9.0
     """
@@ -87,6 +130,28 @@ def frechet_by_class(
     A class with fewer than two records on one side cannot be measured and is listed in `skipped`: an average that
     skips a class flatters a generator that never makes it.
 
+    Parameters
+    ----------
+    A, y_a
+        Vectors (n, d) of one side and their labels.
+    B, y_b
+        Vectors (m, d) of the other side and their labels.
+    shrinkage, authors_compat
+        As in `frechet_distance`. With "auto" the shrinkage may differ between classes.
+
+    Returns
+    -------
+    FrechetByClass
+        One result per class, the `average`, and the `skipped` classes.
+
+    Raises
+    ------
+    DataError
+        If no class has two records on both sides.
+
+    Examples
+    --------
+    >>> from locum.metrics import frechet_by_class
     >>> r = frechet_by_class([[0.0], [2.0]], [7, 7], [[3.0], [5.0]], [7, 7])
     >>> r.average, list(r.by_class), r.skipped
     (9.0, [7], ())
@@ -108,9 +173,27 @@ def frechet_by_class(
 
 
 def ledoit_wolf(centered: _Matrix, dim: int | None = None) -> float:
-    """The best shrinkage toward a multiple of the identity for Gaussian-like data, in [0, 1].
+    """The best shrinkage toward a multiple of the identity for Gaussian-like data.
 
-    `centered` has mean 0; `dim` is the true number of features if it holds coordinates in a subspace.
+    Parameters
+    ----------
+    centered
+        Vectors (n, d) with mean 0.
+    dim
+        The true number of features, if `centered` holds coordinates in a subspace; None: its number of columns.
+
+    Returns
+    -------
+    float
+        From 0 (keep the sample covariance) to 1 (only its mean variance).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from locum.metrics import ledoit_wolf
+    >>> X = np.random.default_rng(0).standard_normal((1000, 3)) * [1, 2, 3]
+    >>> ledoit_wolf(X - X.mean(axis=0)) < 0.05
+    True
     """
     n, d = len(centered), dim or centered.shape[1]
     squares = np.einsum("ij,ij->i", centered, centered)

@@ -23,6 +23,19 @@ def mean_interval(values: npt.ArrayLike) -> Estimate:
     The interval is for the mean of the distribution of the values, and assumes that they are independent: ten records
     of one subject are not.
 
+    Parameters
+    ----------
+    values
+        One column of finite numbers.
+
+    Returns
+    -------
+    Estimate
+        The mean, with its 95 % interval.
+
+    Examples
+    --------
+    >>> from locum.metrics import mean_interval
     >>> f"{mean_interval([1.0, 2.0, 3.0]):.2f}"
     '2.00 [-0.48, 4.48]'
     """
@@ -42,6 +55,19 @@ def paired_difference(a: npt.ArrayLike, b: npt.ArrayLike) -> Estimate:
     Pairing removes what both runs share. Assumes that differences are roughly normal; three runs give a wide
     interval, and one run gives an open one.
 
+    Parameters
+    ----------
+    a, b
+        One score per run, in the same order.
+
+    Returns
+    -------
+    Estimate
+        The mean difference, with its 95 % interval.
+
+    Examples
+    --------
+    >>> from locum.metrics import paired_difference
     >>> f"{paired_difference([0.82, 0.84, 0.86], [0.80, 0.81, 0.85]):.2f}"
     '0.02 [-0.00, 0.04]'
     """
@@ -60,10 +86,29 @@ def bootstrap_interval(
 ) -> Estimate:
     """`statistic(*data)` with the percentile interval over records resampled with replacement.
 
-    A tuple holds several arrays with one row per record, which stay together. `statistic` must be defined on each
-    resample. Too narrow for few records (under about 30), and for extremes such as a maximum. The interval is widened
-    to include the value itself.
+    Too narrow for few records (under about 30), and for extremes such as a maximum. The interval is widened to
+    include the value itself.
 
+    Parameters
+    ----------
+    data
+        An array with one row per record, or a tuple of such arrays, whose rows stay together.
+    rng
+        Draws the resamples.
+    statistic
+        A function of the arrays that gives a finite number on every resample.
+    resamples
+        How many, 100 or more.
+
+    Returns
+    -------
+    Estimate
+        The statistic of `data`, with its 95 % interval.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from locum.metrics import bootstrap_interval
     >>> e = bootstrap_interval(np.arange(100.0), np.random.default_rng(0))
     >>> e.value, bool(42 < e.low < 46 < 53 < e.high < 57)
     (49.5, True)
@@ -96,9 +141,30 @@ def paired_bootstrap(
     Both models see the same resampled records. Covers the choice of test records, not of training data or seeds: use
     `paired_difference` over runs for these.
 
+    Parameters
+    ----------
+    score_fn
+        A score of labels and predictions, such as `balanced_accuracy`.
+    y
+        The true label of each test record.
+    pred_a, pred_b
+        Predictions of the two models, one row per test record.
+    rng
+        Draws the resamples.
+    resamples
+        How many, 100 or more.
+
+    Returns
+    -------
+    Estimate
+        The difference, with its 95 % interval; `compare` gives the conclusion.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from locum.metrics import accuracy, compare, paired_bootstrap
     >>> y = np.tile([0, 1], 50)
-    >>> e = paired_bootstrap(lambda t, p: float(np.mean(t == p)), y, y, y, np.random.default_rng(0))
-    >>> compare(e)
+    >>> compare(paired_bootstrap(accuracy, y, y, y, np.random.default_rng(0), resamples=100))
     'tie'
     """
 
@@ -116,8 +182,21 @@ def auc_interval(scores_pos: npt.ArrayLike, scores_neg: npt.ArrayLike) -> Estima
     the exact binomial interval of the smaller group is used instead. Somewhat narrow if the AUC is above .95 or a
     group has under 20 records.
 
-    >>> auc_interval([3.0, 4.0], [1.0, 2.0]).value
-    1.0
+    Parameters
+    ----------
+    scores_pos, scores_neg
+        Scores of the positives and of the negatives, two or more each.
+
+    Returns
+    -------
+    Estimate
+        The AUC, with its 95 % interval.
+
+    Examples
+    --------
+    >>> from locum.metrics import auc_interval
+    >>> auc_interval([2.0, 4.0], [1.0, 3.0]).value
+    0.75
     """
     pos, neg = column("scores_pos", scores_pos, rows=2), column("scores_neg", scores_neg, rows=2)
     m, n = len(pos), len(neg)
@@ -145,6 +224,21 @@ def share_below(ordered: npt.NDArray[np.floating[Any]], x: npt.NDArray[np.floati
 def clopper_pearson(successes: int, n: int) -> Estimate:
     """A share with the exact binomial interval, which covers at least 95 % of the time, often more.
 
+    Parameters
+    ----------
+    successes
+        How many of the `n` records count, from 0 to `n`.
+    n
+        The number of independent records, 1 or more.
+
+    Returns
+    -------
+    Estimate
+        successes / n, with its interval.
+
+    Examples
+    --------
+    >>> from locum.metrics import clopper_pearson
     >>> f"{clopper_pearson(0, 10):.3f}"
     '0.000 [0.000, 0.308]'
     """
@@ -162,8 +256,21 @@ def clopper_pearson(successes: int, n: int) -> Estimate:
 def compare(diff: Estimate) -> Literal["better", "worse", "tie"]:
     """The conclusion from a difference (new minus old, more is better).
 
-    "tie" means that the interval contains 0: the runs are inconclusive, which does not prove equality.
+    Parameters
+    ----------
+    diff
+        The difference with its interval, from `paired_difference` or `paired_bootstrap`.
 
+    Returns
+    -------
+    str
+        "better", "worse" or "tie". "tie" means that the interval contains 0: the runs are inconclusive, which does
+        not prove equality.
+
+    Examples
+    --------
+    >>> from locum.metrics import compare
+    >>> from locum.types import Estimate
     >>> compare(Estimate(0.02, 0.01, 0.03, 5))
     'better'
     """

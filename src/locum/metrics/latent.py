@@ -16,7 +16,23 @@ from locum.types import Estimate
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LatentKS:
-    """Kolmogorov-Smirnov statistics and p-values: one row per class in `classes`, one column per dimension."""
+    """Kolmogorov-Smirnov statistics of latents, as `latent_ks` returns them.
+
+    Attributes
+    ----------
+    classes
+        The labels, sorted: one per row of the arrays.
+    statistic
+        The largest gap to N(0, 1), from 0 to 1: one row per class, one column per dimension.
+    pvalue
+        Exact p-values, in the same shape.
+
+    Examples
+    --------
+    >>> from locum.metrics import latent_ks
+    >>> latent_ks([[0.0, 9.0], [0.0, 9.0]], ["a", "a"]).statistic
+    array([[0.5, 1. ]])
+    """
 
     classes: tuple[Any, ...]
     statistic: npt.NDArray[np.float64]
@@ -29,6 +45,21 @@ def latent_ks(Z: npt.ArrayLike, y: npt.ArrayLike) -> LatentKS:
     0 is a perfect fit. Each dimension is tested alone: correlated latents can still pass. With thousands of records
     even a harmless gap is significant; read the statistic.
 
+    Parameters
+    ----------
+    Z
+        Latents (n, dim).
+    y
+        One label per latent.
+
+    Returns
+    -------
+    LatentKS
+        Statistics and p-values, one row per class.
+
+    Examples
+    --------
+    >>> from locum.metrics import latent_ks
     >>> latent_ks([[0.0], [0.0]], [1, 1]).statistic
     array([[0.5]])
     """
@@ -54,11 +85,32 @@ def separability(
 ) -> Estimate:
     """Accuracy of a tiny classifier that predicts the class from latents; chance level means that it cannot.
 
-    Linear layers dim -> `hidden` -> classes with one ReLU, trained on 80 % of the records and scored on the rest;
+    Linear layers dim -> `hidden` -> classes with one ReLU, trained on one part of the records and scored on the rest;
     latents are z-scored by the training part. The best of three initializations on the training part is used, since
-    so small a network can fail to train. The interval (exact binomial) covers only the test records: average over
-    runs for more. A low accuracy holds only for this classifier; a larger one may do better.
+    so small a network can fail to train. A low accuracy holds only for this classifier; a larger one may do better.
 
+    Parameters
+    ----------
+    Z
+        Latents (n, dim), 10 or more.
+    y
+        One label per latent, of two classes or more.
+    rng
+        Draws the split and the initial weights.
+    hidden
+        The number of hidden units.
+    test_share
+        The share of records for the test, between 0 and 1.
+
+    Returns
+    -------
+    Estimate
+        The accuracy. Its interval (exact binomial) covers only the test records: average over runs for more.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from locum.metrics import separability
     >>> Z = np.repeat([[-3.0, 0.0], [3.0, 0.0]], 50, axis=0)
     >>> separability(Z, np.repeat([0, 1], 50), np.random.default_rng(0)).value
     1.0

@@ -23,9 +23,26 @@ def sliced_wasserstein(
     """Root mean square, over random directions, of the exact 1-D 2-Wasserstein distance.
 
     A distance between distributions at n log n cost; sizes may differ. Compare only values of the same dimension: a
-    shift of length s in d dimensions counts about s / sqrt(d). The interval covers the choice of directions, not of
-    records.
+    shift of length s in d dimensions counts about s / sqrt(d).
 
+    Parameters
+    ----------
+    A, B
+        Vectors (n, d) and (m, d).
+    rng
+        Draws the directions.
+    projections
+        How many directions, 2 or more.
+
+    Returns
+    -------
+    Estimate
+        The distance. Its interval covers the choice of directions, not of records.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from locum.metrics import sliced_wasserstein
     >>> sliced_wasserstein([[0.0], [1.0]], [[3.0], [4.0]], np.random.default_rng(0), projections=2).value
     3.0
     """
@@ -57,13 +74,40 @@ def entropic_wasserstein(
     tolerance: float = 1e-4,
     max_iterations: int = 10_000,
 ) -> float:
-    """p-Wasserstein distance of two sets by Sinkhorn iterations; `epsilon` is a share of the mean cost.
+    """p-Wasserstein distance of two sets by Sinkhorn iterations.
 
-    By default, the distance under the blurred plan: an upper bound that approaches the exact distance as `epsilon`
-    falls, and is not 0 for equal sets. With `debias`, the root of the Sinkhorn divergence: 0 for equal sets, and
-    closer to the exact distance, but not a bound. Costs are |x - y|^p, all records have the same weight. Iterates
-    until at most `tolerance` of the mass is out of place. Needs n by m memory: sub-sample sets beyond a few thousand.
+    All records have the same weight. Needs n by m memory: sub-sample sets beyond a few thousand.
 
+    Parameters
+    ----------
+    A, B
+        Vectors (n, d) and (m, d).
+    epsilon
+        The blur, as a share of the mean cost, above 0. Smaller is closer to the exact distance, and slower.
+    p
+        Costs are |x - y|^p; a whole number, 1 or more.
+    debias
+        False: the distance under the blurred plan, an upper bound that approaches the exact distance as `epsilon`
+        falls, and is not 0 for equal sets. True: the root of the Sinkhorn divergence, which is 0 for equal sets and
+        closer to the exact distance, but not a bound.
+    tolerance
+        Iterate until at most this share of the mass is out of place.
+    max_iterations
+        The most iterations; needing more is an error.
+
+    Returns
+    -------
+    float
+        The distance, in the unit of the vectors.
+
+    Raises
+    ------
+    ConfigError
+        If the iterations do not converge, or the sets are too large.
+
+    Examples
+    --------
+    >>> from locum.metrics import entropic_wasserstein
     >>> round(entropic_wasserstein([[0.0], [10.0]], [[1.0], [11.0]], epsilon=0.01), 3)
     1.0
     """

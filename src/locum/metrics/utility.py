@@ -17,9 +17,31 @@ from locum.types import Estimate
 def auc_macro(y_true: npt.ArrayLike, proba: npt.ArrayLike, classes: Sequence[Any] | npt.NDArray[Any]) -> float:
     """Macro one-vs-rest AUC: the mean, over classes, of the AUC of that class's column.
 
-    Column j of `proba` scores `classes[j]`; scores need not sum to 1. With two classes it is the ordinary AUC of the
-    second. A class without records in the test set, or with all of them, has no AUC and is skipped. Ties count half.
+    With two classes it is the ordinary AUC of the second. A class without records in the test set, or with all of
+    them, has no AUC and is skipped. Ties count half.
 
+    Parameters
+    ----------
+    y_true
+        The true label of each record.
+    proba
+        Scores (n, classes), more is more likely; they need not sum to 1.
+    classes
+        The labels of the columns of `proba`.
+
+    Returns
+    -------
+    float
+        From 0 to 1; 0.5 is chance.
+
+    Raises
+    ------
+    DataError
+        If the test set holds only one class.
+
+    Examples
+    --------
+    >>> from locum.metrics import auc_macro
     >>> auc_macro([0, 0, 1, 1], [[0.9, 0.1], [0.6, 0.4], [0.65, 0.35], [0.2, 0.8]], [0, 1])
     0.75
     """
@@ -34,6 +56,19 @@ def auc_macro(y_true: npt.ArrayLike, proba: npt.ArrayLike, classes: Sequence[Any
 def accuracy(y_true: npt.ArrayLike, y_pred: npt.ArrayLike) -> float:
     """Share of records with the right label.
 
+    Parameters
+    ----------
+    y_true, y_pred
+        True and predicted labels, both text or both whole numbers.
+
+    Returns
+    -------
+    float
+        From 0 to 1.
+
+    Examples
+    --------
+    >>> from locum.metrics import accuracy
     >>> accuracy([0, 1, 1, 1], [0, 1, 0, 1])
     0.75
     """
@@ -44,6 +79,19 @@ def accuracy(y_true: npt.ArrayLike, y_pred: npt.ArrayLike) -> float:
 def balanced_accuracy(y_true: npt.ArrayLike, y_pred: npt.ArrayLike) -> float:
     """Mean recall over the classes in `y_true`.
 
+    Parameters
+    ----------
+    y_true, y_pred
+        True and predicted labels, both text or both whole numbers.
+
+    Returns
+    -------
+    float
+        From 0 to 1; 1 / classes for a constant prediction.
+
+    Examples
+    --------
+    >>> from locum.metrics import balanced_accuracy
     >>> balanced_accuracy([0, 1, 1, 1], [0, 0, 0, 0])
     0.5
     """
@@ -53,10 +101,25 @@ def balanced_accuracy(y_true: npt.ArrayLike, y_pred: npt.ArrayLike) -> float:
 
 
 def f1(y_true: npt.ArrayLike, y_pred: npt.ArrayLike, *, average: Literal["macro", "weighted"] = "macro") -> float:
-    """F1 averaged over the classes in `y_true` or `y_pred`, equally or weighted by true records.
+    """F1 averaged over the classes in `y_true` or `y_pred`.
 
     A class that is never predicted correctly has 0.
 
+    Parameters
+    ----------
+    y_true, y_pred
+        True and predicted labels, both text or both whole numbers.
+    average
+        "macro": all classes count equally; "weighted": each by its true records.
+
+    Returns
+    -------
+    float
+        From 0 to 1.
+
+    Examples
+    --------
+    >>> from locum.metrics import f1
     >>> round(f1([0, 0, 1, 1], [0, 0, 0, 1]), 3)
     0.733
     """
@@ -69,8 +132,22 @@ def f1(y_true: npt.ArrayLike, y_pred: npt.ArrayLike, *, average: Literal["macro"
 
 
 def cohen_kappa(y_true: npt.ArrayLike, y_pred: npt.ArrayLike) -> float:
-    """Agreement beyond chance: 1 is perfect, 0 is chance. Also 0 if both sides have only one and the same class.
+    """Agreement beyond chance.
 
+    Parameters
+    ----------
+    y_true, y_pred
+        True and predicted labels, both text or both whole numbers.
+
+    Returns
+    -------
+    float
+        1 is perfect, 0 is chance, below 0 is worse than chance. Also 0 if both sides have only one and the same
+        class.
+
+    Examples
+    --------
+    >>> from locum.metrics import cohen_kappa
     >>> cohen_kappa([0, 0, 1, 1], [0, 0, 0, 1])
     0.5
     """
@@ -85,6 +162,28 @@ def score_all(
 ) -> dict[str, float]:
     """Every classification score by name; the predicted label is the class with the highest score.
 
+    Parameters
+    ----------
+    y_true
+        The true label of each record.
+    proba
+        Scores (n, classes), more is more likely; they need not sum to 1.
+    classes
+        The labels of the columns of `proba`.
+
+    Returns
+    -------
+    dict
+        "auc" (macro one-vs-rest), "accuracy", "balanced_accuracy", "f1_macro", "f1_weighted" and "cohen_kappa".
+
+    Raises
+    ------
+    DataError
+        If the test set holds only one class.
+
+    Examples
+    --------
+    >>> from locum.metrics import score_all
     >>> s = score_all([0, 1], [[0.8, 0.2], [0.3, 0.7]], [0, 1])
     >>> s["auc"], s["accuracy"], s["cohen_kappa"]
     (1.0, 1.0, 1.0)
@@ -156,12 +255,33 @@ def noise_robustness(
     sigmas: Sequence[float] = (0, 1, 2, 3),
     repeats: int = 3,
 ) -> dict[float, Estimate]:
-    """`score_fn` on test embeddings with Gaussian noise of each deviation, over `repeats` draws.
+    """`score_fn` on test embeddings with Gaussian noise of each deviation.
 
-    `X_test_z` must be z-scored by the scaler fitted on the REAL training set, the same for every method that is
-    compared, so that noise of size 1 means the same for all. All sigmas share the draws, so the curve is smooth. The
-    interval covers only the noise; at sigma 0 there is none, and the value is exact.
+    All sigmas share the draws, so the curve is smooth.
 
+    Parameters
+    ----------
+    score_fn
+        A function of vectors (n, d) that gives a score.
+    X_test_z
+        Test embeddings, z-scored by the scaler fitted on the REAL training set, the same for every method that is
+        compared, so that noise of size 1 means the same for all.
+    rng
+        Draws the noise.
+    sigmas
+        Standard deviations of the noise, 0 or more, each once.
+    repeats
+        How many draws of noise, 2 or more.
+
+    Returns
+    -------
+    dict
+        An `Estimate` by sigma. The interval covers only the noise; at sigma 0 there is none, and the value is exact.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from locum.metrics import noise_robustness
     >>> curve = noise_robustness(lambda x: float(x.std()), np.zeros((400, 25)), np.random.default_rng(0))
     >>> [round(e.value) for e in curve.values()]
     [0, 1, 2, 3]
@@ -183,11 +303,23 @@ def noise_robustness(
 def membership_auc(member_distances: npt.ArrayLike, non_member_distances: npt.ArrayLike) -> Estimate:
     """Chance that a record used for the release lies closer to it than one that was not.
 
-    0.5 means that distance reveals nothing; 1 that every member stands out. DeLong's 95 % interval. Members and
-    non-members must come from one population and share no subject, or a difference between populations is mistaken
-    for a leak. An AUC of 0.5 proves nothing about a better attack, nor about single records: a leak of one in a
-    thousand hardly changes it.
+    Members and non-members must come from one population and share no subject, or a difference between populations is
+    mistaken for a leak. An AUC of 0.5 proves nothing about a better attack, nor about single records: a leak of one
+    in a thousand hardly changes it.
 
+    Parameters
+    ----------
+    member_distances, non_member_distances
+        The distance of each record to the release, two or more records each.
+
+    Returns
+    -------
+    Estimate
+        0.5 means that distance reveals nothing; 1 that every member stands out. DeLong's 95 % interval.
+
+    Examples
+    --------
+    >>> from locum.metrics import membership_auc
     >>> membership_auc([0.0, 0.1, 0.0], [0.9, 1.1, 0.8]).value
     1.0
     """

@@ -16,7 +16,19 @@ _SHARP = 4.0
 class ColumnTypes(nn.Module):
     """Turns scores of a record's columns into values: a softmax in each one-hot block, a sigmoid elsewhere.
 
-    `blocks` are in the order of the columns and do not overlap.
+    Parameters
+    ----------
+    dim
+        The number of columns.
+    blocks
+        The columns of each one-hot block, in the order of the columns; they do not overlap.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from locum.nets import ColumnTypes
+    >>> ColumnTypes(3, [slice(0, 2)])(torch.zeros(1, 3)).tolist()
+    [[0.5, 0.5, 0.5]]
     """
 
     def __init__(self, dim: int, blocks: Sequence[slice] = ()) -> None:
@@ -58,8 +70,28 @@ class RecordAutoencoder(nn.Module):
     """Encodes records to a short latent, and decodes `[latent, condition]` to scores of columns.
 
     With default sizes and 102 columns it has 83,716 parameters, like PUPET's generator: three hidden layers of 128
-    before the latent of 30, two after it. (Two before and three after would have as many.) If variational, the
-    encoder has a second output, for the log-variance.
+    before the latent of 30, two after it. (Two before and three after would have as many.)
+
+    Parameters
+    ----------
+    dim
+        The number of columns.
+    blocks
+        The columns of each one-hot block; see `ColumnTypes`.
+    latent
+        The number of latents.
+    hidden
+        The width of the hidden layers.
+    condition
+        How many columns of condition the decoder takes besides the latent.
+    variational
+        Give the encoder a second output, for the log-variance.
+
+    Examples
+    --------
+    >>> from locum.nets import RecordAutoencoder
+    >>> sum(p.numel() for p in RecordAutoencoder(102).parameters())
+    83716
     """
 
     def __init__(
@@ -94,7 +126,22 @@ class RecordAutoencoder(nn.Module):
 
 
 class Added(nn.Module):
-    """Adds a network's output to rows. The output starts at 0, because the last layer does."""
+    """Adds a network's output to rows. The output starts at 0, because the last layer does.
+
+    Parameters
+    ----------
+    body
+        The network. It must end with a linear or transposed convolution layer with a bias, whose weights are set to
+        0.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from locum.nets import Added, mlp
+    >>> add = Added(mlp([4, 8, 2]))
+    >>> add(torch.ones(1, 2), torch.randn(1, 4)).tolist()
+    [[1.0, 1.0]]
+    """
 
     def __init__(self, body: nn.Sequential) -> None:
         super().__init__()
@@ -111,7 +158,22 @@ class Added(nn.Module):
 
 
 class ImageExtractor(nn.Module):
-    """Encodes images to a map of 64 features at a quarter of the size, and decodes such maps."""
+    """Encodes images to a map of 64 features at a quarter of the size, and decodes such maps.
+
+    Parameters
+    ----------
+    channels
+        The number of channels of the images, whose sides are multiples of 4.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from locum.nets import ImageExtractor
+    >>> net = ImageExtractor(3)
+    >>> code = net.encoder(torch.zeros(1, 3, 16, 16))
+    >>> tuple(code.shape), tuple(net(code).shape)
+    ((1, 64, 4, 4), (1, 3, 16, 16))
+    """
 
     def __init__(self, channels: int) -> None:
         super().__init__()
@@ -127,7 +189,24 @@ class ImageExtractor(nn.Module):
 
 
 def mlp(sizes: Sequence[int]) -> nn.Sequential:
-    """Linear layers with ReLU between."""
+    """Linear layers with ReLU between.
+
+    Parameters
+    ----------
+    sizes
+        The number of inputs, the widths of the hidden layers, and the number of outputs.
+
+    Returns
+    -------
+    nn.Sequential
+        The network; it ends with a linear layer.
+
+    Examples
+    --------
+    >>> from locum.nets import mlp
+    >>> [type(layer).__name__ for layer in mlp([4, 8, 2])]
+    ['Linear', 'ReLU', 'Linear']
+    """
     layers: list[nn.Module] = []
     for a, b in pairwise(sizes):
         layers += [nn.Linear(a, b), nn.ReLU()]
@@ -135,7 +214,27 @@ def mlp(sizes: Sequence[int]) -> nn.Sequential:
 
 
 def guesser(shape: Sequence[int], classes: int) -> nn.Sequential:
-    """A classifier of records `(d,)` or of images or maps `(c, h, w)` whose sides are multiples of 8."""
+    """A classifier of records, or of images or maps.
+
+    Parameters
+    ----------
+    shape
+        The shape of one input: `(d,)`, or `(channels, height, width)` with sides that are multiples of 8.
+    classes
+        The number of classes.
+
+    Returns
+    -------
+    nn.Sequential
+        A network that gives logits (n, classes).
+
+    Examples
+    --------
+    >>> import torch
+    >>> from locum.nets import guesser
+    >>> tuple(guesser((3, 16, 16), 2)(torch.zeros(5, 3, 16, 16)).shape)
+    (5, 2)
+    """
     if len(shape) == 1:
         return mlp([shape[0], 128, 64, classes])
     channels, height, width = shape
@@ -150,7 +249,26 @@ def guesser(shape: Sequence[int], classes: int) -> nn.Sequential:
 
 
 def masker(shape: Sequence[int]) -> Added:
-    """What to add to a row, computed from the row and as many numbers of noise."""
+    """What to add to a row, computed from the row and as many numbers of noise.
+
+    Parameters
+    ----------
+    shape
+        The shape of one row: `(d,)`, or `(channels, height, width)` with sides that are multiples of 4.
+
+    Returns
+    -------
+    Added
+        A network to call with rows, and with rows and noise joined along dimension 1. It starts by adding 0.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from locum.nets import masker
+    >>> x = torch.ones(1, 3)
+    >>> masker((3,))(x, torch.cat([x, torch.randn(1, 3)], dim=1)).tolist()
+    [[1.0, 1.0, 1.0]]
+    """
     if len(shape) == 1:
         return Added(mlp([2 * shape[0], 128, 128, shape[0]]))
     channels = shape[0]
@@ -163,7 +281,27 @@ def masker(shape: Sequence[int]) -> Added:
 
 
 def noise_maker(shape: Sequence[int], latent: int) -> Added:
-    """What to add to a row, computed from `latent` numbers of noise only."""
+    """What to add to a row, computed from `latent` numbers of noise only.
+
+    Parameters
+    ----------
+    shape
+        The shape of one row: `(d,)`, or `(channels, height, width)` with sides that are multiples of 8.
+    latent
+        How many numbers of noise a row takes.
+
+    Returns
+    -------
+    Added
+        A network to call with rows and noise (n, latent). It starts by adding 0.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from locum.nets import noise_maker
+    >>> noise_maker((3,), 2)(torch.ones(1, 3), torch.randn(1, 2)).tolist()
+    [[1.0, 1.0, 1.0]]
+    """
     if len(shape) == 1:
         return Added(mlp([latent, 128, 128, shape[0]]))
     channels, height, width = shape

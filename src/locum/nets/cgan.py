@@ -17,6 +17,26 @@ class CGAN(nn.Module):
     """A generator from `[z, condition]` to a vector, and a critic from `[x, condition]` to a logit (high: real).
 
     Vectors should have entries of order one. Only the critic may see records; the generator learns from the critic.
+
+    Parameters
+    ----------
+    generator
+        A network from `latent` plus condition columns to `dim` numbers.
+    critic
+        A network from `dim` plus condition columns to one logit. Private: it learns from records and is never
+        released.
+    dim
+        The number of features of a vector.
+    latent
+        The number of latents.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from locum.nets import plain_cgan
+    >>> net = plain_cgan(dim=5, condition=2, latent=3)
+    >>> tuple(net.generate(torch.randn(4, 3), torch.eye(2)[[0, 1, 0, 1]]).shape)
+    (4, 5)
     """
 
     def __init__(self, generator: nn.Sequential, critic: nn.Sequential, dim: int, latent: int) -> None:
@@ -50,9 +70,35 @@ def plain_cgan(
     *,
     sigmoid: bool = False,
 ) -> CGAN:
-    """Linear layers with ReLU between; the default sizes are those of the federated paper.
+    """A CGAN of linear layers with ReLU between; the default sizes are those of the federated paper.
 
     ReLU instead of the LeakyReLU that is usual in GANs: private training and releases support only ReLU.
+
+    Parameters
+    ----------
+    dim
+        The number of features of a vector.
+    condition
+        The number of condition columns, such as one per class.
+    latent
+        The number of latents.
+    generator_hidden, critic_hidden
+        The widths of the hidden layers.
+    sigmoid
+        End the generator with a sigmoid, for vectors between 0 and 1.
+
+    Returns
+    -------
+    CGAN
+        The networks, with random initial weights: the generator's outputs have a variance of about 1 before a
+        sigmoid.
+
+    Examples
+    --------
+    >>> from locum.nets import plain_cgan
+    >>> net = plain_cgan(dim=5, condition=2, latent=3, generator_hidden=(8,), critic_hidden=(8,))
+    >>> net.generator[0].in_features, net.critic[0].in_features
+    (5, 7)
     """
     generator = _mlp([latent + condition, *generator_hidden, dim])
     _of_order_one(generator)

@@ -11,7 +11,27 @@ _LEAK = 0.2
 
 
 def table_judge(dim: int, classes: int) -> nn.Sequential:
-    """Rows of `dim` numbers to logits of `classes`: 256, 256 and 128 wide, with dropout (the paper's Table 2)."""
+    """Classifier for rows: 256, 256 and 128 wide, with dropout (the adjustable paper's Table 2).
+
+    Parameters
+    ----------
+    dim
+        The number of columns of a row.
+    classes
+        The number of classes.
+
+    Returns
+    -------
+    nn.Sequential
+        A network that gives logits (n, classes).
+
+    Examples
+    --------
+    >>> import torch
+    >>> from locum.nets import table_judge
+    >>> tuple(table_judge(6, 2)(torch.zeros(4, 6)).shape)
+    (4, 2)
+    """
     layers: list[nn.Module] = []
     width = dim
     for outputs, dropout in ((256, 0.2), (256, 0.3), (128, 0.4)):
@@ -21,10 +41,31 @@ def table_judge(dim: int, classes: int) -> nn.Sequential:
 
 
 def image_judge(channels: int, side: int, classes: int) -> nn.Sequential:
-    """Square images to logits of `classes`: four convolutions that halve the side, then five linear layers (Table 1).
+    """Classifier for square images: four convolutions that halve the side, then five linear layers (Table 1).
 
-    `side` must be a multiple of 16. Initial weights as in the paper: convolutions N(0, 0.02), batch normalization
-    N(1, 0.02), where 0.02 is the standard deviation.
+    Initial weights as in the adjustable paper: convolutions N(0, 0.02), batch normalization N(1, 0.02), where 0.02 is
+    the standard deviation.
+
+    Parameters
+    ----------
+    channels
+        The number of channels of an image.
+    side
+        The height and width of an image, a multiple of 16.
+    classes
+        The number of classes.
+
+    Returns
+    -------
+    nn.Sequential
+        A network that gives logits (n, classes).
+
+    Examples
+    --------
+    >>> import torch
+    >>> from locum.nets import image_judge
+    >>> tuple(image_judge(1, 16, 2)(torch.zeros(4, 1, 16, 16)).shape)
+    (4, 2)
     """
     if side < 16 or side % 16:
         raise ConfigError(f"The side of an image must be a multiple of 16; got {side!r}. Resize or pad the images.")

@@ -18,8 +18,31 @@ _SLOPE = 0.2
 class Obfuscator(nn.Module):
     """Encoder E, classifier C, residual network R and decoder D: `D(C(E(x)), R(E(x)))` is close to x.
 
-    C gives log-probabilities, one group per utility attribute (`classes` has their sizes); R gives what else is
-    needed to rebuild a record.
+    C gives log-probabilities, one group per utility attribute; R gives what else is needed to rebuild a record.
+
+    Parameters
+    ----------
+    encoder
+        E, from a record to its code.
+    classifier
+        C, from the code to one score per value of each utility attribute.
+    residual
+        R, from the code to `rest` numbers.
+    decoder
+        D, from the outputs of C and R, joined, to a record.
+    classes
+        The number of values of each utility attribute.
+    rest
+        How many numbers R gives.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from locum.nets import table_obfuscator
+    >>> net = table_obfuscator(6, [2, 3])
+    >>> rebuilt, needed = net(torch.rand(4, 6))
+    >>> tuple(rebuilt.shape), tuple(needed.shape)
+    ((4, 6), (4, 5))
     """
 
     def __init__(
@@ -55,9 +78,34 @@ class Obfuscator(nn.Module):
 def table_obfuscator(
     dim: int, classes: Sequence[int], *, ends: Ends = "paper", hidden: int = 128, code: int = 64
 ) -> Obfuscator:
-    """For rows of `dim` numbers between 0 and 1; 86,494 parameters for 102 of them and one binary attribute.
+    """Obfuscator for rows of numbers between 0 and 1.
 
-    With `ends="linear"` the outputs of R and D are unbounded: noise goes both ways, and D gives logits.
+    86,494 parameters for rows of 102 numbers and one binary attribute, with the default sizes.
+
+    Parameters
+    ----------
+    dim
+        The number of columns of a row.
+    classes
+        The number of values of each utility attribute, 2 or more each; their sum must be below `code`.
+    ends
+        "paper": R ends with a ReLU and D with a sigmoid. "linear": the outputs of R and D are unbounded, so that
+        noise goes both ways, and D gives logits.
+    hidden
+        The width of the hidden layers of E and D.
+    code
+        The width of the code.
+
+    Returns
+    -------
+    Obfuscator
+        The network, with random initial weights.
+
+    Examples
+    --------
+    >>> from locum.nets import table_obfuscator
+    >>> sum(p.numel() for p in table_obfuscator(102, [2]).parameters())
+    86494
     """
     needed, rest = _sizes(classes, code)
     cut = -1 if ends == "linear" else None
@@ -72,7 +120,32 @@ def table_obfuscator(
 
 
 def image_obfuscator(channels: int, side: int, classes: Sequence[int], *, code: int = 1024) -> Obfuscator:
-    """For square images between 0 and 1 whose side is a multiple of 16; 9,204,032 parameters at 3 x 64 x 64."""
+    """Obfuscator for square images between 0 and 1; 9,204,032 parameters at 3 x 64 x 64 with one binary attribute.
+
+    Parameters
+    ----------
+    channels
+        The number of channels of an image.
+    side
+        The height and width of an image, a multiple of 16.
+    classes
+        The number of values of each utility attribute, 2 or more each; their sum must be below `code`.
+    code
+        The width of the code.
+
+    Returns
+    -------
+    Obfuscator
+        The network, with the paper's initial weights.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from locum.nets import image_obfuscator
+    >>> net = image_obfuscator(1, 16, [2], code=64)
+    >>> tuple(net(torch.rand(2, 1, 16, 16))[0].shape)
+    (2, 1, 16, 16)
+    """
     if side < 16 or side % 16:
         raise ConfigError(f"The side of an image must be a multiple of 16; got {side}. Resize the images.")
     needed, rest = _sizes(classes, code)

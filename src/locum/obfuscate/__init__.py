@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from locum.obfuscate.curve import Point as Point, TradeOff as TradeOff, hull_auc as hull_auc
     from locum.obfuscate.evaluation import ATTACKERS as ATTACKERS, Judgment as Judgment, judge as judge
     from locum.obfuscate.image import ImageObfuscator as ImageObfuscator
-    from locum.obfuscate.labels import Labeled as Labeled, Masking as Masking, UtilityLabels as UtilityLabels
+    from locum.obfuscate.labels import Labeled as Labeled, Masking as Masking
     from locum.obfuscate.manifest import written_by as written_by
     from locum.obfuscate.saved import (
         SavedObfuscator as SavedObfuscator,

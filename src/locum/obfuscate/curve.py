@@ -25,7 +25,27 @@ _MARKS = "osD^vPX<"
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One setting and what judges found there; `knobs` are by name, such as `noise` and `lambda_`."""
+    """One setting of the knobs and what judges found there.
+
+    Parameters
+    ----------
+    name
+        Name of the setting.
+    knobs
+        Its values by name, such as `noise` and `lambda_`; empty for a method without knobs.
+    judgment
+        The accuracy of attackers and receivers.
+
+    Examples
+    --------
+    >>> from locum.obfuscate import Judgment, Point, TradeOff
+    >>> from locum.types import Estimate
+    >>> half, most = Estimate(0.5, 0.4, 0.6, 100), Estimate(0.9, 0.8, 0.95, 100)
+    >>> found = Judgment(*[{"trees": half}] * 3, *[{"trees": most}] * 4, half, half, half)
+    >>> point = Point("noise 5", {"noise": 5.0}, found)
+    >>> point.noise, point.judgment.attacker.value
+    (5.0, 0.5)
+    """
 
     name: str
     knobs: Mapping[str, float]
@@ -51,6 +71,21 @@ class TradeOff:
     """Points of one method on one data set, in the order in which they were requested.
 
     The figures depend on private test rows: they stay local unless you decide to share them.
+
+    Parameters
+    ----------
+    points
+        One or more points, as `trade_off` and `sweep` return them.
+
+    Examples
+    --------
+    >>> from locum.obfuscate import Judgment, Point, TradeOff
+    >>> from locum.types import Estimate
+    >>> half, most = Estimate(0.5, 0.4, 0.6, 100), Estimate(0.9, 0.8, 0.95, 100)
+    >>> found = Judgment(*[{"trees": half}] * 3, *[{"trees": most}] * 4, half, half, half)
+    >>> curve = TradeOff((Point("noise 5", {"noise": 5.0}, found), Point("noise 9", {"noise": 9.0}, found)))
+    >>> curve.pick(attacker_at_most=0.6).name
+    'noise 5'
     """
 
     points: tuple[Point, ...]
@@ -179,8 +214,23 @@ def hull_auc(points: Iterable[Sequence[float]], origin: Pair = (0.0, 0.0), corne
     normalized: for accuracies it is at most 1, and at most 0.25 with the origin (0.5, 0.5). A method whose points all
     hide much has a small x_max and so a small area: compare methods with the same `corner`.
 
+    Parameters
+    ----------
+    points
+        One or more pairs (attacker, receiver).
+    origin
+        What both reach by guessing.
+    corner
+        What both reach on original rows; None: not added.
+
+    Returns
+    -------
+    float
+        The area.
+
     Examples
     --------
+    >>> from locum.obfuscate import hull_auc
     >>> hull_auc([(1.0, 1.0)])
     0.5
     >>> hull_auc([(0.5, 1.0), (1.0, 1.0)])

@@ -26,22 +26,50 @@ _PUBLISHED_TRAIN, _PUBLISHED_TEST, _ATTACKER, _COPIES_TRAIN, _COPIES_TEST = rang
 
 @dataclass(frozen=True, slots=True)
 class Judgment:
-    """What judges found for one masking. Mappings are by kind of judge; each figure is an accuracy on test rows.
+    """What judges found for one masking: accuracies on test rows, most of them by kind of judge.
 
     Intervals cover the choice of test rows, not the randomness of training. This is a measurement, not a proof: an
     attacker that was not tried may find more.
+
+    Attributes
+    ----------
+    weak
+        Attackers trained on original rows, tested on released ones.
+    strong
+        Attackers trained on releases that they made themselves.
+    averaged
+        Attackers who have several releases of each record, and take their mean.
+    utility_original
+        Receivers trained on released rows, tested on original ones.
+    utility_released
+        The same receivers, tested on released rows.
+    original_private, original_utility
+        Attackers and receivers where nothing is hidden.
+    label_only
+        An attacker who sees the utility label alone.
+    majority, utility_majority
+        Always guessing the most frequent private code, or utility code.
+
+    Examples
+    --------
+    >>> from locum.obfuscate import Judgment
+    >>> from locum.types import Estimate
+    >>> half, most = Estimate(0.5, 0.4, 0.6, 100), Estimate(0.9, 0.8, 0.95, 100)
+    >>> found = Judgment(*[{"trees": half}] * 3, *[{"trees": most}] * 4, half, half, half)
+    >>> found.attacker.value, found.utility.value
+    (0.5, 0.9)
     """
 
-    weak: Estimates  # attacker trained on original rows, tested on released ones
-    strong: Estimates  # attacker trained on releases that it made itself
-    averaged: Estimates  # attacker who has several releases of each record, and takes their mean
-    utility_original: Estimates  # receiver trained on released rows, tested on original ones
-    utility_released: Estimates  # the same receiver, tested on released ones
-    original_private: Estimates  # attacker where nothing is hidden
-    original_utility: Estimates  # receiver where nothing is hidden
-    label_only: Estimate  # attacker who sees the utility label alone
-    majority: Estimate  # always the most frequent private code
-    utility_majority: Estimate  # always the most frequent utility code
+    weak: Estimates
+    strong: Estimates
+    averaged: Estimates
+    utility_original: Estimates
+    utility_released: Estimates
+    original_private: Estimates
+    original_utility: Estimates
+    label_only: Estimate
+    majority: Estimate
+    utility_majority: Estimate
 
     @property
     def attacker_name(self) -> str:
@@ -189,13 +217,37 @@ def judge(
 
     Attackers train on `train` (original rows; their own releases of it; means of `copies` of these) and are tested
     on releases of `test`. The receiver trains on a release of `train` and is tested on the original rows of `test`,
-    and on released ones. `test` must be rows that the masking did not learn from. To judge many maskings on the same
-    rows, pass one `originals` to each call; its `judges`, `seed` and `epochs` are used. With `copies=1` the averaging
-    attacker is the strong one.
+    and on released ones.
+
+    Parameters
+    ----------
+    masking
+        Takes rows, utility codes and an rng, and returns released rows of the same shape.
+    train
+        Rows that judges train on.
+    test
+        Rows that judges are tested on; the masking did not learn from them.
+    judges
+        Kinds of judges: for tables "network" and "trees", for images "network" and "patches". None: both.
+    seed
+        Seed of judges and releases.
+    copies
+        How many releases of each row the averaging attacker has; with 1 it is the strong one.
+    epochs
+        Passes over the data of judges that are networks; None: the default.
+    originals
+        To judge many maskings on the same rows: what `Originals.learn` found in them. Its `judges`, `seed` and
+        `epochs` are used.
+
+    Returns
+    -------
+    Judgment
+        The accuracies. Private: they depend on the test rows.
 
     Examples
     --------
     >>> import numpy as np
+    >>> from locum.obfuscate import Labeled, judge
     >>> rng = np.random.default_rng(0)
     >>> def rows(n):
     ...     X = rng.random((n, 3), dtype=np.float32)

@@ -26,6 +26,56 @@ class ImageObfuscator(BaseObfuscator):
     The output has the same shape and type. The paper's preset has 9,204,032 parameters at 64 x 64 x 3. The calibrated
     preset has no network (`SpectralNoise`): C is a linear discriminant, and `lambda_` moves the mean that an image is
     drawn around from that of all images to that of its label.
+
+    Releases carry the utility labels by design. Nothing is proven about the images it was fitted on; `local_epsilon`
+    is what is proven about others.
+
+    Parameters
+    ----------
+    preset
+        "calibrated", or "paper" for the network and noise of the adjustable paper. "calibrated" shapes the noise like
+        the records' own variation and scales the sum back: whatever the noise, records look like real ones of their
+        class, so a model trained on them works on real ones. It trains no network on images.
+    max_epochs, batch_size
+        "paper" only: passes over the data, and images per step. None: 200 and 64.
+    learning_rate
+        Step size of Adam.
+    beta
+        For tables; None for images.
+    authors_compat
+        "paper" only: no floor under the noise (fault F3), as the authors ran it.
+    validation_share
+        Share of the records held out for validation (fault F14); the weights of the best epoch are kept. 0: none.
+    random_state
+        Seed of the training; None: a fresh one.
+    checkpoint
+        A private file from which an interrupted fit resumes; needs `random_state`.
+    progress
+        Called as training proceeds.
+
+    Attributes
+    ----------
+    labels_
+        Names and values of the utility attributes.
+    module_
+        The trained network; none for calibrated images.
+    noise_
+        The fitted noise. In the calibrated preset it holds means and covariances of the records.
+    history_
+        Losses by epoch. Private.
+    shape_
+        Channels, height and width of the images.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from locum.obfuscate import ImageObfuscator
+    >>> kind = np.arange(40) % 2
+    >>> images = np.random.default_rng(0).integers(0, 100, (40, 16, 16)) + 100 * kind[:, None, None]
+    >>> model = ImageObfuscator(random_state=0).fit(images.astype(np.uint8), kind)
+    >>> out = model.transform(images.astype(np.uint8), kind, noise=5, random_state=0)
+    >>> out.shape, out.dtype
+    ((40, 16, 16), dtype('uint8'))
     """
 
     _DEFAULTS: Mapping[str, Mapping[str, Any]] = {

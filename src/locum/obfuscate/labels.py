@@ -21,7 +21,22 @@ Masking = Callable[[Array, Array, np.random.Generator], Array]
 class Labeled:
     """Rows between 0 and 1, each with two codes: what it is published for, and what an attacker wants to know.
 
-    `utility` and `private` count from 0. The private codes are for judging a release; an obfuscator never sees them.
+    The private codes are for judging a release; an obfuscator never sees them.
+
+    Parameters
+    ----------
+    X
+        Rows: (n, features), or images (n, channels, side, side).
+    utility, private
+        Codes from 0, one per row. `utility` may have several columns.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from locum.obfuscate import Labeled
+    >>> rows = Labeled(np.eye(3), np.array([0, 1, 1]), np.array([1, 0, 1]))
+    >>> len(rows), rows.take([2]).private.tolist()
+    (3, [1])
     """
 
     X: Array

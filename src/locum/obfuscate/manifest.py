@@ -123,7 +123,19 @@ def obfuscator_claim(preset: str) -> PrivacyClaim:
 
 
 def written_by() -> str:
-    """Program and version."""
+    """Program and version, as manifests and claims name them.
+
+    Returns
+    -------
+    str
+        Such as "locum 0.1".
+
+    Examples
+    --------
+    >>> from locum.obfuscate import written_by
+    >>> written_by().split()[0]
+    'locum'
+    """
     return f"locum {__version__}"
 
 

@@ -38,22 +38,8 @@ class BaseObfuscator(BaseEstimator):
     """Learns once from records and their utility labels; the two knobs are set at each use.
 
     `transform` rebuilds each record from two parts: its utility labels, written as plainly as `lambda_` says, and
-    the rest, with as much `noise` as asked for. It need not know what is private.
-
-    Parameters
-    ----------
-    preset : {"calibrated", "paper"}
-        "paper" is the network and noise of the adjustable paper. "calibrated" shapes the noise like the records'
-        own variation and scales the sum back: whatever the noise, records look like real ones of their class, so a
-        model trained on them works on real ones. For tables it has the same layers, trained with noise, and its
-        decoder gets labels as probabilities; for images it has no network and nothing to train.
-    beta : float or None
-        "calibrated" tables only: how strongly training keeps the rest short. A larger value hides more at each
-        noise and rebuilds records less well. None: 0.06.
-    authors_compat : bool
-        "paper" only: no floor under the noise (fault F3), as the authors ran it.
-    validation_share : float
-        Share of the records held out for validation (fault F14); the weights of the best epoch are kept.
+    the rest, with as much `noise` as asked for. It need not know what is private. `TableObfuscator` and
+    `ImageObfuscator` describe the settings.
 
     Its releases carry the utility labels by design. Nothing is proven about the records it was fitted on;
     `local_epsilon` is what is proven about others.

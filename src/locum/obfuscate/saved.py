@@ -52,7 +52,29 @@ COUNTER = "num_batches_tracked"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SavedObfuscator:
-    """An obfuscator read from a folder, with its manifest and its fingerprint."""
+    """An obfuscator read from a folder.
+
+    Attributes
+    ----------
+    model
+        The obfuscator, ready for `transform`.
+    manifest
+        What the folder says about it.
+    fingerprint
+        SHA-256 of the manifest.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import numpy as np
+    >>> from locum.obfuscate import ImageObfuscator, open_obfuscator, save_obfuscator
+    >>> images = np.random.default_rng(0).integers(0, 255, (40, 16, 16)).astype(np.uint8)
+    >>> model = ImageObfuscator().fit(images, np.arange(40) % 2)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     saved = open_obfuscator(save_obfuscator(model, f"{folder}/obfuscator"))
+    >>> saved.claim.kind, saved.manifest.data.side
+    ('none', 16)
+    """
 
     model: AnyObfuscator
     manifest: ObfuscatorManifest
@@ -65,10 +87,24 @@ class SavedObfuscator:
 
 
 def save_obfuscator(model: AnyObfuscator, path: str | Path, *, overwrite: bool = False) -> Path:
-    """Write a fitted obfuscator as a folder, atomically; an existing one is replaced only with `overwrite`.
+    """Write a fitted obfuscator as a folder, atomically.
 
     The folder holds what was learned from records: networks, categories and range limits, means and covariances by
     utility label, names and values of the utility attributes. The claim says so. The seed and the history stay out.
+
+    Parameters
+    ----------
+    model
+        A fitted obfuscator.
+    path
+        The folder.
+    overwrite
+        Replace an existing obfuscator.
+
+    Returns
+    -------
+    Path
+        The folder.
 
     Examples
     --------
@@ -111,9 +147,36 @@ def save_obfuscator(model: AnyObfuscator, path: str | Path, *, overwrite: bool =
 
 
 def open_obfuscator(path: str | Path) -> SavedObfuscator:
-    """Read a folder after checking all of it; a hostile one raises a `ReleaseError`, and no code in it runs.
+    """Read a folder after checking all of it; no code in it runs.
 
     The checks show that the folder is consistent, not who made it or from which data.
+
+    Parameters
+    ----------
+    path
+        A folder that `save_obfuscator` wrote.
+
+    Returns
+    -------
+    SavedObfuscator
+        The obfuscator, its manifest and its fingerprint.
+
+    Raises
+    ------
+    ReleaseError
+        If the folder is damaged or hostile.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import numpy as np
+    >>> from locum.obfuscate import ImageObfuscator, open_obfuscator, save_obfuscator
+    >>> images = np.random.default_rng(0).integers(0, 255, (40, 16, 16)).astype(np.uint8)
+    >>> model = ImageObfuscator().fit(images, np.arange(40) % 2)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     saved = open_obfuscator(save_obfuscator(model, f"{folder}/obfuscator"))
+    >>> saved.manifest.data.kind, len(saved.fingerprint)
+    ('image', 64)
     """
     manifest, files, fingerprint = read_checked_folder(Path(path), "an obfuscator", _parse)
     tensors = parse_tensors(files[TENSORS], TENSORS)[0]
@@ -121,7 +184,30 @@ def open_obfuscator(path: str | Path) -> SavedObfuscator:
 
 
 def load_obfuscator(path: str | Path) -> AnyObfuscator:
-    """The obfuscator in a folder, ready for `transform`: bit for bit the one that was saved."""
+    """Load the obfuscator in a folder, ready for `transform`: bit for bit the one that was saved.
+
+    Parameters
+    ----------
+    path
+        A folder that `save_obfuscator` wrote; it is checked as by `open_obfuscator`.
+
+    Returns
+    -------
+    TableObfuscator or ImageObfuscator
+        The fitted obfuscator.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import numpy as np
+    >>> from locum.obfuscate import ImageObfuscator, load_obfuscator, save_obfuscator
+    >>> images = np.random.default_rng(0).integers(0, 255, (40, 16, 16)).astype(np.uint8)
+    >>> model = ImageObfuscator().fit(images, np.arange(40) % 2)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     again = load_obfuscator(save_obfuscator(model, f"{folder}/obfuscator"))
+    >>> again.transform(images, np.arange(40) % 2, noise=3).shape
+    (40, 16, 16)
+    """
     return open_obfuscator(path).model
 
 

@@ -34,9 +34,53 @@ class TableObfuscator(BaseObfuscator):
     attribute itself or an identifier. Categories and range limits are those of the records it was fitted on;
     `TableCodec` says how to pass public ones.
 
+    Releases carry the utility labels by design. Nothing is proven about the records it was fitted on; `local_epsilon`
+    is what is proven about others.
+
+    Parameters
+    ----------
+    preset
+        "calibrated", or "paper" for the network and noise of the adjustable paper. "calibrated" shapes the noise like
+        the records' own variation and scales the sum back: whatever the noise, records look like real ones of their
+        class, so a model trained on them works on real ones. It has the paper's layers, trained with noise, and its
+        decoder gets labels as probabilities.
+    max_epochs, batch_size
+        Passes over the data, and records per step. None: 30 and 256, or 200 and 64 for "paper".
+    learning_rate
+        Step size of Adam.
+    beta
+        "calibrated" only: how strongly training keeps the rest short. A larger value hides more at each noise and
+        rebuilds records less well. None: 0.06.
+    authors_compat
+        "paper" only: no floor under the noise (fault F3), as the authors ran it.
+    validation_share
+        Share of the records held out for validation (fault F14); the weights of the best epoch are kept. 0: none.
+    random_state
+        Seed of the training; None: a fresh one.
+    checkpoint
+        A private file from which an interrupted fit resumes; needs `random_state`.
+    progress
+        Called as training proceeds.
+
+    Attributes
+    ----------
+    labels_
+        Names and values of the utility attributes.
+    module_
+        The trained network; none for calibrated images.
+    noise_
+        The fitted noise. In the calibrated preset it holds means and covariances of the records.
+    history_
+        Losses by epoch. Private.
+    codec_
+        How columns become numbers.
+    bins_
+        Ranges of the numbers; their limits are values of records.
+
     Examples
     --------
     >>> import numpy as np, pandas as pd
+    >>> from locum.obfuscate import TableObfuscator
     >>> rng = np.random.default_rng(0)
     >>> patients = pd.DataFrame({"age": rng.integers(20, 70, 200), "job": rng.choice(["cook", "nurse"], 200)})
     >>> smoker = rng.choice(["no", "yes"], 200)

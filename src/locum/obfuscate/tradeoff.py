@@ -80,6 +80,19 @@ def trade_off(
         other data, settings or weights is refused.
     progress
         Called after each point, with its name as the note.
+
+    Returns
+    -------
+    TradeOff
+        One point per pair. Private: it depends on the test rows.
+
+    Examples
+    --------
+    >>> from locum.obfuscate import trade_off
+    >>> found = trade_off(  # doctest: +SKIP
+    ...     model, (patients, smoker, sex), (others, others_smoke, others_sex), noises=[1, 5], lambdas=[-50]
+    ... )
+    >>> found.pick(attacker_at_most=0.6).knobs  # doctest: +SKIP
     """
     if not len(noises) or not len(lambdas):
         raise ConfigError("`noises` and `lambdas` must hold at least one value each; got none.")
@@ -117,11 +130,41 @@ def sweep(
     identity: str = "",
     progress: Progress | None = None,
 ) -> TradeOff:
-    """Judge each masking on the same rows, with the same judges and seeds; keys are names or knobs of settings.
+    """Judge each masking on the same rows, with the same judges and seeds.
 
-    What judges find in the original rows is learned once. `identity` identifies the maskings, such as a hash of
-    weights: a `state` with another identity is refused. A masking is not called for a point already in `state`, so
+    What judges find in the original rows is learned once. A masking is not called for a point already in `state`, so
     one that trains when first called does not train.
+
+    Parameters
+    ----------
+    maskings
+        Functions of rows, utility codes and an rng. Keys are names, or knobs with their values, such as
+        `(("noise", 3.0), ("lambda_", -50.0))`.
+    train, test
+        Rows that judges train on and are tested on.
+    judges, seed, copies, epochs
+        As in `judge`.
+    state
+        A private file with the points done so far: the same call resumes from it.
+    identity
+        Identifies the maskings, such as a hash of weights: a `state` with another identity is refused.
+    progress
+        Called after each point, with its name as the note.
+
+    Returns
+    -------
+    TradeOff
+        One point per masking. Private: it depends on the test rows.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from locum.obfuscate import Labeled, sweep
+    >>> rng = np.random.default_rng(0)
+    >>> rows = [Labeled(rng.random((100, 2)), np.arange(100) % 2, np.arange(100) // 50) for _ in range(2)]
+    >>> found = sweep({"all": lambda X, utility, rng: X * 0}, *rows, judges=["trees"], copies=1)
+    >>> found.points[0].name
+    'all'
     """
     named = {_name(knobs): knobs for knobs in maskings}
     if len(named) < len(maskings) or not maskings:

@@ -12,8 +12,6 @@ from locum._lazy import lazy_exports
 if TYPE_CHECKING:
     from locum.rebalance.analyses import (
         ClassAccuracy as ClassAccuracy,
-        ClassDiversity as ClassDiversity,
-        LatentStudy as LatentStudy,
         accuracy_by_class as accuracy_by_class,
         accuracy_by_shots as accuracy_by_shots,
         diversity_by_class as diversity_by_class,
@@ -33,7 +31,7 @@ if TYPE_CHECKING:
         plot_by_class as plot_by_class,
         plot_frechet as plot_frechet,
     )
-    from locum.rebalance.means import ShrunkMeans as ShrunkMeans, shrunk_means as shrunk_means
+    from locum.rebalance.means import shrunk_means as shrunk_means
     from locum.rebalance.over_sampler import GenerativeOverSampler as GenerativeOverSampler
 
 __getattr__, __dir__, __all__ = lazy_exports(__name__)

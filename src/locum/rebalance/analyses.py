@@ -32,7 +32,26 @@ VARIANCES = (0.25, 0.5, 0.75, 1.0, 2.0, 3.0)
 
 @dataclass(frozen=True, slots=True)
 class ClassAccuracy:
-    """One class: its number of training records, its group by that number, and its accuracy on the test set."""
+    """One class and how well it is recognized.
+
+    Attributes
+    ----------
+    label
+        The class.
+    records
+        Its number of training records. Private.
+    shots
+        Its group by that number; see `shot_group`.
+    accuracy
+        Its accuracy on the test set, with an exact interval.
+
+    Examples
+    --------
+    >>> from locum.rebalance import accuracy_by_class
+    >>> row = accuracy_by_class([0, 0, 1], [0, 1], [0, 0])[0]
+    >>> row.label, row.records, row.shots, row.accuracy.value
+    (0, 2, 'few', 1.0)
+    """
 
     label: Any
     records: int
@@ -41,8 +60,21 @@ class ClassAccuracy:
 
 
 def shot_group(records: int) -> Shots:
-    """The group of a class with `records` training records: many above 100, medium from 21, few up to 20.
+    """Return the group of a class by its number of training records.
 
+    Parameters
+    ----------
+    records
+        How many training records the class has.
+
+    Returns
+    -------
+    str
+        "many" above 100, "medium" from 21 to 100, "few" up to 20.
+
+    Examples
+    --------
+    >>> from locum.rebalance import shot_group
     >>> [shot_group(n) for n in (101, 100, 21, 20, 0)]
     ['many', 'medium', 'medium', 'few', 'few']
     """
@@ -52,11 +84,26 @@ def shot_group(records: int) -> Shots:
 
 
 def accuracy_by_class(y_train: npt.ArrayLike, y_true: npt.ArrayLike, y_pred: npt.ArrayLike) -> list[ClassAccuracy]:
-    """One row per class of the test set, from the largest in training to the rarest.
+    """Accuracy of each class of the test set, from the largest class in training to the rarest.
 
     Intervals are exact binomial: they cover the choice of test records, not of training records or seeds. A class
     missing in training has 0 records; one missing in the test set has no row.
 
+    Parameters
+    ----------
+    y_train
+        Labels of the training records.
+    y_true, y_pred
+        True and predicted labels of the test records. All three are text, or all are numbers.
+
+    Returns
+    -------
+    list of ClassAccuracy
+        One row per class. Private: it shows class sizes.
+
+    Examples
+    --------
+    >>> from locum.rebalance import accuracy_by_class
     >>> table = accuracy_by_class(["a", "b", "b"], ["a", "a", "b"], ["a", "b", "b"])
     >>> [(row.label, row.records, row.accuracy.value) for row in table]
     [('b', 2, 1.0), ('a', 1, 0.5)]
@@ -76,6 +123,21 @@ def accuracy_by_shots(y_train: npt.ArrayLike, y_true: npt.ArrayLike, y_pred: npt
     Intervals as in `accuracy_by_class`. On a balanced test set a group's figure is also the mean over its classes;
     otherwise its large classes count for more.
 
+    Parameters
+    ----------
+    y_train
+        Labels of the training records.
+    y_true, y_pred
+        True and predicted labels of the test records. All three are text, or all are numbers.
+
+    Returns
+    -------
+    dict of Estimate
+        By name: "overall", and those of "many", "medium" and "few" that occur.
+
+    Examples
+    --------
+    >>> from locum.rebalance import accuracy_by_shots
     >>> found = accuracy_by_shots([0] * 150 + [1] * 20, [0, 0, 1, 1], [0, 0, 0, 1])
     >>> {name: e.value for name, e in found.items()}
     {'overall': 0.75, 'many': 1.0, 'few': 0.5}
@@ -131,9 +193,35 @@ class LatentStudy:
 def sample_like(
     generator: _Sampler, y: npt.ArrayLike, *, variance: float | None = None, random_state: int | None = None
 ) -> tuple[npt.NDArray[np.float32], Array]:
-    """As many generated records of each class as `y` has, so that sets of equal size are compared.
+    """Draw as many generated records of each class as `y` has, so that sets of equal size are compared.
 
-    `generator` is fitted, or a release; `y` uses its labels.
+    Parameters
+    ----------
+    generator
+        A fitted generator or a release.
+    y
+        Labels, as the generator names them.
+    variance
+        Sampling variance; None: the generator's own.
+    random_state
+        Seed for the sampling.
+
+    Returns
+    -------
+    X : ndarray of shape (n, features)
+        The generated records.
+    labels : ndarray of shape (n,)
+        Their classes.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from locum.generate import ClassGaussian
+    >>> from locum.rebalance import sample_like
+    >>> X, y = np.random.default_rng(0).normal(size=(60, 2)), np.repeat([0, 1], 30)
+    >>> drawn, labels = sample_like(ClassGaussian().fit(X, y), [0, 1, 1], random_state=0)
+    >>> sorted(labels.tolist())
+    [0, 1, 1]
     """
     classes, counts = np.unique(np.asarray(y), return_counts=True)
     wanted = dict(zip(classes.tolist(), counts.tolist(), strict=True))
@@ -149,12 +237,39 @@ def frechet_over_variances(
     random_state: int | None = None,
     authors_compat: bool = False,
 ) -> dict[float, FrechetByClass]:
-    """Frechet distance, by class, between held-out records and as many generated ones, at each sampling variance.
+    """Frechet distance by class between held-out records and as many generated ones, at each sampling variance.
 
     Every variance and every generator uses the same seed and the same shrinkage, so that figures differ only by
     these. If a class has no more records than features, all covariances are shrunk by what the held-out records need
-    (see `frechet_distance`). Classes of one record are skipped and named. `authors_compat` standardizes each set by
-    itself, as the thesis did, and shrinks nothing.
+    (see `frechet_distance`). Classes of one record are skipped and named.
+
+    Parameters
+    ----------
+    generator
+        A fitted generator or a release.
+    X, y
+        Held-out records and their labels, as the generator names them.
+    variances
+        Sampling variances; by default those of the thesis.
+    random_state
+        Seed for the sampling.
+    authors_compat
+        Standardize each set by itself, as the thesis did, and shrink nothing.
+
+    Returns
+    -------
+    dict of FrechetByClass
+        By variance. Private: it depends on the held-out records.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from locum.generate import ClassGaussian
+    >>> from locum.rebalance import frechet_over_variances
+    >>> X, y = np.random.default_rng(0).normal(size=(400, 2)), np.repeat([0, 1], 200)
+    >>> found = frechet_over_variances(ClassGaussian().fit(X, y), X, y, [1.0, 9.0], random_state=0)
+    >>> bool(found[1.0].average < found[9.0].average)
+    True
     """
     if not len(variances):
         raise ConfigError("`variances` must hold at least one variance; got none.")
@@ -176,11 +291,29 @@ def diversity_by_class(
     *,
     authors_compat: bool = False,
 ) -> dict[str, ClassDiversity]:
-    """For each named set of vectors and labels: how much of the reference `X`, `y` it covers, and how wide it is.
+    """How much of a reference each named set of vectors covers, and how wide it is, by class.
 
     Coverage is by nearest reference record within the class. Both figures grow with the number of vectors, so pass
-    sets with equal class sizes. `authors_compat` computes the radius as the thesis did.
+    sets with equal class sizes.
 
+    Parameters
+    ----------
+    sets
+        Pairs of vectors and labels, by name.
+    X, y
+        The reference: records and their labels.
+    authors_compat
+        Compute the radius as the thesis did.
+
+    Returns
+    -------
+    dict of ClassDiversity
+        By name: `coverage`, the share of the reference that is covered, and `radius`, that of the smallest enclosing
+        ball, both by class. Private: it depends on the reference.
+
+    Examples
+    --------
+    >>> from locum.rebalance import diversity_by_class
     >>> reference = [[0.0], [4.0], [8.0]]
     >>> diversity_by_class({"one": ([[0.1], [3.0]], [7, 7])}, reference, [7, 7, 7])["one"].radius
     {7: 1.45}
@@ -198,8 +331,30 @@ def latent_study(generator: _Encoder, X: npt.ArrayLike, y: npt.ArrayLike, rng: n
 
     Latents are drawn from each record's distribution, as in training. A tiny classifier predicts the class from them
     (with two latents it is the thesis' 2 -> 2 -> classes), and each class and dimension is tested against N(0, 1).
-    `error` is the squared reconstruction error from the latent mean, summed over features and averaged over records.
     All of it is private: encoders are never released.
+
+    Parameters
+    ----------
+    generator
+        A fitted `CVAEGenerator` or `VAEGenerator`.
+    X, y
+        Held-out records and their labels.
+    rng
+        Draws the latents, and splits them for the classifier.
+
+    Returns
+    -------
+    LatentStudy
+        `separability`, the accuracy of the classifier; `ks`, the tests against N(0, 1); `error`, the squared
+        reconstruction error from the latent mean, summed over features and averaged over records.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from locum.generate import CVAEGenerator
+    >>> from locum.rebalance import latent_study
+    >>> model = CVAEGenerator("small", random_state=0).fit(X, y)  # doctest: +SKIP
+    >>> latent_study(model, X_test, y_test, np.random.default_rng(0)).separability.value  # doctest: +SKIP
     """
     mean, std = generator.encode(X, y)
     Z = mean + std * rng.standard_normal(mean.shape)

@@ -21,7 +21,25 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Resampled:
-    """What a head learns from, with weights if the method sets them, and a note if it had to fall back."""
+    """What a head learns from, after a method has resampled the records.
+
+    Attributes
+    ----------
+    X, y
+        Records and labels.
+    sample_weight
+        A weight per record, if the method sets them.
+    note
+        What the method did instead, if it had to fall back.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from locum.rebalance import METHODS
+    >>> found = METHODS["weights"].resample(np.zeros((3, 1)), np.array([0, 0, 1]), np.random.default_rng(0))
+    >>> found.sample_weight.tolist()
+    [0.75, 0.75, 1.5]
+    """
 
     X: Array
     y: Array
@@ -39,6 +57,17 @@ class Method:
     `LinearHead(**method.head).fit(found.X, found.y, found.sample_weight)`, with `found` from `resample`, is all that
     a comparison needs. If `head` is empty, any classifier will do.
 
+    Parameters
+    ----------
+    resample
+        Takes records, labels and an rng, and returns a `Resampled`.
+    head
+        Settings of the head, by name.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from locum.rebalance import METHODS
     >>> found = METHODS["random"].resample(np.zeros((3, 1)), np.array([0, 0, 1]), np.random.default_rng(0))
     >>> found.y.tolist()
     [0, 0, 1, 1]
@@ -65,7 +94,22 @@ def balanced_weights(X: Array, y: Array, rng: np.random.Generator) -> Resampled:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BySampler:
-    """A sampler of imbalanced-learn, or ours, as a method: a fresh clone with a fresh seed each time."""
+    """A sampler of imbalanced-learn, or ours, as a method: a fresh clone with a fresh seed each time.
+
+    Parameters
+    ----------
+    sampler
+        An unfitted sampler with `random_state` and `fit_resample`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from imblearn.over_sampling import RandomOverSampler
+    >>> from locum.rebalance import BySampler
+    >>> method = BySampler(RandomOverSampler())
+    >>> method(np.zeros((3, 1)), np.array([0, 0, 1]), np.random.default_rng(0)).y.tolist()
+    [0, 0, 1, 1]
+    """
 
     sampler: Any
 

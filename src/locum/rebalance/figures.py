@@ -25,9 +25,25 @@ _MARKS = "osD^vPX*<"
 
 
 def plot_accuracy_by_class(methods: Mapping[str, Sequence[ClassAccuracy]], path: PathLike) -> None:
-    """Accuracy of each class with its interval, from the largest class to the rarest, one series per method.
+    """Draw the accuracy of each class with its interval, from the largest class to the rarest, one series per method.
 
-    All methods must have been scored on the same classes.
+    Parameters
+    ----------
+    methods
+        Rows of `accuracy_by_class` for each method, by name. All must have been scored on the same classes.
+    path
+        File to write; its suffix selects SVG, PNG or PDF. For the data holder only: it shows class sizes.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from locum.rebalance import accuracy_by_class, plot_accuracy_by_class
+    >>> rows = accuracy_by_class([0, 0, 1], [0, 0, 1, 1], [0, 0, 0, 1])
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     plot_accuracy_by_class({"none": rows}, Path(folder, "accuracy.svg"))
+    ...     [file.name for file in Path(folder).iterdir()]
+    ['accuracy.svg']
     """
     first = _first(methods)
     order = [row.label for row in first]
@@ -50,9 +66,28 @@ def plot_accuracy_by_class(methods: Mapping[str, Sequence[ClassAccuracy]], path:
 def plot_by_class(
     curves: Mapping[str, Mapping[Any, float]], records: Mapping[Any, int], path: PathLike, *, ylabel: str
 ) -> None:
-    """One value per class, such as coverage or the radius of its ball, from the largest class to the rarest.
+    """Draw one value per class, such as coverage or the radius of its ball, from the largest class to the rarest.
 
-    `records` has the number of training records of each class; a class missing from a curve leaves a gap.
+    Parameters
+    ----------
+    curves
+        For each name, a value per class; a class missing from a curve leaves a gap.
+    records
+        The number of training records of each class.
+    path
+        File to write; its suffix selects SVG, PNG or PDF. For the data holder only: it shows class sizes.
+    ylabel
+        What the values are.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from locum.rebalance import plot_by_class
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     plot_by_class({"SMOTE": {"a": 0.4, "b": 0.7}}, {"a": 5, "b": 9}, Path(folder, "it.svg"), ylabel="share")
+    ...     [file.name for file in Path(folder).iterdir()]
+    ['it.svg']
     """
     _first(curves)
     order = sorted(records, key=lambda c: -records[c])
@@ -66,7 +101,21 @@ def plot_by_class(
 
 
 def plot_frechet(generators: Mapping[str, Mapping[float, FrechetByClass]], path: PathLike) -> None:
-    """Average Frechet distance over sampling variances, one line per generator."""
+    """Draw the average Frechet distance over sampling variances, one line per generator.
+
+    Parameters
+    ----------
+    generators
+        Results of `frechet_over_variances` for each generator, by name.
+    path
+        File to write; its suffix selects SVG, PNG or PDF.
+
+    Examples
+    --------
+    >>> from locum.rebalance import frechet_over_variances, plot_frechet
+    >>> found = frechet_over_variances(model, X_test, y_test)  # doctest: +SKIP
+    >>> plot_frechet({"CVAE": found}, "frechet.svg")  # doctest: +SKIP
+    """
     _first(generators)
     with figure_file(path) as axis:
         for i, (name, found) in enumerate(generators.items()):

@@ -40,11 +40,27 @@ def shrunk_means(X: npt.NDArray[Any], codes: npt.NDArray[np.int64]) -> ShrunkMea
     covariance that all classes share (shrunk toward its diagonal if there are few records), in an unknown direction;
     in a thousand dimensions it lies too far out. Class means themselves scatter by `between`, which is estimated here
     with the noise subtracted. Each mean then moves by noise / (noise + between): all the way if classes do not
-    differ, hardly for a class of many records. The center weights classes by how well they are known. Class c is code
-    c, and each has a record.
+    differ, hardly for a class of many records. The center weights classes by how well they are known.
 
     One number is the noise of a mean in all directions: a difference in few of them counts for little.
 
+    Parameters
+    ----------
+    X
+        Records (n, features).
+    codes
+        The class of each record, numbered from 0; each number up to the largest has a record.
+
+    Returns
+    -------
+    ShrunkMeans
+        `means` of the records, one row per class; the `center` they are shrunk toward; by what `share` of the way;
+        and the resulting `shifts`. Private, like the records.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from locum.rebalance import shrunk_means
     >>> found = shrunk_means(np.array([[-3.0], [-1.0], [1.0], [3.0]]), np.array([0, 0, 1, 1]))
     >>> found.means.ravel().tolist(), found.share.tolist()
     ([-2.0, 2.0], [0.125, 0.125])

@@ -70,6 +70,7 @@ class GenerativeOverSampler(BaseOverSampler):
     --------
     >>> import numpy as np
     >>> from locum.data import load_sample, make_long_tail
+    >>> from locum.rebalance import GenerativeOverSampler
     >>> data = make_long_tail(load_sample("digits"), ratio=10, rng=np.random.default_rng(0))
     >>> X, y = GenerativeOverSampler(random_state=0).fit_resample(data.X, data.y)
     >>> set(np.bincount(y).tolist())

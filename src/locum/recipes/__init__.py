@@ -14,16 +14,12 @@ if TYPE_CHECKING:
         Audited as Audited,
         audit_data as audit_data,
         make_audit_page as make_audit_page,
-        write_audit_page as write_audit_page,
-        write_risk as write_risk,
     )
     from locum.recipes.demo import run_demo as run_demo
     from locum.recipes.doctor import examine as examine
     from locum.recipes.embed import EmbedSummary as EmbedSummary, embed_to_file as embed_to_file
     from locum.recipes.evaluate import Evaluation as Evaluation, evaluate_release as evaluate_release
     from locum.recipes.federate import (
-        MergeSummary as MergeSummary,
-        PersonalPredictions as PersonalPredictions,
         make_federation_keys as make_federation_keys,
         make_key_for_site as make_key_for_site,
         merge_to_folder as merge_to_folder,
@@ -62,8 +58,6 @@ if TYPE_CHECKING:
     from locum.recipes.report import default_report_path as default_report_path, make_report as make_report
     from locum.recipes.sample import sample_to_file as sample_to_file
     from locum.recipes.sign import (
-        KeySummary as KeySummary,
-        SignSummary as SignSummary,
         make_key_pair as make_key_pair,
         read_passphrase as read_passphrase,
         sign_release as sign_release,

@@ -37,7 +37,30 @@ from locum.types import EmbeddingSet, PrivacyClaim, Progress
 
 
 def make_audit_page(audit: Path, out: Path, *, overwrite: bool = False) -> dict[str, Any]:
-    """Write the page of an audit from its JSON file, and return the facts on it. The page is internal."""
+    """Write the page of an audit from its JSON file.
+
+    The page is internal: only its owner can read it, and a path inside a release is refused.
+
+    Parameters
+    ----------
+    audit
+        The JSON that `locum audit` or `audit_data` wrote.
+    out
+        The HTML file to write.
+    overwrite
+        Replace `out` if it exists.
+
+    Returns
+    -------
+    dict
+        The facts on the page.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from locum.recipes import make_audit_page
+    >>> facts = make_audit_page(Path("audit.json"), Path("audit.html"))  # doctest: +SKIP
+    """
     check_output_file(out, overwrite=overwrite)
     facts = audit_facts(read_json(audit, "audit"))
     write_audit_page(out, facts, overwrite=overwrite)
@@ -81,7 +104,21 @@ USUAL_SHADOWS = 64
 class Audited:
     """What was attacked and what was found. Internal: it depends on records.
 
-    `fingerprint` is that of a release in a folder: a passport refuses the audit of another release.
+    Attributes
+    ----------
+    title
+        The release folder or the file of vectors, as it was given.
+    report
+        Attacks, verdicts and the findings of the policy.
+    fingerprint
+        That of a release in a folder, or None: a passport refuses the audit of another release.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from locum.recipes import audit_data
+    >>> found = audit_data(Path("release"), "data.npz#train", "data.npz#test")  # doctest: +SKIP
+    >>> found.report.verdict, found.report.may_leave  # doctest: +SKIP
     """
 
     title: str
@@ -113,13 +150,62 @@ def audit_data(
     backbone: str | None = None,
     progress: Progress | None = None,
 ) -> Audited:
-    """Audit the release in a folder, or the vectors of a file (`synthetic`) that any tool may have made.
+    """Audit the release in a folder, or the vectors of a file that any tool may have made.
 
-    `members` are the records behind it, `non_members` other records of the same population from other subjects.
-    `attacks`, `thorough` and `shadows` choose the attacks: see `choose_attacks`. `state` keeps shadows for a later
-    call with the same `seed`; `canaries` also tests the epsilon that a release claims. The findings are written
-    atomically as JSON to `out` and as HTML to `page`, readable only by their owner, also if the policy is not met.
-    `risk` gets the risk map, which names records.
+    Results are written also if the policy is not met.
+
+    Parameters
+    ----------
+    release
+        Folder of a release; or None, with `synthetic`.
+    members
+        File of the records behind it.
+    non_members
+        File of other records of the same population, from other subjects.
+    synthetic
+        Instead of `release`: a file of vectors.
+    policy
+        "public", "research-sharing", "internal", or a .toml file.
+    attacks
+        Names of the attacks to run; None: all quick ones.
+    thorough
+        Also run the slow attack on the decoder.
+    shadows
+        How many shadow generators to train; this also runs all attacks with shadows, unless one of them is named.
+    state
+        File that keeps shadows for a later call with the same `seed`.
+    canaries
+        Also test the epsilon that a release claims, with so many canaries.
+    out, page
+        Files for the findings as JSON and as HTML, readable only by their owner.
+    risk
+        CSV file for the risk map. It names records.
+    overwrite
+        Replace existing files.
+    seed
+        Seed of the attacks.
+    backbone
+        Path of a custom model, if images have to be embedded with one.
+    progress
+        Called as the work proceeds.
+
+    Returns
+    -------
+    Audited
+        What was found. Internal: it depends on records.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from locum.data import load_sample, write_embeddings
+    >>> from locum.recipes import audit_data, fit_release
+    >>> data = load_sample("breast-cancer")
+    >>> write_embeddings("members.npz", data.take(range(0, 569, 2)))
+    >>> write_embeddings("others.npz", data.take(range(1, 569, 2)))
+    >>> release = fit_release("members.npz", Path("release-to-audit"), non_members="others.npz").release
+    >>> found = audit_data(release, "members.npz", "others.npz", attacks=["nearest distance"], seed=0)
+    >>> [result.name for result in found.report.results]
+    ['nearest distance']
     """
     if (release is None) == (synthetic is None):
         raise ConfigError("Give either a release folder or --synthetic FILE, not both.")

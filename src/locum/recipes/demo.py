@@ -29,10 +29,31 @@ SHARES = {"train": 0.5, "val": 0.2, "test": 0.3}
 def run_demo(
     folder: Path, *, begins: StepBegins, ends: StepEnds, verbose: bool = True, progress: Progress | None = None
 ) -> dict[str, Any]:
-    """Digits become images, vectors, a release, a receiver's classifier, scores and a page, all in `folder`.
+    """Run all steps on scikit-learn's digits: images, vectors, a release, a receiver's classifier, scores and a page.
 
-    Returns the result of each step by name: `embed`, `fit`, `verify`, `train`, `predict`, `evaluate`, `report`. The
-    folder must be new, empty, or from an earlier demo, which is overwritten.
+    Parameters
+    ----------
+    folder
+        Where everything is written. It must be new, empty, or from an earlier demo, which is overwritten.
+    begins
+        Called before each step with its title and the equivalent command.
+    ends
+        Called after each step with its name and its result.
+    verbose
+        Show the progress of the fit.
+    progress
+        Called as the other steps proceed.
+
+    Returns
+    -------
+    dict
+        The result of each step by name: `embed`, `fit`, `verify`, `train`, `predict`, `evaluate`, `report`.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from locum.recipes import run_demo
+    >>> found = run_demo(Path("demo"), begins=print, ends=print)  # doctest: +SKIP
     """
     _claim(folder)
     images, vectors, release = folder / "images", folder / "digits.npz", folder / "release"

@@ -47,7 +47,20 @@ class Finding:
 
 
 def examine() -> list[Finding]:
-    """Check Python, packages, cores, disk and the optional data folder; nothing is sent anywhere."""
+    """Check Python, packages, cores, disk and the optional data folder; nothing is sent anywhere.
+
+    Returns
+    -------
+    list of Finding
+        One per check: `what`, what was `found`, whether it is `ok`, `advice`, and `missing` for an absent optional
+        part.
+
+    Examples
+    --------
+    >>> from locum.recipes import examine
+    >>> examine()[0].what  # doctest: +SKIP
+    'Python'
+    """
     out = [
         Finding("Python", platform.python_version(), sys.version_info >= (3, 11), "Locum needs Python 3.11 or newer.")
     ]

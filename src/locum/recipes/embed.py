@@ -17,7 +17,37 @@ from locum.types import Progress
 
 @dataclass(frozen=True, slots=True)
 class EmbedSummary:
-    """What was written; `skipped` counts images that could not be read, `skipped_file` lists them."""
+    """What was written by `embed_to_file`. It includes counts of images: do not share it.
+
+    Attributes
+    ----------
+    file
+        The file of vectors.
+    backbone, revision, preprocessing
+        The model, its revision, and the hash of how images were prepared.
+    images, features
+        How many images were embedded, and how long each vector is.
+    splits
+        Images per split.
+    classes
+        Class names.
+    subjects
+        How many subjects there are; None if images have none.
+    computed
+        How many vectors were computed now; the others came from the cache.
+    skipped, skipped_file
+        How many images could not be read, and the file that lists them (None if there are none).
+    ignored
+        How many files were not images.
+    seconds
+        How long it took.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from locum.recipes import embed_to_file
+    >>> embed_to_file("scans/", Path("scans.npz")).skipped  # doctest: +SKIP
+    """
 
     file: str
     backbone: str
@@ -52,10 +82,46 @@ def embed_to_file(
     overwrite: bool = False,
     progress: Progress | None = None,
 ) -> EmbedSummary:
-    """Embed and write; private output (names of skipped files, `index`) goes to separate files, mode 0600.
+    """Embed images and write their vectors to a file.
 
-    An .npz is written in pieces and may hold several splits; other formats hold one, in memory. Problems with the
-    output files are found before the first image is embedded.
+    Private output (names of skipped files, `index`) goes to separate files that only their owner can read. An .npz is
+    written in pieces and may hold several splits; other formats hold one, in memory. Problems with the output files
+    are found before the first image is embedded.
+
+    Parameters
+    ----------
+    images
+        A folder with one folder per class, a .csv with a column `path`, or an .npz of images.
+    out
+        File of vectors: .csv, .npz, .parquet or .safetensors.
+    backbone
+        Name of a model, or the path of one.
+    window
+        Values of 16-bit and DICOM images that become black and white; None: each image has its own.
+    cache
+        File to keep vectors in; True: `.locum/vectors.sqlite` beside the images; False: none.
+    strict
+        Stop at the first image that cannot be read.
+    workers
+        Number of threads; None: one per core.
+    index
+        A .csv file that says which image became which row.
+    overwrite
+        Replace existing files.
+    progress
+        Called with the images done, the number of images and the speed.
+
+    Returns
+    -------
+    EmbedSummary
+        What was written and what was skipped.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from locum.recipes import embed_to_file
+    >>> summary = embed_to_file("scans/", Path("scans.npz"))  # doctest: +SKIP
+    >>> summary.images, summary.skipped  # doctest: +SKIP
     """
     if out.suffix.lower() not in SUFFIXES:
         raise ConfigError(f"{str(out)!r} has no suffix that can be written: end it in {' or '.join(SUFFIXES)}.")

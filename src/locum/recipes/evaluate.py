@@ -44,7 +44,30 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """The table, and the membership check if the records were given. Internal: it depends on records."""
+    """The table of scores, and the membership check if the records were given. Internal: it depends on records.
+
+    Attributes
+    ----------
+    head
+        Kind of head that was trained.
+    seeds
+        How many heads per source of training rows.
+    test_records
+        How many real records they were tested on.
+    rows
+        One per source of training rows: `method`, `rows`, `scores` over seeds, and `distance` to the records.
+    membership
+        The membership check; None without the records.
+    fingerprint
+        That of the release.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from locum.recipes import evaluate_release
+    >>> found = evaluate_release(Path("release"), "data.npz#test")  # doctest: +SKIP
+    >>> found.rows[0].scores["balanced_accuracy"].value  # doctest: +SKIP
+    """
 
     head: str
     seeds: int
@@ -77,11 +100,45 @@ def evaluate_release(
     ks: Sequence[int] = (2, 5, 10, 15),
     progress: Progress | None = None,
 ) -> Evaluation:
-    """Train `head` on samples of the release and test it on real data; seeds vary draws and training.
+    """Train a head on samples of a release and test it on real data; seeds vary draws and training.
 
-    With `train` (the records behind the release) it adds real data and k-Same as baselines, the distance D of
-    each to the records (on z-scored vectors), and the membership check, with the validation split of `train` as
-    non-members, or else the test records. Intervals cover seeds: they do not cover another test set.
+    With `train` it adds real data and k-Same as baselines, the distance D of each to the records (on z-scored
+    vectors), and the membership check, with the validation split of `train` as non-members, or else the test records.
+    Intervals cover seeds: they do not cover another test set.
+
+    Parameters
+    ----------
+    path
+        Folder of the release.
+    test
+        File of real records that were not used for the fit; with splits, "test" is used, else "val".
+    train
+        File of the records behind the release.
+    head
+        "linear" or "mlp".
+    samples
+        How many vectors to draw from a decoder; None: as many as `train` has, or 5000.
+    seeds
+        How many heads per source of training rows; intervals need 2.
+    backbone
+        Path of a custom model, if images have to be embedded with one.
+    ks
+        Group sizes of k-Same; those above the number of records are left out.
+    progress
+        Called as the work proceeds.
+
+    Returns
+    -------
+    Evaluation
+        The table. Internal: it depends on records.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from locum.recipes import evaluate_release
+    >>> found = evaluate_release(Path("release"), "data.npz", train="data.npz")  # doctest: +SKIP
+    >>> [row.method for row in found.rows]  # doctest: +SKIP
+    ['release (ClassGaussian)', 'real data', '2-Same', '5-Same', '10-Same', '15-Same']
     """
     if head not in HEADS:
         raise ConfigError(f"`head` must be one of {', '.join(HEADS)}; got {head!r}.")

@@ -50,7 +50,35 @@ def start_federation(
 ) -> list[Path]:
     """Write the folder that `flwr run` starts: public terms, an example site file, and a README with all commands.
 
-    `settings` are further fields of `FederationSettings`. `insecure` leaves out encryption and authentication.
+    Parameters
+    ----------
+    folder
+        Folder to write. No file is overwritten.
+    classes
+        Class names, which are public.
+    sites
+        Names of the sites: letters, digits and inner hyphens.
+    backbone
+        Model that makes the sites' vectors.
+    settings
+        Further fields of `FederationSettings`; `dim`, the number of features, is required.
+    insecure
+        Leave out encryption and authentication: only for a trial on one machine.
+    host, port
+        Where the sites reach the SuperLink.
+
+    Returns
+    -------
+    list of Path
+        The files.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from locum.recipes import start_federation
+    >>> files = start_federation(Path("federation"), ["benign", "malignant"], settings={"dim": 1280})
+    >>> sorted(file.name for file in files)
+    ['README.md', 'federation.toml', 'flower-config.toml', 'pyproject.toml', 'site.example.toml']
     """
     terms = FederationSettings(
         tuple(classes),
@@ -66,12 +94,55 @@ def start_federation(
 def make_federation_keys(
     folder: Path, *, hosts: Sequence[str] = ("localhost", "127.0.0.1"), sites: Sequence[str] = ()
 ) -> dict[str, Path]:
-    """A certificate authority, the coordinator's certificate, and a key pair per site; nothing is overwritten."""
+    """Make a certificate authority, the coordinator's certificate, and a key pair per site; nothing is overwritten.
+
+    Parameters
+    ----------
+    folder
+        Folder for the files.
+    hosts
+        Names or addresses under which sites reach the coordinator.
+    sites
+        Names of the sites that get a key pair. Better, each site makes its own: see `make_key_for_site`.
+
+    Returns
+    -------
+    dict
+        The path of each file by its name; files ending in `.key` are private.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from locum.recipes import make_federation_keys
+    >>> sorted(make_federation_keys(Path("keys"), sites=["site-a"]))
+    ['ca.crt', 'server.crt', 'server.key', 'site-a.key', 'site-a.pub']
+    """
     return make_certificates(folder, tuple(hosts), tuple(sites))
 
 
 def make_key_for_site(folder: Path, name: str) -> dict[str, Path]:
-    """A key pair made at a site: NAME.key stays there, NAME.pub goes to the coordinator to be registered."""
+    """Make a key pair at a site; nothing is overwritten.
+
+    Parameters
+    ----------
+    folder
+        Folder for the two files.
+    name
+        Name of the site: letters, digits and inner hyphens.
+
+    Returns
+    -------
+    dict
+        The path of each file by its name: NAME.key stays at the site, NAME.pub goes to the coordinator to be
+        registered.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from locum.recipes import make_key_for_site
+    >>> sorted(make_key_for_site(Path("own-keys"), "site-b"))
+    ['site-b.key', 'site-b.pub']
+    """
     return make_site_key(folder, name)
 
 
@@ -94,9 +165,50 @@ def simulate_federation(
 ) -> Simulation:
     """Partition `data` among sites and run a federation on them with the code of a real run; see `simulate`.
 
-    Randomness is seeded, so the release in `out` is marked as a test. `partition` is "iid", "dirichlet" (with
-    `alpha`) or "by-site": by the values of the attribute `site_attribute`. `settings` are those of
-    `FederationSettings`.
+    Randomness is seeded, so the release is marked as a test and guarantees nothing.
+
+    Parameters
+    ----------
+    data
+        File or folder of records; with splits, "train" is used.
+    out
+        A new or empty folder for the release and the log.
+    sites
+        How many sites, for the partitions "iid" and "dirichlet".
+    partition
+        "iid", "dirichlet" (sites differ in their classes), or "by-site": by the values of `site_attribute`.
+    alpha
+        Of "dirichlet": the smaller, the more sites differ.
+    site_attribute
+        Of "by-site": the attribute that names each record's site.
+    privacy
+        Budget of each site; None: no clipping and no noise.
+    classes
+        With `privacy`, and required there: names of all classes there can be. Without: those of the data, if None.
+    settings
+        Further fields of `FederationSettings`.
+    engine
+        "local": one process; "ray": Flower's simulation engine. The result is the same.
+    validation
+        Choose lambda on held-out records, as in the federated paper, and not by cross-validation.
+    seed
+        Seed of everything, 0 or more.
+    on_event
+        Called with each entry of the log.
+    progress
+        Called while images are embedded.
+
+    Returns
+    -------
+    Simulation
+        The release's folder, and the scores of each site on its test records.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from locum.recipes import simulate_federation
+    >>> found = simulate_federation("digits.npz", Path("trial"), settings={"mode": "sums"})  # doctest: +SKIP
+    >>> [site.acc.value for site in found.sites]  # doctest: +SKIP
     """
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise ConfigError(f"{str(out)!r} is not an empty folder: name another one for the simulation.")
@@ -196,9 +308,31 @@ class PersonalPredictions:
 def predict_personally(
     site: Path, data: str, *, lam: float | None = None, out: Path | None = None, progress: Progress | None = None
 ) -> PersonalPredictions:
-    """Classify `data` with the personal model of a site after a federation; `site` is the path of its `site.toml`.
+    """Classify `data` with the personal model of a site after a federation.
 
-    `lam` replaces the lambda that the site chose: 0 uses only the global head, 1 only the site's own.
+    Parameters
+    ----------
+    site
+        Path of the site's `site.toml`.
+    data
+        File or folder of records; with splits, "test" is used.
+    lam
+        Replaces the lambda that the site chose: 0 uses only the global head, 1 only the site's own.
+    out
+        A new .csv file for the predictions, readable only by its owner; None: no file.
+    progress
+        Called while images are embedded.
+
+    Returns
+    -------
+    PersonalPredictions
+        `classes`, `lam`, `proba` (one row per record) and `file`. Private, like the model.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from locum.recipes import predict_personally
+    >>> found = predict_personally(Path("site.toml"), "new.npz", out=Path("predictions.csv"))  # doctest: +SKIP
     """
     if lam is not None and not 0 <= lam <= 1:
         raise ConfigError(
@@ -252,9 +386,37 @@ def merge_to_folder(
     weights: Weights = "counts",
     overwrite: bool = False,
 ) -> MergeSummary:
-    """Verify the releases at `paths`, merge them and write the result to `out`; see `merge_releases`.
+    """Verify the releases of several sites, merge them and write the result; see `merge_releases`.
 
     Each must pass `verify_release`: a site that states less than its events cost would make the joint claim false.
+
+    Parameters
+    ----------
+    paths
+        Folders of the releases.
+    out
+        Folder of the merged release.
+    max_sites_per_subject
+        At how many sites one subject can have records; None: at all of them. It is part of the claim.
+    weights
+        "counts": sites count by the noisy counts that they paid for; "equal": all count the same.
+    overwrite
+        Replace `out` if it is a release.
+
+    Returns
+    -------
+    MergeSummary
+        `how` they were merged ("sums" or "mixture"), the `sites`, the `claim`, `classes` and size of the result.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from locum.data import load_sample, write_embeddings
+    >>> from locum.recipes import fit_release, merge_to_folder
+    >>> write_embeddings("tumors.npz", load_sample("breast-cancer"))
+    >>> paths = [fit_release("tumors.npz", Path(f"site-{i}"), seed=i).release for i in range(2)]
+    >>> merge_to_folder(paths, Path("merged")).how
+    'mixture'
     """
     check_output_folder(out, overwrite=overwrite)
     if out.resolve() in {path.resolve() for path in paths}:

@@ -29,7 +29,41 @@ GENERATORS: dict[str, type[BaseGenerator]] = {
 
 @dataclass(frozen=True, slots=True)
 class FitSummary:
-    """What the data holder sees. It depends on records and must not be shared."""
+    """What the data holder sees after a fit. It depends on records and must not be shared.
+
+    Attributes
+    ----------
+    release
+        Folder of the release.
+    fingerprint
+        SHA-256 of its manifest.
+    generator
+        Name of the generator's class.
+    claim
+        What the release guarantees.
+    membership
+        The membership check; None if it could not be run.
+    records
+        How many records were used for the fit.
+    held_out
+        How many records were non-members in the check.
+    megabytes
+        Size of the release.
+    seconds
+        How long fitting, checking and writing took.
+    problem
+        Why there is no membership check, if there is none.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from locum.data import load_sample, write_embeddings
+    >>> from locum.recipes import fit_release
+    >>> write_embeddings("tumors.npz", load_sample("breast-cancer"))
+    >>> summary = fit_release("tumors.npz", Path("release-summed-up"))
+    >>> summary.generator, summary.records + summary.held_out
+    ('ClassGaussian', 569)
+    """
 
     release: Path
     fingerprint: str
@@ -81,18 +115,74 @@ def fit_release(
 ) -> FitSummary:
     """Fit a generator on `data`, write its release to `out`, and run the membership check on it.
 
-    The generator "auto" is what `choose_generator` says for the budget.
+    Non-members for the check are, in this order: the file `non_members`, the data's own validation or test split, or
+    the share `holdout` of the records. The generator never sees them; early stopping uses another tenth of the
+    records. They must come from the same population as the records. The check is a first look, not an audit.
 
-    Images are embedded first, with `backbone` (by default EfficientNet-Lite 0).
+    With `privacy` the release carries a guarantee and is written before the check, whatever the check says: what
+    depends on records without being paid for must not decide whether there is a release.
 
-    Non-members for the check are, in this order: the named file, the file's own validation or test split, or
-    `holdout` of the records. The generator never sees them; early stopping uses another tenth of the records. They
-    must come from the same population as the records. The check is a first look, not an audit.
+    Parameters
+    ----------
+    data
+        File or folder of records; with splits, "train" is used unless `FILE#split` says otherwise. Images are
+        embedded first.
+    out
+        Folder of the release.
+    generator
+        "gaussian", "cvae", "cgan", "ksame", or "auto" for what `choose_generator` says for the budget.
+    settings
+        Further settings of the generator, by name.
+    holdout
+        Share of the records to hold out, above 0 and below 1, where there are no other non-members.
+    non_members
+        File of records that the fit does not use.
+    backbone
+        Model that embeds images; None: EfficientNet-Lite 0.
+    privacy
+        Budget of the release; None: no guarantee. Public statistics of the backbone are used if there are any.
+    classes
+        With `privacy`, and required there: names of all classes there can be, which become public. One may be empty.
+    ledger
+        Ledger that pays; None: that of the data.
+    holding
+        Name of the data holding whose budget pays.
+    refuse_leak
+        Without `privacy`: write nothing if the check finds a leak.
+    overwrite
+        Replace `out` if it is a release.
+    resume
+        Continue an interrupted fit of a CVAE; its checkpoint is kept beside the data.
+    verbose
+        Show the progress of training.
+    seed
+        Seed of weights, splits and the check. Under differential privacy noise and batches do not depend on it.
+    progress
+        Called while images are embedded.
 
-    With `privacy` the release carries a guarantee, paid from the budget of `holding` in `ledger` (by default that of
-    the data); `classes` then lists the classes there can be, and public statistics of the backbone are used if there
-    are any. The release is written before the check, whatever the check says: what depends on records without being
-    paid for must not decide whether there is a release.
+    Returns
+    -------
+    FitSummary
+        The release, its claim and the check. Private.
+
+    Raises
+    ------
+    PolicyError
+        If `refuse_leak` is set and the check finds a leak.
+    PrivacyError
+        If the budget of the holding does not allow the release.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from locum.data import load_sample, write_embeddings
+    >>> from locum.recipes import fit_release
+    >>> from locum.types import DP
+    >>> write_embeddings("tumors.npz", load_sample("breast-cancer"))
+    >>> budget = DP(epsilon=1.0, delta=1e-5, n_public=500)
+    >>> summary = fit_release("tumors.npz", Path("release"), privacy=budget, classes=["malignant", "benign"])
+    >>> summary.claim.kind, summary.claim.dp.epsilon <= 1.0
+    ('dp', True)
     """
     if generator == "auto":
         generator = choose_generator(privacy).generator

@@ -16,7 +16,27 @@ from locum.types import Relation, Unit
 
 
 def find_ledger(data: str | None, file: Path | None) -> Path:
-    """The ledger of `data`, or `file`: one of the two must be given, since no folder is assumed."""
+    """Find the ledger of a data file, or take the one that is named.
+
+    Parameters
+    ----------
+    data
+        File or folder of records, also as `FILE#split`; its ledger lies beside it unless the file names another.
+    file
+        A ledger. Exactly one of the two must be given: no folder is assumed.
+
+    Returns
+    -------
+    Path
+        The ledger's file, which need not exist yet.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from locum.recipes import find_ledger
+    >>> find_ledger(None, Path("clinic.sqlite")).name
+    'clinic.sqlite'
+    """
     if (data is None) == (file is None):
         raise ConfigError("Say whose ledger: give DATA, the file or folder it belongs to, or --ledger FILE.")
     if file is not None:
@@ -28,7 +48,28 @@ def find_ledger(data: str | None, file: Path | None) -> Path:
 
 
 def show_ledger(file: Path, holding: str | None = None) -> dict[str, Any]:
-    """Every holding (or one) with its budget, what is spent and left, and its charges; the chain is checked."""
+    """Show the budget of every holding (or of one), what is spent and left, and its charges; the chain is checked.
+
+    Parameters
+    ----------
+    file
+        An existing ledger.
+    holding
+        Name of the holding to show; None: all.
+
+    Returns
+    -------
+    dict
+        `file`, `tip` (the hash of the last entry) and `holdings`, a list. Private: it stays with the data holder.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from locum.recipes import set_budget, show_ledger
+    >>> _ = set_budget(Path("shown.sqlite"), "clinic", epsilon=2.0, delta=1e-5, confirm=print)
+    >>> show_ledger(Path("shown.sqlite"), "clinic")["holdings"][0]["left"]
+    {'epsilon': 2.0, 'delta': 1e-05}
+    """
     ledger = existing_ledger(file)
     shown = ledger.holdings().values() if holding is None else [ledger.holding(holding)]
     return {"file": str(file), "tip": ledger.tip, "holdings": [_to_dict(known) for known in shown]}
@@ -46,8 +87,34 @@ def set_budget(
 ) -> dict[str, Any]:
     """Open a holding, or change its budget; the chain of entries keeps the decision.
 
-    Unit and relation stay as they are if they are not given. Before a budget is raised, `confirm` is called with a
-    sentence on what that means; an exception from it leaves everything as it was.
+    Parameters
+    ----------
+    file
+        The ledger; it is created if it does not exist.
+    holding
+        Name of the data holding.
+    epsilon, delta
+        The total that all releases of the holding may cost together.
+    unit
+        "record" or "subject"; None: as it is, or "record" for a new holding.
+    relation
+        "add-or-remove" or "replace-one"; None: as it is, or "add-or-remove" for a new holding.
+    confirm
+        Called before a budget is raised, with a sentence on what that means. An exception from it leaves everything
+        as it was.
+
+    Returns
+    -------
+    dict
+        The holding, as `show_ledger` shows it.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from locum.recipes import set_budget
+    >>> shown = set_budget(Path("new.sqlite"), "clinic", epsilon=1.0, delta=1e-6, unit="subject", confirm=print)
+    >>> shown["holdings"][0]["budget"], shown["holdings"][0]["unit"]
+    ({'epsilon': 1.0, 'delta': 1e-06}, 'subject')
     """
     ledger = Ledger(file)
     known = ledger.holdings().get(holding)
@@ -68,9 +135,31 @@ def set_budget(
 
 
 def export_ledger(file: Path, out: Path | None = None, *, overwrite: bool = False) -> list[dict[str, Any]]:
-    """Every entry with its hashes, which `locum.accounting.check_chain` checks anywhere.
+    """Return every entry of a ledger with its hashes, which `locum.accounting.check_chain` checks anywhere.
 
-    With `out` they are written there, for their owner alone.
+    Parameters
+    ----------
+    file
+        An existing ledger.
+    out
+        A JSON file to write the entries to, readable only by its owner; None: no file.
+    overwrite
+        Replace `out` if it exists.
+
+    Returns
+    -------
+    list of dict
+        The entries, oldest first.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from locum.accounting import check_chain
+    >>> from locum.recipes import export_ledger, set_budget
+    >>> _ = set_budget(Path("exported.sqlite"), "clinic", epsilon=1.0, delta=1e-6, confirm=print)
+    >>> entries = export_ledger(Path("exported.sqlite"), Path("entries.json"))
+    >>> check_chain(entries) == entries[-1]["hash"]
+    True
     """
     entries = existing_ledger(file).export()
     if out is not None:
@@ -80,7 +169,30 @@ def export_ledger(file: Path, out: Path | None = None, *, overwrite: bool = Fals
 
 
 def backup_ledger(file: Path, out: Path, *, overwrite: bool = False) -> dict[str, Any]:
-    """Copy a ledger to `out`, for its owner alone, while nobody writes to it."""
+    """Copy a ledger while nobody writes to it; only its owner can read the copy.
+
+    Parameters
+    ----------
+    file
+        An existing ledger.
+    out
+        File for the copy.
+    overwrite
+        Replace `out` if it exists.
+
+    Returns
+    -------
+    dict
+        `file`, `backup`, `entries` (how many the copy has) and `tip` (the hash of the last one).
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from locum.recipes import backup_ledger, set_budget
+    >>> _ = set_budget(Path("clinic.sqlite"), "clinic", epsilon=1.0, delta=1e-6, confirm=print)
+    >>> backup_ledger(Path("clinic.sqlite"), Path("clinic.backup"))["entries"]
+    1
+    """
     ledger = existing_ledger(file)
     _check_copy(out, file, overwrite=overwrite)
     write_bytes(out, ledger.backup())
@@ -89,10 +201,40 @@ def backup_ledger(file: Path, out: Path, *, overwrite: bool = False) -> dict[str
 
 
 def restore_ledger(file: Path, backup: Path, *, releases: tuple[Path, ...] = ()) -> dict[str, Any]:
-    """Put a backup back as the ledger `file`, unless a charge would be forgotten.
+    """Put a backup back as a ledger, unless a charge would be forgotten.
 
-    That is so where the ledger that is there holds more than the backup, or where one of `releases` was paid for
-    after the backup was made. A damaged ledger is kept beside the new one.
+    That is the case if the present ledger holds more than the backup, or if one of `releases` was paid for after the
+    backup was made. A damaged ledger is kept beside the new one.
+
+    Parameters
+    ----------
+    file
+        The ledger to restore.
+    backup
+        A copy that `backup_ledger` made.
+    releases
+        Folders of releases whose charges the backup must have.
+
+    Returns
+    -------
+    dict
+        `file`, `backup`, `entries` (how many the backup has), `added` (how many of them were missing), `tip` (the
+        hash of the last entry) and `damaged` (where a damaged ledger was put, or None).
+
+    Raises
+    ------
+    PrivacyError
+        If the restored ledger would forget a charge.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from locum.recipes import backup_ledger, restore_ledger, set_budget
+    >>> _ = set_budget(Path("lost.sqlite"), "clinic", epsilon=1.0, delta=1e-6, confirm=print)
+    >>> _ = backup_ledger(Path("lost.sqlite"), Path("kept.backup"))
+    >>> Path("lost.sqlite").unlink()
+    >>> restore_ledger(Path("lost.sqlite"), Path("kept.backup"))["added"]
+    1
     """
     entries = existing_ledger(backup).export()
     known = {entry["hash"] for entry in entries}

@@ -44,7 +44,43 @@ _AT_ONCE = 1024
 
 @dataclass(frozen=True, slots=True)
 class ObfuscatorSummary:
-    """What was fitted. It includes the number of records: do not share it."""
+    """What was fitted by `fit_obfuscator`. It includes the number of records: do not share it.
+
+    Attributes
+    ----------
+    obfuscator
+        Folder of the obfuscator.
+    fingerprint
+        SHA-256 of its manifest.
+    kind
+        "table" or "image".
+    preset
+        "calibrated" or "paper".
+    takes
+        The columns that it obfuscates, or the shape of images.
+    utility
+        The utility attributes and their values.
+    left_out
+        Columns of the data that are neither.
+    records
+        How many records it was fitted on.
+    parameters, epochs
+        How many numbers were learned, and the epoch whose weights were kept.
+    megabytes, seconds
+        Size of the folder, and how long the fit took.
+    claim
+        The claim, of kind "none".
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> import pandas as pd
+    >>> from locum.recipes import fit_obfuscator
+    >>> pd.DataFrame({"age": range(40), "job": ["cook", "nurse"] * 20}).to_csv("staff.csv", index=False)
+    >>> summary = fit_obfuscator("staff.csv", Path("staff-obfuscator"), utility=["job"], epochs=1)
+    >>> summary.takes, summary.utility
+    (('age',), {'job': ('cook', 'nurse')})
+    """
 
     obfuscator: str
     fingerprint: str
@@ -87,8 +123,56 @@ def fit_obfuscator(
 ) -> ObfuscatorSummary:
     """Fit an obfuscator on `data` and write it to the folder `out`.
 
-    The columns named in `utility` are what must stay useful; they and those in `drop` are removed from a table before
-    the fit. If the data have splits, "train" is used. No private attribute is needed.
+    If the data have splits, "train" is used. No private attribute is needed.
+
+    Parameters
+    ----------
+    data
+        A .csv or .parquet table, UCI Adult's or CelebA's folder, an .npz of images, or a folder of images.
+    out
+        Folder of the obfuscator.
+    utility
+        Columns that must stay useful. They are removed from a table before the fit, and written with each record.
+    drop
+        Further columns of a table to remove, such as identifiers.
+    preset
+        "calibrated", or "paper" for the network and noise of the adjustable paper.
+    epochs
+        Passes over the data; None: the preset's.
+    beta
+        Of calibrated tables: how strongly training hides; None: 0.06.
+    authors_compat
+        With "paper": no floor under the noise, as the authors ran it.
+    attributes
+        Table about the images in a folder.
+    side, channels
+        Images in a folder are resized to `side` pixels (None: 64) and 1 or 3 channels.
+    limit
+        Use only the first records of each split.
+    seed
+        Seed of the training.
+    overwrite
+        Replace `out` if it is an obfuscator.
+    resume
+        Continue an interrupted fit; its checkpoint is kept beside the data.
+    verbose
+        Show progress.
+
+    Returns
+    -------
+    ObfuscatorSummary
+        What was fitted. Private: it includes the number of records.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> import pandas as pd
+    >>> from locum.recipes import fit_obfuscator
+    >>> staff = pd.DataFrame({"id": range(40), "age": range(40), "job": ["cook", "nurse"] * 20})
+    >>> staff.to_csv("staff.csv", index=False)
+    >>> summary = fit_obfuscator("staff.csv", Path("obfuscator"), utility=["job"], drop=["id"], epochs=1)
+    >>> summary.takes, summary.left_out
+    (('age',), ('id',))
     """
     check_output_folder(out, overwrite=overwrite)
     if not utility:
@@ -147,7 +231,29 @@ def fit_obfuscator(
 
 @dataclass(frozen=True, slots=True)
 class AppliedSummary:
-    """What was written; the claim is in a file beside it, too."""
+    """What was written by `apply_obfuscator`; the claim is also in a file beside it.
+
+    Attributes
+    ----------
+    file, claim_file
+        The obfuscated records, and the file with their claim.
+    records
+        How many records were written.
+    left_out
+        Columns of the data that were not written.
+    about
+        What the claim file holds: among others the knobs and the obfuscator's fingerprint.
+    claim
+        The claim, of kind "none".
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from locum.recipes import apply_obfuscator
+    >>> summary = apply_obfuscator(Path("obfuscator"), "staff.csv", Path("safe.csv"), noise=5.0)  # doctest: +SKIP
+    >>> summary.claim_file  # doctest: +SKIP
+    'safe.claim.json'
+    """
 
     file: str
     claim_file: str
@@ -178,10 +284,53 @@ def apply_obfuscator(
 ) -> AppliedSummary:
     """Obfuscate the records of `data` and write them, their utility labels and a claim.
 
-    A table becomes `out` (.csv or .parquet); images become an .npz, or a folder of numbered PNGs with the labels in
-    `attributes.csv`. Columns that the obfuscator does not know are left out. Records are shuffled unless
-    `keep_order`. `lambda_` defaults to `default_lambda`; "own" writes labels as C scores them. Without `seed` the
-    noise is fresh; with it, anyone who guesses the seed can remove the noise, and the claim says so.
+    Columns that the obfuscator does not know are left out.
+
+    Parameters
+    ----------
+    obfuscator
+        Folder of the obfuscator.
+    data
+        Records of the kind that it was fitted on; all splits are used.
+    out
+        A .csv or .parquet file for a table. For images an .npz, or a folder of numbered PNGs with the labels in
+        `attributes.csv`.
+    noise
+        How much to hide, 0 or more; 0 hides least.
+    lambda_
+        How plainly utility labels are written: 0 not at all, -50 fully, "own" as the obfuscator's classifier C scores
+        them. None: fully, -50 or, for images under the preset "paper", -3000.
+    true_label
+        Write the true utility labels; False: C's prediction.
+    delta
+        Delta at which the local epsilon is computed.
+    keep_order
+        Do not shuffle the records: their positions then tell whose they are.
+    attributes
+        Table about the images in a folder.
+    limit
+        Use only the first records of each split.
+    seed
+        Seed of noise and order; None: fresh randomness. With a seed, anyone who guesses it can remove the noise, and
+        the claim says so.
+    overwrite
+        Replace `out` if it exists.
+
+    Returns
+    -------
+    AppliedSummary
+        What was written, and the claim.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> import pandas as pd
+    >>> from locum.recipes import apply_obfuscator, fit_obfuscator
+    >>> pd.DataFrame({"age": range(40), "job": ["cook", "nurse"] * 20}).to_csv("staff.csv", index=False)
+    >>> _ = fit_obfuscator("staff.csv", Path("obfuscator-to-apply"), utility=["job"], epochs=1)
+    >>> summary = apply_obfuscator(Path("obfuscator-to-apply"), "staff.csv", Path("safe.csv"), noise=5.0)
+    >>> summary.records, summary.claim.kind
+    (40, 'none')
     """
     saved = open_obfuscator(obfuscator)
     kind = saved.manifest.data.kind

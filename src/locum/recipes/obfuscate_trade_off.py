@@ -35,7 +35,28 @@ _SAME_DATA = (
 
 @dataclass(frozen=True, slots=True)
 class TradeOffSummary:
-    """What was measured, and where it was written. It depends on private records: do not share it."""
+    """What was measured, and where it was written. It depends on private records: do not share it.
+
+    Attributes
+    ----------
+    folder, files
+        Where the results are, and their names.
+    found
+        The points: the accuracy of attackers and receivers at each setting.
+    report
+        The internal report as a plain dict.
+    problem
+        Why no point was picked, if one was requested.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from locum.recipes import measure_trade_off
+    >>> summary = measure_trade_off(  # doctest: +SKIP
+    ...     Path("obfuscator"), "patients.csv", Path("trade-off"), private="sex", noises=[1.0, 5.0]
+    ... )
+    >>> summary.found.to_markdown()  # doctest: +SKIP
+    """
 
     folder: str
     files: tuple[str, ...]
@@ -73,11 +94,61 @@ def measure_trade_off(
     overwrite: bool = False,
     progress: Progress | None = None,
 ) -> TradeOffSummary:
-    """Judge an obfuscator at every pair of noise and lambda, and write curve, table and an internal report to `out`.
+    """Judge an obfuscator at every pair of noise and lambda, and write curve, table and an internal report.
 
-    Judges train on `data` (its split train, if there is one) and are tested on `test`, else on the split test, else
-    on a share `holdout` of the records. `private` names the column that an attacker wants; the obfuscator never sees
-    it. An interrupted run resumes, and values can be added to a finished one; `overwrite` starts over.
+    An interrupted run resumes, and values can be added to a finished one.
+
+    Parameters
+    ----------
+    obfuscator
+        Folder of the obfuscator.
+    data
+        Records that judges train on; with splits, "train" is used.
+    out
+        Folder for the results, readable only by its owner.
+    private
+        The column that an attacker wants, with 2 to 1000 values. The obfuscator never sees it.
+    noises, lambdas
+        Values of the two knobs. `lambdas` None: the one that writes labels fully.
+    test
+        Records to test on, which the obfuscator was not fitted on; None: the split "test" of `data`, else a share of
+        it.
+    holdout
+        That share, above 0 and below 1.
+    attacker_at_most
+        Pick the point of the least noise where the strongest attacker is at most this accurate.
+    true_label
+        Write true utility labels; False: the obfuscator's prediction.
+    judges
+        Kinds of judges; None: those that suit the records.
+    copies
+        How many releases of each record the averaging attacker has.
+    epochs
+        Passes over the data of judges that are networks; None: the default.
+    attributes, test_attributes
+        Tables about the images in the folders `data` and `test`.
+    limit
+        Use only the first records of each split.
+    seed
+        Seed of judges, noise and holdout.
+    overwrite
+        Start over.
+    progress
+        Called as the work proceeds.
+
+    Returns
+    -------
+    TradeOffSummary
+        The points and the report. Private: it depends on test records.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from locum.recipes import measure_trade_off
+    >>> summary = measure_trade_off(  # doctest: +SKIP
+    ...     Path("obfuscator"), "patients.csv", Path("trade-off"), private="sex", noises=[1.0, 5.0]
+    ... )
+    >>> [point.name for point in summary.found.points]  # doctest: +SKIP
     """
     saved = open_obfuscator(obfuscator)
     lambdas = (default_lambda(saved),) if lambdas is None else tuple(lambdas)

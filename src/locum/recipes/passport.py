@@ -133,7 +133,28 @@ def _verb(what: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class PassportSummary:
-    """What was written: the passport, its hash, the files, and whether a signature was removed."""
+    """What was written by `write_passport`.
+
+    Attributes
+    ----------
+    path
+        Folder of the release.
+    passport
+        The passport.
+    sha256
+        Its hash.
+    files
+        The names of the files.
+    signature_removed
+        Whether there was a signature, which did not cover this passport.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from locum.recipes import write_passport
+    >>> write_passport(Path("release")).files  # doctest: +SKIP
+    ('croissant.json', 'passport.html', 'passport.json', 'passport.md')
+    """
 
     path: str
     passport: Passport
@@ -168,12 +189,39 @@ def write_passport(
     include_measured: bool = False,
     overwrite: bool = False,
 ) -> PassportSummary:
-    """Write passport, page, sheet, Croissant metadata and, under differential privacy, a registry entry.
+    """Write the passport files into a release.
 
-    They hold no real point and no exact count. Of `audit` (the JSON of `locum audit`) they give the verdicts, and the
-    figures only with `include_measured`; `evaluation` (that of `locum evaluate`) has only figures. All of this is
-    rounded, and named in `not_covered`. Decoder, card and manifest are not changed; a signature is removed, since it
-    does not cover this passport. A release whose claim is below the cost of its events gets no passport.
+    They are the passport, a page, a sheet, Croissant metadata and, under differential privacy, a registry entry. They
+    hold no real point and no exact count. Decoder, card and manifest are not changed; a signature is removed, since
+    it does not cover this passport. A release whose claim is below the cost of its events gets no passport.
+
+    Parameters
+    ----------
+    release
+        Folder of the release.
+    audit
+        The JSON that `locum audit` wrote about this release: its verdicts are included.
+    evaluation
+        The JSON that `locum evaluate` wrote. It has only figures and needs `include_measured`.
+    include_measured
+        Also include measured figures, rounded; they are named in `not_covered`.
+    overwrite
+        Replace the passport files that are there.
+
+    Returns
+    -------
+    PassportSummary
+        The passport, its hash, and the names of the files.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from locum.data import load_sample, write_embeddings
+    >>> from locum.recipes import fit_release, write_passport
+    >>> write_embeddings("tumors.npz", load_sample("breast-cancer"))
+    >>> release = fit_release("tumors.npz", Path("release-with-passport")).release
+    >>> write_passport(release).files
+    ('croissant.json', 'passport.html', 'passport.json', 'passport.md')
     """
     if include_measured and audit is None and evaluation is None:
         raise ConfigError("--include-measured needs measured figures. Add --audit FILE or --evaluation FILE.")

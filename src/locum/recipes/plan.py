@@ -5,9 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from locum.accounting import plan_query, plan_sgd
 from locum.errors import ConfigError
-from locum.generate import choose_generator
 from locum.types import DP, at_least
 
 # Generators that can be fitted with differential privacy.
@@ -22,10 +20,35 @@ def make_plan(
     epochs: float | None = None,
     clip: float | None = None,
 ) -> dict[str, Any]:
-    """What a private fit would do and cost, from public numbers alone: one noisy sum, or noisy training steps.
+    """Say what a private fit would do and cost, from public numbers alone: one noisy sum, or noisy training steps.
 
-    `batch`, `epochs` and `clip` are for training. Generators have their own defaults; "sgd" stands for any network.
+    Parameters
+    ----------
+    budget
+        The budget; it needs `n_public`.
+    generator
+        "gaussian", "cvae" or "cgan"; "sgd" stands for any network; "auto" is what `choose_generator` says.
+    batch, epochs, clip
+        For training: expected batch size, passes over the data, and the largest norm of a gradient. None: the
+        generator's default (for "sgd": 256, 10 and 1).
+
+    Returns
+    -------
+    dict
+        `generator`, and the plan: among others `noise_multiplier`, `epsilon_spent` and `events`.
+
+    Examples
+    --------
+    >>> from locum.recipes import make_plan
+    >>> from locum.types import DP
+    >>> plan = make_plan(DP(epsilon=1.0, delta=1e-6, n_public=1000))
+    >>> plan["generator"], round(plan["noise_multiplier"], 1)
+    ('gaussian', 4.2)
     """
+    # Imported here: `explain` needs none of it.
+    from locum.accounting import plan_query, plan_sgd
+    from locum.generate import choose_generator
+
     # Also without training steps: delta is checked against the size.
     budget.size()
     if generator == "auto":
@@ -52,7 +75,30 @@ def make_plan(
 
 
 def explain(budget: DP) -> list[str]:
-    """What the numbers of a budget mean and how to choose them, one paragraph each."""
+    """Explain what the numbers of a budget mean and how to choose them.
+
+    Parameters
+    ----------
+    budget
+        The budget to explain.
+
+    Returns
+    -------
+    list of str
+        One paragraph each on relation, epsilon, delta, `n_public` and unit.
+
+    Examples
+    --------
+    >>> from locum.recipes import explain
+    >>> from locum.types import DP
+    >>> for paragraph in explain(DP(epsilon=1.0, delta=1e-6, n_public=1000)):
+    ...     print(paragraph.split(":")[0])
+    relation add-or-remove
+    epsilon 1
+    delta 1e-06
+    n_public 1000
+    unit record
+    """
     n, unit = budget.n_public, budget.unit
     one = "a subject with all its records" if unit == "subject" else "one record"
     # Odds of one to one become exp(epsilon) to one; beyond 700 a float overflows, and the guarantee means nothing.

@@ -28,9 +28,41 @@ _FORMULA = re.compile(r"(^|[,;|])([\s\"]*)(?=[=+@＝＋＠－-])")
 class PredictSummary:
     """Predictions, and scores if labels are known. It describes the receiver's own records and stays with them.
 
-    `names` and `proba` have one entry per record; columns follow `classes`. `scored_records` had a label that the
-    head knows; `unknown_labels` had another one: they are predicted but not scored. `skipped` images could not be
-    read; `skipped_file` names them.
+    Attributes
+    ----------
+    head
+        File of the head.
+    kind
+        Kind of head.
+    release
+        Fingerprint of the release it was trained on, or None.
+    claim
+        The claim of that release.
+    classes
+        Class names.
+    names
+        One name per record: its number, or the path of an image.
+    proba
+        Probabilities, one row per record and one column per class.
+    scores
+        Accuracy and other scores with intervals over these records; empty if no label is known.
+    scored_records
+        How many records had a label that the head knows.
+    unknown_labels
+        How many had another label: they are predicted but not scored.
+    skipped
+        How many images could not be read.
+    file
+        The .csv file of predictions, or None.
+    skipped_file
+        The file that names skipped images, or None.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from locum.recipes import predict_records
+    >>> found = predict_records(Path("head.safetensors"), "new.npz")  # doctest: +SKIP
+    >>> found.labels[:3]  # doctest: +SKIP
     """
 
     head: Path
@@ -105,11 +137,43 @@ def predict_records(
     overwrite: bool = False,
     progress: Progress | None = None,
 ) -> PredictSummary:
-    """Predict every record of `data` with the head at `head`, into a private .csv file if `out` is given.
+    """Predict every record of `data` with a saved head.
 
-    `data` is what `read_vectors` reads: vectors, or images, which are embedded as the release requires; unreadable
-    ones are listed in a private file beside `out`. Vectors of another backbone are refused. Labels that the head does
-    not know are allowed. Scores have intervals over these records: they say nothing about other records.
+    Vectors of another backbone are refused. Labels that the head does not know are allowed. Scores have intervals
+    over these records: they say nothing about other records.
+
+    Parameters
+    ----------
+    head
+        File of the head, as `train_head` wrote it.
+    data
+        File or folder of vectors or images; with splits, "test" is used, else "val". Images are embedded as the
+        release requires.
+    out
+        A .csv file for the predictions, readable only by its owner; None: no file. Images that cannot be read are
+        listed in a private file beside it.
+    backbone
+        Path of a custom model, if images have to be embedded with one.
+    overwrite
+        Replace `out` if it exists.
+    progress
+        Called while images are embedded.
+
+    Returns
+    -------
+    PredictSummary
+        Probabilities and labels per record, and scores if labels are known.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from locum.data import load_sample, write_embeddings
+    >>> from locum.recipes import fit_release, predict_records, train_head
+    >>> write_embeddings("tumors.npz", load_sample("breast-cancer"))
+    >>> release = fit_release("tumors.npz", Path("release-to-predict")).release
+    >>> head = train_head(release, Path("tumors.safetensors"), samples=200, settings={"max_epochs": 5}).head
+    >>> predict_records(head, "tumors.npz").proba.shape
+    (569, 2)
     """
     if out is not None:
         check_output_file(out, overwrite=overwrite, suffixes=(".csv",))

@@ -40,7 +40,31 @@ class ClassGrowth:
 
 @dataclass(frozen=True, slots=True)
 class RebalanceSummary:
-    """What was written. It includes class sizes: do not share it."""
+    """What was written by `rebalance_to_file`. It includes class sizes: do not share it.
+
+    Attributes
+    ----------
+    file
+        The file of real and generated records.
+    generator
+        The generator, by name.
+    features
+        How many features a record has.
+    classes
+        One entry per class: `name`, real `records`, and how many were `added`.
+    seconds
+        How long it took.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from locum.data import load_sample, write_embeddings
+    >>> from locum.recipes import rebalance_to_file
+    >>> write_embeddings("tumors.npz", load_sample("breast-cancer"))
+    >>> summary = rebalance_to_file("tumors.npz", Path("even-tumors.npz"))
+    >>> summary.records, summary.added
+    (569, 145)
+    """
 
     file: str
     generator: str
@@ -81,13 +105,51 @@ def rebalance_to_file(
 ) -> RebalanceSummary:
     """Write the records of `data` and, after them, generated ones that fill up its rare classes.
 
-    The attribute `generated` is "yes" or "no" for each row. The file guarantees no privacy: it holds the records.
+    The attribute `generated` is "yes" or "no" for each row. Generated records have no subject and no attributes:
+    these columns become text, with the value "generated". The file guarantees no privacy: it holds the records.
 
-    `generator` is "gaussian", "cvae-small", "cvae-large" or a release folder. `strategy` is imbalanced-learn's, as
-    text: a name, or for two classes the wanted ratio of the smaller to the larger. `per_class` sets sizes instead,
-    including real records. A class grows `amount` of the way there; see `GenerativeOverSampler`. If the data have
-    splits, "train" is used. Generated records have no subject and no attributes: these columns become text, with the
-    value "generated".
+    Parameters
+    ----------
+    data
+        File or folder of records; with splits, "train" is used.
+    out
+        File to write: .csv, .npz, .parquet or .safetensors.
+    generator
+        "gaussian", "cvae-small", "cvae-large" or a release folder.
+    amount
+        How far each class grows toward its target, from 0 to 1; see `GenerativeOverSampler`.
+    strategy
+        Which classes grow, as in imbalanced-learn: a name, or for two classes the wanted ratio of the smaller to the
+        larger, as text.
+    per_class
+        Instead of `strategy` and `amount`: the size of each class by name, real records included.
+    variance
+        Sampling variance; None: the generator's own.
+    backbone
+        Model that embeds images, or the path of a custom one.
+    seed
+        Seed of generator and sampling.
+    overwrite
+        Replace `out` if it exists.
+    verbose
+        Show the progress of training.
+    progress
+        Called while images are embedded.
+
+    Returns
+    -------
+    RebalanceSummary
+        How many records were added per class. Private.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from locum.data import load_sample, write_embeddings
+    >>> from locum.recipes import rebalance_to_file
+    >>> write_embeddings("tumors.npz", load_sample("breast-cancer"))
+    >>> summary = rebalance_to_file("tumors.npz", Path("balanced.npz"))
+    >>> [(c.name, c.records, c.added) for c in summary.classes]
+    [('malignant', 212, 145), ('benign', 357, 0)]
     """
     _check_out(out, data, overwrite=overwrite)
     if per_class is not None and (strategy != "auto" or amount != 1.0):

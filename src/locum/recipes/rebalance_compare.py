@@ -76,7 +76,33 @@ class MethodRow:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """The table; the reference is the best of `simple` by cross-validation. Internal: it depends on records."""
+    """The table of methods for rare classes. Internal: it depends on records.
+
+    Attributes
+    ----------
+    head
+        "default" or "thesis".
+    seeds
+        How many heads per method.
+    records, test_records
+        How many records were trained and tested on.
+    reference
+        The method that the others are compared with: the best of `simple` by cross-validation.
+    simple
+        The methods that add no records and were candidates for the reference.
+    left_out
+        Methods that were not run because they are slow.
+    rows
+        One per method: `scores`, `difference` from the reference, `verdict`, and accuracy `by_class`.
+    figure
+        The file of the figure, or None.
+
+    Examples
+    --------
+    >>> from locum.recipes import compare_methods
+    >>> found = compare_methods("data.npz", "data.npz#test")  # doctest: +SKIP
+    >>> {row.method: row.verdict for row in found.rows}  # doctest: +SKIP
+    """
 
     head: str
     seeds: int
@@ -110,14 +136,46 @@ def compare_methods(
     overwrite: bool = False,
     progress: Progress | None = None,
 ) -> Comparison:
-    """Train a linear head with each of `methods` on `data`, and score all on `test`.
+    """Train a linear head with each method for rare classes, and score all on the same test records.
 
-    Default methods: those of `METHODS` that train no CVAE, or all with `every`. The head "default" takes 1500 steps,
-    or ten epochs of the records if that is more, for every method; "thesis" takes ten epochs of a method's output.
-    Seeds vary weights, batches and generated records; the data stay the same.
+    Seeds vary weights, batches and generated records; the data stay the same. The reference is the best of "none",
+    "weights" and "logit-adjustment" in cross-validation on `data`: nothing is chosen on the test data. If you choose
+    a method from this table, report its accuracy on other data. With one seed all methods are ties.
 
-    The reference is the best of `SIMPLE` in cross-validation on `data`: nothing is chosen on the test data. If you
-    choose a method from this table, report its accuracy on other data. With one seed all methods are ties.
+    Parameters
+    ----------
+    data
+        File or folder of records; with splits, "train" is used.
+    test
+        File or folder of other records; with splits, "test" is used, else "val".
+    methods
+        Names from `locum.rebalance.METHODS`; None: those that train no CVAE.
+    every
+        Run all methods, also the slow ones.
+    seeds
+        How many heads per method.
+    head
+        "default" takes 1500 steps, or ten epochs of the records if that is more, for every method; "thesis" takes ten
+        epochs of a method's output.
+    figure
+        File for a figure of accuracy by class; None: no figure.
+    backbone
+        Model that embeds images, or the path of a custom one.
+    overwrite
+        Replace `figure` if it exists.
+    progress
+        Called as the work proceeds.
+
+    Returns
+    -------
+    Comparison
+        The table. Internal: it depends on records.
+
+    Examples
+    --------
+    >>> from locum.recipes import compare_methods
+    >>> found = compare_methods("data.npz", "data.npz#test", methods=["none", "smote", "gaussian"])  # doctest: +SKIP
+    >>> {row.method: row.verdict for row in found.rows}  # doctest: +SKIP
     """
     chosen, left_out = _chosen(methods, every)
     if head not in HEADS:

@@ -36,14 +36,56 @@ def make_report(
     overwrite: bool = False,
     progress: Progress | None = None,
 ) -> dict[str, Any]:
-    """Write a report on `release` to `out` (.html, .md or .json), and return it as a plain dict.
+    """Write a report on a release, and return it as a plain dict.
 
     It is internal unless `share` is set: it shows real points and exact counts, and only the owner may read the file.
-    `train` is the records behind the release, `test` real data that were not used. A shareable report opens neither
-    of them unless `include_measured` is set; the figures are then rounded and named in `not_covered`. `audit` is the
-    JSON that `locum audit` wrote about this release; a shareable report takes from it what a passport would:
-    verdicts, and rounded figures with `include_measured`. Images are embedded as the release says; `backbone` is the
-    place of a custom model.
+    A shareable report opens neither `train` nor `test` unless `include_measured` is set; the figures are then rounded
+    and named in `not_covered`.
+
+    Parameters
+    ----------
+    release
+        Folder of the release.
+    out
+        File to write; its suffix (.html, .md or .json) selects the format.
+    train
+        File of the records behind the release.
+    test
+        File of real records that were not used for the fit.
+    audit
+        The JSON that `locum audit` wrote about this release. A shareable report takes from it what a passport would:
+        verdicts, and rounded figures with `include_measured`.
+    share
+        Write a report that may leave.
+    include_measured
+        With `share`: also include rounded measured figures. Needs `test` or `audit`.
+    map
+        How vectors are drawn in two dimensions: "auto", "tsne" or "pca".
+    seeds
+        How many heads are trained per source of training data, to measure utility on `test`.
+    head
+        Kind of head: "linear" or "mlp".
+    backbone
+        Path of a custom model, if images have to be embedded with one.
+    overwrite
+        Replace `out` if it exists.
+    progress
+        Called as the work proceeds.
+
+    Returns
+    -------
+    dict
+        The report; `audience` is "internal" or "shareable".
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from locum.data import load_sample, write_embeddings
+    >>> from locum.recipes import fit_release, make_report
+    >>> write_embeddings("tumors.npz", load_sample("breast-cancer"))
+    >>> release = fit_release("tumors.npz", Path("release-to-report")).release
+    >>> make_report(release, Path("report.html"), share=True, map="pca")["audience"]
+    'shareable'
     """
     check_suffix(out.suffix.lower())
     check_method(map)
@@ -83,8 +125,27 @@ def make_report(
 
 
 def default_report_path(release: Path, *, share: bool = False) -> Path:
-    """Next to the release, never inside: a release holds listed files only. The two kinds have different names.
+    """Where `locum report` writes unless told otherwise.
 
+    That is next to the release, never inside it: a release holds only the files that it lists. The two kinds of
+    report have different names.
+
+    Parameters
+    ----------
+    release
+        Folder of the release.
+    share
+        Whether the report is shareable.
+
+    Returns
+    -------
+    Path
+        A file ending in `-report.html` or `-report-shareable.html`.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from locum.recipes import default_report_path
     >>> default_report_path(Path("out/release")).as_posix()
     'out/release-report.html'
     """

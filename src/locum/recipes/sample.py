@@ -24,7 +24,43 @@ def sample_to_file(
     seed: int | None = None,
     overwrite: bool = False,
 ) -> dict[str, Any]:
-    """Draw and write; `per_class` is by class name. `min_distance` needs the records (`real`); see `replica`."""
+    """Draw vectors from a release and write them to a file.
+
+    Parameters
+    ----------
+    release
+        Folder of the release.
+    out
+        File to write: .csv, .npz, .parquet or .safetensors.
+    n
+        How many vectors; classes follow the released prior. A release of kind "data" gives all its rows if None.
+    per_class
+        Instead of `n`: how many vectors per class, by class name.
+    variance
+        Sampling variance; None: what the release says.
+    min_distance, real
+        For the data holder: no vector is closer than `min_distance` to a record of the file `real`. That depends on
+        records, and a release with differential privacy refuses it; see `locum.generate.replica`.
+    seed
+        Seed for the sampling; None: other vectors each time.
+    overwrite
+        Replace `out` if it exists.
+
+    Returns
+    -------
+    dict
+        `file`, `rows`, `features`, `classes`, and `not_covered`: what `min_distance` reveals, or None.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from locum.data import load_sample, write_embeddings
+    >>> from locum.recipes import fit_release, sample_to_file
+    >>> write_embeddings("tumors.npz", load_sample("breast-cancer"))
+    >>> release = fit_release("tumors.npz", Path("release-to-sample")).release
+    >>> sample_to_file(release, Path("drawn.npz"), per_class={"benign": 20}, seed=0)["rows"]
+    20
+    """
     source = load(release)
     known = source.claim.not_covered
     check_output_file(out, overwrite=overwrite, release=release)

@@ -55,7 +55,27 @@ class SignSummary:
 
 
 def make_key_pair(path: Path, *, passphrase: bytes | None = None) -> KeySummary:
-    """Write a private key to `path` (mode 0600) and the public key beside it, with `.pub` added to the name."""
+    """Write a private key, which only its owner can read, and the public key beside it.
+
+    Parameters
+    ----------
+    path
+        File of the private key; the public key has `.pub` added to the name. Neither is overwritten.
+    passphrase
+        Encrypts the private key; None: it is not encrypted.
+
+    Returns
+    -------
+    KeySummary
+        `private` and `public`, the two files, `key`, the id of the pair, and `encrypted`.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from locum.recipes import make_key_pair
+    >>> make_key_pair(Path("holder"), passphrase=b"correct horse").public
+    'holder.pub'
+    """
     public = path.with_name(path.name + ".pub")
     key = make_keys(path, public, passphrase)
     return KeySummary(str(path), str(public), key, passphrase is not None)
@@ -68,6 +88,34 @@ def sign_release(
 
     A signature says who vouches for these bytes, not that they are harmless. A release whose events cost more than it
     claims is not signed. Without a passport the signature covers the manifest alone; writing a passport removes it.
+
+    Parameters
+    ----------
+    release
+        Folder of the release.
+    key
+        File of the private key; it must not be inside the release.
+    passphrase
+        What the key was encrypted with, if it was.
+    overwrite
+        Replace a signature that is there.
+
+    Returns
+    -------
+    SignSummary
+        `path`, the id of the `key`, the `files` with the signed hashes, and what was `verified` first.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from locum.data import load_sample, write_embeddings
+    >>> from locum.recipes import fit_release, make_key_pair, sign_release, verify_release
+    >>> write_embeddings("tumors.npz", load_sample("breast-cancer"))
+    >>> release = fit_release("tumors.npz", Path("release-to-sign")).release
+    >>> pair = make_key_pair(Path("signer"))
+    >>> signed = sign_release(release, Path(pair.private))
+    >>> verify_release(release, key=Path(pair.public)).signed_by == signed.key
+    True
     """
     if release.resolve() in key.resolve().parents:
         raise ConfigError("The private key is inside the release, which is made to be sent: move it out first.")
@@ -83,7 +131,26 @@ def sign_release(
 
 
 def read_passphrase(path: Path) -> bytes:
-    """The passphrase in a file, without the line ending."""
+    r"""Read a passphrase of 1 to 1024 bytes from a file, without the line ending.
+
+    Parameters
+    ----------
+    path
+        The file.
+
+    Returns
+    -------
+    bytes
+        The passphrase.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from locum.recipes import read_passphrase
+    >>> _ = Path("passphrase.txt").write_text("correct horse\n")
+    >>> read_passphrase(Path("passphrase.txt"))
+    b'correct horse'
+    """
     try:
         raw = path.read_bytes()
     except OSError as error:

@@ -33,7 +33,24 @@ Raw = dict[str, dict[str, dict[str, Any]]]
 
 @dataclass(frozen=True, slots=True)
 class StudyResults:
-    """Raw figures by cell, seed and metric, with the accessors that tables use."""
+    """Raw figures by cell, seed and metric, with the accessors that tables use.
+
+    Attributes
+    ----------
+    raw
+        Figures by cell, seed (as text) and metric.
+    config
+        Settings of the run; `seeds` gives the order of the seeds.
+    quick
+        Whether the quick settings were used.
+
+    Examples
+    --------
+    >>> from locum.recipes import StudyResults
+    >>> results = StudyResults({"a": {"0": {"x": 1.0}, "1": {"x": 3.0}}}, {"seeds": [0, 1]}, quick=False)
+    >>> results.runs("a", "x"), results.estimate("a", "x").value
+    ([1.0, 3.0], 2.0)
+    """
 
     raw: Raw
     config: Mapping[str, Any]
@@ -59,7 +76,24 @@ class StudyResults:
 
 @dataclass(frozen=True, slots=True)
 class Study:
-    """A table or figure: `cells` computes, `render` writes Markdown (and figures into a folder)."""
+    """A table or figure that can be computed again.
+
+    Parameters
+    ----------
+    title
+        Heading of the page.
+    cells
+        Takes the settings and returns the cells by name; a cell takes a seed and returns its figures by metric.
+    render
+        Takes the results and a folder, and returns Markdown; it may write figures into the folder.
+
+    Examples
+    --------
+    >>> from locum.recipes import Study
+    >>> study = Study("Twice the seed", lambda config: {"a": lambda seed: {"x": 2.0 * seed}}, lambda results, out: "")
+    >>> study.cells({})["a"](3)
+    {'x': 6.0}
+    """
 
     title: str
     cells: Callable[[Mapping[str, Any]], Mapping[str, Cell]]
@@ -68,7 +102,28 @@ class Study:
 
 @dataclass(frozen=True, slots=True)
 class FoundStudy:
-    """A study on disk: its name, its folder and its settings."""
+    """A study on disk.
+
+    Parameters
+    ----------
+    name
+        Its name.
+    folder
+        Folder with its `run.py` and `config.toml`.
+    study
+        What it computes and how it is shown.
+    config
+        Its settings; those under `quick` replace the others in a quick run.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from locum.recipes import FoundStudy, Study
+    >>> study = Study("Twice the seed", lambda config: {"a": lambda seed: {"x": 2.0 * seed}}, lambda results, out: "")
+    >>> found = FoundStudy("twice", Path("."), study, {"seeds": [0, 1, 2], "quick": {"seeds": [0]}})
+    >>> found.settings(quick=True)
+    {'seeds': [0]}
+    """
 
     name: str
     folder: Path
@@ -90,7 +145,27 @@ def data_folder() -> Path:
 
 
 def find_studies(root: Path) -> dict[str, FoundStudy]:
-    """All studies under `root`, by name."""
+    """Find all studies in a folder: each `run.py` in a subfolder defines some, with settings in `config.toml`.
+
+    The code of the studies is run.
+
+    Parameters
+    ----------
+    root
+        The folder, `studies` in the source tree.
+
+    Returns
+    -------
+    dict
+        `FoundStudy` by name.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from locum.recipes import find_studies
+    >>> "thesis-table9" in find_studies(Path("studies"))  # doctest: +SKIP
+    True
+    """
     if not root.is_dir():
         raise ConfigError(
             f"There is no folder {str(root)!r}: studies are in the source tree. Run from there, or use --studies."
@@ -112,9 +187,37 @@ def run_study(
     jobs: int = 1,
     progress: Progress | None = None,
 ) -> StudyResults:
-    """Compute missing cells, then write `NAME.json`, `NAME.md` and figures into `out`.
+    """Compute the cells that are missing, then write `NAME.json`, `NAME.md` and figures.
 
-    `jobs` processes run at once, with one thread each; the figures do not depend on it.
+    An interrupted run resumes where it stopped.
+
+    Parameters
+    ----------
+    found
+        The study.
+    quick
+        Use the quick settings.
+    out
+        Folder for the results.
+    jobs
+        How many processes run at once, with one thread each; the figures do not depend on it.
+    progress
+        Called as cells are finished.
+
+    Returns
+    -------
+    StudyResults
+        All figures.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from locum.recipes import FoundStudy, Study, run_study
+    >>> study = Study("Twice the seed", lambda config: {"a": lambda seed: {"x": 2.0 * seed}}, lambda results, out: "")
+    >>> found = FoundStudy("twice", Path("."), study, {"seeds": [0, 1]})
+    >>> results = run_study(found, quick=False, out=Path("results"))
+    >>> results.runs("a", "x")
+    [0.0, 2.0]
     """
     if isinstance(jobs, bool) or jobs < 1:
         raise ConfigError(f"`jobs` must be 1 or more; got {jobs!r}.")
@@ -192,7 +295,27 @@ def _one_thread() -> None:
 
 
 def render_study(found: FoundStudy, results: Path) -> StudyResults:
-    """Write the Markdown and figures of a finished study again from its raw figures; nothing is recomputed."""
+    """Write the Markdown and figures of a finished study again from its raw figures; nothing is recomputed.
+
+    Parameters
+    ----------
+    found
+        The study.
+    results
+        Its `NAME.json`; the files are written beside it.
+
+    Returns
+    -------
+    StudyResults
+        The figures.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from locum.recipes import find_studies, render_study
+    >>> found = find_studies(Path("studies"))["private-epsilon"]  # doctest: +SKIP
+    >>> results = render_study(found, Path("studies/private/results/private-epsilon.json"))  # doctest: +SKIP
+    """
     saved = _saved(results)
     finished = StudyResults(saved["raw"], saved["config"], saved["quick"])
     _render(found, finished, results.parent)
@@ -204,6 +327,30 @@ def check_study(found: FoundStudy, results: Path, cell: str | None) -> dict[str,
 
     A figure agrees if its new mean lies in the committed 95 % interval, or within one percent of the committed mean
     (other processors round sums in a different order).
+
+    Parameters
+    ----------
+    found
+        The study.
+    results
+        Its committed `NAME.json`.
+    cell
+        Name of the cell; None: the first.
+
+    Returns
+    -------
+    dict
+        `study`, `cell`, `agrees`, and `figures`: for each metric the committed and the recomputed estimate.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from locum.recipes import FoundStudy, Study, check_study, run_study
+    >>> study = Study("Twice the seed", lambda config: {"a": lambda seed: {"x": 2.0 * seed}}, lambda results, out: "")
+    >>> found = FoundStudy("doubled", Path("."), study, {"seeds": [0, 1]})
+    >>> _ = run_study(found, quick=False, out=Path("results"))
+    >>> check_study(found, Path("results/doubled.json"), "a")["agrees"]
+    True
     """
     saved = _saved(results)
     cells = found.study.cells(saved["config"])

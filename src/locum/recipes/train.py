@@ -30,8 +30,39 @@ SCORED_ON = "the release's own samples; not on real data"
 class TrainSummary:
     """The result of training. It describes the release, and no record.
 
-    `scores` are on the release's own samples: they say how well the head learned the release, and nothing about real
-    data. They are empty if a fixed table had no rows to spare.
+    Attributes
+    ----------
+    head
+        File of the head.
+    kind
+        "linear" or "mlp".
+    release
+        Fingerprint of the release.
+    generator
+        Its generator.
+    claim
+        What the release guarantees, and so the head.
+    classes
+        Class names.
+    left_out
+        Classes that the release names but cannot generate.
+    rows
+        How many vectors the head was trained on.
+    fresh_rows
+        How many others it was scored on.
+    scores
+        Scores on the release's own samples: how well the head learned the release, and nothing about real data. Empty
+        if a fixed table had no rows to spare.
+    megabytes, seconds
+        Size of the file, and how long training took.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from locum.recipes import train_head
+    >>> summary = train_head(Path("release"), Path("head.safetensors"))  # doctest: +SKIP
+    >>> summary.rows, summary.fresh_rows  # doctest: +SKIP
+    (10000, 2000)
     """
 
     head: Path
@@ -77,15 +108,47 @@ def train_head(
     settings: Mapping[str, Any] | None = None,
     progress: Progress | None = None,
 ) -> TrainSummary:
-    """Train a classifier on the release at `release` and nothing else, and save it to `out`.
+    """Train a classifier on a release and nothing else, and save it.
 
-    A decoder gives `samples` vectors (default: 10,000, more for very many classes). Every class first gets 20 of
-    them, or fewer if that would take over half; the rest follows the released prior. So no class is missing, and a
-    rare one counts somewhat more than its prior. A release that is a fixed table gives its rows, or `samples` of
-    them; a tenth of its distinct vectors is held out. Scores are on fresh samples or on that tenth, not on real data.
-    A class that the release names but cannot generate is left out and named in the summary.
+    Of a decoder every class first gets 20 vectors, or fewer if that would take over half; the rest follows the
+    released prior. So no class is missing, and a rare one counts somewhat more than its prior. A release that is a
+    fixed table gives its rows; a tenth of its distinct vectors is held out. Scores are on fresh samples or on that
+    tenth, not on real data. A class that the release names but cannot generate is left out and named in the summary.
 
-    `settings` are those of `LinearHead` or `MLPHead`.
+    Parameters
+    ----------
+    release
+        Folder of the release.
+    out
+        File of the head: .safetensors, not inside the release.
+    head
+        "linear" or "mlp".
+    samples
+        How many vectors to train on; None: 10,000 of a decoder (more for very many classes), or all rows of a table.
+    seed
+        Seed of sampling and training.
+    overwrite
+        Replace `out` if it exists.
+    settings
+        Settings of `LinearHead` or `MLPHead`, by name.
+    progress
+        Called as the work proceeds.
+
+    Returns
+    -------
+    TrainSummary
+        The head's file, its claim and its scores.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from locum.data import load_sample, write_embeddings
+    >>> from locum.recipes import fit_release, train_head
+    >>> write_embeddings("tumors.npz", load_sample("breast-cancer"))
+    >>> release = fit_release("tumors.npz", Path("release-to-train")).release
+    >>> summary = train_head(release, Path("head.safetensors"), samples=200, settings={"max_epochs": 5})
+    >>> summary.classes, summary.rows
+    (('malignant', 'benign'), 200)
     """
     model = _build(head, dict(settings or {}), seed)
     check_output_file(out, overwrite=overwrite, suffixes=(".safetensors",))

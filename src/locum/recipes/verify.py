@@ -14,10 +14,40 @@ from locum.types import DPClaim, PrivacyClaim, at_least
 def verify_release(path: Path, *, ledger: Path | None = None, key: Path | None = None) -> Verification:
     """Check a release folder; the claimed epsilon is computed again from the events.
 
-    With `key`, a public key, its owner must have signed the release.
-    With `ledger`, the holder also learns whether that ledger has exactly this charge. If not, it is another ledger or
-    an old copy that was put back: then later charges are missing, and no budget in it can be trusted.
-    Without a ledger no one can tell whether the release was made as it says.
+    Without a ledger nobody can tell whether the release was made as it says.
+
+    Parameters
+    ----------
+    path
+        Folder of the release.
+    ledger
+        The holder's ledger: it must have exactly the charge of this release (for a federated one, of one of its
+        sites). If not, it is another ledger or an old copy that was put back; then later charges are missing, and no
+        budget in it can be trusted.
+    key
+        A public key, whose owner must have signed the release.
+
+    Returns
+    -------
+    Verification
+        The checks that passed, and what was not checked.
+
+    Raises
+    ------
+    ReleaseError
+        If the folder is damaged, altered or inconsistent.
+    PrivacyError
+        If the events cost more than is claimed, or the ledger does not have the charge.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from locum.data import load_sample, write_embeddings
+    >>> from locum.recipes import fit_release, verify_release
+    >>> write_embeddings("tumors.npz", load_sample("breast-cancer"))
+    >>> release = fit_release("tumors.npz", Path("release-to-verify")).release
+    >>> verify_release(release).checks[2]
+    'no other file, no link, no pickle'
     """
     return verify_opened_release(open_release(path), ledger=ledger, key=key)
 

@@ -43,7 +43,56 @@ def build_release(
 ) -> Release:
     """Build a checked release in memory.
 
-    `joint` comes from `rounded_joint`: the probability of each combination of class and conditions.
+    Parameters
+    ----------
+    generator
+        Name of the generator, as reports show it.
+    settings
+        Its public settings; whatever is not a JSON type is stored as text.
+    embedding
+        The backbone and preprocessing of the vectors.
+    classes
+        The labels that `sample` returns: whole numbers stay numbers, everything else becomes text.
+    class_names
+        One name per class. None: the labels as text.
+    joint
+        The probability of each combination of class and conditions, from `rounded_joint`.
+    conditions
+        Attributes besides the label that the decoder is conditioned on.
+    space
+        The space of the vectors: "raw" or "unit"; see `to_space`.
+    decoder
+        How to read the tensors.
+    tensors
+        The numbers, by name. Floats are stored as float32, everything else as int64.
+    claim
+        What the release guarantees, and what it does not.
+
+    Returns
+    -------
+    Release
+        Not saved yet, so it has no fingerprint.
+
+    Raises
+    ------
+    ConfigError
+        If the manifest would break the rules of the format.
+    FormatError
+        If the tensors are not those that the decoder needs.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from locum.release import EmbeddingEntry, GaussianSpec, build_release
+    >>> from locum.types import PrivacyClaim
+    >>> release = build_release(
+    ...     generator="by hand", settings={}, embedding=EmbeddingEntry(backbone="none", dim=2), classes=[0, 1],
+    ...     class_names=["cat", "dog"], joint=(((0,), 0.5), ((1,), 0.5)), space="raw", decoder=GaussianSpec(),
+    ...     tensors={"means": np.eye(2), "factor": np.zeros((0, 2)), "scale": np.zeros(2)},
+    ...     claim=PrivacyClaim("none", not_covered=("everything",)),
+    ... )
+    >>> release.sample(per_class={1: 1})[0].tolist()
+    [[0.0, 1.0]]
     """
     labels = tuple(c.item() if isinstance(c, np.generic) else c for c in classes)
     labels = tuple(c if isinstance(c, int) and not isinstance(c, bool) else str(c) for c in labels)
@@ -73,6 +122,23 @@ def rounded_joint(codes: npt.NDArray[np.int64]) -> Joint:
 
     Exact frequencies would narrow down the number of records. Combinations with conditions that only one record has
     are left out: they would point to that record.
+
+    Parameters
+    ----------
+    codes
+        Class codes of shape (n,), or of shape (n, 1 + conditions): the class, then each condition.
+
+    Returns
+    -------
+    tuple of ((int, ...), float)
+        Each combination that occurs, with its probability.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from locum.release import rounded_joint
+    >>> rounded_joint(np.array([0, 0, 1]))
+    (((0,), 0.667), ((1,), 0.333))
     """
     combos, counts = np.unique(np.asarray(codes).reshape(len(codes), -1), axis=0, return_counts=True)
     if combos.shape[1] > 1 and (counts > 1).any():

@@ -17,7 +17,32 @@ Codes = npt.NDArray[np.int64]
 
 
 def run_program(program: Sequence[Any], tensors: Tensors, x: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Apply each operation of a network in turn, in the precision of `x` and the tensors."""
+    """Apply each operation of a network in turn, in the precision of `x` and the tensors.
+
+    Parameters
+    ----------
+    program
+        Operations in their order: `Linear`, `Activation` or `Residual`.
+    tensors
+        Weights and biases by name.
+    x
+        Inputs, one per row.
+
+    Returns
+    -------
+    ndarray of shape (n, width of the last layer)
+        The outputs.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from locum.release import Activation, Linear, run_program
+    >>> tensors = {"w": np.array([[1.0, -1.0]]), "b": np.array([0.5])}
+    >>> program = [Linear(weight="w", bias="b"), Activation(op="relu")]
+    >>> run_program(program, tensors, np.array([[3.0, 1.0], [0.0, 9.0]]))
+    array([[2.5],
+           [0. ]])
+    """
     for op in program:
         if isinstance(op, Linear):
             x = x @ tensors[op.weight].T
@@ -46,13 +71,49 @@ def decode(manifest: Manifest, tensors: Tensors, codes: Codes, variance: float, 
 
 
 def part_tensors(tensors: Tensors, number: int) -> dict[str, npt.NDArray[Any]]:
-    """The tensors of one part of a mixture, without the prefix in their names."""
+    """The tensors of one part of a mixture, without the prefix in their names.
+
+    Parameters
+    ----------
+    tensors
+        All tensors of the release, by name.
+    number
+        Position of the part, from 0.
+
+    Returns
+    -------
+    dict of str to ndarray
+        The part's tensors, under the names that its decoder uses.
+
+    Examples
+    --------
+    >>> from locum.release import part_tensors
+    >>> list(part_tensors({"part0.means": 1, "part1.means": 2, "weights": 3}, 1).items())
+    [('means', 2)]
+    """
     prefix = part_prefix(number)
     return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
 
 
 def part_prefix(number: int) -> str:
-    """The prefix of a part's tensors in the file."""
+    """The prefix of a part's tensors in the file.
+
+    Parameters
+    ----------
+    number
+        Position of the part in its mixture, from 0.
+
+    Returns
+    -------
+    str
+        The prefix, with a dot at its end.
+
+    Examples
+    --------
+    >>> from locum.release import part_prefix
+    >>> part_prefix(0) + "means"
+    'part0.means'
+    """
     return f"part{number}."
 
 
@@ -162,7 +223,29 @@ def _expected(manifest: Manifest, spec: Any, tensors: Tensors) -> dict[str, tupl
 
 
 def check_values(tensors: Tensors, used: Container[str]) -> None:
-    """Check that every tensor is in use, of the right type, and finite."""
+    """Check that every tensor is in use, of the right type, and finite.
+
+    Parameters
+    ----------
+    tensors
+        The tensors by name: "codes" holds integers, all others hold floats.
+    used
+        The names that something uses.
+
+    Raises
+    ------
+    FormatError
+        If a tensor is not used, has the wrong type, or holds NaN or infinity.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from locum.release import check_values
+    >>> check_values({"means": np.eye(2)}, {"scale"})
+    Traceback (most recent call last):
+        ...
+    locum.errors.FormatError: The file holds a tensor that nothing uses: 'means'.
+    """
     for name, value in sorted(tensors.items()):
         if name not in used:
             raise FormatError(f"The file holds a tensor that nothing uses: {name[:80]!r}.")
@@ -175,7 +258,36 @@ def check_values(tensors: Tensors, used: Container[str]) -> None:
 def trace_program(
     program: Sequence[Any], shapes: Mapping[str, tuple[int, ...]], width: int, seen: Callable[[str], None]
 ) -> int:
-    """Output width of `program` for inputs of `width`; checks every shape on the way."""
+    """Output width of a network for inputs of a given width; checks every shape on the way.
+
+    Parameters
+    ----------
+    program
+        Operations in their order, as for `run_program`.
+    shapes
+        Shapes of the tensors by name.
+    width
+        Number of inputs.
+    seen
+        Called with the name of every tensor that the network uses.
+
+    Returns
+    -------
+    int
+        Number of outputs.
+
+    Raises
+    ------
+    FormatError
+        If a layer does not fit the one before, or a residual block adds vectors of different widths.
+
+    Examples
+    --------
+    >>> from locum.release import Linear, trace_program
+    >>> used = set()
+    >>> trace_program([Linear(weight="w", bias="b")], {"w": (3, 2), "b": (3,)}, 2, used.add), sorted(used)
+    (3, ['b', 'w'])
+    """
     for op in program:
         if isinstance(op, Linear):
             weight, bias = shapes.get(op.weight, ()), shapes.get(op.bias, ())

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from locum.errors import FormatError, IntegrityError
-from locum.io import MANIFEST, check_regular, read_regular, write_folder_atomically
+from locum.io import MANIFEST, check_manifest_folder, check_regular, read_regular, write_folder_atomically
 from locum.release.manifest import MAX_MANIFEST_BYTES, FileEntry, Manifest, parse_manifest
 from locum.release.passport.schema import LISTED, PASSPORT
 from locum.release.passport.signature import SIGNATURE
@@ -37,7 +37,25 @@ class FolderContents:
 
 
 def entry_of(raw: bytes) -> FileEntry:
-    """Hash and size of a file."""
+    """Hash and size of a file.
+
+    Parameters
+    ----------
+    raw
+        The bytes of the file.
+
+    Returns
+    -------
+    FileEntry
+        SHA-256 and number of bytes.
+
+    Examples
+    --------
+    >>> from locum.release import entry_of
+    >>> entry = entry_of(b"abc")
+    >>> entry.bytes, entry.sha256[:8]
+    (3, 'ba7816bf')
+    """
     return FileEntry(sha256=hashlib.sha256(raw).hexdigest(), bytes=len(raw))
 
 
@@ -48,15 +66,48 @@ def read_checked_folder(
     *,
     beside: frozenset[str] = frozenset(),
 ) -> tuple[Parsed, dict[str, bytes], str]:
-    """Read manifest and files and check names, sizes and hashes; also return the manifest's SHA-256. Nothing is run.
+    """Read a manifest and the files that it lists, and check names, sizes and hashes; nothing is run.
 
-    `parse` returns the manifest and the files that it lists. A link, a device, a file that is neither listed nor in
-    `beside`, a wrong size or a wrong hash is an error. `thing` names what was asked for, such as "a release".
+    A link, a device, a file that is neither listed nor in `beside`, a wrong size or a wrong hash is an error.
+
+    Parameters
+    ----------
+    path
+        The folder.
+    thing
+        What was asked for, as errors name it, such as "a release".
+    parse
+        Turns the bytes of the manifest into the manifest and the files that it lists.
+    beside
+        Names of files that may be there without being listed.
+
+    Returns
+    -------
+    manifest
+        What `parse` returned first.
+    contents : dict of str to bytes
+        The listed files.
+    fingerprint : str
+        SHA-256 of the manifest.
+
+    Raises
+    ------
+    FormatError
+        If there is no such folder, or it is not what was asked for.
+    IntegrityError
+        If a file is missing, was altered or is not listed.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from locum.release import read_checked_folder
+    >>> Path("empty").mkdir()
+    >>> read_checked_folder(Path("empty"), "a release", lambda raw: (raw, {}))
+    Traceback (most recent call last):
+        ...
+    locum.errors.FormatError: 'empty' has no manifest.json: it is not a release, or files are missing.
     """
-    if not path.is_dir():
-        raise FormatError(f"{str(path)!r} is not a folder: {thing} is a folder with {MANIFEST} in it.")
-    if not os.path.lexists(path / MANIFEST):
-        raise FormatError(f"{str(path)!r} has no {MANIFEST}: it is not {thing}, or files are missing.")
+    check_manifest_folder(path, thing)
     check_regular(path / MANIFEST)
     if (size := (path / MANIFEST).stat().st_size) > MAX_MANIFEST_BYTES:
         raise FormatError(f"{MANIFEST} is {size} bytes long; {thing}'s has at most {MAX_MANIFEST_BYTES}.")
@@ -105,7 +156,32 @@ def write_folder(
 def read_folder(path: Path) -> FolderContents:
     """Read a release folder with every check that needs no private data.
 
-    Passport and signature are left to `read_passport_files`: a holder can rewrite them if they are damaged.
+    Passport and signature are left to `read_passport_files`: a holder can rewrite them if they are damaged. Most
+    callers want `load`, which checks those too.
+
+    Parameters
+    ----------
+    path
+        The folder.
+
+    Returns
+    -------
+    FolderContents
+        `manifest`, `tensors`, `card` (bytes) and `fingerprint`, the SHA-256 of the manifest.
+
+    Raises
+    ------
+    ReleaseError
+        If the folder is not an intact release.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from locum.generate import ClassGaussian
+    >>> from locum.release import read_folder
+    >>> path = ClassGaussian().fit(np.eye(4), [0, 0, 1, 1]).release().save("read_folder")
+    >>> sorted(read_folder(path).tensors)
+    ['factor', 'means', 'scale']
     """
     manifest, contents, fingerprint = read_checked_folder(path, "a release", _parse, beside=PASSPORT_FILES)
     tensors, _ = parse_tensors(contents[tensor_file(manifest.kind)])
@@ -123,7 +199,38 @@ def _parse(raw: bytes) -> tuple[Manifest, Mapping[str, FileEntry]]:
 def parse_tensors(
     raw: bytes, what: str = "The file of tensors", max_header: int = MAX_HEADER
 ) -> tuple[dict[str, npt.NDArray[Any]], dict[str, str]]:
-    """Tensors and metadata of a safetensors file; `what` is its name in the error."""
+    """Tensors and metadata of a safetensors file.
+
+    Parameters
+    ----------
+    raw
+        The bytes of the file.
+    what
+        What the error calls the file.
+    max_header
+        The longest header that is accepted, in bytes.
+
+    Returns
+    -------
+    tensors : dict of str to ndarray
+        The tensors by name.
+    metadata : dict of str to str
+        Empty if the file has none.
+
+    Raises
+    ------
+    FormatError
+        If the bytes are not a safetensors file.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from safetensors.numpy import save
+    >>> from locum.release import parse_tensors
+    >>> tensors, metadata = parse_tensors(save({"means": np.eye(2)}))
+    >>> tensors["means"].tolist(), metadata
+    ([[1.0, 0.0], [0.0, 1.0]], {})
+    """
     from safetensors import SafetensorError
     from safetensors.numpy import load
 

@@ -33,13 +33,42 @@ SPACES: tuple[str, ...] = get_args(Space)
 
 
 class Strict(BaseModel):
-    """Refuses unknown keys, NaN and infinity."""
+    """A document that refuses unknown keys, NaN and infinity, and cannot be changed.
+
+    Examples
+    --------
+    >>> from pydantic import ValidationError
+    >>> from locum.release import FileEntry, Strict
+    >>> issubclass(FileEntry, Strict)
+    True
+    >>> try:
+    ...     FileEntry(sha256="0" * 64, bytes=1, owner="me")
+    ... except ValidationError as error:
+    ...     error.errors()[0]["type"]
+    'extra_forbidden'
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 class Linear(Strict):
-    """`x @ weight.T + bias`."""
+    """A linear layer: `x @ weight.T + bias`.
+
+    Parameters
+    ----------
+    op
+        Always "linear".
+    weight
+        Name of the tensor of shape (outputs, inputs).
+    bias
+        Name of the tensor of shape (outputs,).
+
+    Examples
+    --------
+    >>> from locum.release import Linear
+    >>> Linear(weight="0.weight", bias="0.bias").op
+    'linear'
+    """
 
     op: Literal["linear"] = "linear"
     weight: TensorName
@@ -47,7 +76,20 @@ class Linear(Strict):
 
 
 class Activation(Strict):
-    """An elementwise function."""
+    """An elementwise function.
+
+    Parameters
+    ----------
+    op
+        "relu" or "sigmoid".
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from locum.release import Activation, run_program
+    >>> run_program([Activation(op="sigmoid")], {}, np.zeros((1, 2))).tolist()
+    [[0.5, 0.5]]
+    """
 
     op: Literal["relu", "sigmoid"]
 
@@ -56,7 +98,24 @@ SimpleOp = Annotated[Linear | Activation, Field(discriminator="op")]
 
 
 class Residual(Strict):
-    """`body(x) + shortcut(x)`; an empty shortcut is x itself."""
+    """A residual block: `body(x) + shortcut(x)`.
+
+    Parameters
+    ----------
+    op
+        Always "residual".
+    body
+        1 to 16 operations.
+    shortcut
+        Up to 4 operations; empty: x itself.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from locum.release import Activation, Residual, run_program
+    >>> run_program([Residual(body=(Activation(op="relu"),))], {}, np.array([[-1.0, 2.0]])).tolist()
+    [[-1.0, 4.0]]
+    """
 
     op: Literal["residual"] = "residual"
     body: Annotated[tuple[SimpleOp, ...], Field(min_length=1, max_length=16)]
@@ -69,9 +128,33 @@ Op = Annotated[Linear | Activation | Residual, Field(discriminator="op")]
 class NetworkSpec(Strict):
     """A decoder network: latent noise and a one-hot condition in, a vector out.
 
-    The output is `offset + span * network(...)`, plus residual noise where `noise` says so; `offset` has one
-    row for all classes or one for each.
-    `variance_as_std` is how the authors' code reads "variance" (fault F2 of the replica paper).
+    The output is `offset + span * network(...)`, plus residual noise where `noise` says so. These are tensors of the
+    release; `offset` has one row for all classes or one for each.
+
+    Parameters
+    ----------
+    kind
+        Always "network".
+    latent_dim
+        Number of latents.
+    conditional
+        Whether the one-hot class and conditions are inputs too, after the latents.
+    program
+        The operations of the network, in their order.
+    noise
+        Residual noise: "none", "diagonal" (tensor `noise_scale`) or "low-rank" (also `noise_factor`).
+    variance
+        The default variance of the latents when sampling.
+    variance_as_std
+        Whether latents are multiplied by the variance instead of its root, as the authors' code does (fault F2 of the
+        replica paper).
+
+    Examples
+    --------
+    >>> from locum.release import Linear, NetworkSpec
+    >>> spec = NetworkSpec(latent_dim=8, program=(Linear(weight="0.weight", bias="0.bias"),))
+    >>> spec.variance, spec.noise
+    (1.0, 'none')
     """
 
     kind: Literal["network"] = "network"
@@ -87,8 +170,26 @@ class StatisticsSpec(Strict):
     """How to read the tensor `statistics`: the noisy sums that were paid for, as the mechanism returned them.
 
     They are, in this order: the sums per class, the counts per class, the sum of lengths and, if they have a share,
-    the products of two features. Each part was multiplied by the root of its entry in `shares`, and each number has
-    normal noise of standard deviation `noise`. Sums that were whitened by the same `reference` can be added.
+    the products of two features. Each part was multiplied by the root of its entry in `shares`. Sums that were
+    whitened by the same reference can be added.
+
+    Parameters
+    ----------
+    noise
+        Standard deviation of the normal noise in each number.
+    shares
+        Shares of sums, counts, lengths and products in the query; they sum to 1, and only the last may be 0.
+    reference
+        Name of the public reference statistics that whitened the vectors.
+    reference_sha256
+        SHA-256 of these statistics.
+
+    Examples
+    --------
+    >>> from locum.release import StatisticsSpec
+    >>> spec = StatisticsSpec(noise=4.0, shares=(0.8, 0.1, 0.1, 0), reference="plain", reference_sha256="0" * 64)
+    >>> spec.size(classes=3, d=5)  # 3 * 5 sums, 3 counts, 1 sum of lengths
+    19
     """
 
     noise: Annotated[float, Field(gt=0, le=1e9)]
@@ -110,8 +211,23 @@ class StatisticsSpec(Strict):
 class GaussianSpec(Strict):
     """One mean per class and one shared covariance: `factor.T @ factor + diag(scale ** 2)`.
 
-    A Gaussian that was fitted under differential privacy may carry its noisy sums (`statistics`): those of several
-    sites can be added and turned into one Gaussian.
+    A Gaussian that was fitted under differential privacy may carry its noisy sums: those of several sites can be
+    added and turned into one Gaussian.
+
+    Parameters
+    ----------
+    kind
+        Always "gaussian".
+    variance
+        The default sampling variance, as a factor of the covariance.
+    statistics
+        How to read the noisy sums; None: the release has none.
+
+    Examples
+    --------
+    >>> from locum.release import GaussianSpec
+    >>> GaussianSpec().model_dump()
+    {'kind': 'gaussian', 'variance': 1.0}
     """
 
     kind: Literal["gaussian"] = "gaussian"
@@ -130,8 +246,18 @@ class GaussianSpec(Strict):
 class MixturePart(Strict):
     """One decoder of a mixture; its tensors have a prefix in the file, such as `part0.means`.
 
-    `order` gives, for each class of the release, its index in the part's own list of classes; it is empty if the two
-    lists agree.
+    Parameters
+    ----------
+    decoder
+        A network or a Gaussian.
+    order
+        For each class of the release, its index in the part's own list of classes; empty: the two lists agree.
+
+    Examples
+    --------
+    >>> from locum.release import GaussianSpec, MixturePart
+    >>> MixturePart(decoder=GaussianSpec(), order=(1, 0)).order
+    (1, 0)
     """
 
     decoder: Annotated[NetworkSpec | GaussianSpec, Field(discriminator="kind")]
@@ -142,6 +268,20 @@ class MixtureSpec(Strict):
     """Several decoders: each vector comes from one of them, drawn by the weights of its class.
 
     The tensor `weights` has a row per part and a column per class; columns sum to 1.
+
+    Parameters
+    ----------
+    kind
+        Always "mixture".
+    parts
+        Two or more decoders with one sampling variance.
+
+    Examples
+    --------
+    >>> from locum.release import GaussianSpec, MixturePart, MixtureSpec
+    >>> part = MixturePart(decoder=GaussianSpec(variance=0.5))
+    >>> MixtureSpec(parts=(part, part)).variance
+    0.5
     """
 
     kind: Literal["mixture"] = "mixture"
@@ -160,20 +300,64 @@ class MixtureSpec(Strict):
 
 
 class RowsSpec(Strict):
-    """The released vectors themselves, drawn without replacement."""
+    """The released vectors themselves, drawn without replacement.
+
+    Parameters
+    ----------
+    kind
+        Always "rows".
+
+    Examples
+    --------
+    >>> from locum.release import RowsSpec
+    >>> RowsSpec().kind
+    'rows'
+    """
 
     kind: Literal["rows"] = "rows"
 
 
 class Condition(Strict):
-    """An attribute besides the label, with the values it can take."""
+    """An attribute besides the label, with the values it can take.
+
+    Parameters
+    ----------
+    name
+        Name of the attribute; it is public.
+    values
+        Up to 1000 values.
+
+    Examples
+    --------
+    >>> from locum.release import Condition
+    >>> Condition(name="sex", values=("female", "male")).values
+    ('female', 'male')
+    """
 
     name: ShortText
     values: Annotated[tuple[ShortText, ...], Field(min_length=1, max_length=1000)]
 
 
 class EmbeddingEntry(Strict):
-    """The backbone and preprocessing that a receiver's own vectors must come from."""
+    """The backbone and preprocessing that a receiver's own vectors must come from.
+
+    Parameters
+    ----------
+    backbone
+        Name of the model that made the vectors.
+    revision
+        Its version; empty: not known.
+    preprocessing
+        Hash of the preprocessing; empty: not known.
+    dim
+        Number of features.
+
+    Examples
+    --------
+    >>> from locum.release import EmbeddingEntry
+    >>> EmbeddingEntry(backbone="efflite0", dim=1280).info(("cat", "dog")).class_names
+    ('cat', 'dog')
+    """
 
     backbone: ShortText
     revision: ShortText = ""
@@ -186,7 +370,21 @@ class EmbeddingEntry(Strict):
 
 
 class FileEntry(Strict):
-    """Hash and size of a released file."""
+    """Hash and size of a released file.
+
+    Parameters
+    ----------
+    sha256
+        64 hexadecimal digits, in lower case.
+    bytes
+        Size of the file.
+
+    Examples
+    --------
+    >>> from locum.release import FileEntry, entry_of
+    >>> entry_of(b"") == FileEntry(sha256="e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855", bytes=0)
+    True
+    """
 
     sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
     bytes: Annotated[int, Field(ge=0)]
@@ -196,6 +394,29 @@ class Document(Strict):
     """What a release, or a head that was trained on one, says about itself: `parse_document` reads it.
 
     A subclass sets `format` and `schema_version`, each with its only value as the default.
+
+    Parameters
+    ----------
+    written_by
+        Name and version of the program.
+    settings
+        Public settings of the generator or head.
+    embedding
+        The backbone and preprocessing of the vectors.
+    classes
+        The labels, all different.
+    class_names
+        One name per class.
+    space
+        The space of the vectors: "raw" or "unit".
+    claim
+        What is guaranteed, and what is not.
+
+    Examples
+    --------
+    >>> from locum.release import Document, Manifest
+    >>> issubclass(Manifest, Document)
+    True
     """
 
     written_by: ShortText
@@ -223,8 +444,47 @@ AnyModel = TypeVar("AnyModel", bound=BaseModel)
 class Manifest(Document):
     """The manifest of a release.
 
-    `joint` is the probability of each combination (class, then each condition) that occurs, as indices into `classes`
-    and `conditions`. Probabilities are rounded to three digits: exact frequencies would reveal the number of records.
+    Parameters
+    ----------
+    written_by
+        Name and version of the program.
+    settings
+        Public settings of the generator.
+    embedding
+        The backbone and preprocessing of the vectors.
+    classes
+        The labels that `sample` returns, all different.
+    class_names
+        One name per class.
+    space
+        The space of the vectors: "raw" or "unit".
+    claim
+        What the release guarantees, and what it does not.
+    format
+        Always "locum-release".
+    schema_version
+        Always 1.
+    kind
+        "decoder" (vectors are drawn) or "data" (a fixed table).
+    generator
+        Name of the generator.
+    conditions
+        Attributes besides the label.
+    joint
+        The probability of each combination (class, then each condition) that occurs, as indices into `classes` and
+        `conditions`. Rounded to three digits: exact frequencies would reveal the number of records.
+    decoder
+        How to read the tensors.
+    files
+        Hash and size of each other file in the folder; filled in when the release is saved.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from locum.generate import ClassGaussian
+    >>> manifest = ClassGaussian().fit(np.eye(5), [0, 0, 0, 1, 1]).release().manifest
+    >>> manifest.generator, manifest.kind, manifest.joint
+    ('ClassGaussian', 'decoder', (((0,), 0.6), ((1,), 0.4)))
     """
 
     format: Literal["locum-release"] = "locum-release"
@@ -266,14 +526,69 @@ class Manifest(Document):
 
 
 def parse_manifest(raw: bytes) -> Manifest:
-    """The manifest in `raw`, checked; a FormatError in one sentence if it breaks the rules."""
+    """Read and check the manifest of a release.
+
+    Parameters
+    ----------
+    raw
+        The bytes of `manifest.json`.
+
+    Returns
+    -------
+    Manifest
+        The manifest, with every rule of the format checked.
+
+    Raises
+    ------
+    FormatError
+        If it breaks the rules; the text says where, in one sentence.
+    SchemaVersionError
+        If it was written for a newer Locum.
+
+    Examples
+    --------
+    >>> from locum.release import parse_manifest
+    >>> parse_manifest(b"{}")
+    Traceback (most recent call last):
+        ...
+    locum.errors.FormatError: manifest.json does not describe a Locum release.
+    """
     return parse_document(raw, Manifest, "manifest.json", "release")
 
 
 def parse_document(raw: bytes, model: type[AnyModel], file: str, thing: str) -> AnyModel:
-    """The document in `raw`, checked; a FormatError in one sentence if it breaks the rules.
+    """Read and check a JSON document that has a format and a schema version.
 
-    `model` has a `format` and a `schema_version`; `file` and `thing` are what the error calls the document.
+    Parameters
+    ----------
+    raw
+        The bytes of the document.
+    model
+        The pydantic model; its fields `format` and `schema_version` have their only value as the default.
+    file
+        What errors call the file.
+    thing
+        What errors call what it describes.
+
+    Returns
+    -------
+    instance of `model`
+        The document, checked.
+
+    Raises
+    ------
+    FormatError
+        If it breaks the rules; the text says where, in one sentence.
+    SchemaVersionError
+        If it was written for a newer Locum.
+
+    Examples
+    --------
+    >>> from locum.release import Manifest, parse_document
+    >>> parse_document(b'{"format": "locum-release", "schema_version": 2}', Manifest, "manifest.json", "release")
+    Traceback (most recent call last):
+        ...
+    locum.errors.SchemaVersionError: This release has schema version 2; this Locum reads up to 1. Upgrade Locum.
     """
     fields = model.model_fields
     try:
@@ -297,7 +612,30 @@ def parse_document(raw: bytes, model: type[AnyModel], file: str, thing: str) -> 
 
 
 def first_fault(error: ValidationError) -> tuple[str, str]:
-    """Place and kind of the first fault; never the value found there, which may be private."""
+    """Place and kind of the first fault; never the value found there, which may be private.
+
+    Parameters
+    ----------
+    error
+        What pydantic raised.
+
+    Returns
+    -------
+    place : str
+        Path to the field, with dots.
+    fault : str
+        What is wrong there.
+
+    Examples
+    --------
+    >>> from pydantic import ValidationError
+    >>> from locum.release import FileEntry, first_fault
+    >>> try:
+    ...     FileEntry(sha256="0" * 64, bytes=-1)
+    ... except ValidationError as error:
+    ...     first_fault(error)
+    ('bytes', 'Input should be greater than or equal to 0')
+    """
     first = error.errors(include_url=False, include_input=False)[0]
     return ".".join(str(p) for p in first["loc"]), first["msg"]
 
@@ -318,8 +656,24 @@ def to_space(X: npt.NDArray[np.float32], space: str) -> npt.NDArray[np.float32]:
 
     Whatever mixes released and real vectors must bring both into one space.
 
-    >>> to_space(np.array([[3.0, 4.0]], dtype=np.float32), "unit").tolist()
-    [[0.6000000238418579, 0.800000011920929]]
+    Parameters
+    ----------
+    X
+        Vectors of shape (n, d).
+    space
+        "raw" or "unit".
+
+    Returns
+    -------
+    ndarray of shape (n, d)
+        For "raw", `X` itself.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from locum.release import to_space
+    >>> to_space(np.array([[3.0, 4.0]]), "unit").tolist()
+    [[0.6, 0.8]]
     """
     if space not in SPACES:
         raise ConfigError(f"`space` must be one of {', '.join(SPACES)}; got {space!r}.")

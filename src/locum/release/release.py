@@ -31,7 +31,26 @@ class Release:
     """What leaves the data holder: a manifest and the tensors that it describes.
 
     It can be sampled without the data, without torch and without the code that trained it. Without a seed every call
-    starts from the operating system's entropy.
+    starts from the operating system's entropy. What protects the records behind it is its claim, and nothing else.
+
+    Parameters
+    ----------
+    manifest
+        What the release is, and what it guarantees.
+    tensors
+        The numbers of the decoder, or the rows of a fixed table, by name.
+    fingerprint
+        SHA-256 of the manifest in the folder; None if the release was not read from one.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from locum.generate import ClassGaussian
+    >>> X, y = np.random.default_rng(0).normal(size=(20, 3)), np.repeat(["cat", "dog"], 10)
+    >>> release = ClassGaussian(random_state=0).fit(X, y).release()
+    >>> vectors, labels = release.sample(per_class={"cat": 2, "dog": 1}, random_state=0)
+    >>> vectors.shape, sorted(labels.tolist())
+    ((3, 3), ['cat', 'cat', 'dog'])
     """
 
     manifest: Manifest
@@ -90,9 +109,27 @@ class Release:
     ) -> tuple[npt.NDArray[np.float32], npt.NDArray[Any]]:
         """Draw fresh vectors and their labels.
 
-        `n` draws labels by the released prior; `per_class` gives exact counts. `variance` overrides the release's
-        sampling variance: values below 1 give more typical vectors. `attributes` fixes conditions. A release of kind
-        "data" returns its rows without replacement, by default all of them.
+        A release of kind "data" returns its rows without replacement, by default all of them.
+
+        Parameters
+        ----------
+        n
+            How many; labels are drawn by the released prior.
+        per_class
+            How many of each label, instead of `n`.
+        variance
+            Sampling variance; None: the release's own. Values below 1 give more typical vectors.
+        attributes
+            Fixes conditions: the value of each, by name.
+        random_state
+            Seed or generator; None: the operating system's entropy.
+
+        Returns
+        -------
+        X : ndarray of shape (n, d)
+            The vectors, in the release's space.
+        y : ndarray of shape (n,)
+            Their labels.
         """
         X, codes = self._draw(n, per_class, variance, attributes, np.random.default_rng(random_state))
         return X, self.classes[codes[:, 0]]
@@ -234,6 +271,30 @@ class Release:
 def load(path: str | Path) -> Release:
     """Open a release folder after checking its hashes, schema and numbers.
 
-    This shows that the folder is intact, not who made it: for that, check the signature.
+    This shows that the folder is intact, not who made it: for that, check the signature with `verify`.
+
+    Parameters
+    ----------
+    path
+        The folder.
+
+    Returns
+    -------
+    Release
+        Ready to be sampled.
+
+    Raises
+    ------
+    ReleaseError
+        If the folder is not an intact release.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from locum.generate import ClassGaussian
+    >>> from locum.release import load
+    >>> path = ClassGaussian().fit(np.eye(4), [0, 0, 1, 1]).release().save("load")
+    >>> load(path).classes.tolist()
+    [0, 1]
     """
     return Release.open(path)

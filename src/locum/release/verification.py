@@ -21,7 +21,30 @@ from locum.types import PrivacyClaim
 
 @dataclass(frozen=True, slots=True)
 class OpenedRelease:
-    """A release folder that was read once: the release, its card and its passport files."""
+    """A release folder that was read once: the release, its card and its passport files.
+
+    Parameters
+    ----------
+    path
+        The folder.
+    release
+        The release in it.
+    fingerprint
+        SHA-256 of the manifest.
+    card
+        The bytes of the card, `README.md`.
+    passport_files
+        Passport, signature, and their hashes, as far as they are there.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from locum.generate import ClassGaussian
+    >>> from locum.release import open_release
+    >>> opened = open_release(ClassGaussian().fit(np.eye(4), [0, 0, 1, 1]).release().save("opened"))
+    >>> opened.fingerprint == opened.release.fingerprint, opened.passport_files.passport
+    (True, None)
+    """
 
     path: Path
     release: Release
@@ -34,8 +57,33 @@ class OpenedRelease:
 class Verification:
     """The checks that a release passed; a failed check raises instead.
 
-    `passport` is the SHA-256 of the passport, if there is one; `signed_by` is the id of the key whose signature was
-    checked, or None; `not_checked` names what was not checked.
+    Parameters
+    ----------
+    path
+        The folder, as it was given.
+    fingerprint
+        SHA-256 of the manifest.
+    generator
+        Name of the generator.
+    claim
+        What the release guarantees.
+    checks
+        What was checked, one sentence each.
+    passport
+        SHA-256 of the passport; None if there is none.
+    signed_by
+        Id of the key whose signature was checked; None if none was.
+    not_checked
+        What was not checked, and why.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from locum.generate import ClassGaussian
+    >>> from locum.release import verify
+    >>> found = verify(ClassGaussian().fit(np.eye(4), [0, 0, 1, 1]).release().save("verification"))
+    >>> found.checks[0], found.to_dict()["claim"]["kind"]
+    ('manifest.json follows schema 1', 'none')
     """
 
     path: str
@@ -53,7 +101,32 @@ class Verification:
 
 
 def open_release(path: str | Path) -> OpenedRelease:
-    """Read every file of a release folder once, with all checks of `load`."""
+    """Read every file of a release folder once, with all checks of `load`.
+
+    Parameters
+    ----------
+    path
+        The folder.
+
+    Returns
+    -------
+    OpenedRelease
+        The release, its card and its passport files.
+
+    Raises
+    ------
+    ReleaseError
+        If the folder is not an intact release.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from locum.generate import ClassGaussian
+    >>> from locum.release import open_release
+    >>> path = ClassGaussian().fit(np.eye(4), [0, 0, 1, 1]).release().save("open_release")
+    >>> open_release(path).release.manifest.generator
+    'ClassGaussian'
+    """
     folder = Path(path)
     found = read_folder(folder)
     passport_files = read_passport_files(folder, found.manifest, found.fingerprint)
@@ -62,17 +135,69 @@ def open_release(path: str | Path) -> OpenedRelease:
 
 
 def verify(path: str | Path, *, key: str | Path | None = None) -> Verification:
-    """Check a release folder; raise `ReleaseError` with the reason if it must not be used.
+    """Check a release folder; raise an error with the reason if it must not be used.
 
     The fingerprint is the SHA-256 of the manifest, which holds the hashes of decoder and card: compare it with the
-    sender's over another channel. With `key`, a public key, its owner must have signed the release. Without a key
-    nothing here shows who made the release.
+    sender's over another channel. Without a key nothing here shows who made the release.
+
+    Parameters
+    ----------
+    path
+        The folder.
+    key
+        File with the sender's public key, who must have signed the release. None: no signature is checked.
+
+    Returns
+    -------
+    Verification
+        What was checked, and what was not.
+
+    Raises
+    ------
+    ReleaseError
+        If the release must not be used.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from locum.generate import ClassGaussian
+    >>> from locum.release import verify
+    >>> found = verify(ClassGaussian().fit(np.eye(4), [0, 0, 1, 1]).release().save("verify"))
+    >>> len(found.checks), found.signed_by
+    (6, None)
     """
     return verify_opened(open_release(path), key=key)
 
 
 def verify_opened(opened: OpenedRelease, *, key: str | Path | None = None) -> Verification:
-    """The checks of `verify` on a folder that was read already."""
+    """The checks of `verify` on a folder that was read already.
+
+    Parameters
+    ----------
+    opened
+        What `open_release` returned.
+    key
+        File with the sender's public key; None: no signature is checked.
+
+    Returns
+    -------
+    Verification
+        What was checked, and what was not.
+
+    Raises
+    ------
+    ReleaseError
+        If the release must not be used.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from locum.generate import ClassGaussian
+    >>> from locum.release import open_release, verify_opened
+    >>> opened = open_release(ClassGaussian().fit(np.eye(4), [0, 0, 1, 1]).release().save("verify_opened"))
+    >>> verify_opened(opened).fingerprint == opened.fingerprint
+    True
+    """
     release, passport_files = opened.release, opened.passport_files
     manifest = release.manifest
     own_card = opened.card == render_card(manifest).encode()

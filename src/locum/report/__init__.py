@@ -11,15 +11,10 @@ from typing import TYPE_CHECKING
 from locum._lazy import lazy_exports
 
 if TYPE_CHECKING:
-    from locum.report.audit import audit_facts as audit_facts, audit_html as audit_html, entry_facts as entry_facts
+    from locum.report.audit import audit_facts as audit_facts, audit_html as audit_html
     from locum.report.facts import internal_report as internal_report, shareable_report as shareable_report
-    from locum.report.maps import (
-        METHODS as METHODS,
-        FlatMap as FlatMap,
-        check_method as check_method,
-        flat_map as flat_map,
-    )
-    from locum.report.measured import blurred as blurred, shareable_figures as shareable_figures
+    from locum.report.maps import FlatMap as FlatMap, check_method as check_method, flat_map as flat_map
+    from locum.report.measured import shareable_figures as shareable_figures
     from locum.report.obfuscation import (
         BLIND as BLIND,
         judges_see as judges_see,
@@ -35,12 +30,7 @@ if TYPE_CHECKING:
         to_json as to_json,
         to_markdown as to_markdown,
     )
-    from locum.report.passport import (
-        passport_facts as passport_facts,
-        passport_html as passport_html,
-        passport_markdown as passport_markdown,
-        render_passport_files as render_passport_files,
-    )
+    from locum.report.passport import render_passport_files as render_passport_files
     from locum.report.text import VerdictText as VerdictText, verdict_text as verdict_text
 
 __getattr__, __dir__, __all__ = lazy_exports(__name__)

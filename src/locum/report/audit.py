@@ -27,10 +27,33 @@ _RATES = {"0.01": "TPR at 1 % FPR", "0.001": "TPR at 0.1 % FPR"}
 
 
 def audit_facts(audit: Mapping[str, Any]) -> dict[str, Any]:
-    """Everything that the page shows, as a plain dict, from the JSON of an audit.
+    """Everything that the page of an audit shows, as a plain dict, from the JSON of an audit.
 
     The verdict is never better than the worst of the results, and no policy is met if there is a leak, whatever the
-    file says. A malformed file is an error.
+    file says. The facts are internal: they hold exact figures about records.
+
+    Parameters
+    ----------
+    audit
+        What `AuditReport.to_dict` gives, or `locum audit --json` wrote.
+
+    Returns
+    -------
+    dict
+        Plain JSON types, with all text made safe for terminals and pages.
+
+    Raises
+    ------
+    DataError
+        If the file is malformed.
+
+    Examples
+    --------
+    >>> from locum.audit import AuditReport
+    >>> from locum.report import audit_facts
+    >>> found = AuditReport(results=(), problems=(), skipped={}, policy="internal", findings=())
+    >>> audit_facts(found.to_dict())["title"]
+    'Inconclusive'
     """
     try:
         faults = [str(p["words"]) for p in audit["problems"]]
@@ -78,7 +101,26 @@ def entry_facts(entry: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def audit_html(facts: Mapping[str, Any]) -> str:
-    """A complete page from `audit_facts`, without scripts or links. It is internal, and says so."""
+    """A complete page from the facts of an audit, without scripts or links. It is internal, and says so.
+
+    Parameters
+    ----------
+    facts
+        What `audit_facts` returned.
+
+    Returns
+    -------
+    str
+        HTML.
+
+    Examples
+    --------
+    >>> from locum.audit import AuditReport
+    >>> from locum.report import audit_facts, audit_html
+    >>> found = AuditReport(results=(), problems=(), skipped={}, policy="internal", findings=())
+    >>> "<script" in audit_html(audit_facts(found.to_dict()))
+    False
+    """
     return (
         pages()
         .get_template("audit.html.jinja")

@@ -42,9 +42,39 @@ def internal_report(
 ) -> dict[str, Any]:
     """All that is known about a release. It holds real points and exact counts, so it must not be sent.
 
-    `records` and `held_out` are vectors in the release's space with class codes in its order; `measured` is an
-    evaluation as plain JSON, `audit` the result of `audit_facts`. Sections without data are listed under `missing`,
-    with the command that fills them.
+    Sections without data are listed under `missing`, with the command that fills them.
+
+    Parameters
+    ----------
+    release
+        The release.
+    records
+        The records that it was made from: vectors in its space, and class codes in its order.
+    held_out
+        Records that were not used, in the same form.
+    measured
+        An evaluation as plain JSON, as `locum evaluate --json` gives it.
+    audit
+        What `audit_facts` returned.
+    map
+        Method of the map: "auto", "tsne" or "pca"; see `flat_map`.
+    random_state
+        Seed of the draws and of the map.
+
+    Returns
+    -------
+    dict
+        Plain JSON types, for `render`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from locum.generate import ClassGaussian
+    >>> from locum.report import internal_report
+    >>> X, y = np.eye(4, dtype=np.float32), np.array([0, 0, 1, 1])
+    >>> report = internal_report(ClassGaussian().fit(X, y).release(), records=(X, y), map="pca")
+    >>> report["records"], sorted(report["missing"])
+    (4, ['membership', 'utility'])
     """
     rng = np.random.default_rng(random_state)
     report = _about(release, "internal", digits=3)
@@ -75,8 +105,37 @@ def shareable_report(
 ) -> dict[str, Any]:
     """What a release says about itself: no real point, no exact count, no real distance.
 
-    `measured`, given only at the holder's request, is rounded and named in `not_covered`. So is `audit`, which is
-    accepted only in the form of a passport: without classes, curves, counts and notes.
+    Parameters
+    ----------
+    release
+        The release.
+    measured
+        An evaluation as plain JSON, given only at the holder's request. It is rounded, and named in `not_covered`.
+    audit
+        The audit in the form of a passport, without classes, curves, counts and notes. It is named in `not_covered`.
+    map
+        Method of the map: "auto", "tsne" or "pca"; see `flat_map`. A fixed table gets no map.
+    random_state
+        Seed of the draws and of the map.
+
+    Returns
+    -------
+    dict
+        Plain JSON types, for `render`.
+
+    Raises
+    ------
+    PrivacyError
+        If `audit` is in any other form.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from locum.generate import ClassGaussian
+    >>> from locum.report import shareable_report
+    >>> report = shareable_report(ClassGaussian().fit(np.eye(4), [0, 0, 1, 1]).release(), map="pca")
+    >>> report["audience"], "records" in report
+    ('shareable', False)
     """
     rng = np.random.default_rng(random_state)
     report = _about(release, "shareable", digits=2)

@@ -22,7 +22,27 @@ _NUMBERS = 20_000_000
 
 @dataclass(frozen=True, slots=True)
 class FlatMap:
-    """Positions in a unit square, one table per table given, and the method."""
+    """Positions in a unit square, one table per table given, and the method.
+
+    Parameters
+    ----------
+    method
+        "t-SNE" or "PCA".
+    why
+        Why this method was used, in words.
+    axes
+        Titles of the two axes.
+    places
+        One array of shape (n, 2) for each table, with values in 0..1.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from locum.report import flat_map
+    >>> found = flat_map([np.eye(3), np.zeros((2, 3))])
+    >>> [places.shape for places in found.places]
+    [(3, 2), (2, 2)]
+    """
 
     method: str
     why: str
@@ -37,12 +57,34 @@ def points_to_draw(method: str, features: int) -> int:
 
 
 def flat_map(parts: Sequence[npt.ArrayLike], method: str = "auto", *, random_state: int = 0) -> FlatMap:
-    """Put the rows of all `parts` on one map; features must be on one scale already.
+    """Put the rows of several tables on one map; features must be on one scale already.
 
-    "auto" is t-SNE, or PCA if there are too few points or features for it. t-SNE keeps neighbors together and
-    nothing else: sizes of clusters and gaps between them mean little. PCA is a linear projection, and hides
-    everything outside its plane.
+    t-SNE keeps neighbors together and nothing else: sizes of clusters and gaps between them mean little. PCA is a
+    linear projection, and hides everything outside its plane.
 
+    Parameters
+    ----------
+    parts
+        Tables with the same number of columns.
+    method
+        "tsne", "pca", or "auto": t-SNE, or PCA if there are too few points or features for it.
+    random_state
+        Seed of the map.
+
+    Returns
+    -------
+    FlatMap
+        The positions of the rows, by table.
+
+    Raises
+    ------
+    ConfigError
+        If the method is unknown, or there are too few different points for t-SNE.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from locum.report import flat_map
     >>> flat_map([np.eye(2), np.eye(2)]).method
     'PCA'
     """
@@ -67,7 +109,26 @@ def flat_map(parts: Sequence[npt.ArrayLike], method: str = "auto", *, random_sta
 
 
 def check_method(method: str) -> None:
-    """Raise a ConfigError for an unknown method, before any work."""
+    """Raise an error for an unknown method of a map, before any work.
+
+    Parameters
+    ----------
+    method
+        "auto", "tsne" or "pca".
+
+    Raises
+    ------
+    ConfigError
+        If it is none of these.
+
+    Examples
+    --------
+    >>> from locum.report import check_method
+    >>> check_method("umap")
+    Traceback (most recent call last):
+        ...
+    locum.errors.ConfigError: `map` must be one of auto, tsne, pca; got 'umap'.
+    """
     if method not in METHODS:
         raise ConfigError(f"`map` must be one of {', '.join(METHODS)}; got {method!r}.")
 

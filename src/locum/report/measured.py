@@ -71,6 +71,25 @@ def shareable_figures(measured: Mapping[str, Any]) -> dict[str, Any]:
     """The part of an evaluation that a shareable page may hold: rounded estimates and the verdict; no count.
 
     This is a list of what is kept: anything added to an evaluation later is left out.
+
+    Parameters
+    ----------
+    measured
+        An evaluation as plain JSON, as `locum evaluate --json` gives it.
+
+    Returns
+    -------
+    dict
+        `head`, `seeds`, `rows` and `membership`, as plain JSON.
+
+    Examples
+    --------
+    >>> from locum.report import shareable_figures
+    >>> auc = {"value": 0.8765, "low": 0.8612, "high": 0.8901, "n": 3}
+    >>> row = {"method": "release", "scores": {"auc": auc}, "distance": None}
+    >>> found = shareable_figures({"head": "linear", "seeds": 3, "rows": [row], "membership": None})
+    >>> found["rows"][0]["scores"]["auc"]
+    {'value': 0.88, 'low': 0.86, 'high': 0.9}
     """
     rows = [
         {

@@ -63,9 +63,46 @@ def obfuscation_report(
 ) -> dict[str, Any]:
     """All that a trade-off found. It depends on private records, and shows some with `grid`: do not share it.
 
-    `obfuscator` and `measured` are facts to print: what it is, and on which records it was judged. `picked` names the
-    point that meets `target`, or `problem` says why none does. `grid` has `originals` and `cells` (one row per
-    lambda) as PNG bytes, with `noises` and `lambdas`.
+    Parameters
+    ----------
+    found
+        The trade-off.
+    obfuscator
+        Facts to print about the obfuscator, with at least `kind` ("table" or "image"), `preset`, `utility` (what it
+        keeps) and `fingerprint`.
+    claim
+        What the obfuscator guarantees, and what it does not.
+    measured
+        Facts to print about the judging, with at least `private` (what should be hidden) and `tested on`.
+    target
+        The highest accuracy of an attacker that was asked for; None: no point was asked for.
+    picked
+        Name of the point that meets `target`; None if none does.
+    problem
+        Why no point meets `target`; empty if one does.
+    grid
+        Real images and their releases as PNG bytes: `originals` and `cells` (one row per lambda), with `noises` and
+        `lambdas`. None: no images.
+
+    Returns
+    -------
+    dict
+        Plain JSON types, apart from the bytes in `grid`.
+
+    Examples
+    --------
+    >>> from locum.obfuscate import Judgment, Point, TradeOff
+    >>> from locum.report import obfuscation_report
+    >>> from locum.types import Estimate, PrivacyClaim
+    >>> half, good = Estimate(0.5, 0.4, 0.6, 100), Estimate(0.9, 0.8, 1.0, 100)
+    >>> judged = Judgment(*3 * [{"trees": half}], *4 * [{"trees": good}], half, half, half)
+    >>> found = TradeOff((Point("noise 1", {"noise": 1.0}, judged),))
+    >>> claim = PrivacyClaim("none", not_covered=("what an attacker finds out",))
+    >>> what = {"kind": "table", "preset": "calibrated", "utility": "diagnosis", "fingerprint": "0" * 64}
+    >>> judged_on = {"private": "sex", "tested on": "100 held-out records."}
+    >>> report = obfuscation_report(found, obfuscator=what, claim=claim, measured=judged_on)
+    >>> report["points"][0]["attacker"]["value"], report["points"][0]["utility"]["value"]
+    (0.5, 0.9)
     """
     first = found.points[0].judgment
     private, utility = found.original()
@@ -98,7 +135,35 @@ def obfuscation_report(
 
 
 def obfuscation_markdown(report: Mapping[str, Any], table: str) -> str:
-    """The same as Markdown, for internal use; `table` is `TradeOff.to_markdown()`."""
+    """The report of a trade-off as Markdown, for internal use.
+
+    Parameters
+    ----------
+    report
+        What `obfuscation_report` returned.
+    table
+        What `TradeOff.to_markdown` returned.
+
+    Returns
+    -------
+    str
+        Markdown.
+
+    Examples
+    --------
+    >>> from locum.obfuscate import Judgment, Point, TradeOff
+    >>> from locum.report import obfuscation_markdown, obfuscation_report
+    >>> from locum.types import Estimate, PrivacyClaim
+    >>> half, good = Estimate(0.5, 0.4, 0.6, 100), Estimate(0.9, 0.8, 1.0, 100)
+    >>> judged = Judgment(*3 * [{"trees": half}], *4 * [{"trees": good}], half, half, half)
+    >>> found = TradeOff((Point("noise 1", {"noise": 1.0}, judged),))
+    >>> claim = PrivacyClaim("none", not_covered=("what an attacker finds out",))
+    >>> what = {"kind": "table", "preset": "calibrated", "utility": "diagnosis", "fingerprint": "0" * 64}
+    >>> judged_on = {"private": "sex", "tested on": "100 held-out records."}
+    >>> report = obfuscation_report(found, obfuscator=what, claim=claim, measured=judged_on)
+    >>> obfuscation_markdown(report, found.to_markdown()).splitlines()[0]
+    '# Locum trade-off of an obfuscator'
+    """
     from locum.report.page import _table, _text
 
     parts = [
@@ -118,7 +183,33 @@ def obfuscation_markdown(report: Mapping[str, Any], table: str) -> str:
 
 
 def obfuscation_html(report: Mapping[str, Any]) -> str:
-    """One self-contained page from the dict of `obfuscation_report`; no script, nothing fetched."""
+    """One self-contained page from the report of a trade-off; no script, nothing fetched.
+
+    Parameters
+    ----------
+    report
+        What `obfuscation_report` returned.
+
+    Returns
+    -------
+    str
+        HTML, for internal use.
+
+    Examples
+    --------
+    >>> from locum.obfuscate import Judgment, Point, TradeOff
+    >>> from locum.report import obfuscation_html, obfuscation_report
+    >>> from locum.types import Estimate, PrivacyClaim
+    >>> half, good = Estimate(0.5, 0.4, 0.6, 100), Estimate(0.9, 0.8, 1.0, 100)
+    >>> judged = Judgment(*3 * [{"trees": half}], *4 * [{"trees": good}], half, half, half)
+    >>> found = TradeOff((Point("noise 1", {"noise": 1.0}, judged),))
+    >>> claim = PrivacyClaim("none", not_covered=("what an attacker finds out",))
+    >>> what = {"kind": "table", "preset": "calibrated", "utility": "diagnosis", "fingerprint": "0" * 64}
+    >>> judged_on = {"private": "sex", "tested on": "100 held-out records."}
+    >>> report = obfuscation_report(found, obfuscator=what, claim=claim, measured=judged_on)
+    >>> "<script" in obfuscation_html(report)
+    False
+    """
     lines = _lines(report)
     return (
         pages()
@@ -136,7 +227,29 @@ def obfuscation_html(report: Mapping[str, Any]) -> str:
 
 
 def judges_see(found: TradeOff) -> bool:
-    """Whether attackers find something in original records; if not, they say nothing about releases."""
+    """Whether attackers find something in original records; if not, they say nothing about releases.
+
+    Parameters
+    ----------
+    found
+        The trade-off.
+
+    Returns
+    -------
+    bool
+        Whether the lower end of the best attacker's interval on original records lies above what the utility label
+        alone reveals.
+
+    Examples
+    --------
+    >>> from locum.obfuscate import Judgment, Point, TradeOff
+    >>> from locum.report import judges_see
+    >>> from locum.types import Estimate
+    >>> half, good = Estimate(0.5, 0.4, 0.6, 100), Estimate(0.9, 0.8, 1.0, 100)
+    >>> judged = Judgment(*3 * [{"trees": half}], *4 * [{"trees": good}], half, half, half)
+    >>> judges_see(TradeOff((Point("noise 1", {"noise": 1.0}, judged),)))
+    True
+    """
     return found.original()[0].low > found.points[0].judgment.label_only.value
 
 

@@ -24,19 +24,85 @@ _SPECIAL = frozenset("<>&|`[]*_\\#!~$")
 
 
 def render(report: Mapping[str, Any], suffix: str) -> str:
-    """HTML for ".html", Markdown for ".md", JSON for ".json"."""
+    """A report on a release as text.
+
+    Parameters
+    ----------
+    report
+        What `internal_report` or `shareable_report` returned.
+    suffix
+        ".html", ".md" or ".json".
+
+    Returns
+    -------
+    str
+        HTML, Markdown or JSON.
+
+    Raises
+    ------
+    ConfigError
+        If the suffix is none of these.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from locum.generate import ClassGaussian
+    >>> from locum.report import render, shareable_report
+    >>> report = shareable_report(ClassGaussian().fit(np.eye(4), [0, 0, 1, 1]).release(), map="pca")
+    >>> render(report, ".md").splitlines()[0]
+    '# Locum report on a release'
+    """
     check_suffix(suffix)
     return _RENDERERS[suffix](report)
 
 
 def check_suffix(suffix: str) -> None:
-    """Raise a ConfigError for an unknown suffix, before any work."""
+    """Raise an error for an unknown suffix of a report, before any work.
+
+    Parameters
+    ----------
+    suffix
+        ".html", ".md" or ".json".
+
+    Raises
+    ------
+    ConfigError
+        If it is none of these.
+
+    Examples
+    --------
+    >>> from locum.report import check_suffix
+    >>> check_suffix(".pdf")
+    Traceback (most recent call last):
+        ...
+    locum.errors.ConfigError: A report ends in .html, .md or .json; got '.pdf'.
+    """
     if suffix not in _RENDERERS:
         raise ConfigError(f"A report ends in {', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}; got {suffix!r}.")
 
 
 def to_json(report: Mapping[str, Any]) -> str:
-    """The dict itself; the open end of an interval is `null`."""
+    """A report's dict as JSON; the open end of an interval is `null`.
+
+    Parameters
+    ----------
+    report
+        A report with plain JSON types.
+
+    Returns
+    -------
+    str
+        JSON with sorted keys and a line break at its end.
+
+    Examples
+    --------
+    >>> from locum.report import to_json
+    >>> print(to_json({"low": None, "high": 1.0}), end="")
+    {
+     "high": 1.0,
+     "low": null
+    }
+    """
     return json.dumps(report, indent=1, sort_keys=True, allow_nan=False) + "\n"
 
 
@@ -45,6 +111,25 @@ def to_html(report: Mapping[str, Any]) -> str:
 
     All text is escaped, and the content policy of the page forbids scripts and requests: markup in a class name
     is shown, not run.
+
+    Parameters
+    ----------
+    report
+        What `internal_report` or `shareable_report` returned.
+
+    Returns
+    -------
+    str
+        HTML.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from locum.generate import ClassGaussian
+    >>> from locum.report import shareable_report, to_html
+    >>> report = shareable_report(ClassGaussian().fit(np.eye(4), [0, 0, 1, 1]).release(), map="pca")
+    >>> to_html(report).splitlines()[0]
+    '<!doctype html>'
     """
     environment = pages()
     environment.filters["percent"] = lambda share: f"{100 * share:.1f} %"
@@ -68,7 +153,27 @@ def to_html(report: Mapping[str, Any]) -> str:
 
 
 def to_markdown(report: Mapping[str, Any]) -> str:
-    """Markdown from a report's dict, for a mail or a ticket: without the map, and quantiles for histograms."""
+    """Markdown from a report's dict, for a mail or a ticket: without the map, and quantiles for histograms.
+
+    Parameters
+    ----------
+    report
+        What `internal_report` or `shareable_report` returned.
+
+    Returns
+    -------
+    str
+        Markdown; names that could be markup are escaped.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from locum.generate import ClassGaussian
+    >>> from locum.report import shareable_report, to_markdown
+    >>> report = shareable_report(ClassGaussian().fit(np.eye(4), [0, 0, 1, 1]).release(), map="pca")
+    >>> "Claim: **none**" in to_markdown(report)
+    True
+    """
     utility, distances, membership = report["utility"], report["distances"], report["membership"]
     release, digits = report["release"], report["digits"]
     parts = [

@@ -88,7 +88,32 @@ def passport_facts(passport: Passport) -> dict[str, Any]:
 
 
 def render_passport_files(manifest: Manifest, passport: Passport) -> dict[str, str]:
-    """The files that are made from a passport, by name: the same passport always gives the same text."""
+    """The files that are made from a passport: the same passport always gives the same text.
+
+    Parameters
+    ----------
+    manifest
+        The manifest of a saved release, which lists its files.
+    passport
+        Its passport.
+
+    Returns
+    -------
+    dict of str to str
+        The text of each file, by name: page, Markdown, Croissant and, with a claim of kind "dp", the registry entry.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from locum.generate import ClassGaussian
+    >>> from locum.release import load
+    >>> from locum.release.passport import build_passport
+    >>> from locum.report import render_passport_files
+    >>> release = load(ClassGaussian().fit(np.eye(4), [0, 0, 1, 1]).release().save("release"))
+    >>> passport = build_passport(release.manifest, release.fingerprint, written_on="2025-01-31")
+    >>> list(render_passport_files(release.manifest, passport))
+    ['passport.html', 'passport.md', 'croissant.json']
+    """
     files = {
         PAGE: passport_html(passport),
         SHEET: passport_markdown(passport),

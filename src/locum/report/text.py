@@ -151,7 +151,23 @@ _ABSENT = {
 
 @dataclass(frozen=True, slots=True)
 class VerdictText:
-    """One verdict in words: a title, a text about one attack, and a text about all attacks of an audit."""
+    """One verdict in words.
+
+    Parameters
+    ----------
+    title
+        The verdict itself.
+    attack
+        What it means for one attack.
+    audit
+        What it means for all attacks of an audit.
+
+    Examples
+    --------
+    >>> from locum.report import verdict_text
+    >>> verdict_text("no excess risk found").attack
+    'This attack found no excess risk. A better attack may find some.'
+    """
 
     title: str
     attack: str
@@ -184,6 +200,19 @@ _VERDICTS: dict[Verdict, VerdictText] = {
 def verdict_text(verdict: Verdict) -> VerdictText:
     """The wording of a verdict.
 
+    Parameters
+    ----------
+    verdict
+        The verdict of an `AttackResult` or of an audit.
+
+    Returns
+    -------
+    VerdictText
+        Its title, and a text for one attack and for all.
+
+    Examples
+    --------
+    >>> from locum.report import verdict_text
     >>> verdict_text("inconclusive").title
     'Inconclusive'
     """

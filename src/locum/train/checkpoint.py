@@ -23,7 +23,25 @@ from locum.io import private_folder, write_bytes
 
 @dataclass(slots=True)
 class History:
-    """Losses by epoch, and how the fit ended. It depends on records: it stays local."""
+    """Losses by epoch, and how the fit ended. It depends on records: it stays local.
+
+    Parameters
+    ----------
+    train_loss
+        The mean loss over the batches of each epoch.
+    validation_loss
+        The loss on held-out records after each epoch; empty without them.
+    best_epoch
+        The epoch whose weights were kept, counted from 1; 0 before training.
+    stopped_early
+        Whether training ended before the last planned epoch.
+
+    Examples
+    --------
+    >>> from locum.train import History
+    >>> History(train_loss=[0.9, 0.5], best_epoch=2)
+    History(train_loss=[0.9, 0.5], validation_loss=[], best_epoch=2, stopped_early=False)
+    """
 
     train_loss: list[float] = field(default_factory=list)
     validation_loss: list[float] = field(default_factory=list)
@@ -32,7 +50,27 @@ class History:
 
 
 def fingerprint(settings: Mapping[str, Any], *tensors: Tensor) -> str:
-    """A hash that identifies a fit by its settings and its data."""
+    """A hash that identifies a fit by its settings and its data.
+
+    Parameters
+    ----------
+    settings
+        Settings by name; their order does not matter. Values that JSON cannot hold count by their text.
+    *tensors
+        The data, by shape, type and content. Their order matters.
+
+    Returns
+    -------
+    str
+        SHA-256, 64 hexadecimal digits. It depends on records: it stays local.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from locum.train import fingerprint
+    >>> fingerprint({"a": 1, "b": 2}, torch.ones(3)) == fingerprint({"b": 2, "a": 1}, torch.ones(3))
+    True
+    """
     digest = hashlib.sha256(json.dumps(dict(settings), sort_keys=True, default=str).encode())
     for tensor in tensors:
         digest.update(str((tuple(tensor.shape), tensor.dtype)).encode())
@@ -42,7 +80,28 @@ def fingerprint(settings: Mapping[str, Any], *tensors: Tensor) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """One file, replaced atomically. A checkpoint of another fit is refused, not overwritten."""
+    """One file from which a killed fit resumes, replaced atomically.
+
+    A checkpoint of another fit is refused, not overwritten. The file holds weights and losses that depend on records:
+    it is private, and has mode 0600.
+
+    Parameters
+    ----------
+    path
+        The file, in safetensors format.
+    fingerprint
+        What identifies the fit; see the function `fingerprint`.
+    every_seconds
+        Training saves when at least this many seconds have passed since the last time.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from locum.train import Checkpoint, fingerprint
+    >>> checkpoint = Checkpoint(Path("fit.safetensors"), fingerprint({"seed": 0}))
+    >>> checkpoint.load() is None
+    True
+    """
 
     path: Path
     fingerprint: str

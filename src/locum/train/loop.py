@@ -19,7 +19,29 @@ from locum.types import Progress
 
 @dataclass(frozen=True, slots=True)
 class LoopSettings:
-    """Public settings of a fit. `patience=None` runs every epoch; else the best epoch's weights are kept."""
+    """Public settings of a fit.
+
+    Parameters
+    ----------
+    max_epochs
+        The most passes over the data, 1 or more.
+    batch_size
+        The number of records in a batch, 1 or more. `run_loop` does not use it: `batches` decides.
+    learning_rate
+        The learning rate of Adam, above 0.
+    weight_decay
+        Decoupled weight decay (AdamW), 0 or more; 0 is Adam.
+    patience
+        Stop after this many epochs without a better validation loss; None, or no validation: run every epoch.
+    betas
+        Adam's two decay rates.
+
+    Examples
+    --------
+    >>> from locum.train import LoopSettings
+    >>> LoopSettings(max_epochs=10, patience=3).learning_rate
+    0.001
+    """
 
     max_epochs: int = 100
     batch_size: int = 256
@@ -45,6 +67,24 @@ def shuffled_batches(n: int, batch_size: int) -> Callable[[torch.Generator], Ite
     """Batches of positions in a new random order for each epoch; the last one may be smaller.
 
     A last batch of one record joins the one before it: batch normalization cannot use a single record.
+
+    Parameters
+    ----------
+    n
+        The number of records.
+    batch_size
+        The number of positions in a batch.
+
+    Returns
+    -------
+    callable
+        A function of a torch generator that gives the batches of one epoch, each a tensor of positions.
+
+    Examples
+    --------
+    >>> from locum.train import seeded, shuffled_batches
+    >>> [len(positions) for positions in shuffled_batches(9, 4)(seeded(0))]
+    [4, 5]
     """
     stops = [*range(batch_size, n, batch_size), n]
     if len(stops) > 1 and n - stops[-2] == 1:
@@ -70,9 +110,47 @@ def run_loop(
 ) -> History:
     """Train `module` in place and leave it in evaluation mode with its best weights.
 
-    `loss` gives the mean over a batch and draws only from the generator, so that a run that was killed and resumed
-    ends with the same weights as an uninterrupted one (on the same machine, with the same number of threads). Without
-    `validate` the last epoch counts as the best.
+    A run that was killed and resumed ends with the same weights as an uninterrupted one (on the same machine, with
+    the same number of threads), if `batches` and `loss` draw from the given generator only.
+
+    Parameters
+    ----------
+    module
+        The network to train.
+    batches
+        A function of the generator that gives the batches of one epoch; see `shuffled_batches`.
+    loss
+        A function of a batch and the generator that gives the mean loss over the batch.
+    settings
+        Epochs, learning rate and patience.
+    rng
+        The generator that all draws come from.
+    validate
+        Gives the validation loss after each epoch; the weights of the best epoch are kept. None: those of the last.
+    checkpoint
+        Where to save, and to resume from if it holds an earlier run of the same fit. The caller removes it.
+    progress
+        Called after each epoch.
+
+    Returns
+    -------
+    History
+        Losses by epoch, and how training ended. It depends on records: it stays local.
+
+    Raises
+    ------
+    DataError
+        If the loss is no longer finite.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from locum.train import LoopSettings, run_loop, seeded, shuffled_batches
+    >>> x, net = torch.linspace(-1, 1, 64)[:, None], torch.nn.Linear(1, 1)
+    >>> loss = lambda i, rng: (net(x[i]) - 2 * x[i]).square().mean()
+    >>> history = run_loop(net, shuffled_batches(64, 16), loss, LoopSettings(50, learning_rate=0.1), seeded(0))
+    >>> history.best_epoch, round(net.weight.item(), 1)
+    (50, 2.0)
     """
     optimizer = _optimizer(module, settings)
     history, best, epoch = History(), dict[str, Tensor](), 0
@@ -113,7 +191,25 @@ def run_loop(
 
 
 def seeded(seed: int) -> torch.Generator:
-    """A new generator: torch's global one is not touched."""
+    """A new torch generator on the CPU: torch's global one is not touched.
+
+    Parameters
+    ----------
+    seed
+        A whole number.
+
+    Returns
+    -------
+    torch.Generator
+        It always draws the same numbers for the same seed.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from locum.train import seeded
+    >>> torch.equal(torch.rand(3, generator=seeded(0)), torch.rand(3, generator=seeded(0)))
+    True
+    """
     rng = torch.Generator()
     rng.manual_seed(seed)
     return rng

@@ -11,7 +11,10 @@ from torch import Tensor
 
 
 class RowLoss(Protocol):
-    """The loss of each row and its gradient with respect to each output. A row must not depend on the others."""
+    """The loss of each row and its gradient with respect to each output.
+
+    A row must not depend on the others: otherwise its gradient could not be clipped on its own.
+    """
 
     def __call__(self, outputs: tuple[Tensor, ...], rows: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
         """One loss per row, and one gradient per output."""
@@ -20,7 +23,22 @@ class RowLoss(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class CVAELoss:
-    """Squared error summed over features, plus `beta` times the KL divergence summed over latents."""
+    """Squared error summed over features, plus `beta` times the KL divergence summed over latents.
+
+    Parameters
+    ----------
+    beta
+        The weight of the KL divergence from N(0, I), 0 or more.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from locum.train import CVAELoss
+    >>> out, zero = torch.tensor([[3.0, 4.0]]), torch.zeros(1, 2)
+    >>> losses, gradients = CVAELoss()((out, zero, zero), rows=zero)
+    >>> losses.tolist(), gradients[0].tolist()
+    ([25.0], [[6.0, 8.0]])
+    """
 
     beta: float = 1.0
 
@@ -36,7 +54,23 @@ class CVAELoss:
 
 @dataclass(frozen=True, slots=True)
 class RowLossByAutograd:
-    """Any function of the outputs and the rows that gives one loss per row: `lambda out, rows: ...`."""
+    """Any loss per row, with gradients from autograd.
+
+    Parameters
+    ----------
+    function
+        A function of the network's outputs and the rows that gives one loss per row: `lambda out, rows: ...`. A row's
+        loss must not depend on other rows.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from locum.train import RowLossByAutograd
+    >>> squared = RowLossByAutograd(lambda out, rows: (out - rows).square().sum(dim=1))
+    >>> losses, (gradient,) = squared((torch.tensor([[5.0]]),), torch.tensor([[2.0]]))
+    >>> losses.tolist(), gradient.tolist()
+    ([9.0], [[6.0]])
+    """
 
     # The address in a function's repr differs per process; a resumed fit must not look like another one.
     function: Callable[..., Tensor] = field(repr=False)

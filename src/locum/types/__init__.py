@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     )
     from locum.types.budget import DP as DP
     from locum.types.claim import (
-        ClaimKind as ClaimKind,
         DPClaim as DPClaim,
         PrivacyClaim as PrivacyClaim,
         Relation as Relation,

@@ -26,17 +26,56 @@ class AttackResult:
 
     `leak`: members are told from non-members more often than chance explains, that is, `adjusted` (or `p_value` if
     nothing was adjusted) is at most `level`. A result without a `p_value`, such as that of the membership check after
-    a fit, is a leak if the attack beats both the baseline and the control, beyond their intervals.
-    `no excess risk found`: the whole interval of the attack lies within `material` of what non-members give.
+    a fit, is a leak if its whole interval lies above that of the baseline and above the control's value.
+    `no excess risk found`: no leak, and the interval of the attack ends at most `material` above the baseline (or,
+    with a p-value, above the low end of the control if that is higher).
     `inconclusive`: neither, usually because there are too few records.
-    An attack that finds nothing proves nothing about a better attack.
+    An attack that finds nothing proves nothing about a better attack. Figures depend on private records: only what
+    `shareable` returns may leave.
 
-    `measure` says what the estimates are: AUCs, or shares of records that were hit. `level` is the share of harmless
-    releases that may be called a leak. `adjusted` is the p-value after correction for all attacks on one release.
-    `tpr` is the share of members found, by the share of non-members wrongly accused. `by_class` and `most_exposed`
-    are the attack on parts of the records; the verdict does not depend on them. `roc` holds pairs of false and true
-    positive rates. `inconclusive_because` says what is wrong with the data: such a result never reassures, and with
-    `voided` it does not accuse either, since the fault alone could look like a leak.
+    Parameters
+    ----------
+    name
+        Name of the attack.
+    measure
+        What the estimates are: "auc" (0.5 is chance) or "share" (of records that were hit).
+    attack
+        What the attack achieves: against members, or in telling members from non-members.
+    control
+        What the same attack achieves on non-members alone.
+    baseline
+        What an attacker achieves without the release, such as 0.5 for an AUC.
+    material
+        The smallest excess that matters, in units of the estimates.
+    p_value
+        Probability of so strong an attack if nothing leaks, in 0..1; None if it was not computed.
+    adjusted
+        `p_value` corrected for all attacks on one release; None if nothing was corrected.
+    tpr
+        Share of members found, by the share of non-members wrongly accused.
+    by_class
+        The attack on each class, by class name. The verdict does not depend on it.
+    most_exposed
+        The attack on the records where it does best. The verdict does not depend on it.
+    roc
+        Pairs of false and true positive rates.
+    notes
+        Remarks for the reader of a report.
+    inconclusive_because
+        What is wrong with the data; empty if nothing is. Such a result is never `no excess risk found`.
+    voided
+        The fault alone could look like a leak, so the result is not called a leak either.
+    level
+        Share of harmless releases that may be called a leak.
+
+    Examples
+    --------
+    >>> from locum.types import AttackResult, Estimate
+    >>> chance = Estimate.exact(0.5)
+    >>> AttackResult("mean distance", "auc", Estimate(0.7, 0.65, 0.75, 400), chance, chance, p_value=1e-6).verdict
+    'leak'
+    >>> AttackResult("mean distance", "auc", Estimate(0.5, 0.47, 0.53, 400), chance, chance, p_value=0.5).verdict
+    'no excess risk found'
     """
 
     name: str
@@ -149,8 +188,21 @@ class AttackResult:
 
 
 def worst_verdict(*verdicts: Verdict) -> Verdict:
-    """A leak anywhere is a leak, and a doubt anywhere is a doubt.
+    """The worst of several verdicts: a leak anywhere is a leak, and a doubt anywhere is a doubt.
 
+    Parameters
+    ----------
+    *verdicts
+        One or more verdicts of `AttackResult`.
+
+    Returns
+    -------
+    Verdict
+        "leak" before "inconclusive" before "no excess risk found".
+
+    Examples
+    --------
+    >>> from locum.types import worst_verdict
     >>> worst_verdict("no excess risk found", "inconclusive")
     'inconclusive'
     """

@@ -24,13 +24,21 @@ class DP:
         What is hidden: a "record", or a "subject" with all of its records.
     n_public
         About how many units there are, as a number that may become public: round it. Sampling rate and steps come
-        from it, never from the data. The guarantee holds whatever the true number is.
+        from it, never from the data. The guarantee holds whatever the true number is. None: no plan that needs it.
     relation
         What neighbors are: "add-or-remove" one unit (its presence is hidden), or "replace-one" (its values are
         hidden; the number of units is public). The second needs about twice the noise.
 
+    Raises
+    ------
+    ConfigError
+        If a number is out of range.
+    PrivacyError
+        If `delta` is above 1 / (10 n_public).
+
     Examples
     --------
+    >>> from locum.types import DP
     >>> DP(epsilon=1.0, delta=1e-5, n_public=2000).unit
     'record'
     """

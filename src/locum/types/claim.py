@@ -35,7 +35,25 @@ _STRICT = {"extra": "forbid", "allow_inf_nan": False}
 class DPClaim:
     """The numbers of differential privacy: what was spent, for which events, and the ledger's tip right after.
 
-    `epsilon` is what the ledger computed from `events`, not the budget that was asked for.
+    Parameters
+    ----------
+    epsilon
+        What the ledger computed from `events`, above 0; not the budget that was asked for.
+    delta
+        Probability with which epsilon may not hold, between 0 and 1.
+    relation
+        What neighbors are: "add-or-remove" or "replace-one" (see `DP`).
+    events
+        What was done to the data, as `locum.accounting.events_to_json` writes it; at least one entry.
+    ledger
+        Hash of the ledger's last entry after the charge: 64 hexadecimal digits.
+
+    Examples
+    --------
+    >>> from locum.types import DPClaim
+    >>> events = ({"kind": "gaussian", "noise_multiplier": 4.0},)
+    >>> DPClaim(epsilon=1.0, delta=1e-5, relation="add-or-remove", events=events, ledger="0" * 64).epsilon
+    1.0
     """
 
     __pydantic_config__: ClassVar[Any] = _STRICT
@@ -69,9 +87,31 @@ class DPClaim:
 class PrivacyClaim:
     """What a release guarantees: its kind, its numbers, its unit, and what lies outside it.
 
-    `not_covered` is never empty: no guarantee covers everything. A claim of kind `dp` has its numbers in `dp`, which
-    come from a ledger. `test` marks what was made with an insecure seed: such a claim is never of kind `dp`.
-    `assumptions` are what must be true for the guarantee to hold.
+    Parameters
+    ----------
+    kind
+        "none", "k-anonymity" or "dp".
+    not_covered
+        What the claim does not cover, one line each. Never empty: no guarantee covers everything.
+    k
+        Smallest group of a claim of kind "k-anonymity", 2 or more; None for other kinds.
+    unit
+        What is protected: a "record", or a "subject" with all of its records.
+    dp
+        Numbers of a claim of kind "dp", which come from a ledger; None for other kinds.
+    test
+        Made with an insecure seed. Such a claim is never of kind "dp".
+    assumptions
+        What must be true for the guarantee to hold, one line each.
+
+    Examples
+    --------
+    >>> from locum.types import PrivacyClaim
+    >>> claim = PrivacyClaim("k-anonymity", not_covered=("Group members who collude.",), k=5, unit="subject")
+    >>> claim.title
+    'k-anonymity (k = 5, unit: subject)'
+    >>> PrivacyClaim.from_dict(claim.to_dict()) == claim
+    True
     """
 
     __pydantic_config__: ClassVar[Any] = _STRICT

@@ -16,8 +16,27 @@ from locum.errors import DataError
 class EmbeddingInfo:
     """Where vectors come from: enough to refuse vectors from another source.
 
-    `backbone` is "unknown" for vectors without a description. `ledger` is the ledger of the
-    images, so that all vectors made from them share one budget; it stays with the vectors and is never released.
+    Parameters
+    ----------
+    backbone
+        Name of the model that made the vectors; "unknown" for vectors without a description.
+    revision
+        Hash of the model's weights; empty if there is none.
+    preprocessing
+        How images were prepared, as the text of `locum.embed.Preprocessing`; empty if there were none.
+    class_names
+        Names of the classes, in the order of their codes.
+    ledger
+        Path of the ledger of the images, so that all vectors made from them share one budget. It stays with the
+        vectors and is never released.
+
+    Examples
+    --------
+    >>> from locum.types import EmbeddingInfo
+    >>> EmbeddingInfo("dinov2-small").same_source(EmbeddingInfo("resnet-50"))
+    False
+    >>> EmbeddingInfo("dinov2-small").same_source(EmbeddingInfo())
+    True
     """
 
     backbone: str = "unknown"
@@ -41,14 +60,35 @@ class EmbeddingInfo:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EmbeddingSet:
-    """`n` finite vectors of `d` features with class codes.
+    """`n` finite vectors of `d` features with class codes; the arrays are read-only.
 
-    `y` holds codes into `info.class_names`, so that a part of the data that lacks a class keeps the meaning of its
-    labels. `subject` says which records belong together (one patient); `attributes` are further facts about each
-    record (sex, scanner). The arrays are read-only.
+    `EmbeddingSet.from_arrays` takes labels of any kind.
 
-    >>> s = EmbeddingSet.from_arrays(np.eye(4), ["cat", "dog", "cat", "dog"])
-    >>> s.info.class_names, s.y.tolist()
+    Parameters
+    ----------
+    X
+        The vectors, of shape (n, d); converted to float32.
+    y
+        Codes into `info.class_names`, of shape (n,). A part of the data that lacks a class keeps the meaning of its
+        labels.
+    subject
+        Which records belong together (one patient), of shape (n,): text or whole numbers. None: not known.
+    attributes
+        Further facts about each record (sex, scanner), by name: arrays of shape (n,) of text or whole numbers.
+    info
+        Where the vectors come from, and the class names; without names, they are the codes as text.
+
+    Raises
+    ------
+    DataError
+        If the arrays do not fit together, or the vectors are not finite.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from locum.types import EmbeddingSet
+    >>> data = EmbeddingSet.from_arrays(np.eye(4), ["cat", "dog", "cat", "dog"])
+    >>> data.info.class_names, data.y.tolist()
     (('cat', 'dog'), [0, 1, 0, 1])
     """
 
@@ -137,7 +177,34 @@ class EmbeddingSet:
 def encode_labels(
     labels: npt.ArrayLike, names: tuple[str, ...] = ()
 ) -> tuple[npt.NDArray[np.int64], tuple[str, ...]]:
-    """Codes and names of `labels`; given `names` fix the order, and other labels are an error."""
+    """Class codes and class names of labels.
+
+    Parameters
+    ----------
+    labels
+        One column of text, whole numbers or booleans.
+    names
+        Known class names in the order of their codes. Empty: the labels that occur, sorted.
+
+    Returns
+    -------
+    codes : ndarray of shape (n,)
+        Position of each label in `names`.
+    names : tuple of str
+        The class names.
+
+    Raises
+    ------
+    DataError
+        If a label is not among the given `names`, or labels are not classes.
+
+    Examples
+    --------
+    >>> from locum.types import encode_labels
+    >>> codes, names = encode_labels(["dog", "cat", "dog"])
+    >>> codes.tolist(), names
+    ([1, 0, 1], ('cat', 'dog'))
+    """
     values = np.asarray(labels)
     if values.dtype.kind == "O":
         if not all(isinstance(v, str) for v in values.ravel()):

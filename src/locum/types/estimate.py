@@ -21,10 +21,21 @@ _T95 = (
 class Estimate:
     """A value with its 95 % interval and the number of observations behind it.
 
-    Every measured number is reported as one of these. `low <= value <= high` always holds.
-    The interval covers what was repeated (seeds, records) and nothing else: it says nothing about
-    another hospital's data.
+    Every measured number is reported as one of these. The interval covers what was repeated (seeds, records) and
+    nothing else: it says nothing about another hospital's data.
 
+    Parameters
+    ----------
+    value
+        What was measured.
+    low, high
+        Ends of the interval, with `low <= value <= high`; infinite if they are not known.
+    n
+        Number of observations.
+
+    Examples
+    --------
+    >>> from locum.types import Estimate
     >>> e = Estimate.from_runs([0.80, 0.82, 0.81])
     >>> f"{e:.3f}"
     '0.810 [0.785, 0.835]'
@@ -98,7 +109,29 @@ class Estimate:
 
 
 def finite_number(value: Any) -> float:
-    """A finite number from JSON, or an error: no text, no truth value, no NaN."""
+    """A finite number from JSON, or an error: no text, no truth value, no NaN.
+
+    Parameters
+    ----------
+    value
+        What was read.
+
+    Returns
+    -------
+    float
+        `value` as it is: a whole number stays an int.
+
+    Raises
+    ------
+    DataError
+        If `value` is not a finite number.
+
+    Examples
+    --------
+    >>> from locum.types import finite_number
+    >>> finite_number(0.5)
+    0.5
+    """
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
         raise DataError(f"A measured figure must be a finite number; got {str(value)[:40]!r}.")
     return value

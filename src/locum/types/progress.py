@@ -18,4 +18,17 @@ class Progress(Protocol):
 
 
 def no_progress(done: int, total: int, note: str = "") -> None:
-    """Show nothing."""
+    """Show nothing: the `Progress` of callers that want none.
+
+    Parameters
+    ----------
+    done, total
+        How many pieces of work are finished, and how many there are.
+    note
+        More about the work in a few words.
+
+    Examples
+    --------
+    >>> from locum.types import no_progress
+    >>> no_progress(1, 10, "loss 0.3")
+    """

@@ -6,12 +6,46 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 
 
 def at_least(value: float) -> str:
-    """Four digits, rounded up: for what is asked for or spent."""
+    """Four digits, rounded up: for what is asked for or spent.
+
+    Parameters
+    ----------
+    value
+        An epsilon or a delta.
+
+    Returns
+    -------
+    str
+        A number that is never below `value`.
+
+    Examples
+    --------
+    >>> from locum.types import at_least
+    >>> at_least(0.123412)
+    '0.1235'
+    """
     return _digits(value, ROUND_CEILING)
 
 
 def at_most(value: float) -> str:
-    """Four digits, rounded down: for what is left."""
+    """Four digits, rounded down: for what is left.
+
+    Parameters
+    ----------
+    value
+        An epsilon or a delta.
+
+    Returns
+    -------
+    str
+        A number that is never above `value`.
+
+    Examples
+    --------
+    >>> from locum.types import at_most
+    >>> at_most(0.123498)
+    '0.1234'
+    """
     return _digits(value, ROUND_FLOOR)
 
 

@@ -19,12 +19,34 @@ Labels = npt.NDArray[np.str_]
 
 @dataclass(frozen=True, slots=True)
 class AttributeInference:
-    """Knowing part of a record's vector, guess its `attribute` from the nearest released vector.
+    """Knowing part of a record's vector, guess an attribute of it from the nearest released vector.
 
-    `attribute` is a condition of the release that both sets have as a column; by default it is the class. `known` is
-    the share of features that the attacker knows, drawn at random. `attack` is the share of right guesses for
-    members, `control` that for non-members, and `baseline` that of always guessing the most common value. What can be
-    guessed for non-members too is knowledge about the population, which is what a release is for.
+    `attack` is the share of right guesses for members, `control` that for non-members, and `baseline` that of always
+    guessing the most common value. What can be guessed for non-members too is knowledge about the population, which
+    is what a release is for.
+
+    Parameters
+    ----------
+    attribute
+        A condition of the release that both sets have as a column; None: the class.
+    known
+        Share of the features that the attacker knows, drawn at random: above 0, at most 1.
+    samples
+        How many vectors to draw from a decoder; a fixed table gives all its rows.
+    name
+        Name in reports; the attribute is added to it.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from locum import EmbeddingSet
+    >>> from locum.audit import AttributeInference
+    >>> from locum.generate import ClassGaussian
+    >>> rng = np.random.default_rng(0)
+    >>> members, others = (EmbeddingSet(rng.normal(size=(50, 4)), np.arange(50) % 2) for _ in range(2))
+    >>> release = ClassGaussian().fit(members.X, members.y).release()
+    >>> AttributeInference(samples=500).run(release, members, others, rng).name
+    'attribute inference: class'
     """
 
     attribute: str | None = None

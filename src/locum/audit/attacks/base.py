@@ -37,6 +37,23 @@ class ScoreAttack(ABC):
     """An `Attack` that gives each record a score. Subclasses write `score`; `run` follows from it.
 
     Only attacks of this kind can say which records are most exposed.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from locum import EmbeddingSet
+    >>> from locum.audit import ScoreAttack, Scores
+    >>> from locum.generate import ClassGaussian
+    >>> rng = np.random.default_rng(0)
+    >>> members, others = (EmbeddingSet(rng.normal(size=(50, 4)), np.arange(50) % 2) for _ in range(2))
+    >>> release = ClassGaussian().fit(members.X, members.y).release()
+    >>> class Length(ScoreAttack):
+    ...     name = "length of the vector"
+    ...
+    ...     def score(self, release, members, non_members, rng):
+    ...         return Scores(*(np.linalg.norm(release.transform(s.X), axis=1) for s in (members, non_members)))
+    >>> Length().run(release, members, others, rng).measure
+    'auc'
     """
 
     __slots__ = ()

@@ -68,6 +68,24 @@ DEFAULT_ATTACKS: tuple[str, ...] = tuple(name for name, entry in ATTACKS.items()
 def attack_name(typed: str) -> str:
     """The name of an attack as reports show it; case does not matter, and "-" or "_" may replace a space.
 
+    Parameters
+    ----------
+    typed
+        What someone typed.
+
+    Returns
+    -------
+    str
+        A key of `ATTACKS`.
+
+    Raises
+    ------
+    ConfigError
+        If there is no such attack; the text lists all.
+
+    Examples
+    --------
+    >>> from locum.audit import attack_name
     >>> attack_name("nearest-distance"), attack_name("lira")
     ('nearest distance', 'LiRA')
     """
@@ -98,9 +116,33 @@ def shadow_attacks(
     names: Iterable[str] = tuple(SHADOW_ATTACKS),
     progress: Progress | None = None,
 ) -> tuple[LiRA | RMIA, ...]:
-    """Attacks that share shadows: the first trains them, the others read them from the private file `state`.
+    """Attacks that share shadows: the first trains them, the others read them from a private file.
 
-    After an interruption the same call with the same `seed` continues. `progress` gets (shadows done, total).
+    After an interruption the same call with the same seed continues.
+
+    Parameters
+    ----------
+    shadows
+        How many generators to train: an even number, 4 or more. 64 is usual.
+    seed
+        Fixes the halves of the records and the training.
+    state
+        The file for the statistics of all records under the shadows. Private: it is written with mode 0600.
+    names
+        Which attacks, as for `attack_name`: "LiRA", "RMIA" or both.
+    progress
+        Called with (shadows done, total); None: nothing is shown.
+
+    Returns
+    -------
+    tuple of LiRA or RMIA
+        In the order of `names`, for `audit(attacks=...)`.
+
+    Examples
+    --------
+    >>> from locum.audit import shadow_attacks
+    >>> [attack.name for attack in shadow_attacks(64, seed=0, state="shadows.safetensors")]
+    ['LiRA', 'RMIA']
     """
     # The training would say the same, but only after the other attacks have run.
     if shadows < LEAST_SHADOWS or shadows % 2:

@@ -19,10 +19,33 @@ from locum.types import AttackResult, EmbeddingSet
 class DensityRatio:
     """Guess "member" if samples are denser than a reference set: this detects overfitting, not mere typicality.
 
-    Like DOMIAS (van Breugel et al. 2023). Log-densities come from the distances to the `neighbors` nearest vectors,
-    in at most `dim` principal components of the reference set. `reference` holds records of the same population that
-    are neither members nor non-members; by default one half of the non-members is the reference, and the other half
-    is attacked. No record does both: two halves that score each other would share their random error.
+    Like DOMIAS (van Breugel et al. 2023). Without a reference set one half of the non-members is the reference, and
+    the other half is attacked. No record does both: two halves that score each other would share their random error.
+
+    Parameters
+    ----------
+    samples
+        How many vectors to draw from a decoder; a fixed table gives all its rows.
+    neighbors
+        Log-densities come from the distances to this many nearest vectors.
+    dim
+        Distances are measured in at most this many principal components of the reference set.
+    reference
+        Records of the same population that are neither members nor non-members; None: half of the non-members.
+    name
+        Name in reports.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from locum import EmbeddingSet
+    >>> from locum.audit import DensityRatio
+    >>> from locum.generate import ClassGaussian
+    >>> rng = np.random.default_rng(0)
+    >>> members, others = (EmbeddingSet(rng.normal(size=(50, 4)), np.arange(50) % 2) for _ in range(2))
+    >>> release = ClassGaussian().fit(members.X, members.y).release()
+    >>> DensityRatio(samples=500).run(release, members, others, rng).notes[-1]
+    'half of the non-members served as the reference; the other half was attacked'
     """
 
     samples: int = 20_000

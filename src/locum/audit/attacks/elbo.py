@@ -35,10 +35,37 @@ class EncoderELBO(ScoreAttack):
     """Guess "member" if the decoder makes the record likely. The score is a lower bound of its log likelihood.
 
     The encoder that was trained with the decoder is never released, so the attacker draws latents and their vectors
-    from the decoder and trains another encoder on these pairs (`steps` batches of `batch`). The variance of each
-    feature around the decoded vector is the residual variance on fresh samples. The bound of each record is then an
-    importance-weighted average over `draws` latents. A Gaussian decoder, or component of a mixture, has its density
-    in closed form. If the decoder maps distant latents to one vector, the encoder is poor, and so is the bound.
+    from the decoder and trains another encoder on these pairs. The variance of each feature around the decoded vector
+    is the residual variance on fresh samples. The bound of each record is then an importance-weighted average over
+    several latents. A Gaussian decoder, or component of a mixture, has its density in closed form. If the decoder
+    maps distant latents to one vector, the encoder is poor, and so is the bound.
+
+    Parameters
+    ----------
+    steps
+        Number of batches that the encoder is trained on.
+    batch
+        Number of pairs per batch.
+    hidden
+        Units in each of the encoder's two hidden layers.
+    draws
+        Latents per record in the bound.
+    learning_rate
+        Adam's learning rate at the start; it falls to 0.
+    name
+        Name in reports.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from locum import EmbeddingSet
+    >>> from locum.audit import EncoderELBO
+    >>> from locum.generate import ClassGaussian
+    >>> rng = np.random.default_rng(0)
+    >>> members, others = (EmbeddingSet(rng.normal(size=(50, 4)), np.arange(50) % 2) for _ in range(2))
+    >>> release = ClassGaussian().fit(members.X, members.y).release()
+    >>> EncoderELBO().score(release, members, others, rng).inside.shape
+    (50,)
     """
 
     steps: int = 1500

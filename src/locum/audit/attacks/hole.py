@@ -27,9 +27,32 @@ class Hole(ScoreAttack):
     """Guess "member" if released vectors surround a record, but none lies within `min_distance` of it.
 
     One vector inside the radius proves that the record was not used: the holder would have drawn that vector again.
-    An empty ball is more telling the more vectors should lie in it. If the attacker has `decoder`, the release that
-    the table was drawn from, its samples inside the ball are counted; otherwise the table's own vectors between 1 and
-    1.5 radii. The radius is public: it is one of the release's settings.
+    An empty ball is more telling the more vectors should lie in it. The radius is public: it is one of the release's
+    settings. Only a fixed table can be attacked.
+
+    Parameters
+    ----------
+    radius
+        Radius of the ball; None: the setting `min_distance` of the release.
+    decoder
+        The release that the table was drawn from, if the attacker has it: its samples inside the ball are counted.
+        None: the table's own vectors between 1 and 1.5 radii are counted.
+    samples
+        How many vectors to draw from `decoder`.
+    name
+        Name in reports.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from locum import EmbeddingSet
+    >>> from locum.audit import Hole
+    >>> from locum.generate import KSame
+    >>> X, y = np.array([[0.0], [2.0], [10.0], [12.0]]), np.zeros(4, dtype=int)
+    >>> table = KSame(k=2, random_state=0).fit(X, y).release()  # rows at 1, 1, 11 and 11
+    >>> found = Hole(radius=0.8).score(table, EmbeddingSet(X, y), EmbeddingSet(X + 1, y), np.random.default_rng(0))
+    >>> found.inside.tolist(), found.outside.tolist()
+    ([2.0, 2.0, 2.0, 2.0], [-2.0, 0.0, -2.0, 0.0])
     """
 
     radius: float | None = None

@@ -34,10 +34,27 @@ _ROOM = 2**21
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """How latents are searched: `steps` of Adam from each of the best `restarts` of `candidates` draws.
+    """How latents are searched: steps of Adam from each of the best of many draws.
 
-    `prior` weighs the mean square of a latent against the mean squared distance, in units of the samples' standard
-    deviation: without it a decoder with many latents would come close to any record.
+    Parameters
+    ----------
+    restarts
+        How many of the best draws a search starts from.
+    steps
+        Steps of Adam per start.
+    learning_rate
+        Adam's learning rate.
+    prior
+        Weight of the mean square of a latent against the mean squared distance, in units of the samples' standard
+        deviation: without it a decoder with many latents would come close to any record.
+    candidates
+        How many latents are drawn to choose the starts from.
+
+    Examples
+    --------
+    >>> from locum.audit import LatentSearch, Search
+    >>> LatentSearch(Search(steps=20)).search.restarts
+    2
     """
 
     restarts: int = 2
@@ -67,6 +84,25 @@ class LatentSearch(ScoreAttack):
     Gaussian decoder needs no search: the score is the log density in closed form, and for a mixture of Gaussians the
     log of the weighted sum. It needs a decoder, which a fixed table does not have. Ordinary records get small
     distances too: what counts is that members are closer than non-members.
+
+    Parameters
+    ----------
+    search
+        How latents are searched.
+    name
+        Name in reports.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from locum import EmbeddingSet
+    >>> from locum.audit import LatentSearch
+    >>> from locum.generate import ClassGaussian
+    >>> rng = np.random.default_rng(0)
+    >>> members, others = (EmbeddingSet(rng.normal(size=(50, 4)), np.arange(50) % 2) for _ in range(2))
+    >>> release = ClassGaussian().fit(members.X, members.y).release()
+    >>> LatentSearch().run(release, members, others, rng).baseline.value
+    0.5
     """
 
     search: Search = Search()

@@ -21,6 +21,25 @@ class Linkage:
     `attack` is the share of members that are linked, `control` that of non-members, and `baseline` one divided by the
     number of released vectors. The halves are drawn at random. Correlated features link non-members as well: only
     the excess of members counts.
+
+    Parameters
+    ----------
+    samples
+        How many vectors to draw from a decoder; a fixed table gives all its rows.
+    name
+        Name in reports.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from locum import EmbeddingSet
+    >>> from locum.audit import Linkage
+    >>> from locum.generate import ClassGaussian
+    >>> rng = np.random.default_rng(0)
+    >>> members, others = (EmbeddingSet(rng.normal(size=(50, 4)), np.arange(50) % 2) for _ in range(2))
+    >>> release = ClassGaussian().fit(members.X, members.y).release()
+    >>> Linkage(samples=500).run(release, members, others, rng).baseline.value
+    0.002
     """
 
     samples: int = 5000

@@ -22,14 +22,40 @@ _PRIOR_SHADOWS = 8
 
 @dataclass(frozen=True, slots=True)
 class LiRA(ScoreAttack):
-    """The likelihood ratio attack (Carlini et al. 2022), online, with `shadows` generators on halves of the pool.
+    """The likelihood ratio attack (Carlini et al. 2022), online, with generators on halves of the pool.
 
     For each record two normal distributions are fitted to its statistic: under shadows that were trained on it, and
-    under those that were not. The score is the log ratio of the two densities at the value under the release.
-    The statistic is the log density for a ClassGaussian and the closeness of the decoder (`CVAEShadows`) for a CVAE,
-    in both cases minus its median over the pool. `seed` fixes the halves and the training, so that several attacks
-    can share their shadows through one `state` file; by default it is drawn from the attack's rng. A record gets 0 if
-    no shadow on one side knows its class. The attack uses the training settings, which the manifest makes public.
+    under those that were not. The score is the log ratio of the two densities at the value under the release. The
+    statistic is the log density for a ClassGaussian and the closeness of the decoder (`CVAEShadows`) for a CVAE, in
+    both cases minus its median over the pool. A record gets 0 if fewer than two shadows on one side know its class.
+    The attack uses the training settings, which the manifest makes public.
+
+    Parameters
+    ----------
+    shadows
+        How many generators to train: an even number, 4 or more.
+    seed
+        Fixes the halves and the training, so that several attacks can share their shadows; None: drawn from the
+        attack's rng.
+    state
+        A private file (mode 0600) that keeps the shadows: for a run that continues after an interruption, and for
+        other attacks with the same seed. None: nothing is kept.
+    progress
+        Called with (shadows done, total); None: nothing is shown.
+    name
+        Name in reports.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from locum import EmbeddingSet
+    >>> from locum.audit import LiRA
+    >>> from locum.generate import ClassGaussian
+    >>> rng = np.random.default_rng(0)
+    >>> members, others = (EmbeddingSet(rng.normal(size=(50, 4)), np.arange(50) % 2) for _ in range(2))
+    >>> release = ClassGaussian().fit(members.X, members.y).release()
+    >>> LiRA(shadows=8).score(release, members, others, rng).inside.shape
+    (50,)
     """
 
     shadows: int = 64

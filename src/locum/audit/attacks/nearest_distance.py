@@ -16,9 +16,28 @@ from locum.types import AttackResult, EmbeddingSet, Estimate
 
 @dataclass(frozen=True, slots=True)
 class NearestDistance(ScoreAttack):
-    """Guess "member" if the nearest of `samples` draws is close. The score is minus that distance.
+    """Guess "member" if the nearest of many samples is close. The score is minus that distance.
 
     It detects copies and near copies, and misses what a decoder memorizes in other ways.
+
+    Parameters
+    ----------
+    samples
+        How many vectors to draw from a decoder; a fixed table gives all its rows.
+    name
+        Name in reports.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from locum import EmbeddingSet
+    >>> from locum.audit import NearestDistance
+    >>> from locum.generate import ClassGaussian
+    >>> rng = np.random.default_rng(0)
+    >>> members, others = (EmbeddingSet(rng.normal(size=(50, 4)), np.arange(50) % 2) for _ in range(2))
+    >>> release = ClassGaussian().fit(members.X, members.y).release()
+    >>> NearestDistance(samples=500).run(release, members, others, rng).verdict
+    'inconclusive'
     """
 
     samples: int = 20_000
@@ -44,6 +63,37 @@ def check_membership(
 
     The control is the same attack between two halves of the non-members. This is not an audit. Members and
     non-members must come from one population and share no subject.
+
+    Parameters
+    ----------
+    release
+        The release to attack.
+    members
+        The records that it was made from.
+    non_members
+        Other records of the same population; at least 4.
+    rng
+        Draws the samples and the halves.
+    samples
+        How many vectors to draw from a decoder; a fixed table gives all its rows.
+
+    Returns
+    -------
+    AttackResult
+        Private: it depends on the records.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from locum import EmbeddingSet
+    >>> from locum.audit import check_membership
+    >>> from locum.generate import ClassGaussian
+    >>> rng = np.random.default_rng(0)
+    >>> members, others = (EmbeddingSet(rng.normal(size=(50, 4)), np.arange(50) % 2) for _ in range(2))
+    >>> release = ClassGaussian().fit(members.X, members.y).release()
+    >>> found = check_membership(release, members, others, rng, samples=500)
+    >>> found.baseline.value, found.p_value
+    (0.5, None)
     """
     attack = NearestDistance(samples)
     scores = attack.score(release, members, non_members, rng)

@@ -25,7 +25,27 @@ class Reidentification:
     subject. A subject is re-identified if this path ends at its own record: attacker's record, nearest released
     vector, nearest record of the gallery. `attack` is the share among members, `control` that among equally many
     subjects who were not used, and `baseline` one divided by the size of the gallery. A dense release leads any
-    subject to its own record, whether it was used or not: only the excess of members counts.
+    subject to its own record, whether it was used or not: only the excess of members counts. Both sets need
+    `subject`, with five or more subjects of two or more records.
+
+    Parameters
+    ----------
+    samples
+        How many vectors to draw from a decoder; a fixed table gives all its rows.
+    name
+        Name in reports.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from locum import EmbeddingSet
+    >>> from locum.audit import Reidentification
+    >>> from locum.generate import ClassGaussian
+    >>> rng, who = np.random.default_rng(0), np.arange(40) // 4
+    >>> members, others = (EmbeddingSet(rng.normal(size=(40, 3)), np.arange(40) % 2, who + n) for n in (0, 100))
+    >>> release = ClassGaussian().fit(members.X, members.y).release()
+    >>> Reidentification(samples=500).run(release, members, others, rng).baseline.value  # 10 subjects in each set
+    0.1
     """
 
     samples: int = 20_000

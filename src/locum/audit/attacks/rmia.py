@@ -29,10 +29,41 @@ class RMIA(ScoreAttack):
     A record's ratio is its statistic under the release minus the expected one; its score is the share of the records
     of the pool, members and non-members alike, whose ratio is lower by `margin` or more. The expectation comes only
     from shadows that were not trained on the record, so `a` corrects for those that were: it is `(1 + a) / 2` times
-    their mean plus `(1 - a) / 2` times the largest such mean of the pool. With `a = 1` training is expected to change
-    nothing; smaller values expect it to raise unlikely records most. By default `a` is the value among 0, 0.1, ..., 1
-    that best finds the members of the shadows themselves, each attacked with the others. The statistic is a log (as
-    in `LiRA`), while the authors use a probability with 1 as the largest: this is their correction on that scale.
+    their mean plus `(1 - a) / 2` times the largest such mean of the pool. The statistic is a log (as in `LiRA`),
+    while the authors use a probability with 1 as the largest: this is their correction on that scale.
+
+    Parameters
+    ----------
+    shadows
+        How many generators to train: an even number, 4 or more.
+    a
+        From 0 to 1. With 1, training is expected to change nothing; smaller values expect it to raise unlikely
+        records most. None: the value among 0, 0.1, ..., 1 that best finds the members of the shadows themselves, each
+        attacked with the others.
+    margin
+        By how much a ratio must be lower to count, 0 or more.
+    seed
+        Fixes the halves and the training, so that several attacks can share their shadows; None: drawn from the
+        attack's rng.
+    state
+        A private file (mode 0600) that keeps the shadows: for a run that continues after an interruption, and for
+        other attacks with the same seed. None: nothing is kept.
+    progress
+        Called with (shadows done, total); None: nothing is shown.
+    name
+        Name in reports.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from locum import EmbeddingSet
+    >>> from locum.audit import RMIA
+    >>> from locum.generate import ClassGaussian
+    >>> rng = np.random.default_rng(0)
+    >>> members, others = (EmbeddingSet(rng.normal(size=(50, 4)), np.arange(50) % 2) for _ in range(2))
+    >>> release = ClassGaussian().fit(members.X, members.y).release()
+    >>> RMIA(shadows=8).score(release, members, others, rng).inside.shape
+    (50,)
     """
 
     shadows: int = 64

@@ -21,10 +21,31 @@ _ROWS = 1024
 class SinglingOut:
     """A record is singled out if some ball around a released vector holds it and no other record of its set.
 
-    The `radii` of the balls are shares of the feature scale in each direction, so that a copy and a copy with smaller
-    jitter give the same result. The radius with the lowest p-value is reported, corrected for the choice. `attack` is
-    the share of members singled out and `control` that of equally many non-members: a small ball around any record
-    singles it out, so only the excess of members counts. `baseline` is 0: without a release there is no ball.
+    The radius with the lowest p-value is reported, corrected for the choice. `attack` is the share of members singled
+    out and `control` that of equally many non-members: a small ball around any record singles it out, so only the
+    excess of members counts. `baseline` is 0: without a release there is no ball.
+
+    Parameters
+    ----------
+    samples
+        How many vectors to draw from a decoder; a fixed table gives all its rows.
+    radii
+        Radii of the balls, as shares of the feature scale in each direction: a copy and a copy with smaller jitter
+        then give the same result.
+    name
+        Name in reports.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from locum import EmbeddingSet
+    >>> from locum.audit import SinglingOut
+    >>> from locum.generate import ClassGaussian
+    >>> rng = np.random.default_rng(0)
+    >>> members, others = (EmbeddingSet(rng.normal(size=(50, 4)), np.arange(50) % 2) for _ in range(2))
+    >>> release = ClassGaussian().fit(members.X, members.y).release()
+    >>> SinglingOut(samples=500, radii=(0.2,)).run(release, members, others, rng).notes
+    ('balls with a radius of 0.2 of the feature scale',)
     """
 
     samples: int = 5000

@@ -60,11 +60,32 @@ def _at_least(k: npt.NDArray[np.int64], n: int, q: float) -> npt.NDArray[np.floa
 
 
 def refuted_epsilon(correct: int, guesses: int, canaries: int, delta: float, error: float = 0.05) -> float:
-    """The largest epsilon that is refuted at `delta`, along with all below; wrong with probability at most `error`.
+    """The largest epsilon that is refuted, along with all below.
 
-    For `delta = 0` this is the one-sided Clopper-Pearson bound on the share of right guesses, as log odds. 0 refutes
-    nothing. The number of guesses must not depend on which of them are right.
+    With no delta this is the one-sided Clopper-Pearson bound on the share of right guesses, as log odds. The number
+    of guesses must not depend on which of them are right.
 
+    Parameters
+    ----------
+    correct
+        How many guesses are right.
+    guesses
+        How many guesses were made.
+    canaries
+        How many canaries there are, with those without a guess.
+    delta
+        The delta of the guarantee, 0 to 1.
+    error
+        Probability that the bound is wrong, at most.
+
+    Returns
+    -------
+    float
+        0 refutes nothing; at most about 40.
+
+    Examples
+    --------
+    >>> from locum.audit import refuted_epsilon
     >>> round(refuted_epsilon(75, 100, 1000, 1e-4), 3)
     0.673
     """
@@ -91,7 +112,21 @@ def refuted_epsilon(correct: int, guesses: int, canaries: int, delta: float, err
 
 @dataclass(frozen=True, slots=True)
 class Guesses:
-    """How many guesses are made, fixed before the run: "included" for the highest scores, "not" for the lowest."""
+    """How many guesses are made, fixed before the run.
+
+    Parameters
+    ----------
+    high
+        How many of the highest scores are guessed to be included.
+    low
+        How many of the lowest scores are guessed not to be included.
+
+    Examples
+    --------
+    >>> from locum.audit import Guesses
+    >>> Guesses(high=2, low=1).correct([0.9, 0.8, 0.1], [True, False, False])
+    2
+    """
 
     high: int
     low: int
@@ -114,9 +149,34 @@ class Guesses:
 
 @dataclass(frozen=True, slots=True)
 class LowerBound:
-    """An epsilon that is refuted at `delta`: the true one is larger, except with probability `error`.
+    """An epsilon that is refuted at one delta: the true one is larger, except with a small probability.
 
     A bound of 0, or one far below the claim, proves nothing: canaries are one attack, and there may be better ones.
+    `LowerBound.from_scores` computes it.
+
+    Parameters
+    ----------
+    epsilon
+        The refuted epsilon.
+    delta
+        The delta at which it is refuted.
+    error
+        Probability that the bound is wrong, at most.
+    canaries
+        How many canaries there were.
+    guesses
+        How many guesses were made.
+    correct
+        How many of them were right.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from locum.audit import Guesses, LowerBound
+    >>> included = np.random.default_rng(0).random(100) < 0.5
+    >>> bound = LowerBound.from_scores(included, included, Guesses(40, 40), delta=0.0)  # every guess is right
+    >>> round(bound.epsilon, 3), round(float(np.log(0.05 ** (1 / 80) / (1 - 0.05 ** (1 / 80)))), 3)
+    (3.266, 3.266)
     """
 
     epsilon: float

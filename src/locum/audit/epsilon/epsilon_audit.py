@@ -35,11 +35,33 @@ class Planned(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class EpsilonAudit:
-    """The claimed epsilon (`upper`) and the refuted one (`lower`), at one delta, for one unit and relation.
+    """The claimed epsilon and the refuted one, at one delta, for one unit and relation.
 
     "no contradiction found" is no proof: the code may have a fault that these canaries miss. A guarantee that holds
     is called broken with a probability of at most `lower.error`. The test run reads no record, so anyone may see the
     result.
+
+    Parameters
+    ----------
+    lower
+        What canaries refute.
+    upper
+        The claim.
+    unit
+        What is protected: "record" or "subject".
+    relation
+        Which data sets are neighbors: "add-or-remove" or "replace-one".
+    mechanism
+        What the run repeated: "noisy steps" (DP-SGD) or "noisy sums".
+    records
+        Number of made-up records besides the canaries.
+
+    Examples
+    --------
+    >>> from locum.audit import EpsilonAudit, LowerBound
+    >>> bound = LowerBound(epsilon=2.5, delta=1e-6, error=0.05, canaries=1000, guesses=100, correct=99)
+    >>> EpsilonAudit(bound, 1.0, "record", "add-or-remove", "noisy sums", 1000).verdict
+    'broken guarantee'
     """
 
     lower: LowerBound
@@ -117,9 +139,23 @@ def audit_epsilon(
         The epsilon that was claimed, if it is not the plan's.
     seed
         Choose it before the run and keep the result: with enough seeds any bound can be found.
+    error
+        Probability, at most, that a guarantee that holds is called broken.
+
+    Returns
+    -------
+    EpsilonAudit
+        Both bounds. No record was read, so it is not private.
+
+    Raises
+    ------
+    ConfigError
+        If there is no plan or claim that a single run repeats.
 
     Examples
     --------
+    >>> from locum import DP
+    >>> from locum.audit import audit_epsilon
     >>> from locum.generate import ClassGaussian
     >>> generator = ClassGaussian(privacy=DP(8.0, 1e-5, n_public=2000), classes=[0, 1])
     >>> found = audit_epsilon(generator, seed=0)

@@ -35,10 +35,35 @@ _FILES = ("adult.data", "adult.test")
 
 
 def read_adult(path: str | os.PathLike[str]) -> pd.DataFrame:
-    """The complete rows of UCI Adult: 45,222 of them, six columns of numbers (int64) and nine of text.
+    """The complete rows of UCI Adult: six columns of numbers (int64) and nine of text.
 
-    `path` is the folder that holds `adult.data` and `adult.test` (rows come in that order; one of the two is enough),
-    or one such file. Rows with a '?' are dropped; so is the dot after the income in `adult.test`.
+    Both files together have 45,222 such rows. Rows with a '?' are dropped; so is the dot after the income in
+    `adult.test`.
+
+    Parameters
+    ----------
+    path
+        The folder that holds `adult.data` and `adult.test` (rows come in that order; one of the two is enough), or
+        one such file.
+
+    Returns
+    -------
+    pandas.DataFrame
+        One row per person, with the columns as UCI names them.
+
+    Raises
+    ------
+    DataError
+        If a file is missing, damaged or in another format.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from locum.data import read_adult
+    >>> row = "39, ?, 7, HS-grad, 9, Single, Sales, Husband, White, Male, 0, 0, 40, Peru, <=50K"
+    >>> _ = Path("adult.data").write_text(row + "\\n" + row.replace("?", "Private"))
+    >>> read_adult("adult.data")[["age", "workclass", "income"]].values.tolist()
+    [[39, 'Private', '<=50K']]
     """
     import pandas as pd
 

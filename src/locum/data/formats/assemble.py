@@ -19,7 +19,26 @@ ALL = "all"
 
 @dataclass(frozen=True, slots=True)
 class RawSplit:
-    """Columns of one split as the file holds them, not yet checked."""
+    """Columns of one split as the file holds them, not yet checked.
+
+    Parameters
+    ----------
+    X
+        Vectors or images; the first axis is the records.
+    labels
+        A label per record.
+    subject
+        A subject per record; None if not known.
+    attributes
+        Further facts per record, by name.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from locum.data import RawSplit
+    >>> RawSplit(np.eye(2), np.array(["cat", "dog"])).labels.tolist()
+    ['cat', 'dog']
+    """
 
     X: npt.NDArray[Any]
     labels: npt.NDArray[Any]
@@ -32,7 +51,35 @@ def assemble(
 ) -> dict[str, EmbeddingSet]:
     """Checked sets, one per split; class names are the union over all splits, so codes agree.
 
-    Whole numbers are codes if the file gives `names`, and names of classes if it does not.
+    Parameters
+    ----------
+    raw
+        Columns of each split, by its name.
+    path
+        The file, as errors name it.
+    info
+        Where the vectors come from; its class names are replaced.
+    names
+        Class names that the file gives: whole numbers are codes into them. Empty: labels are the names.
+
+    Returns
+    -------
+    dict of str to EmbeddingSet
+        The sets by split.
+
+    Raises
+    ------
+    DataError
+        If the columns do not fit together.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from locum.data import RawSplit, assemble
+    >>> from locum.types import EmbeddingInfo
+    >>> raw = {"train": RawSplit(np.eye(2), np.array([1, 0]))}
+    >>> assemble(raw, "pets.npz", EmbeddingInfo(), names=("cat", "dog"))["train"].labels.tolist()
+    ['dog', 'cat']
     """
     if len(set(names)) != len(names):
         raise DataError(f"{path} names a class twice in `class_names`: class names must differ.")

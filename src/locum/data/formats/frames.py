@@ -36,6 +36,16 @@ def read_frame(path: str | os.PathLike[str]) -> pd.DataFrame:
     cells keep their type (Int64, boolean). Parquet keeps the types of its columns; a named index becomes columns, any
     other index is dropped.
 
+    Parameters
+    ----------
+    path
+        A .csv or .parquet file.
+
+    Returns
+    -------
+    pandas.DataFrame
+        The table, with at least one row.
+
     Raises
     ------
     DataError
@@ -43,13 +53,11 @@ def read_frame(path: str | os.PathLike[str]) -> pd.DataFrame:
 
     Examples
     --------
-    >>> import tempfile
-    >>> import pandas as pd
-    >>> from locum.data import read_frame, write_frame
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     write_frame(pd.DataFrame({"age": [20, 30], "job": ["cook", "nurse"]}), f"{folder}/people.csv")
-    ...     read_frame(f"{folder}/people.csv")["age"].tolist()
-    [20, 30]
+    >>> from pathlib import Path
+    >>> from locum.data import read_frame
+    >>> _ = Path("people.csv").write_text("age,code\\n20,007\\n30,012\\n")
+    >>> read_frame("people.csv").to_dict("list")
+    {'age': [20, 30], 'code': ['007', '012']}
     """
     name, place = os.fspath(path), Path(path)
     if not place.exists():
@@ -66,10 +74,30 @@ def read_frame(path: str | os.PathLike[str]) -> pd.DataFrame:
 
 
 def write_frame(frame: pd.DataFrame, path: str | os.PathLike[str]) -> None:
-    """Write a table without its index, as .csv or .parquet by the suffix; atomic, and readable by its owner only.
+    """Write a table without its index, as .csv or .parquet; atomic, and readable by its owner only.
 
     Parquet keeps the types of the columns. A CSV keeps text: `read_frame` guesses the types, and reads text that is
     empty or says NA as a missing value.
+
+    Parameters
+    ----------
+    frame
+        The table.
+    path
+        The file; its suffix chooses the format. It is replaced if it exists.
+
+    Raises
+    ------
+    DataError
+        If the suffix is not known, or the table or the file cannot be written. It quotes no cell.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from locum.data import read_frame, write_frame
+    >>> write_frame(pd.DataFrame({"age": [20, 30], "job": ["cook", "nurse"]}), "jobs.parquet")
+    >>> read_frame("jobs.parquet")["job"].tolist()
+    ['cook', 'nurse']
     """
     name = os.fspath(path)
     writer = _WRITERS.get(Path(name).suffix.lower())

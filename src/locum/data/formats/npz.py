@@ -26,7 +26,29 @@ _KIND = "an .npz file"
 
 @dataclass(frozen=True, slots=True)
 class StreamedSplit:
-    """One split: `y` and the other columns in memory, vectors as an iterable of blocks of rows."""
+    """One split: `y` and the other columns in memory, vectors as an iterable of blocks of rows.
+
+    Parameters
+    ----------
+    shape
+        Number of records, and number of features.
+    blocks
+        Vectors in blocks of rows, together as many rows as `shape` says.
+    y
+        Class codes.
+    subject
+        A subject per record; None if not known.
+    attributes
+        Further facts per record, by name.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from locum.data import StreamedSplit
+    >>> blocks = (np.full((2, 3), i, dtype=np.float32) for i in range(2))
+    >>> StreamedSplit((4, 3), blocks, y=np.array([0, 0, 1, 1])).shape
+    (4, 3)
+    """
 
     shape: tuple[int, int]
     blocks: Iterable[npt.NDArray[np.float32]]
@@ -48,7 +70,26 @@ def read_npz(path: str) -> dict[str, EmbeddingSet]:
 
 
 def is_image_npz(path: str) -> bool:
-    """True for an .npz in MedMNIST's layout; False for anything else, or a file that cannot be read."""
+    """Whether a file is an .npz of images, in MedMNIST's layout.
+
+    Parameters
+    ----------
+    path
+        The file.
+
+    Returns
+    -------
+    bool
+        False also for a file that cannot be read.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from locum.data import is_image_npz
+    >>> np.savez("scans.npz", train_images=np.zeros((2, 8, 8), np.uint8), train_labels=[0, 1])
+    >>> is_image_npz("scans.npz")
+    True
+    """
     try:
         with np.load(path, allow_pickle=False) as archive:
             return isinstance(archive, np.lib.npyio.NpzFile) and holds_images(list(archive.keys()))
@@ -57,7 +98,34 @@ def is_image_npz(path: str) -> bool:
 
 
 def read_image_arrays(path: str) -> tuple[dict[str, RawSplit], tuple[str, ...]]:
-    """Images (records, height, width[, colors]) and labels by split, and class names if the file has them."""
+    """The arrays of an .npz of images, by split, not resized.
+
+    Parameters
+    ----------
+    path
+        A file in MedMNIST's layout: `train_images, train_labels, ...`.
+
+    Returns
+    -------
+    raw : dict of str to RawSplit
+        Images of shape (records, height, width[, colors]) and labels, by split.
+    names : tuple of str
+        Class names; empty if the file has none.
+
+    Raises
+    ------
+    DataError
+        If the file is damaged, or holds something else.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from locum.data import read_image_arrays
+    >>> np.savez("xrays.npz", train_images=np.zeros((2, 8, 8), np.uint8), train_labels=[0, 1])
+    >>> raw, names = read_image_arrays("xrays.npz")
+    >>> raw["train"].X.shape, names
+    ((2, 8, 8), ())
+    """
     raw, names, _ = _contents(path, flat=False)
     for split, part in raw.items():
         if part.X.ndim not in (3, 4) or 0 in part.X.shape or part.X.dtype.kind not in "uif":
@@ -87,7 +155,28 @@ def write_npz(stream: BinaryIO, data: EmbeddingSet) -> None:
 
 
 def write_npz_stream(stream: BinaryIO, splits: Mapping[str, StreamedSplit], info: EmbeddingInfo) -> None:
-    """Write the layout of `write_npz` in blocks: several splits, or one called "all"."""
+    """Write vectors that do not fit in memory, in blocks, as an .npz that `read_splits` reads.
+
+    Parameters
+    ----------
+    stream
+        An open binary file.
+    splits
+        What to write: several splits, or one called "all".
+    info
+        Where the vectors come from, and the class names.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from locum.data import StreamedSplit, read_embeddings, write_npz_stream
+    >>> from locum.types import EmbeddingInfo
+    >>> part = StreamedSplit((2, 3), [np.zeros((1, 3)), np.ones((1, 3))], y=np.array([0, 1]))
+    >>> with open("blocks.npz", "wb") as stream:
+    ...     write_npz_stream(stream, {"all": part}, EmbeddingInfo(class_names=("cat", "dog")))
+    >>> read_embeddings("blocks.npz").X.tolist()
+    [[0.0, 0.0, 0.0], [1.0, 1.0, 1.0]]
+    """
     with zipfile.ZipFile(stream, "w", zipfile.ZIP_STORED, allowZip64=True) as archive:
         for split, part in splits.items():
             prefix = "" if split == ALL else f"{split}_"

@@ -11,7 +11,19 @@ from locum.federated.site import Site
 
 
 class LocalChannel:
-    """A `Channel` that calls sites by their `site.toml`; messages are packed and unpacked as for a network."""
+    """A `Channel` that calls sites in this process; messages are packed and unpacked as for a network.
+
+    Parameters
+    ----------
+    files
+        The `site.toml` of each site, by name.
+
+    Examples
+    --------
+    >>> from locum.federated import LocalChannel
+    >>> LocalChannel({"site-a": "a/site.toml", "site-b": "b/site.toml"}).sites()
+    ['site-a', 'site-b']
+    """
 
     def __init__(self, files: Mapping[str, str | Path]) -> None:
         self._files = dict(files)

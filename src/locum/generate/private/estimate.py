@@ -63,7 +63,32 @@ def noisy_sums(
 ) -> Array:
     """The sums of `query_sums` with the noise of `plan`: all that is learned from the records.
 
-    With `subject`, the records of a subject count together.
+    The caller pays for the plan first.
+
+    Parameters
+    ----------
+    X, codes, subject, classes, reference, shares
+        As in `query_sums`.
+    plan
+        The plan of the query; its noise multiplier is the standard deviation of the noise on each number.
+    insecure_seed
+        A seed for the noise, for tests; None: the operating system's entropy.
+
+    Returns
+    -------
+    ndarray
+        One noisy number per sum, `shares.size(classes, d)` in all.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from locum.accounting import plan_query
+    >>> from locum.data import load_reference
+    >>> from locum.generate.private import MEANS, noisy_sums
+    >>> from locum.types import DP
+    >>> X, codes, plan = np.ones((40, 3), np.float32), np.arange(40) % 2, plan_query(DP(1.0, 1e-6, n_public=40))
+    >>> noisy_sums(X, codes, None, 2, load_reference("none", 3), MEANS, plan).shape
+    (9,)
     """
     sums = query_sums(X, codes, subject, classes, reference, shares)
     rng = SecureRandom(np.ones(1, dtype=np.int64), 1.0, len(sums), plan.noise_multiplier, insecure_seed=insecure_seed)
@@ -76,8 +101,37 @@ def from_sums(
 ) -> PrivateMeans:
     """Class means and spread from noisy sums, of one site or added over several; it costs nothing.
 
-    Each number has Gaussian noise of `noise_std`; variances add when sums are added. Sums that are added need the
-    same `shares` and `reference`. Without products the covariance is that of the reference.
+    Without products the covariance is that of the reference.
+
+    Parameters
+    ----------
+    noisy
+        The noisy sums. Sums that are added need the same `shares` and `reference`.
+    noise_std
+        The standard deviation of the noise on each number, above 0; variances add when sums are added.
+    classes, d
+        The numbers of classes and of features.
+    shares
+        The parts of the query. They must include the class sums.
+    reference
+        The public statistics that the vectors were whitened with.
+
+    Returns
+    -------
+    PrivateMeans
+        Class `means` of raw vectors, `factor` and `scale` of the spread around them
+        (`factor.T @ factor + diag(scale**2)`), and class `shares`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from locum.data import load_reference
+    >>> from locum.generate.private import MEANS, from_sums, query_sums
+    >>> X, codes = np.array([[1, 1], [1, -1]] * 20, np.float32), np.arange(40) % 2
+    >>> reference = load_reference("none", 2)
+    >>> sums = query_sums(X, codes, None, 2, reference)
+    >>> from_sums(sums, 1e-6, 2, 2, MEANS, reference).means.round(3).tolist()
+    [[1.0, 1.0], [1.0, -1.0]]
     """
     found = measured(noisy, noise_std, classes, d, shares)
     assert found.means is not None
@@ -115,6 +169,23 @@ def reference_hash(reference: Reference) -> str:
     """Hash that tells versions of a reference apart: sums that were whitened differently must not be added.
 
     It covers what is read unchanged from the file. Directions are made orthonormal, so their last digits may differ.
+
+    Parameters
+    ----------
+    reference
+        The public statistics.
+
+    Returns
+    -------
+    str
+        SHA-256, 64 hexadecimal digits.
+
+    Examples
+    --------
+    >>> from locum.data import load_reference
+    >>> from locum.generate.private import reference_hash
+    >>> reference_hash(load_reference("none", 3)) == reference_hash(load_reference("none", 4))
+    False
     """
     numbers = np.concatenate([reference.mean, reference.values, [reference.rest]]).astype("<f4")
     return hashlib.sha256(numbers.tobytes()).hexdigest()

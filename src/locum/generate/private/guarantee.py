@@ -29,18 +29,76 @@ NOT_COVERED = (
 
 
 def rounded_shares(shares: npt.NDArray[np.float64]) -> tuple[tuple[tuple[int], float], ...]:
-    """Noisy class frequencies for `Learned.joint`, rounded to three digits."""
+    """Noisy class frequencies as a release holds them: rounded to three digits, and none is 0.
+
+    Parameters
+    ----------
+    shares
+        The frequency of each class; they sum to 1.
+
+    Returns
+    -------
+    tuple
+        One pair per class: its code in a tuple, and its frequency.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from locum.generate.private import rounded_shares
+    >>> rounded_shares(np.array([0.7004, 0.2996]))
+    (((0,), 0.7), ((1,), 0.3))
+    """
     rounded = np.maximum(np.round(1000 * shares), 1)
     return tuple(((c,), float(p)) for c, p in enumerate(rounded / rounded.sum()))
 
 
 def reference_settings(reference: Reference) -> dict[str, str]:
-    """Settings of a release that name the public statistics in use."""
+    """Settings of a release that name the public statistics in use.
+
+    Parameters
+    ----------
+    reference
+        The public statistics.
+
+    Returns
+    -------
+    dict
+        "reference", its name, and "reference_source", where it comes from.
+
+    Examples
+    --------
+    >>> from locum.data import load_reference
+    >>> from locum.generate.private import reference_settings
+    >>> reference_settings(load_reference("none", 3))
+    {'reference': 'none', 'reference_source': 'none'}
+    """
     return {"reference": reference.name, "reference_source": reference.source}
 
 
 def subjects(subject: Any) -> npt.NDArray[np.int64]:
-    """Subjects as integers; a missing subject is an error."""
+    """Subjects as integers; a missing subject is an error.
+
+    Parameters
+    ----------
+    subject
+        The subject of each record: text or numbers. Subjects with the same text are the same.
+
+    Returns
+    -------
+    ndarray of shape (n,)
+        Whole numbers from 0, in the order of first appearance.
+
+    Raises
+    ------
+    PrivacyError
+        If a subject is None, NaN or blank: two subjects without a name would count as one.
+
+    Examples
+    --------
+    >>> from locum.generate.private import subjects
+    >>> subjects(["p7", "p2", "p7"]).tolist()
+    [0, 1, 0]
+    """
     place: dict[str, int] = {}
     out = np.empty(len(np.asarray(subject)), dtype=np.int64)
     for i, who in enumerate(np.asarray(subject).tolist()):

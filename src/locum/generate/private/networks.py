@@ -130,7 +130,38 @@ def folded(
     """Tensors of a release: the way back to raw vectors is folded into the last layer and the class offsets.
 
     With noisy class means, the decoder's own mean of each class is subtracted: it would only add noise to them. The
-    part of the squared length that class means and decoder do not explain is spread as in the public statistics.
+    part of the squared length that class means and decoder do not explain is spread as in the public statistics. It
+    reads noisy results only, so it costs nothing.
+
+    Parameters
+    ----------
+    module
+        The privately trained CVAE.
+    whitener
+        The map between raw vectors and network inputs.
+    shares
+        The noisy frequency of each class; they sum to 1.
+    tensors
+        The exported decoder, from `export_decoder`; the last two are weight and bias of the last layer.
+    noise
+        Whether to add the unexplained spread, as "noise_factor" and "noise_scale".
+
+    Returns
+    -------
+    dict
+        `tensors` with the last layer changed, and "span", "offset" and the noise added.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from locum.data import load_reference
+    >>> from locum.generate import export_decoder
+    >>> from locum.generate.private import Whitener, folded
+    >>> from locum.nets import plain_cvae
+    >>> net = plain_cvae(dim=3, condition=2, hidden=(4,), latent=2, sigmoid=False)
+    >>> whitener, (_, tensors) = Whitener.bare(load_reference("none", 3), 2), export_decoder(net.decoder)
+    >>> sorted(set(folded(net, whitener, np.array([0.5, 0.5]), tensors, noise=True)) - set(tensors))
+    ['noise_factor', 'noise_scale', 'offset', 'span']
     """
     d, classes = whitener.reference.dim, len(shares)
     energy, centers = zip(*(_moments(module, c, classes) for c in range(classes)), strict=True)

@@ -24,7 +24,25 @@ _FEWEST = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Shares:
-    """Parts of the squared sensitivity, which sum to 1. A part with share 0 is not queried."""
+    """Parts of the squared sensitivity, which sum to 1. A part with share 0 is not queried.
+
+    Parameters
+    ----------
+    sums
+        For the sum of the vectors of each class.
+    counts
+        For the number of records of each class; above 0.
+    lengths
+        For the sum of the lengths of all vectors; above 0.
+    products
+        For the products of two features, summed over all vectors.
+
+    Examples
+    --------
+    >>> from locum.generate.private import Shares
+    >>> Shares(sums=0.9, counts=0.05, lengths=0.05).size(classes=3, d=10)  # 3 x 10 sums, 3 counts, 1 length
+    34
+    """
 
     sums: float
     counts: float
@@ -60,8 +78,30 @@ COUNTS_ONLY = Shares(0.0, 0.5, 0.5)
 class Measured:
     """Noisy sums as estimates for whitened vectors of length 1; no record is involved any more.
 
-    Class `means` with noise variance `error`, `counts` (bounded below), the mean `length` of whitened vectors, and
-    the summed `products`, with noise of `products_std` off the diagonal.
+    Attributes
+    ----------
+    means
+        Class means (classes, d); None if they were not queried.
+    error
+        The noise variance in each class's mean; 0 without means.
+    counts
+        The number of records of each class, at least 5.
+    length
+        The mean length of whitened vectors.
+    products
+        The summed products of two features (d, d); None if they were not queried.
+    products_std
+        The standard deviation of the noise in `products` off the diagonal; 0 without products.
+    shares
+        Class frequencies, from `counts`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from locum.generate.private import COUNTS_ONLY, measured
+    >>> found = measured(np.sqrt(0.5) * np.array([30.0, 10.0, 20.0]), 1e-6, 2, 4, COUNTS_ONLY)
+    >>> found.shares.round(3).tolist(), found.means
+    ([0.75, 0.25], None)
     """
 
     means: Array | None
@@ -82,6 +122,29 @@ def unit_vectors(X: npt.NDArray[np.float32], reference: Reference) -> tuple[Arra
     """Whitened vectors of length 1, and their lengths as a share of the longest allowed.
 
     A record with a number that is not finite becomes the zero vector with length 0.
+
+    Parameters
+    ----------
+    X
+        Raw vectors (n, d).
+    reference
+        The public statistics to whiten with.
+
+    Returns
+    -------
+    unit : ndarray of shape (n, d)
+        Whitened vectors of length 1; a vector that is whitened to 0 stays 0.
+    relative : ndarray of shape (n,)
+        Lengths before scaling, divided by 3 sqrt(d) and clipped to 1.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from locum.data import load_reference
+    >>> from locum.generate.private import unit_vectors
+    >>> unit, relative = unit_vectors(np.array([[3.0, 4.0]], np.float32), load_reference("none", 2))
+    >>> unit.tolist(), relative.tolist()
+    ([[0.6, 0.8]], [1.0])
     """
     usable = np.asarray(np.isfinite(X).all(axis=1))
     white = reference.whiten(np.where(usable[:, None], X, 0.0))
@@ -102,7 +165,38 @@ def query_sums(
     """The sums before the noise: one unit, added or removed, moves them by at most 1 in L2.
 
     The contribution of a record has length at most 1 by construction. The records of a subject are summed and the sum
-    is clipped to length 1, so a subject with many records has no more influence than one with a single record.
+    is clipped to length 1, so a subject with many records has no more influence than one with a single record. A
+    record with a number that is not finite contributes nothing.
+
+    Parameters
+    ----------
+    X
+        Raw vectors (n, d).
+    codes
+        The class of each vector as a whole number from 0.
+    subject
+        The subject of each vector as a whole number, if the unit is the subject; None: each record is a unit.
+    classes
+        The number of classes.
+    reference
+        The public statistics to whiten with.
+    shares
+        The parts of the query.
+
+    Returns
+    -------
+    ndarray
+        Class sums, counts, lengths and products, each scaled by the root of its share. Private: without noise.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from locum.data import load_reference
+    >>> from locum.generate.private import COUNTS_ONLY, query_sums
+    >>> X, codes = np.array([[1, 1], [1, -1], [1, 1]], np.float32), np.array([0, 1, 0])
+    >>> sums = query_sums(X, codes, None, 2, load_reference("none", 2), COUNTS_ONLY)
+    >>> (sums / np.sqrt(0.5)).round(3).tolist()  # two records, one record, and lengths of a third each
+    [2.0, 1.0, 1.0]
     """
     d = X.shape[1]
     # A record that cannot be used contributes nothing: it is indistinguishable from an absent one.
@@ -148,7 +242,34 @@ def _weights(
 
 
 def measured(noisy: Array, noise: float, classes: int, d: int, shares: Shares = MEANS) -> Measured:
-    """Estimates from noisy sums with noise of standard deviation `noise` per number. It costs nothing."""
+    """Estimates from noisy sums. It costs nothing.
+
+    Parameters
+    ----------
+    noisy
+        The noisy sums.
+    noise
+        The standard deviation of the noise on each number.
+    classes, d
+        The numbers of classes and of features.
+    shares
+        The parts of the query.
+
+    Returns
+    -------
+    Measured
+        Means, counts, length and products, as far as they were queried.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from locum.data import load_reference
+    >>> from locum.generate.private import measured, query_sums
+    >>> X, codes = np.ones((40, 3), np.float32), np.repeat([0, 1], [30, 10])
+    >>> sums = query_sums(X, codes, None, 2, load_reference("none", 3))
+    >>> measured(sums, 1e-6, 2, 3).counts.round(3).tolist()
+    [30.0, 10.0]
+    """
     sums, seen, lengths, upper = shares.parts(noisy, classes, d)
     counts = np.maximum(_shrunk_counts(seen / np.sqrt(shares.counts), noise / np.sqrt(shares.counts)), _FEWEST)
     length = float(np.clip(lengths[0] / np.sqrt(shares.lengths) / counts.sum(), 0.1, 1.0)) * LONGEST * np.sqrt(d)

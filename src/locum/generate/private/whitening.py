@@ -29,7 +29,37 @@ INITIAL_QUERIES: dict[str, tuple[float, Shares]] = {"class": (0.5, MEANS), "publ
 def plan_network(
     privacy: DP, scaling: str, *, batch: int, clip: float, epochs: float = 1.0, steps: int | None = None
 ) -> SGDPlan:
-    """Plan of a private fit of a network, from public numbers alone; see `plan_sgd`."""
+    """Plan of a private fit of a network, from public numbers alone; see `plan_sgd`.
+
+    Parameters
+    ----------
+    privacy
+        The budget, with `n_public`.
+    scaling
+        "class": half of the squared budget goes to noisy class means before training; "public": a twentieth goes to
+        counts and lengths.
+    batch
+        The expected number of units in a batch.
+    clip
+        The bound on the norm of a unit's gradient.
+    epochs
+        Passes over `n_public` units.
+    steps
+        The number of batches, instead of `epochs`.
+
+    Returns
+    -------
+    SGDPlan
+        Steps and noise; its only extra event is the noisy sum.
+
+    Examples
+    --------
+    >>> from locum.generate.private import plan_network
+    >>> from locum.types import DP
+    >>> plan = plan_network(DP(1.0, 1e-6, n_public=1000), "class", batch=200, clip=1.0, epochs=2)
+    >>> plan.steps, plan.epsilon <= 1.0
+    (10, True)
+    """
     share, _ = INITIAL_QUERIES[scaling]
     sums = Gaussian(plan_query(privacy).noise_multiplier / np.sqrt(share))
     return plan_sgd(privacy, batch=batch, epochs=epochs, steps=steps, clip=clip, extra=(sums,))
@@ -42,7 +72,27 @@ def read_sums(noisy: Array, plan: SGDPlan, scaling: str, classes: int, d: int) -
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Whitener:
-    """Map between raw vectors and network inputs: whitened, of length 1, less the class mean, times sqrt(d)."""
+    """Map between raw vectors and network inputs: whitened, of length 1, less the class mean, times sqrt(d).
+
+    Parameters
+    ----------
+    reference
+        The public statistics to whiten with.
+    means
+        One mean per class (classes, d), of whitened vectors of length 1: noisy, or 0.
+    length
+        The length that every vector gets on the way back: the noisy mean.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from locum.data import load_reference
+    >>> from locum.generate.private import Whitener
+    >>> whitener = Whitener(load_reference("none", 2), np.zeros((1, 2)), length=5.0)
+    >>> scaled = whitener.forward(np.array([[0.3, 0.4]], np.float32), np.array([0]))
+    >>> whitener.backward(scaled, np.array([0])).round(3).tolist()
+    [[3.0, 4.0]]
+    """
 
     reference: Reference
     means: Array

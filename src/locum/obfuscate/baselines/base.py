@@ -25,11 +25,34 @@ _CHUNK = 4096
 
 
 class Baseline(ABC):
-    """A published method that hides one attribute of rows and keeps another; `strength` is how much it hides.
+    """A published method that hides one attribute of rows and keeps another.
 
-    0 hides least. The unit of strength differs between baselines: compare curves, not strengths. Nothing is proven
-    about a release: judge it by attackers. Most baselines learn from the private attribute (`needs_private`); none
-    gets the utility attribute of the rows that it releases.
+    The unit of strength differs between baselines: compare curves, not strengths. Nothing is proven about a release:
+    judge it by attackers. Most baselines learn from the private attribute (`needs_private`); none gets the utility
+    attribute of the rows that it releases. `BASELINES` holds the baselines by name.
+
+    Parameters
+    ----------
+    strength
+        How much it hides, 0 or more; 0 hides least.
+
+    Attributes
+    ----------
+    released_
+        The network that makes releases; learned from private attributes.
+    helpers_
+        The networks that were trained with it, such as an attacker. Private.
+    shape_, types_
+        Shape of a row, and its one-hot blocks.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from locum.obfuscate.baselines import BASELINES
+    >>> X = np.random.default_rng(0).random((50, 3), dtype=np.float32)
+    >>> model = BASELINES["gaussian"](0.0).fit(X, np.arange(50) % 2, None)
+    >>> bool((model.masking()(X, None, np.random.default_rng(0)) == X).all())
+    True
     """
 
     name: ClassVar[str]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Literal
 
@@ -16,8 +16,6 @@ from locum.obfuscate.baselines.lmifr import LMIFR
 from locum.obfuscate.baselines.pupet import AEPupet, BetaVAEPupet, UAEPupet, VAEPupet
 from locum.obfuscate.baselines.tiprdc import TIPRDC
 from locum.obfuscate.baselines.vfae import VFAE
-
-BaselineFactory = Callable[[float], Baseline]
 
 _BUILT: tuple[type[Baseline], ...] = (
     GaussianNoise, LearnedNoise, GAP,
@@ -51,8 +49,23 @@ _IMAGE: Mapping[str, tuple[float, ...]] = {
 
 
 def strengths(name: str, kind: Literal["table", "image"]) -> tuple[float, ...]:
-    """Strengths to sweep, ascending from 0: six for tables and four for images, for every baseline.
+    """Strengths to sweep for a baseline, ascending from 0: six for tables and four for images.
 
+    Parameters
+    ----------
+    name
+        Name of the baseline, a key of `BASELINES`.
+    kind
+        "table" or "image".
+
+    Returns
+    -------
+    tuple of float
+        The strengths.
+
+    Examples
+    --------
+    >>> from locum.obfuscate.baselines import strengths
     >>> strengths("gap", "image")
     (0.0, 0.1, 0.3, 1.0)
     """

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     )
     from locum.release.passport.files import (
         present_passport_files as present_passport_files,
-        read_passport_files as read_passport_files,
         write_passport_files as write_passport_files,
     )
     from locum.release.passport.schema import (
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
         UtilityEntry as UtilityEntry,
         build_passport as build_passport,
         parse_passport as parse_passport,
-        passport_schema as passport_schema,
     )
     from locum.release.passport.signature import (
         SIGNATURE as SIGNATURE,

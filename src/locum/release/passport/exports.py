@@ -45,6 +45,30 @@ def render_croissant(manifest: Manifest, passport: Passport) -> str:
 
     Croissant cannot read rows from a release's tensors, and a decoder has no rows: the only record set is that of the
     classes, with their released, rounded shares.
+
+    Parameters
+    ----------
+    manifest
+        The manifest of a saved release, which lists its files.
+    passport
+        Its passport.
+
+    Returns
+    -------
+    str
+        JSON-LD; the same input gives the same text.
+
+    Examples
+    --------
+    >>> import json
+    >>> import numpy as np
+    >>> from locum.generate import ClassGaussian
+    >>> from locum.release import load
+    >>> from locum.release.passport import build_passport, render_croissant
+    >>> release = load(ClassGaussian().fit(np.eye(4), [0, 0, 1, 1]).release().save("croissant"))
+    >>> passport = build_passport(release.manifest, release.fingerprint, written_on="2025-01-31")
+    >>> json.loads(render_croissant(release.manifest, passport))["datePublished"]
+    '2025-01-31'
     """
     claim = passport.claim
     numbers = tensor_file(manifest.kind)
@@ -128,9 +152,37 @@ _RELATIONS = {
 
 
 def render_registry(manifest: Manifest, passport: Passport) -> str:
-    """Product, flavor, unit, parameters, mechanisms and accounting as JSON text.
+    """Product, flavor, unit, parameters, mechanisms and accounting as JSON text, for registries of DP deployments.
 
-    The keys are those of public registries of deployments; the data holder fills in `data_holder`.
+    The keys are those of public registries; the data holder fills in `data_holder`.
+
+    Parameters
+    ----------
+    manifest
+        The manifest of the release.
+    passport
+        Its passport, with a claim of kind "dp".
+
+    Returns
+    -------
+    str
+        JSON; the same input gives the same text.
+
+    Raises
+    ------
+    ConfigError
+        If the claim is not of kind "dp".
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from locum.generate import ClassGaussian
+    >>> from locum.release.passport import build_passport, render_registry
+    >>> manifest = ClassGaussian().fit(np.eye(4), [0, 0, 1, 1]).release().manifest
+    >>> render_registry(manifest, build_passport(manifest, "0" * 64, written_on="2025-01-31"))
+    Traceback (most recent call last):
+        ...
+    locum.errors.ConfigError: A DP registry needs a claim of kind 'dp'; got 'none'.
     """
     dp = passport.claim.dp
     if dp is None:

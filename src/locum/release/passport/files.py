@@ -29,7 +29,27 @@ class PassportFiles:
 
 
 def present_passport_files(path: Path) -> list[str]:
-    """Names of the passport files in a release folder, checked or not."""
+    """Names of the passport files in a release folder, checked or not.
+
+    Parameters
+    ----------
+    path
+        The folder.
+
+    Returns
+    -------
+    list of str
+        Sorted; empty if there are none.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from locum.release.passport import present_passport_files
+    >>> Path("present").mkdir()
+    >>> _ = Path("present/passport.json").write_text("{}")
+    >>> present_passport_files(Path("present"))
+    ['passport.json']
+    """
     return sorted(PASSPORT_FILES & {entry.name for entry in path.iterdir()})
 
 
@@ -62,7 +82,33 @@ def read_passport_files(path: Path, manifest: Manifest, fingerprint: str) -> Pas
 
 
 def write_passport_files(path: Path, contents: Mapping[str, bytes], *, remove: Iterable[str] = ()) -> None:
-    """Write and remove passport files of a release in one step; the release itself is not touched."""
+    """Write and remove passport files of a release in one step; the release itself is not touched.
+
+    Parameters
+    ----------
+    path
+        The folder of the release.
+    contents
+        The bytes of each file to write, by name.
+    remove
+        Names of passport files to remove.
+
+    Raises
+    ------
+    ConfigError
+        If a name is not that of a passport file.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> import numpy as np
+    >>> from locum.generate import ClassGaussian
+    >>> from locum.release.passport import present_passport_files, write_passport_files
+    >>> path = ClassGaussian().fit(np.eye(4), [0, 0, 1, 1]).release().save("written")
+    >>> write_passport_files(path, {"passport.md": b"# Passport"})
+    >>> present_passport_files(path)
+    ['passport.md']
+    """
     unknown = (set(contents) | set(remove)) - PASSPORT_FILES
     if unknown:
         raise ConfigError(f"{sorted(unknown)[0]!r} is not a passport file of a release.")

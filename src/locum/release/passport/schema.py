@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import json
 import platform
+import re
 from dataclasses import replace
 from importlib.metadata import version
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -38,6 +39,27 @@ class AttackEntry(Strict):
     """One attack, as `AttackResult.shareable` gives it. Figures are there only if the holder asked for them.
 
     `tpr` is the share of members found, by the share of non-members wrongly accused.
+
+    Parameters
+    ----------
+    name
+        Name of the attack.
+    measure
+        What the figures are: "auc" or "share".
+    verdict
+        What the attack shows.
+    attack, control, baseline
+        What it reached on members, among non-members, and by chance.
+    most_exposed
+        The attack on the tenth of the records where it does best.
+    tpr
+        Keys are "0.01" or "0.001".
+
+    Examples
+    --------
+    >>> from locum.release.passport import AttackEntry
+    >>> AttackEntry(name="nearest distance", measure="auc", verdict="no excess risk found").measured
+    False
     """
 
     name: Name
@@ -56,14 +78,45 @@ class AttackEntry(Strict):
 
 
 class RuleEntry(Strict):
-    """One rule of a policy, and whether it is met."""
+    """One rule of a policy, and whether it is met.
+
+    Parameters
+    ----------
+    rule
+        The rule in words, up to 200 characters.
+    met
+        Whether it is met.
+
+    Examples
+    --------
+    >>> from locum.release.passport import RuleEntry
+    >>> RuleEntry(rule="no attack found a leak", met=True).met
+    True
+    """
 
     rule: ShortText
     met: bool
 
 
 class PolicyEntry(Strict):
-    """The holder's policy. It is met if all its rules are met and no attack found a leak."""
+    """The holder's policy. It is met if all its rules are met and no attack found a leak.
+
+    Parameters
+    ----------
+    name
+        Name of the policy.
+    met
+        Whether it is met; `AuditEntry` checks this against the rules and the verdict.
+    rules
+        Up to 100 rules.
+
+    Examples
+    --------
+    >>> from locum.release.passport import PolicyEntry, RuleEntry
+    >>> rule = RuleEntry(rule="no attack found a leak", met=True)
+    >>> PolicyEntry(name="internal", met=True, rules=(rule,)).name
+    'internal'
+    """
 
     name: ShortText
     met: bool
@@ -71,7 +124,30 @@ class PolicyEntry(Strict):
 
 
 class EpsilonAuditEntry(Strict):
-    """Bounds on epsilon: `upper` is the claim, `lower` what canaries refute in a run that read no record."""
+    """Bounds on epsilon: `upper` is the claim, `lower` what canaries refute in a run that read no record.
+
+    Parameters
+    ----------
+    verdict
+        "broken guarantee" if `lower` is above `upper`, otherwise "no contradiction found".
+    lower, upper
+        The two bounds.
+    delta
+        The delta of both.
+    confidence
+        Probability that the lower bound is right, such as 0.95.
+    canaries
+        Number of canaries in the run.
+
+    Examples
+    --------
+    >>> from locum.release.passport import EpsilonAuditEntry
+    >>> entry = EpsilonAuditEntry(
+    ...     verdict="no contradiction found", lower=0.4, upper=1, delta=1e-6, confidence=0.95, canaries=1000
+    ... )
+    >>> entry.lower
+    0.4
+    """
 
     verdict: EpsilonVerdict
     lower: Annotated[float, Field(ge=0)]
@@ -91,6 +167,24 @@ class AuditEntry(Strict):
     """What attackers achieved, measured on records that stay with the holder.
 
     `verdict` is never better than the worst of the results; a leak or a broken guarantee meets no policy.
+
+    Parameters
+    ----------
+    verdict
+        The verdict of the whole audit.
+    results
+        1 to 200 attacks.
+    policy
+        The holder's policy; None if none was checked.
+    epsilon_audit
+        The test of a claimed epsilon; None if there was none.
+
+    Examples
+    --------
+    >>> from locum.release.passport import AttackEntry, AuditEntry
+    >>> attack = AttackEntry(name="nearest distance", measure="auc", verdict="inconclusive")
+    >>> AuditEntry(verdict="inconclusive", results=(attack,)).policy is None
+    True
     """
 
     verdict: Verdict
@@ -120,7 +214,25 @@ class UtilityRow(Strict):
 
 
 class UtilityEntry(Strict):
-    """How useful the release is; there only if the holder asked for it."""
+    """How useful the release is; there only if the holder asked for it.
+
+    Parameters
+    ----------
+    head
+        The kind of classifier, such as "linear".
+    seeds
+        How many times it was trained.
+    rows
+        What it reached on real records, one row per source that it was trained on.
+
+    Examples
+    --------
+    >>> from locum.release.passport import UtilityEntry
+    >>> scores = {"auc": {"value": 0.87, "low": 0.85, "high": 0.9}}
+    >>> entry = UtilityEntry(head="linear", seeds=3, rows=[{"method": "release", "scores": scores}])
+    >>> entry.rows[0].scores["auc"].value
+    0.87
+    """
 
     head: Name
     seeds: Annotated[int, Field(ge=1)]
@@ -132,6 +244,7 @@ CROISSANT, REGISTRY = "croissant.json", "dp-registry.json"
 # The files that a passport lists with their hashes.
 LISTED = (PAGE, SHEET, CROISSANT, REGISTRY)
 SCHEMA_URL = "https://json-schema.org/draft/2020-12/schema"
+_SECTIONS = re.compile(r"\n\n\w+\n-{3,}\n")
 
 MEASURED = (
     "the measured figures in the passport: they were computed from real records, no guarantee covers them, and the "
@@ -166,6 +279,41 @@ class Passport(Strict):
 
     `claim` is the claim of the manifest; its `not_covered` also names what the passport adds. `files` are the other
     passport files, with their hashes.
+
+    Parameters
+    ----------
+    format
+        Always "locum-passport".
+    schema_version
+        Always 1.
+    written_by
+        Name and version of the program.
+    written_on
+        The date, as YYYY-MM-DD.
+    release
+        The release that the passport belongs to.
+    claim
+        What is guaranteed, and what is not.
+    audit
+        What attackers achieved; None if it is not reported.
+    utility
+        How useful the release is; None if it is not reported.
+    threat_model
+        Who attacks, what is proven, and what that assumes.
+    versions
+        Version of each package that mattered, by name.
+    files
+        Hash and size of each other passport file.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from locum.generate import ClassGaussian
+    >>> from locum.release.passport import build_passport
+    >>> manifest = ClassGaussian().fit(np.eye(4), [0, 0, 1, 1]).release().manifest
+    >>> passport = build_passport(manifest, "0" * 64, written_on="2025-01-31")
+    >>> passport.release.classes, passport.has_figures
+    (2, False)
     """
 
     format: Literal["locum-passport"] = "locum-passport"
@@ -207,9 +355,36 @@ def build_passport(
     audit: AuditEntry | None = None,
     utility: UtilityEntry | None = None,
 ) -> Passport:
-    """A passport from a manifest and, if the holder gives them, figures that are already rounded.
+    """Build a passport from a manifest and, if the holder gives them, figures that are already rounded.
 
     Its `files` are still empty: the other passport files are made from it, and a copy lists them.
+
+    Parameters
+    ----------
+    manifest
+        The manifest of the release.
+    fingerprint
+        SHA-256 of the manifest, as in `Release.fingerprint`.
+    written_on
+        The date, as YYYY-MM-DD.
+    audit
+        What attackers achieved; None: nothing is reported.
+    utility
+        How useful the release is; None: nothing is reported.
+
+    Returns
+    -------
+    Passport
+        Its claim also names in `not_covered` what `audit` and `utility` add.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from locum.generate import ClassGaussian
+    >>> from locum.release.passport import build_passport
+    >>> manifest = ClassGaussian().fit(np.eye(4), [0, 0, 1, 1]).release().manifest
+    >>> build_passport(manifest, "0" * 64, written_on="2025-01-31").claim == manifest.claim
+    True
     """
     added: tuple[str, ...] = () if audit is None else (TOLD_VERDICTS,)
     if utility is not None or (audit is not None and any(result.measured for result in audit.results)):
@@ -246,7 +421,35 @@ def _release(manifest: Manifest, fingerprint: str) -> ReleaseEntry:
 
 
 def parse_passport(raw: bytes) -> Passport:
-    """The passport in `raw`, checked; a FormatError in one sentence if it breaks the rules."""
+    """Read and check a passport.
+
+    Parameters
+    ----------
+    raw
+        The bytes of `passport.json`.
+
+    Returns
+    -------
+    Passport
+        The passport; that it belongs to a release is not checked here.
+
+    Raises
+    ------
+    FormatError
+        If it breaks the rules; the text says where, in one sentence.
+    SchemaVersionError
+        If it was written for a newer Locum.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from locum.generate import ClassGaussian
+    >>> from locum.release.passport import build_passport, parse_passport
+    >>> manifest = ClassGaussian().fit(np.eye(4), [0, 0, 1, 1]).release().manifest
+    >>> passport = build_passport(manifest, "0" * 64, written_on="2025-01-31")
+    >>> parse_passport(passport.dumps().encode()) == passport
+    True
+    """
     return parse_document(raw, Passport, PASSPORT, "passport")
 
 
@@ -267,4 +470,14 @@ def check_passport(passport: Passport, manifest: Manifest, fingerprint: str) -> 
 def passport_schema() -> str:
     """The schema as JSON Schema: the text of docs/reference/passport.schema.json."""
     schema = {"$schema": SCHEMA_URL, **Passport.model_json_schema()}
-    return json.dumps(schema, indent=1, sort_keys=True) + "\n"
+    return json.dumps(_without_sections(schema), indent=1, sort_keys=True) + "\n"
+
+
+def _without_sections(node: Any) -> Any:
+    """The schema with only the prose of each description: the sections of a docstring are for Python."""
+    if isinstance(node, dict):
+        return {
+            k: _SECTIONS.split(v)[0] if k == "description" and isinstance(v, str) else _without_sections(v)
+            for k, v in node.items()
+        }
+    return [_without_sections(v) for v in node] if isinstance(node, list) else node

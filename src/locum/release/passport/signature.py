@@ -56,7 +56,29 @@ def parse_signature(raw: bytes) -> Signature:
 
 
 def make_signature(files: dict[str, str], key: Ed25519PrivateKey) -> Signature:
-    """Sign files by their hashes."""
+    """Sign files by their hashes.
+
+    Parameters
+    ----------
+    files
+        SHA-256 of `manifest.json` and, if there is one, of `passport.json`, by name.
+    key
+        The private key, from `read_private_key`.
+
+    Returns
+    -------
+    Signature
+        The document that is written to `signature.json`.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from locum.release.passport import make_keys, make_signature, read_private_key
+    >>> made = make_keys(Path("signer.pem"), Path("signer.pub"))
+    >>> signature = make_signature({"manifest.json": "0" * 64}, read_private_key(Path("signer.pem")))
+    >>> signature.key == made
+    True
+    """
     blank: Any = {"key": key_id(key.public_key()), "files": files, "signature": "0" * 128}
     unsigned = Signature(**blank)
     return unsigned.model_copy(update={"signature": key.sign(unsigned.message()).hex()})
@@ -80,7 +102,26 @@ def check_signature(signature: Signature, key: Ed25519PublicKey) -> None:
 
 
 def key_id(key: Ed25519PublicKey) -> str:
-    """SHA-256 of the key's 32 bytes: short enough to compare by phone."""
+    """SHA-256 of the key's 32 bytes: short enough to compare by phone.
+
+    Parameters
+    ----------
+    key
+        A public key.
+
+    Returns
+    -------
+    str
+        64 hexadecimal digits.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from locum.release.passport import key_id, make_keys, read_private_key
+    >>> made = make_keys(Path("id.pem"), Path("id.pub"))
+    >>> key_id(read_private_key(Path("id.pem")).public_key()) == made
+    True
+    """
     return hashlib.sha256(key.public_bytes_raw()).hexdigest()
 
 
@@ -89,6 +130,30 @@ def make_keys(private: Path, public: Path, passphrase: bytes | None = None) -> s
 
     Only its owner may read the private key. With a passphrase it is also encrypted; without one, whoever has the file
     can sign.
+
+    Parameters
+    ----------
+    private, public
+        Where to write the two keys. A private key inside a release folder is refused.
+    passphrase
+        Encrypts the private key; None: not encrypted.
+
+    Returns
+    -------
+    str
+        The id of the public key; see `key_id`.
+
+    Raises
+    ------
+    ConfigError
+        If a file exists, or cannot be written there.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from locum.release.passport import make_keys
+    >>> len(make_keys(Path("holder.pem"), Path("holder.pub"), b"a long passphrase"))
+    64
     """
     from cryptography.hazmat.primitives import serialization as form
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -115,7 +180,35 @@ def make_keys(private: Path, public: Path, passphrase: bytes | None = None) -> s
 
 
 def read_private_key(path: Path, passphrase: bytes | None = None) -> Ed25519PrivateKey:
-    """The private key in a PEM file; refused if others may read the file."""
+    """Read the private key in a PEM file; refused if others may read the file.
+
+    Parameters
+    ----------
+    path
+        The file, as `make_keys` writes it.
+    passphrase
+        Decrypts the key; not used if the key is not encrypted.
+
+    Returns
+    -------
+    Ed25519PrivateKey
+        A key of the package `cryptography`, for `make_signature`.
+
+    Raises
+    ------
+    ConfigError
+        If the file cannot be used to sign.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from locum.release.passport import make_keys, read_private_key
+    >>> made = make_keys(Path("locked.pem"), Path("locked.pub"), b"secret")
+    >>> read_private_key(Path("locked.pem"))
+    Traceback (most recent call last):
+        ...
+    locum.errors.ConfigError: The private key 'locked.pem' has a passphrase: give it (--passphrase-file FILE).
+    """
     from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
     from cryptography.hazmat.primitives.serialization import load_pem_private_key

@@ -24,7 +24,13 @@ _ROUNDING = 1e-6
 
 
 class Subjects:
-    """Which rows belong to which subject; the rows of a batch are ordered into blocks of subjects of equal size."""
+    """Which rows belong to which subject; the rows of a batch are ordered into blocks of subjects of equal size.
+
+    Parameters
+    ----------
+    codes
+        One whole number per row: its subject.
+    """
 
     def __init__(self, codes: npt.ArrayLike) -> None:
         _, inverse, counts = np.unique(np.asarray(codes), return_inverse=True, return_counts=True)
@@ -48,10 +54,42 @@ class Subjects:
 
 
 class ClippedNetwork:
-    """A module as one flat tensor of weights (`flat`) and one of gradient sums (`sums`), with a rule for every layer.
+    """A module as one flat tensor of weights and one of gradient sums, with a rule for every layer.
 
     It must consist of `Linear`, `LayerNorm`, `ReLU` and `Sigmoid` in `Sequential`s, or be a `CVAE` of those. Anything
     else is refused: batch norm mixes records, and a weight that is frozen or has no rule would bypass the noise.
+
+    Parameters
+    ----------
+    module
+        The network, on the CPU, all float32 or all float64. Its weights become views of `flat` until `release`.
+
+    Attributes
+    ----------
+    flat
+        All weights in one tensor.
+    sums
+        The last clipped sum of gradients, one number per weight. Private: it has no noise.
+    inputs
+        How many columns of a row the module takes.
+    latent
+        How many numbers of latent noise a row needs; 0 if the module is not a CVAE.
+
+    Raises
+    ------
+    PrivacyError
+        If a layer cannot be clipped.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from locum.train.dp import ClippedNetwork
+    >>> network = ClippedNetwork(torch.nn.Linear(1, 1, bias=False))
+    >>> rows = torch.tensor([[3.0], [0.5]])  # the gradient of the output is the row itself
+    >>> _ = network.forward(rows, torch.empty(2, 0))
+    >>> network.backward([torch.ones(2, 1)])
+    >>> network.clipped_sum(clip=1.0), round(network.sums.item(), 4)
+    (0, 1.5)
     """
 
     def __init__(self, module: nn.Module) -> None:

@@ -37,8 +37,24 @@ if TYPE_CHECKING:
 class PrivateHistory(History):
     """The history of a private fit. All but `steps` depends on records and stays local.
 
-    `train_loss` has one mean per pass over the data, `ignored` counts rows whose gradient was not finite, `paid`
-    names the charge.
+    Parameters
+    ----------
+    train_loss
+        The mean loss of the drawn rows, one per pass over the data.
+    validation_loss, best_epoch, stopped_early
+        Not used: a private fit has no validation and runs every step.
+    steps
+        How many steps were done.
+    ignored
+        How many rows had a gradient that was not finite.
+    paid
+        The identity of the charge; empty in a test, and for a part of a plan.
+
+    Examples
+    --------
+    >>> from locum.train.dp import PrivateHistory
+    >>> PrivateHistory().steps
+    0
     """
 
     steps: int = 0
@@ -79,7 +95,7 @@ class PrivateRun:
         A noisy sum before the first step, paid for by the plan; `noisy` holds it afterwards. A resumed fit keeps it.
     public_gradient
         A gradient that needs no record, as one flat tensor over all weights in order: a GAN's on generated rows. It
-        is called once per step, before the batch is drawn, and added after noise and division. It gets no arguments:
+        is called once per step, before the batch is used, and added after noise and division. It gets no arguments:
         it may read the module's weights, which are noisy already, and train anything that learns from them alone, for
         free. Nothing checks what else it reads: a function that holds records breaks the guarantee. Checkpoints do
         not save what it trains, so the two exclude each other. Autograd is off while it runs.
@@ -91,6 +107,25 @@ class PrivateRun:
     ----------
     charge
         What was paid, once `run` has begun; None in a test.
+    noisy
+        The noisy sums of `initial_query`, once `run` has drawn them; None without one.
+    is_test
+        Whether `insecure_seed` was given.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from locum.accounting import Ledger, plan_sgd
+    >>> from locum.train import RowLossByAutograd
+    >>> from locum.train.dp import PrivateRun
+    >>> from locum.types import DP
+    >>> plan = plan_sgd(DP(1.0, 1e-6, n_public=100), batch=20, epochs=2)
+    >>> loss = RowLossByAutograd(lambda out, rows: (out - rows).square().sum(dim=1))
+    >>> with Ledger("ledger.sqlite") as ledger:
+    ...     _ = ledger.open_for(plan.privacy, "scans")
+    ...     run = PrivateRun(torch.nn.Linear(3, 3), torch.randn(100, 3), loss, plan, ledger, "scans")
+    ...     run.run().steps, run.charge.epsilon <= 1.0
+    (10, True)
     """
 
     def __init__(

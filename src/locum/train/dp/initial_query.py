@@ -23,8 +23,25 @@ if TYPE_CHECKING:
 class InitialQuery:
     """Sums that one unit changes by at most 1 in L2, and the rows to train on given their noisy values.
 
-    The caller guarantees that bound. The plan pays for the sums as its only `extra` event, a `Gaussian`. `rows` makes
-    the rows to train on from the noisy sums; it may read records, since rows are private anyway.
+    The plan pays for the sums as its only `extra` event, a `Gaussian`.
+
+    Parameters
+    ----------
+    sums
+        The sums without noise: private. The caller guarantees that one unit changes them by at most 1 in L2.
+    rows
+        Makes the rows to train on from the noisy sums; it may read records, since rows are private anyway.
+
+    Examples
+    --------
+    >>> import numpy as np, torch
+    >>> from locum.accounting import Gaussian, SGDPlan
+    >>> from locum.train.dp import InitialQuery
+    >>> from locum.types import DP
+    >>> plan = SGDPlan(DP(1.0, 1e-6, n_public=100), 0.2, 20, 10, 1.0, 5.0, extra=(Gaussian(8.0),))
+    >>> query = InitialQuery(np.array([60.0, 40.0]), lambda noisy: torch.zeros(100, 3))
+    >>> query.noise(plan), tuple(query.noisy(plan, insecure_seed=0).shape)
+    (8.0, (2,))
     """
 
     sums: npt.NDArray[np.float64]

@@ -1,0 +1,47 @@
+"""`locum verify`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from locum.cli import output
+from locum.cli.options import Json, existing_path, existing_release
+
+if TYPE_CHECKING:
+    from locum.release import Verification
+
+
+def verify(
+    release: Annotated[Path, typer.Argument(metavar="RELEASE", help="A release folder.", callback=existing_release)],
+    ledger: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Also look up the release's charge in this ledger.", callback=existing_path
+        ),
+    ] = None,
+    key: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="PUB", help="The sender's public key, which must have signed the release.", callback=existing_path
+        ),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Check that a release is complete, well formed and, with --key, signed; offline, without the data."""
+    from locum.recipes import verify_release
+
+    result = verify_release(release, ledger=ledger, key=key)
+    output.show(result, as_json, show_verification)
+
+
+def show_verification(result: Verification) -> None:
+    """What was checked, what was not, and what is claimed."""
+    for line in result.checks:
+        output.say(f"ok  {line}")
+    for line in result.not_checked:
+        output.say(f"--  {line}")
+    output.say(f"fingerprint {result.fingerprint}", "bold")
+    output.show_claim(result.claim)
