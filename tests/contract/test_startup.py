@@ -1,4 +1,4 @@
-"""Starting is quick: neither `import locum` nor the program's help loads torch."""
+"""Starting is quick: `import locum`, help and the answer to a mistake load neither torch nor numpy."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from functools import cache
 
 import pytest
 
-HELP = "import sys; sys.argv = ['locum', '--help']\nfrom locum.cli.main import main\n"
+MAIN = "import sys; sys.argv = ['locum', *{words}]\nfrom locum.cli.main import main\n"
+MAIN += "try:\n    main()\nexcept SystemExit:\n    pass"
 HEAVY = {"torch", "sklearn", "scipy", "pandas", "pyarrow", "matplotlib"}
 
 
@@ -21,12 +22,46 @@ def run(code: str) -> str:
     [
         "import locum",
         "import locum; locum.EmbeddingSet; locum.load",
-        HELP + "try:\n    main()\nexcept SystemExit:\n    pass",
     ],
 )
 def test_heavy_packages_stay_out(code: str) -> None:
     loaded = run(code + "\nimport sys; print('|', *{m.split('.')[0] for m in sys.modules})").rsplit("|", 1)[1].split()
     assert not HEAVY & set(loaded)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--help"],
+        ["fit", "--help"],
+        ["federate", "simulate", "--help"],
+        ["plan", "--explain"],
+        ["fit"],
+        ["fit", "nowhere.npz", "-o", "out"],
+        ["fit", "pyproject.toml", "-o", "src"],
+        ["fit", "pyproject.toml", "-o", "out", "--delta", "1e-5"],
+        ["fit", "pyproject.toml", "-o", "out", "--epsilon", "-1", "--delta", "1e-5", "--n-public", "100"],
+        ["sample", "nowhere", "-n", "3", "-o", "out.npz"],
+        ["verify", "nowhere"],
+        ["evaluate", "nowhere", "--test", "pyproject.toml"],
+        ["audit", "nowhere", "--members", "a.npz", "--non-members", "b.npz"],
+        ["ledger", "show", "--ledger", "nowhere.sqlite"],
+        ["obfuscate", "apply", "nowhere", "pyproject.toml", "-o", "out", "--noise", "1"],
+    ],
+    ids=" ".join,
+)
+def test_help_and_mistakes_are_answered_at_once(words: list[str]) -> None:
+    loaded = run(MAIN.format(words=words) + "\nprint('|', *{m.split('.')[0] for m in sys.modules})")
+    assert not (HEAVY | {"numpy", "pydantic", "rich"}) & set(loaded.rsplit("|", 1)[1].split())
+
+
+def test_the_gaussian_fit_and_secure_noise_do_without_torch() -> None:
+    code = (
+        "import numpy as np\nfrom locum.generate import ClassGaussian\nfrom locum.mechanisms import SecureRandom\n"
+        "ClassGaussian(random_state=0).fit(np.random.default_rng(0).normal(size=(40, 3)), [0, 1] * 20).release()\n"
+        "SecureRandom(np.array([1, 2]), rate=1.0, values=5, std=2.0).draw(0)\nimport sys; print('|', *{m.split('.')[0] for m in sys.modules})"
+    )
+    assert "torch" not in run(code).rsplit("|", 1)[1].split()
 
 
 def test_a_receiver_s_verbs_do_without_torch() -> None:
@@ -42,8 +77,6 @@ def cpu_seconds(code: str) -> float:
     return min(float(run(timed).rsplit("|", 1)[1]) for _ in range(2))
 
 
-@pytest.mark.parametrize(
-    "code", ["import locum", HELP + "try:\n    main()\nexcept SystemExit:\n    pass"], ids=["import", "help"]
-)
+@pytest.mark.parametrize("code", ["import locum", MAIN.format(words=["--help"])], ids=["import", "help"])
 def test_start_takes_under_a_third_of_torch(code: str) -> None:
     assert cpu_seconds(code) < cpu_seconds("import torch") / 3

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import secrets
@@ -16,6 +17,8 @@ from locum.accounting.holding import Charge, Holding, check_name, same_name
 from locum.accounting.store import EntryFile, check_chain, link
 from locum.errors import ConfigError, PrivacyError
 from locum.types import DP, Relation, Unit, at_least
+
+_log = logging.getLogger(__name__)
 
 _STEPS = re.compile(r"steps (\d+) to (\d+)")
 
@@ -112,6 +115,7 @@ class Ledger:
                     "purpose": purpose,
                 }
             )
+        _log.info("charged epsilon %.4g at delta %g to a ledger", charge.epsilon, charge.delta)
         return replace(charge, tip=tip)
 
     def paid(self, identity: str, events: Sequence[Event]) -> Charge:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -19,6 +20,8 @@ from locum.audit.statistics import Scores, evaluate_scores, holm
 from locum.errors import NotApplicableError
 from locum.release import Release
 from locum.types import AttackResult, EmbeddingSet, Progress
+
+_log = logging.getLogger(__name__)
 
 
 def audit(
@@ -109,8 +112,10 @@ def audit(
                 result = attack.run(release, inside, outside, rng)
         except NotApplicableError as error:
             skipped[attack.name] = error.reason
+            _log.info("attack %s does not apply", attack.name)
         else:
             results.append(with_problems(result, problems))
+            _log.info("attack %s: %s", attack.name, results[-1].verdict)
     if progress is not None:
         progress(len(chosen), len(chosen), "done")
     corrected = holm(results)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -29,6 +30,8 @@ from locum.release import (
     to_space,
 )
 from locum.types import EmbeddingInfo, PrivacyClaim
+
+_log = logging.getLogger(__name__)
 
 Attributes = Mapping[str, npt.ArrayLike]
 Decoder = NetworkSpec | GaussianSpec | RowsSpec
@@ -196,6 +199,7 @@ class BaseGenerator(Guarantee, BaseEstimator):
         """
         records = self._check(X, y, subject, attributes or {})
         self._conditions = records.conditions
+        _log.info("fitting %s to %d records of %d features", type(self).__name__, *records.X.shape)
         learned = self._learn(records, validation)
         self._release = build_release(
             generator=type(self).__name__,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,6 +31,8 @@ from locum.io import make_state_folder, split_path
 from locum.metrics import accuracy, clopper_pearson, score_all
 from locum.release import Release
 from locum.types import EmbeddingInfo, EmbeddingSet, Estimate, Progress
+
+_log = logging.getLogger(__name__)
 
 Part = TypeVar("Part")
 # The attribute by which `rebalance` marks its rows.
@@ -154,7 +157,10 @@ def read_sets(
     if not holds_images(file):
         if backbone is not None and like is None:
             raise ConfigError(f"{path!r} holds vectors, not images: leave --backbone out.")
-        return read_splits(path)
+        found = read_splits(path)
+        # File names can be patients' names: they stay out of logs.
+        _log.info("read %s", ", ".join(f"{len(part)} records ({name})" for name, part in found.items()))
+        return found
     source = _opened(file, split)
     if not source.class_names:
         raise DataError(NO_CLASSES)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -18,6 +19,8 @@ from locum.io import MANIFEST, check_manifest_folder, check_regular, read_regula
 from locum.release.manifest import MAX_MANIFEST_BYTES, FileEntry, Manifest, parse_manifest
 from locum.release.passport.schema import LISTED, PASSPORT
 from locum.release.passport.signature import SIGNATURE
+
+_log = logging.getLogger(__name__)
 
 Parsed = TypeVar("Parsed")
 CARD = "README.md"
@@ -150,6 +153,7 @@ def write_folder(
     }
     manifest = manifest.model_copy(update={"files": {name: entry_of(raw) for name, raw in contents.items()}})
     write_folder_atomically(path, [*contents.items(), (MANIFEST, manifest.dumps().encode())], overwrite=overwrite)
+    _log.info("wrote a folder of %d files, %d bytes", len(contents) + 1, sum(map(len, contents.values())))
     return manifest
 
 

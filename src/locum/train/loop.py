@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -15,6 +17,8 @@ from torch import Tensor, nn
 from locum.errors import ConfigError, DataError
 from locum.train.checkpoint import Checkpoint, History
 from locum.types import Progress
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +156,38 @@ def run_loop(
     >>> history.best_epoch, round(net.weight.item(), 1)
     (50, 2.0)
     """
+    with _threads_for(module, settings.batch_size):
+        return _run(module, batches, loss, settings, rng, validate, checkpoint, progress)
+
+
+# Multiply-adds of a step. Below, threads wait for each other longer than they work.
+_WORTH_SHARING = 2**26
+
+
+@contextmanager
+def _threads_for(module: nn.Module, rows: int) -> Iterator[None]:
+    """One thread for the steps of a small network, and as many as before afterwards."""
+    # A convolution uses each weight many times.
+    convolves = any(isinstance(part, nn.modules.conv._ConvNd) for part in module.modules())
+    work = sum(p.numel() for p in module.parameters()) * rows
+    before = torch.get_num_threads()
+    torch.set_num_threads(1 if work < _WORTH_SHARING and not convolves else before)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def _run(
+    module: nn.Module,
+    batches: Callable[[torch.Generator], Iterable[Any]],
+    loss: Callable[[Any, torch.Generator], Tensor],
+    settings: LoopSettings,
+    rng: torch.Generator,
+    validate: Callable[[], float] | None,
+    checkpoint: Checkpoint | None,
+    progress: Progress | None,
+) -> History:
     optimizer = _optimizer(module, settings)
     history, best, epoch = History(), dict[str, Tensor](), 0
     if checkpoint is not None and (state := checkpoint.load()) is not None:
@@ -184,6 +220,7 @@ def run_loop(
     history.stopped_early = epoch < settings.max_epochs
     if history.stopped_early and progress is not None:
         progress(epoch, epoch, "stopped early")
+    _log.info("trained for %d epochs; the best was %d", epoch, history.best_epoch)
     if best:
         module.load_state_dict(best)
     module.eval()
