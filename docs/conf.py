@@ -20,6 +20,9 @@ exclude_patterns = ["_build"]
 
 # Docstrings are numpydoc: what it does first, then limits.
 napoleon_google_docstring = False
+napoleon_custom_sections = [("Attributes", "params_style")]
+napoleon_use_rtype = False
+napoleon_use_param = False  # `low, high` may share an entry
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
 autodoc_typehints_format = "short"
@@ -27,7 +30,7 @@ autodoc_default_options = {
     "members": True,
     "show-inheritance": True,
     # What scikit-learn adds to every estimator; it is described there.
-    "exclude-members": "get_metadata_routing, set_fit_request, set_score_request, set_predict_request",
+    "exclude-members": "get_metadata_routing, set_fit_request, set_score_request, set_predict_request, set_transform_request",
 }
 autodoc_preserve_defaults = True
 default_role = "code"  # `name` in a docstring is code

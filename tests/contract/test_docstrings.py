@@ -17,6 +17,7 @@ import pytest
 import locum
 
 FOLDERS = ("locum", *(m.name for m in pkgutil.walk_packages(locum.__path__, "locum.") if m.ispkg))
+REFERENCE = Path(__file__).resolve().parents[2] / "docs" / "reference"
 _HEADING = re.compile(r"^(\w[\w ]*)\n-{3,}$", re.MULTILINE)
 _PARAMETER = re.compile(r"^(\*{0,2}\w+(?:, \*{0,2}\w+)*)(?: : .*)?$", re.MULTILINE)
 
@@ -100,6 +101,15 @@ def test_the_examples_run(folder: str, tmp_path: Path, monkeypatch: pytest.Monke
         for test in finder.find(value, name, module=module, globs=dict(vars(module))):
             runner.run(test, out=told.append)
     assert runner.failures == 0, "".join(told)
+
+
+@pytest.mark.parametrize("folder", FOLDERS[1:])
+def test_every_folder_has_a_page_in_the_reference(folder: str) -> None:
+    name = folder.removeprefix("locum.")
+    if not exported(folder):
+        pytest.skip("exports nothing")
+    assert f".. automodule:: {folder}\n" in (REFERENCE / "python" / f"{name}.md").read_text()
+    assert f"\npython/{name}\n" in (REFERENCE / "python.md").read_text()
 
 
 def test_a_missing_part_is_found() -> None:

@@ -59,7 +59,8 @@ def test_the_gaussian_fit_and_secure_noise_do_without_torch() -> None:
     code = (
         "import numpy as np\nfrom locum.generate import ClassGaussian\nfrom locum.mechanisms import SecureRandom\n"
         "ClassGaussian(random_state=0).fit(np.random.default_rng(0).normal(size=(40, 3)), [0, 1] * 20).release()\n"
-        "SecureRandom(np.array([1, 2]), rate=1.0, values=5, std=2.0).draw(0)\nimport sys; print('|', *{m.split('.')[0] for m in sys.modules})"
+        "SecureRandom(np.array([1, 2]), rate=1.0, values=5, std=2.0).draw(0)\n"
+        "import sys; print('|', *{m.split('.')[0] for m in sys.modules})"
     )
     assert "torch" not in run(code).rsplit("|", 1)[1].split()
 

@@ -19,7 +19,7 @@ def export_decoder(decoder: nn.Sequential) -> tuple[list[dict[str, Any]], Tensor
     Parameters
     ----------
     decoder
-        Linear layers, batch norms, ReLU, sigmoid and `ResidualBlock`s. Batch norms are folded into their layers, with
+        Linear layers, batch norms, ReLU, sigmoid and `ResidualBlock`. Batch norms are folded into their layers, with
         the running statistics of training.
 
     Returns

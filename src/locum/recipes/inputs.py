@@ -28,7 +28,7 @@ from locum.embed import (
 )
 from locum.errors import ConfigError, DataError
 from locum.io import make_state_folder, split_path
-from locum.metrics import accuracy, clopper_pearson, score_all
+from locum.metrics import accuracy, auc_macro, balanced_accuracy, clopper_pearson, f1
 from locum.release import Release
 from locum.types import EmbeddingInfo, EmbeddingSet, Estimate, Progress
 
@@ -94,26 +94,33 @@ def scored(y: npt.NDArray[np.int64], proba: npt.NDArray[np.float64]) -> dict[str
     class stands in, because a perfect score is no certainty. Records of a single class have an accuracy and
     nothing else.
     """
-    n, classes = len(y), np.arange(proba.shape[1])
-    right = round(accuracy(y, proba.argmax(axis=1)) * n)
+    n, classes, guess = len(y), np.arange(proba.shape[1]), proba.argmax(axis=1)
+    right = round(accuracy(y, guess) * n)
     out = {"accuracy": clopper_pearson(right, n)}
     members = [np.flatnonzero(y == c) for c in np.unique(y)]
     if len(members) < 2:
         return out
+
+    def scores(rows: npt.NDArray[np.int64]) -> dict[str, float]:
+        return {
+            "auc": auc_macro(y[rows], proba[rows], classes),
+            "balanced_accuracy": balanced_accuracy(y[rows], guess[rows]),
+            "f1_macro": f1(y[rows], guess[rows]),
+        }
+
     rng = np.random.default_rng(0)
     draws = []
     # As many as a second or two allows: large sets need few.
     for _ in range(min(500, max(100, 1_000_000 // n))):
         pick = np.concatenate([rows[rng.integers(len(rows), size=len(rows))] for rows in members])
-        draws.append(score_all(y[pick], proba[pick], classes))
+        draws.append(scores(pick))
     smallest = min(len(rows) for rows in members)
     slack = 1 - clopper_pearson(smallest, smallest).low
-    for name, value in score_all(y, proba, classes).items():
-        if name in ("balanced_accuracy", "auc", "f1_macro"):
-            low, high = np.quantile([draw[name] for draw in draws], [0.025, 0.975]).tolist()
-            if low == high:
-                low, high = value - slack, value + slack
-            out[name] = Estimate(value, max(0.0, min(low, value)), min(1.0, max(high, value)), n)
+    for name, value in scores(np.arange(n)).items():
+        low, high = np.quantile([draw[name] for draw in draws], [0.025, 0.975]).tolist()
+        if low == high:
+            low, high = value - slack, value + slack
+        out[name] = Estimate(value, max(0.0, min(low, value)), min(1.0, max(high, value)), n)
     return out
 
 
