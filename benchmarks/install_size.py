@@ -1,6 +1,6 @@
 """What an installation weighs: the wheel without extras, and with each of them, in fresh environments.
 
-    python benchmarks/install_size.py [--extras fit,images,all]
+    python benchmarks/install_size.py [--quick] [--extras fit,images,all]
 
 Builds the wheel, installs it into empty environments and adds up site-packages, without pip itself. The peer is
 what `load().sample()` needs: numpy, safetensors and pydantic. Needs a package index and some minutes.
@@ -46,7 +46,9 @@ def main() -> None:
     """Print megabytes and packages of each."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--extras", default="fit,images,train,all", help="comma-separated; empty for none")
+    parser.add_argument("--quick", action="store_true", help="the core alone")
     chosen = parser.parse_args()
+    extras = "" if chosen.quick else chosen.extras
     with tempfile.TemporaryDirectory() as work:
         subprocess.run(
             [sys.executable, "-m", "pip", "--quiet", "wheel", "--no-deps", "--wheel-dir", work, str(HERE)],
@@ -56,7 +58,7 @@ def main() -> None:
         wheel = str(next(Path(work).glob("*.whl")))
         least, packages = weigh(Path(work) / "least", LEAST)
         print(f"{'numpy, safetensors, pydantic':32} {least:7.0f} MB {packages:4} packages")
-        for extra in ["", *filter(None, chosen.extras.split(","))]:
+        for extra in ["", *filter(None, extras.split(","))]:
             name = f"locum[{extra}]" if extra else "locum"
             size, packages = weigh(Path(work) / (extra or "core"), [f"{wheel}[{extra}]" if extra else wheel])
             print(f"{name:32} {size:7.0f} MB {packages:4} packages  {size / least:5.1f} x")

@@ -56,7 +56,7 @@ def set_budget(
         UnitName | None, typer.Option(help="Whose presence is hidden (record); cannot be changed later.")
     ] = None,
     relation: Annotated[
-        RelationName | None, typer.Option(help="What neighbours are (add-or-remove); cannot be changed later.")
+        RelationName | None, typer.Option(help="What neighbors are (add-or-remove); cannot be changed later.")
     ] = None,
     ledger: NewFile = None,
     yes: Annotated[bool, typer.Option("--yes", help="Raise a budget without being asked again.")] = False,

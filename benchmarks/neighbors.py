@@ -1,7 +1,7 @@
 """Nearest neighbors compared with faiss and scikit-learn: time as a ratio in one run, and the largest error.
 
-    python benchmarks/neighbours.py            # 10,000 x 100,000 x 768, about two minutes on 2 cores
-    python benchmarks/neighbours.py --quick    # 1,000 x 10,000 x 768, a few seconds
+    python benchmarks/neighbors.py            # 10,000 x 100,000 x 768, about two minutes on 2 cores
+    python benchmarks/neighbors.py --quick    # 1,000 x 10,000 x 768, a few seconds
 
 All run in turn for several rounds, and the best round of each counts, so that other load on the machine affects all
 alike. scikit-learn gets a tenth of the queries, and its time is scaled.
