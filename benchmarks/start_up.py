@@ -3,7 +3,8 @@
     python benchmarks/start_up.py [--quick] [--runs 5] [--root PATH/TO/src]
 
 Each line is processor time of a fresh interpreter (the best of several runs) as a ratio to
-`python -c 'import typer, rich'`, taken in turn with it: help of every verb, `plan --explain`, and usage or file errors.
+`python -c 'import typer, rich'`, taken in turn with it: help of every verb, `plan --explain`, and usage or file
+errors.
 """
 
 from __future__ import annotations

@@ -30,7 +30,8 @@ autodoc_default_options = {
     "members": True,
     "show-inheritance": True,
     # What scikit-learn adds to every estimator; it is described there.
-    "exclude-members": "get_metadata_routing, set_fit_request, set_score_request, set_predict_request, set_transform_request",
+    "exclude-members": "get_metadata_routing, set_fit_request, set_score_request, set_predict_request, "
+    "set_transform_request",
 }
 autodoc_preserve_defaults = True
 default_role = "code"  # `name` in a docstring is code
