@@ -45,3 +45,9 @@ def real_data() -> Path:
     if not value or not Path(value).is_dir():
         pytest.skip("LOCUM_DATA names no folder of real data")
     return Path(value)
+
+
+@pytest.fixture
+def hardly_trained_personal_models(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every complete federation ends with a model per site, which takes most of its time; test_personal trains them."""
+    monkeypatch.setattr("locum.federated.personal._STEPS", 3)

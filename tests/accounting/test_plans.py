@@ -90,7 +90,7 @@ def test_plans_keep_their_budget(epsilon: float, batch: int, epochs: float) -> N
 
 def test_whole_numbers_of_steps_are_not_rounded_up() -> None:
     # 3 / (1 / 10) is a little over 30 in floating point on some ways to write it.
-    assert [plan_sgd(DP(8.0, 1e-4, n_public=70), batch=7, epochs=e).steps for e in (0.1, 0.3, 0.7)] == [1, 3, 7]
+    assert [plan_sgd(DP(0.5, 1e-4, n_public=70), batch=7, epochs=e).steps for e in (0.1, 0.3, 0.7)] == [1, 3, 7]
 
 
 def test_as_json(plan: SGDPlan) -> None:
@@ -103,7 +103,7 @@ def test_as_json(plan: SGDPlan) -> None:
 
 
 def test_the_curve_leaves_out_what_cannot_be_vouched_for() -> None:
-    many = PoissonGaussian(1e-3, 50.0, 600_000)
+    many = PoissonGaussian(1.0, 50_000.0, 600_000)
     assert min(delta for delta, _ in _curve([many], BUDGET)) == 1e-8
 
 

@@ -20,9 +20,10 @@ BUDGET = ("--epsilon", "2", "--delta", "1e-4", "--n-public", "60", "--classes", 
 SMALL = ("--sites", "2", "--rounds", "1", "--local-epochs", "1", "--batch", "20")
 
 
-def test_a_simulation_as_json(locum: Run, program: Run, files: dict[str, Path], tmp_path: Path) -> None:
+@pytest.mark.usefixtures("hardly_trained_personal_models")
+def test_a_simulation_as_json(program: Run, files: dict[str, Path], tmp_path: Path) -> None:
     budget = ("--partition", "dirichlet", "--alpha", "5", *SMALL, *BUDGET, "--seed", "1", "--json")
-    ran = locum("federate", "simulate", "train.npz", *budget, "-o", "out")
+    ran = program("federate", "simulate", "train.npz", *budget, "-o", "out")
     assert ran.code == 0, ran.err
     told = ran.json
     assert len(told["sites"]) == 2
@@ -41,6 +42,7 @@ def test_a_simulation_as_json(locum: Run, program: Run, files: dict[str, Path], 
     assert not list(tmp_path.rglob("ledger.sqlite"))
 
 
+@pytest.mark.usefixtures("hardly_trained_personal_models")
 def test_without_a_folder_only_the_figures_are_left(program: Run, files: dict[str, Path], tmp_path: Path) -> None:
     before = sorted(tmp_path.iterdir())
     ran = program("federate", "simulate", "train.npz", "--mode", "sums", "--sites", "3", "--json")

@@ -1,4 +1,4 @@
-"""Three sites and a coordinator as separate processes, with TLS and node authentication, over loopback."""
+"""Two sites and a coordinator as separate processes, with TLS and node authentication, over loopback."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +27,7 @@ pytest.importorskip("flwr")
 
 BUDGET = DP(2.0, 1e-4, "record", 600)
 SETTINGS = FederationSettings(
-    classes=tuple(range(10)), dim=64, hidden=(32,), latent=8, local_epochs=1, batch=64, rounds=3, min_sites=3
+    classes=tuple(range(10)), dim=64, hidden=(32,), latent=8, local_epochs=1, batch=64, rounds=3, min_sites=2
 )
 
 
@@ -209,13 +208,20 @@ def network(tmp_path: Path) -> Iterator[Network]:
 
 
 @pytest.mark.slow
-def test_a_killed_site_comes_back_and_others_cannot_connect(network: Network, tmp_path: Path) -> None:
-    names = ["site-0", "site-1", "site-2"]
+def test_a_killed_superlink_and_a_killed_site_come_back_and_others_cannot_connect(
+    network: Network, tmp_path: Path
+) -> None:
+    """One run for all of it: a network takes a minute to start, and each request a process that imports torch."""
+    names = ["site-0", "site-1"]
     start(network, SETTINGS, names)
     others, nowhere = tmp_path / "others", tmp_path / "nowhere.toml"
     make_certificates(others, ["127.0.0.1"], ["intruder"])
     network.node("unregistered", key=others / "intruder.key", authority=network.keys / "ca.crt", site=nowhere)
     network.node("misled", key=network.keys / "site-0.key", authority=others / "ca.crt", site=nowhere)
+    network.run()
+    network.until(lambda: rounds(network) == [1], 300)
+    network.kill("link")
+    network.link()
     network.run()
     network.until(lambda: "ROUND 2]" in network.log("site-1"), 300)
     time.sleep(1)
@@ -225,7 +231,7 @@ def test_a_killed_site_comes_back_and_others_cannot_connect(network: Network, tm
     def done() -> bool:
         # Refused until Flower gives up the dead node; a service manager would retry in the same way.
         if network.ended("site-1"):
-            time.sleep(5)
+            time.sleep(10)
             network.site("site-1")
         return finished(network)
 
@@ -238,18 +244,3 @@ def test_a_killed_site_comes_back_and_others_cannot_connect(network: Network, tm
     assert network.ended("misled")
     assert "CERTIFICATE_VERIFY_FAILED" in network.log("misled")
     check(network, SETTINGS, names)
-
-
-@pytest.mark.slow
-def test_a_run_resumes_after_the_superlink_was_killed(network: Network) -> None:
-    names, settings = ["east", "west"], replace(SETTINGS, rounds=2, min_sites=2)
-    start(network, settings, names)
-    network.run()
-    network.until(lambda: rounds(network) == [1], 300)
-    network.kill("link")
-    network.link()
-    network.run()
-    network.until(lambda: finished(network), 400)
-    assert rounds(network) == [1, 2]
-    assert [e["sites"] for e in network.events() if e["event"] == "joined"] == [names]
-    check(network, settings, names)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
-import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from locum.cli.main import main
 from locum.data import load_digit_images
 
 Run = Callable[..., Any]
@@ -30,11 +32,12 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Path:
             place = folder / "images" / split / ("zero", "one")[digit]
             place.mkdir(parents=True, exist_ok=True)
             Image.fromarray(images[k]).save(place / f"{i:03d}.png")
-    # A separate process, as a user starts it; what follows is the same program inside this one.
-    words = [sys.executable, "-m", "locum", "fit", str(folder / "images"), "-o", str(folder / "release")]
-    done = subprocess.run(words, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert "60 used, 20 not used" in done.stdout
+    shown = io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(shown), pytest.raises(SystemExit) as ended:
+        patch.setattr(sys, "argv", ["locum", "fit", str(folder / "images"), "-o", str(folder / "release")])
+        main()
+    assert not ended.value.code
+    assert "60 used, 20 not used" in shown.getvalue()
     return folder
 
 

@@ -21,13 +21,13 @@ BUDGET = ("--epsilon", "1", "--delta", "1e-4", "--n-public", "200", "--classes",
 pytest.importorskip("cryptography")
 
 
-def test_the_whole_journey(locum: Run, program: Run, files: dict[str, Path], tmp_path: Path) -> None:
+def test_the_whole_journey(program: Run, files: dict[str, Path], tmp_path: Path) -> None:
     assert program("fit", "train.npz", "-o", "r", *BUDGET).code == 0
     made = program("keygen", "holder", "--json")
     assert made.code == 0, made.err
     assert made.json["public"] == "holder.pub"
     assert stat.S_IMODE((tmp_path / "holder").stat().st_mode) == 0o600
-    written = locum("passport", "r", "--json")
+    written = program("passport", "r", "--json")
     assert written.code == 0, written.err
     assert written.json["claim"]["kind"] == "dp"
     assert written.json["audit"] is None

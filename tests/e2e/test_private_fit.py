@@ -12,8 +12,8 @@ from locum.accounting import Ledger
 PROMISE = ("--epsilon", "1", "--delta", "1e-4", "--n-public", "200", "--classes", "ant,bee,cat")
 
 
-def test_a_release_with_a_guarantee(locum, program, files, tmp_path: Path) -> None:
-    ran = locum("fit", "train.npz", "-o", "r", *PROMISE)
+def test_a_release_with_a_guarantee(program, files, tmp_path: Path) -> None:
+    ran = program("fit", "train.npz", "-o", "r", *PROMISE)
     assert ran.code == 0, ran.err
     assert "dp (epsilon = " in ran.out
     manifest = json.loads((tmp_path / "r" / "manifest.json").read_text())

@@ -70,9 +70,9 @@ def test_a_file_with_or_without_the_word_run(
     np.testing.assert_array_equal(read_embeddings(tmp_path / "c.npz").X, made.X)
 
 
-def test_compare_shows_a_table_and_a_picture(locum: Run, files: dict[str, Path], tmp_path: Path) -> None:
+def test_compare_shows_a_table_and_a_picture(program: Run, files: dict[str, Path], tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
-    ran = locum(
+    ran = program(
         *("rebalance", "compare", files["train"], "--test", files["test"], "--methods", "weights, gaussian,smote"),
         *("--seeds", 2, "--head", "thesis", "--figure", "f.png"),
     )

@@ -77,9 +77,9 @@ def test_the_receiver_s_story(
 
 
 def test_the_table_goes_to_standard_output_and_all_else_beside_it(
-    locum: Run, head: Path, files: dict[str, Path]
+    program: Run, head: Path, files: dict[str, Path]
 ) -> None:
-    ran = locum("predict", head, files["test"])
+    ran = program("predict", head, files["test"])
     assert ran.code == 0
     rows = list(csv.reader(io.StringIO(ran.out)))
     assert rows[0] == ["record", "label", "probability", "p_ant", "p_bee", "p_cat"]

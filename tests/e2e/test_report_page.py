@@ -71,9 +71,9 @@ def digits(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_the_verb_says_where_it_wrote_and_for_whom(locum: Run, program: Run, digits: Path) -> None:
+def test_the_verb_says_where_it_wrote_and_for_whom(program: Run, digits: Path) -> None:
     data = ("--train", digits / "train.npz", "--test", digits / "test.npz")
-    ran = locum("report", digits / "release", *data, "--seeds", 1, "--map", "pca")
+    ran = program("report", digits / "release", *data, "--seeds", 1, "--map", "pca")
     assert ran.code == 0, ran.err
     assert str(digits / "release-report.html") in ran.out
     assert "INTERNAL" in ran.out

@@ -16,6 +16,7 @@ from locum.federated import Coordinator, FederationSettings, LocalChannel, NoRep
 from locum.recipes import verify_release
 from locum.release import load
 
+pytestmark = pytest.mark.usefixtures("hardly_trained_personal_models")
 Make = Callable[..., Any]
 Bend = Callable[[Request, Reply], Reply | NoReply]
 

@@ -16,6 +16,7 @@ from locum.federated import Coordinator, LocalChannel, NoReply, Reply, Request
 from locum.federated.secure import masked, new_key, noise_of_each, public_key, unmasked
 from locum.release import load
 
+pytestmark = pytest.mark.usefixtures("hardly_trained_personal_models")
 Make = Callable[..., Any]
 
 

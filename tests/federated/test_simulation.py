@@ -33,6 +33,7 @@ def parts(count: int = 2, n: int = 40, **more: object) -> dict[str, EmbeddingSet
     return out
 
 
+@pytest.mark.usefixtures("hardly_trained_personal_models")
 @pytest.mark.parametrize("privacy", [BUDGET, None], ids=["budget", "none"])
 def test_the_same_seed_gives_the_same_numbers(privacy: DP | None, tmp_path: Path, little: Terms) -> None:
     found, settings = [], little(rounds=1)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ import numpy as np
 import pytest
 
 from locum.audit import ATTACKS, DEFAULT_ATTACKS, SHADOW_ATTACKS
+from locum.cli.main import main
 from locum.errors import CheckpointError, ConfigError, DataError
 from locum.generate import ClassGaussian
 from locum.recipes import audit_data
@@ -45,19 +45,26 @@ def test_a_release_and_a_file_of_another_tool(files: dict[str, str]) -> None:
     assert other.report.verdict != "leak"
 
 
-def test_the_program_ends_with_three_where_a_policy_is_not_met(files: dict[str, str]) -> None:
-    command = [sys.executable, "-m", "locum", "audit", "--members", files["members"]]
-    command += ["--non-members", files["others"], "--seed", "0", "--attack", "nearest distance", "--json"]
-    done = subprocess.run([*command, "--synthetic", files["members"]], capture_output=True, text=True, timeout=120)
-    assert done.returncode == 3
-    told = json.loads(done.stdout)
+def test_the_program_ends_with_three_where_a_policy_is_not_met(
+    files: dict[str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def locum(*more: str) -> tuple[Any, str, str]:
+        words = ["locum", "audit", "--members", files["members"], "--non-members", files["others"], "--seed", "0"]
+        monkeypatch.setattr(sys, "argv", [*words, "--attack", "nearest distance", "--json", *more])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        return ended.value.code, *capsys.readouterr()
+
+    code, out, _ = locum("--synthetic", files["members"])
+    assert code == 3
+    told = json.loads(out)
     assert told["verdict"] == "leak"
     assert [(r["name"], r["verdict"]) for r in told["results"]] == [("nearest distance", "leak")]
     assert {"attack", "control", "baseline"} < set(told["results"][0])
-    wrong = subprocess.run(command, capture_output=True, text=True, timeout=120)
-    assert wrong.returncode == 2
-    assert wrong.stderr.count("\n") == 1
-    assert "either a release folder or --synthetic" in wrong.stderr
+    code, _, err = locum()
+    assert code == 2
+    assert err.count("\n") == 1
+    assert "either a release folder or --synthetic" in err
 
 
 def test_wrong_use_is_refused(files: dict[str, str], tmp_path: Path) -> None:

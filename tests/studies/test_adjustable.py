@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from locum.obfuscate import judges
 from locum.obfuscate.baselines import strengths
-from locum.obfuscate.judges import TreesJudge
+from locum.obfuscate.judges import PatchesJudge, TreesJudge
 from locum.recipes import FoundStudy, StudyResults, find_studies
 
 ROOT = Path(__file__).parents[2] / "studies"
@@ -25,6 +26,18 @@ def studies() -> dict[str, FoundStudy]:
 
 def module_of(study: FoundStudy) -> ModuleType:
     return sys.modules[study.study.cells.__module__]
+
+
+@pytest.fixture
+def quick_judges(studies: dict[str, FoundStudy], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fewer trees, filters and rows to test on: whether a figure is there shows with any judge."""
+    tables, images = [module_of(studies[name]) for name in ("adult-curves", "adult-analyses")], studies["cifar-curves"]
+    for run in tables:
+        monkeypatch.setattr(run, "TEST", 2000)
+    for run in (*tables, judges):
+        monkeypatch.setattr(run, "TreesJudge", lambda *_: TreesJudge(5))
+    for run in (module_of(images), judges):
+        monkeypatch.setattr(run, "PatchesJudge", lambda: PatchesJudge(filters=8))
 
 
 def adult_figures(study: FoundStudy, seeds: list[int]) -> StudyResults:
@@ -97,7 +110,7 @@ def test_image_points_are_in_order_and_shares_are_by_hand(studies: dict[str, Fou
     assert run._reached(results, "ours")[3:] == [points[0], "+0.000", "0.50", ""]
 
 
-@pytest.mark.usefixtures("real_data")
+@pytest.mark.usefixtures("real_data", "quick_judges")
 @pytest.mark.parametrize("method", ["ours", "paper", "gaussian", "gap"])
 def test_a_small_cell_has_every_figure(studies: dict[str, FoundStudy], method: str) -> None:
     study = studies["adult-curves"]
@@ -114,12 +127,9 @@ def test_a_small_cell_has_every_figure(studies: dict[str, FoundStudy], method: s
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("real_data")
-def test_questions_are_answered_and_written_about(
-    studies: dict[str, FoundStudy], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.usefixtures("real_data", "quick_judges")
+def test_questions_are_answered_and_written_about(studies: dict[str, FoundStudy], tmp_path: Path) -> None:
     study = studies["adult-analyses"]
-    monkeypatch.setattr(module_of(study), "TreesJudge", lambda _: TreesJudge(5))
     few = {
         "rows": 1000,
         "judge_rows": 400,
@@ -150,19 +160,19 @@ def test_what_counts_as_a_valid_row(studies: dict[str, FoundStudy]) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("real_data")
+@pytest.mark.usefixtures("real_data", "quick_judges")
 def test_a_small_cell_of_images(
     studies: dict[str, FoundStudy], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     study = studies["cifar-curves"]
     run = module_of(study)
     whole = {split: run.images(split) for split in ("train", "test")}
-    few_images = {split: (pixels[:200], rows.take(np.arange(200))) for split, (pixels, rows) in whole.items()}
+    few_images = {split: (pixels[:120], rows.take(np.arange(120))) for split, (pixels, rows) in whole.items()}
     monkeypatch.setattr(run, "images", few_images.__getitem__)
     few: dict[str, Any] = {
         "methods": ["ours", "paper", "gaussian"],
-        "images": 200,
-        "judge_images": 100,
+        "images": 120,
+        "judge_images": 60,
         "judge_epochs": 1,
     }
     few |= {"pretrained_images": 60, "pretrained_noises": []}
@@ -174,7 +184,7 @@ def test_a_small_cell_of_images(
         "pretrained": {"0": {"private": 0.9, "utility": 1.0}}
     }
     counts = [[raw["paper"]["0"][f"forced {label}/{i}"] for i in range(20)] for label in (0, 1)]
-    assert np.sum(counts, axis=1).tolist() == [200, 200]
+    assert np.sum(counts, axis=1).tolist() == [120, 120]
     text = study.study.render(StudyResults(raw, config, quick=True), tmp_path)
     assert "Gaussian noise" in text
     assert (tmp_path / "cifar-grid-ours.png").stat().st_size < 300_000

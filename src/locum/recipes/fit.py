@@ -13,18 +13,22 @@ import numpy as np
 from locum.audit import LEAST_NON_MEMBERS, check_membership
 from locum.data import REFERENCES, check_trainable, hash_split, ledger_for, split
 from locum.errors import ConfigError, DataError, LocumError, PolicyError, PrivacyError
-from locum.generate import BaseGenerator, CGANGenerator, ClassGaussian, CVAEGenerator, KSame, choose_generator
+from locum.generate import BaseGenerator, choose_generator
 from locum.io import check_output_folder
 from locum.recipes.inputs import check_source, checkpoint_path, choose_split, only_real, pick_split, read_sets
 from locum.release import load
 from locum.types import DP, AttackResult, EmbeddingSet, PrivacyClaim, Progress
 
-GENERATORS: dict[str, type[BaseGenerator]] = {
-    "gaussian": ClassGaussian,
-    "cvae": CVAEGenerator,
-    "cgan": CGANGenerator,
-    "ksame": KSame,
-}
+# By the name on the command line. A class is imported when it is used: the first needs no torch.
+GENERATORS = {"gaussian": "ClassGaussian", "cvae": "CVAEGenerator", "cgan": "CGANGenerator", "ksame": "KSame"}
+
+
+def generator_class(name: str) -> type[BaseGenerator]:
+    """The class of a generator in `GENERATORS`."""
+    from locum import generate
+
+    found: type[BaseGenerator] = getattr(generate, GENERATORS[name])
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,11 +215,12 @@ def fit_release(
         settings["reference"] = train.info.backbone if train.info.backbone in REFERENCES else "none"
     model = _build(generator, settings, seed)
     started = time.monotonic()
-    if isinstance(model, CVAEGenerator | CGANGenerator):
-        model.verbose = verbose
-    if isinstance(model, CVAEGenerator):
-        chosen = {name: str(value) for name, value in model.get_params().items() if name != "verbose"}
-        model.checkpoint = checkpoint_path(data, "fit", chosen) if resume else None
+    asked = model.get_params()
+    if "verbose" in asked:
+        model.set_params(verbose=verbose)
+    if "checkpoint" in asked:
+        chosen = {name: str(value) for name, value in asked.items() if name != "verbose"}
+        model.set_params(checkpoint=checkpoint_path(data, "fit", chosen) if resume else None)
     model.fit(train.X, train.y, train.subject, attributes=train.attributes)
     release = model.release(train.info, class_names=classes)
     problem, membership = "", None
@@ -308,7 +313,7 @@ def _private_settings(
 
 
 def _build(name: str, settings: dict[str, Any], seed: int) -> BaseGenerator:
-    kind = GENERATORS[name]
+    kind = generator_class(name)
     known = set(kind._get_param_names())
     if unknown := sorted(set(settings) - known):
         raise ConfigError(f"The generator {name!r} has no setting {unknown[0]!r}; it has {', '.join(sorted(known))}.")

@@ -64,9 +64,9 @@ def make_plan(
     if generator == "gaussian" and not given:
         # One sum: no generator, and none of the packages that fitting needs.
         return {"generator": generator, **plan_query(budget).to_dict()}
-    from locum.recipes.fit import GENERATORS
+    from locum.recipes.fit import generator_class
 
-    kind = GENERATORS[generator]
+    kind = generator_class(generator)
     if unknown := sorted(set(given) - set(kind._get_param_names())):
         raise ConfigError(f"The generator {generator!r} has no setting {unknown[0]!r}: leave it out.")
     # The plan does not depend on the classes.
