@@ -80,9 +80,12 @@ def test_a_missing_extra_is_one_sentence(received: Path) -> None:
     from locum.errors import EXTRAS
 
     code = HIDE.format(hidden=set(EXTRAS)) + "from locum.cli.main import main\nmain()"
+    # Files that are not there would be answered first.
+    (received / "images").mkdir()
+    (received / "x.npz").touch()
     for words in (
         ["fit", "x.npz", "-o", "r"],
-        ["embed", "images", "-o", "x.npz"],
+        ["embed", "images", "-o", "v.npz"],
         ["train", "release", "-o", "h.safetensors"],
     ):
         ran = subprocess.run(
