@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import stat
-import subprocess
-import sys
+from collections.abc import Callable
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 import numpy as np
@@ -86,7 +85,7 @@ def test_a_run_goes_on_where_it_stopped(release: Release, tmp_path: Path) -> Non
 
 
 KILLED = """
-import os, signal, sys
+import os, signal
 import numpy as np
 from locum import EmbeddingSet, load
 from locum.audit.shadows.shadows import Pool, shadow_scores
@@ -99,23 +98,20 @@ def progress(done, total):
     if done == 16:
         os.kill(os.getpid(), signal.SIGKILL)
 
-release = load(sys.argv[1])
-shadow_scores(release, Pool.of(release, data(0), data(1)), 20, 1, state=sys.argv[2], progress=progress)
+release = load(folder)
+shadow_scores(release, Pool.of(release, data(0), data(1)), 20, 1, state=saved, progress=progress)
 """
 
 
-def test_a_killed_run_of_cvaes_ends_the_same(tmp_path: Path) -> None:
+def test_a_killed_run_of_cvaes_ends_the_same(run_apart: Callable[..., BaseProcess], tmp_path: Path) -> None:
     members, others = data(0), data(1)
     generator = CVAEGenerator(hidden=(8,), latent=2, max_epochs=3, patience=0, random_state=0)
     release = generator.fit(members.X, members.y).release()
     release.save(tmp_path / "release")
     state = tmp_path / "state"
-    run = subprocess.run(
-        [sys.executable, "-c", KILLED, str(tmp_path / "release"), str(state)],
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        check=False,
-    )
-    assert run.returncode == -signal.SIGKILL
+    run = run_apart(KILLED, folder=str(tmp_path / "release"), saved=str(state))
+    run.join()
+    assert run.exitcode == -signal.SIGKILL
     pool = Pool.of(release, members, others)
     resumed = shadow_scores(release, pool, 20, 1, state=state)
     np.testing.assert_allclose(resumed.shadows, shadow_scores(release, pool, 20, 1).shadows, rtol=1e-4, atol=1e-4)

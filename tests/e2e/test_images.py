@@ -33,9 +33,10 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Path:
             place.mkdir(parents=True, exist_ok=True)
             Image.fromarray(images[k]).save(place / f"{i:03d}.png")
     shown = io.StringIO()
-    with pytest.MonkeyPatch.context() as patch, redirect_stdout(shown), pytest.raises(SystemExit) as ended:
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(shown):
         patch.setattr(sys, "argv", ["locum", "fit", str(folder / "images"), "-o", str(folder / "release")])
-        main()
+        with pytest.raises(SystemExit) as ended:
+            main()
     assert not ended.value.code
     assert "60 used, 20 not used" in shown.getvalue()
     return folder

@@ -549,24 +549,26 @@ def test_a_damaged_key_is_one_clear_error_and_stays(tmp_path: Path, content: byt
     assert file.read_bytes() == content
 
 
-def ask(folder: str, barrier: Any, replies: Any) -> None:
-    barrier.wait()
-    replies.put(subject_key(Path(folder)))
+def ask(folders: list[Path], barrier: Any, replies: Any) -> None:
+    for folder in folders:
+        barrier.wait()
+        replies.put((folder, subject_key(folder)))
 
 
 def test_processes_that_ask_at_once_get_one_key(tmp_path: Path) -> None:
     context = multiprocessing.get_context("fork")
-    for turn in range(10):
-        folder = tmp_path / str(turn)
+    folders = [tmp_path / str(turn) for turn in range(10)]
+    for folder in folders:
         folder.mkdir()
-        barrier, replies = context.Barrier(6), context.Queue()
-        racers = [context.Process(target=ask, args=(str(folder), barrier, replies)) for _ in range(6)]
-        for racer in racers:
-            racer.start()
-        keys = {replies.get(timeout=30) for _ in racers}
-        for racer in racers:
-            racer.join(30)
-        assert keys == {subject_key(folder)}
+    barrier, replies = context.Barrier(6), context.Queue()
+    racers = [context.Process(target=ask, args=(folders, barrier, replies)) for _ in range(6)]
+    for racer in racers:
+        racer.start()
+    found = [replies.get(timeout=30) for _ in range(6 * 10)]
+    for racer in racers:
+        racer.join(30)
+    assert set(found) == {(folder, subject_key(folder)) for folder in folders}
+    for folder in folders:
         assert os.listdir(folder / ".locum") == ["subject.key"]
 
 

@@ -10,10 +10,17 @@ from typing import Any
 import pytest
 from hypothesis import assume, given, settings, strategies as st
 
-from locum.accounting import Event, Gaussian, PoissonGaussian, epsilon_of, events_from_json, events_to_json
+from locum.accounting import (
+    Event,
+    Gaussian,
+    PoissonGaussian,
+    epsilon_of,
+    events_from_json,
+    events_to_json,
+    joint_ledger,
+)
 from locum.errors import ConfigError, PrivacyError
 from locum.federated import joint_claim
-from locum.federated.claims import joint_ledger
 from locum.types import DPClaim, PrivacyClaim
 
 

@@ -63,9 +63,9 @@ def _hold(file: Path, ready: object, done: object) -> None:
 
 
 def test_one_process_at_a_time(tmp_path: Path) -> None:
-    spawn = multiprocessing.get_context("spawn")
-    ready, done, file = spawn.Event(), spawn.Event(), tmp_path / "lock"
-    other = spawn.Process(target=_hold, args=(file, ready, done))
+    fork = multiprocessing.get_context("fork")
+    ready, done, file = fork.Event(), fork.Event(), tmp_path / "lock"
+    other = fork.Process(target=_hold, args=(file, ready, done))
     other.start()
     try:
         assert ready.wait(60)

@@ -120,7 +120,8 @@ def test_the_claim_is_what_the_ledger_says(blobs: tuple[np.ndarray, np.ndarray],
     assert claim.dp is not None
     with Ledger(file) as ledger:
         (charge,) = ledger.holding("blobs").charges
-        assert ledger.tip == claim.dp.ledger
+        assert charge.tip == claim.dp.ledger
+        assert ledger.knows(claim.dp.ledger)
     assert claim.dp.epsilon == charge.epsilon <= 1.0
     assert claim.dp.epsilon == epsilon_of(events_from_json(claim.dp.events), 1e-5)
     # A second fit finds the budget spent.

@@ -31,12 +31,12 @@ def module_of(study: FoundStudy) -> ModuleType:
 @pytest.fixture
 def quick_judges(studies: dict[str, FoundStudy], monkeypatch: pytest.MonkeyPatch) -> None:
     """Fewer trees, filters and rows to test on: whether a figure is there shows with any judge."""
-    tables, images = [module_of(studies[name]) for name in ("adult-curves", "adult-analyses")], studies["cifar-curves"]
+    *tables, images = [module_of(studies[name]) for name in ("adult-curves", "adult-analyses", "cifar-curves")]
     for run in tables:
         monkeypatch.setattr(run, "TEST", 2000)
     for run in (*tables, judges):
         monkeypatch.setattr(run, "TreesJudge", lambda *_: TreesJudge(5))
-    for run in (module_of(images), judges):
+    for run in (images, judges):
         monkeypatch.setattr(run, "PatchesJudge", lambda: PatchesJudge(filters=8))
 
 

@@ -1,11 +1,10 @@
 from __future__ import annotations
 
-import os
 import signal
 import stat
-import subprocess
-import sys
 import time
+from collections.abc import Callable
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 import numpy as np
@@ -143,7 +142,7 @@ def test_fingerprints_tell_data_and_settings_apart() -> None:
 
 
 SCRIPT = """
-import sys, numpy as np, torch
+import numpy as np, torch
 torch.set_num_threads(1)
 from locum.generate import cvae
 from locum.train import checkpoint
@@ -152,35 +151,35 @@ real = cvae.Checkpoint
 cvae.Checkpoint = lambda path, id: real(path, id, every_seconds=0.0)
 rng = np.random.default_rng(0)
 X, y = rng.normal(size=(400, 20)), np.arange(400) % 3
-g = cvae.CVAEGenerator(max_epochs=150, patience=0, checkpoint=sys.argv[1], random_state=0).fit(X, y)
+g = cvae.CVAEGenerator(max_epochs=150, patience=0, checkpoint=saved, random_state=0).fit(X, y)
 from safetensors.numpy import save_file
-save_file(dict(g.release().tensors), sys.argv[2])
+save_file(dict(g.release().tensors), out)
 """
 
 
-def test_killed_fits_resume_to_the_same_release(tmp_path: Path) -> None:
+def test_killed_fits_resume_to_the_same_release(run_apart: Callable[..., BaseProcess], tmp_path: Path) -> None:
     """A real process, a real SIGKILL at two moments, then the release of an unbroken run."""
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
 
-    def start(name: str, out: str) -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-c", SCRIPT, str(tmp_path / name), str(tmp_path / out)]
-        return subprocess.Popen(command, env=environment)
+    def start(name: str, out: str) -> BaseProcess:
+        return run_apart(SCRIPT, saved=str(tmp_path / name), out=str(tmp_path / out))
 
-    assert start("unbroken.ckpt", "unbroken").wait(120) == 0
+    def ended(process: BaseProcess) -> int | None:
+        process.join(120)
+        return process.exitcode
+
+    assert ended(start("unbroken.ckpt", "unbroken")) == 0
     rng = np.random.default_rng(0)
     kills = 0
     for _ in range(2):
         process = start("killed.ckpt", "killed")
         deadline = time.monotonic() + 60
-        while not (tmp_path / "killed.ckpt").exists() and process.poll() is None and time.monotonic() < deadline:
+        while not (tmp_path / "killed.ckpt").exists() and process.is_alive() and time.monotonic() < deadline:
             time.sleep(0.005)
         time.sleep(float(rng.uniform(0, 0.15)))
-        if process.poll() is None:
-            process.send_signal(signal.SIGKILL)
-            kills += 1
-        process.wait(60)
+        process.kill()
+        kills += ended(process) == -signal.SIGKILL
     assert kills > 0
-    assert start("killed.ckpt", "killed").wait(120) == 0
+    assert ended(start("killed.ckpt", "killed")) == 0
     a, b = load_file(tmp_path / "unbroken"), load_file(tmp_path / "killed")
     assert all(np.array_equal(a[k], b[k]) for k in a)
     assert not (tmp_path / "killed.ckpt").exists()

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import signal
-import subprocess
-import sys
 import time
+from collections.abc import Callable
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 import pytest
@@ -15,7 +14,7 @@ from safetensors import SafetensorError, safe_open
 from locum.accounting import Ledger
 
 SCRIPT = """
-import json, os, signal, sys, time
+import json, os, signal, time
 import torch
 from torch import nn
 from locum.accounting import Ledger, SGDPlan
@@ -23,7 +22,6 @@ from locum.train import RowLossByAutograd
 from locum.train.dp import PrivateRun
 from locum.types import DP
 
-folder, mode = sys.argv[1:]
 torch.set_num_threads(1)
 torch.manual_seed(0)
 
@@ -46,13 +44,26 @@ with (Dying if mode == "at charge" else Ledger)(folder + "/ledger") as ledger:
     )
     history = run.run()
     run.remove_checkpoint()
-    print(json.dumps([history.steps, run.charge.identity]))
+    with open(folder + "/told", "w") as file:
+        json.dump([history.steps, run.charge.identity], file)
 """
 
 
-def start(folder: Path, mode: str = "") -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-c", SCRIPT, str(folder), mode]
-    return subprocess.Popen(command, env={**os.environ, "OMP_NUM_THREADS": "1"}, stdout=subprocess.PIPE)
+Start = Callable[..., BaseProcess]
+
+
+@pytest.fixture
+def start(run_apart: Start, folder: Path) -> Start:
+    return lambda mode="": run_apart(SCRIPT, folder=str(folder), mode=mode)
+
+
+def ended(process: BaseProcess, seconds: float) -> int | None:
+    process.join(seconds)
+    return process.exitcode
+
+
+def told(folder: Path) -> str:
+    return (folder / "told").read_text()
 
 
 def charges(folder: Path) -> list[str]:
@@ -76,32 +87,31 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_killed_in_the_middle_and_resumed(folder: Path) -> None:
+def test_killed_in_the_middle_and_resumed(start: Start, folder: Path) -> None:
     done = 0
     for target in (1, 120):
-        process = start(folder)
+        process = start()
         deadline = time.monotonic() + 600
-        while steps_done(folder) < target and process.poll() is None and time.monotonic() < deadline:
+        while steps_done(folder) < target and process.is_alive() and time.monotonic() < deadline:
             time.sleep(0.02)
-        process.send_signal(signal.SIGKILL)
-        assert process.wait(60) == -signal.SIGKILL, "it was over before it could be killed"
+        process.kill()
+        assert ended(process, 60) == -signal.SIGKILL, "it was over before it could be killed"
         assert len(charges(folder)) == 1
         # It went on from where it was: no step is done twice, none is left out.
         assert done <= steps_done(folder) < 300
         done = steps_done(folder)
         assert done >= target
-    out, _ = start(folder).communicate(timeout=600)
-    assert out.decode().strip() == f'[300, "{charges(folder)[0]}"]'
+    assert ended(start(), 600) == 0
+    assert told(folder) == f'[300, "{charges(folder)[0]}"]'
     assert len(charges(folder)) == 1
     assert not (folder / "fit").exists()
 
 
-def test_killed_right_after_the_charge(folder: Path) -> None:
+def test_killed_right_after_the_charge(start: Start, folder: Path) -> None:
     """Before the receipt was written: the charge is lost, never taken back, and the next fit pays for itself."""
-    process = start(folder, "at charge")
-    assert process.wait(600) == -signal.SIGKILL
+    assert ended(start("at charge"), 600) == -signal.SIGKILL
     assert len(charges(folder)) == 1
-    out, _ = start(folder).communicate(timeout=600)
+    assert ended(start(), 600) == 0
     lost, paid = charges(folder)
-    assert out.decode().strip() == f'[300, "{paid}"]'
+    assert told(folder) == f'[300, "{paid}"]'
     assert lost != paid

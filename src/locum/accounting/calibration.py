@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-from locum.accounting.cost import epsilon_of
+from locum.accounting.cost import TooLargeError, epsilon_of
 from locum.accounting.events import Event
 from locum.errors import PrivacyError
 from locum.types import Relation
@@ -56,7 +56,11 @@ def noise_for(
     cost: dict[float, float] = {}
 
     def fits(noise: float) -> bool:
-        cost[noise] = epsilon_of(events(noise), delta, relation)
+        try:
+            cost[noise] = epsilon_of(events(noise), delta, relation)
+        except TooLargeError:
+            # Many steps with little noise spread over a very wide range: far above any budget.
+            cost[noise] = math.inf
         return cost[noise] <= epsilon
 
     low, high = 1.0, 1.0

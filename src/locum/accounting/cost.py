@@ -23,8 +23,22 @@ from locum.types import Relation
 _ROUNDING = 1e-15
 # By how much a closed form is rounded up, relative to itself: far more than double precision errs.
 _SLACK = 1e-9
+# Places of one distribution: an FFT of so many takes some 400 MB and a second.
+_MOST_PLACES = 4_000_000
+# What all distributions of one answer may take: making a place costs a hundred times as much as composing it.
+_MOST_WORK = 50_000_000
 # Whole orders, at which divergences have simple formulas.
 _ORDERS = np.array([*range(2, 65), *range(72, 257, 8), 512.0, 1024.0])
+
+
+class TooLargeError(ConfigError):
+    """Composing these events would take more memory or time than an answer is worth."""
+
+    def __init__(self, events: Sequence[Event]) -> None:
+        super().__init__(
+            f"The cost of these events cannot be computed: {len(events)} kinds with {_steps(events)} steps in all take "
+            "more memory or time than is allowed. Take fewer steps, more noise, or the same settings more often."
+        )
 
 
 def epsilon_of(events: Sequence[Event], delta: float, relation: Relation = "add-or-remove") -> float:
@@ -50,7 +64,7 @@ def epsilon_of(events: Sequence[Event], delta: float, relation: Relation = "add-
     Raises
     ------
     ConfigError
-        If `delta` is out of range.
+        If `delta` is out of range, or composing the events would take too much memory or time.
 
     Examples
     --------
@@ -262,13 +276,50 @@ def _log_phi(x: float) -> float:
 # Few, because each may hold millions of numbers.
 @lru_cache(maxsize=8)
 def _distribution(events: tuple[Event, ...], relation: Relation) -> Any:
-    grid, out = _grid(events), None
+    grid, out, width, work = _grid(events), None, 0, 0
+    # Counted before anything is made: a few bytes can ask for any amount.
+    if sum(_places(event, grid) for event in set(events)) * 100 > _MOST_WORK:
+        raise TooLargeError(events)
     for event in events:
         one = _single(event, relation, grid)
-        if isinstance(event, PoissonGaussian):
-            one = one.self_compose(event.steps)
+        steps = event.steps if isinstance(event, PoissonGaussian) else 1
+        width += max(_width(pmf, steps) for pmf in _sides(one))
+        work += width
+        if width > _MOST_PLACES or work > _MOST_WORK:
+            raise TooLargeError(events)
+        one = one.self_compose(steps) if steps > 1 else one
         out = one if out is None else out.compose(one)
+        # Tails were cut off.
+        width = max(_width(pmf, 1) for pmf in _sides(out))
     return out
+
+
+def _sides(distribution: Any) -> tuple[Any, ...]:
+    """The distributions for adding and for removing a unit, or the one for both."""
+    remove, add = distribution._pmf_remove, distribution._pmf_add
+    return (remove,) if add is None or add is remove else (remove, add)
+
+
+def _width(pmf: Any, steps: int) -> int:
+    """How many places the distribution of `steps` steps has, each distributed like this, as `self_compose` finds it.
+
+    That is where Chernoff's bound leaves 1e-15 at both ends, at the orders k / size, with k from -20 to 20.
+    """
+    losses = getattr(pmf, "_loss_probs", None)
+    size: int = pmf.size if losses is None else max(losses) - min(losses) + 1
+    if steps == 1 or size * steps <= _MOST_PLACES // 100:
+        return size * steps
+    probabilities = pmf.to_dense_pmf()._probs
+    ends = []
+    for sign in (1, -1):
+        base = np.exp(sign * np.arange(size) / size)
+        power, bounds = np.ones(size), [float(sign > 0) * size * steps]
+        for k in range(1, 21):
+            power *= base
+            log_mgf = math.log(max(float(probabilities @ power), 1e-300))
+            bounds.append((steps * log_mgf + math.log(2 / 1e-15)) * size / (sign * k))
+        ends.append(min(bounds) if sign > 0 else max(bounds))
+    return max(0, math.ceil(ends[0]) - math.floor(ends[1])) + 1
 
 
 def _single(event: Event, relation: Relation, grid: float) -> Any:
@@ -310,8 +361,21 @@ def _grid(events: tuple[Event, ...]) -> float:
             rate, steps = event.rate, event.steps
         typical = min(1 / noise, rate * math.sqrt(math.expm1(min(1 / noise**2, 700.0))))
         squares += steps * typical**2
-        # Where the normal density has fallen to e**-50.
-        reach = 1 / noise if isinstance(event, Laplace) else (0.5 + 10 * noise) / noise**2
-        longest = max(longest, math.log1p(rate * math.expm1(reach)) if reach < 700 else reach)
+        longest = max(longest, _reach(event))
     wanted = min(1e-3, math.sqrt(squares / _steps(events)) / 30)
     return float(2.0 ** math.floor(math.log2(max(wanted, longest / 1e5))))
+
+
+def _reach(event: Event) -> float:
+    """The largest loss of one step that matters: where the normal density has fallen to e**-50."""
+    noise = event.noise_multiplier
+    if isinstance(event, Laplace):
+        return 1 / noise
+    reach = (0.5 + 10 * noise) / noise**2
+    rate = event.rate if isinstance(event, PoissonGaussian) else 1.0
+    return math.log1p(rate * math.expm1(reach)) if reach < 700 else reach
+
+
+def _places(event: Event, grid: float) -> int:
+    """About how many places one step's distribution has; that of Laplace noise has two, wherever they lie."""
+    return 2 if isinstance(event, Laplace) else math.ceil(_reach(event) / grid)

@@ -15,8 +15,15 @@ from typing import Any
 
 from locum.errors import ConfigError
 
-# Below it an epsilon is in the thousands: nothing that deserves to be accounted for as privacy.
-_LEAST_NOISE = 0.01
+# Below it an epsilon is in the thousands: nothing that deserves to be accounted for as privacy. Above the other nothing
+# is left of any signal.
+_LEAST_NOISE, _MOST_NOISE = 0.01, 1e9
+# No data holding has more units than this.
+_LEAST_RATE = 1e-12
+# More can be asked for in a few bytes, and cannot be composed in any memory.
+_MOST_STEPS = 10_000_000
+# What one claim or one ledger entry may list.
+_MOST_EVENTS = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +33,7 @@ class Gaussian:
     Parameters
     ----------
     noise_multiplier
-        Standard deviation of the noise divided by the L2 sensitivity of the sum; 0.01 or more.
+        Standard deviation of the noise divided by the L2 sensitivity of the sum; from 0.01 to a billion.
 
     Examples
     --------
@@ -53,7 +60,7 @@ class Laplace:
     Parameters
     ----------
     noise_multiplier
-        Scale of the noise divided by the L1 sensitivity of the sum; 0.01 or more.
+        Scale of the noise divided by the L1 sensitivity of the sum; from 0.01 to a billion.
 
     Examples
     --------
@@ -80,11 +87,11 @@ class PoissonGaussian:
     Parameters
     ----------
     rate
-        Probability with which a unit joins a batch, above 0 and at most 1.
+        Probability with which a unit joins a batch, above 0 (1e-12 or more) and at most 1.
     noise_multiplier
-        Standard deviation of the noise divided by the L2 sensitivity of the sum; 0.01 or more.
+        Standard deviation of the noise divided by the L2 sensitivity of the sum; from 0.01 to a billion.
     steps
-        Number of batches, 1 or more.
+        Number of batches, from 1 to 10 million.
 
     Examples
     --------
@@ -99,10 +106,12 @@ class PoissonGaussian:
 
     def __post_init__(self) -> None:
         _set_noise(self, self.noise_multiplier)
-        if not (_is_number(self.rate) and 0 < self.rate <= 1):
-            raise ConfigError(f"`rate` must lie above 0 and at most be 1; got {self.rate!r}.")
-        if not (_is_number(self.steps) and 1 <= self.steps < math.inf and self.steps % 1 == 0):
-            raise ConfigError(f"`steps` must be a whole number, 1 or more; got {self.steps!r}.")
+        if not (_is_number(self.rate) and _LEAST_RATE <= self.rate <= 1):
+            raise ConfigError(f"`rate` must lie between {_LEAST_RATE:g} and 1; got {_shown(self.rate)}.")
+        if not (_is_number(self.steps) and 1 <= self.steps <= _MOST_STEPS and self.steps % 1 == 0):
+            raise ConfigError(
+                f"`steps` must be a whole number from 1 to {_MOST_STEPS}; got {_shown(self.steps)}. Take larger batches."
+            )
         object.__setattr__(self, "rate", float(self.rate))
         object.__setattr__(self, "steps", int(self.steps))
 
@@ -153,7 +162,7 @@ def events_from_json(data: Sequence[Mapping[str, Any]]) -> tuple[Event, ...]:
     Raises
     ------
     ConfigError
-        If a kind is unknown, or its numbers are missing, unknown or out of range.
+        If a kind is unknown, its numbers are missing, unknown or out of range, or there are more than 1000 entries.
 
     Examples
     --------
@@ -161,12 +170,19 @@ def events_from_json(data: Sequence[Mapping[str, Any]]) -> tuple[Event, ...]:
     >>> events_from_json([{"kind": "gaussian", "noise_multiplier": 2.0}])
     (Gaussian(noise_multiplier=2.0),)
     """
+    # It comes from a file or from another site: nothing about its shape is known.
+    if not isinstance(data, list | tuple) or len(data) > _MOST_EVENTS:
+        given = f"{len(data)} entries" if isinstance(data, list | tuple) else f"a {type(data).__name__}"
+        raise ConfigError(f"Events are a list of up to {_MOST_EVENTS} entries; got {given}.")
     out = []
     for entry in data:
-        fields = dict(entry)
-        kind = _KINDS.get(str(fields.pop("kind", None)))
-        if kind is None or set(fields) != set(kind.__dataclass_fields__):
-            raise ConfigError(f"An event of this kind is not known: {str(entry)[:120]!r}.")
+        fields = dict(entry) if isinstance(entry, Mapping) else {}
+        name = fields.pop("kind", None)
+        kind = _KINDS.get(name) if isinstance(name, str) else None
+        if kind is None:
+            raise ConfigError(f"An event is one of {', '.join(_KINDS)}; got {_shown(name)}.")
+        if set(fields) != set(kind.__dataclass_fields__):
+            raise ConfigError(f"An event of kind {name!r} has the numbers {', '.join(kind.__dataclass_fields__)}.")
         out.append(kind(**fields))
     return tuple(out)
 
@@ -240,12 +256,22 @@ def worst_of(*lists: Sequence[Event]) -> tuple[Event, ...]:
 
 
 def _set_noise(event: Gaussian | Laplace | PoissonGaussian, value: Any) -> None:
-    if not (_is_number(value) and _LEAST_NOISE <= value < math.inf):
+    if not (_is_number(value) and _LEAST_NOISE <= value <= _MOST_NOISE):
         raise ConfigError(
-            f"`noise_multiplier` must be {_LEAST_NOISE:g} or more and finite; got {value!r}. No noise, no privacy."
+            f"`noise_multiplier` must lie between {_LEAST_NOISE:g} and {_MOST_NOISE:g}; got {_shown(value)}. No noise, "
+            "no privacy."
         )
     object.__setattr__(event, "noise_multiplier", float(value))
 
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, Real) and not isinstance(value, bool)
+
+
+def _shown(value: Any) -> str:
+    """A value for an error; one that a hostile file made deep or long is only named."""
+    if isinstance(value, str | bool) or value is None:
+        return repr(value if not isinstance(value, str) else value[:80])
+    if isinstance(value, Real):
+        return f"{float(value):g}" if abs(value) < 1e300 else "a number too large to use"
+    return f"a {type(value).__name__}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import os
 import re
@@ -149,6 +150,28 @@ class Ledger:
                 body = {"kind": "result", "holding": charge.holding, "identity": charge.identity, "result": result}
                 turn.append({**body, "part": part} if part else body)
 
+    def bind(self, charge: Charge, release: str) -> None:
+        """Note that a charge has paid for the release with this fingerprint, before the release is in its place.
+
+        A charge can pay for several: what is made from one noisy result costs nothing more. A release that is not
+        noted here was not made by the holder of this ledger, or was altered since.
+        """
+        if not re.fullmatch("[0-9a-f]{64}", release):
+            raise ConfigError(f"A fingerprint is a SHA-256 in hex; got {release[:80]!r}.")
+        with self._entries.turn() as turn:
+            if not any(
+                entry["body"]["kind"] == "charge" and entry["body"]["identity"] == charge.identity
+                for entry in turn.entries
+            ):
+                raise PrivacyError("This ledger does not know the charge: it was paid elsewhere.")
+            if release not in _releases(turn.entries, charge.identity):
+                body = {"kind": "release", "holding": charge.holding, "identity": charge.identity}
+                turn.append({**body, "release": release})
+
+    def releases(self, charge: Charge) -> tuple[str, ...]:
+        """Fingerprints of the releases that a charge has paid for."""
+        return _releases(self._entries.read(), charge.identity)
+
     def results(self, charge: Charge) -> dict[str, str]:
         """What a charge has bought so far: a hash for each part of what it pays for."""
         return _results(self._entries.read(), charge.identity)
@@ -242,6 +265,35 @@ class Ledger:
             raise PrivacyError(f"The ledger {str(self.file)!r} holds an entry that makes no sense.") from None
 
 
+def joint_ledger(tips: Sequence[str]) -> str:
+    """One hash for the ledgers of several sites, whose joint release names it.
+
+    Parameters
+    ----------
+    tips
+        The tip of each site's ledger, as its release or claim names it; each once.
+
+    Returns
+    -------
+    str
+        The SHA-256, in hex, of the tips in sorted order, one per line.
+
+    Raises
+    ------
+    ConfigError
+        If a tip occurs twice: a release was given twice.
+
+    Examples
+    --------
+    >>> from locum.accounting import joint_ledger
+    >>> joint_ledger(["b" * 64, "a" * 64]) == joint_ledger(["a" * 64, "b" * 64])
+    True
+    """
+    if len(set(tips)) < len(tips):
+        raise ConfigError("A release was given twice: two of them name the same ledger entry. Give each once.")
+    return hashlib.sha256("\n".join(sorted(tips)).encode()).hexdigest()
+
+
 def _overlap(one: str, two: str) -> bool:
     """Whether two parts are steps, and share some."""
     steps = [_STEPS.fullmatch(name) for name in (one, two)]
@@ -257,6 +309,11 @@ def _results(entries: Sequence[dict[str, Any]], identity: str) -> dict[str, str]
     return {body.get("part", ""): body["result"] for body in mine}
 
 
+def _releases(entries: Sequence[dict[str, Any]], identity: str) -> tuple[str, ...]:
+    bodies = [entry["body"] for entry in entries]
+    return tuple(b["release"] for b in bodies if b["kind"] == "release" and b["identity"] == identity)
+
+
 def _holdings(entries: Sequence[dict[str, Any]]) -> dict[str, Holding]:
     out: dict[str, Holding] = {}
     for entry in entries:
@@ -269,6 +326,6 @@ def _holdings(entries: Sequence[dict[str, Any]]) -> dict[str, Holding]:
             paid = (body["epsilon"], body["delta"], events_from_json(body["events"]), body["purpose"])
             charge = Charge(body["identity"], name, *paid, tip=entry["hash"])
             out[name] = replace(out[name], charges=(*out[name].charges, charge))
-        elif body["kind"] != "result" or name not in out:
+        elif body["kind"] not in ("result", "release") or name not in out:
             raise KeyError(body["kind"])
     return out

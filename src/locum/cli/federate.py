@@ -77,7 +77,7 @@ SubjectOption = Annotated[
 
 @group.verb()
 def init(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A new folder for the app.")],
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A new folder for the files.")],
     classes: Annotated[
         str,
         typer.Option(
@@ -111,17 +111,9 @@ def init(
         str, typer.Option(help="The host name where sites reach the coordinator.", rich_help_panel="The network")
     ] = "localhost",
     port: Annotated[int, typer.Option(help="The coordinator's port.", rich_help_panel="The network")] = 8010,
-    insecure: Annotated[
-        bool,
-        typer.Option(
-            "--insecure",
-            help="No TLS and no node authentication: only for made-up records on one machine.",
-            rich_help_panel="The network",
-        ),
-    ] = False,
     as_json: Json = False,
 ) -> None:
-    """Write the folder that `flwr run` starts: public terms, an example site file, and a README with all commands."""
+    """Write the folder that a federation starts from: public terms, an example site file, and a README with all commands."""
     from locum.recipes import start_federation
 
     names = site or ["site-a", "site-b", "site-c"]
@@ -139,15 +131,12 @@ def init(
         sites=names,
         backbone=backbone,
         settings=settings,
-        insecure=insecure,
         host=host,
         port=port,
     )
     if as_json:
-        output.print_json({"files": [str(f) for f in files], "sites": names, "insecure": insecure})
+        output.print_json({"files": [str(f) for f in files], "sites": names})
         return
-    if insecure:
-        output.say("INSECURE: no encryption, no authentication. For made-up records on one machine only.", "red")
     output.say(f"Written to {folder}. See {folder / 'README.md'} for the commands, in order.", "bold")
 
 
@@ -177,10 +166,95 @@ def key(
     name: Annotated[str, typer.Argument(metavar="NAME", help="The site's name.")],
     as_json: Json = False,
 ) -> None:
-    """Make a key pair at a site: NAME.key stays there, NAME.pub goes to the coordinator to be registered."""
+    """Make a key pair at a site: NAME.key stays there, NAME.pub goes to the coordinator, which admits it."""
     from locum.recipes import make_key_for_site
 
     _files(make_key_for_site(folder, name), as_json)
+
+
+@group.verb()
+def coordinate(
+    terms: Annotated[
+        Path, typer.Argument(metavar="TERMS", help="The terms, federation.toml.", callback=existing_path)
+    ],
+    keys: Annotated[
+        Path,
+        typer.Option(
+            metavar="DIR",
+            help="The coordinator's certificate and key, and NAME.pub of every site that may take part.",
+            callback=existing_path,
+            rich_help_panel="The network",
+        ),
+    ],
+    out: Annotated[
+        Path,
+        typer.Option(
+            "--out", "-o", metavar="DIR", help="Release, log and state; resumes there.", rich_help_panel=WHERE
+        ),
+    ] = Path("out"),
+    listen: Annotated[
+        str,
+        typer.Option(
+            metavar="ADDRESS",
+            help="This machine's address in the network of the sites (default: only sites on this machine).",
+            rich_help_panel="The network",
+        ),
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="The port for sites.", rich_help_panel="The network")] = 8010,
+    sites: Annotated[
+        int | None,
+        typer.Option(
+            help="Start when so many are connected (default: all with a key).", rich_help_panel="The network"
+        ),
+    ] = None,
+    wait: Annotated[
+        float, typer.Option(help="Seconds for the sites to connect.", rich_help_panel="The network")
+    ] = 600,
+    timeout: Annotated[float, typer.Option(help="Seconds for a reply.", rich_help_panel="The network")] = 3600,
+    patience: Annotated[
+        float, typer.Option(help="Seconds for a lost site to come back.", rich_help_panel="The network")
+    ] = 300,
+    as_json: Json = False,
+) -> None:
+    """Run a federation as its coordinator. Only sites with a known key can connect; nobody can send code."""
+    from locum.recipes import coordinate_federation
+
+    release = coordinate_federation(
+        terms,
+        keys,
+        out,
+        listen=listen,
+        port=port,
+        sites=sites,
+        wait=wait,
+        timeout=timeout,
+        patience=patience,
+        on_event=_tell,
+    )
+    if as_json:
+        output.print_json({"release": str(release)})
+        return
+    output.say(f"Release written to {release}", "bold")
+
+
+@group.verb()
+def join(
+    site: Annotated[Path, typer.Argument(metavar="SITE", help="The site's site.toml.", callback=existing_path)],
+    coordinator: Annotated[str, typer.Option(metavar="HOST:PORT", help="Where the coordinator listens.")],
+    ca: Annotated[Path, typer.Option(metavar="FILE", help="The coordinator's ca.crt.", callback=existing_path)],
+    key: Annotated[
+        Path, typer.Option(metavar="FILE", help="The site's private key, NAME.key.", callback=existing_path)
+    ],
+    as_json: Json = False,
+) -> None:
+    """Take part in a federation as a site, until the result has arrived. The site takes requests, and no code."""
+    from locum.recipes import join_federation
+
+    join_federation(site, coordinator, authority=ca, key=key, on_event=_tell)
+    if as_json:
+        output.print_json({"site": str(site), "done": True})
+        return
+    output.say("The result has arrived: `locum federate predict` uses it.", "bold")
 
 
 @group.verb()
@@ -395,3 +469,9 @@ def _files(files: dict[str, Path], as_json: bool) -> None:
         return
     for file in files.values():
         output.say(str(file))
+
+
+def _tell(event: dict[str, Any]) -> None:
+    import json
+
+    output.say_aside(json.dumps(event, default=str))

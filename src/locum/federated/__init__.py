@@ -22,12 +22,14 @@ if TYPE_CHECKING:
         Reply as Reply,
         Request as Request,
     )
-    from locum.federated.scaffold import write_app as write_app
+    from locum.federated.scaffold import write_federation as write_federation
     from locum.federated.settings import FederationSettings as FederationSettings
     from locum.federated.simulation import Simulation as Simulation, simulate as simulate
     from locum.federated.site import Site as Site
     from locum.federated.site_file import SiteFile as SiteFile
     from locum.federated.terms import plan_site as plan_site
+    from locum.federated.transport.link import coordinate as coordinate
     from locum.federated.transport.local import LocalChannel as LocalChannel
+    from locum.federated.transport.node import join as join
 
 __getattr__, __dir__, __all__ = lazy_exports(__name__)

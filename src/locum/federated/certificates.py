@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from locum.errors import ConfigError
-from locum.io import create_bytes
+from locum.io import create_bytes, lies_in_release
 
 try:
     from cryptography import x509
@@ -34,23 +34,23 @@ def make_certificates(
 ) -> dict[str, Path]:
     """Write `ca.crt`, `server.crt` and `server.key`, and `NAME.key` with `NAME.pub` for each of `sites`.
 
-    `ca.crt` goes to every site and to whoever starts runs. `server.crt` and `server.key` stay with the SuperLink.
-    `NAME.key` goes to that site only; `NAME.pub` is registered. A site that makes its own pair (`make_site_key`) need
-    not trust anyone with its key.
+    `ca.crt` goes to every site. `server.crt` and `server.key` stay with the coordinator. `NAME.key` goes to that site
+    only; `NAME.pub` stays here, and admits the site. A site that makes its own pair (`make_site_key`) need not trust
+    anyone with its key.
 
     The authority's key signs once and is discarded, so it cannot be stolen. To rotate, make a new folder in time,
     have the sites accept both authorities (one file may hold both `ca.crt`, one after the other), restart the
-    SuperLink with the new files, then have the sites drop the old one. Keys of sites do not expire: to replace one,
-    register the new `.pub` under the same name and unregister the old one.
+    coordinator with the new files, then have the sites drop the old one. Keys of sites do not expire: to replace one,
+    replace its `.pub`; to exclude a site, remove it.
 
     Private files have mode 0600. Nothing is overwritten: if one of the files exists, none is written.
 
     Parameters
     ----------
     folder
-        Folder for the files.
+        Folder for the files; the current folder, the root and the inside of a release are refused.
     hosts
-        Names or addresses under which sites reach the SuperLink; its own processes also use localhost.
+        Names or addresses under which sites reach the coordinator; localhost is always among them.
     sites
         Names of the sites that get a key pair: letters, digits and inner hyphens.
     days
@@ -68,7 +68,7 @@ def make_certificates(
     ['ca.crt', 'server.crt', 'server.key', 'site-a.key', 'site-a.pub']
     """
     if not hosts:
-        raise ConfigError("`hosts` must name at least one name or address under which sites reach the SuperLink.")
+        raise ConfigError("`hosts` must name at least one name or address under which sites reach the coordinator.")
     if isinstance(days, bool) or not isinstance(days, int) or not 1 <= days <= 3650:
         raise ConfigError(f"`days` must be 1 to 3650; got {days!r}.")
     if len({check_site_name(s) for s in sites}) < len(sites):
@@ -98,7 +98,7 @@ def make_site_key(folder: str | Path, name: str) -> dict[str, Path]:
     Returns
     -------
     dict of Path
-        `NAME.key`, which stays at the site, and `NAME.pub`, which is registered.
+        `NAME.key`, which stays at the site, and `NAME.pub`, which admits it at the coordinator.
 
     Examples
     --------
@@ -109,6 +109,19 @@ def make_site_key(folder: str | Path, name: str) -> dict[str, Path]:
     return _write(Path(folder), _pair(check_site_name(name)))
 
 
+def check_new_folder(folder: Path) -> None:
+    """Raise if files of a federation, such as private keys, have no place in a folder."""
+    resolved = folder.resolve()
+    if resolved in (Path.cwd(), Path(resolved.anchor)):
+        raise ConfigError(f"Files of a federation get a folder of their own; got {str(folder)!r}. Name a new folder.")
+    if lies_in_release(resolved / "key"):
+        raise ConfigError(
+            f"A release is made to be sent: keep keys and files of a federation out of its folder; got {str(folder)!r}."
+        )
+    if folder.exists() and not folder.is_dir():
+        raise ConfigError(f"{str(folder)!r} is not a folder: name a new one.")
+
+
 def check_site_name(name: str) -> str:
     """The name, if a site may have it: it becomes a file name and is shown to everyone."""
     if not isinstance(name, str) or not _NAME.fullmatch(name):
@@ -117,7 +130,7 @@ def check_site_name(name: str) -> str:
 
 
 def check_host(text: str) -> x509.GeneralName:
-    """A name or address under which a SuperLink is reached, as certificates hold it."""
+    """A name or address under which a coordinator is reached, as certificates hold it."""
     try:
         return x509.IPAddress(ipaddress.ip_address(text))
     except ValueError:
@@ -188,11 +201,11 @@ def _server(
     hosts: Sequence[str],
     days: int,
 ) -> x509.Certificate:
-    # The SuperLink's own processes use the local names, whatever the sites use.
+    # For a trial on the coordinator's own machine.
     names = dict.fromkeys([*hosts, "localhost", "127.0.0.1"])
     identifier = root.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value
     return (
-        _unsigned("Locum SuperLink", "Locum federation", key, days)
+        _unsigned("Locum coordinator", "Locum federation", key, days)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(_usage(signs_certificates=False), critical=True)
         .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
@@ -203,6 +216,7 @@ def _server(
 
 
 def _write(folder: Path, files: dict[str, bytes]) -> dict[str, Path]:
+    check_new_folder(folder)
     paths = {name: folder / name for name in files}
     for path in paths.values():
         if path.exists() or path.is_symlink():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 
 from locum.accounting import (
@@ -12,6 +11,7 @@ from locum.accounting import (
     events_from_json,
     events_to_json,
     joined,
+    joint_ledger,
     least_delta,
     worst_of,
 )
@@ -80,16 +80,6 @@ def joint_claim(claims: Sequence[PrivacyClaim], max_sites_per_subject: int | Non
         epsilon, delta, paid[0].relation, tuple(events_to_json(events)), joint_ledger([site.ledger for site in paid])
     )
     return PrivacyClaim("dp", outside, unit=claims[0].unit, dp=dp, assumptions=assumptions)
-
-
-def joint_ledger(tips: Sequence[str]) -> str:
-    """One hash for several ledgers: the SHA-256, in hex, of their tips in sorted order, one per line.
-
-    A tip that occurs twice means that a release was given twice, and is refused.
-    """
-    if len(set(tips)) < len(tips):
-        raise ConfigError("A release was given twice: two of them name the same ledger entry. Give each once.")
-    return hashlib.sha256("\n".join(sorted(tips)).encode()).hexdigest()
 
 
 def check_sites_per_subject(limit: int | None, sites: int) -> int:

@@ -10,11 +10,11 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from locum.accounting import Gaussian, epsilon_of, events_from_json, events_to_json
+from locum.accounting import Gaussian, epsilon_of, events_from_json, events_to_json, joint_ledger
 from locum.data import Reference, load_reference
 from locum.errors import PrivacyError
 from locum.federated.aggregation import initial_network
-from locum.federated.claims import check_sites_per_subject, joint_claim, joint_ledger
+from locum.federated.claims import check_sites_per_subject, joint_claim
 from locum.federated.secure import colluders, noise_of_each
 from locum.federated.settings import FederationSettings
 from locum.federated.terms import Terms, requested_sums

@@ -1,41 +1,13 @@
-"""The folder that `flwr run` starts: the shared terms, and a README with every command."""
+"""The folder that a federation starts from: the shared terms, an example site file, and a README with every command."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
 
-from locum._version import __version__
 from locum.errors import ConfigError
-from locum.federated.certificates import check_host, check_site_name
+from locum.federated.certificates import check_host, check_new_folder, check_site_name
 from locum.federated.settings import FederationSettings
-
-_PYPROJECT = """\
-# A Flower app. Its code is in the package locum; only federation.toml is sent with it.
-[project]
-name = "locum-federation"
-version = "{version}"
-description = "Sites train one stand-in together, each with its own ledger."
-license = "Apache-2.0"
-dependencies = ["locum>={version}", "flwr>=1.41,<1.42"]
-
-[tool.flwr.app]
-publisher = "locum"
-fab-include = ["federation.toml"]
-
-[tool.flwr.app.components]
-serverapp = "locum.federated.transport.flower:server_app"
-clientapp = "locum.federated.transport.flower:client_app"
-
-# Every site gets these settings: nothing private belongs here. A site's private settings are in its own site.toml.
-[tool.flwr.app.config]
-federation = "federation.toml"
-out = "out"           # release, log and state, relative to where the SuperLink was started
-sites = {number}             # how many must be connected before the run starts
-wait = 600            # seconds for them to connect
-timeout = 3600        # seconds for a reply
-patience = 300        # seconds for a lost site to come back within a round
-"""
 
 _TERMS = """\
 # The terms of the federation. They are public: every site gets them and must agree to them.
@@ -54,142 +26,95 @@ unit = "record"               # or "subject": the guarantee covers all records o
 # ledger = "ledger.sqlite"    # default: beside the data
 """
 
-_CONNECTION = """\
-# Append to config.toml in $FLWR_HOME (~/.flwr unless set), with a full path.
-[superlink.locum]
-address = "{address}"
-{trust}
-"""
-
-_OFF = """\
-```console
-$ export FLWR_TELEMETRY_ENABLED=0 FLWR_DISABLE_UPDATE_CHECK=1 FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION=1
-```
-"""
-
 _README = """\
 # A federation
 
-{warning}`federation.toml` holds the terms, which are public. Each site keeps its records, its budget and its ledger
-to itself. Install the same version everywhere: `pip install 'locum[federated]'`. In every shell, first:
+`federation.toml` holds the terms, which are public. Each site keeps its records, its budget and its ledger to itself.
+Install the same version everywhere: `pip install 'locum[federated]'`.
 
-{off}
 ## The coordinator
 
-{keys}Start the SuperLink in the folder for the results (keep `superlink.db`: it lists the registered sites):
+Make the certificates, which expire after two years:
 
 ```console
-$ flower-superlink --host {bind} --port {port} --database superlink.db --disable-runtime-dependency-installation \\
-    {link}
+$ locum federate certificates keys --host {host}
 ```
 
-Append `flower-config.toml` to `config.toml` in `$FLWR_HOME` (`~/.flwr` unless set){register}
+Send `keys/ca.crt` to every site, and put the public key that each site sends (below) into `keys`: {public}. Whose key
+is there can take part; to exclude a site, remove its key. `server.key` stays here.
+
+Then start the run, in the folder for the results:
+
+```console
+$ locum federate coordinate federation.toml --keys keys --port {port} -o out
+```
+
+It listens on 127.0.0.1, for sites on this machine. For sites elsewhere add `--listen ADDRESS`: the address of this
+machine in the network that it shares with the sites, at best a private one (VPN).
+
+The release is in `out/release`, the log in `out/log.jsonl`. If the run stops, because too few sites replied or the
+machine was restarted, run the same command again: it resumes after the last complete round.
 
 ## Each site
 
+Make a key. `{first}.key` stays at the site, `{first}.pub` goes to the coordinator, over a channel on which it can tell
+who sent it:
+
+```console
+$ locum federate key keys {first}
+```
+
 Copy `site.example.toml` to `site.toml`, and `federation.toml` with it, beside the records; read the terms, and set
-the budget. Then, for the first site:
+the budget. Then:
 
 ```console
-$ until flower-supernode --superlink {address} --port 9094 \\
-    {node} \\
-    --node-config 'site="/PATH/TO/site.toml"'; do sleep 5; done
+$ until locum federate join site.toml --coordinator {address} \\
+    --ca ca.crt --key keys/{first}.key; do sleep 5; done
 ```
 
-The loop restarts a node that died; so does a service with `Restart=on-failure`. A node that was killed can connect
-again a minute after its last sign of life, and then finishes the round. Nodes on one machine need different values
-of `--port`. Errors at a site appear in this window only: the coordinator learns just the class of the error.
+It ends when the result has arrived. The loop restarts a process that died; so does a service with
+`Restart=on-failure`. Errors at a site appear in this window only: the coordinator learns just the class of the error.
 
-## Run
+## Who can do what
 
-```console
-$ flwr run . locum --stream
-```
+| who | can | cannot |
+|---|---|---|
+| anyone who reaches the coordinator's port | see that it is there, and try to keep it busy | connect as a site, \
+start a run, send code, read a message |
+| a site, with a key whose public half is in `keys` | reply in its own name; spoil the result with false replies | \
+send requests, reply for others, run code elsewhere, read what others sent |
+| the coordinator | start runs, admit sites, stop a run; send requests to sites; read the noisy sums and decoders, which \
+are paid for | run code at a site; get replies under other terms than those of the site's own `federation.toml`, or \
+beyond its budget; learn a record, count, loss or lambda |
+| whoever can write `keys` or `out` on the coordinator's machine | all that the coordinator can | |
 
-The release is in `out/release`, the log in `out/log.jsonl`. If the run stops, because too few sites replied or the
-SuperLink was killed, start what is missing and run the same command again: it resumes after the last complete round.
-
-## Who must be trusted
-
-{trust}
-- Whoever starts runs decides which code the sites run: `flwr run` sends an app, which can be another one than this.
-  Flower 1.41 lets everyone who reaches the port start runs and register keys, sites included. Sites need only the
-  paths under `/v1/fleet/`: put a proxy in front that allows nothing else, and keep the port itself to the
-  coordinator.
-- The coordinator sees each site's noisy sums and decoders, which are paid for. It sees no record, count, loss or
-  lambda.
+All connections are encrypted. Sites connect to the coordinator; nothing connects to a site. No code travels: each
+side runs the package that it installed, so install it from a source that you trust.
 """
 
-_SECURE = {
-    "warning": "",
-    "bind": "0.0.0.0",
-    "keys": """\
-Make the certificates, which expire after two years, and a key for each site:
 
-```console
-$ locum federate certificates keys --host {host} {flags}
-```
-
-`keys/ca.crt` and `NAME.key` go to site NAME; `server.key` stays here. Better: each site makes its own key with
-`locum federate key keys NAME` and sends only `NAME.pub`.
-
-""",
-    "link": "--enable-supernode-auth --ssl-ca-certfile keys/ca.crt --ssl-certfile keys/server.crt "
-    "--ssl-keyfile keys/server.key",
-    "register": """,
-with the full path of `keys/ca.crt`, and register the sites:
-
-```console
-{registrations}
-```""",
-    "node": "--root-certificates ca.crt --auth-supernode-private-key {first}.key",
-    "trust": "- All connections are encrypted, and only sites with registered keys can connect.",
-    "connection": 'root-certificates = "/PATH/TO/keys/ca.crt"',
-}
-
-_INSECURE = {
-    "warning": """\
-> **INSECURE: there is no encryption and no authentication.** Anyone on the network can read every message, and anyone
-> who reaches the port can act as a site. Use this only on one machine, with made-up records. For anything else, write
-> the folder again without `--insecure`.
-
-""",
-    "keys": "",
-    "bind": "127.0.0.1",
-    "link": "--insecure",
-    "register": ".",
-    "node": "--insecure",
-    "trust": "- **Nothing is encrypted and no site is authenticated.** A site that restarts is a new site.",
-    "connection": "insecure = true",
-}
-
-
-def write_app(
+def write_federation(
     folder: str | Path,
     settings: FederationSettings,
     *,
     sites: Sequence[str],
-    insecure: bool = False,
     host: str = "localhost",
     port: int = 8010,
 ) -> list[Path]:
-    """Write the folder that `flwr run` starts; its `README.md` has all commands, in order.
+    """Write the folder that a federation starts from; its `README.md` has all commands, in order.
 
-    TLS and node authentication are on unless `insecure` is set. No file is overwritten: if one exists, none is
-    written.
+    Encryption and authentication cannot be turned off. No file is overwritten: if one exists, none is written.
 
     Parameters
     ----------
     folder
-        The folder.
+        The folder; the current folder, the root and the inside of a release are refused.
     settings
         The public terms.
     sites
         Names of the sites, at least `settings.least_sites`.
-    insecure
-        Turn encryption and authentication off; the README then says so at the top.
     host, port
-        Where the sites reach the SuperLink.
+        Where the sites reach the coordinator.
 
     Returns
     -------
@@ -198,10 +123,10 @@ def write_app(
 
     Examples
     --------
-    >>> from locum.federated import FederationSettings, write_app
+    >>> from locum.federated import FederationSettings, write_federation
     >>> settings = FederationSettings(("benign", "malignant"), dim=1280)
-    >>> [file.name for file in write_app("app", settings, sites=["site-a", "site-b"])][:2]
-    ['pyproject.toml', 'federation.toml']
+    >>> [file.name for file in write_federation("study", settings, sites=["site-a", "site-b"])]
+    ['federation.toml', 'site.example.toml', 'README.md']
     """
     names = [check_site_name(s) for s in sites]
     if len(set(names)) < len(names) or len(names) < settings.least_sites:
@@ -211,23 +136,16 @@ def write_app(
     if isinstance(port, bool) or not isinstance(port, int) or not 1 <= port <= 65535:
         raise ConfigError(f"`port` must be 1 to 65535; got {port!r}.")
     check_host(host)
-    address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-    texts = _INSECURE if insecure else _SECURE
-    blanks = {
-        "host": host,
-        "first": names[0],
-        "flags": " ".join(f"--site {n}" for n in names),
-        "registrations": "\n".join(f"$ flwr supernode register keys/{n}.pub locum --name {n}" for n in names),
-    }
-    filled = {key: text.format(**blanks) for key, text in texts.items()}
-    files = {
-        "pyproject.toml": _PYPROJECT.format(version=__version__, number=len(names)),
-        "federation.toml": _TERMS + settings.to_toml(),
-        "site.example.toml": _SITE,
-        "flower-config.toml": _CONNECTION.format(address=address, trust=filled["connection"]),
-        "README.md": _README.format(off=_OFF, address=address, port=port, **filled),
-    }
     target = Path(folder)
+    check_new_folder(target)
+    page = _README.format(
+        host=host,
+        port=port,
+        address=f"[{host}]:{port}" if ":" in host else f"{host}:{port}",
+        first=names[0],
+        public=", ".join(f"`{name}.pub`" for name in names),
+    )
+    files = {"federation.toml": _TERMS + settings.to_toml(), "site.example.toml": _SITE, "README.md": page}
     for name in files:
         if (target / name).exists():
             raise ConfigError(f"{str(target / name)!r} already exists: name another folder.")

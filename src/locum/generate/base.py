@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -198,6 +198,7 @@ class BaseGenerator(Guarantee, BaseEstimator):
             The fitted generator itself.
         """
         records = self._check(X, y, subject, attributes or {})
+        self._charge = None
         self._conditions = records.conditions
         _log.info("fitting %s to %d records of %d features", type(self).__name__, *records.X.shape)
         learned = self._learn(records, validation)
@@ -286,7 +287,7 @@ class BaseGenerator(Guarantee, BaseEstimator):
             raise ConfigError(
                 f"`class_names` needs {len(manifest.classes)} names, one per class; got {len(class_names)}."
             )
-        return build_release(
+        release = build_release(
             generator=manifest.generator,
             settings=manifest.settings,
             embedding=self._embedding(info),
@@ -299,6 +300,7 @@ class BaseGenerator(Guarantee, BaseEstimator):
             tensors=fitted.tensors,
             claim=fitted.claim,
         )
+        return replace(release, bind=self._bind) if self._charge is not None else release
 
     def _embedding(self, info: EmbeddingInfo) -> EmbeddingEntry:
         return EmbeddingEntry(

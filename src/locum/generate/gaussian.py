@@ -169,13 +169,15 @@ class ClassGaussian(BaseGenerator):
         codes, subjects = records.codes[:, 0], self._subjects(records.subject)
         charge = self._pay(plan)
         noisy = noisy_sums(records.X, codes, subjects, classes, reference, shares, plan, self.insecure_seed)
-        # Post-processing from here on: no record is used, so it costs nothing.
-        found = from_sums(noisy, plan.noise_multiplier, classes, d, shares, reference)
+        # Rounding after the noise costs nothing and moves a sum over n records by at most n / 10 million.
+        transcript = noisy.astype(np.float32)
+        self._settle(charge, transcript)
+        # Post-processing from here on: no record is used, so it costs nothing, and anyone can repeat it.
+        found = from_sums(transcript.astype(np.float64), plan.noise_multiplier, classes, d, shares, reference)
         tensors = {"means": found.means.astype(np.float32), "factor": found.factor, "scale": found.scale}
         statistics = statistics_spec(reference, shares, plan.noise_multiplier)
         if statistics is not None:
-            # Rounding after the noise costs nothing and moves a sum over n records by at most n / 10 million.
-            tensors["statistics"] = noisy.astype(np.float32)
+            tensors["statistics"] = transcript
         return Learned(
             GaussianSpec(variance=float(self.variance), statistics=statistics),
             tensors,

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from locum.recipes.embed import EmbedSummary as EmbedSummary, embed_to_file as embed_to_file
     from locum.recipes.evaluate import Evaluation as Evaluation, evaluate_release as evaluate_release
     from locum.recipes.federate import (
+        coordinate_federation as coordinate_federation,
+        join_federation as join_federation,
         make_federation_keys as make_federation_keys,
         make_key_for_site as make_key_for_site,
         merge_to_folder as merge_to_folder,

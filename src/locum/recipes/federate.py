@@ -1,4 +1,4 @@
-"""`federate init`, `certificates`, `key`, `simulate`, `merge` and `predict`."""
+"""`federate init`, `certificates`, `key`, `coordinate`, `join`, `simulate`, `merge` and `predict`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from locum.federated import (
     make_site_key,
     merge_releases,
     simulate,
-    write_app,
+    write_federation,
 )
 from locum.io import check_output_folder, write_private_table
 from locum.recipes.inputs import check_source, choose_split, only_real, read_sets
@@ -44,11 +44,10 @@ def start_federation(
     sites: Sequence[str] = ("site-a", "site-b", "site-c"),
     backbone: str = "efflite0",
     settings: Mapping[str, Any] | None = None,
-    insecure: bool = False,
     host: str = "localhost",
     port: int = 8010,
 ) -> list[Path]:
-    """Write the folder that `flwr run` starts: public terms, an example site file, and a README with all commands.
+    """Write the folder that a federation starts from: public terms, an example site file, and a README with all commands.
 
     Parameters
     ----------
@@ -62,10 +61,8 @@ def start_federation(
         Model that makes the sites' vectors.
     settings
         Further fields of `FederationSettings`; `dim`, the number of features, is required.
-    insecure
-        Leave out encryption and authentication: only for a trial on one machine.
     host, port
-        Where the sites reach the SuperLink.
+        Where the sites reach the coordinator.
 
     Returns
     -------
@@ -78,7 +75,7 @@ def start_federation(
     >>> from locum.recipes import start_federation
     >>> files = start_federation(Path("federation"), ["benign", "malignant"], settings={"dim": 1280})
     >>> sorted(file.name for file in files)
-    ['README.md', 'federation.toml', 'flower-config.toml', 'pyproject.toml', 'site.example.toml']
+    ['README.md', 'federation.toml', 'site.example.toml']
     """
     terms = FederationSettings(
         tuple(classes),
@@ -88,7 +85,7 @@ def start_federation(
         max_sites=len(sites),
         **dict(settings or {}),
     )
-    return list(write_app(folder, terms, sites=sites, insecure=insecure, host=host, port=port))
+    return list(write_federation(folder, terms, sites=sites, host=host, port=port))
 
 
 def make_federation_keys(
@@ -133,8 +130,8 @@ def make_key_for_site(folder: Path, name: str) -> dict[str, Path]:
     Returns
     -------
     dict
-        The path of each file by its name: NAME.key stays at the site, NAME.pub goes to the coordinator to be
-        registered.
+        The path of each file by its name: NAME.key stays at the site, NAME.pub goes to the coordinator, which admits
+        it.
 
     Examples
     --------
@@ -144,6 +141,102 @@ def make_key_for_site(folder: Path, name: str) -> dict[str, Path]:
     ['site-b.key', 'site-b.pub']
     """
     return make_site_key(folder, name)
+
+
+def coordinate_federation(
+    terms: Path,
+    keys: Path,
+    out: Path,
+    *,
+    listen: str = "127.0.0.1",
+    port: int = 8010,
+    sites: int | None = None,
+    wait: float = 600,
+    timeout: float = 3600,
+    patience: float = 300,
+    on_event: Callable[[dict[str, Any]], None] | None = None,
+) -> Path:
+    """Run a federation as its coordinator; see `coordinate`.
+
+    Parameters
+    ----------
+    terms
+        The public terms, `federation.toml`.
+    keys
+        Folder with the coordinator's certificate and key, and the public key of every site.
+    out
+        Folder for release, log and state; a run that stopped resumes there.
+    listen, port
+        Where sites connect. The default address is for sites on this machine only.
+    sites
+        How many must be connected before the run starts; None: all that have a key.
+    wait, timeout, patience
+        Seconds that sites have to connect, to reply, and to come back.
+    on_event
+        Called with each entry of the log.
+
+    Returns
+    -------
+    Path
+        The folder of the release.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from locum.recipes import coordinate_federation
+    >>> coordinate_federation(Path("federation.toml"), Path("keys"), Path("out"))  # doctest: +SKIP
+    PosixPath('out/release')
+    """
+    # Imported late, as in `join_federation`: Flower's server takes seconds to import, and other verbs do not need it.
+    from locum.federated import coordinate
+
+    return coordinate(
+        FederationSettings.read(terms),
+        keys,
+        out,
+        listen=listen,
+        port=port,
+        sites=sites,
+        wait=wait,
+        timeout=timeout,
+        patience=patience,
+        on_event=on_event,
+    )
+
+
+def join_federation(
+    site: Path,
+    coordinator: str,
+    *,
+    authority: Path,
+    key: Path,
+    on_event: Callable[[dict[str, Any]], None] | None = None,
+) -> None:
+    """Take part in a federation as one site, until the result has arrived; see `join`.
+
+    Parameters
+    ----------
+    site
+        The site's `site.toml`.
+    coordinator
+        The coordinator's HOST:PORT.
+    authority
+        The coordinator's `ca.crt`.
+    key
+        The site's private key.
+    on_event
+        Called with one plain dict per event.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from locum.recipes import join_federation
+    >>> keys = {"authority": Path("ca.crt"), "key": Path("site-a.key")}
+    >>> join_federation(Path("site.toml"), "fed.example.org:8010", **keys)  # doctest: +SKIP
+    """
+    from locum.federated import join
+
+    join(site, coordinator, authority=authority, key=key, on_event=on_event)
 
 
 def simulate_federation(

@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from locum.errors import ConfigError, PrivacyError
-from locum.release import OpenedRelease, Verification, open_release, verify_opened
+import numpy as np
+
+from locum.errors import ConfigError, MissingExtraError, PrivacyError
+from locum.release import (
+    GaussianSpec,
+    OpenedRelease,
+    Release,
+    Verification,
+    open_release,
+    transcript_hash,
+    verify_opened,
+)
 from locum.types import DPClaim, PrivacyClaim, at_least
+
+if TYPE_CHECKING:
+    from locum.accounting import Charge, Ledger
 
 
 def verify_release(path: Path, *, ledger: Path | None = None, key: Path | None = None) -> Verification:
@@ -62,14 +76,25 @@ def verify_opened_release(
         checks.append(_check_pages(opened))
     if claim.dp is not None:
         checks.append(check_cost(claim.dp))
+    not_checked = list(found.not_checked)
     if ledger is not None:
         if claim.dp is None:
             raise ConfigError(
                 f"{str(opened.path)!r} has no claim of differential privacy, and so no charge: leave out --ledger."
             )
-        sites = opened.release.manifest.settings.get("sites")
-        checks.append(_check_site(sites, ledger) if sites else _check_paid(claim, claim.dp, ledger))
-    return replace(found, checks=tuple(checks))
+        if opened.release.manifest.settings.get("sites"):
+            checks.append(_check_site(opened, claim.dp, ledger))
+            not_checked.append("the other sites' charges: each site can check its own, with its own ledger")
+        else:
+            book, charge = _paid(claim, claim.dp, ledger)
+            checks.append(_check_bound(opened, book, charge))
+            more, open_questions = _check_transcript(opened.release, book.results(charge))
+            checks += more
+            not_checked += open_questions
+        not_checked.append(
+            "that noise was drawn as the charge says: no ledger can show it; `locum audit --canaries` tests the code"
+        )
+    return replace(found, checks=tuple(checks), not_checked=tuple(not_checked))
 
 
 def check_cost(dp: DPClaim) -> str:
@@ -98,18 +123,31 @@ def _check_pages(opened: OpenedRelease) -> str:
     return "the files beside the passport were written by another version or by hand: trust only the passport"
 
 
-def _check_site(sites: Any, ledger: Path) -> str:
+def _check_site(opened: OpenedRelease, dp: DPClaim, ledger: Path) -> str:
     """A ledger can confirm one site's part of a joint release; the other sites have their own ledgers."""
+    from locum.accounting import joint_ledger
     from locum.recipes.ledger import existing_ledger
 
-    listed = {site.get("ledger"): site for site in sites if isinstance(site, dict)} if isinstance(sites, list) else {}
+    sites = opened.release.manifest.settings["sites"]
+    listed = {
+        site["ledger"]: site
+        for site in (sites if isinstance(sites, list) else ())
+        if isinstance(site, dict) and isinstance(site.get("ledger"), str)
+    }
+    if len(listed) < 2 or len(listed) < len(sites) or joint_ledger(list(listed)) != dp.ledger:
+        raise PrivacyError(
+            "The release names sites, but its claim is not the joint claim of two or more of them: it was altered."
+        )
     for holding in existing_ledger(ledger).holdings().values():
         for charge in holding.charges:
             site = listed.get(charge.tip)
             if site is None:
                 continue
-            if (charge.epsilon, charge.delta) == (site.get("epsilon"), site.get("delta")):
-                return "the ledger has the charge of one of the sites for this release"
+            same = (charge.epsilon, charge.delta) == (site.get("epsilon"), site.get("delta"))
+            terms = (holding.unit, holding.relation) == (opened.release.claim.unit, dp.relation)
+            # A joint claim is never better than that of one of its sites.
+            if same and terms and dp.epsilon >= charge.epsilon and dp.delta >= charge.delta:
+                return "the ledger has the charge of one of the sites for this release, and the claim is no better"
             raise PrivacyError(_other_numbers(ledger))
     raise PrivacyError(
         f"The ledger {str(ledger)!r} has no charge of any site of this release: it belongs to none of them, or is an "
@@ -117,22 +155,69 @@ def _check_site(sites: Any, ledger: Path) -> str:
     )
 
 
-def _check_paid(claim: PrivacyClaim, dp: DPClaim, ledger: Path) -> str:
+def _paid(claim: PrivacyClaim, dp: DPClaim, ledger: Path) -> tuple[Ledger, Charge]:
+    """The charge that a claim names, with the same numbers, and the ledger that has it."""
     from locum.accounting import events_to_json
     from locum.recipes.ledger import existing_ledger
 
-    for holding in existing_ledger(ledger).holdings().values():
+    book = existing_ledger(ledger)
+    for holding in book.holdings().values():
         for charge in holding.charges:
             if charge.tip != dp.ledger:
                 continue
             paid = (charge.epsilon, charge.delta, holding.unit, holding.relation, events_to_json(charge.events))
             if paid == (dp.epsilon, dp.delta, claim.unit, dp.relation, list(dp.events)):
-                return "the ledger has the charge of this release"
+                return book, charge
             raise PrivacyError(_other_numbers(ledger))
     raise PrivacyError(
         f"The ledger {str(ledger)!r} does not have the charge of this release: it is another ledger, or an old copy "
         "that was put back. Find the newest copy before you spend anything else."
     )
+
+
+def _check_bound(opened: OpenedRelease, book: Ledger, charge: Charge) -> str:
+    """Whether the ledger noted this very release, decoder, claim and all, when it was made."""
+    if opened.fingerprint not in book.releases(charge):
+        raise PrivacyError(
+            f"The ledger {str(book.file)!r} has the charge that this release names, but does not know this release: "
+            "it was altered, or made by somebody else. Do not use it."
+        )
+    return "the ledger has the charge of this release, and this release's fingerprint"
+
+
+def _check_transcript(release: Release, results: Mapping[str, str]) -> tuple[list[str], list[str]]:
+    """What was checked of the noisy result that the decoder was made from, and what was not."""
+    decoder = release.manifest.decoder
+    spec = decoder.statistics if isinstance(decoder, GaussianSpec) else None
+    if spec is None:
+        return [], ["the decoder cannot be computed again from its noisy result, which the release does not hold"]
+    noisy = release.tensors["statistics"]
+    if transcript_hash(noisy) not in results.values():
+        raise PrivacyError("The release holds other noisy sums than the ledger knows: it was altered. Do not use it.")
+    checks = ["the noisy sums are the ones that the ledger knows"]
+    try:
+        from locum.data import load_reference
+        from locum.generate.private import Shares, from_sums
+    except MissingExtraError as error:
+        return checks, [f"whether the decoder follows from the noisy sums. {error}"]
+    classes, d = len(release.manifest.classes), release.manifest.embedding.dim
+    reference = load_reference(spec.reference, d)
+    found = from_sums(noisy.astype(np.float64), spec.noise, classes, d, Shares(*spec.shares), reference)
+    expected = _moments(found.means, found.factor, found.scale)
+    given = _moments(*(release.tensors[name].astype(np.float64) for name in ("means", "factor", "scale")))
+    if not all(_close(a, b) for a, b in zip(given, expected, strict=True)):
+        raise PrivacyError("The decoder does not follow from the noisy sums: the release was altered. Do not use it.")
+    return [*checks, "the decoder follows from the noisy sums"], []
+
+
+def _moments(means: Any, factor: Any, scale: Any) -> tuple[Any, Any]:
+    """Means and covariance: directions may come out turned on another machine, these do not."""
+    return means, factor.T @ factor + np.diag(np.square(scale))
+
+
+def _close(given: Any, expected: Any) -> bool:
+    """Equal up to what another machine, and rounding to 32 bits, may change."""
+    return bool(np.abs(given - expected).max() <= 1e-4 * np.abs(expected).max())
 
 
 def _other_numbers(ledger: Path) -> str:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         parse_tensors as parse_tensors,
         read_checked_folder as read_checked_folder,
         read_folder as read_folder,
+        transcript_hash as transcript_hash,
     )
     from locum.release.manifest import (
         MAX_MANIFEST_BYTES as MAX_MANIFEST_BYTES,

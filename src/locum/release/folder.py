@@ -15,7 +15,14 @@ import numpy as np
 import numpy.typing as npt
 
 from locum.errors import FormatError, IntegrityError
-from locum.io import MANIFEST, check_manifest_folder, check_regular, read_regular, write_folder_atomically
+from locum.io import (
+    MANIFEST,
+    check_manifest_folder,
+    check_output_folder,
+    check_regular,
+    read_regular,
+    write_folder_atomically,
+)
 from locum.release.manifest import MAX_MANIFEST_BYTES, FileEntry, Manifest, parse_manifest
 from locum.release.passport.schema import LISTED, PASSPORT
 from locum.release.passport.signature import SIGNATURE
@@ -142,9 +149,18 @@ def tensor_file(kind: str) -> str:
 
 
 def write_folder(
-    path: Path, manifest: Manifest, tensors: Mapping[str, npt.NDArray[Any]], card: str, *, overwrite: bool
+    path: Path,
+    manifest: Manifest,
+    tensors: Mapping[str, npt.NDArray[Any]],
+    card: str,
+    *,
+    overwrite: bool,
+    bind: Callable[[str], None] | None = None,
 ) -> Manifest:
-    """Write a release atomically and return the manifest with the hashes of its files."""
+    """Write a release atomically and return the manifest with the hashes of its files.
+
+    `bind` gets the fingerprint before the folder is in its place: a ledger must know what it paid for.
+    """
     from safetensors.numpy import save
 
     contents = {
@@ -152,9 +168,36 @@ def write_folder(
         CARD: card.encode(),
     }
     manifest = manifest.model_copy(update={"files": {name: entry_of(raw) for name, raw in contents.items()}})
-    write_folder_atomically(path, [*contents.items(), (MANIFEST, manifest.dumps().encode())], overwrite=overwrite)
+    written = manifest.dumps().encode()
+    check_output_folder(path, overwrite=overwrite)
+    if bind is not None:
+        bind(entry_of(written).sha256)
+    write_folder_atomically(path, [*contents.items(), (MANIFEST, written)], overwrite=overwrite)
     _log.info("wrote a folder of %d files, %d bytes", len(contents) + 1, sum(map(len, contents.values())))
     return manifest
+
+
+def transcript_hash(noisy: npt.NDArray[np.float32]) -> str:
+    """The hash under which a ledger knows a noisy result.
+
+    Parameters
+    ----------
+    noisy
+        What the mechanism returned, as a release holds it.
+
+    Returns
+    -------
+    str
+        SHA-256 of its bytes as little-endian floats of 32 bits, in hex.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from locum.release import transcript_hash
+    >>> transcript_hash(np.zeros(3, np.float32))[:8]
+    '15ec7bf0'
+    """
+    return hashlib.sha256(np.ascontiguousarray(noisy, dtype="<f4").tobytes()).hexdigest()
 
 
 def read_folder(path: Path) -> FolderContents:

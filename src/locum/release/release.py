@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -41,6 +41,9 @@ class Release:
         The numbers of the decoder, or the rows of a fixed table, by name.
     fingerprint
         SHA-256 of the manifest in the folder; None if the release was not read from one.
+    bind
+        Called by `save` with the fingerprint before the folder is in its place: it notes in the ledger what a charge
+        paid for. None: nothing to note.
 
     Examples
     --------
@@ -56,6 +59,7 @@ class Release:
     manifest: Manifest
     tensors: Mapping[str, npt.NDArray[Any]]
     fingerprint: str | None = None
+    bind: Callable[[str], None] | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         check_tensors(self.manifest, self.tensors)
@@ -70,7 +74,8 @@ class Release:
     def save(self, path: str | Path, *, overwrite: bool = False) -> Path:
         """Write the folder atomically; an existing release is replaced only with `overwrite`."""
         target = Path(path)
-        write_folder(target, self.manifest, self.tensors, render_card(self.manifest), overwrite=overwrite)
+        card = render_card(self.manifest)
+        write_folder(target, self.manifest, self.tensors, card, overwrite=overwrite, bind=self.bind)
         return target
 
     @property

@@ -1,31 +1,27 @@
-"""Flower as the transport: messages as Flower's records, a channel over its grid, and the two apps that it runs.
+"""Flower as the transport: messages as Flower's records, a channel over its grid, and what both ends do with them.
 
-`client_app` runs at a site's SuperNode: each request gets one reply, and nothing else leaves. `server_app` runs at
-the SuperLink: it waits for the sites and then starts the coordinator.
+`reply_to` replies to one message at a site, and nothing else leaves. `run_federation` waits for the sites and then
+starts the coordinator. `link` and `node` connect the two over a network, `ray` in a simulation.
 """
 
 from __future__ import annotations
 
-import json
 import logging
 import sys
 import time
 import traceback
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import httpx
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Error, Message, RecordDict
 from flwr.clientapp import ClientApp
-from flwr.common.config import get_project_dir
 from flwr.common.constant import ErrorCode
 from flwr.proto.node_pb2 import NodeInfo
-from flwr.serverapp import Grid, ServerApp
+from flwr.serverapp import Grid
 
-from locum.errors import ConfigError, FormatError, LocumError, PolicyError
+from locum.errors import FormatError, LocumError, PolicyError
 from locum.federated.protocol import Channel, NoReply, Reply, Request, pack, unpack
 from locum.federated.settings import FederationSettings
 from locum.io import printable
@@ -167,8 +163,6 @@ class FlowerChannel:
     def _pull(self, pending: _Pending) -> Reply | NoReply | None:
         try:
             replies = list(self._grid.pull_messages([pending.message]))
-        except httpx.HTTPError:
-            raise  # the SuperLink is gone, or the run was stopped
         except Exception as error:  # Flower unpacks what the node sent
             return NoReply(f"an unreadable reply ({type(error).__name__})")
         mine = [r for r in replies if r.metadata.reply_to_message_id == pending.message]
@@ -196,67 +190,40 @@ class FlowerChannel:
         return NoReply(f"an error at the site: {text}" if text else "an error at the site")
 
 
-def make_client_app(site_file: Callable[[Context], str | Path]) -> ClientApp:
-    """A ClientApp that passes requests to the site whose settings file `site_file` finds.
+def reply_to(message: Message, site_file: str | Path) -> tuple[Message, Request | None]:
+    """A site's reply to a message, and the request that it held; None if it held none.
 
     If the site fails, the coordinator learns only the class of the error, because its text can hold anything. The
     text goes to the standard error of this process, which stays at the site.
     """
+    request = None
+    try:
+        found = from_record(message.content)
+        if not isinstance(found, Request):
+            raise FormatError("A site takes requests only; got a reply.")
+        request = found
+        # Imported late: it takes seconds, and a message that is refused need not wait for it.
+        from locum.federated.site import Site
+
+        return Message(to_record(Site(site_file).reply(request)), reply_to=message), request
+    except Exception as error:  # Flower would send its text to the coordinator
+        if isinstance(error, LocumError):
+            print(f"locum: {error}", file=sys.stderr, flush=True)
+        else:
+            traceback.print_exc()
+        failure = Error(code=ErrorCode.CLIENT_APP_RAISED_EXCEPTION, reason=type(error).__name__)
+        return Message(failure, reply_to=message), request
+
+
+def make_client_app(site_file: Callable[[Context], str | Path]) -> ClientApp:
+    """A ClientApp for simulations: it passes requests to the site whose settings file `site_file` finds."""
     app = ClientApp()
 
     @app.train()
     def reply(message: Message, context: Context) -> Message:
-        try:
-            request = from_record(message.content)
-            if not isinstance(request, Request):
-                raise FormatError("A site takes requests only; got a reply.")
-            # Imported late: it takes seconds, and a message that is refused need not wait for it.
-            from locum.federated.site import Site
-
-            return Message(to_record(Site(site_file(context)).reply(request)), reply_to=message)
-        except Exception as error:  # Flower would send its text to the coordinator
-            if isinstance(error, LocumError):
-                print(f"locum: {error}", file=sys.stderr, flush=True)
-            else:
-                traceback.print_exc()
-            failure = Error(code=ErrorCode.CLIENT_APP_RAISED_EXCEPTION, reason=type(error).__name__)
-            return Message(failure, reply_to=message)
+        return reply_to(message, site_file(context))[0]
 
     return app
-
-
-def _from_node_config(context: Context) -> str:
-    # Never from the run's settings: whoever starts a run must not choose which files of a site are read.
-    file = context.node_config.get("site")
-    if not isinstance(file, str) or not file:
-        raise ConfigError("This node has no site file: start it with --node-config 'site=\"PATH/site.toml\"'.")
-    return file
-
-
-client_app = make_client_app(_from_node_config)
-server_app = ServerApp()
-
-
-@server_app.main()
-def main(grid: Grid, context: Context) -> None:
-    """Run the federation that the run's settings describe; these are public, because every site gets them.
-
-    `federation` is the terms file in the app's folder. `out`, relative to where the SuperLink was started, is the
-    folder for the release, the log and the state to resume from. `sites` is how many must be connected before the run
-    starts. `wait`, `timeout` and `patience` are the seconds that sites have to connect, to reply and to come back.
-    """
-    config = context.run_config
-    run = grid.run
-    folder = get_project_dir(run.fab_id, run.fab_version, run.fab_hash)
-    release = run_federation(
-        FlowerChannel(grid, patience=_number(config, "patience")),
-        FederationSettings.read(folder / str(config["federation"])),
-        Path(str(config["out"])),
-        sites=int(_number(config, "sites")),
-        wait=_number(config, "wait"),
-        timeout=_number(config, "timeout"),
-    )
-    print(f"locum: the release is in {str(release)!r}", flush=True)
 
 
 def run_federation(
@@ -267,18 +234,17 @@ def run_federation(
     sites: int,
     wait: float = 600,
     timeout: float = 3600,
-    on_event: Callable[[dict[str, Any]], None] | None = None,
+    on_event: Callable[[dict[str, Any]], None],
 ) -> Path:
     """Wait for `sites`, run the coordinator over `channel`, and return the folder of the release.
 
-    Events go to `on_event`; without it, to standard output and to `log.jsonl` in `out`. A run that stopped resumes
-    when it is started again with the same `out`.
+    A run that stopped resumes when it is started again with the same `out`.
     """
     # Imported late: it takes seconds, and wrong settings need not wait for it.
     from locum.federated.coordinator import Coordinator
 
     wait_for_sites(channel, max(sites, settings.least_sites), wait=wait)
-    coordinator = Coordinator(settings, out, timeout=timeout, on_event=on_event or _log_to(out / "log.jsonl"))
+    coordinator = Coordinator(settings, out, timeout=timeout, on_event=on_event)
     return coordinator.run(channel)
 
 
@@ -292,20 +258,3 @@ def wait_for_sites(channel: Channel, number: int, *, wait: float, pause: float =
             )
         time.sleep(pause)
     return found
-
-
-def _number(config: Mapping[str, Any], name: str) -> float:
-    value = config.get(name)
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= 0:
-        raise ConfigError(f"`{name}` in the run's settings must be a number, 0 or more; got {value!r}.")
-    return value
-
-
-def _log_to(log: Path) -> Callable[[dict[str, Any]], None]:
-    def on_event(event: dict[str, Any]) -> None:
-        line = json.dumps({"time": datetime.now(UTC).isoformat(timespec="seconds"), **event}, default=str)
-        with log.open("a", encoding="utf-8") as file:
-            file.write(line + "\n")
-        print(line, flush=True)
-
-    return on_event

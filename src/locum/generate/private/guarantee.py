@@ -13,6 +13,7 @@ import numpy.typing as npt
 from locum.accounting import Charge, QueryPlan, events_to_json
 from locum.data import Reference
 from locum.errors import ConfigError, PrivacyError
+from locum.release import transcript_hash
 from locum.types import DP, DPClaim, PrivacyClaim
 
 if TYPE_CHECKING:
@@ -118,6 +119,8 @@ class Guarantee:
     ledger: str | Path | None
     holding: str
     insecure_seed: int | None
+    # What the last fit paid.
+    _charge: Charge | None = None
     # Whether this generator can be fitted with differential privacy.
     _SUPPORTS_DP = False
 
@@ -183,6 +186,20 @@ class Guarantee:
                 within=plan.privacy.epsilon,
             )
 
+    def _settle(self, charge: Charge | None, noisy: npt.NDArray[np.float32]) -> None:
+        """Note the hash of the noisy result before anything is made from it."""
+        if charge is not None:
+            with self._open_ledger() as ledger:
+                assert ledger is not None
+                ledger.finish(charge, transcript_hash(noisy))
+
+    def _bind(self, fingerprint: str) -> None:
+        """Note in the ledger which release the charge paid for."""
+        if self._charge is not None:
+            with self._open_ledger() as ledger:
+                assert ledger is not None
+                ledger.bind(self._charge, fingerprint)
+
     def _subjects(self, subject: npt.NDArray[Any] | None) -> npt.NDArray[np.int64] | None:
         """Subjects as integers if the unit is `subject`, else None."""
         if self._budget().unit != "subject":
@@ -192,6 +209,7 @@ class Guarantee:
     def _dp_claim(self, charge: Charge | None, *not_covered: str) -> PrivacyClaim:
         """The claim that the charge paid for."""
         assert self.privacy is not None
+        self._charge = charge
         outside = not_covered
         if self.privacy.unit == "record":
             outside = ("subjects with several records: the guarantee is about one record each", *outside)
