@@ -61,7 +61,7 @@ def test_an_honest_release_passes_and_says_what_was_checked(made: tuple[Path, Pa
     assert kinds(ledger) == ["budget", "charge", "result", "release"]
     found = verify_release(release, ledger=ledger)
     said = "\n".join(found.checks)
-    assert "the ledger has the charge of this release, and this release's fingerprint" in said
+    assert "the ledger knows this release by its fingerprint" in said
     assert "the noisy sums are the ones that the ledger knows" in said
     assert "the decoder follows from the noisy sums" in said
     assert any("noise was drawn" in item for item in found.not_checked)

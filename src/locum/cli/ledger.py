@@ -8,27 +8,18 @@ from typing import Annotated, Any
 import typer
 
 from locum.cli import output
-from locum.cli.options import Force, Json, RelationName, UnitName, existing, existing_path
+from locum.cli.options import Force, Json, RelationName, UnitName, existing, existing_ledger, existing_path
 from locum.cli.verb import Group
-from locum.io import check_input
 
 group = Group("What was spent on each data holding, and what may still be.")
 Data = Annotated[
     str | None,
     typer.Argument(metavar="DATA", help="The data that the ledger belongs to; or give --ledger.", callback=existing),
 ]
-
-
-def _existing_ledger(ctx: typer.Context, value: Path | None) -> Path | None:
-    if value is not None and not ctx.resilient_parsing:
-        check_input(value, "ledger", "name it with --ledger, or open one with set-budget")
-    return value
-
-
 NewFile = Annotated[Path | None, typer.Option("--ledger", metavar="FILE", help="The ledger, if not named by DATA.")]
 File = Annotated[
     Path | None,
-    typer.Option("--ledger", metavar="FILE", help="The ledger, if not named by DATA.", callback=_existing_ledger),
+    typer.Option("--ledger", metavar="FILE", help="The ledger, if not named by DATA.", callback=existing_ledger),
 ]
 
 

@@ -38,6 +38,20 @@ def existing_path(ctx: typer.Context, value: Path | None) -> Path | None:
     return value
 
 
+def existing_ledger(ctx: typer.Context, value: Path | None) -> Path | None:
+    """A ledger that is there."""
+    if value is not None and not ctx.resilient_parsing:
+        check_input(value, "ledger", "name it with --ledger, or open one with set-budget")
+    return value
+
+
+def existing_key(ctx: typer.Context, value: Path | None) -> Path | None:
+    """A key that is there."""
+    if value is not None and not ctx.resilient_parsing:
+        check_input(value, "key", "make one with `locum keygen`, or check the name")
+    return value
+
+
 def existing_release(ctx: typer.Context, value: Path | None) -> Path | None:
     """A folder that can be a release."""
     if value is not None and not ctx.resilient_parsing:

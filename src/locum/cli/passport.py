@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from locum.cli import output
-from locum.cli.options import Force, Json, existing_path, existing_release
+from locum.cli.options import Force, Json, existing_key, existing_path, existing_release
 
 if TYPE_CHECKING:
     from locum.recipes import PassportSummary
@@ -91,7 +91,7 @@ def show_passport(made: PassportSummary) -> None:
 def sign(
     release: Annotated[Path, typer.Argument(metavar="RELEASE", help="A release folder.", callback=existing_release)],
     key: Annotated[
-        Path, typer.Option(metavar="KEY", help="A private key, as `keygen` writes it.", callback=existing_path)
+        Path, typer.Option(metavar="KEY", help="A private key, as `keygen` writes it.", callback=existing_key)
     ],
     passphrase_file: PassphraseFile = None,
     force: Force = False,

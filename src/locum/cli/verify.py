@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from locum.cli import output
-from locum.cli.options import Json, existing_path, existing_release
+from locum.cli.options import Json, existing_key, existing_ledger, existing_release
 
 if TYPE_CHECKING:
     from locum.release import Verification
@@ -19,13 +19,13 @@ def verify(
     ledger: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", help="Also look up the release's charge in this ledger.", callback=existing_path
+            metavar="FILE", help="Also look up the release's charge in this ledger.", callback=existing_ledger
         ),
     ] = None,
     key: Annotated[
         Path | None,
         typer.Option(
-            metavar="PUB", help="The sender's public key, which must have signed the release.", callback=existing_path
+            metavar="PUB", help="The sender's public key, which must have signed the release.", callback=existing_key
         ),
     ] = None,
     as_json: Json = False,

@@ -87,6 +87,7 @@ def verify_opened_release(
             not_checked.append("the other sites' charges: each site can check its own, with its own ledger")
         else:
             book, charge = _paid(claim, claim.dp, ledger)
+            checks.append("the ledger has the charge of this release")
             checks.append(_check_bound(opened, book, charge))
             more, open_questions = _check_transcript(opened.release, book.results(charge))
             checks += more
@@ -147,7 +148,7 @@ def _check_site(opened: OpenedRelease, dp: DPClaim, ledger: Path) -> str:
             terms = (holding.unit, holding.relation) == (opened.release.claim.unit, dp.relation)
             # A joint claim is never better than that of one of its sites.
             if same and terms and dp.epsilon >= charge.epsilon and dp.delta >= charge.delta:
-                return "the ledger has the charge of one of the sites for this release, and the claim is no better"
+                return "the ledger has the charge of one of the sites for this release"
             raise PrivacyError(_other_numbers(ledger))
     raise PrivacyError(
         f"The ledger {str(ledger)!r} has no charge of any site of this release: it belongs to none of them, or is an "
@@ -182,7 +183,7 @@ def _check_bound(opened: OpenedRelease, book: Ledger, charge: Charge) -> str:
             f"The ledger {str(book.file)!r} has the charge that this release names, but does not know this release: "
             "it was altered, or made by somebody else. Do not use it."
         )
-    return "the ledger has the charge of this release, and this release's fingerprint"
+    return "the ledger knows this release by its fingerprint: decoder, claim and settings are those it paid for"
 
 
 def _check_transcript(release: Release, results: Mapping[str, str]) -> tuple[list[str], list[str]]:
