@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +12,7 @@ from locum.audit.attacks.base import Attack, ScoreAttack
 from locum.audit.attacks.catalog import DEFAULT_ATTACKS, attack_name, make_attack
 from locum.audit.checks import check_sets, not_shared, with_problems
 from locum.audit.epsilon.epsilon_audit import EpsilonAudit
-from locum.audit.policy import Policy, load_policy
+from locum.audit.policy import Finding, Policy, load_policy
 from locum.audit.report import AuditReport
 from locum.audit.risk import risk_map
 from locum.audit.screening import screen
@@ -31,13 +31,15 @@ def audit(
     *,
     attacks: Sequence[Attack | str] | None = None,
     policy: str | Path | Policy = "research-sharing",
+    required: Collection[str] | None = None,
     epsilon_audit: EpsilonAudit | None = None,
     random_state: int | None = None,
     progress: Progress | None = None,
 ) -> AuditReport:
     """Attack a release, using the records that it was made from and others of the same population.
 
-    An attack that does not apply to the release is skipped, with the reason. Verdicts are corrected for the number of
+    An attack that does not apply to the release is skipped, with the reason; if it was asked for, the policy is not
+    met. What the release claims never decides which attacks are run. Verdicts are corrected for the number of
     attacks. Faults of the two sets make a result inconclusive instead of reassuring.
 
     Parameters
@@ -54,6 +56,8 @@ def audit(
         (`DEFAULT_ATTACKS`).
     policy
         Name of a policy that comes with Locum, a TOML file, or a `Policy`.
+    required
+        Names of the attacks without which the policy is not met. None: all of `attacks` if they are given, else none.
     epsilon_audit
         The test of a claimed epsilon, from `audit_epsilon`: a broken guarantee makes the verdict a leak. None: there
         was none.
@@ -91,6 +95,8 @@ def audit(
     rng = np.random.default_rng(random_state)
     # Report a wrong name before any work.
     asked = [attack_name(a) if isinstance(a, str) else a for a in (DEFAULT_ATTACKS if attacks is None else attacks)]
+    given = () if attacks is None else (a if isinstance(a, str) else a.name for a in asked)
+    must = set(given if required is None else map(attack_name, required))
     problems = check_sets(members, non_members, rng)
     # Shared records are left out below; they show that the population repeats itself.
     repeats = sum(problem.count for problem in problems if problem.kind == "shared records")
@@ -124,10 +130,19 @@ def audit(
         problems=tuple(problems),
         skipped=skipped,
         policy=rules.name,
-        findings=rules.findings(corrected, release.claim),
+        findings=(*rules.findings(corrected, release.claim), *_missing(must, skipped)),
         screening=screen(release, inside, outside, rng),
         epsilon_audit=epsilon_audit,
         risk=risk_map(
             scores, inside, outside, rng, rows=kept, doubts=[p.words for p in problems if p.voids != "nothing"]
         ),
     )
+
+
+def _missing(must: Collection[str], skipped: Mapping[str, str]) -> list[Finding]:
+    """A finding that is not met, if an attack that was asked for was not run."""
+    names = [name for name in skipped if name in must]
+    if not names:
+        return []
+    reason = "An attack that was asked for and not run leaves open what it would have found."
+    return [Finding("every attack that was asked for was run", False, f"not run: {', '.join(names)}", reason)]

@@ -232,6 +232,7 @@ def audit_data(
             outside.with_classes(classes),
             attacks=made,
             policy=rules,
+            required=[*(attacks or ()), *(name for name in names if name in SHADOW_ATTACKS)],
             epsilon_audit=epsilon_audit,
             random_state=seed,
             progress=progress,

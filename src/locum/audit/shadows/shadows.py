@@ -176,10 +176,12 @@ class ShadowScores:
 
 
 def no_shadows(release: Release) -> str | None:
-    """The reason why shadows of a release cannot be trained; None if they can."""
+    """The reason why shadows of a release cannot be trained; None if they can.
+
+    What a release claims plays no part: a forged claim must not switch an attack off. Shadows of a private generator
+    are trained without noise, which makes the attack weaker, not wrong.
+    """
     manifest = release.manifest
-    if manifest.claim.dp is not None:
-        return "no shadows are trained for a differentially private generator; use canaries to test its epsilon"
     if manifest.generator not in ("ClassGaussian", "CVAEGenerator", "VAEGenerator") or manifest.kind == "data":
         return f"no shadows can be trained for a {manifest.kind} release of {manifest.generator}"
     return None
