@@ -153,3 +153,38 @@ def test_the_page_opens_without_a_network(program: Run, files: dict[str, Path], 
             assert page.locator("script, img, iframe").count() == 0
             context.close()
         browser.close()
+
+
+def test_signing_against_the_policy_needs_a_reason_that_everyone_sees(
+    program: Run, files: dict[str, Path], tmp_path: Path
+) -> None:
+    assert program("fit", files["train"], "-o", "r").code == 0
+    sets = ("--members", files["train"], "--non-members", files["test"])
+    assert program("audit", "r", *sets, "-o", "audit.json", "--seed", 0).code == 3
+    written = program("passport", "r", "--audit", "audit.json")
+    assert "NOT met" in written.out.splitlines()[0]
+    assert program("keygen", "key").code == 0
+    refused = program("sign", "r", "--key", "key")
+    assert refused.code == 3
+    assert "NOT met" in refused.err
+    assert "--override REASON" in refused.err
+    assert not (tmp_path / "r" / "signature.json").exists()
+    signed = program("sign", "r", "--key", "key", "--override", "agreed with the ethics board, case 17")
+    assert signed.code == 0, signed.err
+    assert "NOT met" in signed.out.splitlines()[0]
+    found = program("verify", "r", "--key", "key.pub")
+    assert "NOT met" in found.out.splitlines()[0]
+    assert "ethics board, case 17" in found.out.splitlines()[1]
+    assert program("verify", "r", "--json").json["override"] == "agreed with the ethics board, case 17"
+    # The reason is part of what was signed.
+    path = tmp_path / "r" / "signature.json"
+    path.write_text(path.read_text().replace("case 17", "case 18"))
+    assert program("verify", "r", "--key", "key.pub").code == 2
+
+
+def test_an_override_that_nothing_needs_is_refused(program: Run, files: dict[str, Path]) -> None:
+    assert program("fit", files["train"], "-o", "r").code == 0
+    assert program("keygen", "key").code == 0
+    assert "leave it out" in program("sign", "r", "--key", "key", "--override", "because").err
+    assert program("sign", "r", "--key", "key").code == 0
+    assert program("verify", "r").out.startswith("audit       no passport: no attack on this release is reported")

@@ -79,10 +79,10 @@ def passport(
 
 def show_passport(made: PassportSummary) -> None:
     """What was written and what is claimed."""
+    from locum.release import audit_sentence
+
+    output.show_audit(audit_sentence(made.passport), None)
     output.say(f"passport    {made.path}: {', '.join(made.files)}", "bold")
-    audit = made.passport.audit
-    style = "red" if audit is not None and audit.verdict == "leak" else ""
-    output.say(f"audit       {'none given' if audit is None else audit.verdict}", style)
     if made.signature_removed:
         output.say("signature   removed: it did not cover this passport. Sign again.")
     output.show_claim(made.claim)
@@ -94,6 +94,10 @@ def sign(
         Path, typer.Option(metavar="KEY", help="A private key, as `keygen` writes it.", callback=existing_key)
     ],
     passphrase_file: PassphraseFile = None,
+    override: Annotated[
+        str | None,
+        typer.Option(metavar="REASON", help="Sign although the audit's policy is not met; receivers see the reason."),
+    ] = None,
     force: Force = False,
     as_json: Json = False,
 ) -> None:
@@ -103,10 +107,11 @@ def sign(
     secret = None if passphrase_file is None else read_passphrase(passphrase_file)
     if secret is None and sys.stdin.isatty() and _is_locked(key):
         secret = _ask(f"passphrase of {key}")
-    made = sign_release(release, key, passphrase=secret, overwrite=force)
+    made = sign_release(release, key, passphrase=secret, override=override, overwrite=force)
     if as_json:
         output.print_json(made.to_dict())
         return
+    output.show_audit(made.verified.audit, made.verified.override)
     output.say(f"signed      {made.path} ({' and '.join(made.files)})", "bold")
     output.say(f"key id      {made.key}")
     if made.verified.passport is None:

@@ -38,7 +38,8 @@ def verify(
 
 
 def show_verification(result: Verification) -> None:
-    """What was checked, what was not, and what is claimed."""
+    """What attackers found, what was checked, what was not, and what is claimed."""
+    output.show_audit(result.audit, result.override)
     for line in result.checks:
         output.say(f"ok  {line}")
     for line in result.not_checked:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from locum.errors import ConfigError
+from locum.errors import ConfigError, PolicyError
 from locum.recipes.verify import verify_opened_release
-from locum.release import Verification, open_release
+from locum.release import OpenedRelease, Verification, audit_sentence, open_release
 from locum.release.passport import (
     SIGNATURE,
     key_id,
@@ -50,6 +50,8 @@ class SignSummary:
             "files": self.files,
             "fingerprint": self.verified.fingerprint,
             "passport": self.verified.passport,
+            "audit": self.verified.audit,
+            "override": self.verified.override,
             "checks": list(self.verified.checks),
         }
 
@@ -82,7 +84,12 @@ def make_key_pair(path: Path, *, passphrase: bytes | None = None) -> KeySummary:
 
 
 def sign_release(
-    release: Path, key: Path, *, passphrase: bytes | None = None, overwrite: bool = False
+    release: Path,
+    key: Path,
+    *,
+    passphrase: bytes | None = None,
+    override: str | None = None,
+    overwrite: bool = False,
 ) -> SignSummary:
     """Write a signature over manifest and passport into a release that passes every check of `verify`.
 
@@ -97,6 +104,9 @@ def sign_release(
         File of the private key; it must not be inside the release.
     passphrase
         What the key was encrypted with, if it was.
+    override
+        The reason for signing although the audit in the passport found a leak or its policy is not met. It is part of
+        the signature, and `verify` shows it.
     overwrite
         Replace a signature that is there.
 
@@ -125,9 +135,27 @@ def sign_release(
     passport_files = opened.passport_files
     if passport_files.signature is not None and not overwrite:
         raise ConfigError(f"{str(release)!r} is signed already: use --force to sign it again.")
-    signature = make_signature(passport_files.hashes, private)
+    _check_override(opened, override)
+    signature = make_signature(passport_files.hashes, private, override)
     write_passport_files(release, {SIGNATURE: signature.dumps().encode()})
+    verified = replace(verified, override=override)
     return SignSummary(str(release), key_id(private.public_key()), passport_files.hashes, verified)
+
+
+def _check_override(opened: OpenedRelease, override: str | None) -> None:
+    """A release against its holder's own policy is signed only for a reason that everyone can read."""
+    passport = opened.passport_files.passport
+    audit = None if passport is None else passport.audit
+    against = audit is not None and (audit.verdict == "leak" or (audit.policy is not None and not audit.policy.met))
+    if against and override is None:
+        raise PolicyError(
+            f"The audit in the passport says: {audit_sentence(passport)}. To sign nevertheless, give a reason with "
+            "--override REASON: it becomes part of the signature, and receivers see it."
+        )
+    if override is not None and not against:
+        raise ConfigError("--override is for a release whose audit does not meet its policy: leave it out.")
+    if override is not None and not (0 < len(override) <= 500 and override.isprintable()):
+        raise ConfigError(f"--override takes up to 500 printable letters; got {override[:80]!r}.")
 
 
 def read_passphrase(path: Path) -> bytes:

@@ -13,7 +13,7 @@ from locum.io import MANIFEST
 from locum.release.card import render_card
 from locum.release.folder import read_folder
 from locum.release.passport.files import PassportFiles, read_passport_files
-from locum.release.passport.schema import PASSPORT
+from locum.release.passport.schema import PASSPORT, Passport
 from locum.release.passport.signature import SIGNATURE, check_signature, key_id, read_public_key
 from locum.release.release import Release
 from locum.types import PrivacyClaim
@@ -75,6 +75,10 @@ class Verification:
         Id of the key whose signature was checked; None if none was.
     not_checked
         What was not checked, and why.
+    audit
+        What the audit in the passport found and whether its policy is met, or that there is none; in one sentence.
+    override
+        Why the signer signed although the policy is not met; None if there is no such signature.
 
     Examples
     --------
@@ -94,6 +98,8 @@ class Verification:
     passport: str | None = None
     signed_by: str | None = None
     not_checked: tuple[str, ...] = ()
+    audit: str = ""
+    override: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """As plain JSON."""
@@ -240,7 +246,37 @@ def verify_opened(opened: OpenedRelease, *, key: str | Path | None = None) -> Ve
         passport=passport_files.hashes.get(PASSPORT),
         signed_by=signed_by,
         not_checked=tuple(not_checked),
+        audit=audit_sentence(passport),
+        override=None if passport_files.signature is None else passport_files.signature.override,
     )
+
+
+def audit_sentence(passport: Passport | None) -> str:
+    """What attackers found and whether the holder's policy is met, as a passport says it.
+
+    Parameters
+    ----------
+    passport
+        The passport of a release; None if it has none.
+
+    Returns
+    -------
+    str
+        One sentence, without a full stop.
+
+    Examples
+    --------
+    >>> from locum.release import audit_sentence
+    >>> audit_sentence(None)
+    'no passport: no attack on this release is reported'
+    """
+    if passport is None:
+        return "no passport: no attack on this release is reported"
+    if passport.audit is None:
+        return "no audit in the passport: no attack on this release is reported"
+    policy = passport.audit.policy
+    met = "no policy was checked" if policy is None else f"policy {policy.name}: {'met' if policy.met else 'NOT met'}"
+    return f"{passport.audit.verdict}; {met}"
 
 
 def _signer(passport_files: PassportFiles, path: Path) -> str:

@@ -28,6 +28,8 @@ class Signature(Strict):
     """`files` are the SHA-256 of the signed files, `key` that of the public key; `signature` covers all other fields.
 
     The manifest holds the hashes of decoder and card, the passport those of its other files: two hashes cover all.
+    `override` is the signer's reason for signing although the audit's policy is not met; None if it is met, or if
+    there is no audit.
     """
 
     format: Literal["locum-signature"] = "locum-signature"
@@ -35,6 +37,7 @@ class Signature(Strict):
     algorithm: Literal["Ed25519"] = "Ed25519"
     key: Hash
     files: dict[Literal["manifest.json", "passport.json"], Hash]
+    override: Annotated[str, Field(pattern=r"^[^\x00-\x1f\x7f]{1,500}$")] | None = None
     signature: Annotated[str, Field(pattern=r"^[0-9a-f]{128}$")]
 
     def message(self) -> bytes:
@@ -55,7 +58,7 @@ def parse_signature(raw: bytes) -> Signature:
     return found
 
 
-def make_signature(files: dict[str, str], key: Ed25519PrivateKey) -> Signature:
+def make_signature(files: dict[str, str], key: Ed25519PrivateKey, override: str | None = None) -> Signature:
     """Sign files by their hashes.
 
     Parameters
@@ -64,6 +67,8 @@ def make_signature(files: dict[str, str], key: Ed25519PrivateKey) -> Signature:
         SHA-256 of `manifest.json` and, if there is one, of `passport.json`, by name.
     key
         The private key, from `read_private_key`.
+    override
+        The reason for signing although the policy of the audit is not met; part of what is signed.
 
     Returns
     -------
@@ -79,8 +84,8 @@ def make_signature(files: dict[str, str], key: Ed25519PrivateKey) -> Signature:
     >>> signature.key == made
     True
     """
-    blank: Any = {"key": key_id(key.public_key()), "files": files, "signature": "0" * 128}
-    unsigned = Signature(**blank)
+    blank: Any = {"key": key_id(key.public_key()), "files": files, "override": override}
+    unsigned = Signature(**blank, signature="0" * 128)
     return unsigned.model_copy(update={"signature": key.sign(unsigned.message()).hex()})
 
 
