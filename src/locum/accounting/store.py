@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from locum.errors import DataError, PrivacyError
-from locum.io import sync_folder
+from locum.io import one_line, sync_folder
 
 # "UDSL": tells a ledger from any other database.
 _OURS, _VERSION = 0x5544534C, 1
@@ -134,11 +134,16 @@ class EntryFile:
     def _told(self) -> Iterator[None]:
         try:
             yield
-        except (sqlite3.Error, OSError) as error:
-            reason = error.strerror if isinstance(error, OSError) else str(error)[:80]
+        # Python decodes the text of an error in a damaged schema, and fails.
+        except (sqlite3.Error, OSError, UnicodeDecodeError) as error:
+            reason = str(error)
+            if isinstance(error, OSError):
+                reason = error.strerror or reason
+            elif isinstance(error, UnicodeDecodeError):
+                reason = "damaged"
             raise DataError(
-                f"The ledger {str(self.file)!r} cannot be used ({reason}): without it nothing can be spent. "
-                "--ledger names another place."
+                f"The ledger {str(self.file)!r} cannot be used ({one_line(reason)[:80]}): without it nothing can be "
+                "spent. --ledger names another place."
             ) from None
 
 
@@ -166,7 +171,7 @@ def entries_held(file: Path) -> int:
     try:
         with closing(sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True)) as database:
             return int(database.execute("SELECT count(*) FROM entries").fetchone()[0])
-    except sqlite3.Error:
+    except (sqlite3.Error, UnicodeDecodeError):
         return 0
 
 
