@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import stat
 from collections.abc import Callable
 from pathlib import Path
@@ -95,7 +96,9 @@ def test_wrong_input_is_one_sentence_and_writes_nothing(
     assert sorted(tmp_path.rglob("*")) == before
 
 
-@pytest.mark.parametrize("verb", ["init", "certificates", "key", "simulate", "merge", "predict"])
+@pytest.mark.parametrize(
+    "verb", ["init", "certificates", "key", "coordinate", "join", "simulate", "merge", "predict"]
+)
 def test_every_verb_explains_itself(verb: str, program: Run) -> None:
     ran = program("federate", verb, "--help")
     assert ran.code == 0
@@ -109,7 +112,6 @@ def test_begin_a_federation(program: Run, tmp_path: Path) -> None:
     begun = program("federate", "init", "app", *words)
     assert begun.code == 0, begun.err
     assert begun.json["sites"] == ["north", "south"]
-    assert begun.json["insecure"] is False
     assert all((tmp_path / f).is_file() for f in begun.json["files"])
     again = program("federate", "init", "app", *words)
     assert again.code == 2
@@ -144,6 +146,76 @@ def test_a_wrong_beginning_writes_nothing(words: tuple[str, ...], told: str, pro
     assert ran.code == 2, ran.out
     assert told in ran.err
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("place", [".", "/", "release", "release/keys"])
+@pytest.mark.parametrize(
+    "words",
+    [("certificates", "PLACE", "--site", "north"), ("key", "PLACE", "north"), ("init", "PLACE", "--classes", "a,b")],
+    ids=lambda words: words[0],
+)
+def test_keys_stay_out_of_releases_and_of_folders_that_hold_other_things(
+    words: tuple[str, ...], place: str, program: Run, tmp_path: Path
+) -> None:
+    (tmp_path / "release").mkdir()
+    (tmp_path / "release" / "manifest.json").write_text("{}")
+    before = [sorted(tmp_path.rglob("*")), sorted(Path("/").iterdir())]
+    ran = program("federate", *(place if word == "PLACE" else word for word in words))
+    assert ran.code == 2, ran.out
+    assert ran.err.count("\n") == 1
+    assert "made to be sent" in ran.err if "release" in place else "a folder of their own" in ran.err
+    assert [sorted(tmp_path.rglob("*")), sorted(Path("/").iterdir())] == before
+
+
+COORDINATE = ("coordinate", "study/federation.toml", "--keys", "keys")
+JOIN = (
+    "join",
+    "study/site.example.toml",
+    "--coordinator",
+    "localhost:1",
+    "--ca",
+    "keys/ca.crt",
+    "--key",
+    "keys/a.key",
+)
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("coordinate", "nowhere.toml", "--keys", "keys"), "nowhere.toml"),
+        (("coordinate", "keys/ca.crt", "--keys", "keys"), "TOML"),
+        (("coordinate", "study/federation.toml"), "--keys"),
+        ((*COORDINATE[:3], "study"), "0 have a key"),
+        ((*COORDINATE, "--listen", "everywhere"), "everywhere"),
+        ((*COORDINATE, "--port", "0"), "port"),
+        ((*COORDINATE, "--sites", "9"), "9 sites"),
+        ((*COORDINATE, "--wait", "-1"), "wait"),
+        ((*COORDINATE, "-o", "keys/ca.crt"), "new folder"),
+        ((*COORDINATE, "--wait", "0", "--port", "PORT"), "sites are connected"),
+        ((*JOIN[:3], "localhost", *JOIN[4:]), "HOST:PORT"),
+        ((*JOIN[:5], "keys/a.pub", *JOIN[6:]), "authority"),
+        ((*JOIN[:7], "keys/ca.crt"), "keys/ca.crt"),
+        ((*JOIN[:1], "study/federation.toml", *JOIN[2:]), "site file"),
+        (JOIN[:7], "--key"),
+    ],
+    ids=str,
+)
+def test_wrong_words_for_a_live_run_are_one_sentence(
+    words: tuple[str, ...], told: str, program: Run, tmp_path: Path
+) -> None:
+    pytest.importorskip("flwr")
+    assert program("federate", "init", "study", "--classes", "a,b", "--site", "a", "--site", "b").code == 0
+    assert program("federate", "certificates", "keys", "--site", "a", "--site", "b").code == 0
+    before = sorted(tmp_path.rglob("*"))
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    ran = program("federate", *(port if word == "PORT" else word for word in words))
+    assert ran.code in (2, 3), ran.out + ran.err
+    assert told in ran.err
+    assert "Traceback" not in ran.err
+    assert sorted(tmp_path.rglob("*")) == before
 
 
 def test_releases_of_sites_are_merged(program: Run, files: dict[str, Path], tmp_path: Path) -> None:
@@ -200,7 +272,7 @@ def test_a_site_predicts_with_its_personal_model(program: Run, blob_set: Embeddi
     assert again.code == 2
     assert "already exists" in again.err
     for words, told in (
-        (("nowhere.toml", "new.npz"), "cannot be read"),
+        (("nowhere.toml", "new.npz"), "nowhere.toml"),
         (("train/site.toml", "nowhere.npz"), "nowhere.npz"),
         (("new.npz", "new.npz"), "TOML"),
     ):

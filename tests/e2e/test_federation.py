@@ -1,9 +1,10 @@
-"""Two sites and a coordinator as separate processes, with TLS and node authentication, over loopback."""
+"""Sites and a coordinator as separate processes, over loopback; and Flower's own client, which must not get in."""
 
 from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -18,7 +19,7 @@ import pytest
 
 from locum.accounting import Ledger
 from locum.data import load_sample, partition_iid, write_embeddings
-from locum.federated import FederationSettings, make_certificates, plan_site, write_app
+from locum.federated import FederationSettings, make_certificates, make_site_key, plan_site, write_federation
 from locum.recipes import verify_release
 from locum.release import load
 from locum.types import DP
@@ -32,10 +33,10 @@ SETTINGS = FederationSettings(
 
 
 class Network:
-    """A SuperLink and SuperNodes in one folder, started as the app's README says, and ended by `stop`."""
+    """A coordinator and sites in one folder, started as the README says, and ended by `stop`."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder, self.keys, self.app, self.out = folder, folder / "keys", folder / "app", folder / "out"
+        self.folder, self.keys, self.study, self.out = folder, folder / "keys", folder / "study", folder / "out"
         self.bin = Path(sys.executable).parent
         self.port = free_port()
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
@@ -62,38 +63,19 @@ class Network:
                 start_new_session=True,
             )
 
-    def link(self) -> None:
-        keys = self.keys
+    def coordinator(self) -> None:
+        terms = ("--keys", self.keys, "--port", self.port, "-o", self.out)
         self.start(
-            "link",
-            *(self.bin / "flower-superlink", "--port", self.port, "--database", "superlink.db"),
-            *("--disable-runtime-dependency-installation", "--enable-supernode-auth"),
-            *("--ssl-ca-certfile", keys / "ca.crt"),
-            *("--ssl-certfile", keys / "server.crt", "--ssl-keyfile", keys / "server.key"),
-        )
-        self.until(lambda: replies(self.port), 60)
-
-    def node(self, name: str, *, key: Path, authority: Path, site: Path) -> None:
-        self.start(
-            name,
-            *(self.bin / "flower-supernode", "--superlink", f"127.0.0.1:{self.port}", "--port", free_port()),
-            *("--root-certificates", authority, "--auth-supernode-private-key", key),
-            *("--node-config", f'site="{site}"'),
+            "coordinator", self.bin / "locum", "federate", "coordinate", self.study / "federation.toml", *terms
         )
 
-    def site(self, name: str) -> None:
-        keys = self.keys
-        self.node(
-            name, key=keys / f"{name}.key", authority=keys / "ca.crt", site=self.folder / "sites" / name / "site.toml"
-        )
+    def node(self, name: str, *, key: Path, authority: Path, port: int = 0) -> None:
+        site = self.folder / "sites" / name / "site.toml"
+        address = ("--coordinator", f"127.0.0.1:{port or self.port}", "--ca", authority, "--key", key)
+        self.start(name, self.bin / "locum", "federate", "join", site, *address)
 
-    def flwr(self, *arguments: object) -> None:
-        command = [str(self.bin / "flwr"), *(str(a) for a in arguments)]
-        done = subprocess.run(command, env=self.env, cwd=self.folder, capture_output=True, text=True, timeout=120)
-        assert done.returncode == 0, done.stdout + done.stderr
-
-    def run(self) -> None:
-        self.flwr("run", self.app, "locum", "--run-config", f'out="{self.out}"')
+    def site(self, name: str, **options: int) -> None:
+        self.node(name, key=self.keys / f"{name}.key", authority=self.keys / "ca.crt", **options)
 
     def kill(self, name: str) -> None:
         process = self.processes[name]
@@ -156,20 +138,12 @@ def write_site(folder: Path, data: Any, settings: FederationSettings) -> Path:
 
 
 def start(network: Network, settings: FederationSettings, names: list[str]) -> None:
-    """Files, keys, the SuperLink and the sites, as the app's README says."""
+    """Files and keys, as the README says."""
     parts = partition_iid(load_sample("digits"), len(names), np.random.default_rng(0))
     for name, part in zip(names, parts.values(), strict=True):
         write_site(network.folder / "sites" / name, part, settings)
     make_certificates(network.keys, ["127.0.0.1"], names)
-    write_app(network.app, settings, sites=names, host="127.0.0.1", port=network.port)
-    connection = (network.app / "flower-config.toml").read_text().replace("/PATH/TO/keys", str(network.keys))
-    (network.folder / "flwr").mkdir()
-    (network.folder / "flwr" / "config.toml").write_text(connection)
-    network.link()
-    for name in names:
-        network.flwr("supernode", "register", network.keys / f"{name}.pub", "locum", "--name", name)
-    for name in names:
-        network.site(name)
+    write_federation(network.study, settings, sites=names, host="127.0.0.1", port=network.port)
 
 
 def check(network: Network, settings: FederationSettings, names: list[str]) -> None:
@@ -208,39 +182,155 @@ def network(tmp_path: Path) -> Iterator[Network]:
 
 
 @pytest.mark.slow
-def test_a_killed_superlink_and_a_killed_site_come_back_and_others_cannot_connect(
+def test_a_killed_coordinator_and_a_killed_site_come_back_and_others_cannot_connect(
     network: Network, tmp_path: Path
 ) -> None:
-    """One run for all of it: a network takes a minute to start, and each request a process that imports torch."""
+    """One run for all of it: each process imports torch."""
     names = ["site-0", "site-1"]
     start(network, SETTINGS, names)
-    others, nowhere = tmp_path / "others", tmp_path / "nowhere.toml"
+    others = tmp_path / "others"
     make_certificates(others, ["127.0.0.1"], ["intruder"])
-    network.node("unregistered", key=others / "intruder.key", authority=network.keys / "ca.crt", site=nowhere)
-    network.node("misled", key=network.keys / "site-0.key", authority=others / "ca.crt", site=nowhere)
-    network.run()
-    network.until(lambda: rounds(network) == [1], 300)
-    network.kill("link")
-    network.link()
-    network.run()
-    network.until(lambda: "ROUND 2]" in network.log("site-1"), 300)
-    time.sleep(1)
+    for name in ("unknown", "misled"):
+        shutil.copytree(network.folder / "sites" / "site-0", network.folder / "sites" / name)
+    network.coordinator()
+    for name in names:
+        network.site(name)
+    network.until(lambda: rounds(network) == [1], 120)
+    network.node("unknown", key=others / "intruder.key", authority=network.keys / "ca.crt")
+    network.node("misled", key=network.keys / "site-0.key", authority=others / "ca.crt")
+    network.kill("coordinator")
+    network.coordinator()
+    network.until(lambda: '"round": 2' in network.log("site-1"), 120)
     network.kill("site-1")
-    assert rounds(network) == [1]
-
-    def done() -> bool:
-        # Refused until Flower gives up the dead node; a service manager would retry in the same way.
-        if network.ended("site-1"):
-            time.sleep(10)
-            network.site("site-1")
-        return finished(network)
-
-    network.until(done, 500)
+    network.site("site-1")
+    network.until(lambda: finished(network), 120)
     assert rounds(network) == [1, 2, 3]
     assert [e["sites"] for e in network.events() if e["event"] in ("joined", "round")] == [names] * 4
     assert not [e for e in network.events() if e["event"] == "refused"]
-    assert network.ended("unregistered")
-    assert "Failed to activate SuperNode" in network.log("unregistered")
-    assert network.ended("misled")
-    assert "CERTIFICATE_VERIFY_FAILED" in network.log("misled")
+    network.until(lambda: all(network.ended(name) for name in network.processes), 60)
+    ended = {name: process.returncode for name, process in network.processes.items()}
+    assert ended == {"coordinator": 0, "site-0": 0, "site-1": 0, "unknown": 2, "misled": 2}
+    assert "does not know the key" in network.log("unknown")
+    assert "no certificate from the authority" in network.log("misled")
+    assert not any("Traceback" in network.log(name) for name in ended)
     check(network, SETTINGS, names)
+
+
+ROGUE = """
+import pathlib
+from flwr.app import Message, RecordDict
+from flwr.clientapp import ClientApp
+from flwr.serverapp import ServerApp
+
+client = ClientApp()
+server = ServerApp()
+
+
+@client.train()
+def steal(message, context):
+    text = pathlib.Path(context.node_config["site"]).read_text()
+    pathlib.Path(context.run_config["loot"], f"node-{context.node_id}").write_text(text)
+    return Message(RecordDict(), reply_to=message)
+
+
+@server.main()
+def main(grid, context):
+    loot = pathlib.Path(context.run_config["loot"])
+    (loot / "coordinator").write_text("here")
+    nodes = list(grid.get_node_ids())
+    replies = grid.send_and_receive([Message(RecordDict(), node, "train") for node in nodes], timeout=60)
+    (loot / "replies").write_text("\\n".join(r.error.reason if r.has_error() else "done" for r in replies))
+"""
+
+ROGUE_APP = """
+[project]
+name = "innocent"
+version = "1.0.0"
+license = "Apache-2.0"
+dependencies = ["flwr"]
+[tool.flwr.app]
+publisher = "nobody"
+fab-include = ["rogue.py"]
+[tool.flwr.app.components]
+serverapp = "rogue:server"
+clientapp = "rogue:client"
+[tool.flwr.app.config]
+loot = {loot}
+"""
+
+
+class Stranger:
+    """A fresh Flower client that holds the coordinator's `ca.crt` and an app that reads the `site.toml` of sites."""
+
+    def __init__(self, network: Network, port: int) -> None:
+        self.network, self.home, self.loot = network, network.folder / "stranger", network.folder / "loot"
+        (self.home / "app").mkdir(parents=True)
+        self.loot.mkdir()
+        (self.home / "app" / "pyproject.toml").write_text(ROGUE_APP.format(loot=json.dumps(str(self.loot))))
+        (self.home / "app" / "rogue.py").write_text(ROGUE)
+        authority = json.dumps(str(network.keys / "ca.crt"))
+        connection = f'[superlink.here]\naddress = "127.0.0.1:{port}"\nroot-certificates = {authority}\n'
+        (self.home / "config.toml").write_text(connection)
+
+    def flwr(self, *words: object) -> subprocess.CompletedProcess[str]:
+        command = [str(self.network.bin / "flwr"), *(str(w) for w in words)]
+        env = {**self.network.env, "FLWR_HOME": str(self.home)}
+        return subprocess.run(command, env=env, cwd=self.home, capture_output=True, text=True, timeout=120)
+
+    def run(self) -> subprocess.CompletedProcess[str]:
+        return self.flwr("run", self.home / "app", "here")
+
+    def found(self) -> dict[str, str]:
+        return {file.name: file.read_text() for file in self.loot.iterdir()}
+
+
+@pytest.mark.slow
+def test_a_stranger_who_reaches_the_port_starts_no_run_and_registers_no_site(network: Network) -> None:
+    start(network, SETTINGS, ["site-0", "site-1"])
+    network.coordinator()
+    network.until(lambda: replies(network.port), 60)
+    stranger = Stranger(network, network.port)
+    make_site_key(stranger.home / "keys", "stranger")
+    for ran in (
+        stranger.run(),
+        stranger.flwr("supernode", "register", stranger.home / "keys" / "stranger.pub", "here"),
+        stranger.flwr("supernode", "list", "here"),
+    ):
+        assert ran.returncode != 0
+        assert "Not Found" in ran.stdout + ran.stderr
+    network.until(lambda: "listening" in network.log("coordinator"), 10)
+    assert not network.ended("coordinator")
+    assert stranger.found() == {}
+
+
+@pytest.mark.slow
+def test_a_site_runs_no_code_whatever_the_coordinator_sends(network: Network) -> None:
+    """A hostile coordinator with Flower's own SuperLink: Flower's own node runs its app, and a site does not."""
+    start(network, SETTINGS, ["site-0", "victim"])
+    keys, port = network.keys, free_port()
+    certificates = ("--ssl-certfile", keys / "server.crt", "--ssl-keyfile", keys / "server.key")
+    network.start(
+        "superlink",
+        *(network.bin / "flower-superlink", "--port", port, "--ssl-ca-certfile", keys / "ca.crt", *certificates),
+        *("--disable-runtime-dependency-installation", "--enable-supernode-auth"),
+    )
+    network.until(lambda: replies(port), 60)
+    hostile = Stranger(network, port)
+    for name in ("site-0", "victim"):
+        assert hostile.flwr("supernode", "register", keys / f"{name}.pub", "here").returncode == 0
+    network.start(
+        "victim",
+        *(network.bin / "flower-supernode", "--superlink", f"127.0.0.1:{port}", "--port", free_port()),
+        *("--root-certificates", keys / "ca.crt", "--auth-supernode-private-key", keys / "victim.key"),
+        *("--node-config", f'site="{network.folder / "sites" / "victim" / "site.toml"}"'),
+    )
+    network.site("site-0", port=port)
+    network.until(lambda: "connected" in network.log("site-0") and "SuperNode ID" in network.log("victim"), 60)
+    ran = hostile.run()
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    network.until(lambda: "replies" in hostile.found(), 90)
+    found = hostile.found()
+    # The app works: Flower's own node ran it. The site refused the message, and ran nothing.
+    assert sorted(found.pop("replies").split()) == ["FormatError", "done"]
+    assert found.pop("coordinator") == "here"
+    assert list(found.values()) == [(network.folder / "sites" / "victim" / "site.toml").read_text()]

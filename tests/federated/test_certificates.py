@@ -4,7 +4,7 @@ import socket
 import ssl
 import stat
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -131,6 +131,22 @@ def test_nothing_is_overwritten_and_nothing_half_written(tmp_path: Path) -> None
             again()
     assert sorted(f.name for f in tmp_path.iterdir()) == ["clinic.key", "clinic.pub"]
     assert (tmp_path / "clinic.key").read_bytes() == first
+
+
+@pytest.mark.parametrize("place", [".", "", "/", "release", "release/deeper", "file"])
+@pytest.mark.parametrize("make", [make_certificates, lambda folder: make_site_key(folder, "clinic")])
+def test_keys_get_a_folder_of_their_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str, make: Callable[[Path], object]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "release").mkdir()
+    (tmp_path / "release" / "manifest.json").write_text("{}")
+    (tmp_path / "file").touch()
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(ConfigError, match=r"made to be sent|a folder of their own|is not a folder"):
+        make(Path(place))
+    assert sorted(tmp_path.rglob("*")) == before
+    assert not Path("/ca.crt").exists()
 
 
 @pytest.mark.parametrize("name", ["", "../x", "a b", "-a", "a-", "x" * 64, "a\n", ".."])

@@ -21,7 +21,7 @@ from locum.federated import NoReply, Reply, Request
 
 pytest.importorskip("flwr")
 
-from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Error, Message, RecordDict
+from flwr.app import Array, ArrayRecord, ConfigRecord, Error, Message, RecordDict
 from flwr.common.constant import SUPERLINK_NODE_ID, ErrorCode
 from flwr.proto.node_pb2 import NodeInfo
 from flwr.proto.task_pb2 import Task
@@ -36,9 +36,9 @@ from flwr.superlink.grid import InMemoryGrid
 
 from locum.federated.transport.flower import (
     FlowerChannel,
-    client_app,
     from_record,
     node_names,
+    reply_to,
     to_record,
     wait_for_sites,
 )
@@ -325,41 +325,33 @@ def test_a_reply_that_breaks_flower_does_not_affect_others(fleet: Fleet) -> None
     assert all(len(ids) == 1 for ids in asked)
 
 
-def ask(content: RecordDict, node_config: dict[str, Any], run_config: dict[str, Any] | None = None) -> Message:
+def ask(content: RecordDict, site_file: str | Path) -> Message:
     TaskIdentity.task_id, TaskIdentity.run_id, TaskIdentity.node_id = 1, 7, 1
     message = Message(content, dst_node_id=5, message_type="train", ttl=60, group_id="1")
-    context = Context(run_id=7, node_id=5, node_config=node_config, state=RecordDict(), run_config=run_config or {})
-    return client_app(message, context)
+    return reply_to(message, site_file)[0]
 
 
 def test_the_coordinator_learns_only_the_class_of_an_error(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    file = tmp_path / "mrs-smith.toml"
-    reply = ask(to_record(Request("join", 0, "n")), {"site": str(file)})
+    reply = ask(to_record(Request("join", 0, "n")), tmp_path / "mrs-smith.toml")
     assert reply.has_error()
     assert reply.error.reason == "ConfigError"
     assert "smith" in capfd.readouterr().err  # the site's own log has the whole text
 
 
-def test_the_same_holds_for_a_bug(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "site.toml").write_bytes(b"\0")
-    reply = ask(to_record(Request("join", 0, "n")), {"site": "mrs-smith\0.toml"})
+def test_the_same_holds_for_a_bug(capfd: pytest.CaptureFixture[str]) -> None:
+    reply = ask(to_record(Request("join", 0, "n")), "mrs-smith\0.toml")
     assert reply.error.reason == "ValueError"
     assert "Traceback" in capfd.readouterr().err
 
 
-def test_the_run_cannot_choose_the_files_of_a_site(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    here = {"site": str(tmp_path / "site.toml"), "sites-folder": str(tmp_path)}
-    assert ask(to_record(Request("join", 0, "n")), {"partition-id": 0}, here).error.reason == "ConfigError"
-    assert "--node-config" in capfd.readouterr().err
-
-
 @pytest.mark.parametrize("content", [RecordDict(), to_record(Reply("join", 0, "n"))])
 def test_what_is_not_a_request_is_refused(content: RecordDict, capfd: pytest.CaptureFixture[str]) -> None:
-    assert ask(content, {"site": "x"}).error.reason == "FormatError"
+    assert ask(content, "x").error.reason == "FormatError"
 
 
-def test_the_app_imports_no_torch() -> None:
-    code = "import sys, locum.federated.transport.flower as c; assert not {'torch', 'sklearn'} & set(sys.modules), c"
+@pytest.mark.parametrize("end", ["link", "node"])
+def test_neither_end_imports_torch_before_it_is_needed(end: str) -> None:
+    code = f"import sys, locum.federated.transport.{end} as c; assert 'torch' not in sys.modules, c"
     subprocess.run([sys.executable, "-c", code], check=True)
 
 

@@ -275,7 +275,8 @@ def test_the_claim_is_what_three_ledgers_say(blobs: Blobs, tmp_path: Path) -> No
         saved = small(ClassGaussian, folder).fit(*part).release().save(folder / "release")
         releases.append(locum.load(saved))
         with Ledger(folder / "ledger.sqlite") as ledger:
-            tips.append(ledger.tip)
+            (holding,) = ledger.holdings().values()
+            tips.append(holding.charges[0].tip)
     merged = merge_releases(releases)
     assert merged.claim.dp is not None
     assert merged.claim.dp.epsilon == epsilon_of(events_from_json(merged.claim.dp.events), 3 * BUDGET.delta)

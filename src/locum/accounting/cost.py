@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -25,7 +26,7 @@ _ROUNDING = 1e-15
 _SLACK = 1e-9
 # Places of one distribution: an FFT of so many takes some 400 MB and a second.
 _MOST_PLACES = 4_000_000
-# What all distributions of one answer may take: making a place costs a hundred times as much as composing it.
+# Places of all distributions that one answer takes: some seconds.
 _MOST_WORK = 50_000_000
 # Whole orders, at which divergences have simple formulas.
 _ORDERS = np.array([*range(2, 65), *range(72, 257, 8), 512.0, 1024.0])
@@ -276,18 +277,23 @@ def _log_phi(x: float) -> float:
 # Few, because each may hold millions of numbers.
 @lru_cache(maxsize=8)
 def _distribution(events: tuple[Event, ...], relation: Relation) -> Any:
-    grid, out, width, work = _grid(events), None, 0, 0
-    # Counted before anything is made: a few bytes can ask for any amount.
-    if sum(_places(event, grid) for event in set(events)) * 100 > _MOST_WORK:
-        raise TooLargeError(events)
+    grid, out, width = _grid(events), None, 0
+    counts: dict[Event, int] = {}
     for event in events:
+        one_step = replace(event, steps=1) if isinstance(event, PoissonGaussian) else event
+        counts[one_step] = counts.get(one_step, 0) + _steps([event])
+    # Counted before anything is made: a few bytes can ask for any amount. Making a place takes as long as composing
+    # a hundred, and the smallest distribution as long as 5000 places.
+    work = sum(100 * (5000 + _places(event, grid)) for event in counts)
+    for event, steps in counts.items():
+        if work > _MOST_WORK:
+            raise TooLargeError(events)
         one = _single(event, relation, grid)
-        steps = event.steps if isinstance(event, PoissonGaussian) else 1
         width += max(_width(pmf, steps) for pmf in _sides(one))
         work += width
-        if width > _MOST_PLACES or work > _MOST_WORK:
+        if width > _MOST_PLACES:
             raise TooLargeError(events)
-        one = one.self_compose(steps) if steps > 1 else one
+        one = _dense(one).self_compose(steps) if steps > 1 else one
         out = one if out is None else out.compose(one)
         # Tails were cut off.
         width = max(_width(pmf, 1) for pmf in _sides(out))
@@ -298,6 +304,13 @@ def _sides(distribution: Any) -> tuple[Any, ...]:
     """The distributions for adding and for removing a unit, or the one for both."""
     remove, add = distribution._pmf_remove, distribution._pmf_add
     return (remove,) if add is None or add is remove else (remove, add)
+
+
+def _dense(distribution: Any) -> Any:
+    """The same distribution, as arrays: dictionaries are composed by their size to the power of the steps."""
+    from dp_accounting.pld import privacy_loss_distribution as pld
+
+    return pld.PrivacyLossDistribution(*(pmf.to_dense_pmf() for pmf in _sides(distribution)))
 
 
 def _width(pmf: Any, steps: int) -> int:
@@ -363,7 +376,8 @@ def _grid(events: tuple[Event, ...]) -> float:
         squares += steps * typical**2
         longest = max(longest, _reach(event))
     wanted = min(1e-3, math.sqrt(squares / _steps(events)) / 30)
-    return float(2.0 ** math.floor(math.log2(max(wanted, longest / 1e5))))
+    # Much finer, and rounding errors on each place add up to a mass above 1.
+    return float(2.0 ** math.floor(math.log2(max(wanted, longest / 1e5, 1e-9))))
 
 
 def _reach(event: Event) -> float:

@@ -180,9 +180,10 @@ def events_from_json(data: Sequence[Mapping[str, Any]]) -> tuple[Event, ...]:
         name = fields.pop("kind", None)
         kind = _KINDS.get(name) if isinstance(name, str) else None
         if kind is None:
-            raise ConfigError(f"An event is one of {', '.join(_KINDS)}; got {_shown(name)}.")
+            raise ConfigError(f"An event of kind {_shown(name)} is not known; there are {', '.join(_KINDS)}.")
         if set(fields) != set(kind.__dataclass_fields__):
-            raise ConfigError(f"An event of kind {name!r} has the numbers {', '.join(kind.__dataclass_fields__)}.")
+            wanted = ", ".join(kind.__dataclass_fields__)
+            raise ConfigError(f"An event of kind {name!r} with other numbers than {wanted} is not known.")
         out.append(kind(**fields))
     return tuple(out)
 
@@ -273,5 +274,5 @@ def _shown(value: Any) -> str:
     if isinstance(value, str | bool) or value is None:
         return repr(value if not isinstance(value, str) else value[:80])
     if isinstance(value, Real):
-        return f"{float(value):g}" if abs(value) < 1e300 else "a number too large to use"
+        return repr(value) if abs(value) < 1e300 else "a number too large to use"  # type: ignore[operator]
     return f"a {type(value).__name__}"

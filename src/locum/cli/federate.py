@@ -113,7 +113,7 @@ def init(
     port: Annotated[int, typer.Option(help="The coordinator's port.", rich_help_panel="The network")] = 8010,
     as_json: Json = False,
 ) -> None:
-    """Write the folder that a federation starts from: public terms, an example site file, and a README with all commands."""
+    """Write the folder that a federation starts from: terms, an example site file, and a README with all commands."""
     from locum.recipes import start_federation
 
     names = site or ["site-a", "site-b", "site-c"]

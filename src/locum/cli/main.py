@@ -65,6 +65,8 @@ def _told(error: BaseException) -> int:
         return _say("stopped: nothing was changed.", 1, "")
     if isinstance(error, MemoryError | OverflowError):
         return _say("this asks for more than the machine's memory holds; ask for less at a time.", 2)
+    if isinstance(error, RecursionError):
+        return _say("the input is nested too deeply to be what it should be; check where it comes from.", 2)
     if isinstance(error, BrokenPipeError):
         # Whoever read our output has left; say nothing more.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -19,7 +19,7 @@ FILE = "locum.toml"
 PREFIX = "LOCUM"
 # Consent is given each time, in words: no file and no variable can give it.
 ONLY_TYPED = frozenset(
-    {"force", "yes", "insecure", "override", "help", "version", "quiet", "verbose", "as_json"}
+    {"force", "yes", "override", "help", "version", "quiet", "verbose", "as_json"}
     | {"install_completion", "show_completion"}
 )
 

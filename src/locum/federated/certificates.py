@@ -116,7 +116,7 @@ def check_new_folder(folder: Path) -> None:
         raise ConfigError(f"Files of a federation get a folder of their own; got {str(folder)!r}. Name a new folder.")
     if lies_in_release(resolved / "key"):
         raise ConfigError(
-            f"A release is made to be sent: keep keys and files of a federation out of its folder; got {str(folder)!r}."
+            f"A release is made to be sent: keep files of a federation out of its folder; got {str(folder)!r}."
         )
     if folder.exists() and not folder.is_dir():
         raise ConfigError(f"{str(folder)!r} is not a folder: name a new one.")

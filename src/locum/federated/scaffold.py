@@ -1,4 +1,4 @@
-"""The folder that a federation starts from: the shared terms, an example site file, and a README with every command."""
+"""The folder that a federation starts from: the terms, an example site file, and a README with every command."""
 
 from __future__ import annotations
 
@@ -57,8 +57,8 @@ machine was restarted, run the same command again: it resumes after the last com
 
 ## Each site
 
-Make a key. `{first}.key` stays at the site, `{first}.pub` goes to the coordinator, over a channel on which it can tell
-who sent it:
+Make a key. `{first}.key` stays at the site, `{first}.pub` goes to the coordinator, over a channel on which it can
+tell who sent it:
 
 ```console
 $ locum federate key keys {first}
@@ -83,8 +83,8 @@ It ends when the result has arrived. The loop restarts a process that died; so d
 start a run, send code, read a message |
 | a site, with a key whose public half is in `keys` | reply in its own name; spoil the result with false replies | \
 send requests, reply for others, run code elsewhere, read what others sent |
-| the coordinator | start runs, admit sites, stop a run; send requests to sites; read the noisy sums and decoders, which \
-are paid for | run code at a site; get replies under other terms than those of the site's own `federation.toml`, or \
+| the coordinator | start runs, admit sites, stop a run; send requests to sites; read the noisy sums and decoders, \
+which are paid for | run code at a site; get replies under other terms than those in the site's own copy, or \
 beyond its budget; learn a record, count, loss or lambda |
 | whoever can write `keys` or `out` on the coordinator's machine | all that the coordinator can | |
 

@@ -196,7 +196,7 @@ def read_terms(facts: Mapping[str, Any]) -> Terms:
             epsilon, float(sent["delta"]), sent["relation"], tuple(events_to_json(events)), str(sent["ledger"])
         )
         return Terms(noise, size, PrivacyClaim("dp", NOT_COVERED, unit=sent["unit"], dp=dp))
-    except (KeyError, TypeError, ValueError, OverflowError, LocumError):
+    except (KeyError, TypeError, ValueError, OverflowError, MemoryError, RecursionError, LocumError):
         raise FormatError("its terms cannot be read, or guarantee nothing") from None
 
 

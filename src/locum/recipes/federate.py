@@ -47,7 +47,7 @@ def start_federation(
     host: str = "localhost",
     port: int = 8010,
 ) -> list[Path]:
-    """Write the folder that a federation starts from: public terms, an example site file, and a README with all commands.
+    """Write the folder that a federation starts from: terms, an example site file, and a README with all commands.
 
     Parameters
     ----------

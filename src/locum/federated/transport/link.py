@@ -1,9 +1,9 @@
 """The coordinator's end over a network: of Flower's SuperLink only the interface for sites.
 
 Flower's own SuperLink serves three interfaces on one port: `fleet` for sites, `control`, where runs are started and
-sites registered, and `runtime` for the processes of apps. In the open edition of Flower 1.41 the last two have no login.
-Here they do not exist. Who takes part is decided by the public keys that the coordinator has on disk, and the only
-run is that of the process that listens.
+sites registered, and `runtime` for the processes of apps. In the open edition of Flower 1.41 the last two have no
+login. Here they do not exist. Who takes part is decided by the public keys that the coordinator has on disk, and the
+only run is that of the process that listens.
 """
 
 from __future__ import annotations
@@ -60,14 +60,15 @@ from starlette.middleware.base import BaseHTTPMiddleware, RequestResponseEndpoin
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from locum.errors import ConfigError
+from locum.errors import ConfigError, FormatError
 from locum.federated.certificates import check_site_name
 from locum.federated.settings import FederationSettings
 from locum.federated.transport.flower import FlowerChannel, run_federation
+from locum.io import lies_in_release
 
 # Flower sends arrays in pieces of 5 MB. More is read into memory before anyone has proven who they are.
 _MAX_BODY = 16 * 1024**2
-_KEYS = ("ca.crt", "server.crt", "server.key")
+_KEYS = ("server.crt", "server.key")
 
 
 def coordinate(
@@ -121,6 +122,9 @@ def coordinate(
     for name, seconds in (("wait", wait), ("timeout", timeout), ("patience", patience)):
         if not seconds >= 0:
             raise ConfigError(f"`{name}` must be a number of seconds, 0 or more; got {seconds!r}.")
+    folder = Path(out)
+    if (folder.exists() and not folder.is_dir()) or lies_in_release(folder / "release"):
+        raise ConfigError(f"`out` must be a new folder, or that of a run that stopped; got {str(out)!r}.")
     admitted = read_public_keys(keys)
     number = len(admitted) if sites is None else sites
     if not settings.least_sites <= number <= len(admitted):
@@ -132,14 +136,14 @@ def coordinate(
 
     def record(event: dict[str, Any]) -> None:
         line = json.dumps({"time": datetime.now(UTC).isoformat(timespec="seconds"), **event}, default=str)
-        with (Path(out) / "log.jsonl").open("a", encoding="utf-8") as log:
+        with (folder / "log.jsonl").open("a", encoding="utf-8") as log:
             log.write(line + "\n")
         tell(event)
 
     with Link(admitted, Path(keys), listen=listen, port=port) as link:
         tell({"event": "listening", "address": listen, "port": port, "sites": number})
         channel = FlowerChannel(link.grid, patience=patience)
-        return run_federation(channel, settings, Path(out), sites=number, wait=wait, timeout=timeout, on_event=record)
+        return run_federation(channel, settings, folder, sites=number, wait=wait, timeout=timeout, on_event=record)
 
 
 def read_public_keys(folder: str | Path) -> dict[str, bytes]:
@@ -170,12 +174,14 @@ class Link:
                 raise ConfigError(
                     f"There is no {file!r} in {str(keys)!r}: make it with `locum federate certificates`."
                 )
+        if (keys / "server.key").stat().st_mode & 0o077:
+            raise ConfigError(f"Others may read the private key {str(keys / 'server.key')!r}: run chmod 600 on it.")
         manager, stores = NoOpFederationManager(), ObjectStoreFactory()
         factory = LinkStateFactory(FLWR_IN_MEMORY_DB_NAME, manager, stores)
         factory.state_instance = state = _State(manager, stores.store())
         for name, key in admitted.items():
             state.create_node(NOOP_FLWR_AID, NOOP_ACCOUNT_NAME, key, HEARTBEAT_DEFAULT_INTERVAL, name=name)
-        self.grid = _Grid(factory)
+        self.grid = _Grid(factory, state)
         _start_run(self.grid)
         app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None, middleware=_middleware())
         app.state.linkstate_factory, app.state.enable_supernode_auth = factory, True
@@ -228,8 +234,9 @@ class _State(InMemoryLinkState):
 class _Grid(InMemoryGrid):
     """Flower's grid over its state in this process, for sites that fetch and send messages in pieces."""
 
-    def __init__(self, factory: LinkStateFactory) -> None:
+    def __init__(self, factory: LinkStateFactory, state: InMemoryLinkState) -> None:
         super().__init__(factory)
+        self.state: InMemoryLinkState = state
         # Replies whose pieces have not all arrived, by the message that they reply to.
         self._announced: dict[str, Message] = {}
 
@@ -267,22 +274,26 @@ class _Grid(InMemoryGrid):
         identity = reply.metadata.message_id
         try:
             pieces = [tree.object_id for tree in iterate_object_tree(store.get_object_tree(identity))]
-            contents = {piece: self.state.get_object(self.run.run_id, piece) for piece in pieces}
+            found = {piece: self.state.get_object(self.run.run_id, piece) for piece in pieces}
         except NoObjectInStoreError:
-            contents = {identity: None}
-        if b"" in contents.values():
+            found = {identity: None}
+        if b"" in found.values():
             return None
         del self._announced[asked]
-        if None in contents.values():
+        contents = {piece: content for piece, content in found.items() if content is not None}
+        if len(contents) < len(found):
             lost = Error(code=ErrorCode.REPLY_MESSAGE_UNAVAILABLE, reason="the reply did not arrive as a whole")
             return make_message(metadata=reply.metadata, error=lost)
         store.delete(identity)
+        sent = inflate_object_from_contents(identity, contents)
+        if not isinstance(sent, Message):
+            raise FormatError("A site sent something that is not a message.")
         # The site chose the metadata inside; those of the announcement were checked.
-        return make_message(metadata=reply.metadata, content=inflate_object_from_contents(identity, contents).content)
+        return make_message(metadata=reply.metadata, content=sent.content)
 
 
 class _OwnReplies(BaseHTTPMiddleware):
-    """A site sends replies, in its own name. Flower would also pass on requests that claim to be the coordinator's."""
+    """A site sends replies, in its own name. Flower would also pass on requests that pose as the coordinator's."""
 
     async def dispatch(self, request: HttpRequest, call_next: RequestResponseEndpoint) -> Response:
         sent = getattr(request.state, "protobuf_request", None)
@@ -327,9 +338,10 @@ def _start_run(grid: _Grid) -> None:
         None, None, None, {}, NOOP_FEDERATION_ID, None, NOOP_FLWR_AID, primary_task_type=TaskType.SERVER_APP
     )
     (run,) = state.get_run_info(run_ids=[run_id])
-    state.task_store[run.primary_task_id].status.CopyFrom(TaskStatus(status=Status.RUNNING))
+    task = run.primary_task_id or 0
+    state.task_store[task].status.CopyFrom(TaskStatus(status=Status.RUNNING))
     grid.set_run(run)
-    TaskIdentity.task_id, TaskIdentity.run_id, TaskIdentity.node_id = run.primary_task_id, run_id, SUPERLINK_NODE_ID
+    TaskIdentity.task_id, TaskIdentity.run_id, TaskIdentity.node_id = task, run_id, SUPERLINK_NODE_ID
 
 
 def _bound(listen: str, port: int) -> socket.socket:
