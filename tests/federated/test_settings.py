@@ -129,6 +129,12 @@ def test_the_terms_hold_nothing_about_a_site(little: Callable[..., FederationSet
         (b"classes = [", "not valid TOML"),
         (b"\xff", "not valid TOML"),
         (b"dim = 4\n", "cannot be read"),
+        (b"dim = 4\nclasses = 3\n", "`classes` must be a list of names or numbers; got a int"),
+        (b"dim = 4\nclasses = 'ab'\n", "`classes` must be a list of names or numbers; got a str"),
+        (b"dim = 4\nclasses = [['a'], 'b']\n", "`classes` must be a list of names or numbers; got one with a list"),
+        (b"dim = 4\nclasses = [0, 1]\nhidden = {a = 1}\n", "`hidden` must be a list"),
+        (b"dim = " + b"[" * 10_000, "nested too deeply"),
+        (b"a." * 20_000 + b"a = 1", "more than 8000 dots"),
         (None, "no terms file"),
     ],
 )

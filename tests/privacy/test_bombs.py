@@ -23,6 +23,19 @@ from locum.types import DP
 MEGABYTE = 2**20
 
 
+# What `wait4` says of a child includes the memory of the process that it was forked from.
+MEASURED = """
+import atexit, sys
+file = sys.argv.pop(1)
+def write():
+    with open("/proc/self/status") as status, open(file, "w") as peak:
+        peak.write(status.read().split("VmHWM:")[1].split()[0])
+atexit.register(write)
+from locum.cli.main import main
+main()
+"""
+
+
 def steps(rate: float, noise: float, count: float) -> dict[str, Any]:
     return {"kind": "poisson-gaussian", "rate": rate, "noise_multiplier": noise, "steps": count}
 
@@ -64,16 +77,15 @@ def limited(*words: str, cwd: Path) -> tuple[int, str, float, float]:
     began = time.monotonic()
     with open(cwd / "said", "wb") as said:
         process = subprocess.Popen(
-            [sys.executable, "-m", "locum", *words],
+            [sys.executable, "-c", MEASURED, str(cwd / "peak"), *words],
             stdout=said,
             stderr=said,
             env={**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
             preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (3 * 2**30, 3 * 2**30)),
         )
-        # The usage of this child alone.
-        _, status, usage = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    return process.returncode, (cwd / "said").read_text(), time.monotonic() - began, usage.ru_maxrss / 1024
+        code = process.wait()
+    peak = int((cwd / "peak").read_text()) / 1024
+    return code, (cwd / "said").read_text(), time.monotonic() - began, peak
 
 
 def terms(events: Any) -> dict[str, Any]:

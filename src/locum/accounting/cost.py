@@ -37,8 +37,8 @@ class TooLargeError(ConfigError):
 
     def __init__(self, events: Sequence[Event]) -> None:
         super().__init__(
-            f"The cost of these events cannot be computed: {len(events)} kinds with {_steps(events)} steps in all take "
-            "more memory or time than is allowed. Take fewer steps, more noise, or the same settings more often."
+            f"The cost of these events cannot be computed: {len(events)} entries with {_steps(events)} steps in all "
+            "take more memory or time than is allowed. Take fewer steps, more noise, or fewer different settings."
         )
 
 

@@ -15,8 +15,8 @@ from typing import Any
 
 from locum.errors import ConfigError
 
-# Below it an epsilon is in the thousands: nothing that deserves to be accounted for as privacy. Above the other nothing
-# is left of any signal.
+# Below it an epsilon is in the thousands: nothing that deserves to be accounted for as privacy. Above the other
+# nothing is left of any signal.
 _LEAST_NOISE, _MOST_NOISE = 0.01, 1e9
 # No data holding has more units than this.
 _LEAST_RATE = 1e-12
@@ -110,7 +110,8 @@ class PoissonGaussian:
             raise ConfigError(f"`rate` must lie between {_LEAST_RATE:g} and 1; got {_shown(self.rate)}.")
         if not (_is_number(self.steps) and 1 <= self.steps <= _MOST_STEPS and self.steps % 1 == 0):
             raise ConfigError(
-                f"`steps` must be a whole number from 1 to {_MOST_STEPS}; got {_shown(self.steps)}. Take larger batches."
+                f"`steps` must be a whole number from 1 to {_MOST_STEPS}; got {_shown(self.steps)}. Take larger "
+                "batches."
             )
         object.__setattr__(self, "rate", float(self.rate))
         object.__setattr__(self, "steps", int(self.steps))
@@ -259,8 +260,8 @@ def worst_of(*lists: Sequence[Event]) -> tuple[Event, ...]:
 def _set_noise(event: Gaussian | Laplace | PoissonGaussian, value: Any) -> None:
     if not (_is_number(value) and _LEAST_NOISE <= value <= _MOST_NOISE):
         raise ConfigError(
-            f"`noise_multiplier` must lie between {_LEAST_NOISE:g} and {_MOST_NOISE:g}; got {_shown(value)}. No noise, "
-            "no privacy."
+            f"`noise_multiplier` must lie between {_LEAST_NOISE:g} and {_MOST_NOISE:g}; got {_shown(value)}. No "
+            "noise, no privacy."
         )
     object.__setattr__(event, "noise_multiplier", float(value))
 

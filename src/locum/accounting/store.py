@@ -59,6 +59,8 @@ class EntryFile:
         self.file = Path(file)
         with self._told():
             fresh = not self.file.exists()
+            if not fresh and not self.file.is_file():
+                raise DataError(f"The ledger {str(self.file)!r} is not a regular file: name another file.")
             if fresh and not self.file.parent.exists():
                 self.file.parent.mkdir(mode=0o700, exist_ok=True)
                 sync_folder(self.file.absolute().parent.parent)

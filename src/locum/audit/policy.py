@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, ValidationError
 
 from locum.errors import ConfigError
+from locum.io import read_toml
 from locum.release import Strict, first_fault
 from locum.types import AttackResult, PrivacyClaim
 
@@ -163,17 +164,13 @@ def load_policy(name: str | Path) -> Policy:
     """
     if str(name) in POLICIES:
         text = (resources.files("locum.audit") / "policies" / f"{name}.toml").read_text()
+        rules = tomllib.loads(text)
     elif Path(name).suffix == ".toml":
-        try:
-            text = Path(name).read_text()
-        except (OSError, UnicodeDecodeError) as error:
-            raise ConfigError(f"The policy {str(name)!r} cannot be read: {type(error).__name__}.") from error
+        rules = read_toml(name, "policy")
     else:
         raise ConfigError(f"There is no policy {str(name)!r}; there are {', '.join(POLICIES)}, or give a .toml file.")
     try:
-        return Policy.model_validate(tomllib.loads(text))
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"The policy {str(name)!r} is not valid TOML: {error}.") from error
+        return Policy.model_validate(rules)
     except ValidationError as error:
         place, fault = first_fault(error)
         raise ConfigError(f"The policy {str(name)!r} is wrong at {place!r}: {fault}.") from error

@@ -8,7 +8,17 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from locum.cli import output
-from locum.cli.options import BACKBONE_HELP, DATA_HELP, WHERE, Force, Json, existing, existing_release, unused_file
+from locum.cli.options import (
+    BACKBONE_HELP,
+    DATA_HELP,
+    MOST_SEED,
+    WHERE,
+    Force,
+    Json,
+    existing,
+    existing_release,
+    unused_file,
+)
 
 if TYPE_CHECKING:
     from locum.audit import AuditReport
@@ -101,7 +111,9 @@ def audit(
         int | None,
         typer.Option(metavar="N", help="Also test a claimed epsilon with N canaries.", rich_help_panel="Attacks"),
     ] = None,
-    seed: Annotated[int | None, typer.Option(min=0, help="Seed of the attacks.", rich_help_panel="Attacks")] = None,
+    seed: Annotated[
+        int | None, typer.Option(min=0, max=MOST_SEED, help="Seed of the attacks.", rich_help_panel="Attacks")
+    ] = None,
     backbone: Annotated[str | None, typer.Option(help=BACKBONE_HELP, rich_help_panel="Records")] = None,
     force: Force = False,
     as_json: Json = False,

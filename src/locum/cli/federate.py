@@ -11,6 +11,7 @@ import typer
 from locum.cli import output
 from locum.cli.options import (
     DATA_HELP,
+    MOST_SEED,
     PRIVACY,
     WHERE,
     Force,
@@ -322,6 +323,8 @@ def simulate(
     seed: Annotated[
         int,
         typer.Option(
+            min=0,
+            max=MOST_SEED,
             help="Seeds all randomness, noise included: that is why the release is a test.",
             rich_help_panel="Training",
         ),

@@ -11,6 +11,7 @@ from locum.cli import output
 from locum.cli.options import (
     CHECK,
     DATA_HELP,
+    MOST_SEED,
     PRIVACY,
     SETTINGS,
     WHAT,
@@ -161,7 +162,9 @@ def fit(
         bool,
         typer.Option(help="Keep a private checkpoint next to the data and resume from it.", rich_help_panel=WHERE),
     ] = True,
-    seed: Annotated[int, typer.Option(min=0, help="Seed for weights, batches and splits.", rich_help_panel=WHAT)] = 0,
+    seed: Annotated[
+        int, typer.Option(min=0, max=MOST_SEED, help="Seed for weights, batches and splits.", rich_help_panel=WHAT)
+    ] = 0,
     force: Force = False,
     as_json: Json = False,
 ) -> None:

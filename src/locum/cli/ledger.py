@@ -58,7 +58,7 @@ def set_budget(
 
     def confirm(meaning: str) -> None:
         if not yes:
-            typer.confirm(f"{output.plain(meaning)} Go on?", abort=True, err=True)
+            output.confirm(meaning, "--yes")
 
     found = decide(
         find_ledger(data, ledger),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import sys
@@ -30,6 +31,9 @@ def _stop(number: int, _: FrameType | None) -> None:
 
 
 def _run() -> int:
+    if sys.stdout is None:
+        # The next file that is opened would become the standard output.
+        return _say("standard output is closed, so no result could be shown: open it, or send it to a file.", 2)
     try:
         from locum.cli.program import run
 
@@ -72,12 +76,17 @@ def _told(error: BaseException) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     if isinstance(error, OSError):
-        return _say(f"{error.strerror or error}: {error.filename or 'the system refused'}.", 1)
+        wrong = error.errno in (errno.ELOOP, errno.ENAMETOOLONG, errno.ENOTDIR, errno.EISDIR)
+        return _say(f"{error.strerror or error}: {error.filename or 'the system refused'}.", 2 if wrong else 1)
+    if isinstance(error, RuntimeError) and str(error).startswith("Symlink loop"):
+        # What `Path.resolve` raises before Python 3.13.
+        return _say(f"{error}: correct the link.", 2)
     raise error
 
 
 def _say(text: str, code: int, prefix: str = "error: ") -> int:
-    sys.stderr.write(f"{prefix}{text}\n")
+    if sys.stderr is not None:
+        sys.stderr.write(f"{prefix}{text}\n")
     return code
 
 

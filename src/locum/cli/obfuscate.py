@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from locum.cli import output
-from locum.cli.options import PRIVACY, WHERE, Force, Json, existing, listed, unused_folder
+from locum.cli.options import MOST_SEED, PRIVACY, WHERE, Force, Json, existing, listed, unused_folder
 from locum.cli.verb import Group
 from locum.io import check_manifest_folder
 
@@ -111,7 +111,9 @@ def fit(
     resume: Annotated[
         bool, typer.Option(help="Keep a private checkpoint beside the data, to resume from.", rich_help_panel=WHERE)
     ] = True,
-    seed: Annotated[int, typer.Option(min=0, help="Seed for weights and batches.", rich_help_panel="Training")] = 0,
+    seed: Annotated[
+        int, typer.Option(min=0, max=MOST_SEED, help="Seed for weights and batches.", rich_help_panel="Training")
+    ] = 0,
     force: Force = False,
     as_json: Json = False,
 ) -> None:
@@ -188,7 +190,12 @@ def apply(
     limit: Limit = None,
     seed: Annotated[
         int | None,
-        typer.Option(min=0, help="For tests: anyone who guesses it can remove the noise.", rich_help_panel=PRIVACY),
+        typer.Option(
+            min=0,
+            max=MOST_SEED,
+            help="For tests: anyone who guesses it can remove the noise.",
+            rich_help_panel=PRIVACY,
+        ),
     ] = None,
     force: Force = False,
     as_json: Json = False,
@@ -297,7 +304,10 @@ def trade_off(
     ] = None,
     limit: Limit = None,
     seed: Annotated[
-        int, typer.Option(min=0, help="Seed for judges and for the releases they see.", rich_help_panel="Judges")
+        int,
+        typer.Option(
+            min=0, max=MOST_SEED, help="Seed for judges and for the releases they see.", rich_help_panel="Judges"
+        ),
     ] = 0,
     force: Force = False,
     as_json: Json = False,

@@ -11,6 +11,9 @@ import typer
 from locum.errors import ConfigError
 from locum.io import check_input, check_manifest_folder, check_output_file, check_output_folder
 
+# What numpy, torch and scikit-learn all take.
+MOST_SEED = 2**32 - 1
+
 # Headings of the help.
 WHAT, SETTINGS, PRIVACY, CHECK, WHERE = (
     "What to fit",
@@ -49,6 +52,13 @@ def existing_key(ctx: typer.Context, value: Path | None) -> Path | None:
     """A key that is there."""
     if value is not None and not ctx.resilient_parsing:
         check_input(value, "key", "make one with `locum keygen`, or check the name")
+    return value
+
+
+def existing_head(ctx: typer.Context, value: Path | None) -> Path | None:
+    """A head that is there."""
+    if value is not None and not ctx.resilient_parsing:
+        check_input(value, "head at", "make one with `locum train`, or check the name")
     return value
 
 

@@ -173,6 +173,15 @@ def resumable(kept: bool = True) -> Iterator[None]:
     stop_hint = ""
 
 
+def confirm(meaning: str, consent: str) -> None:
+    """Ask whether to go on; `consent` is the option that answers where nobody can."""
+    if sys.stdin is None:
+        from locum.errors import ConfigError
+
+        raise ConfigError(f"{plain(meaning)} There is no input to confirm this with: add {consent} if you mean it.")
+    click.confirm(f"{plain(meaning)} Go on?", abort=True, err=True)
+
+
 def is_quiet() -> bool:
     """Whether --quiet was given, for work that draws its own bar."""
     return _quiet

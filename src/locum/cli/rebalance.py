@@ -10,7 +10,7 @@ import click
 import typer
 
 from locum.cli import output
-from locum.cli.options import DATA_HELP, WHERE, Force, Json, class_counts, existing, listed, unused_file
+from locum.cli.options import DATA_HELP, MOST_SEED, WHERE, Force, Json, class_counts, existing, listed, unused_file
 from locum.cli.verb import Group
 
 if TYPE_CHECKING:
@@ -105,7 +105,10 @@ def run(
         ),
     ] = None,
     seed: Annotated[
-        int, typer.Option(min=0, help="Seed for the generator and its samples.", rich_help_panel="What to add")
+        int,
+        typer.Option(
+            min=0, max=MOST_SEED, help="Seed for the generator and its samples.", rich_help_panel="What to add"
+        ),
     ] = 0,
     force: Force = False,
     as_json: Json = False,

@@ -13,12 +13,13 @@ from locum.cli import output
 from locum.cli.options import (
     BACKBONE_HELP,
     DATA_HELP,
+    MOST_SEED,
     WHERE,
     Force,
     HeadName,
     Json,
     existing,
-    existing_path,
+    existing_head,
     existing_release,
     unused_file,
 )
@@ -54,7 +55,10 @@ def train(
         ),
     ] = None,
     seed: Annotated[
-        int, typer.Option(min=0, help="Seeds draws, weights and batches.", rich_help_panel="The classifier")
+        int,
+        typer.Option(
+            min=0, max=MOST_SEED, help="Seeds draws, weights and batches.", rich_help_panel="The classifier"
+        ),
     ] = 0,
     force: Force = False,
     as_json: Json = False,
@@ -94,7 +98,7 @@ def show_training(summary: TrainSummary) -> None:
 
 
 def predict(
-    head: Annotated[Path, typer.Argument(metavar="HEAD", help="A file that `train` wrote.", callback=existing_path)],
+    head: Annotated[Path, typer.Argument(metavar="HEAD", help="A file that `train` wrote.", callback=existing_head)],
     data: Annotated[
         str,
         typer.Argument(metavar="DATA", help=DATA_HELP + " Without one: test, else val, else all.", callback=existing),

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from locum.cli import output
-from locum.cli.options import WHERE, Force, Json, class_counts, existing, existing_release, unused_file
+from locum.cli.options import MOST_SEED, WHERE, Force, Json, class_counts, existing, existing_release, unused_file
 
 
 def sample(
@@ -50,7 +50,12 @@ def sample(
     ] = None,
     seed: Annotated[
         int | None,
-        typer.Option(min=0, help="Repeat the same draw; without it, fresh entropy.", rich_help_panel="What to draw"),
+        typer.Option(
+            min=0,
+            max=MOST_SEED,
+            help="Repeat the same draw; without it, fresh entropy.",
+            rich_help_panel="What to draw",
+        ),
     ] = None,
     force: Force = False,
     as_json: Json = False,

@@ -14,6 +14,7 @@ from typing import Any
 import click
 
 from locum.errors import ConfigError
+from locum.io import read_toml
 
 FILE = "locum.toml"
 PREFIX = "LOCUM"
@@ -32,12 +33,7 @@ def read_settings(verbs: Mapping[str, object]) -> dict[str, Any]:
         if named:
             raise ConfigError(f"There is no settings file {named!r}: correct or unset {PREFIX}_CONFIG.")
         return {}
-    import tomllib
-
-    try:
-        found = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{str(path)!r} is not valid TOML: {error}.") from None
+    found = read_toml(path, "settings file")
     for name, value in found.items():
         if name not in verbs or not isinstance(value, dict):
             raise ConfigError(

@@ -192,6 +192,8 @@ def _read(file: Path, name: str) -> Reference:
     from safetensors import SafetensorError, safe_open
 
     wrong = f"{str(file)!r} holds no public statistics: write them with `Reference.save`."
+    if not file.is_file():
+        raise DataError(wrong)
     try:
         with safe_open(file, framework="np") as opened:
             source = (opened.metadata() or {}).get("source", "")

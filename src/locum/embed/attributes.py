@@ -15,7 +15,7 @@ from locum.data import RawSplit, assemble, read_frame, read_image_arrays
 from locum.embed.decode import decode_image
 from locum.embed.pixels import UnreadableImageError
 from locum.errors import ConfigError, DataError
-from locum.io import reading_file
+from locum.io import reading_file, regular_bytes
 from locum.types import EmbeddingInfo
 
 if TYPE_CHECKING:
@@ -297,7 +297,7 @@ def _celeba_partition(place: Path, files: list[str]) -> Array:
 
 def _lines(place: Path) -> list[str]:
     with reading_file(str(place), "a list of CelebA"):
-        lines = place.read_text(encoding="utf-8").splitlines()
+        lines = regular_bytes(place).decode("utf-8").splitlines()
     while lines and not lines[-1].strip():
         lines.pop()
     return lines
@@ -329,7 +329,7 @@ def _load(folder: Path, files: Sequence[str], where: str, first: int, side: int,
         if Path(file).is_absolute() or ".." in Path(file).parts or "\0" in file:
             raise DataError(f"{row} lies outside the folder of images: correct the row.")
         try:
-            image = decode_image((folder / file).read_bytes())
+            image = decode_image(regular_bytes(folder / file))
             out[i] = _square(image, side, channels)
         except OSError:
             raise DataError(f"{row} is missing or not readable: add it, or drop the row.") from None

@@ -52,6 +52,9 @@ def holds_images(path: str | os.PathLike[str]) -> bool:
     place = Path(path)
     if place.is_dir():
         return not (place / "manifest.json").is_file()
+    # Opening a pipe would block until something writes to it.
+    if not place.is_file():
+        return False
     if place.suffix.lower() == ".csv":
         return _is_image_table(place)
     return place.suffix.lower() == ".npz" and is_image_npz(str(place))

@@ -20,6 +20,7 @@ from locum.embed.decode import decode_image
 from locum.embed.dicom import dicom_subject, is_dicom, subject_key
 from locum.embed.pixels import image_from_array
 from locum.errors import DataError, PrivacyError
+from locum.io import regular_bytes
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -129,7 +130,7 @@ class FileSource(ImageSource):
 
     def read(self, i: int) -> bytes:
         """The bytes of the file."""
-        return (self.place / self.items[i].name).read_bytes()
+        return regular_bytes(self.place / self.items[i].name)
 
     def decode(self, content: bytes, window: tuple[float, float] | None) -> Image:
         """By content, whatever the file's name."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import tomllib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any, Literal
 from locum.data import REFERENCES
 from locum.errors import ConfigError
 from locum.federated.secure import colluders
+from locum.io import read_toml
 
 Mode = Literal["sums", "decoder"]
 Average = Literal["mean", "median", "trimmed-mean"]
@@ -113,6 +113,8 @@ class FederationSettings:
         if self.secure and self.mode != "sums":
             raise ConfigError(f"`secure` masks sums and needs mode 'sums'; got mode {self.mode!r}.")
         _check("seed", self.seed, isinstance(self.seed, int), least=0)
+        if self.seed >= 2**32:
+            raise ConfigError(f"`seed` must be below {2**32}; got {self.seed!r}.")
         if self.max_sites_per_subject is not None:
             _check(
                 "max_sites_per_subject", self.max_sites_per_subject, isinstance(self.max_sites_per_subject, int), 1
@@ -144,8 +146,15 @@ class FederationSettings:
         for name in data:
             if name not in known:
                 raise ConfigError(f"There is no setting {name[:80]!r}; there are {', '.join(sorted(known))}.")
-        if isinstance(data.get("classes"), str):
-            raise ConfigError(f"`classes` must be a list of names; got the text {data['classes'][:80]!r}.")
+        for name in ("classes", "hidden"):
+            given = data.get(name, ())
+            # Named by its type: a hostile one may be too deep to print.
+            parts = given if isinstance(given, list | tuple) else [None]
+            if wrong := [part for part in parts if not isinstance(part, str | int)]:
+                found = (
+                    f"one with a {type(wrong[0]).__name__} in it" if parts is given else f"a {type(given).__name__}"
+                )
+                raise ConfigError(f"`{name}` must be a list of names or numbers; got {found}.")
         try:
             return cls(**data)
         except TypeError as error:
@@ -154,13 +163,7 @@ class FederationSettings:
     @classmethod
     def read(cls, file: str | Path) -> FederationSettings:
         """Read the terms from a file, `federation.toml`."""
-        path = Path(file)
-        try:
-            return cls.from_dict(tomllib.loads(path.read_text(encoding="utf-8")))
-        except OSError:
-            raise ConfigError(f"There is no terms file {str(file)!r}: copy the federation's there.") from None
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise ConfigError(f"{path.name!r} is not valid TOML: {str(error)[:200]}.") from None
+        return cls.from_dict(read_toml(file, "terms file"))
 
     def to_toml(self) -> str:
         """Every setting, so that later defaults change nothing. JSON values are valid TOML; None is left out."""

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import tomllib
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
 
 from locum.data import ledger_for, read_embeddings
 from locum.errors import ConfigError, DataError, PrivacyError
 from locum.federated.settings import FederationSettings
+from locum.io import read_toml
 from locum.types import DP, EmbeddingSet
 
 
@@ -79,13 +78,7 @@ class SiteFile:
     def read(cls, file: str | Path) -> SiteFile:
         """Read and check a file."""
         path = Path(file)
-        try:
-            with path.open("rb") as f:
-                found: dict[str, Any] = tomllib.load(f)
-        except OSError as error:
-            raise ConfigError(f"The site file {str(file)!r} cannot be read: {error.strerror}.") from None
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise ConfigError(f"The site file {str(file)!r} is not valid TOML: {error}.") from None
+        found = read_toml(path, "site file")
         known = [f.name for f in fields(cls) if f.name != "folder"]
         if unknown := sorted(set(found) - set(known)):
             raise ConfigError(f"A site file has no setting {unknown[0]!r}; it has {', '.join(known)}.")

@@ -108,11 +108,12 @@ def lone_class(classes: npt.NDArray[Any], records: Records) -> str | None:
     for c, name in enumerate(classes):
         rows = np.flatnonzero(records.codes[:, 0] == c)
         subjects = rows if records.subject is None else records.subject[rows]
-        alike = (records.X[rows] == records.X[rows[0]]).all()
-        if len(np.unique(subjects)) == 1 or alike:
+        one = len(np.unique(subjects)) == 1
+        if one or (records.X[rows] == records.X[rows[0]]).all():
+            why = "has a single record or subject" if one else "holds the same vector in every record"
             return (
-                f"Class {str(name)!r} has a single record or subject, and the release would show it as the class "
-                "mean. Leave the class out, or merge it with another."
+                f"Class {str(name)!r} {why}, and the release would show it as the class mean. Leave the class out, "
+                "or merge it with another."
             )
     return None
 

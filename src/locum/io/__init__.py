@@ -35,7 +35,9 @@ if TYPE_CHECKING:
     from locum.io.reading import (
         check_regular as check_regular,
         read_regular as read_regular,
+        read_toml as read_toml,
         reading_file as reading_file,
+        regular_bytes as regular_bytes,
     )
     from locum.io.safe_text import (
         markdown_text as markdown_text,

@@ -47,7 +47,7 @@ def state_folder(data: str | os.PathLike[str]) -> Path:
 
     `data` is a file or a folder; all links to it and all spellings of its path give the same place.
     """
-    return Path(split_path(data)[0]).resolve().parent / STATE_FOLDER
+    return _real(split_path(data)[0]).parent / STATE_FOLDER
 
 
 def make_state_folder(data: str | os.PathLike[str]) -> Path:
@@ -78,6 +78,12 @@ def make_state_folder(data: str | os.PathLike[str]) -> Path:
     return private_folder(state_folder(data))
 
 
+def make_folders(folder: Path) -> None:
+    """Make a folder and those above it, as far as they are missing; whatever the umask, others may not write there."""
+    for missing in reversed([place for place in (folder, *folder.parents) if not place.exists()]):
+        missing.mkdir(mode=0o755, exist_ok=True)
+
+
 def private_folder(folder: Path) -> Path:
     """A folder for its owner alone, made if it is not there.
 
@@ -105,7 +111,8 @@ def private_folder(folder: Path) -> Path:
     >>> oct(private_folder(Path("keys")).stat().st_mode & 0o777)
     '0o700'
     """
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_folders(folder.parent)
+    folder.mkdir(mode=0o700, exist_ok=True)
     if not os.access(folder, os.W_OK | os.X_OK):
         raise PermissionError(13, "Permission denied", str(folder))
     return folder
@@ -156,13 +163,15 @@ def lies_in_release(path: Path) -> bool:
     >>> lies_in_release(Path("shared/audit.json")), lies_in_release(Path("audit.json"))
     (True, False)
     """
-    return any((folder / MANIFEST).exists() for folder in path.resolve().parents)
+    return any((folder / MANIFEST).exists() for folder in _real(path).parents)
 
 
 def check_input(
     path: str | os.PathLike[str], thing: str = "file or folder", hint: str = "check the spelling"
 ) -> None:
-    """Refuse data that are not there, before any work is done.
+    """Refuse data that are not there, or are no regular file or folder, before any work is done.
+
+    A pipe could block forever, and a device has no end; so has a link to one. Links to files and folders are fine.
 
     Parameters
     ----------
@@ -174,7 +183,7 @@ def check_input(
     Raises
     ------
     DataError
-        If there is nothing at `path`.
+        If there is nothing at `path`, or something else than a regular file or a folder.
 
     Examples
     --------
@@ -185,8 +194,11 @@ def check_input(
     locum.errors.DataError: There is no file or folder 'scans.npz': check the spelling.
     """
     file, _ = split_path(path)
-    if not Path(file).exists():
+    place = Path(file)
+    if not place.exists():
         raise DataError(f"There is no {thing} {file!r}: {hint}.")
+    if not place.is_file() and not place.is_dir():
+        raise DataError(f"{file!r} is a pipe or a device, not a {thing}: copy what it gives into a file first.")
 
 
 def check_manifest_folder(path: Path, thing: str = "a release") -> None:
@@ -248,7 +260,8 @@ def check_output_file(
     """
     if suffixes and path.suffix.lower() not in suffixes:
         raise ConfigError(f"{str(path)!r} must end in {' or '.join(suffixes)}, because that is what is written.")
-    if release is not None and release.resolve() in path.resolve().parents:
+    _check_link(path, "file")
+    if release is not None and _real(release) in _real(path).parents:
         raise ConfigError("A release holds only the files that its manifest lists: write beside it, not into it.")
     if path.is_dir():
         raise ConfigError(f"{str(path)!r} is a folder: give the name of a file in it.")
@@ -256,7 +269,7 @@ def check_output_file(
         raise ConfigError(f"{str(path)!r} is a device or a pipe, not a file. Choose another name.")
     if path.exists() and not overwrite:
         raise ConfigError(f"{str(path)!r} already exists. Choose another file, or overwrite it with --force.")
-    folder = path.resolve().parent
+    folder = _real(path).parent
     if not folder.is_dir():
         raise ConfigError(f"{str(path)!r} cannot be written: its folder does not exist. Create it first.")
     if not os.access(folder, os.W_OK):
@@ -287,6 +300,7 @@ def check_output_folder(path: Path, *, overwrite: bool, resumes: str | None = No
     >>> from locum.io import check_output_folder
     >>> check_output_folder(Path("new-release"), overwrite=False)
     """
+    _check_link(path, "folder")
     if path.exists() and not overwrite and resumes is None:
         raise ConfigError(f"{str(path)!r} already exists. Choose another folder, or overwrite it with --force.")
     own = (path / (resumes or MANIFEST)).is_file()
@@ -296,3 +310,13 @@ def check_output_folder(path: Path, *, overwrite: bool, resumes: str | None = No
     parent = path if in_place else next(p for p in path.absolute().parents if p.exists())
     if not parent.is_dir() or not os.access(parent, os.W_OK):
         raise ConfigError(f"Nothing can be written in {str(parent)!r}. Choose another place for {path.name!r}.")
+
+
+def _real(path: str | os.PathLike[str]) -> Path:
+    """The path without links; unlike `Path.resolve`, a link to itself is no error here."""
+    return Path(os.path.realpath(path))
+
+
+def _check_link(path: Path, thing: str) -> None:
+    if path.is_symlink() and not path.exists():
+        raise ConfigError(f"{str(path)!r} is a link that leads nowhere. Choose another {thing}.")

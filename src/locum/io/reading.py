@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
-from locum.errors import DataError, FormatError
+from locum.errors import ConfigError, DataError, FormatError
+
+_MAX_TOML = 2**20
+_MAX_DOTS = 8000
 
 
 @contextmanager
@@ -80,6 +86,95 @@ def check_regular(file: Path) -> None:
         raise FormatError(f"{file.name} is a link or a device, not a plain file: do not open this release.")
 
 
+def regular_bytes(file: str | os.PathLike[str], limit: int | None = None) -> bytes:
+    """The bytes of a regular file, also through a link; a pipe or a device is never read.
+
+    Parameters
+    ----------
+    file
+        The file.
+    limit
+        The longest file that is read, in bytes; None: any.
+
+    Returns
+    -------
+    bytes
+        Its content.
+
+    Raises
+    ------
+    OSError
+        If it is not there, may not be read, is not a regular file, or is longer than `limit`.
+
+    Examples
+    --------
+    >>> from locum.io import regular_bytes, write_bytes
+    >>> write_bytes("scan.pgm", b"P5")
+    >>> regular_bytes("scan.pgm")
+    b'P5'
+    """
+
+    def only_regular(path: str, flags: int) -> int:
+        # Opening a pipe would block until something writes to it.
+        handle = os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
+            os.close(handle)
+            raise OSError(errno.EINVAL, "Not a regular file", path)
+        return handle
+
+    with open(file, "rb", opener=only_regular) as stream:
+        if limit is not None and os.fstat(stream.fileno()).st_size > limit:
+            raise OSError(errno.EFBIG, f"It has more than {limit} bytes", os.fspath(file))
+        return stream.read()
+
+
+def read_toml(file: str | os.PathLike[str], thing: str) -> dict[str, Any]:
+    """What a TOML file says; the file may be hostile.
+
+    Parameters
+    ----------
+    file
+        The file, of up to a megabyte.
+    thing
+        What the file should be, as errors name it: "policy".
+
+    Returns
+    -------
+    dict
+        Its tables and values.
+
+    Raises
+    ------
+    ConfigError
+        In one sentence, if it cannot be read, is not TOML, or is nested too deeply.
+
+    Examples
+    --------
+    >>> from locum.io import read_toml, write_bytes
+    >>> write_bytes("terms.toml", b"rounds = 5")
+    >>> read_toml("terms.toml", "terms file")
+    {'rounds': 5}
+    """
+    import tomllib
+
+    name = repr(os.fspath(file))
+    try:
+        raw = regular_bytes(file, limit=_MAX_TOML)
+    except FileNotFoundError:
+        raise ConfigError(f"There is no {thing} {name}, so it cannot be read: check the name.") from None
+    except OSError as error:
+        raise ConfigError(f"The {thing} {name} cannot be read: {error.strerror}.") from None
+    # The time for a key grows with the square of its parts.
+    if raw.count(b".") > _MAX_DOTS:
+        raise ConfigError(f"The {thing} {name} holds more than {_MAX_DOTS} dots: it is not what it should be.")
+    try:
+        return tomllib.loads(raw.decode())
+    except RecursionError:
+        raise ConfigError(f"The {thing} {name} is nested too deeply: it is not what it should be.") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"The {thing} {name} is not valid TOML: {str(error)[:200]}.") from None
+
+
 def read_regular(file: Path) -> bytes:
     """The bytes of a file of a release, or an error of one sentence.
 
@@ -107,6 +202,6 @@ def read_regular(file: Path) -> bytes:
     b'# Card'
     """
     try:
-        return file.read_bytes()
+        return regular_bytes(file)
     except OSError as error:
         raise FormatError(f"{file.name} cannot be read: {error.strerror}.") from error

@@ -16,6 +16,7 @@ from locum.generate import KSame
 from locum.heads import LinearHead, MLPHead
 from locum.metrics import average_nearest_distance, feature_scale, score_all
 from locum.recipes.inputs import aligned, choose_split, pick_split, read_sets
+from locum.recipes.sample import check_rows
 from locum.release import Release, load
 from locum.types import AttackResult, Estimate, Progress
 
@@ -144,7 +145,10 @@ def evaluate_release(
         raise ConfigError(f"`head` must be one of {', '.join(HEADS)}; got {head!r}.")
     if seeds < 1:
         raise ConfigError(f"`seeds` must be 1 or more; got {seeds!r}. Intervals need 2.")
+    if samples is not None and samples < 1:
+        raise ConfigError(f"--samples must be 1 or more; got {samples!r}. Leave it out for the default.")
     release = load(path)
+    check_rows("--samples", samples, release)
     test_set = pick_split(test, "test", "val", like=release.info, backbone=backbone)
     target = aligned(release, test_set, "test")
     if len(np.unique(target[1])) < 2:
@@ -172,7 +176,8 @@ def _sources(
     release: Release, real: Rows | None, samples: int | None, ks: Sequence[int]
 ) -> list[tuple[str, Callable[[int], Rows]]]:
     def released(seed: int) -> Rows:
-        n = None if release.manifest.kind == "data" else samples or (len(real[1]) if real else 5000)
+        wanted = samples if samples is not None else len(real[1]) if real else 5000
+        n = None if release.manifest.kind == "data" else wanted
         drawn = release.sample_set(n, random_state=seed)
         return drawn.X, drawn.y
 

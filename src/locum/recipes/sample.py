@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 from locum.data import write_embeddings
 from locum.errors import ConfigError
 from locum.io import check_output_file
-from locum.release import load
+from locum.release import Release, load
 
 
 def sample_to_file(
@@ -64,6 +65,8 @@ def sample_to_file(
     source = load(release)
     known = source.claim.not_covered
     check_output_file(out, overwrite=overwrite, release=release)
+    check_rows("-n", n, source)
+    check_rows("--per-class", None if per_class is None else sum(per_class.values()), source)
     counts = None
     if per_class is not None:
         names = dict(zip(source.manifest.class_names, source.manifest.classes, strict=True))
@@ -91,3 +94,15 @@ def sample_to_file(
         "classes": list(drawn.info.class_names),
         "not_covered": added[0] if added else None,
     }
+
+
+def check_rows(option: str, rows: int | None, release: Release) -> None:
+    """Refuse more vectors than fit in memory, before anything is drawn; `option` is how they were asked for."""
+    try:
+        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):
+        memory = 64 * 2**30
+    # Vectors are held up to four times: drawn, scaled, sorted, written.
+    most = memory // (16 * release.manifest.embedding.dim + 64)
+    if rows is not None and rows > most:
+        raise ConfigError(f"{option} may be at most {most}: this machine's memory holds no more vectors; got {rows}.")

@@ -78,6 +78,8 @@ def make_key_pair(path: Path, *, passphrase: bytes | None = None) -> KeySummary:
     >>> make_key_pair(Path("holder"), passphrase=b"correct horse").public
     'holder.pub'
     """
+    if not path.name:
+        raise ConfigError(f"KEY is the name of a file to write; got {str(path)!r}. Give one such as holder.pem.")
     public = path.with_name(path.name + ".pub")
     key = make_keys(path, public, passphrase)
     return KeySummary(str(path), str(public), key, passphrase is not None)
@@ -180,7 +182,9 @@ def read_passphrase(path: Path) -> bytes:
     b'correct horse'
     """
     try:
-        raw = path.read_bytes()
+        # From a pipe too, but a device has no end.
+        with path.open("rb") as stream:
+            raw = stream.read(2000)
     except OSError as error:
         raise ConfigError(f"The passphrase cannot be read from {str(path)!r}: {error.strerror}.") from None
     found = raw.rstrip(b"\r\n")

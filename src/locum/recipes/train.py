@@ -16,6 +16,7 @@ from locum.heads import SavedHead, TorchHead
 from locum.io import check_output_file
 from locum.recipes.evaluate import HEADS
 from locum.recipes.inputs import scored
+from locum.recipes.sample import check_rows
 from locum.release import Release, load
 from locum.types import EmbeddingSet, Estimate, PrivacyClaim, Progress, no_progress
 
@@ -155,6 +156,7 @@ def train_head(
     if out.absolute().parent.resolve() == release.resolve():
         raise ConfigError("A head inside the release's folder would spoil the release: write it beside the folder.")
     source = load(release)
+    check_rows("--samples", samples, source)
     started = time.monotonic()
     tell = progress or no_progress
     tell(0, 3, "drawing")

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import os
 import zipfile
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
@@ -90,6 +91,8 @@ def is_image_npz(path: str) -> bool:
     >>> is_image_npz("scans.npz")
     True
     """
+    if not os.path.isfile(path):
+        return False
     try:
         with np.load(path, allow_pickle=False) as archive:
             return isinstance(archive, np.lib.npyio.NpzFile) and holds_images(list(archive.keys()))
