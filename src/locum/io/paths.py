@@ -79,7 +79,7 @@ def make_state_folder(data: str | os.PathLike[str]) -> Path:
 
 
 def make_folders(folder: Path) -> None:
-    """Make a folder and those above it, as far as they are missing; whatever the umask, others may not write there."""
+    """Make a folder and those above it that are missing; whatever the umask, others may not write there."""
     for missing in reversed([place for place in (folder, *folder.parents) if not place.exists()]):
         missing.mkdir(mode=0o755, exist_ok=True)
 
