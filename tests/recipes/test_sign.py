@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from locum.errors import ConfigError, IntegrityError, LocumError, PrivacyError
 from locum.generate import ClassGaussian
+from locum.io import regular_bytes
 from locum.recipes import make_key_pair, read_passphrase, sign_release, verify_release, write_passport
 from locum.release import Release, load
 from locum.types import DPClaim, PrivacyClaim
@@ -47,13 +50,16 @@ def test_verify_and_sign_read_every_file_once(
     signed: Path, key: Path, public: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read: list[str] = []
-    read_bytes = Path.read_bytes
 
-    def counted(self: Path) -> bytes:
-        read.append(self.name)
-        return read_bytes(self)
+    def counted(reader: Callable[..., bytes]) -> Callable[..., bytes]:
+        def count(file: Path, *more: Any) -> bytes:
+            read.append(file.name)
+            return reader(file, *more)
 
-    monkeypatch.setattr(Path, "read_bytes", counted)
+        return count
+
+    monkeypatch.setattr(Path, "read_bytes", counted(Path.read_bytes))
+    monkeypatch.setattr("locum.io.reading.regular_bytes", counted(regular_bytes))
     verify_release(signed, key=public)
     assert sorted(read) == sorted((*FILES, "key.pub"))
     read.clear()
