@@ -183,6 +183,15 @@ MOST = str(2**63 - 1)
         ("audit release --members data.npz --non-members data.npz --policy long.toml", "long.toml"),
         ("federate simulate data.npz -o out --seed -1", "--seed"),
         ("fit constant.npz -o out", "the same"),
+        ("fit data.npz --epsilon 101 --delta 1e-5 --n-public 500 --classes benign,malignant -o out", "--epsilon"),
+        ("plan --n-public 500 --epsilon 1e9", "--epsilon"),
+        ("federate simulate data.npz --epsilon 101 --delta 1e-5 --n-public 500 -o out", "--epsilon"),
+        ("ledger set-budget --ledger new.sqlite --epsilon 101 --delta 1e-6", "--epsilon"),
+        ("ledger set-budget --ledger new.sqlite --epsilon -1 --delta 1e-6", "epsilon"),
+        ("ledger set-budget --ledger new.sqlite --epsilon nan --delta 1e-6", "epsilon"),
+        ("ledger set-budget --ledger new.sqlite --epsilon 1 --delta 2", "delta"),
+        ("ledger set-budget --ledger new.sqlite --epsilon 1 --delta 1e-6 --holding EMPTY", "holding"),
+        ("ledger set-budget data.npz --epsilon 1 --delta 2", "delta"),
     ],
 )
 def test_bad_input_is_one_sentence(words: str, tells: str, program: Run, place: Path) -> None:

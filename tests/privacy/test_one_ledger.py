@@ -162,3 +162,39 @@ def test_a_backup_older_than_a_release_is_refused(data: Path, tmp_path: Path) ->
     with pytest.raises(PrivacyError, match="after this backup"):
         restore_ledger(ledger.file, tmp_path / "old.sqlite", releases=(tmp_path / "r",))
     assert not ledger.file.exists()
+
+
+def test_a_ledger_that_is_gone_is_missed(data: Path, tmp_path: Path) -> None:
+    """Shown before the fix: the second fit paid from a fresh budget."""
+    fit_release(str(data), data.parent / "first", privacy=BUDGET, classes=["0", "1"])
+    kept = Ledger(ledger_path(data)).backup()
+    ledger_path(data).unlink()
+    with pytest.raises(PrivacyError, match="'first'") as told:
+        fit_release(str(data), data.parent / "second", privacy=BUDGET, classes=["0", "1"])
+    assert "restore" in str(told.value)
+    assert not ledger_path(data).exists()
+    assert not (data.parent / "second").exists()
+    with pytest.raises(PrivacyError, match="'first'"):
+        fit_release(str(data), data.parent / "first", privacy=BUDGET, classes=["0", "1"], overwrite=True)
+    # A backup that was put back knows what was spent; without privacy nothing is.
+    fit_release(str(data), data.parent / "third")
+    ledger_path(data).write_bytes(kept)
+    with pytest.raises(PrivacyError, match="does not allow this"):
+        fit_release(str(data), data.parent / "second", privacy=BUDGET, classes=["0", "1"])
+
+
+def test_a_release_of_other_data_needs_a_decision_not_a_backup(data: Path, tmp_path: Path) -> None:
+    fit_release(str(data), data.parent / "first", privacy=BUDGET, classes=["0", "1"])
+    ledger_path(data).unlink()
+    Ledger(ledger_path(data)).set_budget("default", epsilon=1.0, delta=1e-5)
+    fit_release(str(data), data.parent / "second", privacy=BUDGET, classes=["0", "1"])
+
+
+def test_another_unit_is_no_reason_for_a_second_budget(tmp_path: Path) -> None:
+    """Shown before the fix: "name another holding", which pays for the same people twice."""
+    ledger = Ledger(tmp_path / "ledger.sqlite")
+    ledger.open_for(DP(1.0, 1e-5), "scans")
+    with pytest.raises(PrivacyError) as told:
+        ledger.open_for(DP(1.0, 1e-5, "subject"), "scans")
+    assert "name another holding" not in str(told.value)
+    assert "the same people" in str(told.value)

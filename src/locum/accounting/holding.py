@@ -118,7 +118,8 @@ class Holding:
         if (self.unit, self.relation) != (dp.unit, dp.relation):
             raise PrivacyError(
                 f"The holding {self.name!r} counts by {self.unit} and {self.relation}; got {dp.unit} and "
-                f"{dp.relation}. The two cannot be mixed in one budget: name another holding."
+                f"{dp.relation}. The two cannot be mixed in one budget, and another holding would be a second budget "
+                f"for the same people: ask for {self.unit} and {self.relation}."
             )
 
     def _spent(self) -> tuple[Fraction, Fraction]:
@@ -127,7 +128,23 @@ class Holding:
 
 
 def check_name(name: str) -> None:
-    """Refuse a name that people could not tell from another, or not type."""
+    """Refuse a name that people could not tell from another, or not type.
+
+    Parameters
+    ----------
+    name
+        Name of a holding.
+
+    Raises
+    ------
+    ConfigError
+        If it is empty, longer than 100 letters, not printable, or begins or ends with a blank.
+
+    Examples
+    --------
+    >>> from locum.accounting import check_name
+    >>> check_name("scans")
+    """
     if not name or len(name) > 100 or not name.isprintable() or name != name.strip():
         raise ConfigError(f"A holding needs a printable name of up to 100 letters; got {name[:100]!r}.")
 

@@ -20,6 +20,7 @@ from locum.cli.options import (
     existing,
     existing_path,
     listed,
+    sensible_epsilon,
 )
 from locum.cli.verb import Group
 
@@ -295,7 +296,9 @@ def simulate(
     epsilon: Annotated[
         float | None,
         typer.Option(
-            help="Each site's budget over all rounds; without it no noise is added.", rich_help_panel=PRIVACY
+            help="Each site's budget over all rounds; without it no noise is added.",
+            rich_help_panel=PRIVACY,
+            callback=sensible_epsilon,
         ),
     ] = None,
     delta: Annotated[float | None, typer.Option(help="At most 1 / (10 n-public).", rich_help_panel=PRIVACY)] = None,

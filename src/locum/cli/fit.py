@@ -23,6 +23,7 @@ from locum.cli.options import (
     UnitName,
     existing,
     listed,
+    sensible_epsilon,
     unused_folder,
 )
 
@@ -99,7 +100,11 @@ def fit(
     ] = None,
     epsilon: Annotated[
         float | None,
-        typer.Option(help="Differential privacy: how much one unit may change the result.", rich_help_panel=PRIVACY),
+        typer.Option(
+            help="Differential privacy: how much one unit may change the result.",
+            rich_help_panel=PRIVACY,
+            callback=sensible_epsilon,
+        ),
     ] = None,
     delta: Annotated[
         float | None,

@@ -8,7 +8,16 @@ from typing import Annotated, Any
 import typer
 
 from locum.cli import output
-from locum.cli.options import Force, Json, RelationName, UnitName, existing, existing_ledger, existing_path
+from locum.cli.options import (
+    Force,
+    Json,
+    RelationName,
+    UnitName,
+    existing,
+    existing_ledger,
+    existing_path,
+    sensible_epsilon,
+)
 from locum.cli.verb import Group
 
 group = Group("What was spent on each data holding, and what may still be.")
@@ -40,7 +49,9 @@ def show(
 def set_budget(
     *,
     data: Data = None,
-    epsilon: Annotated[float, typer.Option(help="What may be spent in all, over all releases.")],
+    epsilon: Annotated[
+        float, typer.Option(help="What may be spent in all, over all releases.", callback=sensible_epsilon)
+    ],
     delta: Annotated[float, typer.Option(help="What may be spent in all, over all releases.")],
     holding: Annotated[str, typer.Option(help="The name of the data.")] = "default",
     unit: Annotated[

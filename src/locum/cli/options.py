@@ -14,6 +14,9 @@ from locum.io import check_input, check_manifest_folder, check_output_file, chec
 # What numpy, torch and scikit-learn all take.
 MOST_SEED = 2**32 - 1
 
+# Odds may change by a factor of exp(100) there.
+MOST_EPSILON = 100.0
+
 # Headings of the help.
 WHAT, SETTINGS, PRIVACY, CHECK, WHERE = (
     "What to fit",
@@ -66,6 +69,16 @@ def existing_release(ctx: typer.Context, value: Path | None) -> Path | None:
     """A folder that can be a release."""
     if value is not None and not ctx.resilient_parsing:
         check_manifest_folder(value)
+    return value
+
+
+def sensible_epsilon(ctx: typer.Context, value: float | None) -> float | None:
+    """A budget that protects somebody."""
+    if value is not None and value > MOST_EPSILON and not ctx.resilient_parsing:
+        raise ConfigError(
+            f"--epsilon may be at most {MOST_EPSILON:g}; got {value:g}. Above it a claim would say nothing: 1 is a "
+            "usual choice, and 10 is high."
+        )
     return value
 
 

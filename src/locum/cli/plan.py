@@ -8,12 +8,17 @@ from typing import Annotated, Any
 import typer
 
 from locum.cli import output
-from locum.cli.options import Json, RelationName, UnitName
+from locum.cli.options import Json, RelationName, UnitName, sensible_epsilon
 
 
 def plan(
     epsilon: Annotated[
-        float, typer.Option(help="Budget: how much one unit may change the result.", rich_help_panel="Budget")
+        float,
+        typer.Option(
+            help="Budget: how much one unit may change the result.",
+            rich_help_panel="Budget",
+            callback=sensible_epsilon,
+        ),
     ] = 1.0,
     delta: Annotated[
         float, typer.Option(help="Budget: probability of failure, at most 1 / (10 n).", rich_help_panel="Budget")

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
         write_private_table as write_private_table,
     )
     from locum.io.figures import FORMATS as FORMATS, figure_file as figure_file
+    from locum.io.locks import hold_folder as hold_folder
     from locum.io.paths import (
         LEDGER as LEDGER,
         MANIFEST as MANIFEST,

@@ -1,12 +1,13 @@
 """Every writer of files and folders: what it writes is complete or not there at all.
 
 A kill that cannot be caught (SIGKILL, a power cut) leaves a temporary file or folder beside the target, private too;
-its name begins with a dot.
+its name begins with a dot. The next writer of the same folder clears such a folder.
 """
 
 from __future__ import annotations
 
 import csv
+import errno
 import io
 import os
 import shutil
@@ -14,12 +15,17 @@ import tempfile
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from locum.errors import ConfigError, DataError
-from locum.io.paths import check_output_folder
+from locum.io.locks import hold_folder
+from locum.io.paths import check_output_folder, make_folders
 
 PRIVATE = 0o600
+# What is in the way of a new folder, where the two cannot be exchanged.
+_OLD = "-old"
+# For another process that writes the same folder.
+_WAIT_SECONDS = 60.0
 
 
 def write_atomically(
@@ -184,32 +190,25 @@ def write_folder_atomically(
     ['manifest.json']
     """
     check_output_folder(path, overwrite=overwrite)
+    place = Path(os.path.realpath(path))
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}-", dir=path.parent))
+        make_folders(place.parent)
     except OSError as error:
         raise ConfigError(f"Cannot write beside {str(path)!r}: {error.strerror}. Choose another folder.") from error
-    try:
+    with _stage(place, path) as temporary:
+        for name, raw in contents:
+            _write_synced(temporary / name, raw, mode & 0o666, path / name)
         # mkdtemp gives 0700; most of these are made to be shared.
         temporary.chmod(mode)
-        for name, raw in contents:
-            _write_synced(temporary / name, raw)
-        if path.exists():
-            old = temporary.with_name(temporary.name + "-old")
-            path.rename(old)
-            temporary.rename(path)
-            shutil.rmtree(old)
-        else:
-            temporary.rename(path)
-    except BaseException:
-        shutil.rmtree(temporary, ignore_errors=True)
-        raise
+        # Another process may have been quicker.
+        check_output_folder(path, overwrite=overwrite)
+        _put(temporary, place)
 
 
 def replace_in_folder(folder: Path, contents: Mapping[str, bytes], *, remove: Collection[str] = ()) -> None:
     """Put files into an existing folder and take others out; the rest is not touched.
 
-    Everything is written beside the folder first. If a step fails, what was there before is put back.
+    A complete new folder is made beside it and takes its place in one step: a kill leaves the old or the new.
 
     Parameters
     ----------
@@ -235,24 +234,19 @@ def replace_in_folder(folder: Path, contents: Mapping[str, bytes], *, remove: Co
     >>> [file.name for file in Path("passport").iterdir()]
     ['new.json']
     """
-    place = folder.resolve()
+    place = Path(os.path.realpath(folder))
     try:
-        stage = Path(tempfile.mkdtemp(prefix=f".{place.name}-", dir=place.parent))
+        with _stage(place, folder) as temporary:
+            # Files that stay are the same files, under a second name.
+            shutil.copytree(place, temporary, symlinks=True, copy_function=_link, dirs_exist_ok=True)
+            for name in {*contents, *remove}:
+                (temporary / name).unlink(missing_ok=True)
+            for name, raw in contents.items():
+                _write_synced(temporary / name, raw, place.stat().st_mode & 0o666, folder / name)
+            _put(temporary, place)
     except OSError as error:
-        raise ConfigError(
-            f"Cannot write beside {str(folder)!r}: {error.strerror}. Change its permissions."
-        ) from error
-    try:
-        new, old = stage / "new", stage / "old"
-        new.mkdir()
-        old.mkdir()
-        for name, raw in contents.items():
-            _write_synced(new / name, raw)
-        _swap(place, new, old, set(contents) | set(remove))
-    except OSError as error:
-        raise ConfigError(f"Cannot write in {str(folder)!r}: {error.strerror}. Change its permissions.") from error
-    finally:
-        shutil.rmtree(stage, ignore_errors=True)
+        hint = " Change its permissions." if isinstance(error, PermissionError) else ""
+        raise ConfigError(f"Cannot write in {str(folder)!r}: {error.strerror}.{hint}") from error
 
 
 def sync_folder(folder: Path) -> None:
@@ -286,7 +280,7 @@ def _written_beside(target: Path, write: Callable[[BinaryIO], object], mode: int
     """The name of a complete temporary file in the folder of `target`; gone afterwards unless it was renamed."""
     handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=".locum-", suffix=".part")
     try:
-        with os.fdopen(handle, "wb") as stream:
+        with _naming(target), os.fdopen(handle, "wb") as stream:
             if mode != PRIVATE:
                 os.chmod(temporary, mode)
             write(stream)
@@ -298,25 +292,86 @@ def _written_beside(target: Path, write: Callable[[BinaryIO], object], mode: int
         Path(temporary).unlink(missing_ok=True)
 
 
-def _write_synced(file: Path, raw: bytes) -> None:
-    with file.open("wb") as stream:
+def _write_synced(file: Path, raw: bytes, mode: int, target: Path) -> None:
+    with _naming(target), file.open("wb") as stream:
+        # Whatever the umask is: others may not write.
+        os.fchmod(stream.fileno(), mode) if hasattr(os, "fchmod") else file.chmod(mode)
         stream.write(raw)
         stream.flush()
         os.fsync(stream.fileno())
 
 
-def _swap(folder: Path, new: Path, old: Path, names: set[str]) -> None:
-    placed = []
+@contextmanager
+def _naming(target: Path) -> Iterator[None]:
+    """A full disk is reported without a name: add the one that was being written."""
     try:
-        for name in sorted(names):
-            if os.path.lexists(folder / name):
-                (folder / name).rename(old / name)
-        for file in sorted(new.iterdir()):
-            file.rename(folder / file.name)
-            placed.append(folder / file.name)
-    except BaseException:
-        for file in placed:
-            file.unlink(missing_ok=True)
-        for file in old.iterdir():
-            file.rename(folder / file.name)
-        raise
+        yield
+    except OSError as error:
+        if error.filename is not None or error.errno is None:
+            raise
+        raise OSError(error.errno, error.strerror, str(target)) from error
+
+
+@contextmanager
+def _stage(place: Path, shown: Path) -> Iterator[Path]:
+    """A new private folder beside `place`, gone afterwards; nobody else writes `place` meanwhile.
+
+    What an earlier writer left that was killed is cleared first: nobody else can be using it.
+    """
+    prefix = f".{place.name}.locum-"
+    with hold_folder(place, wait=_WAIT_SECONDS):
+        for left in [entry for entry in place.parent.iterdir() if entry.name.startswith(prefix)]:
+            if left.name.endswith(_OLD) and not place.exists():
+                # Killed between two renames, where the system cannot exchange two folders.
+                left.rename(place)
+            else:
+                shutil.rmtree(left, ignore_errors=True)
+        try:
+            temporary = Path(tempfile.mkdtemp(prefix=prefix, dir=place.parent))
+        except OSError as error:
+            raise ConfigError(
+                f"Cannot write beside {str(shown)!r}: {error.strerror}. Choose another folder."
+            ) from error
+        try:
+            yield temporary
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _put(temporary: Path, place: Path) -> None:
+    """Put a complete folder in its place; `temporary` then holds what was there, if anything."""
+    sync_folder(temporary)
+    if not place.exists():
+        temporary.rename(place)
+    elif not _exchange(temporary, place):
+        old = temporary.with_name(temporary.name + _OLD)
+        place.rename(old)
+        temporary.rename(place)
+        shutil.rmtree(old, ignore_errors=True)
+    sync_folder(place.parent)
+
+
+def _exchange(one: Path, two: Path) -> bool:
+    """Exchange two folders in one step; False where the system or the disk cannot."""
+    import ctypes
+
+    library: Any = ctypes.CDLL(None, use_errno=True) if os.name == "posix" else None
+    names = os.fsencode(one), os.fsencode(two)
+    if hasattr(library, "renameat2"):
+        here, exchange = -100, 2
+        failed = library.renameat2(here, names[0], here, names[1], exchange)
+    elif hasattr(library, "renamex_np"):
+        swap = 2
+        failed = library.renamex_np(*names, swap)
+    else:
+        return False
+    if failed and ctypes.get_errno() not in (errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP):
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), str(two))
+    return not failed
+
+
+def _link(source: str, target: str) -> None:
+    try:
+        os.link(source, target, follow_symlinks=False)
+    except OSError:
+        shutil.copy2(source, target, follow_symlinks=False)

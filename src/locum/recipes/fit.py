@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from locum.audit import LEAST_NON_MEMBERS, check_membership
 from locum.data import REFERENCES, check_trainable, hash_split, ledger_for, split
 from locum.errors import ConfigError, DataError, LocumError, PolicyError, PrivacyError
 from locum.generate import BaseGenerator, choose_generator
-from locum.io import check_output_folder
+from locum.io import MANIFEST, STATE_FOLDER, check_output_folder, hold_folder, split_path
 from locum.recipes.inputs import check_source, checkpoint_path, choose_split, only_real, pick_split, read_sets
 from locum.release import load
 from locum.types import DP, AttackResult, EmbeddingSet, PrivacyClaim, Progress
@@ -205,41 +206,45 @@ def fit_release(
         raise ConfigError("`classes` has a use under differential privacy only: add --epsilon, or leave it out.")
     # Wrong settings are reported before data are read; those that depend on the data come after.
     _build(generator, settings, seed)
-    splits = read_sets(data, backbone=backbone, progress=progress)
-    if classes is not None:
-        splits = {name: part.with_classes(tuple(classes)) for name, part in splits.items()}
-    train, others = _parts(splits, data, non_members, backbone, holdout, seed, private=privacy is not None)
-    if privacy is not None:
-        settings["ledger"] = ledger or ledger_for(data, train.info)
-    if privacy is not None and "reference" not in settings:
-        settings["reference"] = train.info.backbone if train.info.backbone in REFERENCES else "none"
-    model = _build(generator, settings, seed)
-    started = time.monotonic()
-    asked = model.get_params()
-    if "verbose" in asked:
-        model.set_params(verbose=verbose)
-    if "checkpoint" in asked:
-        chosen = {name: str(value) for name, value in asked.items() if name != "verbose"}
-        model.set_params(checkpoint=checkpoint_path(data, "fit", chosen) if resume else None)
-    model.fit(train.X, train.y, train.subject, attributes=train.attributes)
-    release = model.release(train.info, class_names=classes)
-    problem, membership = "", None
-    if privacy is not None:
-        release.save(out, overwrite=overwrite)
-    try:
-        membership = check_membership(release, train, others, np.random.default_rng(seed))
-    except LocumError as error:
+    # Before anything is paid for: whoever comes second is refused at once.
+    with hold_folder(out):
+        splits = read_sets(data, backbone=backbone, progress=progress)
+        if classes is not None:
+            splits = {name: part.with_classes(tuple(classes)) for name, part in splits.items()}
+        train, others = _parts(splits, data, non_members, backbone, holdout, seed, private=privacy is not None)
+        if privacy is not None:
+            settings["ledger"] = ledger or ledger_for(data, train.info)
+            _check_not_lost(data, settings["ledger"])
+            check_output_folder(out, overwrite=overwrite)
+        if privacy is not None and "reference" not in settings:
+            settings["reference"] = train.info.backbone if train.info.backbone in REFERENCES else "none"
+        model = _build(generator, settings, seed)
+        started = time.monotonic()
+        asked = model.get_params()
+        if "verbose" in asked:
+            model.set_params(verbose=verbose)
+        if "checkpoint" in asked:
+            chosen = {name: str(value) for name, value in asked.items() if name != "verbose"}
+            model.set_params(checkpoint=checkpoint_path(data, "fit", chosen) if resume else None)
+        model.fit(train.X, train.y, train.subject, attributes=train.attributes)
+        release = model.release(train.info, class_names=classes)
+        problem, membership = "", None
+        if privacy is not None:
+            release.save(out, overwrite=overwrite)
+        try:
+            membership = check_membership(release, train, others, np.random.default_rng(seed))
+        except LocumError as error:
+            if privacy is None:
+                raise
+            problem = str(error)
+        if refuse_leak and membership is not None and membership.verdict == "leak":
+            raise PolicyError(
+                f"The membership check found a leak (AUC {membership.attack:.3f}), so nothing was written. "
+                "Try another generator or more records, or leave --fail-on-leak out."
+            )
         if privacy is None:
-            raise
-        problem = str(error)
-    if refuse_leak and membership is not None and membership.verdict == "leak":
-        raise PolicyError(
-            f"The membership check found a leak (AUC {membership.attack:.3f}), so nothing was written. "
-            "Try another generator or more records, or leave --fail-on-leak out."
-        )
-    if privacy is None:
-        release.save(out, overwrite=overwrite)
-    saved = load(out)
+            release.save(out, overwrite=overwrite)
+        saved = load(out)
     size = sum(entry.bytes for entry in saved.manifest.files.values())
     return FitSummary(
         release=out,
@@ -298,6 +303,27 @@ def _parts(
             "Raise --holdout, or name a file of other records with --non-members."
         )
     return train, others
+
+
+def _check_not_lost(data: str, ledger: Path) -> None:
+    """Refuse a new ledger where a release shows that there was one: what it spent would be forgotten."""
+    if ledger.exists():
+        return
+    # Beside the data, and beside the images that vectors were made from.
+    places = {Path(os.path.realpath(split_path(data)[0])).parent}
+    if ledger.parent.name == STATE_FOLDER:
+        places.add(ledger.absolute().parent.parent)
+    for manifest in sorted(found for place in places for found in place.glob(f"*/{MANIFEST}")):
+        try:
+            paid = load(manifest.parent).claim.dp is not None
+        except LocumError:
+            continue
+        if paid:
+            raise PrivacyError(
+                f"The release {manifest.parent.name!r} beside the data was paid for, but there is no ledger "
+                f"{str(ledger)!r}: what was spent would be forgotten. Put it back from a backup with `locum ledger "
+                "restore`; if that release was made from other data, open a ledger with `locum ledger set-budget`."
+            )
 
 
 def _private_settings(

@@ -7,12 +7,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from locum.accounting import Holding, Ledger, entries_held, events_to_json
+from locum.accounting import Holding, Ledger, check_name, entries_held, events_to_json
 from locum.data import ledger_for
 from locum.errors import ConfigError, DataError, PrivacyError
 from locum.io import check_output_file, split_path, write_bytes
 from locum.release import load
-from locum.types import Relation, Unit
+from locum.types import DP, Relation, Unit
 
 
 def find_ledger(data: str | None, file: Path | None) -> Path:
@@ -116,6 +116,9 @@ def set_budget(
     >>> shown["holdings"][0]["budget"], shown["holdings"][0]["unit"]
     ({'epsilon': 1.0, 'delta': 1e-06}, 'subject')
     """
+    # Before there is a file: wrong numbers must not leave an empty ledger.
+    check_name(holding)
+    DP(epsilon, delta)
     ledger = Ledger(file)
     known = ledger.holdings().get(holding)
     if known is not None and (epsilon > known.epsilon or delta > known.delta):

@@ -353,7 +353,8 @@ class PrivateRun:
         if (known.unit, known.relation) != (privacy.unit, privacy.relation):
             raise PrivacyError(
                 f"The holding {known.name!r} counts by {known.unit} and {known.relation}; the plan by {privacy.unit} "
-                f"and {privacy.relation}. Make a new plan, or name another holding."
+                f"and {privacy.relation}. Make a plan for the former: another holding would be a second budget for "
+                "the same people."
             )
 
     def _checked_rows(self, rows: Tensor | npt.ArrayLike) -> Tensor:
