@@ -144,7 +144,7 @@ def test_updates_and_deletes_are_stopped(file: Path) -> None:
 def test_no_folder_no_file(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"No such file.*--ledger"):
         EntryFile(tmp_path / "typo" / "typo" / "ledger.sqlite")
-    with pytest.raises(DataError, match="cannot be used"):
+    with pytest.raises(DataError, match="is not a regular file"):
         EntryFile(tmp_path)
     assert list(tmp_path.iterdir()) == []
 
