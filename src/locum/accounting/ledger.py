@@ -137,9 +137,7 @@ class Ledger:
         Parts called "steps A to B" must not overlap: a step is used once, however rounds are cut.
         """
         with self._entries.turn() as turn:
-            bodies = [entry["body"] for entry in turn.entries]
-            if not any(body["kind"] == "charge" and body["identity"] == charge.identity for body in bodies):
-                raise PrivacyError("This ledger does not know the charge: it was paid elsewhere.")
+            _check_known(turn.entries, charge)
             known = _results(turn.entries, charge.identity)
             if known.get(part, result) != result or any(_overlap(part, other) for other in known if other != part):
                 raise PrivacyError(
@@ -159,11 +157,7 @@ class Ledger:
         if not re.fullmatch("[0-9a-f]{64}", release):
             raise ConfigError(f"A fingerprint is a SHA-256 in hex; got {release[:80]!r}.")
         with self._entries.turn() as turn:
-            if not any(
-                entry["body"]["kind"] == "charge" and entry["body"]["identity"] == charge.identity
-                for entry in turn.entries
-            ):
-                raise PrivacyError("This ledger does not know the charge: it was paid elsewhere.")
+            _check_known(turn.entries, charge)
             if release not in _releases(turn.entries, charge.identity):
                 body = {"kind": "release", "holding": charge.holding, "identity": charge.identity}
                 turn.append({**body, "release": release})
@@ -307,6 +301,12 @@ def _results(entries: Sequence[dict[str, Any]], identity: str) -> dict[str, str]
     bodies = [entry["body"] for entry in entries]
     mine = [body for body in bodies if body["kind"] == "result" and body["identity"] == identity]
     return {body.get("part", ""): body["result"] for body in mine}
+
+
+def _check_known(entries: Sequence[dict[str, Any]], charge: Charge) -> None:
+    bodies = [entry["body"] for entry in entries]
+    if not any(body["kind"] == "charge" and body["identity"] == charge.identity for body in bodies):
+        raise PrivacyError("This ledger does not know the charge: it was paid elsewhere.")
 
 
 def _releases(entries: Sequence[dict[str, Any]], identity: str) -> tuple[str, ...]:

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from locum.cli import output
-from locum.cli.options import BACKBONE_HELP, DATA_HELP, HeadName, Json, existing, existing_release
+from locum.cli.options import BACKBONE_HELP, DATA_HELP, HeadName, Json, ReleaseFolder, existing
 
 if TYPE_CHECKING:
     from locum.recipes import Evaluation
 
 
 def evaluate(
-    release: Annotated[Path, typer.Argument(metavar="RELEASE", help="A release folder.", callback=existing_release)],
+    release: ReleaseFolder,
     test: Annotated[
         str,
         typer.Option(

@@ -10,15 +10,14 @@ import typer
 
 from locum.cli import output
 from locum.cli.options import (
-    DATA_HELP,
     MOST_SEED,
     PRIVACY,
     WHERE,
+    Data,
     Force,
     Json,
     UnitName,
     existing,
-    existing_path,
     listed,
     sensible_epsilon,
 )
@@ -176,15 +175,13 @@ def key(
 
 @group.verb()
 def coordinate(
-    terms: Annotated[
-        Path, typer.Argument(metavar="TERMS", help="The terms, federation.toml.", callback=existing_path)
-    ],
+    terms: Annotated[Path, typer.Argument(metavar="TERMS", help="The terms, federation.toml.", callback=existing)],
     keys: Annotated[
         Path,
         typer.Option(
             metavar="DIR",
             help="The coordinator's certificate and key, and NAME.pub of every site that may take part.",
-            callback=existing_path,
+            callback=existing,
             rich_help_panel="The network",
         ),
     ],
@@ -241,12 +238,10 @@ def coordinate(
 
 @group.verb()
 def join(
-    site: Annotated[Path, typer.Argument(metavar="SITE", help="The site's site.toml.", callback=existing_path)],
+    site: Annotated[Path, typer.Argument(metavar="SITE", help="The site's site.toml.", callback=existing)],
     coordinator: Annotated[str, typer.Option(metavar="HOST:PORT", help="Where the coordinator listens.")],
-    ca: Annotated[Path, typer.Option(metavar="FILE", help="The coordinator's ca.crt.", callback=existing_path)],
-    key: Annotated[
-        Path, typer.Option(metavar="FILE", help="The site's private key, NAME.key.", callback=existing_path)
-    ],
+    ca: Annotated[Path, typer.Option(metavar="FILE", help="The coordinator's ca.crt.", callback=existing)],
+    key: Annotated[Path, typer.Option(metavar="FILE", help="The site's private key, NAME.key.", callback=existing)],
     as_json: Json = False,
 ) -> None:
     """Take part in a federation as a site, until the result has arrived. The site takes requests, and no code."""
@@ -261,7 +256,7 @@ def join(
 
 @group.verb()
 def simulate(
-    data: Annotated[str, typer.Argument(metavar="DATA", help=DATA_HELP, callback=existing)],
+    data: Data,
     out: Annotated[
         Path | None,
         typer.Option("--out", "-o", metavar="DIR", help="Keep the release and the log here.", rich_help_panel=WHERE),
@@ -445,8 +440,8 @@ def merge(
 
 @group.verb()
 def predict(
-    site: Annotated[Path, typer.Argument(metavar="SITE", help="The site.toml of the site.", callback=existing_path)],
-    data: Annotated[str, typer.Argument(metavar="DATA", help=DATA_HELP, callback=existing)],
+    site: Annotated[Path, typer.Argument(metavar="SITE", help="The site.toml of the site.", callback=existing)],
+    data: Data,
     lam: Annotated[
         float | None,
         typer.Option("--lambda", help="Weight of the site's own head, 0..1, instead of the one it chose."),

@@ -10,12 +10,12 @@ import typer
 from locum.cli import output
 from locum.cli.options import (
     CHECK,
-    DATA_HELP,
     MOST_SEED,
     PRIVACY,
     SETTINGS,
     WHAT,
     WHERE,
+    Data,
     Force,
     GeneratorName,
     Json,
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 def fit(
-    data: Annotated[str, typer.Argument(metavar="DATA", help=DATA_HELP, callback=existing)],
+    data: Data,
     out: Annotated[
         Path,
         typer.Option(

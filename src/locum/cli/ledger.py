@@ -15,7 +15,6 @@ from locum.cli.options import (
     UnitName,
     existing,
     existing_ledger,
-    existing_path,
     sensible_epsilon,
 )
 from locum.cli.verb import Group
@@ -125,7 +124,7 @@ def backup(
 @group.verb()
 def restore(
     copy: Annotated[
-        Path, typer.Argument(metavar="BACKUP", help="A copy that `ledger backup` made.", callback=existing_path)
+        Path, typer.Argument(metavar="BACKUP", help="A copy that `ledger backup` made.", callback=existing)
     ],
     data: Data = None,
     ledger: NewFile = None,

@@ -9,21 +9,24 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from locum.cli import output
-from locum.cli.options import MOST_SEED, PRIVACY, WHERE, Force, Json, existing, listed, unused_folder
+from locum.cli.options import (
+    MOST_SEED,
+    PRIVACY,
+    WHERE,
+    Force,
+    Json,
+    existing,
+    existing_obfuscator,
+    listed,
+    unused_folder,
+)
 from locum.cli.verb import Group
-from locum.io import check_manifest_folder
 
 if TYPE_CHECKING:
     from locum.recipes import AppliedSummary, ObfuscatorSummary, TradeOffSummary
 
 
 group = Group("Keep what a receiver needs of each record and hide the rest, with two knobs that are set at each use.")
-
-
-def _existing_obfuscator(ctx: typer.Context, value: Path) -> Path:
-    if not ctx.resilient_parsing:
-        check_manifest_folder(value, "an obfuscator")
-    return value
 
 
 DATA_HELP = (
@@ -39,7 +42,7 @@ Attributes = Annotated[
 Limit = Annotated[int | None, typer.Option(help="Use only the first N records.")]
 Saved = Annotated[
     Path,
-    typer.Argument(metavar="OBFUSCATOR", help="A folder that `obfuscate fit` wrote.", callback=_existing_obfuscator),
+    typer.Argument(metavar="OBFUSCATOR", help="A folder that `obfuscate fit` wrote.", callback=existing_obfuscator),
 ]
 
 

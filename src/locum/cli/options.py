@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -30,46 +31,25 @@ DATA_HELP = "Vectors (.npz, .parquet, .safetensors, .csv) or images (see `embed`
 BACKBONE_HELP = "For images: the place of the release's model, if it is a custom one (onnx:FILE or hf:FOLDER)."
 
 
-def existing(ctx: typer.Context, value: str | None) -> str | None:
-    """Data that are there."""
-    if value is not None and not ctx.resilient_parsing:
-        check_input(value)
-    return value
+def checked(check: Callable[[Any], object]) -> Callable[[typer.Context, Any], Any]:
+    """A callback that lets a value pass if `check` does not object; nothing is checked while a shell completes."""
+
+    def callback(ctx: typer.Context, value: Any) -> Any:
+        if value is not None and not ctx.resilient_parsing:
+            check(value)
+        return value
+
+    return callback
 
 
-def existing_path(ctx: typer.Context, value: Path | None) -> Path | None:
-    """A file or folder that is there."""
-    if value is not None and not ctx.resilient_parsing:
-        check_input(value)
-    return value
-
-
-def existing_ledger(ctx: typer.Context, value: Path | None) -> Path | None:
-    """A ledger that is there."""
-    if value is not None and not ctx.resilient_parsing:
-        check_input(value, "ledger", "name it with --ledger, or open one with set-budget")
-    return value
-
-
-def existing_key(ctx: typer.Context, value: Path | None) -> Path | None:
-    """A key that is there."""
-    if value is not None and not ctx.resilient_parsing:
-        check_input(value, "key", "make one with `locum keygen`, or check the name")
-    return value
-
-
-def existing_head(ctx: typer.Context, value: Path | None) -> Path | None:
-    """A head that is there."""
-    if value is not None and not ctx.resilient_parsing:
-        check_input(value, "head at", "make one with `locum train`, or check the name")
-    return value
-
-
-def existing_release(ctx: typer.Context, value: Path | None) -> Path | None:
-    """A folder that can be a release."""
-    if value is not None and not ctx.resilient_parsing:
-        check_manifest_folder(value)
-    return value
+existing = checked(check_input)
+existing_ledger = checked(
+    lambda value: check_input(value, "ledger", "name it with --ledger, or open one with set-budget")
+)
+existing_key = checked(lambda value: check_input(value, "key", "make one with `locum keygen`, or check the name"))
+existing_head = checked(lambda value: check_input(value, "head at", "make one with `locum train`, or check the name"))
+existing_release = checked(check_manifest_folder)
+existing_obfuscator = checked(lambda value: check_manifest_folder(value, "an obfuscator"))
 
 
 def sensible_epsilon(ctx: typer.Context, value: float | None) -> float | None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from locum.cli import output
-from locum.cli.options import Force, Json, existing_key, existing_path, existing_release
+from locum.cli.options import Force, Json, ReleaseFolder, existing, existing_key
 
 if TYPE_CHECKING:
     from locum.recipes import PassportSummary
@@ -46,17 +46,17 @@ def keygen(
 
 
 def passport(
-    release: Annotated[Path, typer.Argument(metavar="RELEASE", help="A release folder.", callback=existing_release)],
+    release: ReleaseFolder,
     audit: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", help="Output of `audit --json`; the passport gets its verdicts.", callback=existing_path
+            metavar="FILE", help="Output of `audit --json`; the passport gets its verdicts.", callback=existing
         ),
     ] = None,
     evaluation: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", help="Output of `evaluate --json`; needs --include-measured.", callback=existing_path
+            metavar="FILE", help="Output of `evaluate --json`; needs --include-measured.", callback=existing
         ),
     ] = None,
     include_measured: Annotated[
@@ -89,7 +89,7 @@ def show_passport(made: PassportSummary) -> None:
 
 
 def sign(
-    release: Annotated[Path, typer.Argument(metavar="RELEASE", help="A release folder.", callback=existing_release)],
+    release: ReleaseFolder,
     key: Annotated[
         Path, typer.Option(metavar="KEY", help="A private key, as `keygen` writes it.", callback=existing_key)
     ],

@@ -10,7 +10,18 @@ import click
 import typer
 
 from locum.cli import output
-from locum.cli.options import DATA_HELP, MOST_SEED, WHERE, Force, Json, class_counts, existing, listed, unused_file
+from locum.cli.options import (
+    DATA_HELP,
+    MOST_SEED,
+    WHERE,
+    Data,
+    Force,
+    Json,
+    class_counts,
+    existing,
+    listed,
+    unused_file,
+)
 from locum.cli.verb import Group
 
 if TYPE_CHECKING:
@@ -51,7 +62,7 @@ group = _RunUnlessNamed(
 
 @group.verb()
 def run(
-    data: Annotated[str, typer.Argument(metavar="DATA", help=DATA_HELP, callback=existing)],
+    data: Data,
     out: Annotated[
         Path,
         typer.Option(

@@ -18,9 +18,9 @@ from locum.cli.options import (
     Force,
     HeadName,
     Json,
+    ReleaseFolder,
     existing,
     existing_head,
-    existing_release,
     unused_file,
 )
 
@@ -33,7 +33,7 @@ _METRICS = {"accuracy": "accuracy", "balanced_accuracy": "balanced accuracy", "a
 
 
 def train(
-    release: Annotated[Path, typer.Argument(metavar="RELEASE", help="A release folder.", callback=existing_release)],
+    release: ReleaseFolder,
     out: Annotated[
         Path,
         typer.Option(

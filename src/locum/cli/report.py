@@ -15,9 +15,8 @@ from locum.cli.options import (
     Force,
     HeadName,
     Json,
+    ReleaseFolder,
     existing,
-    existing_path,
-    existing_release,
     unused_file,
 )
 
@@ -31,7 +30,7 @@ class MapName(StrEnum):
 
 
 def report(
-    release: Annotated[Path, typer.Argument(metavar="RELEASE", help="A release folder.", callback=existing_release)],
+    release: ReleaseFolder,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -67,7 +66,7 @@ def report(
             metavar="FILE",
             help="Findings of `locum audit` about this release, as JSON.",
             rich_help_panel="What to show",
-            callback=existing_path,
+            callback=existing,
         ),
     ] = None,
     share: Annotated[

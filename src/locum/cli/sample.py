@@ -8,11 +8,20 @@ from typing import Annotated, Any
 import typer
 
 from locum.cli import output
-from locum.cli.options import MOST_SEED, WHERE, Force, Json, class_counts, existing, existing_release, unused_file
+from locum.cli.options import (
+    MOST_SEED,
+    WHERE,
+    Force,
+    Json,
+    ReleaseFolder,
+    class_counts,
+    existing,
+    unused_file,
+)
 
 
 def sample(
-    release: Annotated[Path, typer.Argument(metavar="RELEASE", help="A release folder.", callback=existing_release)],
+    release: ReleaseFolder,
     out: Annotated[
         Path,
         typer.Option(

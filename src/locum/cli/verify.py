@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from locum.cli import output
-from locum.cli.options import Json, existing_key, existing_ledger, existing_release
+from locum.cli.options import Json, ReleaseFolder, existing_key, existing_ledger
 
 if TYPE_CHECKING:
     from locum.release import Verification
 
 
 def verify(
-    release: Annotated[Path, typer.Argument(metavar="RELEASE", help="A release folder.", callback=existing_release)],
+    release: ReleaseFolder,
     ledger: Annotated[
         Path | None,
         typer.Option(
