@@ -290,3 +290,27 @@ def test_ctrl_c_in_the_first_second_is_no_traceback(place: Path) -> None:
         assert said == "stopped\n", wait
         # Python ends by the signal itself if it came inside `exec`; shells show 130 for both.
         assert process.returncode in (130, -signal.SIGINT), wait
+
+
+def test_ctrl_c_where_nothing_can_be_raised_still_stops() -> None:
+    """Python only prints what is raised in a weak reference's callback, and would go on."""
+    code = """if True:
+        import os, signal, time, weakref
+        from locum.cli import main, program
+
+        class Thing: pass
+
+        def run():
+            thing = Thing()
+            reference = weakref.ref(thing, lambda _: os.kill(os.getpid(), signal.SIGINT) or time.sleep(0))
+            del thing
+            while True:
+                time.sleep(0.01)
+
+        program.run = run
+        main.main()
+    """
+    process = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=SECONDS, check=False
+    )
+    assert (process.returncode, process.stderr) == (130, "stopped\n")

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import _thread
 import errno
 import os
 import signal
 import sys
+import time
 from types import FrameType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from sys import UnraisableHookArgs
 
 # Which signal asked us to stop, if one did.
 _stopped_by: list[int] = []
@@ -15,6 +21,7 @@ _stopped_by: list[int] = []
 def main() -> None:
     """Run the program; what we foresee ends in one sentence, not in a traceback."""
     _stopped_by.clear()
+    hook, sys.unraisablehook = sys.unraisablehook, _unraisable
     before = {number: signal.signal(number, _stop) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         code = _run()
@@ -22,12 +29,26 @@ def main() -> None:
         # A second Ctrl-C while Python shuts down would print a traceback.
         for number, handler in before.items():
             signal.signal(number, signal.SIG_IGN if _stopped_by else handler)
+        sys.unraisablehook = hook
     sys.exit(code)
 
 
 def _stop(number: int, _: FrameType | None) -> None:
     _stopped_by.append(number)
     raise KeyboardInterrupt
+
+
+def _unraisable(event: UnraisableHookArgs) -> None:
+    """Stop again in a moment if the signal hit a place that cannot raise, such as a weak reference's callback."""
+    if _stopped_by and event.exc_type is KeyboardInterrupt:
+        _thread.start_new_thread(_stop_again, ())
+    else:
+        sys.__unraisablehook__(event)
+
+
+def _stop_again() -> None:
+    time.sleep(0.01)
+    _thread.interrupt_main()
 
 
 def _run() -> int:
