@@ -314,3 +314,14 @@ def test_ctrl_c_where_nothing_can_be_raised_still_stops() -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=SECONDS, check=False
     )
     assert (process.returncode, process.stderr) == (130, "stopped\n")
+
+
+def test_the_script_that_gives_every_verb_bad_inputs_finds_no_fault() -> None:
+    script = Path(__file__).parents[2] / "scripts" / "bad_inputs.py"
+    process = subprocess.run(
+        [sys.executable, script, "--only", "sample"], capture_output=True, text=True, check=False
+    )
+    assert process.returncode == 0, process.stdout
+    assert "0 faults" in process.stdout
+    # Two lines of sixteen inputs.
+    assert process.stdout.count("| 2 ") == 32

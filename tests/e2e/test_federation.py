@@ -162,6 +162,9 @@ def check(network: Network, settings: FederationSettings, names: list[str]) -> N
         assert told[name] == pytest.approx(charge.epsilon)
         # One hash for the sums and one per round: no round was trained twice.
         assert len(ledger.results(charge)) == 1 + settings.rounds
+        checks = verify_release(release, ledger=ledger.file, site_keys=network.keys).checks
+        assert f"each of the {len(names)} sites signed a receipt of its charge ({', '.join(sorted(names))})" in checks
+        assert any("knows this release by its fingerprint" in check for check in checks)
 
 
 def rounds(network: Network) -> list[int]:

@@ -37,10 +37,11 @@ from flwr.supercore.protobuf.translation import PROTOBUF_REQUEST_TYPES
 from flwr.supercore.task_identity import TaskIdentity
 from flwr.supernode.fleet_http_client import FleetHttpClient
 
+from locum.federated.receipts import read_site_key, read_site_keys
 from locum.federated.transport import link as link_module
 from locum.federated.transport.flower import FlowerChannel, from_record, to_record
-from locum.federated.transport.link import Link, read_public_keys
-from locum.federated.transport.node import _client, _fetch, _private_key, _send
+from locum.federated.transport.link import Link
+from locum.federated.transport.node import _client, _fetch, _send
 
 SETTINGS = FederationSettings(classes=("ant", "bee"), dim=4, mode="sums")
 
@@ -56,12 +57,12 @@ class Ends:
 
     def __init__(self, keys: Path) -> None:
         self.keys, self.port = keys, free_port()
-        self.link = Link(read_public_keys(keys), keys, listen="127.0.0.1", port=self.port)
+        self.link = Link(read_site_keys(keys), keys, listen="127.0.0.1", port=self.port)
         self.run = TaskIdentity.run_id, TaskIdentity.task_id
         self.clients: list[FleetHttpClient] = []
 
     def client(self, key: Path) -> FleetHttpClient:
-        self.clients.append(_client(f"127.0.0.1:{self.port}", self.keys / "ca.crt", _private_key(key)))
+        self.clients.append(_client(f"127.0.0.1:{self.port}", self.keys / "ca.crt", read_site_key(key)))
         return self.clients[-1]
 
     def site(self, name: str) -> tuple[FleetHttpClient, Node]:
@@ -70,7 +71,7 @@ class Ends:
 
     @staticmethod
     def activation(key: Path) -> ActivateNodeRequest:
-        public = public_key_to_bytes(_private_key(key).public_key())
+        public = public_key_to_bytes(read_site_key(key).public_key())
         return ActivateNodeRequest(public_key=public, heartbeat_interval=30)
 
     def ask(self, node: Node, request: Request) -> Message:

@@ -84,7 +84,7 @@ def test_a_release_names_no_site_and_no_count(mode: str, little: Make) -> None:
     settings = little(mode=mode)
     sites = {"St. Anne": terms(3.0), "Bethel": terms(4.0, "b")}
     sums = {name: sums_of(*data(77, i)) for i, name in enumerate(sites)}
-    release = build_result(settings, sites, sums, decoder_tensors(initial_network(settings)))
+    release = build_result(settings, "run", sites, sums, decoder_tensors(initial_network(settings)))
     text = release.manifest.dumps()
     assert "Anne" not in text
     assert "Bethel" not in text
@@ -92,7 +92,14 @@ def test_a_release_names_no_site_and_no_count(mode: str, little: Make) -> None:
     assert not re.search(r"\b(77|154)\b", text)
     # Each cost with the tip of its ledger, so that a site finds itself; no names.
     assert release.manifest.settings["sites"] == [
-        {"epsilon": epsilon_of([Gaussian(noise)], 1e-5), "delta": 1e-5, "ledger": head * 64}
+        {
+            "epsilon": epsilon_of([Gaussian(noise)], 1e-5),
+            "delta": 1e-5,
+            "unit": "record",
+            "relation": "add-or-remove",
+            "events": [{"kind": "gaussian", "noise_multiplier": noise}],
+            "ledger": head * 64,
+        }
         for noise, head in ((3.0, "a"), (4.0, "b"))
     ]
     X, _ = release.sample(30, random_state=0)
@@ -102,7 +109,7 @@ def test_a_release_names_no_site_and_no_count(mode: str, little: Make) -> None:
 
 def test_without_noise_the_class_means_come_out(little: Make) -> None:
     X, y = data(4000, 0)
-    release = build_result(little(mode="sums"), {"a": a_test(), "b": a_test()}, {"a": sums_of(X, y)}, {})
+    release = build_result(little(mode="sums"), "run", {"a": a_test(), "b": a_test()}, {"a": sums_of(X, y)}, {})
     for c in (0, 1):
         true = X[y == c].mean(axis=0)
         found = release.tensors["means"][c]
@@ -114,7 +121,7 @@ def test_without_noise_the_class_means_come_out(little: Make) -> None:
 class TestClaims:
     def claim(self, settings: FederationSettings, sites: dict[str, Terms]) -> Any:
         sums = {TOGETHER: sums_of(*data(99, 0))} if settings.secure else {n: sums_of(*data(99, 0)) for n in sites}
-        return build_result(settings, sites, sums, {}).claim
+        return build_result(settings, "run", sites, sums, {}).claim
 
     def test_one_test_site_makes_the_result_a_test(self, little: Make) -> None:
         claim = self.claim(little(mode="sums"), {"a": terms(3.0), "b": a_test()})

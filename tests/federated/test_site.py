@@ -52,7 +52,7 @@ def finish(file: Path, settings: FederationSettings, joined: Reply, **more: Any)
         other = {**joined.facts, "terms": {**joined.facts["terms"], "ledger": "0" * 64}}
         terms["b"] = read_terms(other)
     decoder = decoder_tensors(initial_network(settings))
-    release = build_result(settings, terms, {"a": sums, "b": sums}, decoder)
+    release = build_result(settings, "run", terms, {"a": sums, "b": sums}, decoder)
     tensors = dict(release.tensors)
     return ask(file, settings, "finish", **{"manifest": release.manifest.dumps(), "tensors": tensors, **more})
 
@@ -427,7 +427,11 @@ class TestGarbledRequests:
         other, settings = little(mode="sums", classes=("ant", "bee", "cow")), little(mode="sums")
         joined = ask(site_of("third", insecure_seed=1), other)
         release = build_result(
-            other, dict.fromkeys("ab", read_terms(joined.facts)), dict.fromkeys("ab", joined.tensors["sums"]), {}
+            other,
+            "run",
+            dict.fromkeys("ab", read_terms(joined.facts)),
+            dict.fromkeys("ab", joined.tensors["sums"]),
+            {},
         )
         for name, classes in (("both", 2), ("ants", 1)):
             ask(file := site_of(name, kinds=classes), settings)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from safetensors.numpy import load_file, save_file
+from safetensors.numpy import load_file
 
 from locum.accounting import Ledger, joint_ledger
 from locum.errors import LocumError, PrivacyError
@@ -16,6 +17,8 @@ from locum.generate import ClassGaussian, CVAEGenerator
 from locum.recipes import verify_release
 from locum.release import load
 from locum.types import DP
+
+Forge = Callable[..., None]
 
 
 def records(seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -34,24 +37,6 @@ def made(tmp_path: Path) -> tuple[Path, Path]:
     return tmp_path / "release", ledger
 
 
-def forge(folder: Path, change: Any, tensors: dict[str, np.ndarray] | None = None) -> None:
-    """Rewrite a release so that all hashes inside fit: what somebody does who wants to be believed."""
-    from locum.release import entry_of
-    from locum.release.card import render_card
-    from locum.release.manifest import parse_manifest
-
-    body = json.loads((folder / "manifest.json").read_text())
-    change(body)
-    if tensors is not None:
-        save_file(tensors, folder / "decoder.safetensors")
-    manifest = parse_manifest(json.dumps(body).encode())
-    (folder / "README.md").write_text(render_card(manifest))
-    body["files"] = {
-        name: entry_of((folder / name).read_bytes()).model_dump() for name in ("decoder.safetensors", "README.md")
-    }
-    (folder / "manifest.json").write_text(json.dumps(body))
-
-
 def kinds(ledger: Path) -> list[str]:
     return [entry["body"]["kind"] for entry in Ledger(ledger).export()]
 
@@ -67,7 +52,7 @@ def test_an_honest_release_passes_and_says_what_was_checked(made: tuple[Path, Pa
     assert any("noise was drawn" in item for item in found.not_checked)
 
 
-def test_exact_means_under_a_paid_claim(made: tuple[Path, Path]) -> None:
+def test_exact_means_under_a_paid_claim(forge: Forge, made: tuple[Path, Path]) -> None:
     release, ledger = made
     X, y = records()
     tensors = load_file(release / "decoder.safetensors")
@@ -79,6 +64,7 @@ def test_exact_means_under_a_paid_claim(made: tuple[Path, Path]) -> None:
 
 
 def test_a_decoder_that_does_not_follow_from_the_sums_is_found_even_if_the_ledger_was_made_to_know_it(
+    forge: Forge,
     made: tuple[Path, Path],
 ) -> None:
     release, ledger = made
@@ -92,7 +78,7 @@ def test_a_decoder_that_does_not_follow_from_the_sums_is_found_even_if_the_ledge
         verify_release(release, ledger=ledger)
 
 
-def test_other_sums_are_found_even_if_the_ledger_was_made_to_know_them(made: tuple[Path, Path]) -> None:
+def test_other_sums_are_found_even_if_the_ledger_was_made_to_know_them(forge: Forge, made: tuple[Path, Path]) -> None:
     release, ledger = made
     tensors = load_file(release / "decoder.safetensors")
     tensors["statistics"] = tensors["statistics"] + 1
@@ -104,7 +90,7 @@ def test_other_sums_are_found_even_if_the_ledger_was_made_to_know_them(made: tup
         verify_release(release, ledger=ledger)
 
 
-def test_a_second_release_on_one_charge(made: tuple[Path, Path], tmp_path: Path) -> None:
+def test_a_second_release_on_one_charge(forge: Forge, made: tuple[Path, Path], tmp_path: Path) -> None:
     release, ledger = made
     X, y = records(1)
     other = ClassGaussian(privacy=DP(8.0, 1e-5, n_public=400), classes=[0, 1], insecure_seed=1).fit(X, y).release()
@@ -115,7 +101,7 @@ def test_a_second_release_on_one_charge(made: tuple[Path, Path], tmp_path: Path)
         verify_release(tmp_path / "second", ledger=ledger)
 
 
-def test_an_emptied_not_covered(made: tuple[Path, Path]) -> None:
+def test_an_emptied_not_covered(forge: Forge, made: tuple[Path, Path]) -> None:
     release, ledger = made
     forge(release, lambda body: body["claim"].update(not_covered=["nothing"]))
     with pytest.raises(PrivacyError, match="does not know this release"):
@@ -132,7 +118,7 @@ def test_an_emptied_not_covered(made: tuple[Path, Path]) -> None:
     ],
     ids=str,
 )
-def test_a_claim_rewritten_by_adding_sites(change: dict[str, Any], made: tuple[Path, Path]) -> None:
+def test_a_claim_rewritten_by_adding_sites(forge: Forge, change: dict[str, Any], made: tuple[Path, Path]) -> None:
     release, ledger = made
     (charge,) = Ledger(ledger).holding("default").charges
 
@@ -151,7 +137,7 @@ def test_a_claim_rewritten_by_adding_sites(change: dict[str, Any], made: tuple[P
     assert isinstance(told.value, PrivacyError)
 
 
-def test_a_single_site_is_no_joint_release(made: tuple[Path, Path]) -> None:
+def test_a_single_site_is_no_joint_release(forge: Forge, made: tuple[Path, Path]) -> None:
     release, ledger = made
     forge(release, lambda body: body["settings"].update(sites=[{"ledger": body["claim"]["dp"]["ledger"]}]))
     with pytest.raises(PrivacyError, match="not the joint claim"):
@@ -189,7 +175,7 @@ def test_a_place_that_cannot_be_written_binds_nothing(made: tuple[Path, Path], t
     assert kinds(ledger) == ["budget", "charge", "result"]
 
 
-def test_a_network_s_release_is_known_too(tmp_path: Path) -> None:
+def test_a_network_s_release_is_known_too(forge: Forge, tmp_path: Path) -> None:
     X, y = records()
     ledger = tmp_path / "ledger.sqlite"
     model = CVAEGenerator(

@@ -78,6 +78,35 @@ def test_a_simulation_leaves_its_release_and_nothing_else(data: str, tmp_path: P
         simulate_federation(data, tmp_path / "out", sites=2, settings=TINY)
 
 
+class Killed(BaseException):
+    pass
+
+
+def test_a_simulation_that_was_stopped_resumes(data: str, tmp_path: Path) -> None:
+    def stop(event: dict[str, Any]) -> None:
+        told.append(event)
+        if event["event"] == "round" and event["round"] == 1:
+            raise Killed
+
+    terms = {**TINY, "rounds": 3}
+    told: list[dict[str, Any]] = []
+    with pytest.raises(Killed):
+        simulate_federation(data, tmp_path / "out", sites=2, settings=terms, on_event=stop)
+    with pytest.raises(ConfigError, match="of other records or settings"):
+        simulate_federation(data, tmp_path / "out", sites=2, settings=terms, seed=1)
+    told.clear()
+    resumed = simulate_federation(data, tmp_path / "out", sites=2, settings=terms, on_event=told.append)
+    assert [event["round"] for event in told if event["event"] == "round"] == [2, 3]
+    whole = simulate_federation(data, tmp_path / "whole", sites=2, settings=terms)
+    assert resumed.sites == whole.sites
+    for name, value in load(whole.release).tensors.items():
+        np.testing.assert_array_equal(load(resumed.release).tensors[name], value)
+    # What sites would keep to themselves is gone.
+    assert not list(tmp_path.rglob("site.toml"))
+    with pytest.raises(ConfigError, match="not an empty folder"):
+        simulate_federation(data, tmp_path / "out", sites=2, settings=terms)
+
+
 @pytest.mark.parametrize(
     "more",
     [

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
         worst_of as worst_of,
     )
     from locum.accounting.holding import Charge as Charge, Holding as Holding, check_name as check_name
-    from locum.accounting.ledger import Ledger as Ledger, joint_ledger as joint_ledger
+    from locum.accounting.ledger import Ledger as Ledger, joint_ledger as joint_ledger, joint_sites as joint_sites
     from locum.accounting.plans import (
         NonPrivateSGD as NonPrivateSGD,
         PaidPlan as PaidPlan,

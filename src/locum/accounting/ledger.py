@@ -288,6 +288,42 @@ def joint_ledger(tips: Sequence[str]) -> str:
     return hashlib.sha256("\n".join(sorted(tips)).encode()).hexdigest()
 
 
+def joint_sites(listed: Any, ledger: str) -> dict[str, dict[str, Any]]:
+    """What each site of a joint release paid, by the entry of its ledger, as the release's settings list it.
+
+    Parameters
+    ----------
+    listed
+        `settings["sites"]` of the release, which is not trusted.
+    ledger
+        What the release's claim names: see `joint_ledger`.
+
+    Returns
+    -------
+    dict
+        The entry of each site by the tip of its ledger.
+
+    Raises
+    ------
+    PrivacyError
+        If these are not the two or more sites that the claim names.
+
+    Examples
+    --------
+    >>> from locum.accounting import joint_ledger, joint_sites
+    >>> tips = ["a" * 64, "b" * 64]
+    >>> len(joint_sites([{"ledger": tip} for tip in tips], joint_ledger(tips)))
+    2
+    """
+    sites = listed if isinstance(listed, list) else []
+    found = {site["ledger"]: site for site in sites if isinstance(site, dict) and isinstance(site.get("ledger"), str)}
+    if len(found) < 2 or len(found) < len(sites) or joint_ledger(list(found)) != ledger:
+        raise PrivacyError(
+            "The release names sites, but its claim is not the joint claim of two or more of them: it was altered."
+        )
+    return found
+
+
 def _overlap(one: str, two: str) -> bool:
     """Whether two parts are steps, and share some."""
     steps = [_STEPS.fullmatch(name) for name in (one, two)]

@@ -259,7 +259,13 @@ def simulate(
     data: Data,
     out: Annotated[
         Path | None,
-        typer.Option("--out", "-o", metavar="DIR", help="Keep the release and the log here.", rich_help_panel=WHERE),
+        typer.Option(
+            "--out",
+            "-o",
+            metavar="DIR",
+            help="Keep the release and the log here; resumes there.",
+            rich_help_panel=WHERE,
+        ),
     ] = None,
     sites: Annotated[int, typer.Option(help="Number of sites.", rich_help_panel="Sites")] = 5,
     partition: Annotated[
@@ -353,7 +359,11 @@ def simulate(
         "average": average.value,
         "balanced": balanced,
     }
-    with tempfile.TemporaryDirectory(prefix="locum-") as spare, output.progress_bar("rounds") as progress:
+    with (
+        tempfile.TemporaryDirectory(prefix="locum-") as spare,
+        output.resumable(out is not None),
+        output.progress_bar("rounds") as progress,
+    ):
 
         def on_event(event: dict[str, Any]) -> None:
             if event["event"] == "round":

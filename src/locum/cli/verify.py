@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from locum.cli import output
-from locum.cli.options import Json, ReleaseFolder, existing_key, existing_ledger
+from locum.cli.options import Json, ReleaseFolder, existing, existing_key, existing_ledger
 
 if TYPE_CHECKING:
     from locum.release import Verification
@@ -28,12 +28,20 @@ def verify(
             metavar="PUB", help="The sender's public key, which must have signed the release.", callback=existing_key
         ),
     ] = None,
+    site_keys: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FOLDER",
+            help="Of a federation: the sites' public keys (NAME.pub). Checks every site's signed receipt.",
+            callback=existing,
+        ),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Check that a release is complete, well formed and, with --key, signed; offline, without the data."""
     from locum.recipes import verify_release
 
-    result = verify_release(release, ledger=ledger, key=key)
+    result = verify_release(release, ledger=ledger, key=key, site_keys=site_keys)
     output.show(result, as_json, show_verification)
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
 
 from locum.errors import FormatError, LocumError
 from locum.federated.aggregation import (
@@ -21,11 +22,12 @@ from locum.federated.aggregation import (
     why_refused,
 )
 from locum.federated.protocol import Channel, NoReply, Reply, Request, Step, Tensors
+from locum.federated.receipts import is_receipt
 from locum.federated.result import TOGETHER, build_result, pooled, site_counts
 from locum.federated.secure import unmasked
 from locum.federated.settings import FederationSettings
 from locum.federated.state import RunState, only_coordinator
-from locum.federated.terms import Terms, read_terms, requested_sums, steps_per_round
+from locum.federated.terms import Terms, paid_terms, read_terms, requested_sums, steps_per_round
 from locum.generate.private import Whitener
 from locum.release import Release
 
@@ -49,6 +51,9 @@ class Coordinator:
         Folder for release and state.
     timeout
         Seconds to wait for the replies to a request.
+    keys
+        The public key of each site by name: a site whose receipt is missing or signed with another key is left out.
+        None: receipts are neither needed nor checked.
     on_event
         Called with one plain dict per event: round, sites, refusals, and epsilon per site. It holds nothing private.
 
@@ -67,9 +72,10 @@ class Coordinator:
         out: str | Path,
         *,
         timeout: float = 3600.0,
+        keys: Mapping[str, EllipticCurvePublicKey] | None = None,
         on_event: OnEvent | None = None,
     ) -> None:
-        self.settings, self.out, self._timeout = settings, Path(out), timeout
+        self.settings, self.out, self._timeout, self._keys = settings, Path(out), timeout, keys
         self._emit = on_event or (lambda event: None)
         self._last_refusal = ""
 
@@ -91,7 +97,7 @@ class Coordinator:
             weights = site_counts(self.settings, state.sums) if self.settings.weights == "counts" else {}
             for number in range(state.round + 1, self.settings.rounds + 1):
                 self._train(channel, state, number, whitener, weights)
-        release = build_result(self.settings, state.terms, state.sums, state.decoder)
+        release = build_result(self.settings, state.run, state.terms, state.sums, state.decoder)
         folder = release.save(self.out / "release", overwrite=True)
         self._finish(channel, state, release)
         self._emit({"event": "done", "release": str(folder), "claim": release.claim.title})
@@ -101,7 +107,7 @@ class Coordinator:
         settings = self.settings
         size = requested_sums(settings).size(len(settings.classes), settings.dim)
         replies = self._ask(channel, state, channel.sites(), "join", 0, {}, {}, {"sums": (size,)})
-        found = self._read(replies, {})
+        found = self._read(replies, {}, state.run)
         for name, terms in list(found.items()):
             if too_large(replies[name].tensors["sums"], terms.size, terms.noise):
                 self._refuse(name, "join", 0, "sums that are too large for the size it declares")
@@ -129,7 +135,7 @@ class Coordinator:
         facts = {"keys": keys, "noise": max(float(sent["noise"]) for sent in joined.values())}
         size = requested_sums(settings).size(len(settings.classes), settings.dim)
         replies = self._ask(channel, state, list(joined), "sums", 0, facts, {}, {"sums": (size,)})
-        found = self._read(replies, joined)
+        found = self._read(replies, joined, state.run)
         if missing := sorted(set(joined) - set(found)):
             raise LocumError(
                 f"Masked sums can only be read together, and {len(missing)} of {len(joined)} are missing "
@@ -141,7 +147,9 @@ class Coordinator:
         state.save()
         self._emit({"event": "joined", "sites": sorted(found), **_spent(state, 0, settings.rounds)})
 
-    def _read(self, replies: Mapping[str, Reply], joined: Mapping[str, Mapping[str, Any]]) -> dict[str, Terms]:
+    def _read(
+        self, replies: Mapping[str, Reply], joined: Mapping[str, Mapping[str, Any]], run: str
+    ) -> dict[str, Terms]:
         """The sites whose terms can be read and agree with those of most sites."""
         found: dict[str, Terms] = {}
         for name, reply in replies.items():
@@ -160,10 +168,19 @@ class Coordinator:
                 reason = "its randomness (secure or seeded), unit or relation differs from that of most sites"
             elif not reason and terms.claim.dp is not None and tips[terms.claim.dp.ledger] > 1:
                 reason = "it names the same ledger entry as another site"
+            elif not reason and not self._signed(name, terms, run):
+                reason = "it sent no receipt signed with its key"
             if reason:
                 self._refuse(name, replies[name].step, 0, reason)
                 del found[name]
         return found
+
+    def _signed(self, name: str, terms: Terms, run: str) -> bool:
+        if self._keys is None or terms.claim.dp is None:
+            return True
+        key = self._keys.get(name)
+        paid = paid_terms(terms.claim.dp, terms.claim.unit)
+        return key is not None and is_receipt(terms.receipt, paid, self.settings, run, key)
 
     def _train(
         self, channel: Channel, state: RunState, number: int, whitener: Whitener, weights: Mapping[str, float]

@@ -17,7 +17,7 @@ from locum.federated.aggregation import initial_network
 from locum.federated.claims import check_sites_per_subject, joint_claim
 from locum.federated.secure import colluders, noise_of_each
 from locum.federated.settings import FederationSettings
-from locum.federated.terms import Terms, requested_sums
+from locum.federated.terms import Terms, paid_terms, requested_sums
 from locum.generate import export_decoder
 from locum.generate.private import (
     TEST,
@@ -73,11 +73,12 @@ def site_counts(settings: FederationSettings, sums: Sums) -> dict[str, float]:
 
 def build_result(
     settings: FederationSettings,
+    run: str,
     terms: Mapping[str, Terms],
     sums: Sums,
     decoder: Mapping[str, npt.NDArray[np.float32]],
 ) -> Release:
-    """The release of a federation. No record is used here; the settings hold each site's epsilon."""
+    """The release of a federation. No record is used here; the settings hold what each site paid, and its receipt."""
     reference, together = _reference(settings), pooled(settings, terms, sums)
     spec: GaussianSpec | NetworkSpec
     if settings.mode == "sums":
@@ -95,7 +96,13 @@ def build_result(
         spec, generator = NetworkSpec(latent_dim=settings.latent, program=program, noise="low-rank"), "CVAEGenerator"  # type: ignore[arg-type]
     return build_release(
         generator=generator,
-        settings={"federation": settings.to_dict(), "sites": _costs(terms), **reference_settings(reference)},
+        settings={
+            "federation": settings.to_dict(),
+            # Receipts name the run; a release without them says nothing that differs between equal runs.
+            **({"run": run} if any(t.receipt for t in terms.values()) else {}),
+            "sites": _costs(terms),
+            **reference_settings(reference),
+        },
         embedding=EmbeddingEntry(backbone=settings.backbone, dim=settings.dim),
         classes=list(range(len(settings.classes))),
         class_names=settings.classes,
@@ -103,14 +110,14 @@ def build_result(
         space="raw",
         decoder=spec,
         tensors=tensors,
-        claim=_claim(settings, terms),
+        claim=run_claim(settings, [terms[name].claim for name in sorted(terms)]),
     )
 
 
-def _claim(settings: FederationSettings, terms: Mapping[str, Terms]) -> PrivacyClaim:
-    if any(t.is_test for t in terms.values()):
+def run_claim(settings: FederationSettings, claims: Sequence[PrivacyClaim]) -> PrivacyClaim:
+    """The claim of a run's result, from those that the sites paid for."""
+    if any(claim.test for claim in claims):
         return PrivacyClaim("none", (TEST,), test=True)
-    claims = [terms[name].claim for name in sorted(terms)]
     if settings.secure:
         return _shared_noise_claim(settings, claims)
     return joint_claim(claims, settings.max_sites_per_subject)
@@ -145,9 +152,12 @@ def _shared_noise_claim(settings: FederationSettings, claims: Sequence[PrivacyCl
 
 
 def _costs(terms: Mapping[str, Terms]) -> list[dict[str, Any]]:
-    """Each site's cost and the tip of its ledger, without names."""
-    paid = [t.claim.dp for t in terms.values() if t.claim.dp is not None]
-    costs = [{"epsilon": p.epsilon, "delta": p.delta, "ledger": p.ledger} for p in paid]
+    """What each site paid, and its receipt if it signed one; without names."""
+    costs = [
+        paid_terms(t.claim.dp, t.claim.unit) | ({} if t.receipt is None else {"receipt": dict(t.receipt)})
+        for t in terms.values()
+        if t.claim.dp is not None
+    ]
     return sorted(costs, key=lambda site: str(site["ledger"]))
 
 

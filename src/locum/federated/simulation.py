@@ -104,12 +104,13 @@ def write_sites(
 ) -> dict[str, EmbeddingSet]:
     """Write one folder per site with its records and `site.toml`; returns the test records, held out from training.
 
-    With `test` these are the same for all sites, and each site trains on all of its own records.
+    With `test` these are the same for all sites, and each site trains on all of its own records. Files that are there
+    already are written again, the same; the state of a site is not touched.
     """
     held = {}
     for i, (name, data) in enumerate(parts.items()):
         home = folder / f"site-{i}"
-        home.mkdir(parents=True, mode=0o700)
+        home.mkdir(parents=True, mode=0o700, exist_ok=True)
         rng = np.random.default_rng([seed, i])
         split = stratified_split if data.subject is None else subject_split
         shares = {} if test is not None else {"test": _FIFTH}
@@ -160,7 +161,8 @@ def simulate(
     out
         Folder for the release and the coordinator's state.
     work
-        An empty folder for what a real site keeps to itself.
+        A folder for what a real site keeps to itself, such as its records. A simulation that was killed resumes if it
+        is started again with the same arguments, `out` and `work`.
     engine
         "local": one process; "ray": Flower's simulation engine.
     seed

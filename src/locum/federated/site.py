@@ -11,12 +11,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
+from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 
 from locum.accounting import Charge, Event, Gaussian, Ledger, PaidPlan, PlanSteps, SGDPlan, events_to_json
 from locum.data import load_reference
 from locum.errors import ConfigError, FormatError, PrivacyError
 from locum.federated.aggregation import decoder_tensors, initial_network
 from locum.federated.protocol import Reply, Request
+from locum.federated.receipts import sign_receipt
 from locum.federated.secure import check_keys, masked, new_key, noise_of_each, public_key
 from locum.federated.settings import FederationSettings
 from locum.federated.site_file import SiteFile, SiteRecords
@@ -26,7 +28,7 @@ from locum.generate import with_labels
 from locum.generate.private import Whitener, query_sums, subjects
 from locum.io import STATE_FOLDER
 from locum.mechanisms import SecureRandom
-from locum.release import Release, parse_manifest
+from locum.release import Release, load, parse_manifest
 from locum.train import CVAELoss, fingerprint
 from locum.train.dp import PrivateRun
 from locum.types import DPClaim, EmbeddingSet
@@ -47,6 +49,8 @@ class Site:
     ----------
     file
         Path of its `site.toml`; see `SiteFile`.
+    key
+        The site's private key, which signs a receipt of what it paid; None: no receipt.
 
     Examples
     --------
@@ -58,8 +62,9 @@ class Site:
     'personal'
     """
 
-    def __init__(self, file: str | Path) -> None:
+    def __init__(self, file: str | Path, key: EllipticCurvePrivateKey | None = None) -> None:
         self.file = SiteFile.read(file)
+        self._key = key
 
     def reply(self, request: Request) -> Reply:
         """The reply to a request; it is on disk before it leaves."""
@@ -102,7 +107,7 @@ class Site:
         # A step number after all training steps, so that seeded randomness is not used twice.
         step = 0 if plan.training is None else plan.training.steps
         noisy, terms = self._noisy_sums(request, settings, state, records, plan.events, plan.sums_noise, step)
-        return self._reply(request, facts={**facts, "terms": terms}, tensors={"sums": noisy})
+        return self._reply(request, facts={**facts, **self._paid(request, settings, terms)}, tensors={"sums": noisy})
 
     def _masked_sums(self, request: Request, settings: FederationSettings, state: SiteState) -> Reply:
         records = self.file.records(settings)
@@ -120,7 +125,13 @@ class Site:
         events = () if plan.privacy is None else (Gaussian(total),)
         noisy, terms = self._noisy_sums(request, settings, state, records, events, own, 0)
         words = masked(noisy, state.key_pair, keys, str(request.facts["run"]))
-        return self._reply(request, facts={"terms": terms}, tensors={"sums": words})
+        return self._reply(request, facts=self._paid(request, settings, terms), tensors={"sums": words})
+
+    def _paid(self, request: Request, settings: FederationSettings, terms: dict[str, Any] | None) -> dict[str, Any]:
+        """The terms of the payment, with the site's receipt if it has a key."""
+        if terms is None or self._key is None:
+            return {"terms": terms}
+        return {"terms": terms, "receipt": sign_receipt(terms, settings, str(request.facts["run"]), self._key)}
 
     def _noisy_sums(
         self,
@@ -200,13 +211,22 @@ class Site:
         # With other classes, success or failure would reveal which of them this site has.
         if not state.identity or (manifest.class_names, manifest.embedding.dim) != (settings.classes, settings.dim):
             raise FormatError("The result must be that of a run this site has joined, with its classes and features.")
-        release.save(self._folder / "global", overwrite=True)
+        folder = release.save(self._folder / "global", overwrite=True)
+        with self._ledger() as ledger:
+            if ledger is not None:
+                ledger.bind(self._paid_charge(ledger, state.identity), load(folder).fingerprint or "")
         # Imported late: it brings scikit-learn, which takes seconds, and each request may have a process of its own.
         from locum.federated.personal import fit_personal
 
         personal = fit_personal(release, self.file.records(settings), balanced=settings.balanced, seed=settings.seed)
         personal.save(self.personal_folder)
         return self._reply(request)
+
+    def _paid_charge(self, ledger: Ledger, identity: str) -> Charge:
+        for charge in ledger.holding(self.file.holding).charges:
+            if charge.identity == identity:
+                return charge
+        raise PrivacyError("The site's ledger does not have the charge of this run.")
 
     def _charge(self, ledger: Ledger, events: tuple[Event, ...], request: Request) -> Charge:
         """Pay for the whole run, once, even if an earlier process was killed right after paying."""

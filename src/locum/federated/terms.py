@@ -120,11 +120,12 @@ def requested_sums(settings: FederationSettings) -> Shares:
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """The guarantee that one site paid for (None in a test), the noise of its sums, and its declared size."""
+    """What one site paid for (None in a test), the noise of its sums, its declared size and its signed receipt."""
 
     noise: float
     size: int
     paid: PrivacyClaim | None
+    receipt: Mapping[str, str] | None = None
 
     @property
     def is_test(self) -> bool:
@@ -165,6 +166,8 @@ class Terms:
         facts: dict[str, Any] = {"noise": self.noise, "size": self.size, "terms": None}
         if self.paid is not None and self.paid.dp is not None:
             facts["terms"] = paid_terms(self.paid.dp, self.paid.unit)
+        if self.receipt is not None:
+            facts["receipt"] = dict(self.receipt)
         return facts
 
 
@@ -195,9 +198,20 @@ def read_terms(facts: Mapping[str, Any]) -> Terms:
         dp = DPClaim(
             epsilon, float(sent["delta"]), sent["relation"], tuple(events_to_json(events)), str(sent["ledger"])
         )
-        return Terms(noise, size, PrivacyClaim("dp", NOT_COVERED, unit=sent["unit"], dp=dp))
+        claim = PrivacyClaim("dp", NOT_COVERED, unit=sent["unit"], dp=dp)
+        return Terms(noise, size, claim, _receipt(facts.get("receipt")))
     except (KeyError, TypeError, ValueError, OverflowError, MemoryError, RecursionError, LocumError):
         raise FormatError("its terms cannot be read, or guarantee nothing") from None
+
+
+def _receipt(sent: Any) -> dict[str, str] | None:
+    """A receipt in form only; whose it is, `is_receipt` checks."""
+    if sent is None:
+        return None
+    key, signature = str(sent["key"]), str(sent["signature"])
+    if len(sent) != 2 or len(bytes.fromhex(key)) != 32 or len(bytes.fromhex(signature)) > 200:
+        raise ValueError
+    return {"key": key, "signature": signature}
 
 
 @lru_cache(maxsize=4096)

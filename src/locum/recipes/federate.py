@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import shutil
-import tempfile
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -14,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from locum.data import REFERENCES, partition_by, partition_dirichlet, partition_iid
-from locum.errors import ConfigError, DataError
+from locum.errors import ConfigError, DataError, LocumError
 from locum.federated import (
     FederationSettings,
     PersonalModel,
@@ -27,7 +28,7 @@ from locum.federated import (
     simulate,
     write_federation,
 )
-from locum.io import check_output_folder, write_private_table
+from locum.io import STATE_FOLDER, check_output_folder, hold_folder, write_bytes, write_private_table
 from locum.recipes.inputs import check_source, choose_split, only_real, read_sets
 from locum.recipes.verify import verify_release
 from locum.release import load
@@ -35,6 +36,8 @@ from locum.types import DP, EmbeddingInfo, EmbeddingSet, PrivacyClaim, Progress
 
 # A site needs some records to train on and some to test on.
 _MIN_RECORDS = 10
+# Says which simulation was begun in a folder.
+_SIMULATION = "simulation.json"
 
 
 def start_federation(
@@ -265,7 +268,8 @@ def simulate_federation(
     data
         File or folder of records; with splits, "train" is used.
     out
-        A new or empty folder for the release and the log.
+        A new or empty folder for the release and the log; or that of the same simulation, which was stopped: it goes
+        on there. While it runs, a private folder there holds what the sites would keep to themselves.
     sites
         How many sites, for the partitions "iid" and "dirichlet".
     partition
@@ -303,8 +307,7 @@ def simulate_federation(
     >>> found = simulate_federation("digits.npz", Path("trial"), settings={"mode": "sums"})  # doctest: +SKIP
     >>> [site.acc.value for site in found.sites]  # doctest: +SKIP
     """
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise ConfigError(f"{str(out)!r} is not an empty folder: name another one for the simulation.")
+    _begun_in(out)
     if seed < 0:
         raise ConfigError(f"`seed` must be 0 or more; got {seed!r}.")
     records = only_real(choose_split(read_sets(data, progress=progress), data, "train"), "given")
@@ -332,23 +335,60 @@ def simulate_federation(
         )
     if privacy is not None and privacy.unit == "subject" and records.subject is None:
         raise DataError("A guarantee per subject needs `subject` in the data; there is none.")
-    with tempfile.TemporaryDirectory(prefix="locum-simulation-") as work:
+    asked = json.dumps(
+        {
+            "records": {name: _fingerprint(part) for name, part in parts.items()},
+            "terms": terms.to_dict(),
+            "privacy": None if privacy is None else asdict(privacy),
+            "seed": seed,
+            "validation": validation,
+        },
+        sort_keys=True,
+    )
+    with hold_folder(out):
+        work, begun = out / STATE_FOLDER, _begun_in(out)
+        if begun not in (None, asked):
+            raise ConfigError(
+                f"{str(out)!r} holds a simulation that was stopped, of other records or settings: start that one "
+                "again to finish it, or name another folder."
+            )
+        work.mkdir(parents=True, exist_ok=True, mode=0o700)
+        write_bytes(work / _SIMULATION, asked.encode())
         try:
-            return simulate(
+            found = simulate(
                 parts,
                 terms,
                 privacy,
                 out=out,
-                work=Path(work) / "sites",
+                work=work / "sites",
                 engine=engine,
                 seed=seed,
                 validation=validation,
                 on_event=on_event,
             )
-        except BaseException:
-            # The sites' folders are deleted too, so the run could not be resumed.
+        except LocumError:
+            # It would fail again.
             shutil.rmtree(out, ignore_errors=True)
             raise
+        shutil.rmtree(work)
+    return found
+
+
+def _begun_in(out: Path) -> str | None:
+    """What simulation was stopped in a folder; None in a new or empty one, and an error in any other."""
+    file = out / STATE_FOLDER / _SIMULATION
+    if file.is_file():
+        return file.read_text()
+    if out.exists() and (not out.is_dir() or any(inside.name != STATE_FOLDER for inside in out.iterdir())):
+        raise ConfigError(f"{str(out)!r} is not an empty folder: name another one for the simulation.")
+    return None
+
+
+def _fingerprint(records: EmbeddingSet) -> str:
+    digest = hashlib.sha256(records.X.tobytes())
+    for column in (records.y, records.subject):
+        digest.update(b"" if column is None else np.asarray(column).astype(str).tobytes())
+    return digest.hexdigest()
 
 
 def deal_out(

@@ -42,7 +42,7 @@ def find_ledger(data: str | None, file: Path | None) -> Path:
     if file is not None:
         return file
     place = split_path(str(data))[0]
-    if not Path(place).exists():
+    if not place or not Path(place).exists():
         raise ConfigError(f"There is no {place!r}: check the name of the data whose ledger you mean.")
     return ledger_for(place)
 

@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     from locum.accounting import Charge, Ledger
 
 
-def verify_release(path: Path, *, ledger: Path | None = None, key: Path | None = None) -> Verification:
+def verify_release(
+    path: Path, *, ledger: Path | None = None, key: Path | None = None, site_keys: Path | None = None
+) -> Verification:
     """Check a release folder; the claimed epsilon is computed again from the events.
 
     Without a ledger nobody can tell whether the release was made as it says.
@@ -40,6 +42,9 @@ def verify_release(path: Path, *, ledger: Path | None = None, key: Path | None =
         budget in it can be trusted.
     key
         A public key, whose owner must have signed the release.
+    site_keys
+        Folder with the public key (`NAME.pub`) of every site of a federation: each must have signed a receipt of what
+        it paid, and the claim must follow from those receipts.
 
     Returns
     -------
@@ -63,11 +68,11 @@ def verify_release(path: Path, *, ledger: Path | None = None, key: Path | None =
     >>> verify_release(release).checks[2]
     'no other file, no link, no pickle'
     """
-    return verify_opened_release(open_release(path), ledger=ledger, key=key)
+    return verify_opened_release(open_release(path), ledger=ledger, key=key, site_keys=site_keys)
 
 
 def verify_opened_release(
-    opened: OpenedRelease, *, ledger: Path | None = None, key: Path | None = None
+    opened: OpenedRelease, *, ledger: Path | None = None, key: Path | None = None, site_keys: Path | None = None
 ) -> Verification:
     """The checks of `verify_release` on a folder that was read already."""
     found = verify_opened(opened, key=key)
@@ -77,14 +82,26 @@ def verify_opened_release(
     if claim.dp is not None:
         checks.append(check_cost(claim.dp))
     not_checked = list(found.not_checked)
+    joint = bool(opened.release.manifest.settings.get("sites"))
+    if site_keys is not None:
+        from locum.federated import check_receipts
+
+        checks += check_receipts(opened.release, site_keys)
+    elif joint and claim.dp is not None:
+        not_checked.append(
+            "what each site paid: check the sites' signed receipts with --site-keys"
+            if "run" in opened.release.manifest.settings
+            else "what each site paid: the release has no signed receipts; each site can check its own ledger"
+        )
     if ledger is not None:
         if claim.dp is None:
             raise ConfigError(
                 f"{str(opened.path)!r} has no claim of differential privacy, and so no charge: leave out --ledger."
             )
-        if opened.release.manifest.settings.get("sites"):
-            checks.append(_check_site(opened, claim.dp, ledger))
-            not_checked.append("the other sites' charges: each site can check its own, with its own ledger")
+        if joint:
+            more, open_questions = _check_site(opened, claim.dp, ledger)
+            checks += more
+            not_checked += open_questions
         else:
             book, charge = _paid(claim, claim.dp, ledger)
             checks.append("the ledger has the charge of this release")
@@ -124,22 +141,13 @@ def _check_pages(opened: OpenedRelease) -> str:
     return "the files beside the passport were written by another version or by hand: trust only the passport"
 
 
-def _check_site(opened: OpenedRelease, dp: DPClaim, ledger: Path) -> str:
-    """A ledger can confirm one site's part of a joint release; the other sites have their own ledgers."""
-    from locum.accounting import joint_ledger
+def _check_site(opened: OpenedRelease, dp: DPClaim, ledger: Path) -> tuple[list[str], list[str]]:
+    """What one site's ledger confirms of a joint release, and what it cannot."""
+    from locum.accounting import joint_sites
     from locum.recipes.ledger import existing_ledger
 
-    sites = opened.release.manifest.settings["sites"]
-    listed = {
-        site["ledger"]: site
-        for site in (sites if isinstance(sites, list) else ())
-        if isinstance(site, dict) and isinstance(site.get("ledger"), str)
-    }
-    if len(listed) < 2 or len(listed) < len(sites) or joint_ledger(list(listed)) != dp.ledger:
-        raise PrivacyError(
-            "The release names sites, but its claim is not the joint claim of two or more of them: it was altered."
-        )
-    for holding in existing_ledger(ledger).holdings().values():
+    listed, book = joint_sites(opened.release.manifest.settings.get("sites"), dp.ledger), existing_ledger(ledger)
+    for holding in book.holdings().values():
         for charge in holding.charges:
             site = listed.get(charge.tip)
             if site is None:
@@ -148,7 +156,10 @@ def _check_site(opened: OpenedRelease, dp: DPClaim, ledger: Path) -> str:
             terms = (holding.unit, holding.relation) == (opened.release.claim.unit, dp.relation)
             # A joint claim is never better than that of one of its sites.
             if same and terms and dp.epsilon >= charge.epsilon and dp.delta >= charge.delta:
-                return "the ledger has the charge of one of the sites for this release"
+                checks = ["the ledger has the charge of one of the sites for this release"]
+                if book.releases(charge):
+                    return [*checks, _check_bound(opened, book, charge)], []
+                return checks, ["the decoder: the site's ledger was not told which result came out of the run"]
             raise PrivacyError(_other_numbers(ledger))
     raise PrivacyError(
         f"The ledger {str(ledger)!r} has no charge of any site of this release: it belongs to none of them, or is an "

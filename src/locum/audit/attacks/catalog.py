@@ -20,7 +20,7 @@ from locum.audit.attacks.nearest_distance import NearestDistance
 from locum.audit.attacks.reidentification import Reidentification
 from locum.audit.attacks.rmia import RMIA
 from locum.audit.attacks.singling_out import SinglingOut
-from locum.audit.shadows.shadows import LEAST_SHADOWS
+from locum.audit.shadows.shadows import check_shadows
 from locum.errors import ConfigError
 from locum.types import Progress
 
@@ -145,8 +145,7 @@ def shadow_attacks(
     ['LiRA', 'RMIA']
     """
     # The training would say the same, but only after the other attacks have run.
-    if shadows < LEAST_SHADOWS or shadows % 2:
-        raise ConfigError(f"`shadows` must be an even number, {LEAST_SHADOWS} or more; got {shadows!r}. 64 is usual.")
+    check_shadows(shadows)
     kinds: Mapping[str, type[LiRA | RMIA]] = {"LiRA": LiRA, "RMIA": RMIA}
     return tuple(
         kinds[attack_name(name)](shadows=shadows, seed=seed, state=state, progress=progress) for name in names

@@ -76,7 +76,7 @@ class ShadowState:
 
 
 Masks = npt.NDArray[np.bool_]
-LEAST_SHADOWS = 4
+_LEAST_SHADOWS, _MOST_SHADOWS = 4, 10_000
 
 
 class ShadowFamily(Protocol):
@@ -187,6 +187,14 @@ def no_shadows(release: Release) -> str | None:
     return None
 
 
+def check_shadows(shadows: int) -> None:
+    """Raise unless this many shadows can be trained, in pairs."""
+    if not _LEAST_SHADOWS <= shadows <= _MOST_SHADOWS or shadows % 2:
+        raise ConfigError(
+            f"`shadows` must be an even number, {_LEAST_SHADOWS} to {_MOST_SHADOWS}; got {shadows!r}. 64 is usual."
+        )
+
+
 def shadow_scores(
     release: Release,
     pool: Pool,
@@ -203,8 +211,7 @@ def shadow_scores(
     continues from it, and another attack on the same release and records reuses its shadows. A file for other data,
     settings or seeds is refused.
     """
-    if shadows < LEAST_SHADOWS or shadows % 2:
-        raise ConfigError(f"`shadows` must be an even number, {LEAST_SHADOWS} or more; got {shadows!r}.")
+    check_shadows(shadows)
     if reason := no_shadows(release):
         raise ConfigError(f"There are no shadows here: {reason}.")
     family = _family(release, pool)

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey, EllipticCurvePublicKey
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Error, Message, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.common.constant import ErrorCode
@@ -190,7 +191,9 @@ class FlowerChannel:
         return NoReply(f"an error at the site: {text}" if text else "an error at the site")
 
 
-def reply_to(message: Message, site_file: str | Path) -> tuple[Message, Request | None]:
+def reply_to(
+    message: Message, site_file: str | Path, key: EllipticCurvePrivateKey | None = None
+) -> tuple[Message, Request | None]:
     """A site's reply to a message, and the request that it held; None if it held none.
 
     If the site fails, the coordinator learns only the class of the error, because its text can hold anything. The
@@ -205,7 +208,7 @@ def reply_to(message: Message, site_file: str | Path) -> tuple[Message, Request 
         # Imported late: it takes seconds, and a message that is refused need not wait for it.
         from locum.federated.site import Site
 
-        return Message(to_record(Site(site_file).reply(request)), reply_to=message), request
+        return Message(to_record(Site(site_file, key).reply(request)), reply_to=message), request
     except Exception as error:  # Flower would send its text to the coordinator
         if isinstance(error, LocumError):
             print(f"locum: {error}", file=sys.stderr, flush=True)
@@ -234,6 +237,7 @@ def run_federation(
     sites: int,
     wait: float = 600,
     timeout: float = 3600,
+    keys: Mapping[str, EllipticCurvePublicKey] | None = None,
     on_event: Callable[[dict[str, Any]], None],
 ) -> Path:
     """Wait for `sites`, run the coordinator over `channel`, and return the folder of the release.
@@ -244,7 +248,7 @@ def run_federation(
     from locum.federated.coordinator import Coordinator
 
     wait_for_sites(channel, max(sites, settings.least_sites), wait=wait)
-    coordinator = Coordinator(settings, out, timeout=timeout, on_event=on_event)
+    coordinator = Coordinator(settings, out, timeout=timeout, keys=keys, on_event=on_event)
     return coordinator.run(channel)
 
 

@@ -20,9 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import uvicorn
-from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
-from cryptography.hazmat.primitives.serialization import load_ssh_public_key
 from fastapi import FastAPI, HTTPException, Request as HttpRequest
 from flwr.app import Error, Message
 from flwr.app.message import make_message, remove_content_from_message
@@ -48,7 +46,7 @@ from flwr.supercore.inflatable.inflatable_object import (
 )
 from flwr.supercore.inflatable.inflatable_utils import inflate_object_from_contents
 from flwr.supercore.object_store import NoObjectInStoreError, ObjectStoreFactory
-from flwr.supercore.primitives.asymmetric import public_key_to_bytes, uses_nist_ec_curve
+from flwr.supercore.primitives.asymmetric import public_key_to_bytes
 from flwr.supercore.protobuf.translation import ProtobufTranslationMiddleware
 from flwr.supercore.task_identity import TaskIdentity
 from flwr.superlink.federation import NoOpFederationManager
@@ -61,7 +59,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from locum.errors import ConfigError, FormatError
-from locum.federated.certificates import check_site_name
+from locum.federated.receipts import read_site_keys
 from locum.federated.settings import FederationSettings
 from locum.federated.transport.flower import FlowerChannel, run_federation
 from locum.io import lies_in_release
@@ -125,7 +123,7 @@ def coordinate(
     folder = Path(out)
     if (folder.exists() and not folder.is_dir()) or lies_in_release(folder / "release"):
         raise ConfigError(f"`out` must be a new folder, or that of a run that stopped; got {str(out)!r}.")
-    admitted = read_public_keys(keys)
+    admitted = read_site_keys(keys)
     number = len(admitted) if sites is None else sites
     if not settings.least_sites <= number <= len(admitted):
         raise ConfigError(
@@ -143,32 +141,15 @@ def coordinate(
     with Link(admitted, Path(keys), listen=listen, port=port) as link:
         tell({"event": "listening", "address": listen, "port": port, "sites": number})
         channel = FlowerChannel(link.grid, patience=patience)
-        return run_federation(channel, settings, folder, sites=number, wait=wait, timeout=timeout, on_event=record)
-
-
-def read_public_keys(folder: str | Path) -> dict[str, bytes]:
-    """The public keys (`NAME.pub`) in a folder by site, as Flower compares them."""
-    found: dict[str, bytes] = {}
-    for file in sorted(Path(folder).glob("*.pub")):
-        name = check_site_name(file.stem)
-        try:
-            key = load_ssh_public_key(file.read_bytes())
-            if not isinstance(key, EllipticCurvePublicKey) or not uses_nist_ec_curve(key):
-                raise ValueError
-        except (OSError, ValueError, UnsupportedAlgorithm):
-            raise ConfigError(
-                f"{str(file)!r} is not the public key of a site: make one with `locum federate key`."
-            ) from None
-        found[name] = public_key_to_bytes(key)
-    if len(set(found.values())) < len(found):
-        raise ConfigError(f"Two sites have the same public key in {str(folder)!r}: each site needs its own.")
-    return found
+        return run_federation(
+            channel, settings, folder, sites=number, wait=wait, timeout=timeout, keys=admitted, on_event=record
+        )
 
 
 class Link:
     """A server that sites with admitted keys connect to, from `with` to its end."""
 
-    def __init__(self, admitted: Mapping[str, bytes], keys: Path, *, listen: str, port: int) -> None:
+    def __init__(self, admitted: Mapping[str, EllipticCurvePublicKey], keys: Path, *, listen: str, port: int) -> None:
         for file in _KEYS:
             if not (keys / file).is_file():
                 raise ConfigError(
@@ -180,7 +161,8 @@ class Link:
         factory = LinkStateFactory(FLWR_IN_MEMORY_DB_NAME, manager, stores)
         factory.state_instance = state = _State(manager, stores.store())
         for name, key in admitted.items():
-            state.create_node(NOOP_FLWR_AID, NOOP_ACCOUNT_NAME, key, HEARTBEAT_DEFAULT_INTERVAL, name=name)
+            public = public_key_to_bytes(key)
+            state.create_node(NOOP_FLWR_AID, NOOP_ACCOUNT_NAME, public, HEARTBEAT_DEFAULT_INTERVAL, name=name)
         self.grid = _Grid(factory, state)
         _start_run(self.grid)
         app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None, middleware=_middleware())

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
+
 from locum.errors import LocumError
 from locum.federated.protocol import NoReply, Reply, Request, pack, unpack
 from locum.federated.site import Site
@@ -17,6 +19,8 @@ class LocalChannel:
     ----------
     files
         The `site.toml` of each site, by name.
+    keys
+        The private key of each site by name, which signs its receipt; None: no receipts.
 
     Examples
     --------
@@ -25,8 +29,10 @@ class LocalChannel:
     ['site-a', 'site-b']
     """
 
-    def __init__(self, files: Mapping[str, str | Path]) -> None:
-        self._files = dict(files)
+    def __init__(
+        self, files: Mapping[str, str | Path], keys: Mapping[str, EllipticCurvePrivateKey] | None = None
+    ) -> None:
+        self._files, self._keys = dict(files), dict(keys or {})
 
     def sites(self) -> list[str]:
         """All sites."""
@@ -40,7 +46,7 @@ class LocalChannel:
         received = unpack(*pack(request))
         assert isinstance(received, Request)
         try:
-            reply = Site(self._files[name]).reply(received)
+            reply = Site(self._files[name], self._keys.get(name)).reply(received)
         except LocumError as error:
             return NoReply(f"{type(error).__name__}: {error}")
         returned = unpack(*pack(reply))

@@ -15,9 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
-from cryptography.hazmat.primitives.serialization import load_ssh_private_key
 from flwr.app import Message
 from flwr.app.message import remove_content_from_message
 from flwr.common.constant import HEARTBEAT_DEFAULT_INTERVAL
@@ -46,6 +44,7 @@ from flwr.supernode.node_auth_http_interceptor import NodeAuthHttpInterceptor
 
 from locum.errors import ConfigError, LocumError
 from locum.federated.certificates import check_host
+from locum.federated.receipts import read_site_key
 from locum.federated.site_file import SiteFile
 from locum.federated.transport.flower import reply_to
 
@@ -77,7 +76,7 @@ def join(
     authority
         The coordinator's `ca.crt`.
     key
-        The site's private key; the coordinator has the public one.
+        The site's private key; the coordinator has the public one. It also signs the site's receipt.
     pause
         Seconds between two polls.
     on_event
@@ -89,7 +88,7 @@ def join(
     >>> join("site.toml", "fed.example.org:8010", authority="ca.crt", key="site-a.key")  # doctest: +SKIP
     """
     SiteFile.read(site_file)
-    private, emit = _private_key(Path(key)), on_event or (lambda event: None)
+    private, emit = read_site_key(key), on_event or (lambda event: None)
     logging.getLogger("flwr").setLevel(logging.ERROR)
     with _client(coordinator, Path(authority), private) as client:
         connected = True
@@ -98,7 +97,7 @@ def join(
                 node = _activate(client, private, coordinator)
                 emit({"event": "connected", "to": coordinator})
                 connected = True
-                if _serve(client, node, Path(site_file), pause, emit):
+                if _serve(client, node, Path(site_file), private, pause, emit):
                     return
             except LocumError:
                 raise
@@ -115,7 +114,12 @@ def join(
 
 
 def _serve(
-    client: FleetHttpClient, node: Node, site_file: Path, pause: float, emit: Callable[[dict[str, Any]], None]
+    client: FleetHttpClient,
+    node: Node,
+    site_file: Path,
+    private: EllipticCurvePrivateKey,
+    pause: float,
+    emit: Callable[[dict[str, Any]], None],
 ) -> bool:
     """Reply to requests until the result has arrived."""
     end = threading.Event()
@@ -127,7 +131,7 @@ def _serve(
                 time.sleep(pause)
                 continue
             message = _fetch(client, node, pulled.messages_list[0].metadata.run_id, pulled.message_object_trees[0])
-            reply, request = reply_to(message, site_file)
+            reply, request = reply_to(message, site_file, private)
             if request is not None:
                 emit({"event": "request", "step": request.step, "round": request.round, "failed": reply.has_error()})
             _send(client, node, reply)
@@ -213,19 +217,3 @@ def _client(coordinator: str, authority: Path, private: EllipticCurvePrivateKey)
     # A coordinator must not send the site's requests elsewhere, such as into the site's own network.
     client._client.follow_redirects = False
     return client
-
-
-def _private_key(file: Path) -> EllipticCurvePrivateKey:
-    try:
-        raw, mode = file.read_bytes(), file.stat().st_mode
-    except OSError as error:
-        raise ConfigError(f"The key {str(file)!r} cannot be read: {error.strerror}.") from None
-    if mode & 0o077:
-        raise ConfigError(f"Others may read the private key {str(file)!r}: run chmod 600 on it.")
-    try:
-        key = load_ssh_private_key(raw, None)
-    except (ValueError, TypeError, UnsupportedAlgorithm):
-        key = None
-    if not isinstance(key, EllipticCurvePrivateKey):
-        raise ConfigError(f"{str(file)!r} is not the private key of a site: make one with `locum federate key`.")
-    return key
