@@ -38,6 +38,7 @@ EXTRAS = {
     "sklearn": "fit",
     "scipy": "fit",
     "dp_accounting": "fit",
+    "opendp": "fit",
     "pandas": "fit",
     "pyarrow": "fit",
     "torch": "train",

@@ -38,9 +38,9 @@ def test_each_name_is_the_attack_s_own() -> None:
 def test_the_groups_make_up_the_catalog() -> None:
     groups = (SAMPLE_ATTACKS, DECODER_ATTACKS, SHADOW_ATTACKS)
     assert [name for group in groups for name in group] == list(ATTACKS)
-    assert set(DECODER_ATTACKS) == {"latent search", "ELBO"}
+    assert set(DECODER_ATTACKS) == {"latent search", "ELBO", "LiRA on sums"}
     assert set(SHADOW_ATTACKS) == {"LiRA", "RMIA"}
-    assert set(DEFAULT_ATTACKS) == {*SAMPLE_ATTACKS, "latent search"}
+    assert set(DEFAULT_ATTACKS) == {*SAMPLE_ATTACKS, "latent search", "LiRA on sums", "LiRA"}
 
 
 @given(st.sampled_from(list(ATTACKS)), st.sampled_from(["-", "_", " "]), st.booleans())

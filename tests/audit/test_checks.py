@@ -69,7 +69,7 @@ def test_shared_subjects_are_an_error_and_few_subjects_are_few(subjects: Callabl
         check_sets(with_subjects, EmbeddingSet(others.X, others.y, who), RNG(0))
     # Two records per subject: 300 subjects, whatever the number of records.
     (few,) = check_sets(with_subjects, EmbeddingSet(others.X, others.y, 1000 + who // 2), RNG(0))
-    assert (few.kind, few.count, few.voids) == ("too few", 300, "reassurance")
+    assert (few.kind, few.count, few.voids) == ("too few", 300, "nothing")
     assert kinds(check_sets(members, others, RNG(0), fpr=0.001)) == ["too few"]
     with pytest.raises(ConfigError, match="between 0 and 1"):
         check_sets(members, others, RNG(0), fpr=0.0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -81,7 +82,20 @@ def test_what_was_not_tested_is_not_met() -> None:
     policy = load_policy("public")
     assert len(failed(policy, fine(policy)[1:], dp(1.0))) == 1
     unmeasured = [result(name, 0.505) for name in policy.attacks.needed]  # type: ignore[union-attr]
-    assert [f.found for f in policy.findings(unmeasured, dp(1.0)) if not f.met] == ["too few non-members to tell"]
+    assert [f.found for f in policy.findings(unmeasured, dp(1.0)) if not f.met] == [
+        "too few non-members to tell: 1 % takes 500 non-members"
+    ]
+
+
+def test_fewer_records_are_asked_about_a_coarser_rate() -> None:
+    """5 % of members at 1 % false alarms is five times as many: 387 non-members can show that at 2 %."""
+    policy = load_policy("research-sharing")
+    coarse = [replace(r, tpr={0.02: Estimate(0.06, 0.04, 0.09, 400)}) for r in fine(policy)]
+    (rule,) = (f for f in policy.findings(coarse, NONE) if "false alarms" in f.rule)
+    assert (rule.met, rule.rule) == (True, "at 2 % false alarms at most 10% of members are found")
+    assert rule.found.endswith("1 % takes 500 non-members")
+    many = [replace(r, tpr={0.02: Estimate(0.06, 0.04, 0.11, 400)}) for r in fine(policy)]
+    assert [f.met for f in policy.findings(many, NONE) if "false alarms" in f.rule] == [False]
 
 
 def test_doubts_are_counted() -> None:

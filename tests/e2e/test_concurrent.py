@@ -8,15 +8,18 @@ import random
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from locum.accounting import Ledger
 from locum.data import load_sample, write_embeddings
+from locum.generate import ClassGaussian
 from locum.io import hold_folder
 from locum.recipes import fit_release
 from locum.release import load, verify
@@ -90,3 +93,24 @@ def test_a_kill_inside_passport_leaves_a_release_that_can_be_read(data: Path, tm
         process.send_signal(signal.SIGKILL)
         process.wait()
         load(release)
+
+
+def test_a_reader_sees_the_old_release_or_the_new(tmp_path: Path) -> None:
+    X, y = np.random.default_rng(0).normal(size=(40, 64)).astype(np.float32), np.arange(40) % 2
+    releases = [ClassGaussian(random_state=seed).fit(X + seed, y).release() for seed in range(2)]
+    releases[0].save(tmp_path / "release")
+    end = threading.Event()
+
+    def write() -> None:
+        while not end.is_set():
+            for release in releases:
+                release.save(tmp_path / "release", overwrite=True)
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        for _ in range(1500):
+            load(tmp_path / "release")
+    finally:
+        end.set()
+        writer.join()

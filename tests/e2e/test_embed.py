@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 import signal
 import stat
 import subprocess
@@ -239,3 +240,39 @@ def test_killed_again_and_again_it_ends_as_if_it_never_was(folder: Path, program
     assert (tmp_path / "v.npz").read_bytes() == (tmp_path / "unbroken.npz").read_bytes()
     # A kill while the result is written cannot be caught: what it leaves is private, and no result by its name.
     assert all(stat.S_IMODE(p.stat().st_mode) == 0o600 for p in tmp_path.glob(".locum-*.part"))
+
+
+def test_copies_are_listed_by_name_in_a_private_file_only(program: Run, tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    for split, count in (("train", 6), ("test", 4)):
+        for i in range(count):
+            file = tmp_path / "images" / split / ("cat", "dog")[i % 2] / f"MILLER-{split}-{i}.png"
+            file.parent.mkdir(parents=True, exist_ok=True)
+            Image.fromarray(rng.integers(0, 256, (16, 16, 3), dtype=np.uint8)).save(file)
+    images = tmp_path / "images"
+    # The same pixels in another file; the same file under another label; and one that is a test image too.
+    first = images / "train" / "cat" / "MILLER-train-0.png"
+    with Image.open(first) as image:
+        image.save(images / "train" / "cat" / "MILLER-zoe.bmp")
+    shutil.copy(first, images / "train" / "dog" / "MILLER-zac.png")
+    shutil.copy(first, images / "test" / "cat" / "MILLER-test-9.png")
+    done = program("embed", images, "-o", tmp_path / "v.npz")
+    assert done.code == 0, done.err
+    assert "duplicates  2 images equal another of the same split, 1 one of an earlier split" in done.out
+    assert "--drop-duplicates" in done.out
+    assert "MILLER" not in done.out + done.err
+    listing = tmp_path / "v.duplicates.csv"
+    assert stat.S_IMODE(listing.stat().st_mode) == 0o600
+    assert listing.read_text().splitlines() == [
+        "split,row,image,equals_split,equals_row,equals_image,label,subject",
+        "train,3,train/cat/MILLER-zoe.bmp,train,0,train/cat/MILLER-train-0.png,same,unknown",
+        "train,7,train/dog/MILLER-zac.png,train,0,train/cat/MILLER-train-0.png,other,unknown",
+        "test,2,test/cat/MILLER-test-9.png,train,0,train/cat/MILLER-train-0.png,same,unknown",
+    ]
+    parts = read_splits(tmp_path / "v.npz")
+    assert {name: len(part) for name, part in parts.items()} == {"train": 8, "test": 5}
+    for name in ("train/cat/MILLER-zoe.bmp", "train/dog/MILLER-zac.png", "test/cat/MILLER-test-9.png"):
+        (images / name).unlink()
+    clean = program("embed", images, "-o", tmp_path / "v.npz", "--force", "--json").json
+    assert (clean["repeated"], clean["shared"], clean["duplicates_file"]) == (0, 0, None)
+    assert not listing.exists()

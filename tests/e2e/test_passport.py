@@ -42,7 +42,7 @@ def test_the_whole_journey(program: Run, files: dict[str, Path], tmp_path: Path)
     (open_question,) = found.json["not_checked"]
     assert "noise was drawn" in open_question
     assert found.json["passport"] == written.json["passport"] == signed.json["files"]["passport.json"]
-    assert {"the claimed epsilon is what its events cost", "the ledger has the charge of this release"} <= set(
+    assert {"the claimed epsilon covers what its events cost", "the ledger has the charge of this release"} <= set(
         found.json["checks"]
     )
     # The receiver's other verbs read it as any release.

@@ -22,21 +22,21 @@ Make = Callable[..., Any]
 
 @given(st.integers(2, 6), st.integers(1, 20), st.integers(0, 2**32 - 1))
 def test_the_total_comes_out_whatever_the_masks(sites: int, length: int, seed: int) -> None:
-    values = np.random.default_rng(seed).normal(0, 1e5, (sites, length))
+    values = np.random.default_rng(seed).integers(-(2**58), 2**58, (sites, length))
     private = [new_key() for _ in range(sites)]
     keys = [public_key(p) for p in private]
     parts = {str(i): masked(values[i], private[i], keys, "run") for i in range(sites)}
-    assert np.abs(unmasked(parts) - values.sum(axis=0)).max() <= sites * 2.0**-32
+    np.testing.assert_array_equal(unmasked(parts), values.sum(axis=0))
 
 
 def test_a_single_reply_looks_like_random_words() -> None:
     private = [new_key() for _ in range(2)]
     keys = [public_key(p) for p in private]
-    words = masked(np.zeros(20_000), private[0], keys, "run")
+    words = masked(np.zeros(20_000, np.int64), private[0], keys, "run")
     bits = np.unpackbits(words.view(np.uint8))
     assert abs(bits.mean() - 0.5) < 0.005
     # Another run has other masks for the same sums.
-    assert (masked(np.zeros(20_000), private[0], keys, "another") != words).all()
+    assert (masked(np.zeros(20_000, np.int64), private[0], keys, "another") != words).all()
 
 
 def test_wrong_lists_are_refused() -> None:
@@ -44,11 +44,9 @@ def test_wrong_lists_are_refused() -> None:
     mine, other = public_key(private), public_key(new_key())
     for keys in ([other], [mine, mine, other], []):
         with pytest.raises(FormatError, match="list of keys"):
-            masked(np.zeros(1), private, keys, "run")
+            masked(np.zeros(1, np.int64), private, keys, "run")
     with pytest.raises(FormatError, match="not a valid X25519 key"):
-        masked(np.zeros(1), private, [mine, "zz"], "run")
-    with pytest.raises(ConfigError, match="finite"):
-        masked(np.full(1, np.inf), private, [mine, other], "run")
+        masked(np.zeros(1, np.int64), private, [mine, "zz"], "run")
 
 
 def test_the_honest_sites_add_up_to_the_noise() -> None:

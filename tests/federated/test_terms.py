@@ -19,6 +19,7 @@ from locum.federated import FederationSettings, plan_site
 from locum.federated.aggregation import decoder_tensors, initial_network
 from locum.federated.terms import Terms, read_terms, requested_sums
 from locum.generate.private import COUNTS_ONLY, MEANS, MEANS_AND_PRODUCTS
+from locum.mechanisms import ExactSums
 from locum.train import RowLossByAutograd
 from locum.train.dp import InitialQuery, PrivateRun
 from locum.types import DP
@@ -81,7 +82,7 @@ def test_a_plan_without_a_budget_runs_only_with_a_seed(tmp_path: Path) -> None:
         ledger.open_for(DP(1.0, 1e-5, n_public=10), "scans")
         with pytest.raises(PrivacyError, match="only for tests"):
             PrivateRun(torch.nn.Linear(1, 1), rows, loss, plan, ledger, "scans")
-    query = InitialQuery(np.zeros(2), lambda noisy: rows)
+    query = InitialQuery(ExactSums(np.ones(2)), lambda noisy: rows)
     with pytest.raises(ConfigError, match="initial_query"):
         PrivateRun(torch.nn.Linear(1, 1), rows, loss, plan, insecure_seed=0, initial_query=query)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import random
+import shutil
 import stat
 import subprocess
 import sys
@@ -234,3 +235,29 @@ def test_a_full_disk_names_the_file(tmp_path: Path) -> None:
     ran = subprocess.run([sys.executable, "-c", script, str(tmp_path / "r")], capture_output=True, text=True)
     assert ran.stdout.strip().endswith("r/manifest.json"), ran
     assert names(tmp_path) == []
+
+
+def test_one_lock_whether_or_not_the_folder_above_exists(tmp_path: Path) -> None:
+    """The second process comes when the first has made the folder above."""
+    place = tmp_path / "new" / "deep" / "release"
+    code = "import sys, pathlib; from locum.io import hold_folder as hold\nwith hold(pathlib.Path(sys.argv[1])): 0"
+    with hold_folder(place):
+        place.parent.mkdir(parents=True, exist_ok=True)
+        second = subprocess.run([sys.executable, "-c", code, place], capture_output=True, text=True, check=False)
+        assert "Another process is writing" in second.stderr
+        shutil.rmtree(tmp_path / "new" / "deep", ignore_errors=True)
+    assert not [*tmp_path.rglob("*.lock")]
+
+
+def test_folders_that_were_made_for_a_lock_are_removed(tmp_path: Path) -> None:
+    with hold_folder(tmp_path / "new" / "deep" / "release"):
+        pass
+    assert not [*tmp_path.iterdir()]
+
+
+def test_only_what_we_left_is_cleared(tmp_path: Path) -> None:
+    (tmp_path / ".a.locum-backup").mkdir()
+    (tmp_path / ".a.locum-x.locum-abcd1234").mkdir()
+    (tmp_path / ".a.locum-abcd1234").mkdir()
+    write_folder_atomically(tmp_path / "a", [("manifest.json", b"{}")], overwrite=False)
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == [".a.locum-backup", ".a.locum-x.locum-abcd1234", "a"]

@@ -87,7 +87,7 @@ def test_a_class_of_one_record_is_no_reason_to_refuse(blobs: Blobs, tmp_path: Pa
 def test_verify_computes_the_epsilon_anew(file: str, tmp_path: Path) -> None:
     fitted(file, tmp_path / "r")
     ledger = tmp_path / ".locum" / "ledger.sqlite"
-    assert "the claimed epsilon is what its events cost" in verify_release(tmp_path / "r").checks
+    assert "the claimed epsilon covers what its events cost" in verify_release(tmp_path / "r").checks
     assert "the ledger has the charge of this release" in verify_release(tmp_path / "r", ledger=ledger).checks
     manifest = json.loads((tmp_path / "r" / "manifest.json").read_text())
     for change, words in (

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from locum import EmbeddingSet
-from locum.accounting import Gaussian, epsilon_of, events_to_json
+from locum.accounting import Gaussian, Ledger, attack_limit, epsilon_of, events_to_json
 from locum.data import write_embeddings
+from locum.errors import PrivacyError
 from locum.generate import ClassGaussian, KSame
 from locum.recipes import audit_data
 from locum.release import entry_of
@@ -28,17 +29,18 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
         X = (rng.normal(size=(160, 24)) + y[:, None]).astype(np.float32)
         write_embeddings(folder / f"{name}.npz", EmbeddingSet(X, y))
         if name == "members":
-            for forged in ("honest", "forged"):
+            for forged in ("honest", "forged", "loud"):
                 ClassGaussian(random_state=0).fit(X, y).release().save(folder / forged)
             KSame(k=2).fit(X, y).release().save(folder / "table")
-    claim(folder / "forged")
+    claim(folder / "forged", 50.0)
+    claim(folder / "loud", 0.2)
     return folder
 
 
-def claim(release: Path) -> None:
+def claim(release: Path, noise: float) -> None:
     """Rewrite the claim to differential privacy, with every hash in place."""
     body = json.loads((release / "manifest.json").read_text())
-    events = [Gaussian(50.0)]
+    events = [Gaussian(noise)]
     body["claim"] = {
         **body["claim"],
         "kind": "dp",
@@ -83,3 +85,13 @@ def test_one_that_nobody_asked_for_is_no_fault(files: Path) -> None:
     report = audited(files, "table")
     assert report.skipped
     assert not any(f.rule == "every attack that was asked for was run" for f in report.findings)
+
+
+def test_a_forged_claim_softens_no_verdict(files: Path) -> None:
+    """By the events that it claims any attack would stay below the limit; only a ledger can show that."""
+    assert attack_limit([Gaussian(0.2)]) > 0.99
+    report = audited(files, "loud", attacks=["likelihood ratio"])
+    assert (report.verdict, report.outcome, report.limit) == ("leak", "leak", None)
+    Ledger(files / "empty.sqlite").set_budget("default", epsilon=1.0, delta=1e-5)
+    with pytest.raises(PrivacyError, match="does not have the charge"):
+        audited(files, "loud", ledger=files / "empty.sqlite")

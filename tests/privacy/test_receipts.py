@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -11,12 +12,25 @@ import numpy as np
 import pytest
 
 from locum import EmbeddingSet
-from locum.accounting import joint_ledger
+from locum.accounting import Ledger, joint_ledger
 from locum.data import write_embeddings
 from locum.errors import ConfigError, LocumError, PrivacyError
-from locum.federated import Coordinator, FederationSettings, LocalChannel, make_site_key
+from locum.federated import (
+    Coordinator,
+    FederationSettings,
+    LocalChannel,
+    Reply,
+    Request,
+    Site,
+    make_site_key,
+)
 from locum.federated.receipts import read_site_key, read_site_keys
-from locum.recipes import verify_release
+from locum.federated.result import run_claim
+from locum.federated.terms import read_terms
+from locum.generate import ClassGaussian
+from locum.recipes import merge_to_folder, verify_release
+from locum.release import load
+from locum.types import DP
 
 Forge = Callable[..., None]
 NAMES = ("site-a", "site-b", "site-c")
@@ -61,9 +75,8 @@ def test_an_honest_result_passes(tmp_path: Path, more: dict[str, Any]) -> None:
     assert "each of the 3 sites signed a receipt of its charge (site-a, site-b, site-c)" in found.checks
     assert "the claim follows from the receipts" in found.checks
     ledger = tmp_path / "run" / "site-b" / ".locum" / "ledger.sqlite"
-    assert any(
-        "knows this release by its fingerprint" in check for check in verify_release(release, ledger=ledger).checks
-    )
+    noted = "the ledger noted this release when the coordinator sent it as the result"
+    assert noted in verify_release(release, ledger=ledger).checks
 
 
 def test_without_keys_it_says_what_was_not_checked(copy: Path) -> None:
@@ -76,11 +89,6 @@ def lower_epsilon(body: dict[str, Any]) -> None:
     """The claim of the cheapest site for the whole run."""
     site = min(body["settings"]["sites"], key=lambda site: site["epsilon"])
     body["claim"]["dp"].update(epsilon=site["epsilon"], events=site["events"])
-
-
-def forget_a_site(body: dict[str, Any]) -> None:
-    body["settings"]["sites"].pop()
-    body["claim"]["dp"]["ledger"] = joint_ledger([site["ledger"] for site in body["settings"]["sites"]])
 
 
 def invent_a_site(body: dict[str, Any]) -> None:
@@ -116,6 +124,30 @@ def another_run(body: dict[str, Any]) -> None:
     body["settings"]["run"] = "0" * 32
 
 
+def less_noise_in_the_events(body: dict[str, Any]) -> None:
+    body["claim"]["dp"]["events"] = [{"kind": "gaussian", "noise_multiplier": 1000.0}]
+
+
+def a_cheaper_look(body: dict[str, Any]) -> None:
+    body["settings"]["sites"][0]["epsilon"] = 0.001
+
+
+def more_said_about_a_site(body: dict[str, Any]) -> None:
+    body["settings"]["sites"][0]["audited"] = "yes"
+
+
+def other_class_names(body: dict[str, Any]) -> None:
+    body["class_names"] = ["bee", "ant"]
+
+
+def no_settings(body: dict[str, Any]) -> None:
+    del body["settings"]["federation"]
+
+
+def odd_settings(body: dict[str, Any]) -> None:
+    body["settings"]["federation"] = [1]
+
+
 def unsigned(body: dict[str, Any]) -> None:
     del body["settings"]["sites"][0]["receipt"]
 
@@ -131,6 +163,12 @@ def unsigned(body: dict[str, Any]) -> None:
         one_site_per_subject,
         another_run,
         unsigned,
+        less_noise_in_the_events,
+        a_cheaper_look,
+        more_said_about_a_site,
+        other_class_names,
+        no_settings,
+        odd_settings,
     ],
 )
 def test_a_forged_claim_is_refused(
@@ -142,10 +180,66 @@ def test_a_forged_claim_is_refused(
 
 
 def test_a_site_that_is_left_out_is_named(forge: Forge, copy: Path, federation: Path) -> None:
-    """Fewer sites can be an honest run too, so the reader learns who signed, and the site's own ledger objects."""
-    forge(copy, forget_a_site)
-    with pytest.raises(LocumError):
-        verify_release(copy, ledger=federation / "site-a" / ".locum" / "ledger.sqlite", site_keys=federation / "keys")
+    """Fewer sites can be an honest run too: the reader learns who has not signed, and a site's own ledger objects."""
+
+    def leave_out(body: dict[str, Any]) -> None:
+        sites = body["settings"]["sites"]
+        left = sites.pop(max(range(3), key=lambda i: sites[i]["epsilon"]))
+        claims = [read_terms({"noise": 1.0, "size": 1, "terms": site}).claim for site in sites]
+        claim = run_claim(FederationSettings.from_dict(body["settings"]["federation"]), claims)
+        body["claim"] = claim.to_dict()
+        gone.append(left["ledger"])
+
+    gone: list[str] = []
+    forge(copy, leave_out)
+    found = verify_release(copy, site_keys=federation / "keys")
+    assert "whether records of site-c were used: no receipt of theirs is listed" in found.not_checked
+    assert any(line.startswith("the decoder: receipts cover payments") for line in found.not_checked)
+    for site in ("site-a", "site-c"):
+        with pytest.raises(PrivacyError):
+            verify_release(copy, ledger=federation / site / ".locum" / "ledger.sqlite")
+
+
+def test_a_site_vouches_for_one_true_result(federation: Path, tmp_path: Path) -> None:
+    """A coordinator could have sent several, with any claim and decoder."""
+    settings = FederationSettings.read(federation / "federation.toml")
+    honest = load(federation / "out" / "release")
+    before = Ledger(federation / "site-a" / ".locum" / "ledger.sqlite").export()
+
+    def send(change: Callable[[dict[str, Any]], None], tensors: dict[str, Any]) -> Reply:
+        body = json.loads(honest.manifest.dumps())
+        change(body)
+        run = honest.manifest.settings["run"]
+        facts = {"run": run, "settings": settings.to_dict(), "manifest": json.dumps(body)}
+        return Site(federation / "site-a" / "site.toml").reply(Request("finish", 0, "0" * 32, facts, tensors))
+
+    def alone(body: dict[str, Any]) -> None:
+        (own,) = [site for site in body["settings"]["sites"] if site["epsilon"] < 1.01]
+        body["claim"]["dp"].update({key: own[key] for key in ("epsilon", "delta", "events", "ledger")})
+        body["settings"] = {}
+
+    other = {**honest.tensors, "means": honest.tensors["means"] + 1}
+    for change, tensors in (
+        (lower_epsilon, honest.tensors),
+        (less_left_open, honest.tensors),
+        (alone, honest.tensors),
+        (lambda body: None, other),
+    ):
+        assert send(change, dict(tensors)).declined
+    assert Ledger(federation / "site-a" / ".locum" / "ledger.sqlite").export() == before
+
+
+def test_merged_releases_are_known_by_their_sources(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    for name in "ab":
+        X, y = rng.normal(size=(60, 4)).astype(np.float32), np.arange(60) % 2
+        budget = DP(1.0, 1e-5, n_public=60)
+        model = ClassGaussian(privacy=budget, classes=[0, 1], ledger=tmp_path / f"{name}.sqlite")
+        model.fit(X, y).release().save(tmp_path / name)
+    merge_to_folder([tmp_path / "a", tmp_path / "b"], tmp_path / "merged")
+    found = verify_release(tmp_path / "merged", ledger=tmp_path / "a.sqlite")
+    assert "the ledger knows the site's own release, which was merged" in found.checks
+    assert any("the decoder was made from" in line for line in found.not_checked)
 
 
 def test_keys_of_others_confirm_nothing(copy: Path, tmp_path: Path) -> None:

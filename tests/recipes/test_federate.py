@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from locum import EmbeddingSet
+from locum.accounting import Ledger
 from locum.data import write_embeddings
 from locum.errors import ConfigError, DataError, FormatError
 from locum.federated import PersonalModel
@@ -76,6 +77,37 @@ def test_a_simulation_leaves_its_release_and_nothing_else(data: str, tmp_path: P
     assert {p.name for p in tmp_path.iterdir()} == {"data.npz", "out"}
     with pytest.raises(ConfigError, match="not an empty folder"):
         simulate_federation(data, tmp_path / "out", sites=2, settings=TINY)
+
+
+def test_a_simulation_touches_no_ledger_and_nothing_of_yours(data: str, tmp_path: Path) -> None:
+    ledger = tmp_path / "mine" / ".locum" / "ledger.sqlite"
+    ledger.parent.mkdir(parents=True)
+    Ledger(ledger).set_budget("default", epsilon=1.0, delta=1e-5)
+    with pytest.raises(ConfigError, match="not an empty folder"):
+        simulate_federation(data, tmp_path / "mine", sites=2, settings=TINY)
+    assert Ledger(ledger).holding("default").epsilon == 1.0
+
+
+def test_a_simulation_that_fails_keeps_what_was_done(data: str, tmp_path: Path) -> None:
+    def stop(event: dict[str, Any]) -> None:
+        if event["event"] == "round":
+            raise DataError("no disk")
+
+    with pytest.raises(DataError):
+        simulate_federation(data, tmp_path / "out", sites=2, settings={**TINY, "rounds": 2}, on_event=stop)
+    (tmp_path / "out" / "my-notes.txt").touch()
+    simulate_federation(data, tmp_path / "out", sites=2, settings={**TINY, "rounds": 2})
+    assert (tmp_path / "out" / "my-notes.txt").exists()
+
+
+def test_what_is_left_of_a_finished_simulation_is_deleted_and_its_release_kept(data: str, tmp_path: Path) -> None:
+    found = simulate_federation(data, tmp_path / "out", sites=2, settings=TINY)
+    left = tmp_path / "out" / ".locum-simulation-done" / "sites"
+    left.mkdir(parents=True)
+    with pytest.raises(ConfigError, match="not an empty folder"):
+        simulate_federation(data, tmp_path / "out", sites=2, settings=TINY)
+    assert not left.exists()
+    assert load(found.release).claim.test
 
 
 class Killed(BaseException):

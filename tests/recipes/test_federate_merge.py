@@ -40,7 +40,7 @@ def test_merge_save_sample_verify(folders: list[Path], tmp_path: Path, weights: 
     assert summary.how == how
     assert summary.fingerprint == locum.load(tmp_path / "global").fingerprint
     verified = verify_release(tmp_path / "global")
-    assert "the claimed epsilon is what its events cost" in verified.checks
+    assert "the claimed epsilon covers what its events cost" in verified.checks
     told = json.loads(json.dumps(summary.to_dict()))
     assert told["claim"]["kind"] == "dp"
     assert told["max_sites_per_subject"] == 3

@@ -212,7 +212,7 @@ def test_a_guarantee_has_a_registry_record_and_a_lie_gets_no_passport(
     plain = ClassGaussian(random_state=0).fit(*blobs).release()
     honest = guaranteed(plain).save(tmp_path / "honest")
     assert "dp-registry.json" in write_passport(honest).files
-    assert "the claimed epsilon is what its events cost" in verify_release(honest).checks
+    assert "the claimed epsilon covers what its events cost" in verify_release(honest).checks
     liar = guaranteed(plain, 0.5).save(tmp_path / "liar")
     with pytest.raises(PrivacyError, match="but composing its events costs"):
         write_passport(liar)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
+from sklearn.preprocessing import StandardScaler
 from torch.utils.data import DataLoader
 
+from locum.data import read_splits
 from locum.errors import ConfigError, DataError
-from locum.generate import ClassGaussian, CVAEGenerator, KSame
+from locum.generate import BaseGenerator, ClassGaussian, CVAEGenerator, KSame
 from locum.release import Release, rounded_joint
 
 
@@ -163,3 +167,65 @@ def test_fixed_attributes_keep_what_goes_with_them(blobs: tuple[np.ndarray, np.n
     assert abs((women == 2).mean() - 30 / 120) < 0.03
     with pytest.raises(ConfigError, match="No record of class"):
         release.sample(per_class={2: 3}, attributes={"sex": "M"})
+
+
+TINY = np.finfo(np.float32).tiny
+
+
+def subnormal(X: np.ndarray) -> np.ndarray:
+    return (X != 0) & (np.abs(X) < TINY)
+
+
+@pytest.mark.parametrize("space", ["raw", "unit"])
+@pytest.mark.parametrize("generator", [ClassGaussian, KSame, CVAEGenerator])
+def test_no_sampled_number_is_subnormal(
+    generator: type[BaseGenerator], space: str, blobs: tuple[np.ndarray, np.ndarray]
+) -> None:
+    """A receiver divides by the spread of a feature: 1 / 1e-39 is infinite in float32."""
+    X, y = blobs
+    X = X.copy()
+    X[:, 1] = np.random.default_rng(0).normal(size=len(X)) * 1e-39
+    # Normal in the data, and below the limit after a division by the length of the vector.
+    X[:, 2] = np.where(np.arange(len(X)) % 2, 3e-38, -3e-38)
+    fast = {"max_epochs": 2} if generator is CVAEGenerator else {}
+    fitted = generator(space=space, random_state=0, **fast).fit(X, y)
+    release = fitted.release()
+    size = None if release.manifest.kind == "data" else 300
+    drawn, _ = release.sample(size, random_state=3)
+    assert not subnormal(drawn).any()
+    np.testing.assert_array_equal(fitted.sample(size, random_state=3)[0], drawn)
+    with np.errstate(over="raise"):
+        assert np.isfinite(StandardScaler().fit_transform(drawn)).all()
+    if size is not None:
+        streamed = next(iter(release.stream(64, random_state=0)))[0].numpy()
+        assert not subnormal(streamed).any()
+
+
+def test_dead_features_have_no_spread(rng: np.random.Generator) -> None:
+    """Rounding inside the decomposition of the covariance gave them one of 1e-44 to 1e-14."""
+    X = (rng.normal(size=(210, 200)) @ rng.normal(size=(200, 200))).astype(np.float32)
+    dead, small = rng.random(200) < 0.3, 7
+    X[:, dead] = 0
+    X[:, small] = rng.normal(size=210) * 1e-20
+    release = ClassGaussian(random_state=0).fit(X, np.arange(210) % 3).release()
+    dead[small] = False
+    assert not release.tensors["factor"][:, dead].any()
+    drawn, _ = release.sample(2000, random_state=0)
+    assert not drawn[:, dead].any()
+    # A feature of hardly any spread keeps the spread it has.
+    ratio = drawn.std(axis=0, dtype=np.float64) / np.where(dead, 1, X.std(axis=0, dtype=np.float64))
+    np.testing.assert_allclose(ratio[~dead], 1, atol=0.2)
+
+
+@pytest.mark.parametrize("name", ["breastmnist", "pneumoniamnist"])
+def test_real_vectors_with_dead_features_can_be_standardized(name: str, real_data: Path) -> None:
+    """Of 1,280 features of breast ultrasound 18 are 0 in every record, of chest X-rays 3."""
+    parts = read_splits(real_data / f"{name}_efflite0.npz")
+    train = parts["train"].take(np.arange(400))
+    drawn, _ = ClassGaussian(random_state=0).fit(train.X, train.y).sample(500, random_state=0)
+    assert (np.ptp(train.X, axis=0) == 0).any()
+    assert not subnormal(drawn).any()
+    scaler = StandardScaler().fit(drawn)
+    with np.errstate(over="raise"):
+        assert np.isfinite(scaler.transform(drawn)).all()
+        assert np.isfinite(scaler.transform(parts["test"].X)).all()

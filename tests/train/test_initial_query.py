@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from locum.accounting import Gaussian, Laplace, Ledger, SGDPlan
 from locum.errors import ConfigError, PrivacyError
+from locum.mechanisms import ExactSums
 from locum.train import RowLossByAutograd
 from locum.train.dp import InitialQuery, PrivateRun
 from locum.types import DP
@@ -28,6 +29,12 @@ def stop_at_once(done: int, total: int, note: str = "") -> None:
     raise KilledError
 
 
+def sums(numbers: np.ndarray) -> ExactSums:
+    out = ExactSums(np.full(len(numbers), 2.0**-30))
+    out.add(numbers.astype(np.int64) << 30)
+    return out
+
+
 def plan(noise: float = 2.0, **changed: object) -> SGDPlan:
     given = {"extra": (Gaussian(noise),), **changed}
     return SGDPlan(DP(200.0, 1e-5, n_public=50), 0.2, 10, 20, 1.0, 1.0, **given)
@@ -42,7 +49,7 @@ def a_run(initial_query: InitialQuery, **options: object) -> PrivateRun:
 def test_the_noise_has_the_size_that_was_paid_for() -> None:
     """Ten per cent more or less would be seen."""
     for noise in (0.5, 4.0):
-        run = a_run(InitialQuery(np.full(4000, 7.0), lambda _: ROWS), plan=plan(noise))
+        run = a_run(InitialQuery(sums(np.full(4000, 7)), lambda _: ROWS), plan=plan(noise))
         run.run()
         assert run.noisy is not None
         assert stats.kstest((run.noisy - 7.0) / noise, "norm").pvalue > 1e-4
@@ -50,7 +57,7 @@ def test_the_noise_has_the_size_that_was_paid_for() -> None:
 
 
 def test_the_noise_is_not_that_of_a_step() -> None:
-    run = a_run(InitialQuery(np.zeros(4), lambda _: ROWS), plan=plan(1.0))
+    run = a_run(InitialQuery(sums(np.zeros(4)), lambda _: ROWS), plan=plan(1.0))
     run.run()
     from locum.mechanisms import SecureRandom
 
@@ -66,11 +73,11 @@ def test_rows_come_from_the_noisy_sums() -> None:
         seen.append(noisy.copy())
         return ROWS - float(noisy[0])
 
-    run = a_run(InitialQuery(np.array([5.0]), rows))
+    run = a_run(InitialQuery(sums(np.array([5])), rows))
     run.run()
     np.testing.assert_array_equal(seen, [run.noisy])
     with pytest.raises(ConfigError, match="keep the shape"):
-        a_run(InitialQuery(np.array([5.0]), lambda _: ROWS[:3])).run()
+        a_run(InitialQuery(sums(np.array([5])), lambda _: ROWS[:3])).run()
 
 
 def test_it_is_paid_once_and_kept_when_the_fit_is_killed(tmp_path: Path) -> None:
@@ -84,8 +91,8 @@ def test_it_is_paid_once_and_kept_when_the_fit_is_killed(tmp_path: Path) -> None
 
         given = {"ledger": ledger, "holding": "scans", "checkpoint": tmp_path / "c", "insecure_seed": None}
         with pytest.raises(KilledError):
-            a_run(InitialQuery(np.zeros(3), rows), checkpoint_seconds=0.0, progress=stop_at_once, **given).run()
-        run = a_run(InitialQuery(np.zeros(3), rows), **given)
+            a_run(InitialQuery(sums(np.zeros(3)), rows), checkpoint_seconds=0.0, progress=stop_at_once, **given).run()
+        run = a_run(InitialQuery(sums(np.zeros(3)), rows), **given)
         run.run()
         # The same noise again: two draws would tell twice as much as was paid for.
         np.testing.assert_array_equal(looks[0], looks[1])
@@ -98,4 +105,4 @@ def test_it_is_paid_once_and_kept_when_the_fit_is_killed(tmp_path: Path) -> None
 @pytest.mark.parametrize("extra", [(), (Laplace(1.0),), (Gaussian(1.0), Gaussian(1.0))])
 def test_sums_that_the_plan_does_not_pay_for_are_refused(extra: tuple) -> None:
     with pytest.raises(PrivacyError, match="paid for"):
-        a_run(InitialQuery(np.zeros(3), lambda _: ROWS), plan=plan(extra=extra))
+        a_run(InitialQuery(sums(np.zeros(3)), lambda _: ROWS), plan=plan(extra=extra))

@@ -29,6 +29,11 @@ if TYPE_CHECKING:
     )
     from locum.accounting.holding import Charge as Charge, Holding as Holding, check_name as check_name
     from locum.accounting.ledger import Ledger as Ledger, joint_ledger as joint_ledger, joint_sites as joint_sites
+    from locum.accounting.limits import (
+        attack_limit as attack_limit,
+        found_limit as found_limit,
+        pair_limits as pair_limits,
+    )
     from locum.accounting.plans import (
         NonPrivateSGD as NonPrivateSGD,
         PaidPlan as PaidPlan,

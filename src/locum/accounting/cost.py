@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from locum.accounting.events import Event, Gaussian, Laplace, PoissonGaussian
 from locum.errors import ConfigError
-from locum.types import Relation
+from locum.types import GRID_GAP, Relation
 
 # Composition by Fourier transforms was seen to err by up to 1e-16 of probability per step (see test_cost.py): ten
 # times that is given away, so that the answer stays an upper bound.
@@ -111,12 +111,15 @@ def delta_of(events: Sequence[Event], epsilon: float, relation: Relation = "add-
         raise ConfigError(f"`epsilon` must be 0 or more and finite; got {epsilon!r}.")
     if not events:
         return 0.0
-    separation = _separation(events, relation)
+    separation, gap = _separation(events, relation), _grid_gap(events)
+    without_grid = max(0.0, float(epsilon) - gap)
     if separation is not None:
-        found = math.exp(_log_delta(separation, float(epsilon))) * (1 + _SLACK)
+        found = math.exp(_log_delta(separation, without_grid)) * (1 + _SLACK)
     else:
-        found = float(_distribution(tuple(events), relation).get_delta_for_epsilon(float(epsilon)))
-    return min(1.0, max(0.0, found) + least_delta(events) / 2)
+        found = float(_distribution(tuple(events), relation).get_delta_for_epsilon(without_grid))
+    # Below the cost of the grid the rest of it goes into delta: exp(x) - 1 < 2 x.
+    missing = 2 * max(0.0, gap - epsilon)
+    return min(1.0, max(0.0, found) * (1 + 1e-12) + missing + least_delta(events) / 2)
 
 
 def epsilon_curve(
@@ -164,7 +167,7 @@ def epsilon_of_any(
     total = curves[-k:].sum(axis=0)
     found = total + np.log1p(-1 / _ORDERS) - (math.log(delta) + np.log(_ORDERS)) / (_ORDERS - 1)
     # Last digits are given away, so that the answer stays an upper bound.
-    return max(0.0, float(found.min())) * (1 + 1e-9)
+    return max(0.0, float(found.min())) * (1 + 1e-9) + k * max(_grid_gap(events) for events in lists)
 
 
 def _renyi(event: Event, relation: Relation) -> npt.NDArray[np.float64]:
@@ -223,11 +226,17 @@ def _steps(events: Sequence[Event]) -> int:
 
 @lru_cache(maxsize=4096)
 def _epsilon(events: tuple[Event, ...], delta: float, relation: Relation) -> float:
-    delta -= least_delta(events) / 2
+    # The grid multiplies delta too, by less than this.
+    delta = delta * (1 - 1e-12) - least_delta(events) / 2
     separation = _separation(events, relation)
     if separation is not None:
-        return _gaussian_epsilon(separation, delta)
-    return float(_distribution(events, relation).get_epsilon_for_delta(delta))
+        return _gaussian_epsilon(separation, delta) + _grid_gap(events)
+    return float(_distribution(events, relation).get_epsilon_for_delta(delta)) + _grid_gap(events)
+
+
+def _grid_gap(events: Sequence[Event]) -> float:
+    """What noise on a grid costs more than normal noise without one (docs/explain/proofs.md)."""
+    return GRID_GAP * sum(isinstance(event, Gaussian) for event in events)
 
 
 def _separation(events: Sequence[Event], relation: Relation) -> float | None:

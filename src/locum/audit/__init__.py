@@ -13,6 +13,8 @@ if TYPE_CHECKING:
         ATTACKS as ATTACKS,
         DECODER_ATTACKS as DECODER_ATTACKS,
         DEFAULT_ATTACKS as DEFAULT_ATTACKS,
+        DEFAULT_MINUTES as DEFAULT_MINUTES,
+        DEFAULT_SHADOWS as DEFAULT_SHADOWS,
         SAMPLE_ATTACKS as SAMPLE_ATTACKS,
         SHADOW_ATTACKS as SHADOW_ATTACKS,
         attack_name as attack_name,
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from locum.audit.attacks.elbo import EncoderELBO as EncoderELBO
     from locum.audit.attacks.hole import Hole as Hole
     from locum.audit.attacks.latent_search import LatentSearch as LatentSearch, Search as Search
+    from locum.audit.attacks.likelihood_ratio import LikelihoodRatio as LikelihoodRatio
     from locum.audit.attacks.linkage import Linkage as Linkage
     from locum.audit.attacks.lira import LiRA as LiRA
     from locum.audit.attacks.nearest_distance import (
@@ -32,6 +35,7 @@ if TYPE_CHECKING:
     from locum.audit.attacks.reidentification import Reidentification as Reidentification
     from locum.audit.attacks.rmia import RMIA as RMIA
     from locum.audit.attacks.singling_out import SinglingOut as SinglingOut
+    from locum.audit.attacks.sum_lira import SumLiRA as SumLiRA
     from locum.audit.auditing import audit as audit
     from locum.audit.checks import Problem as Problem, check_sets as check_sets
     from locum.audit.epsilon.bounds import (
@@ -40,6 +44,7 @@ if TYPE_CHECKING:
         refuted_epsilon as refuted_epsilon,
     )
     from locum.audit.epsilon.epsilon_audit import EpsilonAudit as EpsilonAudit, audit_epsilon as audit_epsilon
+    from locum.audit.limit import ProvenLimit as ProvenLimit, proven_limit as proven_limit
     from locum.audit.policy import (
         POLICIES as POLICIES,
         Policy as Policy,

@@ -9,9 +9,10 @@ from pathlib import Path
 import numpy as np
 
 from locum.audit.attacks.base import Attack, ScoreAttack
-from locum.audit.attacks.catalog import DEFAULT_ATTACKS, attack_name, make_attack
+from locum.audit.attacks.catalog import DEFAULT_ATTACKS, DEFAULT_MINUTES, attack_name, make_attack
 from locum.audit.checks import check_sets, not_shared, with_problems
 from locum.audit.epsilon.epsilon_audit import EpsilonAudit
+from locum.audit.limit import ProvenLimit, with_limit
 from locum.audit.policy import Finding, Policy, load_policy
 from locum.audit.report import AuditReport
 from locum.audit.risk import risk_map
@@ -33,6 +34,8 @@ def audit(
     policy: str | Path | Policy = "research-sharing",
     required: Collection[str] | None = None,
     epsilon_audit: EpsilonAudit | None = None,
+    limit: ProvenLimit | None = None,
+    minutes: float | None = None,
     random_state: int | None = None,
     progress: Progress | None = None,
 ) -> AuditReport:
@@ -52,8 +55,8 @@ def audit(
         Records of the same population that were not used; they share no subject with the members. A result that can
         reassure needs 500 or more, one per subject.
     attacks
-        Objects with the `Attack` protocol, or names from the catalog (`ATTACKS`). None: all that train no networks
-        (`DEFAULT_ATTACKS`).
+        Objects with the `Attack` protocol, or names from the catalog (`ATTACKS`). None: all quick ones, and LiRA with
+        a limit on its time (`DEFAULT_ATTACKS`).
     policy
         Name of a policy that comes with Locum, a TOML file, or a `Policy`.
     required
@@ -61,6 +64,12 @@ def audit(
     epsilon_audit
         The test of a claimed epsilon, from `audit_epsilon`: a broken guarantee makes the verdict a leak. None: there
         was none.
+    limit
+        What was proven about the release, from `proven_limit`: an attack that stays below it is no leak, and it takes
+        the place of records that are too few. None: nothing, whatever the release claims.
+    minutes
+        How long each attack with shadows may take; fewer are trained if need be. None: 5 minutes if no attacks are
+        named, otherwise as long as it takes.
     random_state
         Seeds the attacks; None: the operating system's entropy.
     progress
@@ -100,7 +109,9 @@ def audit(
     problems = check_sets(members, non_members, rng)
     # Shared records are left out below; they show that the population repeats itself.
     repeats = sum(problem.count for problem in problems if problem.kind == "shared records")
-    chosen = [make_attack(a, repeats=repeats) if isinstance(a, str) else a for a in asked]
+    if attacks is None and minutes is None:
+        minutes = DEFAULT_MINUTES
+    chosen = [make_attack(a, repeats=repeats, minutes=minutes) if isinstance(a, str) else a for a in asked]
     kept, others = not_shared(members, non_members)
     inside, outside = members.take(kept), non_members.take(others)
     results: list[AttackResult] = []
@@ -124,13 +135,20 @@ def audit(
             _log.info("attack %s: %s", attack.name, results[-1].verdict)
     if progress is not None:
         progress(len(chosen), len(chosen), "done")
-    corrected = holm(results)
+    corrected = tuple(with_limit(result, limit) for result in holm(results))
+    decoder = release.manifest.kind != "data"
+    by_subject = members.subject is not None
     return AuditReport(
         results=corrected,
         problems=tuple(problems),
         skipped=skipped,
         policy=rules.name,
-        findings=(*rules.findings(corrected, release.claim), *_missing(must, skipped)),
+        findings=(
+            *rules.findings(corrected, release.claim, decoder=decoder, limit=limit, by_subject=by_subject),
+            *_missing(must, skipped),
+        ),
+        limit=limit,
+        missing=rules.lacking(corrected, release.claim, decoder=decoder),
         screening=screen(release, inside, outside, rng),
         epsilon_audit=epsilon_audit,
         risk=risk_map(

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from locum.audit.statistics import needed_for
+from locum.audit.statistics import needed_for, rates_of
 from locum.audit.view import one_per_subject, principal_axes
 from locum.errors import ConfigError, DataError
 from locum.metrics import auc_interval, feature_scale, nearest
@@ -127,15 +127,24 @@ def check_sets(
             f"{subjects:,} independent non-members cannot show what happens at a false positive rate of {fpr:.2g}: "
             f"that needs {needed_for(fpr):,}"
         )
-        out.append(Problem("too few", words, subjects, "reassurance"))
-    estimate, p = shift(kept, others, rng)
-    if p <= _SHIFT_LEVEL:
-        words = (
-            f"members and non-members come from different populations: a classifier tells them apart without the "
-            f"release (AUC {estimate:.3f}, p = {p:.2g}), and an attack might do no more than that"
-        )
-        out.append(Problem("shift", words, estimate.n, "all", estimate))
-    return out
+        # With fewer, the policy asks about a coarser rate; with too few for any, nothing can reassure.
+        shown = rates_of(subjects)
+        if shown:
+            words += f"; they show {max(shown):.0%}"
+        out.append(Problem("too few", words, subjects, "nothing" if shown else "reassurance"))
+    return out + shift_problem(kept, others, rng)
+
+
+def shift_problem(members: EmbeddingSet, non_members: EmbeddingSet, rng: np.random.Generator) -> list[Problem]:
+    """The fault that the two sets come from different populations, if a classifier can tell; see `shift`."""
+    estimate, p = shift(members, non_members, rng)
+    if p > _SHIFT_LEVEL:
+        return []
+    words = (
+        f"members and non-members come from different populations: a classifier tells them apart without the "
+        f"release (AUC {estimate:.3f}, p = {p:.2g}), and an attack might do no more than that"
+    )
+    return [Problem("shift", words, estimate.n, "all", estimate)]
 
 
 def without_shared(members: EmbeddingSet, non_members: EmbeddingSet) -> tuple[EmbeddingSet, EmbeddingSet]:
@@ -159,7 +168,7 @@ def not_shared(
     if (~outside).sum() > _MANY * len(non_members):
         raise DataError(
             f"{int((~outside).sum())} of {len(non_members)} non-members equal a member. "
-            "Give records that the fit did not use."
+            "Give records that the fit did not use: `locum.data.copies_of` finds those to leave out."
         )
     if not inside.any():
         raise DataError("Every member is also a non-member. Give records that the fit did not use.")

@@ -11,10 +11,12 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError
 
+from locum.audit.limit import ProvenLimit
+from locum.audit.statistics import needed_for
 from locum.errors import ConfigError
 from locum.io import read_toml
 from locum.release import Strict, first_fault
-from locum.types import AttackResult, PrivacyClaim
+from locum.types import AttackResult, PrivacyClaim, at_least
 
 POLICIES = ("public", "research-sharing", "internal")
 Reason = Annotated[str, Field(min_length=10, max_length=500)]
@@ -74,11 +76,14 @@ class Policy(Strict):
     auc
         Limit on the AUC of every attack that has one.
     tpr_at_1_percent
-        Limit on the share of members found at a false positive rate of 1 %; not met if there are too few non-members.
+        Limit on the share of members found at a false positive rate of 1 %. Where non-members are too few for that,
+        it is scaled to the finest rate that they can show, 10 % at most; not met if they are too few for any.
     inconclusive
         How many attacks may be inconclusive.
     attacks
         Attacks that must have been run.
+    decoder
+        Attacks that must have been run besides, if the release is a decoder and claims no differential privacy.
 
     Examples
     --------
@@ -96,12 +101,40 @@ class Policy(Strict):
     tpr_at_1_percent: Limit | None = None
     inconclusive: Limit | None = None
     attacks: Needed | None = None
+    decoder: Needed | None = None
 
-    def findings(self, results: Sequence[AttackResult], claim: PrivacyClaim | None) -> tuple[Finding, ...]:
-        """Every rule and whether it is met. `claim` is None for data that another tool made."""
+    def lacking(
+        self, results: Sequence[AttackResult], claim: PrivacyClaim | None, *, decoder: bool = False
+    ) -> tuple[str, ...]:
+        """Names of attacks that the policy needs for such a release and that were not run."""
+        unproven = decoder and (claim is None or claim.kind != "dp")
+        rules = (self.attacks, self.decoder if unproven else None)
+        run = {r.name for r in results}
+        return tuple(name for rule in rules if rule is not None for name in rule.needed if name not in run)
+
+    def findings(
+        self,
+        results: Sequence[AttackResult],
+        claim: PrivacyClaim | None,
+        *,
+        decoder: bool = False,
+        limit: ProvenLimit | None = None,
+        by_subject: bool = False,
+    ) -> tuple[Finding, ...]:
+        """Every rule and whether it is met. `claim` is None for data that another tool made.
+
+        `decoder` says that the release is one, not a table: there is more to attack. With a proven `limit` that is
+        below the policy's, too few records are no refusal; `by_subject` says that the records name their subjects,
+        which the limit must count by then.
+        """
+        proven = limit is not None and self._covered(limit, by_subject)
         leaks = [r.name for r in results if r.verdict == "leak"]
-        open_ones = [r.name for r in results if r.verdict == "inconclusive"]
+        doubts = [r for r in results if r.verdict == "inconclusive"]
+        # A fault of the populations stays a fault; what a proof replaces is the number of records.
+        open_ones = [r.name for r in doubts if r.voided or not proven]
         found = [Finding("no attack found a leak", not leaks, _listed(leaks), "A leak is a leak for any receiver.")]
+        if limit is not None:
+            found.append(_held(results, limit, by_subject))
         if self.claim is not None:
             kind = "none" if claim is None else claim.kind
             rule = f"the claim is of kind {' or '.join(self.claim.kinds)}"
@@ -109,33 +142,65 @@ class Policy(Strict):
         if self.epsilon is not None and claim is not None and claim.dp is not None:
             rule = f"epsilon is at most {self.epsilon.at_most:g}"
             spent = claim.dp.epsilon
-            found.append(Finding(rule, spent <= self.epsilon.at_most, f"{spent:.4g}", self.epsilon.reason))
+            found.append(Finding(rule, spent <= self.epsilon.at_most, at_least(spent), self.epsilon.reason))
         # A share of hits can be high for non-members too: only its verdict counts.
         ranked = [r for r in results if r.measure == "auc"]
         if self.auc is not None and ranked:
             worst = max(ranked, key=lambda r: r.attack.high)
             rule = f"no attacker's AUC can be above {self.auc.at_most:g}"
             figure = f"{worst.name}: {worst.attack:.3f}"
-            found.append(Finding(rule, worst.attack.high <= self.auc.at_most, figure, self.auc.reason))
-        rates = [(r.name, r.tpr[0.01]) for r in results if 0.01 in r.tpr]
+            if proven and limit is not None:
+                figure = f"proven for {limit.releases} charged: {limit.joint_auc:.3f}; measured {figure}"
+            met = proven or worst.attack.high <= self.auc.at_most
+            found.append(Finding(rule, met, figure, self.auc.reason))
+        # The finest rate that these records can show, but none finer than the policy's.
+        finest = min((fpr for r in results for fpr in r.tpr if fpr >= 0.01), default=0.01)
+        rates = [(r.name, r.tpr[finest]) for r in results if finest in r.tpr]
         if self.tpr_at_1_percent is not None:
-            limit = self.tpr_at_1_percent
-            rule = f"at 1 % false alarms at most {limit.at_most:.0%} of members are found"
-            if rates:
+            most = self.tpr_at_1_percent
+            scaled = min(1.0, most.at_most * finest / 0.01)
+            rule = f"at {100 * finest:g} % false alarms at most {scaled:.0%} of members are found"
+            enough = f"1 % takes {needed_for(0.01)} non-members"
+            if proven and limit is not None:
+                found.append(Finding(rule, True, f"proven: {limit.joint_tpr:.3f}", most.reason))
+            elif rates:
                 name, rate = max(rates, key=lambda pair: pair[1].high)
-                found.append(Finding(rule, rate.high <= limit.at_most, f"{name}: {rate:.3f}", limit.reason))
+                figure = f"{name}: {rate:.3f}" + ("" if finest == 0.01 else f"; {enough}")
+                found.append(Finding(rule, rate.high <= scaled, figure, most.reason))
             else:
-                found.append(Finding(rule, False, "too few non-members to tell", limit.reason))
+                found.append(Finding(rule, False, f"too few non-members to tell: {enough}", most.reason))
         if self.inconclusive is not None:
             rule = f"at most {self.inconclusive.at_most:g} attacks are inconclusive"
             few = len(open_ones) <= self.inconclusive.at_most
             found.append(Finding(rule, few, _listed(open_ones), self.inconclusive.reason))
-        if self.attacks is not None:
-            lacking = [name for name in self.attacks.needed if name not in {r.name for r in results}]
-            rule = f"run: {', '.join(self.attacks.needed)}"
+        unproven = decoder and (claim is None or claim.kind != "dp")
+        for needed in (self.attacks, self.decoder if unproven else None):
+            if needed is None:
+                continue
+            lacking = [name for name in needed.needed if name not in {r.name for r in results}]
+            rule = f"run: {', '.join(needed.needed)}"
             answer = "all were" if not lacking else f"not run: {', '.join(lacking)}"
-            found.append(Finding(rule, not lacking, answer, self.attacks.reason))
+            found.append(Finding(rule, not lacking, answer, needed.reason))
         return tuple(found)
+
+    def _covered(self, limit: ProvenLimit, by_subject: bool) -> bool:
+        """Whether a proof, over all charged releases, says as much as the policy's limits on attacks."""
+        if limit.open_assumptions or (by_subject and limit.unit != "subject"):
+            return False
+        pairs = ((limit.joint_auc, self.auc), (limit.joint_tpr, self.tpr_at_1_percent))
+        return all(rule is None or value <= rule.at_most for value, rule in pairs)
+
+
+def _held(results: Sequence[AttackResult], limit: ProvenLimit, by_subject: bool) -> Finding:
+    """Whether a proven limit applies to these records, and every attack stays below it."""
+    above = [r.name for r in results if limit.exceeded_by(r)]
+    faults = [f"above it: {', '.join(above)}"] if above else []
+    if by_subject and limit.unit != "subject":
+        faults.append("it counts by record, and the records name subjects")
+    if limit.open_assumptions:
+        faults.append(f"not accepted: {'; '.join(line.split(':')[0] for line in limit.open_assumptions)}")
+    reason = "A proof stands for measured figures only if its conditions hold and no attack contradicts it."
+    return Finding(f"every attack stays {limit.words}", not faults, "; ".join(faults) or limit.sentence, reason)
 
 
 def load_policy(name: str | Path) -> Policy:

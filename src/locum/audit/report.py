@@ -8,6 +8,7 @@ from typing import Any
 
 from locum.audit.checks import Problem
 from locum.audit.epsilon.epsilon_audit import EpsilonAudit
+from locum.audit.limit import ProvenLimit
 from locum.audit.policy import Finding
 from locum.audit.risk import RiskMap
 from locum.audit.screening import Screening
@@ -37,6 +38,10 @@ class AuditReport:
         Distances as other tools report them, without a verdict; None if they were not measured.
     epsilon_audit
         The test of a claimed epsilon; None if there was none.
+    limit
+        The proven limit that results were held against; None if there was none.
+    missing
+        Names of attacks that the policy needs and that were not run: the verdict is then inconclusive at best.
     risk
         How exposed each member is; None if no attack scores records. It names records, so `to_dict` leaves it out:
         write it with `risk.save(path)`.
@@ -55,6 +60,8 @@ class AuditReport:
     findings: tuple[Finding, ...]
     screening: Screening | None = None
     epsilon_audit: EpsilonAudit | None = None
+    limit: ProvenLimit | None = None
+    missing: tuple[str, ...] = ()
     risk: RiskMap | None = field(default=None, repr=False, compare=False)
 
     @property
@@ -63,24 +70,62 @@ class AuditReport:
         found: list[Verdict] = [result.verdict for result in self.results]
         if self.epsilon_audit is not None and not self.epsilon_audit.ok:
             found.append("leak")
-        if not self.results or any(problem.voids != "nothing" for problem in self.problems):
+        if not self.results or self.missing or any(problem.voids in self._doubts for problem in self.problems):
             found.append("inconclusive")
+        elif self._proven:
+            found.append("within the proven limit")
         return worst_verdict(*found)
 
     @property
+    def _proven(self) -> bool:
+        return self.limit is not None and not self.limit.open_assumptions
+
+    @property
+    def _doubts(self) -> tuple[str, ...]:
+        """Which faults of the data count: where a limit is proven, too few records do not."""
+        return ("all",) if self._proven else ("all", "reassurance")
+
+    @property
+    def outcome(self) -> str:
+        """The verdict in words: `within the proven limit (x)` where attacks find what a proof allows and no more."""
+        within = self.limit is not None and self.verdict == "within the proven limit"
+        return self.limit.words if within and self.limit is not None else self.verdict
+
+    @property
+    def because(self) -> str:
+        """Why the verdict is inconclusive, in words; empty if it is not."""
+        if self.verdict != "inconclusive":
+            return ""
+        reasons = [f"{name} was not run" for name in self.missing]
+        reasons += [problem.words for problem in self.problems if problem.voids in self._doubts]
+        if not self.results:
+            reasons.append("no attack was run")
+        if not reasons:
+            doubts = [r.name for r in self.results if r.verdict == "inconclusive"]
+            reasons.append(f"the figures of {', '.join(doubts)} allow neither an all-clear nor a warning")
+        return "; ".join(reasons)
+
+    @property
     def may_leave(self) -> bool:
-        """Whether every rule of the policy is met. Someone still has to decide."""
-        return self.verdict != "leak" and all(finding.met for finding in self.findings)
+        """Whether every rule of the policy is met. Someone still has to decide.
+
+        Where nothing was attacked, or no rule was checked, nothing is met.
+        """
+        tested = bool(self.results) and bool(self.findings)
+        return tested and self.verdict != "leak" and all(finding.met for finding in self.findings)
 
     def to_dict(self) -> dict[str, Any]:
         """As plain JSON, without the risk map."""
         return {
             "verdict": self.verdict,
+            "outcome": self.outcome,
+            "because": self.because,
             "may_leave": self.may_leave,
             "policy": {"name": self.policy, "findings": [finding.to_dict() for finding in self.findings]},
             "results": [result.to_dict() for result in self.results],
             "skipped": dict(self.skipped),
             "problems": [problem.to_dict() for problem in self.problems],
+            "limit": None if self.limit is None else self.limit.to_dict(),
             "screening": None if self.screening is None else self.screening.to_dict(),
             "epsilon_audit": None if self.epsilon_audit is None else self.epsilon_audit.to_dict(),
         }

@@ -16,6 +16,8 @@ from locum.types import AttackResult, EmbeddingSet, Estimate
 Floats = npt.NDArray[np.float64]
 # False positive rates at which true positive rates are reported.
 FPRS = (0.01, 0.001)
+# Rates that fewer non-members can show, where there are too few for the first of the others.
+COARSE_FPRS = (0.02, 0.05, 0.1)
 # A rate is reported only if it leaves this many non-members above the threshold.
 LEAST_TAIL = 5
 # The AUC of a part of the records is reported only with this many of each kind.
@@ -38,6 +40,8 @@ class Scores:
         Scores of the members.
     outside
         Scores of the non-members.
+    notes
+        Remarks for the reader of a report.
 
     Raises
     ------
@@ -53,6 +57,7 @@ class Scores:
 
     inside: Floats
     outside: Floats
+    notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for name in ("inside", "outside"):
@@ -86,7 +91,7 @@ def evaluate_scores(
             f"{len(members)} members and {len(non_members)} non-members; it must give one per record."
         )
     mine, theirs = one_per_subject(members, rng), one_per_subject(non_members, rng)
-    notes: list[str] = []
+    notes = list(scores.notes)
     if len(mine) < len(members) or len(theirs) < len(non_members):
         notes.append("one record per subject was attacked: several records of one subject are not independent")
     if len(mine) < 2 or len(theirs) < LEAST_NON_MEMBERS:
@@ -111,7 +116,7 @@ def evaluate_scores(
         baseline=Estimate.exact(0.5),
         material=material,
         p_value=p,
-        tpr={fpr: _rate_at(inside, outside, fpr) for fpr in FPRS if len(outside) >= needed_for(fpr)},
+        tpr={fpr: _rate_at(inside, outside, fpr) for fpr in rates_of(len(outside))},
         by_class=_by_class(inside, outside, members, non_members),
         most_exposed=_most_exposed(inside, outside, members, non_members, rng),
         roc=_roc(inside, outside),
@@ -126,6 +131,17 @@ def needed_for(fpr: float) -> int:
     500
     """
     return round(LEAST_TAIL / fpr)
+
+
+def rates_of(non_members: int) -> tuple[float, ...]:
+    """False positive rates that so many non-members can show; the finest coarse one if 1 % is not among them.
+
+    >>> rates_of(5000), rates_of(387), rates_of(40)
+    ((0.01, 0.001), (0.02,), ())
+    """
+    fine = tuple(fpr for fpr in FPRS if non_members >= needed_for(fpr))
+    coarse = [fpr for fpr in COARSE_FPRS if non_members >= needed_for(fpr)]
+    return fine or tuple(coarse[:1])
 
 
 def more_often(hits: int, n: int, other_hits: int, m: int) -> float:

@@ -65,7 +65,8 @@ def checked_vectors(release: Release, members: EmbeddingSet, non_members: Embedd
     copies = sum(row.tobytes() in known for row in outside + np.float32(0))
     if copies > 0.05 * len(non_members):
         raise DataError(
-            f"{copies} of {len(non_members)} non-members equal a member. Give records that the fit did not use."
+            f"{copies} of {len(non_members)} non-members equal a member. Give records that the fit did not use: "
+            "`fit --drop-duplicates` leaves copies out, and so does `locum.data.copies_of` in Python."
         )
     return inside, outside
 

@@ -16,6 +16,7 @@ from locum.cli.options import (
     Force,
     Json,
     existing,
+    existing_ledger,
     existing_release,
     unused_file,
 )
@@ -99,6 +100,14 @@ def audit(
             metavar="N", help="Also run LiRA and RMIA, with N shadow generators for both.", rich_help_panel="Attacks"
         ),
     ] = None,
+    minutes: Annotated[
+        float | None,
+        typer.Option(
+            metavar="N",
+            help="Train shadows for at most N minutes, and fewer if need be; 5 unless attacks are chosen.",
+            rich_help_panel="Attacks",
+        ),
+    ] = None,
     state: Annotated[
         Path | None,
         typer.Option(
@@ -110,6 +119,23 @@ def audit(
     canaries: Annotated[
         int | None,
         typer.Option(metavar="N", help="Also test a claimed epsilon with N canaries.", rich_help_panel="Attacks"),
+    ] = None,
+    ledger: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Check the release's charge here, and hold attacks against the proven limit.",
+            rich_help_panel="Policy",
+            callback=existing_ledger,
+        ),
+    ] = None,
+    accept: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help="With --ledger: accept this assumption of the claim; may be repeated.",
+            rich_help_panel="Policy",
+        ),
     ] = None,
     seed: Annotated[
         int | None, typer.Option(min=0, max=MOST_SEED, help="Seed of the attacks.", rich_help_panel="Attacks")
@@ -131,8 +157,11 @@ def audit(
             attacks=attack or None,
             thorough=thorough,
             shadows=shadows,
+            minutes=minutes,
             state=state,
             canaries=canaries,
+            ledger=ledger,
+            accept=accept or (),
             out=out,
             page=html,
             risk=risk,
@@ -140,6 +169,7 @@ def audit(
             seed=seed,
             backbone=backbone,
             progress=progress,
+            announce=output.say_aside,
         )
     if as_json:
         output.print_json(found.to_dict())
@@ -195,7 +225,11 @@ def _show_verdict(report: AuditReport) -> None:
         output.say(both.words, "red")
     if both is None or both.ok or any(result.verdict == "leak" for result in report.results):
         words = verdict_text(report.verdict)
-        output.say(f"{words.title}. {words.audit}", output.VERDICT_STYLES[report.verdict])
+        why = f" Because {report.because}." if report.because else ""
+        if report.limit is not None and report.outcome == report.limit.words:
+            output.say(f"{report.outcome.capitalize()}. {report.limit.sentence}", "green")
+        else:
+            output.say(f"{words.title}. {words.audit}{why}", output.VERDICT_STYLES[report.verdict])
     met = "met" if report.may_leave else "NOT met"
     output.say(f"Policy {report.policy}: {met}.", "green" if report.may_leave else "red")
     if both is not None and both.ok:

@@ -95,7 +95,8 @@ def embed(
 ) -> None:
     """Turn images into vectors with a frozen vision model; a killed run resumes where it stopped.
 
-    Unreadable images are left out and listed in FILE.skipped.csv, which stays with you: names can be patients' names.
+    Unreadable images are left out and listed in FILE.skipped.csv, copies are kept and listed in FILE.duplicates.csv.
+    Both stay with you: names can be patients' names.
     """
     limits = _window(window)
     if cache is not None and no_cache:
@@ -140,6 +141,13 @@ def show_embed(summary: EmbedSummary) -> None:
     if summary.skipped:
         skipped = _counted(summary.skipped, "image", "images")
         output.say(f"skipped     {skipped} that cannot be read; listed in {summary.skipped_file} (private)")
+    if summary.duplicates_file is not None:
+        copies = _counted(summary.repeated, "image equals another", "images equal another")
+        output.say(
+            f"duplicates  {copies} of the same split, {summary.shared} one of an earlier split; listed in "
+            f"{summary.duplicates_file} (private)"
+        )
+        output.say_indented("`locum fit --drop-duplicates` leaves them out, or remove the files and embed again")
     if summary.ignored:
         ignored = _counted(summary.ignored, "file without an image's suffix", "files without an image's suffix")
         output.say(f"ignored     {ignored}")

@@ -163,6 +163,22 @@ def fit(
             rich_help_panel=CHECK,
         ),
     ] = False,
+    drop_duplicates: Annotated[
+        bool,
+        typer.Option(
+            "--drop-duplicates",
+            help="Leave out records that equal another; with --epsilon only among the records of one subject.",
+            rich_help_panel=WHAT,
+        ),
+    ] = False,
+    duplicates_removed: Annotated[
+        bool,
+        typer.Option(
+            "--duplicates-removed",
+            help="With --epsilon: you removed copies from the data before; the claim names it.",
+            rich_help_panel=PRIVACY,
+        ),
+    ] = False,
     resume: Annotated[
         bool,
         typer.Option(help="Keep a private checkpoint next to the data and resume from it.", rich_help_panel=WHERE),
@@ -208,6 +224,8 @@ def fit(
             classes=None if classes is None else [name.strip() for name in classes.split(",")],
             ledger=ledger,
             holding=holding,
+            drop_duplicates=drop_duplicates,
+            duplicates_removed=duplicates_removed,
             refuse_leak=fail_on_leak,
             overwrite=force,
             resume=resume,
@@ -226,11 +244,30 @@ def show_fit(summary: FitSummary) -> None:
     )
     output.say(f"fingerprint {summary.fingerprint}")
     output.say(f"records     {summary.records} used, {summary.held_out} not used (not part of the release)")
+    _show_duplicates(summary)
     output.show_claim(summary.claim)
     if summary.membership is not None:
         output.show_membership(summary.membership)
     else:
         output.say(f"membership  not checked: {summary.problem}")
+
+
+def _show_duplicates(summary: FitSummary) -> None:
+    """Counts of copies, and the way out; which records they are is in a private file only."""
+    if not (summary.repeated or summary.shared or summary.dropped):
+        return
+    listed = "" if summary.duplicates_file is None else f"; listed in {summary.duplicates_file} (private)"
+    output.say(
+        f"duplicates  {summary.repeated} records equal another of their class, {summary.shared} non-members equal a "
+        f"record{listed}"
+    )
+    out = f"{summary.dropped} were left out" if summary.dropped else "none was left out: --drop-duplicates does that"
+    if summary.kept and summary.claim.dp is not None:
+        out += (
+            "; with a guarantee, copies that differ in subject or attributes are kept, since no unit may decide "
+            "over the records of others: if you remove those yourself, say so with --duplicates-removed"
+        )
+    output.say_indented(out)
 
 
 def _budget(epsilon: float | None, delta: float | None, n_public: int | None, unit: str, relation: str) -> DP | None:

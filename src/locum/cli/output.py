@@ -29,7 +29,12 @@ _STYLES: dict[str, dict[str, Any]] = {
     "green": {"fg": "green"},
     "yellow": {"fg": "yellow"},
 }
-VERDICT_STYLES: dict[Verdict, str] = {"leak": "red", "no excess risk found": "green", "inconclusive": "yellow"}
+VERDICT_STYLES: dict[Verdict, str] = {
+    "leak": "red",
+    "inconclusive": "yellow",
+    "within the proven limit": "green",
+    "no excess risk found": "green",
+}
 
 
 def set_level(*, quiet: bool, verbose: bool) -> None:
@@ -144,9 +149,9 @@ def show_membership(result: AttackResult) -> None:
     from locum.report import verdict_text
 
     say(f"membership  AUC {estimate(result.attack)}, control {estimate(result.control)}, chance is 0.5")
-    say_indented(
-        f"{result.verdict}: {verdict_text(result.verdict).attack}", "red" if result.verdict == "leak" else ""
-    )
+    why = result.inconclusive_because if result.verdict == "inconclusive" else ""
+    words = f"{why[:1].upper()}{why[1:]}." if why else verdict_text(result.verdict).attack
+    say_indented(f"{result.verdict}: {words}", "red" if result.verdict == "leak" else "")
 
 
 def say_indented(text: str, style: str = "") -> None:

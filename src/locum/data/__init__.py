@@ -11,6 +11,14 @@ from typing import TYPE_CHECKING
 from locum._lazy import lazy_exports
 
 if TYPE_CHECKING:
+    from locum.data.duplicates import (
+        Copy as Copy,
+        check_droppable as check_droppable,
+        copies_of as copies_of,
+        drop_duplicates as drop_duplicates,
+        find_duplicates as find_duplicates,
+        list_copies as list_copies,
+    )
     from locum.data.files import (
         SUFFIXES as SUFFIXES,
         read_embeddings as read_embeddings,

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from locum.federated.simulation import Simulation as Simulation, simulate as simulate
     from locum.federated.site import Site as Site
     from locum.federated.site_file import SiteFile as SiteFile
+    from locum.federated.state import SIMULATION as SIMULATION
     from locum.federated.terms import plan_site as plan_site
     from locum.federated.transport.link import coordinate as coordinate
     from locum.federated.transport.local import LocalChannel as LocalChannel

@@ -143,7 +143,8 @@ class Coordinator:
                 "send the same replies."
             )
         state.terms = found
-        state.sums = {TOGETHER: unmasked({name: replies[name].tensors["sums"] for name in found})}
+        steps = requested_sums(settings).steps(len(settings.classes), settings.dim)
+        state.sums = {TOGETHER: unmasked({name: replies[name].tensors["sums"] for name in found}) * steps}
         state.save()
         self._emit({"event": "joined", "sites": sorted(found), **_spent(state, 0, settings.rounds)})
 

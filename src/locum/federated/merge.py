@@ -202,7 +202,11 @@ def _site(release: Release) -> dict[str, Any]:
     """What a merged release says about a site: its own guarantee, and no count."""
     out: dict[str, Any] = {"generator": release.manifest.generator, "claim": release.claim.kind}
     dp = release.claim.dp
-    return out if dp is None else {**out, "epsilon": dp.epsilon, "delta": dp.delta, "ledger": dp.ledger}
+    if dp is None:
+        return out
+    # A site's ledger knows its own release by its fingerprint.
+    source = {} if release.fingerprint is None else {"fingerprint": release.fingerprint}
+    return {**out, "epsilon": dp.epsilon, "delta": dp.delta, "ledger": dp.ledger, **source}
 
 
 def _source(releases: Sequence[Release]) -> EmbeddingEntry:

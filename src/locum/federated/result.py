@@ -144,7 +144,6 @@ def _shared_noise_claim(settings: FederationSettings, claims: Sequence[PrivacyCl
     outside: tuple[str, ...] = (
         f"more than {colluders(m, settings.colluding)} of the {m} sites colluding with the coordinator",
         "a coordinator who invents sites or swaps their keys: who takes part must be known by other means",
-        "sums are rounded to multiples of 2**-32 before they are masked",
     )
     if k < m:
         outside += (f"a subject with records at more than {k} of the {m} sites",)

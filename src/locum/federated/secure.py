@@ -22,9 +22,6 @@ if TYPE_CHECKING:
 
 
 Words = npt.NDArray[np.uint64]
-# Sums are rounded to multiples of 2**-32 and must stay below 2**30 in all: a billion records.
-_GRID = 2.0**32
-_LARGEST = 2.0**30
 
 
 def colluders(sites: int, share: float) -> int:
@@ -68,16 +65,14 @@ def check_keys(private: bytes, keys: Sequence[str]) -> None:
         _agreed(private, key)
 
 
-def masked(values: npt.NDArray[np.float64], private: bytes, keys: Sequence[str], run: str) -> Words:
-    """Values on a grid, plus the masks shared with each other site in `keys` (all public keys), modulo 2**64.
+def masked(integers: npt.NDArray[np.int64], private: bytes, keys: Sequence[str], run: str) -> Words:
+    """Integers plus the masks shared with each other site in `keys` (all public keys), modulo 2**64.
 
     Without the other sites' replies it looks like random numbers.
     """
-    if not np.isfinite(values).all() or np.abs(values).max(initial=0) > _LARGEST:
-        raise ConfigError(f"Sums must be finite and at most {_LARGEST:g} to be added securely.")
     check_keys(private, keys)
     own = public_key(private)
-    out = np.rint(values * _GRID).astype(np.int64).view(np.uint64).copy()
+    out = integers.view(np.uint64).copy()
     for key in keys:
         if key == own:
             continue
@@ -90,12 +85,12 @@ def masked(values: npt.NDArray[np.float64], private: bytes, keys: Sequence[str],
     return out
 
 
-def unmasked(parts: Mapping[str, Words]) -> npt.NDArray[np.float64]:
-    """The sum of all values; if a site of the list is missing, the result is random."""
+def unmasked(parts: Mapping[str, Words]) -> npt.NDArray[np.int64]:
+    """The sum of all integers; if a site of the list is missing, the result is random."""
     total = np.zeros_like(next(iter(parts.values())))
     for part in parts.values():
         total += part
-    return total.view(np.int64).astype(np.float64) / _GRID
+    return total.view(np.int64)
 
 
 def _agreed(private: bytes, key: str) -> bytes:

@@ -24,10 +24,11 @@ from locum.federated.settings import FederationSettings
 from locum.federated.site_file import SiteFile, SiteRecords
 from locum.federated.state import SiteState
 from locum.federated.terms import SitePlan, paid_terms, plan_site, requested_sums
+from locum.federated.verification import check_run_claim
 from locum.generate import with_labels
-from locum.generate.private import Whitener, query_sums, subjects
+from locum.generate.private import Whitener, exact_query, subjects
 from locum.io import STATE_FOLDER
-from locum.mechanisms import SecureRandom
+from locum.mechanisms import ExactSums, noisy
 from locum.release import Release, load, parse_manifest
 from locum.train import CVAELoss, fingerprint
 from locum.train.dp import PrivateRun
@@ -106,8 +107,10 @@ class Site:
             return self._reply(request, facts={**facts, "key": public_key(state.key_pair)})
         # A step number after all training steps, so that seeded randomness is not used twice.
         step = 0 if plan.training is None else plan.training.steps
-        noisy, terms = self._noisy_sums(request, settings, state, records, plan.events, plan.sums_noise, step)
-        return self._reply(request, facts={**facts, **self._paid(request, settings, terms)}, tensors={"sums": noisy})
+        sums, terms = self._noisy_sums(request, settings, state, records, plan.events, plan.sums_noise, step)
+        return self._reply(
+            request, facts={**facts, **self._paid(request, settings, terms)}, tensors={"sums": sums.to_array()}
+        )
 
     def _masked_sums(self, request: Request, settings: FederationSettings, state: SiteState) -> Reply:
         records = self.file.records(settings)
@@ -123,8 +126,8 @@ class Site:
             raise PrivacyError("The noise of all sites together would be less than this site's budget needs.")
         own = noise_of_each(total, len(keys), settings.colluding)
         events = () if plan.privacy is None else (Gaussian(total),)
-        noisy, terms = self._noisy_sums(request, settings, state, records, events, own, 0)
-        words = masked(noisy, state.key_pair, keys, str(request.facts["run"]))
+        sums, terms = self._noisy_sums(request, settings, state, records, events, own, 0)
+        words = masked(sums.integers, state.key_pair, keys, str(request.facts["run"]))
         return self._reply(request, facts=self._paid(request, settings, terms), tensors={"sums": words})
 
     def _paid(self, request: Request, settings: FederationSettings, terms: dict[str, Any] | None) -> dict[str, Any]:
@@ -142,26 +145,24 @@ class Site:
         events: tuple[Event, ...],
         noise: float,
         step: int,
-    ) -> tuple[npt.NDArray[np.float64], dict[str, Any] | None]:
+    ) -> tuple[ExactSums, dict[str, Any] | None]:
         """Pay for `events`, then the noisy sums and the terms of the payment; a simulation has no terms."""
         reference, train = load_reference(settings.reference, settings.dim), records.train
-        sums = query_sums(
+        sums = exact_query(
             train.X, train.y, self._subjects(train), len(settings.classes), reference, requested_sums(settings)
         )
         with self._ledger() as ledger:
             charge = None if ledger is None else self._charge(ledger, events, request)
-            rng = SecureRandom(
-                np.ones(1, dtype=np.int64), 1.0, len(sums), noise, insecure_seed=self.file.insecure_seed
-            )
-            noisy = sums + rng.draw(step).noise
+            # A simulation may have no noise at all.
+            sent = noisy(sums, noise, insecure_seed=self.file.insecure_seed, step=step) if noise else sums
             state.identity = "test"
             if ledger is None or charge is None:
-                return noisy, None
-            ledger.finish(charge, fingerprint({}, torch.from_numpy(noisy)), "sums")
+                return sent, None
+            ledger.finish(charge, fingerprint({}, torch.from_numpy(sent.to_array())), "sums")
         state.identity = charge.identity
         paid = tuple(events_to_json(charge.events))
         dp = DPClaim(charge.epsilon, charge.delta, self.file.relation, paid, charge.tip)  # type: ignore[arg-type]
-        return noisy, paid_terms(dp, self.file.unit)
+        return sent, paid_terms(dp, self.file.unit)
 
     def _train(self, request: Request, settings: FederationSettings, state: SiteState) -> Reply:
         records = self.file.records(settings)
@@ -211,16 +212,32 @@ class Site:
         # With other classes, success or failure would reveal which of them this site has.
         if not state.identity or (manifest.class_names, manifest.embedding.dim) != (settings.classes, settings.dim):
             raise FormatError("The result must be that of a run this site has joined, with its classes and features.")
+        self._check_result(release, settings, state)
         folder = release.save(self._folder / "global", overwrite=True)
         with self._ledger() as ledger:
             if ledger is not None:
-                ledger.bind(self._paid_charge(ledger, state.identity), load(folder).fingerprint or "")
+                charge, result = self._paid_charge(ledger, state.identity), load(folder).fingerprint or ""
+                if ledger.releases(charge) not in ((), (result,)):
+                    raise PrivacyError("This site has already got another result of this run.")
+                ledger.bind(charge, result)
         # Imported late: it brings scikit-learn, which takes seconds, and each request may have a process of its own.
         from locum.federated.personal import fit_personal
 
         personal = fit_personal(release, self.file.records(settings), balanced=settings.balanced, seed=settings.seed)
         personal.save(self.personal_folder)
         return self._reply(request)
+
+    def _check_result(self, release: Release, settings: FederationSettings, state: SiteState) -> None:
+        """Refuse to vouch for a result whose claim does not follow from what was paid, this site's part included."""
+        with self._ledger() as ledger:
+            if ledger is None:
+                if release.claim.dp is not None:
+                    raise PrivacyError("The result of a test claims a guarantee.")
+                return
+            tip = self._paid_charge(ledger, state.identity).tip
+        check_run_claim(release, settings)
+        if tip not in {site["ledger"] for site in release.manifest.settings["sites"]}:
+            raise PrivacyError("The result does not list this site, which has paid for it.")
 
     def _paid_charge(self, ledger: Ledger, identity: str) -> Charge:
         for charge in ledger.holding(self.file.holding).charges:

@@ -26,11 +26,13 @@ from locum.errors import CheckpointError, ConfigError, LocumError
 from locum.federated.protocol import Reply, Request
 from locum.federated.settings import FederationSettings
 from locum.federated.terms import Terms, read_terms
-from locum.io import STATE_FOLDER, write_bytes
+from locum.io import write_bytes
 
 Arrays = dict[str, npt.NDArray[Any]]
 _ENTRY = "locum"
 _FILE, _LOCK = "coordinator.state", "coordinator.lock"
+# Where a simulation keeps its sites, beside the coordinator's state.
+SIMULATION = ".locum-simulation"
 # What `read_tensors`, and parsing its result, can raise if a file is damaged or has another format.
 UNREADABLE = (SafetensorError, OSError, ValueError, KeyError, TypeError)
 
@@ -174,7 +176,7 @@ class RunState:
         """A new run, or the one that was started in `out`; a run with other settings is refused there."""
         file = out / _FILE
         if not file.exists():
-            if out.exists() and any(file.name not in (_LOCK, STATE_FOLDER) for file in out.iterdir()):
+            if out.exists() and any(file.name not in (_LOCK, SIMULATION) for file in out.iterdir()):
                 raise ConfigError(f"{str(out)!r} is not empty and holds no run to resume: name another folder.")
             out.mkdir(parents=True, exist_ok=True)
             state = cls(file, settings, secrets.token_hex(16))

@@ -25,15 +25,14 @@ from locum.accounting import (
 )
 from locum.errors import FormatError, LocumError
 from locum.federated.settings import FederationSettings
-from locum.generate.private import COUNTS_ONLY, MEANS, MEANS_AND_PRODUCTS, TEST, Shares, plan_network
-from locum.train.dp import InitialQuery
+from locum.generate.private import COUNTS_ONLY, FLOATING, MEANS, MEANS_AND_PRODUCTS, TEST, Shares, plan_network
+from locum.train.dp import ASSUMPTIONS, InitialQuery
 from locum.types import DP, DPClaim, PrivacyClaim
 
 # What a site's guarantee does not cover.
 NOT_COVERED = (
     "which sites take part, their budgets and their declared sizes: public",
     "that a site replies, and when: the coordinator sees times and refusals",
-    "floating point: noise is rounded to 53 bits, not drawn on a grid",
 )
 # No site has more records than this.
 _MAX_RECORDS = 10**12
@@ -198,7 +197,9 @@ def read_terms(facts: Mapping[str, Any]) -> Terms:
         dp = DPClaim(
             epsilon, float(sent["delta"]), sent["relation"], tuple(events_to_json(events)), str(sent["ledger"])
         )
-        claim = PrivacyClaim("dp", NOT_COVERED, unit=sent["unit"], dp=dp)
+        steps = any(isinstance(event, PoissonGaussian) for event in events)
+        outside = (*NOT_COVERED, FLOATING) if steps else NOT_COVERED
+        claim = PrivacyClaim("dp", outside, unit=sent["unit"], dp=dp, assumptions=ASSUMPTIONS if steps else ())
         return Terms(noise, size, claim, _receipt(facts.get("receipt")))
     except (KeyError, TypeError, ValueError, OverflowError, MemoryError, RecursionError, LocumError):
         raise FormatError("its terms cannot be read, or guarantee nothing") from None

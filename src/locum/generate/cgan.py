@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,15 +19,15 @@ from locum.generate.adversary import AS_REAL, GeneratorTrainer, Training, gradie
 from locum.generate.base import BaseGenerator, Learned, Records, lone_class
 from locum.generate.export import export_decoder
 from locum.generate.presets import SCALING_DISCLOSES
-from locum.generate.private.guarantee import NOT_COVERED, reference_settings, rounded_shares
-from locum.generate.private.query import Measured, query_sums
+from locum.generate.private.guarantee import FLOATING, NOT_COVERED, reference_settings, rounded_shares
+from locum.generate.private.query import Measured, exact_query
 from locum.generate.private.whitening import INITIAL_QUERIES, Whitener, plan_network, read_sums
 from locum.generate.scaling import fit_scaler
 from locum.io import ProgressBar
 from locum.nets import CGAN, plain_cgan
 from locum.release import NetworkSpec
 from locum.train import History, seeded
-from locum.train.dp import InitialQuery, PrivateRun
+from locum.train.dp import ASSUMPTIONS, InitialQuery, PrivateRun
 from locum.types import DP, PrivacyClaim
 
 # Defaults without and with privacy, tuned on training data. Noise calls for large batches and weakens the critic, so
@@ -232,7 +232,7 @@ class CGANGenerator(BaseGenerator):
                 learning_rate=settings.critic_learning_rate,
                 insecure_seed=self.insecure_seed,
                 progress=progress,
-                initial_query=InitialQuery(query_sums(X, codes, subjects, classes, reference, asked), start),
+                initial_query=InitialQuery(exact_query(X, codes, subjects, classes, reference, asked), start),
                 public_gradient=gradient_on_fakes(net, trainer, plan),
             )
             self.history_ = run.run()
@@ -244,7 +244,8 @@ class CGANGenerator(BaseGenerator):
         tensors = whitener.folded(tensors, whitener.means)
         public = {**self._public_settings(), **asdict(settings), **reference_settings(reference)}
         del public["penalty"]
-        claim = self._dp_claim(run.charge, *NOT_COVERED)
+        claim = self._dp_claim(run.charge, *NOT_COVERED, FLOATING)
+        claim = replace(claim, assumptions=ASSUMPTIONS if claim.kind == "dp" else ())
         return Learned(self._spec(program), tensors, claim, public, joint=rounded_shares(found.shares))
 
     def _settings(self) -> Training:

@@ -29,6 +29,10 @@ def low_rank_plus_diagonal(
     floor = (variance.sum() - values.sum()) / max(d - rank, 1)
     strength = np.sqrt(np.maximum(values - max(floor, 0), 0))
     factor = (vectors * strength).T
+    # No feature can have more variance in the factor than it has in all. But rounding in the decomposition gives dead
+    # features a spread of 1e-44 to 1e-14, and a receiver who divides by it gets infinite numbers.
+    own = np.square(factor).sum(axis=0)
+    factor *= np.sqrt(np.divide(variance, own, out=np.ones(d), where=own > variance))
     rest = np.maximum(variance - np.square(factor).sum(axis=0), 0)
     return factor.astype(np.float32), np.sqrt(rest).astype(np.float32)
 

@@ -19,7 +19,7 @@ from locum.generate.base import BaseGenerator, Learned, Records, lone_class, lon
 from locum.generate.covariance import low_rank_plus_diagonal, safe_rank
 from locum.generate.export import export_decoder
 from locum.generate.presets import SCALING_DISCLOSES, Preset, check_settings, preset_for
-from locum.generate.private.guarantee import NOT_COVERED, reference_settings, rounded_shares
+from locum.generate.private.guarantee import FLOATING, NOT_COVERED, reference_settings, rounded_shares
 from locum.generate.private.networks import check_private, folded, train_privately
 from locum.generate.private.whitening import Whitener, plan_network
 from locum.generate.scaling import Scaler, fit_scaler, with_labels
@@ -27,6 +27,7 @@ from locum.io import ProgressBar
 from locum.nets import CVAE, plain_cvae, residual_cvae
 from locum.release import NetworkSpec, to_space
 from locum.train import Checkpoint, History, LoopSettings, fingerprint, run_loop, seeded, shuffled_batches
+from locum.train.dp import ASSUMPTIONS
 from locum.types import DP, EmbeddingSet, PrivacyClaim
 
 # One record in ten is held out for early stopping.
@@ -317,7 +318,8 @@ class CVAEGenerator(BaseGenerator):
         program, tensors = export_decoder(self.module_.decoder)
         tensors = folded(self.module_, fit.whitener, fit.shares, tensors, noise=settings.decoder_noise != "none")
         public = {**self._public_settings(), **asdict(settings), **reference_settings(reference)}
-        claim = self._dp_claim(fit.charge, *NOT_COVERED)
+        claim = self._dp_claim(fit.charge, *NOT_COVERED, FLOATING)
+        claim = replace(claim, assumptions=ASSUMPTIONS if claim.kind == "dp" else ())
         return Learned(self._spec(settings, program), tensors, claim, public, joint=rounded_shares(fit.shares))
 
     def _learned(self, settings: Preset, scaler: Scaler, joined: Tensor, refusal: str | None) -> Learned:

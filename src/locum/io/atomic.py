@@ -10,6 +10,7 @@ import csv
 import errno
 import io
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -319,8 +320,10 @@ def _stage(place: Path, shown: Path) -> Iterator[Path]:
     What an earlier writer left that was killed is cleared first: nobody else can be using it.
     """
     prefix = f".{place.name}.locum-"
+    # What `mkdtemp` makes, and nothing else that begins alike.
+    ours = re.compile(re.escape(prefix) + rf"[a-z0-9_]{{8}}({_OLD})?")
     with hold_folder(place, wait=_WAIT_SECONDS):
-        for left in [entry for entry in place.parent.iterdir() if entry.name.startswith(prefix)]:
+        for left in [entry for entry in place.parent.iterdir() if ours.fullmatch(entry.name)]:
             if left.name.endswith(_OLD) and not place.exists():
                 # Killed between two renames, where the system cannot exchange two folders.
                 left.rename(place)

@@ -6,10 +6,11 @@ import os
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from locum.errors import ConfigError
+from locum.io.paths import make_folders
 
 # What this thread holds: it may ask again.
 _mine = threading.local()
@@ -51,17 +52,23 @@ def hold_folder(path: Path, *, wait: float = 0.0) -> Iterator[None]:
     if os.name != "posix" or place in held:
         yield
         return
-    # Folders above may only be made when something is written into them.
-    parent = next(folder for folder in place.parents if folder.exists())
-    file = parent / f".{'-'.join(place.relative_to(parent).parts)}.lock"
-    descriptor = _taken(file, path, time.monotonic() + wait)
-    held.add(place)
+    # In one place, whatever exists: two processes that look for it at different times must find the same lock.
+    missing = [folder for folder in place.parents if not folder.exists()]
+    file = place.parent / f".{place.name}.lock"
     try:
-        yield
+        descriptor = _taken(file, path, time.monotonic() + wait)
+        held.add(place)
+        try:
+            yield
+        finally:
+            held.discard(place)
+            if descriptor is not None:
+                _end(file, descriptor)
     finally:
-        held.discard(place)
-        if descriptor is not None:
-            _end(file, descriptor)
+        # Folders that were made for the lock, if nothing was written into them.
+        with suppress(OSError):
+            for folder in missing:
+                folder.rmdir()
 
 
 def _taken(file: Path, path: Path, end: float) -> int | None:
@@ -70,8 +77,14 @@ def _taken(file: Path, path: Path, end: float) -> int | None:
 
     while True:
         try:
+            make_folders(file.parent)
             # Others may read it, so that a colleague's lock can be waited for.
             descriptor = os.open(file, os.O_RDONLY | os.O_CREAT, 0o644)
+        except FileNotFoundError:
+            # Another process has just removed the folder again.
+            if time.monotonic() >= end + 1:
+                raise ConfigError(f"Cannot write beside {str(path)!r}: choose another folder.") from None
+            continue
         except OSError as error:
             raise ConfigError(
                 f"Cannot write beside {str(path)!r}: {error.strerror}. Choose another folder."
@@ -89,6 +102,7 @@ def _taken(file: Path, path: Path, end: float) -> int | None:
         except OSError:
             # Some network disks have no locks.
             os.close(descriptor)
+            file.unlink(missing_ok=True)
             return None
         # Whoever held it before may have deleted it after we opened it.
         try:

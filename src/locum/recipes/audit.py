@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import secrets
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,15 +16,19 @@ import numpy as np
 from locum.audit import (
     ATTACKS,
     DEFAULT_ATTACKS,
+    DEFAULT_MINUTES,
+    DEFAULT_SHADOWS,
     SHADOW_ATTACKS,
     Attack,
     AuditReport,
     EpsilonAudit,
+    ProvenLimit,
     attack_name,
     audit,
     audit_epsilon,
     check_risk_file,
     load_policy,
+    proven_limit,
     shadow_attacks,
 )
 from locum.errors import ConfigError, DataError, PrivacyError
@@ -140,8 +144,11 @@ def audit_data(
     attacks: Sequence[str] | None = None,
     thorough: bool = False,
     shadows: int | None = None,
+    minutes: float | None = None,
     state: Path | None = None,
     canaries: int | None = None,
+    ledger: Path | None = None,
+    accept: Sequence[str] = (),
     out: Path | None = None,
     page: Path | None = None,
     risk: Path | None = None,
@@ -149,6 +156,7 @@ def audit_data(
     seed: int | None = None,
     backbone: str | None = None,
     progress: Progress | None = None,
+    announce: Callable[[str], None] | None = None,
 ) -> Audited:
     """Audit the release in a folder, or the vectors of a file that any tool may have made.
 
@@ -167,15 +175,23 @@ def audit_data(
     policy
         "public", "research-sharing", "internal", or a .toml file.
     attacks
-        Names of the attacks to run; None: all quick ones.
+        Names of the attacks to run; None: all quick ones, and LiRA with a limit on its time.
     thorough
         Also run the slow attack on the decoder.
     shadows
         How many shadow generators to train; this also runs all attacks with shadows, unless one of them is named.
+    minutes
+        How long shadows may be trained; fewer are trained if need be. None: 5 minutes if neither attacks nor a number
+        of shadows are given, otherwise as long as it takes.
     state
         File that keeps shadows for a later call with the same `seed`.
     canaries
         Also test the epsilon that a release claims, with so many canaries.
+    ledger
+        The holder's ledger. It is checked as `verify` checks it; attacks are then held against the limit that was
+        proven, and too few records are no refusal where that limit is enough.
+    accept
+        With `ledger`: names of the assumptions of the claim that the holder accepts.
     out, page
         Files for the findings as JSON and as HTML, readable only by their owner.
     risk
@@ -188,6 +204,9 @@ def audit_data(
         Path of a custom model, if images have to be embedded with one.
     progress
         Called as the work proceeds.
+    announce
+        Called once, before the attacks, with a sentence that says how long shadows may be trained; None: it is not
+        said.
 
     Returns
     -------
@@ -209,31 +228,43 @@ def audit_data(
     """
     if (release is None) == (synthetic is None):
         raise ConfigError("Give either a release folder or --synthetic FILE, not both.")
+    if minutes is not None and not 0 < minutes < float("inf"):
+        raise ConfigError(f"`minutes` must be above 0 and finite; got {minutes!r}. 5 is usual.")
     names = choose_attacks(attacks, thorough=thorough, shadows=shadows)
-    _check_places(release, (out, page), overwrite, state, seed, any(name in SHADOW_ATTACKS for name in names))
+    usual = not attacks and shadows is None
+    if usual and minutes is None:
+        minutes = DEFAULT_MINUTES
+    _check_places(release, (out, page), overwrite, state, seed, not usual and any(n in SHADOW_ATTACKS for n in names))
     if risk is not None:
         check_risk_file(risk, overwrite=overwrite)
     rules = load_policy(policy)
+    limit = _limit(release, ledger, accept)
     if release is not None:
         attacked, title = load(release), str(release)
     else:
         attacked, title = rows_release(pick_split(str(synthetic), "train", backbone=backbone)), str(synthetic)
     # Report wrong numbers and claims before reading data, which may take long.
-    with shared_shadows(names, shadows, seed=seed, state=state, progress=progress) as made:
+    with shared_shadows(
+        names, DEFAULT_SHADOWS if usual else shadows, seed=seed, state=state, minutes=minutes, progress=progress
+    ) as made:
         epsilon_audit = None if canaries is None else _epsilon_audit(attacked, canaries, seed, progress)
         inside = pick_split(members, "train", like=attacked.info, backbone=backbone)
         outside = pick_split(non_members, "val", "test", like=attacked.info, backbone=backbone)
         for data, what in ((inside, "members"), (outside, "non-members")):
             check_source(attacked.info, data.info, what)
         classes = attacked.info.class_names
+        if announce is not None and minutes is not None and any(name in SHADOW_ATTACKS for name in names):
+            announce(f"LiRA trains shadow generators, for at most {minutes:g} minutes (--minutes).")
         report = audit(
             attacked,
             inside.with_classes(classes),
             outside.with_classes(classes),
             attacks=made,
             policy=rules,
-            required=[*(attacks or ()), *(name for name in names if name in SHADOW_ATTACKS)],
+            required=[*(attacks or ()), *(n for n in names if n in SHADOW_ATTACKS and not usual)],
             epsilon_audit=epsilon_audit,
+            limit=limit,
+            minutes=minutes,
             random_state=seed,
             progress=progress,
         )
@@ -253,8 +284,8 @@ def choose_attacks(
 ) -> tuple[str, ...]:
     """Names of the attacks to run, in the order of the catalog, without duplicates.
 
-    By default all quick ones; with `thorough` also the slow one on the decoder. A number of `shadows` adds all
-    attacks with shadows, unless one of them is named.
+    By default all quick ones and LiRA; with `thorough` also the slow one on the decoder. A number of `shadows` adds
+    all attacks with shadows, unless one of them is named.
 
     >>> choose_attacks(["hole"], shadows=8), choose_attacks(["lira"], shadows=8)
     (('hole', 'LiRA', 'RMIA'), ('LiRA',))
@@ -264,7 +295,7 @@ def choose_attacks(
     chosen = {attack_name(name) for name in attacks or DEFAULT_ATTACKS}
     if thorough:
         chosen |= {name for name, entry in ATTACKS.items() if entry.group != "shadows"}
-    if shadows is not None and not chosen & set(SHADOW_ATTACKS):
+    if shadows is not None and not {attack_name(name) for name in attacks or ()} & set(SHADOW_ATTACKS):
         chosen |= set(SHADOW_ATTACKS)
     return tuple(name for name in ATTACKS if name in chosen)
 
@@ -276,6 +307,7 @@ def shared_shadows(
     *,
     seed: int | None = None,
     state: Path | None = None,
+    minutes: float | None = None,
     progress: Progress | None = None,
 ) -> Iterator[list[Attack | str]]:
     """Attacks for `audit()`, where the named ones that need shadows share them.
@@ -295,7 +327,8 @@ def shared_shadows(
     count = USUAL_SHADOWS if shadows is None else shadows
     with tempfile.TemporaryDirectory(prefix="locum-") as folder:
         path = state or Path(folder) / "shadows.safetensors"
-        made = shadow_attacks(count, shadow_seed, path, names=with_shadows, progress=report)
+        seconds = None if minutes is None else 60 * minutes
+        made = shadow_attacks(count, shadow_seed, path, seconds=seconds, names=with_shadows, progress=report)
         yield [*(a for a in attacks if a not in with_shadows), *made]
 
 
@@ -311,6 +344,27 @@ def _epsilon_audit(attacked: Release, canaries: int, seed: int | None, progress:
     return audit_epsilon(attacked, canaries=canaries, seed=seed)
 
 
+def _limit(release: Path | None, ledger: Path | None, accept: Sequence[str]) -> ProvenLimit | None:
+    """The proven limit of a release that its ledger knows; an error if the ledger does not."""
+    if ledger is None:
+        if accept:
+            raise ConfigError(
+                "--accept is for the assumptions of a guarantee that a ledger shows: add --ledger FILE."
+            )
+        return None
+    if release is None:
+        raise ConfigError(
+            "--ledger belongs to a release folder; vectors of another tool have no charge. Leave it out."
+        )
+    from locum.recipes.ledger import existing_ledger
+    from locum.recipes.verify import verify_release
+
+    verified = verify_release(release, ledger=ledger)
+    # Of all holdings: the same people can be in several.
+    charges = [charge for holding in existing_ledger(ledger).holdings().values() for charge in holding.charges]
+    return proven_limit(verified.claim, charges, accepted=accept)
+
+
 def _check_places(
     release: Path | None,
     outs: Sequence[Path | None],
@@ -321,7 +375,7 @@ def _check_places(
 ) -> None:
     """Report before the work what would fail at its end."""
     if state is not None and not with_shadows:
-        raise ConfigError("--state keeps shadows, but none are trained. Add --shadows N, or leave it out.")
+        raise ConfigError("--state keeps shadows of a number that you choose. Add --shadows N, or leave it out.")
     if state is not None and seed is None:
         raise ConfigError("--state needs --seed N, the same each time: shadows can only be continued with one seed.")
     for path in (*outs, state):

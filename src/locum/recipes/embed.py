@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from itertools import combinations
 from pathlib import Path
 from typing import Any
 
-from locum.data import SUFFIXES, write_embeddings, write_npz_stream
+from locum.data import SUFFIXES, Copy, list_copies, write_embeddings, write_npz_stream
 from locum.embed import DEFAULT_BACKBONE, NO_CLASSES, Embedded, StrictError, embed_images, open_images
 from locum.errors import ConfigError, DataError
 from locum.io import check_output_file, write_atomically, write_private_table
 from locum.types import Progress
+
+# Columns of the list of duplicates.
+_COPY = ("split", "row", "image", "equals_split", "equals_row", "equals_image", "label", "subject")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +43,10 @@ class EmbedSummary:
         How many images could not be read, and the file that lists them (None if there are none).
     ignored
         How many files were not images.
+    repeated, shared
+        How many images have the vector of an earlier one of their own split, and of an image of an earlier split.
+    duplicates_file
+        The file that lists them (None if there are none).
     seconds
         How long it took.
 
@@ -62,6 +70,9 @@ class EmbedSummary:
     skipped: int
     skipped_file: str | None
     ignored: int
+    repeated: int
+    shared: int
+    duplicates_file: str | None
     seconds: float
 
     def to_dict(self) -> dict[str, Any]:
@@ -84,9 +95,9 @@ def embed_to_file(
 ) -> EmbedSummary:
     """Embed images and write their vectors to a file.
 
-    Private output (names of skipped files, `index`) goes to separate files that only their owner can read. An .npz is
-    written in pieces and may hold several splits; other formats hold one, in memory. Problems with the output files
-    are found before the first image is embedded.
+    Private output (names of skipped files and of copies, `index`) goes to separate files that only their owner can
+    read. An .npz is written in pieces and may hold several splits; other formats hold one, in memory. Problems with
+    the output files are found before the first image is embedded.
 
     Parameters
     ----------
@@ -126,10 +137,12 @@ def embed_to_file(
     if out.suffix.lower() not in SUFFIXES:
         raise ConfigError(f"{str(out)!r} has no suffix that can be written: end it in {' or '.join(SUFFIXES)}.")
     skipped_file = out.with_name(f"{out.stem}.skipped.csv")
+    duplicates_file = out.with_name(f"{out.stem}.duplicates.csv")
     given = {
         "output": out,
         "index": index,
         "list of skipped images": skipped_file,
+        "list of duplicates": duplicates_file,
         "input": Path(images),
         "cache": cache if isinstance(cache, Path) else None,
     }
@@ -158,6 +171,11 @@ def embed_to_file(
             write_private_table(skipped_file, ("image", "problem"), embedded.problems)
         elif skipped_file.exists() and overwrite:
             skipped_file.unlink()
+        copies = list_copies(embedded.splits())
+        if copies:
+            write_private_table(duplicates_file, _COPY, _named(copies, embedded))
+        elif duplicates_file.exists() and overwrite:
+            duplicates_file.unlink()
         if index is not None:
             write_private_table(index, ("split", "row", "image"), _rows(embedded))
         if out.suffix.lower() == ".npz":
@@ -178,6 +196,9 @@ def embed_to_file(
             skipped=len(embedded.problems),
             skipped_file=str(skipped_file) if embedded.problems else None,
             ignored=embedded.ignored,
+            repeated=sum(not copy.is_shared for copy in copies),
+            shared=sum(copy.is_shared for copy in copies),
+            duplicates_file=str(duplicates_file) if copies else None,
             seconds=time.monotonic() - started,
         )
 
@@ -206,4 +227,14 @@ def _rows(embedded: Embedded) -> list[tuple[str, str, str]]:
         row = counts.get(item.split, 0)
         counts[item.split] = row + 1
         out.append((item.split, str(row), item.name))
+    return out
+
+
+def _named(copies: Sequence[Copy], embedded: Embedded) -> list[tuple[str, ...]]:
+    """Copies as rows of a private table, with the names of the images."""
+    names = {(split, row): name for split, row, name in _rows(embedded)}
+    out: list[tuple[str, ...]] = []
+    for copy in copies:
+        mine, first = (copy.split, str(copy.row)), (copy.first_split, str(copy.first_row))
+        out.append((*mine, names[mine], *first, names[first], copy.label, copy.subject))
     return out

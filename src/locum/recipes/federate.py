@@ -7,6 +7,7 @@ import json
 import shutil
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -17,6 +18,7 @@ import numpy.typing as npt
 from locum.data import REFERENCES, partition_by, partition_dirichlet, partition_iid
 from locum.errors import ConfigError, DataError, LocumError
 from locum.federated import (
+    SIMULATION,
     FederationSettings,
     PersonalModel,
     Simulation,
@@ -28,7 +30,7 @@ from locum.federated import (
     simulate,
     write_federation,
 )
-from locum.io import STATE_FOLDER, check_output_folder, hold_folder, write_bytes, write_private_table
+from locum.io import check_output_folder, hold_folder, write_bytes, write_private_table
 from locum.recipes.inputs import check_source, choose_split, only_real, read_sets
 from locum.recipes.verify import verify_release
 from locum.release import load
@@ -36,8 +38,8 @@ from locum.types import DP, EmbeddingInfo, EmbeddingSet, PrivacyClaim, Progress
 
 # A site needs some records to train on and some to test on.
 _MIN_RECORDS = 10
-# Says which simulation was begun in a folder.
-_SIMULATION = "simulation.json"
+# Says which simulation was begun in a folder; and what is left of one that is done.
+_ASKED, _DONE = "simulation.json", ".locum-simulation-done"
 
 
 def start_federation(
@@ -346,14 +348,15 @@ def simulate_federation(
         sort_keys=True,
     )
     with hold_folder(out):
-        work, begun = out / STATE_FOLDER, _begun_in(out)
+        work, begun = out / SIMULATION, _begun_in(out)
         if begun not in (None, asked):
             raise ConfigError(
                 f"{str(out)!r} holds a simulation that was stopped, of other records or settings: start that one "
                 "again to finish it, or name another folder."
             )
         work.mkdir(parents=True, exist_ok=True, mode=0o700)
-        write_bytes(work / _SIMULATION, asked.encode())
+        write_bytes(work / _ASKED, asked.encode())
+        before = set(out.iterdir())
         try:
             found = simulate(
                 parts,
@@ -367,19 +370,25 @@ def simulate_federation(
                 on_event=on_event,
             )
         except LocumError:
-            # It would fail again.
-            shutil.rmtree(out, ignore_errors=True)
+            # Whatever was learned is kept; if nothing was, nothing is left.
+            if set(out.iterdir()) == before:
+                shutil.rmtree(work)
+                with suppress(OSError):
+                    out.rmdir()
             raise
-        shutil.rmtree(work)
+        # A kill from here on leaves a complete release, and records in a folder that the next run deletes.
+        work.rename(out / _DONE)
+        shutil.rmtree(out / _DONE)
     return found
 
 
 def _begun_in(out: Path) -> str | None:
     """What simulation was stopped in a folder; None in a new or empty one, and an error in any other."""
-    file = out / STATE_FOLDER / _SIMULATION
+    shutil.rmtree(out / _DONE, ignore_errors=True)
+    file = out / SIMULATION / _ASKED
     if file.is_file():
         return file.read_text()
-    if out.exists() and (not out.is_dir() or any(inside.name != STATE_FOLDER for inside in out.iterdir())):
+    if out.exists() and (not out.is_dir() or any(inside.name != SIMULATION for inside in out.iterdir())):
         raise ConfigError(f"{str(out)!r} is not an empty folder: name another one for the simulation.")
     return None
 

@@ -5,23 +5,50 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from locum.audit import LEAST_NON_MEMBERS, check_membership
-from locum.data import REFERENCES, check_trainable, hash_split, ledger_for, split
+from locum.data import (
+    REFERENCES,
+    check_droppable,
+    check_trainable,
+    copies_of,
+    drop_duplicates,
+    find_duplicates,
+    hash_split,
+    ledger_for,
+    list_copies,
+    split,
+)
 from locum.errors import ConfigError, DataError, LocumError, PolicyError, PrivacyError
 from locum.generate import BaseGenerator, choose_generator
-from locum.io import MANIFEST, STATE_FOLDER, check_output_folder, hold_folder, split_path
+from locum.io import (
+    MANIFEST,
+    STATE_FOLDER,
+    check_output_folder,
+    hold_folder,
+    ledger_path,
+    make_state_folder,
+    split_path,
+    write_private_table,
+)
 from locum.recipes.inputs import check_source, checkpoint_path, choose_split, only_real, pick_split, read_sets
-from locum.release import load
+from locum.release import Release, load
 from locum.types import DP, AttackResult, EmbeddingSet, PrivacyClaim, Progress
 
 # By the name on the command line. A class is imported when it is used: the first needs no torch.
 GENERATORS = {"gaussian": "ClassGaussian", "cvae": "CVAEGenerator", "cgan": "CGANGenerator", "ksame": "KSame"}
+
+# Above this share of non-members that equal a member the membership check refuses to run.
+_MANY = 0.05
+REMOVED = (
+    "copies of records were removed from the data before the fit: the guarantee is about the data that were left, "
+    "and does not cover what a unit's copies did to the records of others"
+)
 
 
 def generator_class(name: str) -> type[BaseGenerator]:
@@ -58,6 +85,16 @@ class FitSummary:
         How long fitting, checking and writing took.
     problem
         Why there is no membership check, if there is none.
+    repeated
+        How many records equal an earlier one of their split in vector and label.
+    shared
+        How many non-members have the vector of a record that was used, before any were left out.
+    dropped
+        How many records and non-members were left out as copies.
+    kept
+        How many of the repeated records were used nevertheless.
+    duplicates_file
+        The private file that lists all copies in the data; None if there are none, or it could not be written.
 
     Examples
     --------
@@ -81,6 +118,11 @@ class FitSummary:
     seconds: float
     # Why there is no membership check, where there is none.
     problem: str = ""
+    repeated: int = 0
+    shared: int = 0
+    dropped: int = 0
+    kept: int = 0
+    duplicates_file: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """As plain JSON."""
@@ -95,6 +137,11 @@ class FitSummary:
             "held_out": self.held_out,
             "megabytes": round(self.megabytes, 3),
             "seconds": round(self.seconds, 2),
+            "repeated": self.repeated,
+            "shared": self.shared,
+            "dropped": self.dropped,
+            "kept": self.kept,
+            "duplicates_file": self.duplicates_file,
         }
 
 
@@ -111,6 +158,8 @@ def fit_release(
     classes: Sequence[str] | None = None,
     ledger: Path | None = None,
     holding: str = "default",
+    drop_duplicates: bool = False,
+    duplicates_removed: bool = False,
     refuse_leak: bool = False,
     overwrite: bool = False,
     resume: bool = True,
@@ -152,6 +201,12 @@ def fit_release(
         Ledger that pays; None: that of the data.
     holding
         Name of the data holding whose budget pays.
+    drop_duplicates
+        Leave copies out: records that equal an earlier one (see `locum.data.drop_duplicates`; with `privacy` only
+        those whose loss moves no other unit's records), and non-members that equal a record.
+    duplicates_removed
+        With `privacy`: copies were removed from the data before, by rules that the guarantee does not know. The claim
+        names this as an assumption.
     refuse_leak
         Without `privacy`: write nothing if the check finds a leak.
     overwrite
@@ -202,8 +257,12 @@ def fit_release(
         )
     if privacy is not None:
         settings |= _private_settings(privacy, classes, ledger, holding)
+    elif duplicates_removed:
+        raise ConfigError("--duplicates-removed is a line of a guarantee: add --epsilon, or leave it out.")
     elif classes is not None:
         raise ConfigError("`classes` has a use under differential privacy only: add --epsilon, or leave it out.")
+    if drop_duplicates:
+        check_droppable(privacy)
     # Wrong settings are reported before data are read; those that depend on the data come after.
     _build(generator, settings, seed)
     # Before anything is paid for: whoever comes second is refused at once.
@@ -211,7 +270,8 @@ def fit_release(
         splits = read_sets(data, backbone=backbone, progress=progress)
         if classes is not None:
             splits = {name: part.with_classes(tuple(classes)) for name, part in splits.items()}
-        train, others = _parts(splits, data, non_members, backbone, holdout, seed, private=privacy is not None)
+        found = _parts(splits, data, non_members, backbone, holdout, seed, privacy, drop=drop_duplicates)
+        train, others = found.train, found.others
         if privacy is not None:
             settings["ledger"] = ledger or ledger_for(data, train.info)
             _check_not_lost(data, settings["ledger"])
@@ -225,9 +285,13 @@ def fit_release(
             model.set_params(verbose=verbose)
         if "checkpoint" in asked:
             chosen = {name: str(value) for name, value in asked.items() if name != "verbose"}
+            if drop_duplicates:
+                chosen["drop_duplicates"] = "True"
             model.set_params(checkpoint=checkpoint_path(data, "fit", chosen) if resume else None)
         model.fit(train.X, train.y, train.subject, attributes=train.attributes)
         release = model.release(train.info, class_names=classes)
+        if duplicates_removed:
+            release = _assuming(release, REMOVED)
         problem, membership = "", None
         if privacy is not None:
             release.save(out, overwrite=overwrite)
@@ -257,7 +321,25 @@ def fit_release(
         megabytes=size / 1e6,
         seconds=time.monotonic() - started,
         problem=problem,
+        repeated=found.repeated,
+        shared=found.shared,
+        dropped=found.dropped,
+        kept=found.kept,
+        duplicates_file=found.listing,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """Records and non-members of a fit, and the copies among them."""
+
+    train: EmbeddingSet
+    others: EmbeddingSet
+    repeated: int
+    shared: int
+    dropped: int
+    kept: int
+    listing: str | None
 
 
 def _parts(
@@ -267,21 +349,29 @@ def _parts(
     backbone: str | None,
     holdout: float,
     seed: int,
+    privacy: DP | None,
     *,
-    private: bool,
-) -> tuple[EmbeddingSet, EmbeddingSet]:
+    drop: bool,
+) -> _Parts:
     """Records to learn from, and records that have no part in the fit at all, not even in early stopping."""
+    private = privacy is not None
     # A generated row depends on many records: no guarantee, and no check, would be true of it.
-    train = only_real(choose_split(splits, data, "train"), "given")
+    given = only_real(choose_split(splits, data, "train"), "given")
+    train = drop_duplicates(given, privacy) if drop else given
+    dropped = len(given) - len(train)
+    repeated = int((find_duplicates(given.X, given.y) != np.arange(len(given))).sum())
+    kept = repeated - dropped
     if not private:
         check_trainable(train)
     rng = np.random.default_rng(seed)
     # A test split often comes from elsewhere; then non-members differ for reasons that are not a leak.
-    spare = [splits[name] for name in ("val", "test") if name in splits and splits[name] is not train]
+    spare = [splits[name] for name in ("val", "test") if name in splits and splits[name] is not given]
+    compared = dict(splits)
     if non_members is not None:
         others = pick_split(non_members, "val", "test", like=train.info, backbone=backbone)
         check_source(train.info, others.info, "non-member")
         others = others.with_classes(train.info.class_names)
+        compared = {name: part for name, part in splits.items() if part is given} | {"non-members": others}
     elif spare:
         others = spare[0]
     else:
@@ -292,17 +382,54 @@ def _parts(
             )
         if private:
             held = hash_split(train, holdout, seed)
-            return train.take(~held), train.take(held)
-        parts = split(train, {"train": 1 - holdout, "held": holdout}, rng=rng)
-        train, others = parts["train"], parts["held"]
+            train, others = train.take(~held), train.take(held)
+        else:
+            parts = split(train, {"train": 1 - holdout, "held": holdout}, rng=rng)
+            train, others = parts["train"], parts["held"]
     if others.dim != train.dim:
         raise DataError(f"Records have {train.dim} features, non-members {others.dim}: they must be of one kind.")
+    listing = _list_copies(data, compared)
+    copies = copies_of(others, train)
+    # Non-members take no part in the fit: what is left out of them costs no guarantee anything.
+    if drop and not copies.all():
+        fresh = drop_duplicates(others.take(~copies))
+        others, dropped = fresh, dropped + len(others) - len(fresh)
+    elif copies.sum() > _MANY * len(others) and not private:
+        # Before the work: the check after it would refuse them.
+        where = f" ({listing!r} lists all copies)" if listing else ""
+        raise DataError(
+            f"{int(copies.sum())} of {len(others)} non-members equal a member{where}: leave copies out with "
+            "--drop-duplicates, or name a file of other records with --non-members."
+        )
     if len(others) < LEAST_NON_MEMBERS and not private:
         raise DataError(
             f"The membership check needs {LEAST_NON_MEMBERS} records that the fit does not use; got {len(others)}. "
             "Raise --holdout, or name a file of other records with --non-members."
         )
-    return train, others
+    return _Parts(train, others, repeated, int(copies.sum()), dropped, kept, listing)
+
+
+def _list_copies(data: str, parts: Mapping[str, EmbeddingSet]) -> str | None:
+    """List copies in a private file beside the data; None if there are none, or no file can be written there."""
+    copies = list_copies(parts)
+    rows = [(c.split, str(c.row), c.first_split, str(c.first_row), c.label, c.subject) for c in copies]
+    name = f"{Path(split_path(data)[0]).name}.duplicates.csv"
+    try:
+        if not copies:
+            # A list from an earlier run is no longer true.
+            ledger_path(data).with_name(name).unlink(missing_ok=True)
+            return None
+        file = make_state_folder(data) / name
+        write_private_table(file, ("split", "row", "equals_split", "equals_row", "label", "subject"), rows)
+    except (OSError, LocumError):
+        return None
+    return str(file)
+
+
+def _assuming(release: Release, line: str) -> Release:
+    """The release with one more assumption in its claim."""
+    claim = replace(release.claim, assumptions=(*release.claim.assumptions, line))
+    return replace(release, manifest=release.manifest.model_copy(update={"claim": claim}))
 
 
 def _check_not_lost(data: str, ledger: Path) -> None:

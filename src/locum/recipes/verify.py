@@ -86,7 +86,9 @@ def verify_opened_release(
     if site_keys is not None:
         from locum.federated import check_receipts
 
-        checks += check_receipts(opened.release, site_keys)
+        more, open_questions = check_receipts(opened.release, site_keys)
+        checks += more
+        not_checked += open_questions
     elif joint and claim.dp is not None:
         not_checked.append(
             "what each site paid: check the sites' signed receipts with --site-keys"
@@ -126,7 +128,7 @@ def check_cost(dp: DPClaim) -> str:
             f"The release claims epsilon {at_least(dp.epsilon)}, but composing its events costs {at_least(cost)}: "
             "do not use it, and ask the sender."
         )
-    return "the claimed epsilon is what its events cost"
+    return "the claimed epsilon covers what its events cost"
 
 
 def _check_pages(opened: OpenedRelease) -> str:
@@ -156,15 +158,30 @@ def _check_site(opened: OpenedRelease, dp: DPClaim, ledger: Path) -> tuple[list[
             terms = (holding.unit, holding.relation) == (opened.release.claim.unit, dp.relation)
             # A joint claim is never better than that of one of its sites.
             if same and terms and dp.epsilon >= charge.epsilon and dp.delta >= charge.delta:
-                checks = ["the ledger has the charge of one of the sites for this release"]
-                if book.releases(charge):
-                    return [*checks, _check_bound(opened, book, charge)], []
-                return checks, ["the decoder: the site's ledger was not told which result came out of the run"]
+                return _check_part(opened, book, charge, site)
             raise PrivacyError(_other_numbers(ledger))
     raise PrivacyError(
         f"The ledger {str(ledger)!r} has no charge of any site of this release: it belongs to none of them, or is an "
         "old copy that was put back. Find the newest copy before you spend anything else."
     )
+
+
+def _check_part(
+    opened: OpenedRelease, book: Ledger, charge: Charge, site: Mapping[str, Any]
+) -> tuple[list[str], list[str]]:
+    """What a site's ledger knows about the joint release that its charge went into."""
+    checks = ["the ledger has the charge of one of the sites for this release"]
+    others = "that the decoder was made from what these sites paid for, and from nothing else"
+    if "fingerprint" in site:
+        # Merged from files: the ledger knows the site's own release.
+        if site["fingerprint"] not in book.releases(charge):
+            raise PrivacyError(_unknown(book))
+        return [*checks, "the ledger knows the site's own release, which was merged"], [others]
+    if not book.releases(charge):
+        return checks, [others, "whether this is the result of the run: the site's ledger was not told"]
+    if opened.fingerprint not in book.releases(charge):
+        raise PrivacyError(_unknown(book))
+    return [*checks, "the ledger noted this release when the coordinator sent it as the result"], [others]
 
 
 def _paid(claim: PrivacyClaim, dp: DPClaim, ledger: Path) -> tuple[Ledger, Charge]:
@@ -190,10 +207,7 @@ def _paid(claim: PrivacyClaim, dp: DPClaim, ledger: Path) -> tuple[Ledger, Charg
 def _check_bound(opened: OpenedRelease, book: Ledger, charge: Charge) -> str:
     """Whether the ledger noted this very release, decoder, claim and all, when it was made."""
     if opened.fingerprint not in book.releases(charge):
-        raise PrivacyError(
-            f"The ledger {str(book.file)!r} has the charge that this release names, but does not know this release: "
-            "it was altered, or made by somebody else. Do not use it."
-        )
+        raise PrivacyError(_unknown(book))
     return "the ledger knows this release by its fingerprint: decoder, claim and settings are those it paid for"
 
 
@@ -230,6 +244,13 @@ def _moments(means: Any, factor: Any, scale: Any) -> tuple[Any, Any]:
 def _close(given: Any, expected: Any) -> bool:
     """Equal up to what another machine, and rounding to 32 bits, may change."""
     return bool(np.abs(given - expected).max() <= 1e-4 * np.abs(expected).max())
+
+
+def _unknown(book: Ledger) -> str:
+    return (
+        f"The ledger {str(book.file)!r} has the charge that this release names, but does not know this release: it "
+        "was altered, or made by somebody else. Do not use it."
+    )
 
 
 def _other_numbers(ledger: Path) -> str:

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from locum.errors import FormatError, IntegrityError
+from locum.errors import FormatError, IntegrityError, LocumError
 from locum.io import (
     MANIFEST,
     check_manifest_folder,
@@ -30,6 +30,8 @@ from locum.release.passport.signature import SIGNATURE
 _log = logging.getLogger(__name__)
 
 Parsed = TypeVar("Parsed")
+# How often a folder is read again that another process replaces meanwhile.
+_TRIES = 20
 CARD = "README.md"
 # What a holder may add later: see `read_passport_files`.
 PASSPORT_FILES = frozenset({*LISTED, PASSPORT, SIGNATURE})
@@ -117,6 +119,31 @@ def read_checked_folder(
         ...
     locum.errors.FormatError: 'empty' has no manifest.json: it is not a release, or files are missing.
     """
+    for _ in range(_TRIES):
+        before = _identity(path)
+        try:
+            return _read_once(path, thing, parse, beside)
+        except (LocumError, OSError):
+            # Another process has put a new folder in its place meanwhile: files of both were read.
+            if before == _identity(path):
+                raise
+    return _read_once(path, thing, parse, beside)
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def _read_once(
+    path: Path,
+    thing: str,
+    parse: Callable[[bytes], tuple[Parsed, Mapping[str, FileEntry]]],
+    beside: frozenset[str],
+) -> tuple[Parsed, dict[str, bytes], str]:
     check_manifest_folder(path, thing)
     check_regular(path / MANIFEST)
     if (size := (path / MANIFEST).stat().st_size) > MAX_MANIFEST_BYTES:

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from locum.errors import ConfigError, DataError
 from locum.release.card import render_card
-from locum.release.decoders import check_tensors, decode
+from locum.release.decoders import check_tensors, decode, flush_subnormals
 from locum.release.folder import read_folder, write_folder
 from locum.release.manifest import Manifest, to_space
 from locum.release.passport.files import read_passport_files
@@ -194,7 +194,8 @@ class Release:
         for start in range(0, len(codes), CHUNK):
             part = slice(start, start + CHUNK)
             out[part] = decode(self.manifest, self.tensors, codes[part], v, rng)
-        return to_space(out, self.manifest.space), codes
+        # Last: dividing by the length of a vector can make a small number smaller.
+        return flush_subnormals(to_space(out, self.manifest.space)), codes
 
     def _counts(self, per_class: Mapping[Any, int]) -> npt.NDArray[np.int64]:
         place = {label: i for i, label in enumerate(self.manifest.classes)}
@@ -270,7 +271,7 @@ class Release:
                     )
                 parts.append(rng.choice(rows, size=counts[c], replace=False))
             pick = rng.permutation(np.concatenate(parts))
-        return X[pick].astype(np.float32), codes[pick]
+        return flush_subnormals(X[pick].astype(np.float32)), codes[pick]
 
 
 def load(path: str | Path) -> Release:

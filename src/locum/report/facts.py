@@ -217,7 +217,9 @@ def _finished(report: dict[str, Any]) -> dict[str, Any]:
             report["missing"][section] = absent(report["audience"], section)
     if report["membership"] is not None:
         words = verdict_text(report["membership"]["verdict"])
-        report["membership"]["words"] = f"{words.title}. {words.attack}"
+        why = report["membership"].get("inconclusive_because", "")
+        because = f" Because {why}." if why and report["membership"]["verdict"] == "inconclusive" else ""
+        report["membership"]["words"] = f"{words.title}. {words.attack}{because}"
     if report["audit"] is not None:
         report["glossary"] = with_audit_terms(report["glossary"])
     out: dict[str, Any] = plain(report | {"summary": summary(report)})

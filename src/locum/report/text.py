@@ -188,6 +188,11 @@ _VERDICTS: dict[Verdict, VerdictText] = {
         attack="This attack found no excess risk. A better attack may find some.",
         audit="No attack found an excess risk. A better attack may find some.",
     ),
+    "within the proven limit": VerdictText(
+        title="Within the proven limit",
+        attack="This attack finds no more than the guarantee allows. The guarantee limits every attack, on average.",
+        audit="No attack finds more than the guarantee allows. The guarantee limits every attack, on average.",
+    ),
     "inconclusive": VerdictText(
         title="Inconclusive",
         attack="The figures do not tell, most often because there are too few records. That is not a pass: try more "

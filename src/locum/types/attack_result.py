@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args
 from locum.errors import ConfigError, DataError
 from locum.types.estimate import Estimate, finite_number
 
-Verdict = Literal["leak", "no excess risk found", "inconclusive"]
+Verdict = Literal["leak", "inconclusive", "within the proven limit", "no excess risk found"]
 # What canaries say about a claimed epsilon.
 EpsilonVerdict = Literal["broken guarantee", "no contradiction found"]
 # "auc": how well members rank above non-members; 0.5 is chance. "share": how many members were hit.
@@ -29,7 +29,9 @@ class AttackResult:
     a fit, is a leak if its whole interval lies above that of the baseline and above the control's value.
     `no excess risk found`: no leak, and the interval of the attack ends at most `material` above the baseline (or,
     with a p-value, above the low end of the control if that is higher).
-    `inconclusive`: neither, usually because there are too few records.
+    `within the proven limit`: a guarantee limits the AUC (`limit`), and the interval does not lie above it; without a
+    guarantee it would be a leak or inconclusive.
+    `inconclusive`: none of these, usually because there are too few records.
     An attack that finds nothing proves nothing about a better attack. Figures depend on private records: only what
     `shareable` returns may leave.
 
@@ -67,6 +69,9 @@ class AttackResult:
         The fault alone could look like a leak, so the result is not called a leak either.
     level
         Share of harmless releases that may be called a leak.
+    limit
+        The AUC that a guarantee, checked against a ledger, proves that no attack exceeds on average; None if there is
+        none.
 
     Examples
     --------
@@ -94,6 +99,7 @@ class AttackResult:
     inconclusive_because: str = ""
     voided: bool = False
     level: float = 0.01
+    limit: float | None = None
 
     def __post_init__(self) -> None:
         if self.measure not in get_args(Measure):
@@ -102,6 +108,8 @@ class AttackResult:
             value = getattr(self, name)
             if value is not None and not 0 <= value <= 1:
                 raise ConfigError(f"`{name}` must lie in 0..1; got {value!r}.")
+        if self.limit is not None and (self.measure != "auc" or not 0.5 <= self.limit <= 1):
+            raise ConfigError(f"`limit` is for an AUC and lies in 0.5..1; got {self.limit!r} for {self.measure!r}.")
         if self.voided and not self.inconclusive_because:
             raise ConfigError("A voided result needs its reason in `inconclusive_because`.")
 
@@ -116,11 +124,16 @@ class AttackResult:
             leak = p <= self.level
             # Where non-members are hit too, for example because features are correlated, that is no excess.
             floor = max(self.baseline.value, self.control.low)
+        within = self.limit is not None and self.attack.low <= self.limit
         if leak:
-            return "inconclusive" if self.voided else "leak"
-        if self.attack.high <= floor + self.material and not self.inconclusive_because:
+            if self.voided:
+                return "inconclusive"
+            return "within the proven limit" if within else "leak"
+        if self.inconclusive_because:
+            return "inconclusive"
+        if self.attack.high <= floor + self.material:
             return "no excess risk found"
-        return "inconclusive"
+        return "within the proven limit" if within else "inconclusive"
 
     def to_dict(self) -> dict[str, Any]:
         """As plain JSON, the only JSON form of an attack; what was not measured is left out."""
@@ -144,6 +157,7 @@ class AttackResult:
             "notes": list(self.notes),
             "inconclusive_because": self.inconclusive_because,
             "voided": self.voided or None,
+            "limit": self.limit,
         }
         return out | {k: v for k, v in more.items() if v not in (None, {}, [], "")}
 
@@ -168,6 +182,7 @@ class AttackResult:
             inconclusive_because=_text(data.get("inconclusive_because", "")),
             voided=data.get("voided") is True,
             level=finite_number(data["level"]),
+            limit=None if data.get("limit") is None else finite_number(data["limit"]),
         )
         if data["verdict"] != out.verdict:
             raise DataError(
@@ -198,7 +213,7 @@ def worst_verdict(*verdicts: Verdict) -> Verdict:
     Returns
     -------
     Verdict
-        "leak" before "inconclusive" before "no excess risk found".
+        "leak" before "inconclusive" before "within the proven limit" before "no excess risk found".
 
     Examples
     --------
@@ -206,8 +221,7 @@ def worst_verdict(*verdicts: Verdict) -> Verdict:
     >>> worst_verdict("no excess risk found", "inconclusive")
     'inconclusive'
     """
-    order: tuple[Verdict, ...] = ("leak", "inconclusive", "no excess risk found")
-    return min(verdicts, key=order.index)
+    return min(verdicts, key=get_args(Verdict).index)
 
 
 def _rate(fpr: float) -> str:

@@ -1,8 +1,12 @@
-"""Figures of a budget in four digits, always rounded to the safe side."""
+"""Figures of a budget in four digits, always rounded to the safe side; and what rounding itself may cost."""
 
 from __future__ import annotations
 
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context
+
+# Epsilon that is charged for each sum with normal noise because the noise is drawn on a grid: mechanisms must choose
+# a grid that costs no more (docs/explain/proofs.md).
+GRID_GAP = 1e-9
 
 
 def at_least(value: float) -> str:

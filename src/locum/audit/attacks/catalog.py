@@ -14,12 +14,14 @@ from locum.audit.attacks.density_ratio import DensityRatio
 from locum.audit.attacks.elbo import EncoderELBO
 from locum.audit.attacks.hole import Hole
 from locum.audit.attacks.latent_search import LatentSearch
+from locum.audit.attacks.likelihood_ratio import LikelihoodRatio
 from locum.audit.attacks.linkage import Linkage
 from locum.audit.attacks.lira import LiRA
 from locum.audit.attacks.nearest_distance import NearestDistance
 from locum.audit.attacks.reidentification import Reidentification
 from locum.audit.attacks.rmia import RMIA
 from locum.audit.attacks.singling_out import SinglingOut
+from locum.audit.attacks.sum_lira import SumLiRA
 from locum.audit.shadows.shadows import check_shadows
 from locum.errors import ConfigError
 from locum.types import Progress
@@ -29,11 +31,12 @@ Group = Literal["samples", "decoder", "shadows"]
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """An attack with its usual settings. `slow` ones train networks, and run only on request."""
+    """An attack with its usual settings. `slow` ones run only on request, `timed` ones with a limit on their time."""
 
     make: Callable[[], Attack]
     group: Group
     slow: bool = False
+    timed: bool = False
 
 
 # In the order in which they are run and shown: what needs least comes first.
@@ -46,9 +49,11 @@ ATTACKS: Mapping[str, Entry] = {
     "attribute inference": Entry(AttributeInference, "samples"),
     "re-identification": Entry(Reidentification, "samples"),
     "hole": Entry(Hole, "samples"),
+    "likelihood ratio": Entry(LikelihoodRatio, "samples"),
     "latent search": Entry(LatentSearch, "decoder"),
     "ELBO": Entry(EncoderELBO, "decoder", slow=True),
-    "LiRA": Entry(LiRA, "shadows", slow=True),
+    "LiRA on sums": Entry(SumLiRA, "decoder", timed=True),
+    "LiRA": Entry(LiRA, "shadows", timed=True),
     "RMIA": Entry(RMIA, "shadows", slow=True),
 }
 
@@ -61,7 +66,10 @@ def _of(group: Group) -> dict[str, Callable[[], Attack]]:
 SAMPLE_ATTACKS: Mapping[str, Callable[[], Attack]] = _of("samples")
 DECODER_ATTACKS: Mapping[str, Callable[[], Attack]] = _of("decoder")
 SHADOW_ATTACKS: Mapping[str, Callable[[], Attack]] = _of("shadows")
-# What is run unless attacks are named.
+# What is run unless attacks are named, with so many shadows and so much time for them. What a release claims does not
+# change it.
+DEFAULT_SHADOWS = 16
+DEFAULT_MINUTES = 5.0
 DEFAULT_ATTACKS: tuple[str, ...] = tuple(name for name, entry in ATTACKS.items() if not entry.slow)
 
 
@@ -99,12 +107,17 @@ def attack_name(typed: str) -> str:
     return known[_plain(typed)]
 
 
-def make_attack(name: str, *, repeats: int = 0) -> Attack:
+def make_attack(name: str, *, repeats: int = 0, minutes: float | None = None) -> Attack:
     """An attack with its usual settings. `repeats` counts records that are in both sets; `ClosestRecord` needs it.
+
+    With `minutes` an attack with shadows trains as many of the default number as fit in that time.
 
     Each attack with shadows trains its own; use `shadow_attacks` for attacks that share them.
     """
     known = attack_name(name)
+    if ATTACKS[known].timed and minutes is not None:
+        kind = LiRA if known == "LiRA" else SumLiRA
+        return kind(shadows=DEFAULT_SHADOWS, seconds=60 * minutes)
     return ClosestRecord(repeats=repeats) if known == "closest record" else ATTACKS[known].make()
 
 
@@ -113,6 +126,7 @@ def shadow_attacks(
     seed: int,
     state: str | Path,
     *,
+    seconds: float | None = None,
     names: Iterable[str] = tuple(SHADOW_ATTACKS),
     progress: Progress | None = None,
 ) -> tuple[LiRA | RMIA, ...]:
@@ -128,6 +142,8 @@ def shadow_attacks(
         Fixes the halves of the records and the training.
     state
         The file for the statistics of all records under the shadows. Private: it is written with mode 0600.
+    seconds
+        How long training may take; None: as long as it takes.
     names
         Which attacks, as for `attack_name`: "LiRA", "RMIA" or both.
     progress
@@ -148,7 +164,8 @@ def shadow_attacks(
     check_shadows(shadows)
     kinds: Mapping[str, type[LiRA | RMIA]] = {"LiRA": LiRA, "RMIA": RMIA}
     return tuple(
-        kinds[attack_name(name)](shadows=shadows, seed=seed, state=state, progress=progress) for name in names
+        kinds[attack_name(name)](shadows=shadows, seed=seed, state=state, seconds=seconds, progress=progress)
+        for name in names
     )
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from locum.audit.attacks.base import ScoreAttack
-from locum.audit.shadows.shadows import Pool, ShadowScores, no_shadows, shadow_scores
+from locum.audit.shadows.shadows import Pool, ShadowScores, enough_shadows, no_shadows, shadow_scores
 from locum.audit.statistics import Scores
 from locum.errors import ConfigError, NotApplicableError
 from locum.metrics import auc_interval
@@ -48,6 +48,8 @@ class RMIA(ScoreAttack):
     state
         A private file (mode 0600) that keeps the shadows: for a run that continues after an interruption, and for
         other attacks with the same seed. None: nothing is kept.
+    seconds
+        How long training may take; fewer shadows are trained if need be. None: as long as it takes.
     progress
         Called with (shadows done, total); None: nothing is shown.
     name
@@ -71,6 +73,7 @@ class RMIA(ScoreAttack):
     margin: float = 0.0
     seed: int | None = None
     state: str | Path | None = None
+    seconds: float | None = None
     progress: Progress | None = None
     name: str = "RMIA"
 
@@ -84,9 +87,12 @@ class RMIA(ScoreAttack):
             raise NotApplicableError(self.name, reason)
         pool = Pool.of(release, members, non_members)
         seed = int(rng.integers(2**31)) if self.seed is None else self.seed
-        found = shadow_scores(release, pool, self.shadows, seed, state=self.state, progress=self.progress)
+        found = shadow_scores(
+            release, pool, self.shadows, seed, state=self.state, seconds=self.seconds, progress=self.progress
+        )
+        notes = enough_shadows(found, self.name, self.shadows)
         found = found.centered()
-        return pool.scores(relative_ratio(found, best_a(found) if self.a is None else self.a, self.margin))
+        return pool.scores(relative_ratio(found, best_a(found) if self.a is None else self.a, self.margin), notes)
 
 
 def relative_ratio(seen: ShadowScores, a: float, margin: float) -> Floats:

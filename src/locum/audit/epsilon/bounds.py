@@ -9,12 +9,13 @@ right guesses than that refute the epsilon. One run gives as many trials as it h
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 
+from locum.audit.epsilon.exact import ExactTest
 from locum.errors import ConfigError, DataError
 from locum.metrics import clopper_pearson
 from locum.types import Estimate
@@ -168,6 +169,9 @@ class LowerBound:
         How many guesses were made.
     correct
         How many of them were right.
+    exact
+        Tests that take the noise to be normal, if any. `epsilon` is the largest that guesses or these tests refute,
+        and `error` is shared between them.
 
     Examples
     --------
@@ -185,6 +189,12 @@ class LowerBound:
     canaries: int
     guesses: int
     correct: int
+    exact: tuple[ExactTest, ...] = ()
+
+    def with_tests(self, tests: tuple[ExactTest, ...]) -> Self:
+        """The bound of guesses and tests together; the errors add up."""
+        epsilon = max(self.epsilon, *(test.epsilon for test in tests)) if tests else self.epsilon
+        return replace(self, epsilon=epsilon, error=self.error + sum(test.error for test in tests), exact=tests)
 
     @classmethod
     def from_scores(
@@ -219,6 +229,7 @@ class LowerBound:
             "guesses": self.guesses,
             "correct": self.correct,
             "accuracy": self.accuracy.to_dict(),
+            "exact": [test.to_dict() for test in self.exact],
         }
 
 

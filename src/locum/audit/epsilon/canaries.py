@@ -5,6 +5,9 @@ length that the noise is calibrated to, in a direction that no other unit uses. 
 releases (`PrivateRun`, `InitialQuery`, `noisy_sums`, clipping and noise), so a fault there shows. No real record is
 read: a run is not charged to a ledger and makes nothing that could be released.
 
+Canaries of sums are in all of their parts: sums and counts of a class, lengths, products. Their vectors are far too
+long, and a subject has up to 40 records: all of it must be cut to length 1.
+
 It does not test the operating system's random generator (the run is seeded), layers that its small network lacks,
 rounding to float32 (it computes in float64), or what a generator does around these parts.
 """
@@ -21,10 +24,12 @@ import torch
 from torch import Tensor, nn
 
 from locum.accounting import QueryPlan, SGDPlan
+from locum.audit.epsilon.exact import Evidence, Noise, Shift
 from locum.data import Reference
 from locum.errors import ConfigError, DataError
 from locum.generate import AS_REAL
-from locum.generate.private import MEANS, noisy_sums, query_sums
+from locum.generate.private import MEANS, MEANS_AND_PRODUCTS, Shares, exact_query, noisy_sums
+from locum.mechanisms import ExactSums
 from locum.nets import CVAE, plain_cgan, plain_cvae
 from locum.train import CVAELoss, RowLoss
 from locum.train.dp import InitialQuery, PrivateRun
@@ -137,8 +142,16 @@ class CanaryNetwork:
 
 # Fewer refute hardly anything, even if all guesses are right.
 LEAST_CANARIES = 10
-# Features of the vectors in the sums: each canary has one feature of one class to itself.
+# Features of the vectors in the sums before training: each canary has one feature of one class to itself.
 _FEATURES = 64
+# Features where each canary has a class to itself; and canaries at once, since each class takes room.
+_FEW_FEATURES, _AT_ONCE = 4, 1000
+# Canaries with a product of two features to themselves; that many pairs need 25 features.
+_WITH_PRODUCTS = 300
+# Records of canaries that are subjects, in turn.
+_SIZES = (1, 2, 20, 40)
+# A vector so much longer than usual that its length must be cut.
+_OVERLONG = 100.0
 # The weights of a canary move so little in a run that they change its layer's output by no more than this.
 _STILL = 1e-3
 # Enough canaries to estimate the most certain hundredth.
@@ -150,10 +163,12 @@ class CanaryRun:
     """One score for each canary, and whether it was included. A test: nothing here may be claimed or released.
 
     Scores are the log odds of inclusion for an attacker who knows the plan; they are exact if the code follows it.
+    `evidence` is for tests that take the noise to be normal.
     """
 
     scores: Floats
     included: npt.NDArray[np.bool_]
+    evidence: tuple[Evidence, ...] = ()
     is_test: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -192,14 +207,11 @@ def simulate(plan: SGDPlan | QueryPlan, rng: np.random.Generator, canaries: int 
 def _observations(plan: SGDPlan | QueryPlan) -> list[tuple[float, float, int]]:
     """What an attacker observes of a canary: sampling rate, noise relative to its contribution, how often."""
     if isinstance(plan, QueryPlan):
-        return [(1.0, _sum_noise(plan.noise_multiplier), 1)]
-    sums = [(1.0, _sum_noise(InitialQuery.noise(plan)), 1)] if plan.extra else []
+        # A canary that replaces another has the same count.
+        alone = MEANS.sums + (MEANS.counts if plan.privacy.relation == "add-or-remove" else 0.0)
+        return [(1.0, plan.noise_multiplier / math.sqrt(alone), 1)]
+    sums = [(1.0, InitialQuery.noise(plan) / math.sqrt(MEANS.sums), 1)] if plan.extra else []
     return [(plan.rate, plan.noise_multiplier, plan.steps), *sums]
-
-
-def _sum_noise(noise: float) -> float:
-    # Counts and lengths, which canaries share with other units, are ignored.
-    return noise / math.sqrt(MEANS.sums)
 
 
 def check_counts(canaries: int, records: int) -> None:
@@ -220,7 +232,7 @@ def run_canaries(
     """One private run by `plan` with made-up records and canaries, in which the attacker sees every noisy step.
 
     Sampling rate, noise, clip and steps are the plan's. `records` is the number of other units. If the unit is the
-    subject, each canary has two records, which count as one unit.
+    subject, each canary has 1, 2, 20 or 40 records, which count as one unit.
     """
     check_counts(canaries, records)
     root = np.random.SeedSequence(seed)
@@ -228,68 +240,151 @@ def run_canaries(
     rng, others = (np.random.default_rng(child) for child in root.spawn(2))
     insecure_seed = int(root.generate_state(1)[0])
     included = rng.random(canaries) < 0.5
-    cast = _Cast(plan.privacy, included, records)
-    sums = _Sums(cast, others)
-    if isinstance(plan, QueryPlan):
-        plain = Reference.plain(_FEATURES)
-        noisy = noisy_sums(*sums.records, sums.classes, plain, MEANS, plan, insecure_seed)
-        return CanaryRun(sums.scores(noisy, plan.noise_multiplier), included)
-    return CanaryRun(_steps(plan, cast, sums, others, insecure_seed, network), included)
+    if isinstance(plan, SGDPlan):
+        return _steps(plan, _Cast(plan.privacy, included, records), others, insecure_seed, network)
+    return _queries(plan, included, records, others, insecure_seed)
+
+
+def _queries(
+    plan: QueryPlan, included: npt.NDArray[np.bool_], records: int, rng: np.random.Generator, insecure_seed: int
+) -> CanaryRun:
+    """Scores from noisy sums. Each canary is in one query, so several queries are as private for it as one."""
+    scores, evidence = [], []
+    for k, start in enumerate(range(0, len(included), _AT_ONCE)):
+        cast = _Cast(plan.privacy, included[start : start + _AT_ONCE], records)
+        query = _Query(cast, rng, MEANS, _FEW_FEATURES, 1)
+        noisy = query.noisy(plan, insecure_seed + 1 + k)
+        scores.append(query.scores(noisy, plan.noise_multiplier))
+        evidence.append(query.evidence(noisy, ""))
+    # The same with products, which leave less room for the rest.
+    cast = _Cast(plan.privacy, included[:_WITH_PRODUCTS], records)
+    features = math.ceil(0.5 + math.sqrt(0.25 + 2 * cast.canaries))
+    query = _Query(cast, rng, MEANS_AND_PRODUCTS, features, 1)
+    products = query.evidence(query.noisy(plan, insecure_seed), ", with products")
+    return CanaryRun(np.concatenate(scores), included, (*_joined(evidence), *products))
+
+
+def _joined(parts: list[list[Evidence]]) -> list[Evidence]:
+    """The same evidence from several queries as one."""
+    out: list[Evidence] = []
+    for same in zip(*parts, strict=True):
+        first, values = same[0], np.concatenate([one.values for one in same])
+        if isinstance(first, Shift):
+            included = [one.included for one in same if isinstance(one, Shift)]
+            out.append(Shift(first.name, values, np.concatenate(included)))
+        else:
+            out.append(Noise(first.name, values, first.share))
+    return out
 
 
 class _Cast:
     """The units of a run: `records` made-up units, then the canaries, each with the sign of its contribution."""
 
     def __init__(self, privacy: DP, included: npt.NDArray[np.bool_], records: int) -> None:
-        self.privacy, self.canaries, self.records = privacy, len(included), records
-        replaced = privacy.relation == "replace-one"
-        here = np.arange(len(included)) if replaced else np.flatnonzero(included)
-        each = 2 if privacy.unit == "subject" else 1
+        self.privacy, self.canaries, self.records, self.included = privacy, len(included), records, included
+        self.replaced = privacy.relation == "replace-one"
+        here = np.arange(len(included)) if self.replaced else np.flatnonzero(included)
+        sizes = np.resize(_SIZES, len(included)) if privacy.unit == "subject" else np.ones(len(included), np.int64)
         # The canary of each canary row.
-        self.who = np.repeat(here, each)
+        self.who = np.repeat(here, sizes[here])
         self.sign = np.where(included, 1.0, -1.0)[self.who]
         units = np.concatenate([np.arange(records), records + self.who])
         self.subject = units if privacy.unit == "subject" else None
 
 
-class _Sums:
-    """Records for the sums of the initial query: each canary is one feature of one class."""
+class _Query:
+    """Records for noisy sums in which `each` canaries share a class, and each has its own vector there.
 
-    def __init__(self, cast: _Cast, rng: np.random.Generator) -> None:
-        self._cast = cast
-        self.classes = math.ceil(cast.canaries / _FEATURES)
-        X = np.zeros((cast.records + len(cast.who), _FEATURES), dtype=np.float32)
-        X[: cast.records] = rng.standard_normal((cast.records, _FEATURES))
-        X[cast.records + np.arange(len(cast.who)), cast.who % _FEATURES] = cast.sign * math.sqrt(_FEATURES)
-        codes = np.concatenate([rng.integers(self.classes, size=cast.records), cast.who // _FEATURES])
+    A canary alone in its class also has its count to itself, and with products a product of two features.
+    """
+
+    def __init__(self, cast: _Cast, rng: np.random.Generator, shares: Shares, features: int, each: int) -> None:
+        self._cast, self._shares, self._features = cast, shares, features
+        self.classes = math.ceil(cast.canaries / each)
+        canary = np.arange(cast.canaries)
+        self._class = canary // each
+        self._vectors = np.zeros((cast.canaries, features))
+        self._pair: tuple[npt.NDArray[np.int64], ...] | None = None
+        if shares.products:
+            self._pair = tuple(axis[: cast.canaries] for axis in np.triu_indices(features, 1))
+            for axis in self._pair:
+                self._vectors[canary, axis] = math.sqrt(0.5)
+        else:
+            self._vectors[canary, canary % features] = 1.0
+        # If units are replaced, their counts and products are the same.
+        self._counted = each == 1 and not cast.replaced
+        X = np.zeros((cast.records + len(cast.who), features), dtype=np.float32)
+        X[: cast.records] = rng.standard_normal((cast.records, features))
+        overlong = _OVERLONG * math.sqrt(features)
+        X[cast.records :] = self._vectors[cast.who] * (cast.sign * overlong)[:, None]
+        codes = np.concatenate([rng.integers(self.classes, size=cast.records), self._class[cast.who]])
         self.records = X, codes, cast.subject
 
-    def asked(self, rows: int | None = None) -> Floats:
+    def asked(self, rows: int | None = None) -> ExactSums:
         """The sums without noise, over all rows or the first `rows`."""
         X, codes, subject = self.records
         subjects = None if subject is None else subject[:rows]
-        return query_sums(X[:rows], codes[:rows], subjects, self.classes, Reference.plain(_FEATURES), MEANS)
+        plain = Reference.plain(self._features)
+        return exact_query(X[:rows], codes[:rows], subjects, self.classes, plain, self._shares)
+
+    def noisy(self, plan: QueryPlan, insecure_seed: int) -> Floats:
+        """The sums with noise, by the code that makes releases."""
+        plain = Reference.plain(self._features)
+        return noisy_sums(*self.records, self.classes, plain, self._shares, plan, insecure_seed)
 
     def scores(self, noisy: Floats, noise: float) -> Floats:
-        """Log odds for each canary. The attacker knows the other records: the guarantee must hold even then."""
-        rest = (noisy - self.asked(self._cast.records))[: self._cast.canaries] / math.sqrt(MEANS.sums)
-        return log_odds(rest, 1.0, _sum_noise(noise), self._cast.privacy.relation)
+        """Log odds for each canary."""
+        values, alone = self._seen(noisy)
+        return log_odds(values, 1.0, noise / math.sqrt(alone), self._cast.privacy.relation)
+
+    def evidence(self, noisy: Floats, name: str) -> list[Evidence]:
+        """For tests of normal noise: the canaries, and the noise of each part."""
+        parts = self._shares.parts(noisy - self.asked().to_array(), self.classes, self._features)
+        share = self._shares
+        noises = zip(
+            ("class sums", "counts", "lengths", "products"),
+            parts,
+            (share.sums, share.counts, share.lengths, share.products),
+            strict=True,
+        )
+        found = [Noise(f"noise of {part}{name}", values, size) for part, values, size in noises if size]
+        # Relative to a unit's whole contribution, of which only a part is seen here.
+        values, alone = self._seen(noisy)
+        return [Shift(f"canaries in sums{name}", math.sqrt(alone) * values, self._cast.included), *found]
+
+    def _seen(self, noisy: Floats) -> tuple[Floats, float]:
+        """Each canary's contribution with noise, as a multiple of what it may be, and the squared length of that.
+
+        The attacker knows the other records: the guarantee must hold even then.
+        """
+        rest = noisy - self.asked(self._cast.records).to_array()
+        sums, counts, _, products = self._shares.parts(rest, self.classes, self._features)
+        table = sums.reshape(self.classes, self._features)
+        out = math.sqrt(self._shares.sums) * (table[self._class] * self._vectors).sum(axis=1)
+        alone = self._shares.sums
+        if self._counted:
+            out += math.sqrt(self._shares.counts) * counts[self._class]
+            alone += self._shares.counts
+        if self._counted and self._pair is not None:
+            # A product of two features of 1/2 stands for two entries of the matrix.
+            length = math.sqrt(self._shares.products / 2)
+            place = np.zeros((self._features, self._features), dtype=np.int64)
+            place[np.triu_indices(self._features)] = np.arange(len(products))
+            out += length * products[place[self._pair]]
+            alone += length**2
+        return out / alone, alone
 
 
-def _steps(
-    plan: SGDPlan,
-    cast: _Cast,
-    sums: _Sums,
-    rng: np.random.Generator,
-    insecure_seed: int,
-    kind: NetworkKind,
-) -> Floats:
-    """Log odds from all noisy steps, and from the initial query if the plan has one."""
-    network = CanaryNetwork(kind, cast.canaries, plan.clip, seed=int(rng.integers(2**31)))
+def _steps(plan: SGDPlan, cast: _Cast, rng: np.random.Generator, insecure_seed: int, kind: NetworkKind) -> CanaryRun:
+    """Scores from all noisy steps, and from the initial query if the plan has one."""
+    # Directions that no canary uses hold noise alone.
+    blank = max(50, cast.canaries // 4)
+    network = CanaryNetwork(kind, cast.canaries + blank, plan.clip, seed=int(rng.integers(2**31)))
     rows = torch.cat([network.plain_rows(cast.records, rng), network.canary_rows(cast.who, cast.sign)])
+    query = _Query(cast, rng, MEANS, _FEATURES, _FEATURES) if plan.extra else None
     # A learning rate so small that the canaries' gradients stay constant; the weights still reveal each noisy step.
     far = network.size * plan.clip * (plan.steps + plan.noise_multiplier * math.sqrt(plan.steps)) / plan.batch
-    watcher = _Watcher(network, plan, _STILL / far)
+    watcher = _Watcher(network, plan, _STILL / far, cast.canaries)
     run = PrivateRun(
         network.module,
         rows,
@@ -299,22 +394,28 @@ def _steps(
         optimizer="sgd",
         learning_rate=watcher.learning_rate,
         insecure_seed=insecure_seed,
-        initial_query=InitialQuery(sums.asked(), lambda noisy: rows) if plan.extra else None,
+        initial_query=None if query is None else InitialQuery(query.asked(), lambda noisy: rows),
         public_gradient=watcher,
     )
     run.run()
     watcher.look()
-    return watcher.total if run.noisy is None else watcher.total + sums.scores(run.noisy, InitialQuery.noise(plan))
+    scores, evidence = watcher.total, [watcher.noise()]
+    if query is not None:
+        assert run.noisy is not None
+        scores = scores + query.scores(run.noisy, InitialQuery.noise(plan))
+        evidence += query.evidence(run.noisy, "")
+    return CanaryRun(scores, cast.included, tuple(evidence))
 
 
 class _Watcher:
     """The attacker: sees the weights after every step and computes the noisy sums from them."""
 
-    def __init__(self, network: CanaryNetwork, plan: SGDPlan, learning_rate: float) -> None:
-        self._network, self._plan, self.learning_rate = network, plan, learning_rate
+    def __init__(self, network: CanaryNetwork, plan: SGDPlan, learning_rate: float, canaries: int) -> None:
+        self._network, self._plan, self.learning_rate, self._canaries = network, plan, learning_rate, canaries
         self._nothing = torch.zeros(sum(p.numel() for p in network.module.parameters()), dtype=torch.float64)
         self._seen: Floats | None = None
-        self.total = np.zeros(network.canaries)
+        self.total = np.zeros(canaries)
+        self._blank: list[Floats] = []
 
     def __call__(self) -> Tensor:
         """Called before each step, as a public gradient of zero."""
@@ -330,5 +431,10 @@ class _Watcher:
         plan, now = self._plan, self._network.read()
         # The movement in one step of gradient descent, relative to the largest contribution of a unit.
         x = (self._seen - now) * (plan.batch / (self.learning_rate * plan.clip))
-        self.total += log_odds(x, plan.rate, plan.noise_multiplier, plan.privacy.relation)
+        self.total += log_odds(x[: self._canaries], plan.rate, plan.noise_multiplier, plan.privacy.relation)
+        self._blank.append(x[self._canaries :])
         self._seen = now
+
+    def noise(self) -> Evidence:
+        """The noise of all steps in directions that no canary uses."""
+        return Noise("noise of the steps", np.concatenate(self._blank), None)

@@ -1,7 +1,8 @@
 """Epsilon from both sides: the proven upper bound, and a lower bound from a run with canaries.
 
-The upper bound holds if the code does what the proof assumes. The lower bound holds whatever the code does. A lower
-bound above the claim means that the guarantee is broken.
+The upper bound holds if the code does what the proof assumes. The lower bound comes from guesses about canaries,
+valid whatever the code does, and from exact tests, which take the noise to be normal. A lower bound above the claim
+means that the guarantee is broken.
 """
 
 from __future__ import annotations
@@ -37,9 +38,9 @@ class Planned(Protocol):
 class EpsilonAudit:
     """The claimed epsilon and the refuted one, at one delta, for one unit and relation.
 
-    "no contradiction found" is no proof: the code may have a fault that these canaries miss. A guarantee that holds
-    is called broken with a probability of at most `lower.error`. The test run reads no record, so anyone may see the
-    result.
+    "no contradiction found" is no proof: the code may have a fault that these canaries miss. A guarantee that holds,
+    with normal noise, is called broken with a probability of at most `lower.error`. The test run reads no record, so
+    anyone may see the result.
 
     Parameters
     ----------
@@ -86,9 +87,13 @@ class EpsilonAudit:
     def words(self) -> str:
         """The finding in words that a privacy officer can quote."""
         low = self.lower
+        by = f"{low.correct} of {low.guesses} guesses right"
+        sharpest = max(low.exact, key=lambda test: test.epsilon, default=None)
+        if sharpest is not None and sharpest.epsilon >= low.epsilon:
+            by += f"; the exact test of {sharpest.name} refutes most"
         refuted = (
             f"{low.canaries} canaries in one run ({self.mechanism}) refute every epsilon below {low.epsilon:.2f} at "
-            f"delta {low.delta:g}, with {1 - low.error:.0%} confidence: {low.correct} of {low.guesses} guesses right"
+            f"delta {low.delta:g}, with {1 - low.error:.0%} confidence: {by}"
         )
         if self.ok:
             return f"{refuted}. The claim of {self.upper:.2f} is not contradicted; that is no proof of it."
@@ -131,8 +136,7 @@ def audit_epsilon(
         A generator with `privacy`, its plan, a release, or the claim of one. A claim with several training runs, or
         with Laplace noise, is refused: there is no single run to repeat.
     canaries
-        More canaries give a tighter bound. 1000 detect missing noise; to detect halved noise at an epsilon of 1 needs
-        about 20,000.
+        More canaries give a tighter bound. 1000 detect missing and halved noise at an epsilon of 1, by exact tests.
     records
         Number of made-up records besides the canaries; by default as many as the budget declares, at most 5000.
     claimed
@@ -164,6 +168,8 @@ def audit_epsilon(
     """
     if claimed is not None and not 0 < claimed < float("inf"):
         raise ConfigError(f"`claimed` must be above 0 and finite; got {claimed!r}.")
+    if not 0 < error < 1:
+        raise ConfigError(f"`error` must lie between 0 and 1; got {error!r}. 0.05 is usual.")
     # A claim does not say which networks it is about.
     critic = isinstance(audited, CGANGenerator)
     if isinstance(audited, Release):
@@ -175,14 +181,17 @@ def audit_epsilon(
     delta = plan.privacy.delta
     # The number of guesses follows from the plan alone, before the run: the choice needs no correction.
     before = simulate(plan, np.random.default_rng(0))
-    guesses = plan_guesses(before.scores, before.included, canaries, delta, error)
+    # Half of the error for guesses, half for the exact tests.
+    guesses = plan_guesses(before.scores, before.included, canaries, delta, error / 2)
     network: NetworkKind = "critic" if critic else "cvae"
     run = run_canaries(plan, canaries=canaries, records=records, seed=seed, network=network)
     if claimed is None:
         dp = audited.dp if isinstance(audited, PrivacyClaim) else None
         claimed = plan.epsilon if dp is None else dp.epsilon
+    bound = LowerBound.from_scores(run.scores, run.included, guesses, delta, error / 2)
+    share = error / 2 / max(1, len(run.evidence))
     return EpsilonAudit(
-        LowerBound.from_scores(run.scores, run.included, guesses, delta, error),
+        bound.with_tests(tuple(one.test(plan, share) for one in run.evidence)),
         claimed,
         plan.privacy.unit,
         plan.privacy.relation,

@@ -36,8 +36,8 @@ class GaussianFit:
     scale: Floats
 
 
-class GaussianShadows:
-    """ClassGaussians of many parts of a pool. The statistic of a record is its log density in closed form.
+class GaussianFits:
+    """ClassGaussians of many parts of one table, as `ClassGaussian` would fit them.
 
     Sums and squares of all shadows are one product with the pool. Products of features are computed for one half of
     each pair; those of the other half are the pool's minus these. Up to 256 features a shadow equals the fit of
@@ -46,35 +46,17 @@ class GaussianShadows:
     of their standard deviation over records.
     """
 
-    block = 64
-
-    def __init__(self, release: Release, X: Array, codes: npt.NDArray[np.int64]) -> None:
-        settings = release.manifest.settings
-        try:
-            self._rank, self._shrinkage = int(settings["rank"]), float(settings["shrinkage"])
-        except (KeyError, TypeError, ValueError):
-            raise ConfigError(
-                "The settings of the release lack `rank` or `shrinkage`: no shadow can be trained like it."
-            ) from None
-        self._release, self._X, self._labels = release, X, codes[:, 0]
-        self._classes = len(release.manifest.classes)
+    def __init__(
+        self, X: Array, labels: npt.NDArray[np.int64], classes: int, rank: int = 64, shrinkage: float = 0.1
+    ) -> None:
+        self._X, self._labels, self._classes = X, labels, classes
+        self._rank, self._shrinkage = rank, shrinkage
         # Sums around the pool's class means are small, so that their differences stay precise.
         self._center = np.zeros((self._classes, X.shape[1]))
         for c in np.unique(self._labels):
             self._center[c] = X[self._labels == c].mean(axis=0, dtype=np.float64)
         self._Y: Array = (X - self._center[self._labels]).astype(np.float32)
         self._pool: tuple[Array, Array] | None = None
-
-    def own(self) -> Floats:
-        """Log densities under the release's own Gaussian."""
-        t = self._release.tensors
-        return gaussian_log_density(self._X, self._labels, t["means"].astype(np.float64), t["factor"], t["scale"])
-
-    def train(self, inside: Masks, seeds: Sequence[int]) -> Floats:
-        """Log densities of all records under each shadow. The fit is deterministic: `seeds` are not used."""
-        return np.stack(
-            [gaussian_log_density(self._X, self._labels, f.means, f.factor, f.scale) for f in self.fits(inside)]
-        )
 
     def fits(self, inside: Masks) -> Iterator[GaussianFit]:
         """One fit for each row of `inside`, in order."""
@@ -156,6 +138,34 @@ class GaussianShadows:
             axes = _top(covariance, wanted)[1]
             self._pool = axes, self._Y @ axes
         return self._pool
+
+
+class GaussianShadows(GaussianFits):
+    """Shadows of a ClassGaussian. The statistic of a record is its log density in closed form."""
+
+    block = 64
+
+    def __init__(self, release: Release, X: Array, codes: npt.NDArray[np.int64]) -> None:
+        settings = release.manifest.settings
+        try:
+            rank, shrinkage = int(settings["rank"]), float(settings["shrinkage"])
+        except (KeyError, TypeError, ValueError):
+            raise ConfigError(
+                "The settings of the release lack `rank` or `shrinkage`: no shadow can be trained like it."
+            ) from None
+        super().__init__(X, codes[:, 0], len(release.manifest.classes), rank, shrinkage)
+        self._release = release
+
+    def own(self) -> Floats:
+        """Log densities under the release's own Gaussian."""
+        t = self._release.tensors
+        return gaussian_log_density(self._X, self._labels, t["means"].astype(np.float64), t["factor"], t["scale"])
+
+    def train(self, inside: Masks, seeds: Sequence[int]) -> Floats:
+        """Log densities of all records under each shadow. The fit is deterministic: `seeds` are not used."""
+        return np.stack(
+            [gaussian_log_density(self._X, self._labels, f.means, f.factor, f.scale) for f in self.fits(inside)]
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)

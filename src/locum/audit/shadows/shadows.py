@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,7 +17,7 @@ from safetensors.numpy import save
 
 from locum.audit.decoder import records_of
 from locum.audit.statistics import Scores
-from locum.errors import CheckpointError, ConfigError
+from locum.errors import CheckpointError, ConfigError, NotApplicableError
 from locum.io import write_bytes
 from locum.release import Release
 from locum.types import EmbeddingSet, Progress, no_progress
@@ -142,10 +143,10 @@ class Pool:
             out[2 * pair + 1] = ~out[2 * pair]
         return out
 
-    def scores(self, values: Floats) -> Scores:
+    def scores(self, values: Floats, notes: tuple[str, ...] = ()) -> Scores:
         """Values per row of the pool as scores per record, in the given order."""
         found = values[self.place]
-        return Scores(found[: self.members], found[self.members :])
+        return Scores(found[: self.members], found[self.members :], notes)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -187,6 +188,16 @@ def no_shadows(release: Release) -> str | None:
     return None
 
 
+def enough_shadows(found: ShadowScores, name: str, wanted: int) -> tuple[str, ...]:
+    """Notes on how many shadows there was time for; NotApplicableError if they are too few to be of use."""
+    count = len(found.shadows)
+    if count < min(_LEAST_SHADOWS, wanted):
+        raise NotApplicableError(
+            name, f"there was time for {count} shadows, and it needs {_LEAST_SHADOWS}; allow more minutes"
+        )
+    return () if count == wanted else (f"there was time for {count} of {wanted} shadows",)
+
+
 def check_shadows(shadows: int) -> None:
     """Raise unless this many shadows can be trained, in pairs."""
     if not _LEAST_SHADOWS <= shadows <= _MOST_SHADOWS or shadows % 2:
@@ -202,6 +213,7 @@ def shadow_scores(
     seed: int,
     *,
     state: str | Path | None = None,
+    seconds: float | None = None,
     progress: Progress | None = None,
 ) -> ShadowScores:
     """Train `shadows` generators like the release's on random halves of the pool, and score every record with each.
@@ -209,7 +221,8 @@ def shadow_scores(
     The settings are those in the manifest. The halves have as many records as the release was fitted on only if there
     are as many members as non-members. `state` names a private file (mode 0600): after an interruption the same call
     continues from it, and another attack on the same release and records reuses its shadows. A file for other data,
-    settings or seeds is refused.
+    settings or seeds is refused. With `seconds`, training stops at the last pair that should still fit: fewer shadows
+    come back, at least one pair, which alone can take longer.
     """
     check_shadows(shadows)
     if reason := no_shadows(release):
@@ -220,12 +233,22 @@ def shadow_scores(
     report = progress or no_progress
     report(min(len(done.found), shadows), shadows)
     halves = pool.halves(shadows, seed)
+    begun, before = time.monotonic(), len(done.found)
     while len(done.found) < shadows:
-        block = slice(len(done.found), min(len(done.found) + family.block, shadows))
+        size = family.block
+        if seconds is not None:
+            trained, spent = len(done.found) - before, time.monotonic() - begun
+            # One pair shows how long the others will take.
+            room = 2 if not trained else int((seconds - spent) / max(spent / trained, 1e-9)) // 2 * 2
+            size = min(size, room)
+            if size < 2:
+                break
+        block = slice(len(done.found), min(len(done.found) + size, shadows))
         seeds = [_shadow_seed(seed, i) for i in range(block.start, block.stop)]
         done = done.with_more(family.train(halves[block], seeds))
         report(len(done.found), shadows)
-    return ShadowScores(done.own, done.found[:shadows], halves)
+    found = done.found[:shadows]
+    return ShadowScores(done.own, found, halves[: len(found)])
 
 
 def _family(release: Release, pool: Pool) -> ShadowFamily:

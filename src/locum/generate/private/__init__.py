@@ -13,6 +13,7 @@ if TYPE_CHECKING:
         reference_hash as reference_hash,
     )
     from locum.generate.private.guarantee import (
+        FLOATING as FLOATING,
         TEST as TEST,
         reference_settings as reference_settings,
         rounded_shares as rounded_shares,
@@ -25,10 +26,11 @@ if TYPE_CHECKING:
         MEANS_AND_PRODUCTS as MEANS_AND_PRODUCTS,
         Measured as Measured,
         Shares as Shares,
+        exact_query as exact_query,
         measured as measured,
         query_sums as query_sums,
-        unit_vectors as unit_vectors,
     )
+    from locum.generate.private.units import unit_vectors as unit_vectors
     from locum.generate.private.whitening import Whitener as Whitener, plan_network as plan_network
 
 __getattr__, __dir__, __all__ = lazy_exports(__name__)

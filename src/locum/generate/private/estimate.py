@@ -13,8 +13,8 @@ import numpy.typing as npt
 
 from locum.accounting import QueryPlan
 from locum.data import REFERENCES, Reference
-from locum.generate.private.query import Shares, measured, query_sums
-from locum.mechanisms import SecureRandom
+from locum.generate.private.query import Shares, exact_query, measured
+from locum.mechanisms import noisy
 from locum.release import StatisticsSpec
 
 Array = npt.NDArray[np.float64]
@@ -90,10 +90,8 @@ def noisy_sums(
     >>> noisy_sums(X, codes, None, 2, load_reference("none", 3), MEANS, plan).shape
     (9,)
     """
-    sums = query_sums(X, codes, subject, classes, reference, shares)
-    rng = SecureRandom(np.ones(1, dtype=np.int64), 1.0, len(sums), plan.noise_multiplier, insecure_seed=insecure_seed)
-    out: Array = sums + rng.draw(0).noise
-    return out
+    sums = exact_query(X, codes, subject, classes, reference, shares)
+    return noisy(sums, plan.noise_multiplier, insecure_seed=insecure_seed).to_array()
 
 
 def from_sums(

@@ -25,8 +25,9 @@ TEST = "everything: made with an insecure seed, so anyone can repeat its random 
 NOT_COVERED = (
     "that the data passed the checks before the fit: finite numbers, and only labels from `classes`",
     "the values of epsilon, delta, `n_public` and `classes`: chosen by the holder, not hidden",
-    "floating point: noise is rounded to 53 bits, not drawn on a grid",
 )
+# What training a network does not cover; sums are integers, and noise on them is drawn on a grid.
+FLOATING = "floating point: noise on gradients is rounded to 53 bits, not drawn on a grid"
 
 
 def rounded_shares(shares: npt.NDArray[np.float64]) -> tuple[tuple[tuple[int], float], ...]:

@@ -19,7 +19,7 @@ from locum.data import Reference
 from locum.errors import PrivacyError
 from locum.generate.base import Records
 from locum.generate.presets import Preset
-from locum.generate.private.query import Measured, query_sums
+from locum.generate.private.query import Measured, exact_query
 from locum.generate.private.whitening import INITIAL_QUERIES, Whitener, read_sums
 from locum.generate.scaling import with_labels
 from locum.nets import CVAE
@@ -100,7 +100,7 @@ def train_privately(
     def rows(whitener: Whitener) -> Tensor:
         return with_labels(whitener.forward(records.X, records.codes[:, 0]), records.codes, [classes])
 
-    sums = query_sums(records.X, records.codes[:, 0], subjects, classes, reference, asked)
+    sums = exact_query(records.X, records.codes[:, 0], subjects, classes, reference, asked)
     run = PrivateRun(
         module,
         rows(Whitener.bare(reference, classes)),

@@ -2,22 +2,34 @@
 
 Vectors are whitened with public statistics and scaled to length 1, so that any record moves the sums by a known
 amount. The sum and count of each class, one sum of lengths and, optionally, all products of two features go through
-one Gaussian mechanism. `measured` reads the noisy result.
+one Gaussian mechanism, as integers: docs/explain/proofs.md has the proof. `measured` reads the noisy result.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from fractions import Fraction
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from locum.data import Reference
+from locum.errors import PrivacyError
+from locum.generate.private.units import LONGEST, unit_vectors
+from locum.mechanisms import ExactSums
 
 Array = npt.NDArray[np.float64]
+Numbers = TypeVar("Numbers", npt.NDArray[np.float64], npt.NDArray[np.int64])
 
-# Lengths are clipped at this multiple of what the reference expects.
-LONGEST = 3.0
+# Length 1 is so many steps of the grid; contributions stay a step below, so that rounding cannot reach it.
+_GRID, _FULL = 2**30, 2**30 - 1
+# The same for vectors whose products are taken: a product is on the grid of 2**36 steps.
+_GRID_PRODUCT, _FULL_PRODUCT = 2**18, 2**18 - 1
+# Records at a time: few enough to stay in the cache, and their sums of products stay far below 2**53, where
+# floating point is exact.
+_ROWS = 256
 # Lower bound on the count of a class: a noisy count can be negative.
 _FEWEST = 5.0
 
@@ -63,7 +75,19 @@ class Shares:
         ends = np.cumsum([size if share else 0 for share, size in wanted]).tolist()
         return list(zip([0, *ends[:-1]], ends, strict=True))
 
-    def parts(self, vector: Array, classes: int, d: int) -> tuple[Array, Array, Array, Array]:
+    def steps(self, classes: int, d: int) -> Array:
+        """The step of the grid for each of the sums, so that a unit moves them by at most 1 in all."""
+        out = np.empty(self.size(classes, d))
+        sums, counts, lengths, products = self.parts(out, classes, d)
+        for part, share in ((sums, self.sums), (counts, self.counts), (lengths, self.lengths)):
+            part[:] = math.sqrt(share) / _GRID
+        if self.products:
+            # Off the diagonal each product stands for two entries, so that the vector is as long as the matrix.
+            diagonal = np.equal(*np.triu_indices(d))
+            products[:] = np.where(diagonal, 1.0, math.sqrt(2.0)) * math.sqrt(self.products) / _GRID_PRODUCT**2
+        return out
+
+    def parts(self, vector: Numbers, classes: int, d: int) -> tuple[Numbers, Numbers, Numbers, Numbers]:
         """Views of a vector of sums: class sums, counts, lengths, products."""
         a, b, c, e = (vector[start:stop] for start, stop in self._edges(classes, d))
         return a, b, c, e
@@ -118,42 +142,6 @@ class Measured:
         return out
 
 
-def unit_vectors(X: npt.NDArray[np.float32], reference: Reference) -> tuple[Array, Array]:
-    """Whitened vectors of length 1, and their lengths as a share of the longest allowed.
-
-    A record with a number that is not finite becomes the zero vector with length 0.
-
-    Parameters
-    ----------
-    X
-        Raw vectors (n, d).
-    reference
-        The public statistics to whiten with.
-
-    Returns
-    -------
-    unit : ndarray of shape (n, d)
-        Whitened vectors of length 1; a vector that is whitened to 0 stays 0.
-    relative : ndarray of shape (n,)
-        Lengths before scaling, divided by 3 sqrt(d) and clipped to 1.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from locum.data import load_reference
-    >>> from locum.generate.private import unit_vectors
-    >>> unit, relative = unit_vectors(np.array([[3.0, 4.0]], np.float32), load_reference("none", 2))
-    >>> unit.tolist(), relative.tolist()
-    ([[0.6, 0.8]], [1.0])
-    """
-    usable = np.asarray(np.isfinite(X).all(axis=1))
-    white = reference.whiten(np.where(usable[:, None], X, 0.0))
-    length = np.linalg.norm(white, axis=1)
-    unit = np.where(usable[:, None], white / np.where(length > 0, length, 1.0)[:, None], 0.0)
-    relative = np.where(usable, np.minimum(length / (LONGEST * np.sqrt(X.shape[1])), 1.0), 0.0)
-    return unit, relative
-
-
 def query_sums(
     X: npt.NDArray[np.float32],
     codes: npt.NDArray[np.int64],
@@ -198,47 +186,160 @@ def query_sums(
     >>> (sums / np.sqrt(0.5)).round(3).tolist()  # two records, one record, and lengths of a third each
     [2.0, 1.0, 1.0]
     """
+    return exact_query(X, codes, subject, classes, reference, shares).to_array()
+
+
+def exact_query(
+    X: npt.NDArray[np.float32],
+    codes: npt.NDArray[np.int64],
+    subject: npt.NDArray[np.int64] | None,
+    classes: int,
+    reference: Reference,
+    shares: Shares = MEANS,
+) -> ExactSums:
+    """The sums before the noise, as integers on a grid; parameters as in `query_sums`.
+
+    What a unit adds is a vector of integers that depends, bit for bit, on that unit and public numbers alone. Its
+    length is at most 1, checked in whole numbers.
+
+    Parameters
+    ----------
+    X, codes, subject, classes, reference, shares
+        As in `query_sums`.
+
+    Returns
+    -------
+    ExactSums
+        The integers, and the step of each. Private: without noise.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from locum.data import load_reference
+    >>> from locum.generate.private import COUNTS_ONLY, exact_query
+    >>> X, codes = np.ones((3, 2), np.float32), np.array([0, 1, 0])
+    >>> exact_query(X, codes, None, 2, load_reference("none", 2), COUNTS_ONLY).integers[:2] // (2**30 - 1)
+    array([2, 1])
+    """
     d = X.shape[1]
+    out = ExactSums(shares.steps(classes, d))
     # A record that cannot be used contributes nothing: it is indistinguishable from an absent one.
     usable = np.asarray(np.isfinite(X).all(axis=1))
-    codes = codes[usable]
-    unit, relative = unit_vectors(X[usable], reference)
-    weight = np.ones(len(unit)) if subject is None else _weights(unit, relative, codes, subject[usable], shares)
-    out = np.zeros(shares.size(classes, d))
+    X, codes, subject = X[usable], codes[usable], None if subject is None else subject[usable]
+    # Subjects with one record are like records; the others are taken one by one.
+    order = np.arange(len(X)) if subject is None else np.argsort(subject, kind="stable")
+    several = np.zeros(len(X), dtype=bool)
+    groups: list[npt.NDArray[np.int64]] = []
+    if subject is not None and len(order):
+        split = np.split(order, np.flatnonzero(np.diff(subject[order])) + 1)
+        groups = [rows for rows in split if len(rows) > 1]
+        for rows in groups:
+            several[rows] = True
+    singles = np.flatnonzero(~several)
+    for start in range(0, len(singles), _ROWS):
+        rows = singles[start : start + _ROWS]
+        out.add(_of_records(*unit_vectors(X[rows], reference), codes[rows], classes, shares))
+    for rows in groups:
+        out.add(_of_subject(*unit_vectors(X[rows], reference), codes[rows], classes, shares))
+    return out
+
+
+def _of_records(
+    unit: Array, relative: Array, codes: npt.NDArray[np.int64], classes: int, shares: Shares
+) -> npt.NDArray[np.int64]:
+    """What records add, each a unit: whole numbers, which floating point adds without error below 2**53."""
+    d = unit.shape[1]
+    out = np.zeros(shares.size(classes, d), dtype=np.int64)
     sums, counts, lengths, products = shares.parts(out, classes, d)
     if shares.sums:
-        table = sums.reshape(classes, d)
-        np.add.at(table, codes, unit * weight[:, None])
-        table *= np.sqrt(shares.sums)
-    counts[:] = np.sqrt(shares.counts) * np.bincount(codes, weights=weight, minlength=classes)
-    lengths[:] = np.sqrt(shares.lengths) * (relative @ weight)
+        cut = np.trunc(unit * _FULL)
+        _check((_squares(cut) <= _GRID**2).all())
+        member = (codes[None, :] == np.arange(classes)[:, None]).astype(np.float64)
+        sums[:] = (member @ cut).astype(np.int64).ravel()
+    counts[:] = _FULL * np.bincount(codes, minlength=classes)
+    cut = np.trunc(relative * _FULL)
+    _check(((cut >= 0) & (cut <= _GRID)).all())
+    lengths[:] = int(cut.sum())
     if shares.products:
-        matrix = unit.T @ (unit * weight[:, None])
-        # Off the diagonal each product stands for two entries, so that the vector is as long as the matrix.
-        matrix *= np.sqrt(2.0)
-        np.fill_diagonal(matrix, np.diagonal(matrix) / np.sqrt(2.0))
-        products[:] = np.sqrt(shares.products) * matrix[np.triu_indices(d)]
+        cut = np.trunc(unit * _FULL_PRODUCT)
+        _check((np.square(cut).sum(axis=1) <= _GRID_PRODUCT**2).all())
+        products[:] = (cut.T @ cut)[np.triu_indices(d)].astype(np.int64)
     return out
 
 
-def _weights(
-    unit: Array, relative: Array, codes: npt.NDArray[np.int64], subject: npt.NDArray[np.int64], shares: Shares
-) -> Array:
-    """Weight of each record that brings the sums of its subject to length at most 1."""
-    out = np.ones(len(unit))
-    order = np.argsort(subject, kind="stable")
-    for rows in np.split(order, np.flatnonzero(np.diff(subject[order])) + 1) if len(order) else ():
-        u, same = unit[rows], codes[rows][:, None] == codes[rows][None, :]
-        gram = u @ u.T
-        # Squared lengths of the parts: sums and counts by class, lengths, and the matrix of products.
-        square = (
-            shares.sums * gram[same].sum()
-            + shares.counts * same.sum()
-            + shares.lengths * relative[rows].sum() ** 2
-            + shares.products * np.square(gram).sum()
-        )
-        out[rows] = 1 / max(1.0, float(np.sqrt(square)))
+def _of_subject(
+    unit: Array, relative: Array, codes: npt.NDArray[np.int64], classes: int, shares: Shares
+) -> npt.NDArray[np.int64]:
+    """What one subject adds: the sum over its records, cut to length 1, then truncated to whole numbers."""
+    d = unit.shape[1]
+    present = np.unique(codes)
+    # Sums over its own records, in their order.
+    sums = np.stack([unit[codes == c].sum(axis=0) for c in present])
+    counts, length = np.bincount(codes, minlength=classes)[present], float(relative.sum())
+    gram = np.trunc(unit * _FULL_PRODUCT)
+    gram = gram @ gram.T / _GRID_PRODUCT**2
+    square = shares.counts * float(np.square(counts).sum()) + shares.lengths * length**2
+    square += shares.sums * float(sum(np.square(row).sum() for row in sums))
+    square += shares.products * float(np.square(gram).sum())
+    weight = 1 / max(1.0, math.sqrt(square))
+    # Truncating products can make the sum longer by a little: then a little is taken off.
+    for _ in range(64):
+        whole_sums = np.trunc(sums * (weight * _FULL)).astype(np.int64)
+        whole_counts = np.trunc(counts * (weight * _FULL)).astype(np.int64)
+        whole_length = math.trunc(length * (weight * _FULL))
+        rows = np.trunc(unit * (math.sqrt(weight) * _FULL_PRODUCT))
+        if _fits(whole_sums, whole_counts, whole_length, rows, shares):
+            break
+        weight *= 1 - 2**-14
+    else:
+        _check(False)
+    out = np.zeros(shares.size(classes, d), dtype=np.int64)
+    part_sums, part_counts, part_lengths, part_products = shares.parts(out, classes, d)
+    if shares.sums:
+        part_sums.reshape(classes, d)[present] = whole_sums
+    part_counts[present] = whole_counts
+    part_lengths[:] = whole_length
+    if shares.products:
+        part_products[:] = (rows.T @ rows)[np.triu_indices(d)].astype(np.int64)
     return out
+
+
+def _fits(
+    sums: npt.NDArray[np.int64], counts: npt.NDArray[np.int64], length: int, rows: Array, shares: Shares
+) -> bool:
+    """Whether the length of a subject's contribution is at most 1, in exact arithmetic."""
+    squares = [
+        Fraction(shares.sums) * _square(sums.ravel()),
+        Fraction(shares.counts) * _square(counts),
+        Fraction(shares.lengths) * length**2,
+    ]
+    total = sum(squares) / _GRID**2
+    if shares.products:
+        # The squared length of a sum of products of rows is the sum of the squared products of all pairs of rows.
+        gram = (rows @ rows.T).astype(np.int64).ravel().tolist()
+        total += Fraction(shares.products) * sum(value**2 for value in gram) / _GRID_PRODUCT**4
+    return total <= 1
+
+
+def _squares(rows: Array) -> npt.NDArray[np.int64]:
+    """Squared lengths of rows of whole numbers up to 2**30: halves have exact sums of squares in floating point."""
+    high = np.trunc(rows * 2.0**-15)
+    low = rows - high * 2.0**15
+    parts = [np.einsum("ij,ij->i", a, b).astype(np.int64) for a, b in ((high, high), (high, low), (low, low))]
+    out: npt.NDArray[np.int64] = (parts[0] << 30) + (parts[1] << 16) + parts[2]
+    return out
+
+
+def _square(numbers: npt.NDArray[np.int64]) -> int:
+    """The sum of squares of whole numbers below 2**36, in halves that fit into 64 bits."""
+    high, low = numbers >> 15, numbers & 32767
+    return (int(high @ high) << 30) + (int(high @ low) << 16) + int(low @ low)
+
+
+def _check(within: bool | np.bool_) -> None:
+    """Cannot fail; if it did, no noise would hide the unit."""
+    if not within:
+        raise PrivacyError("A contribution is longer than its bound: this is a fault of Locum, and nothing was used.")
 
 
 def measured(noisy: Array, noise: float, classes: int, d: int, shares: Shares = MEANS) -> Measured:

@@ -15,7 +15,8 @@ import numpy.typing as npt
 from locum.accounting import Gaussian, SGDPlan, plan_query, plan_sgd
 from locum.data import Reference
 from locum.generate.private.estimate import shrunk
-from locum.generate.private.query import COUNTS_ONLY, MEANS, Measured, Shares, measured, unit_vectors
+from locum.generate.private.query import COUNTS_ONLY, MEANS, Measured, Shares, measured
+from locum.generate.private.units import unit_vectors
 from locum.train.dp import InitialQuery
 from locum.types import DP
 

@@ -2,6 +2,24 @@
 
 No unit's gradient is ever in memory. Norms come from the layers' inputs and gradients; for a subject, from their
 products within the subject.
+
+One unit changes the sum by at most `ClippedNetwork.sensitivity`, with rounding. The proof needs that the inputs and
+gradients of a row's layers do not depend, in any bit, on the other rows of its batch (`ASSUMPTIONS`):
+
+1. The squared norm of a row is a sum of squares in the type of the weights. No term is negative, so its relative
+   error is at most the number of roundings times the type's unit roundoff: one for each number in a layer's input and
+   gradient, and fewer than 20 besides for each layer. A clipped gradient is longer than `clip` by no more than that.
+2. A sum of products, in any order, is off by at most `D u / (1 - D u)` times the sum of their absolute values, where
+   `u` is 2^-53 and `D` the number of roundings that a product goes through (Higham, Accuracy and Stability of
+   Numerical Algorithms, 2002, section 3.1). Rows are added in blocks, then the blocks: two roundings for the product,
+   at most `BLOCK_ROWS` in its block and one for each block.
+3. The sum of absolute values has a length of at most `clip` per record. For a subject it may be larger, as its rows
+   can cancel. Its norm is therefore taken as the root of `|sum|^2 + (_CANCEL * sum of the rows' norms)^2`, so the
+   absolute values of its scaled rows have a length of at most `clip / _CANCEL`; only subjects of two or more rows can
+   cancel. `|sum|^2` is computed in float64, and the added term is far larger than its rounding, a share of the same
+   square.
+4. The sums with and without the unit are both off, so the bound counts twice. It must not depend on how many rows
+   there are, which is private: it is computed for `MAX_ROWS`, and more are refused.
 """
 
 from __future__ import annotations
@@ -16,11 +34,17 @@ from torch import Tensor, nn
 
 from locum.errors import PrivacyError
 from locum.nets import CVAE
-from locum.train.dp.layers import Block, Sums, WeightedRule, rules_for
+from locum.train.dp.layers import BLOCK_ROWS, Block, Sums, WeightedRule, rules_for
+from locum.types import Unit
 
 _BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
-# Opposite gradients within a subject cancel, but rounding errors do not: a millionth of the norms is added.
-_ROUNDING = 1e-6
+MAX_ROWS = 2**22
+# The rows' norms times this count as a part of a subject's norm: opposite gradients cancel, their rounding does not.
+_CANCEL = 2.0**-8
+# What a claim about DP-SGD must name in its `assumptions`.
+ASSUMPTIONS = (
+    "batch invariance: a record's gradient is computed to the same bits whichever other records are in its batch",
+)
 
 
 class Subjects:
@@ -69,7 +93,7 @@ class ClippedNetwork:
     flat
         All weights in one tensor.
     sums
-        The last clipped sum of gradients, one number per weight. Private: it has no noise.
+        The last clipped sum of gradients, one float64 number per weight. Private: it has no noise.
     inputs
         How many columns of a row the module takes.
     latent
@@ -143,9 +167,11 @@ class ClippedNetwork:
     def clipped_sum(self, clip: float, blocks: Sequence[Block] | None = None) -> int:
         """Write the sum of all units' clipped gradients to `sums`; returns how many rows were not finite.
 
-        Those count as 0. Without `blocks` each row is a unit. Exact up to rounding: one part in 10^6 in float32.
+        Those count as 0. Without `blocks` each row is a unit. Adding or removing one changes `sums` by at most
+        `sensitivity`.
         """
         squares = _total([rule.squares() for rule in self._weighted])
+        check_rows(len(squares))
         lost = ~torch.isfinite(squares)
         ignored = int(lost.sum())
         if ignored:
@@ -154,10 +180,22 @@ class ClippedNetwork:
                 rule.drop(lost)
         if blocks is not None:
             squares = self._by_subject(squares, blocks)
-        weights = torch.rsqrt(squares).mul_(clip).clamp_(max=1.0)
+        weights = torch.rsqrt(squares.double()).mul_(clip).clamp_(max=1.0)
         for rule in self._weighted:
             rule.write(weights)
         return ignored
+
+    def sensitivity(self, clip: float, unit: Unit = "record") -> float:
+        """How far one unit moves `sums` at most, with rounding: `clip`, and a share that depends on nothing private.
+
+        Summing adds 8e-6 for records and 1e-3 for subjects; norms add 1e-4 for a thousand inputs in float32.
+        """
+        norms = sum(rule.width + 20 for rule in self._weighted) * torch.finfo(self.flat.dtype).eps / 2
+        roundings = 2 + BLOCK_ROWS + -(-MAX_ROWS // BLOCK_ROWS)
+        error = roundings * 2.0**-53 / (1 - roundings * 2.0**-53)
+        # Of the rows of subjects that cancel, each has at least one other.
+        length = MAX_ROWS if unit == "record" else MAX_ROWS / 2 / _CANCEL
+        return clip * (1 + norms) * (1 + 2 * error * length)
 
     def release(self) -> None:
         """Give the module its own weights again, and drop rows and gradients."""
@@ -167,16 +205,25 @@ class ClippedNetwork:
 
     def _by_subject(self, squares: Tensor, blocks: Sequence[Block]) -> Tensor:
         """For each row, the squared norm of its subject's gradient."""
-        out = torch.empty_like(squares)
+        out = torch.empty_like(squares, dtype=torch.float64)
         for block in blocks:
-            lengths = squares[block.start : block.stop].sqrt().double().reshape(-1, block.size)
+            lengths = squares[block.start : block.stop].double().sqrt().reshape(-1, block.size)
             if block.size > 1:
                 joint = _total([rule.joint_squares(block) for rule in self._weighted]).clamp_(min=0.0)
-                joint = (joint + torch.square(_ROUNDING * lengths.sum(dim=1))).nan_to_num_(nan=torch.inf)
+                joint = (joint + torch.square(_CANCEL * lengths.sum(dim=1))).nan_to_num_(nan=torch.inf)
             else:
                 joint = lengths.square().squeeze(1)
-            out[block.start : block.stop] = joint.repeat_interleave(block.size).to(out.dtype)
+            out[block.start : block.stop] = joint.repeat_interleave(block.size)
         return out
+
+
+def check_rows(rows: int) -> None:
+    """Refuse more rows than the bound on rounding was computed for."""
+    if rows > MAX_ROWS:
+        raise PrivacyError(
+            f"Private training takes up to {MAX_ROWS:,} rows, for which rounding is accounted for; got more. Use a "
+            "part of them."
+        )
 
 
 def _check(module: nn.Module) -> None:
@@ -200,14 +247,14 @@ def _check(module: nn.Module) -> None:
 
 
 def _flatten(module: nn.Module) -> tuple[nn.Parameter, Tensor]:
-    """All weights as one tensor, with the module's weights as views of it, and a tensor of the same size for sums."""
+    """All weights as one tensor, with the module's weights as views of it, and a float64 tensor as long for sums."""
     flat = torch.cat([p.detach().reshape(-1) for p in module.parameters()])
     for parameter, view in zip(module.parameters(), _views(flat, module), strict=True):
         parameter.data = view
         parameter.grad = None
     out = nn.Parameter(flat)
     out.grad = torch.zeros_like(flat)
-    return out, torch.zeros_like(flat)
+    return out, torch.zeros_like(flat, dtype=torch.float64)
 
 
 def _views(flat: Tensor, module: nn.Module) -> list[Tensor]:

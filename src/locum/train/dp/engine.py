@@ -1,8 +1,11 @@
 """DP-SGD: sampling, clipping, noise and payment in one object, so that they cannot get out of step.
 
+Gradients are summed in float64, and noise is scaled to a sensitivity that includes the rounding of these sums (see
+`clipping`). That assumes that a record's gradient does not depend, in any bit, on its batch: `ASSUMPTIONS`.
+
 Limits: the noise is a rounded normal distribution, not a discrete Gaussian. It is drawn and added in float64 and only
-then rounded to the weights' float32, which hides the low bits of the sum; that is not a proof for floating point. The
-time of a step depends on its batch: an observer who can time the machine is not covered.
+then rounded to the weights' float32, which hides the low bits of the sum; that is not a proof for the noise. The time
+of a step depends on its batch: an observer who can time the machine is not covered.
 """
 
 from __future__ import annotations
@@ -23,11 +26,11 @@ from locum.accounting import NonPrivateSGD, PlanSteps
 from locum.errors import ConfigError, DataError, LocumError, PrivacyError
 from locum.mechanisms import SecureRandom
 from locum.train.checkpoint import Checkpoint, History, fingerprint
-from locum.train.dp.clipping import ClippedNetwork, Subjects
+from locum.train.dp.clipping import ClippedNetwork, Subjects, check_rows
 from locum.train.dp.initial_query import InitialQuery
 from locum.train.loop import seeded
 from locum.train.losses import RowLoss
-from locum.types import Progress
+from locum.types import Progress, Unit
 
 if TYPE_CHECKING:
     from locum.accounting import Charge, Ledger, SGDPlan
@@ -66,9 +69,9 @@ class PrivateRun:
     """One private fit of `module` on `rows`, paid for before the first step; `run` may be called once.
 
     In each of `plan.steps` steps every unit joins independently with probability `plan.rate`. Each unit's joint
-    gradient is clipped to `plan.clip`, the sum gets normal noise of `plan.noise_multiplier * plan.clip` and is
-    divided by `plan.batch`, the public expected size. Empty batches count, and get noise. Gradients that are not
-    finite count as 0. The optimizer sees only the noisy result.
+    gradient is clipped to `plan.clip`, the sum gets normal noise of `plan.noise_multiplier` times its sensitivity
+    (the clip and a little for rounding) and is divided by `plan.batch`, the public expected size. Empty batches
+    count, and get noise. Gradients that are not finite count as 0. The optimizer sees only the noisy result.
 
     Parameters
     ----------
@@ -228,7 +231,7 @@ class PrivateRun:
             plan.rate,
             network.flat.numel(),
             # Without noise the bound is infinite, and 0 times infinity is not a number.
-            plan.noise_multiplier * plan.clip if plan.noise_multiplier else 0.0,
+            plan.noise_multiplier * network.sensitivity(plan.clip, self._unit) if plan.noise_multiplier else 0.0,
             latent=network.latent,
             dtype=self._rows.numpy().dtype,
             insecure_seed=self._insecure_seed,
@@ -357,16 +360,21 @@ class PrivateRun:
                 "the same people."
             )
 
+    @property
+    def _unit(self) -> Unit:
+        return "record" if self._plan.privacy is None else self._plan.privacy.unit
+
     def _checked_rows(self, rows: Tensor | npt.ArrayLike) -> Tensor:
         out = torch.as_tensor(rows).detach().to(self._network.flat.dtype)
         if out.ndim != 2 or out.shape[1] < self._network.inputs:
             raise DataError(
                 f"The network takes rows of {self._network.inputs} columns or more; got shape {tuple(out.shape)[1:]}."
             )
+        check_rows(len(out))
         return out.contiguous()
 
     def _checked_subjects(self, subject: npt.ArrayLike | None) -> Subjects | None:
-        unit = "record" if self._plan.privacy is None else self._plan.privacy.unit
+        unit = self._unit
         if (unit == "subject") != (subject is not None):
             raise ConfigError(
                 f"`subject` belongs to a plan whose unit is the subject, and is needed there; the unit is {unit!r}."

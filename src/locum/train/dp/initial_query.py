@@ -13,7 +13,7 @@ from torch import Tensor
 
 from locum.accounting import Gaussian
 from locum.errors import PrivacyError
-from locum.mechanisms import SecureRandom
+from locum.mechanisms import ExactSums, noisy
 
 if TYPE_CHECKING:
     from locum.accounting import SGDPlan
@@ -28,7 +28,8 @@ class InitialQuery:
     Parameters
     ----------
     sums
-        The sums without noise: private. The caller guarantees that one unit changes them by at most 1 in L2.
+        The sums without noise: private. The caller guarantees that one unit changes them by at most 1 in L2, and that
+        what it adds does not depend on other units.
     rows
         Makes the rows to train on from the noisy sums; it may read records, since rows are private anyway.
 
@@ -36,23 +37,23 @@ class InitialQuery:
     --------
     >>> import numpy as np, torch
     >>> from locum.accounting import Gaussian, SGDPlan
+    >>> from locum.mechanisms import ExactSums
     >>> from locum.train.dp import InitialQuery
     >>> from locum.types import DP
     >>> plan = SGDPlan(DP(1.0, 1e-6, n_public=100), 0.2, 20, 10, 1.0, 5.0, extra=(Gaussian(8.0),))
-    >>> query = InitialQuery(np.array([60.0, 40.0]), lambda noisy: torch.zeros(100, 3))
+    >>> query = InitialQuery(ExactSums(np.full(2, 2.0**-30)), lambda noisy: torch.zeros(100, 3))
     >>> query.noise(plan), tuple(query.noisy(plan, insecure_seed=0).shape)
     (8.0, (2,))
     """
 
-    sums: npt.NDArray[np.float64]
+    sums: ExactSums
     rows: Callable[[npt.NDArray[np.float64]], Tensor]
 
     def noisy(self, plan: SGDPlan, insecure_seed: int | None) -> Tensor:
         """The sums with the noise that the plan pays for."""
-        noise = self.noise(plan)
-        rng = SecureRandom(np.ones(1, dtype=np.int64), 1.0, len(self.sums), noise, insecure_seed=insecure_seed)
         # No training step has this number, so seeded noise is not used twice.
-        return torch.from_numpy(self.sums + rng.draw(plan.steps).noise)
+        drawn = noisy(self.sums, self.noise(plan), insecure_seed=insecure_seed, step=plan.steps)
+        return torch.from_numpy(drawn.to_array())
 
     @staticmethod
     def noise(plan: SGDPlan) -> float:

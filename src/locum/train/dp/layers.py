@@ -3,19 +3,25 @@
 A record's gradient with respect to the weights of a linear layer is the product of the layer's input (`a`) and the
 gradient of its output (`g`), so its norm follows from those two vectors. No layer here mixes records, and a layer
 without a rule cannot be trained.
+
+A record's gradient is what the numbers in `a` and `g` say, rounded as they are. Sums of gradients are computed in
+float64; `clipping` bounds how far they and the norms are off.
 """
 
 from __future__ import annotations
 
-from collections.abc import MutableMapping, Sequence
+from collections.abc import Callable, MutableMapping, Sequence
 from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-# Maps each weight to the tensor for the sum of its gradients; a rule takes its own weights out.
+# Maps each weight to the float64 tensor for the sum of its gradients; a rule takes its own weights out.
 Sums = MutableMapping[Tensor, Tensor]
+# So many rows are added by one matrix product, and then the sums of the blocks: an error of rounding grows with the
+# longest chain of additions.
+BLOCK_ROWS = 512
 
 
 class Block(NamedTuple):
@@ -42,6 +48,8 @@ class WeightedRule(Protocol):
     """A rule for a layer with weights: it knows the norm of each gradient, and writes weighted sums of them."""
 
     inputs: int
+    # How many numbers the squared norm of a row's gradient is computed from.
+    width: int
 
     def squares(self) -> Tensor:
         """Squared norm of each row's gradient; infinite or NaN if the gradient is. Never too small by underflow."""
@@ -56,7 +64,7 @@ class WeightedRule(Protocol):
         ...
 
     def write(self, weights: Tensor) -> None:
-        """Write the weighted sum of the rows' gradients to where the optimizer reads it."""
+        """Write the weighted sum of the rows' gradients, with weights and sum in float64."""
         ...
 
 
@@ -66,6 +74,7 @@ class _Linear:
 
     def __init__(self, layer: nn.Linear, sums: Sums) -> None:
         self.inputs = layer.in_features
+        self.width = layer.in_features + layer.out_features
         self.weight = layer.weight.detach()
         self.bias = None if layer.bias is None else layer.bias.detach()
         self.weight_sum = sums.pop(layer.weight)
@@ -97,14 +106,15 @@ class _Linear:
         self.a, self.g = _without(self.a, rows), _without(self.g, rows)
 
     def write(self, weights: Tensor) -> None:
+        def product(rows: slice, out: Tensor) -> None:
+            a, g, w = self.a[rows], self.g[rows], weights[rows, None]
+            # The product with float64 weights is float64.
+            a, g = (a * w, g.double()) if a.shape[1] < g.shape[1] else (a.double(), g * w)
+            torch.mm(g.T, a, out=out)
+
+        _by_blocks(product, len(weights), self.weight_sum)
         if self.bias_sum is not None:
-            torch.mv(self.g.T, weights, out=self.bias_sum)
-        a, g = self.a, self.g
-        if a.shape[1] < g.shape[1]:
-            a = a * weights[:, None]
-        else:
-            g = g * weights[:, None]
-        torch.mm(g.T, a, out=self.weight_sum)
+            _by_blocks(_rows_times(self.g, weights), len(weights), self.bias_sum)
 
 
 class _LayerNorm:
@@ -114,6 +124,7 @@ class _LayerNorm:
 
     def __init__(self, layer: nn.LayerNorm, sums: Sums) -> None:
         self.inputs = layer.normalized_shape[0]
+        self.width = 2 * self.inputs
         self.eps = layer.eps
         self.weight = layer.weight.detach()
         self.bias = None if layer.bias is None else layer.bias.detach()
@@ -135,21 +146,24 @@ class _LayerNorm:
         return back[:, :columns]
 
     def squares(self) -> Tensor:
-        out = _square(self.g * self.scaled)
-        return out if self.bias is None else out + _square(self.g)
+        out = _square(self._weight_gradients()) + _underflow(self.g)
+        return out if self.bias is None else out + (_square(self.g) + _underflow(self.g))
 
     def joint_squares(self, block: Block) -> Tensor:
-        g = _by_subject(self.g, block)
-        out = _square((g * _by_subject(self.scaled, block)).sum(dim=1))
-        return out if self.bias is None else out + _square(g.sum(dim=1))
+        out = _square(_by_subject(self._weight_gradients(), block).sum(dim=1))
+        return out if self.bias is None else out + _square(_by_subject(self.g, block).sum(dim=1))
 
     def drop(self, rows: Tensor) -> None:
         self.scaled, self.g = _without(self.scaled, rows), _without(self.g, rows)
 
     def write(self, weights: Tensor) -> None:
-        torch.mv((self.g * self.scaled).T, weights, out=self.weight_sum)
+        _by_blocks(_rows_times(self._weight_gradients(), weights), len(weights), self.weight_sum)
         if self.bias_sum is not None:
-            torch.mv(self.g.T, weights, out=self.bias_sum)
+            _by_blocks(_rows_times(self.g, weights), len(weights), self.bias_sum)
+
+    def _weight_gradients(self) -> Tensor:
+        # Rounded once, the same way wherever it is used: the norm is that of what is added.
+        return self.g * self.scaled
 
 
 class _ReLU:
@@ -221,6 +235,24 @@ def _square(x: Tensor) -> Tensor:
 def _underflow(x: Tensor) -> float:
     """An upper bound on what squares that were rounded to 0 could add up to, since the other factor can be huge."""
     return float(torch.finfo(x.dtype).tiny) * x.shape[1]
+
+
+def _by_blocks(product: Callable[[slice, Tensor], None], rows: int, out: Tensor) -> None:
+    """Write a sum over rows to `out`, where `product` computes that of some of them."""
+    product(slice(0, BLOCK_ROWS), out)
+    if rows > BLOCK_ROWS:
+        # Not added by the product itself, which might add each row to the sum of all before it.
+        part = torch.empty_like(out)
+        for start in range(BLOCK_ROWS, rows, BLOCK_ROWS):
+            product(slice(start, start + BLOCK_ROWS), part)
+            out += part
+
+
+def _rows_times(x: Tensor, weights: Tensor) -> Callable[[slice, Tensor], None]:
+    def product(rows: slice, out: Tensor) -> None:
+        torch.mv(x[rows].double().T, weights[rows], out=out)
+
+    return product
 
 
 def _by_subject(x: Tensor, block: Block) -> Tensor:

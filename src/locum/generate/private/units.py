@@ -1,0 +1,102 @@
+"""Whitened vectors of length 1, computed so that a record's vector depends on that record alone, bit for bit.
+
+A matrix product of floating-point numbers rounds differently when other rows are beside a row. So matrix products are
+done on integers that are small enough for every partial sum to be exact in double precision; everything else is done
+element by element, with operations that IEEE 754 rounds correctly.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import numpy.typing as npt
+
+from locum.data import Reference
+
+Array = npt.NDArray[np.float64]
+
+# Lengths are clipped at this multiple of what the reference expects.
+LONGEST = 3.0
+# Rows at a time: few enough to stay in the cache.
+_ROWS = 256
+
+
+def unit_vectors(X: npt.NDArray[np.float32], reference: Reference) -> tuple[Array, Array]:
+    """Whitened vectors of length 1, and their lengths as a share of the longest allowed.
+
+    A record with a number that is not finite becomes the zero vector with length 0.
+
+    Parameters
+    ----------
+    X
+        Raw vectors (n, d).
+    reference
+        The public statistics to whiten with.
+
+    Returns
+    -------
+    unit : ndarray of shape (n, d)
+        Whitened vectors of length 1; a vector that is whitened to 0 stays 0. Each depends on its own record alone.
+    relative : ndarray of shape (n,)
+        Lengths before scaling, divided by 3 sqrt(d) and clipped to 1.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from locum.data import load_reference
+    >>> from locum.generate.private import unit_vectors
+    >>> unit, relative = unit_vectors(np.array([[3.0, 4.0]], np.float32), load_reference("none", 2))
+    >>> unit.round(6).tolist(), relative.tolist()
+    ([[0.6, 0.8]], [1.0])
+    """
+    n, d = X.shape
+    unit, relative = np.zeros((n, d)), np.zeros(n)
+    public = _Whitening(reference)
+    for start in range(0, n, _ROWS):
+        rows = slice(start, min(start + _ROWS, n))
+        unit[rows], relative[rows] = public.units(X[rows])
+    return unit, relative
+
+
+class _Whitening:
+    """The public numbers of whitening, on a grid."""
+
+    def __init__(self, reference: Reference) -> None:
+        self._reference = reference
+        d = max(reference.dim, len(reference.values), 1)
+        # A sum of d products of two numbers of so many bits is below 2**53.
+        self._bits = (53 - math.ceil(math.log2(d + 1))) // 2
+        self._directions = np.rint(reference.directions * 2.0**self._bits)
+        self._gain = 1 / np.sqrt(reference.values) - 1 / np.sqrt(reference.rest)
+
+    def units(self, X: npt.NDArray[np.float32]) -> tuple[Array, Array]:
+        usable = np.asarray(np.isfinite(X).all(axis=1))
+        if not usable.all():
+            X = np.where(usable[:, None], X, np.float32(0))
+        white = X - self._reference.mean
+        if len(self._gain):
+            whole, power = self._on_grid(white)
+            along = whole @ self._directions.T * self._gain * 2.0 ** (power - 2 * self._bits)
+            whole, power = self._on_grid(along)
+            white /= math.sqrt(self._reference.rest)
+            added = whole @ self._directions
+            added *= 2.0 ** (power - 2 * self._bits)
+            white += added
+        else:
+            white /= math.sqrt(self._reference.rest)
+        unit, power = self._on_grid(white)
+        # Squares of whole numbers: their sum is exact in any order.
+        norm = np.sqrt(np.einsum("ij,ij->i", unit, unit))
+        length = norm * 2.0 ** (power[:, 0] - self._bits)
+        unit /= np.where(norm > 0, norm, 1.0)[:, None]
+        unit[~usable] = 0.0
+        longest = LONGEST * math.sqrt(X.shape[1])
+        return unit, np.where(usable, np.minimum(length / longest, 1.0), 0.0)
+
+    def _on_grid(self, rows: Array) -> tuple[Array, Array]:
+        """Each row as whole numbers of so many bits, times a power of two of its own, so that any scale fits."""
+        largest = np.maximum(rows.max(axis=1, initial=0.0), -rows.min(axis=1, initial=0.0))
+        power = np.frexp(largest)[1].astype(np.float64)[:, None]
+        whole = rows * 2.0 ** (self._bits - power)
+        return np.rint(whole, out=whole), power
