@@ -84,13 +84,15 @@ CASES: dict[str, tuple[str, str, str]] = {
     "overfit": ("overfitted CVAE on few records, its samples", "leak", "samples"),
     "fresh-cvae": ("CVAE of fresh records", "no leak", "decoder"),
     "overfit-decoder": ("overfitted CVAE on few records, its decoder too", "leak", "decoder"),
+    "default": ("ClassGaussian of many records, `audit` as it is run by default", "leak", "default"),
 }
 REAL_CASES = ("copy", "jitter-0.001", "jitter-0.1", "one", "fresh")
 
 
 def planted(config: Mapping[str, Any], name: str, case: str, seed: int) -> Mapping[str, float | str]:
     """Audit one planted release."""
-    members, others, fresh = POPULATIONS[name][1](config, seed)
+    sizes = config | config["many"] if case == "default" else config
+    members, others, fresh = POPULATIONS[name][1](sizes, seed)
     few = members.take(np.arange(config["few"]))
     if case in ("overfit", "overfit-decoder"):
         release, members = overfit(few, seed), few
@@ -100,6 +102,8 @@ def planted(config: Mapping[str, Any], name: str, case: str, seed: int) -> Mappi
         members, others = few, others.take(np.arange(config["few"]))
     elif case == "one":
         release = table_of(fresh, jittered(members, 0.001, seed).take(np.arange(1)))
+    elif case == "default":
+        release = ClassGaussian(random_state=seed).fit(members.X, members.y).release()
     elif case == "fresh-gaussian":
         release = ClassGaussian(random_state=seed).fit(fresh.X, fresh.y).release()
     elif case == "fresh-cvae":
@@ -116,8 +120,11 @@ def planted(config: Mapping[str, Any], name: str, case: str, seed: int) -> Mappi
         wanted += [LatentSearch(search), EncoderELBO(steps=steps["encoder"])]
     if reach == "shadows":
         wanted += SHADOW_ATTACKS
-    with shared_shadows(wanted, config["shadows"], seed=seed) as attacks:
-        report = audit(release, members, others, attacks=attacks, random_state=seed)
+    if reach == "default":
+        report = audit(release, members, others, random_state=seed)
+    else:
+        with shared_shadows(wanted, config["shadows"], seed=seed) as attacks:
+            report = audit(release, members, others, attacks=attacks, random_state=seed)
     found = [r.name for r in report.results if r.verdict == "leak"]
     lowest = min((p for r in report.results if (p := r.adjusted) is not None), default=1.0)
     return {

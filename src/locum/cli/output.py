@@ -137,9 +137,9 @@ def show_claim(claim: PrivacyClaim) -> None:
         say_indented(f"not covered: {item}")
 
 
-def show_audit(sentence: str, override: str | None) -> None:
-    """What attackers found, before anything else; a policy that is not met stands out."""
-    say(f"audit       {sentence}", "red" if "NOT met" in sentence or sentence.startswith("leak") else "bold")
+def show_audit(sentence: str, refused: bool, override: str | None) -> None:
+    """What attackers found, before anything else; a leak, or a policy that is not met, stands out."""
+    say(f"audit       {sentence}", "red" if refused else "bold")
     if override is not None:
         say_indented(f"signed nevertheless, because: {override}", "red")
 

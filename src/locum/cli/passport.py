@@ -79,9 +79,9 @@ def passport(
 
 def show_passport(made: PassportSummary) -> None:
     """What was written and what is claimed."""
-    from locum.release import audit_sentence
+    from locum.release import audit_refuses, audit_sentence
 
-    output.show_audit(audit_sentence(made.passport), None)
+    output.show_audit(audit_sentence(made.passport), audit_refuses(made.passport), None)
     output.say(f"passport    {made.path}: {', '.join(made.files)}", "bold")
     if made.signature_removed:
         output.say("signature   removed: it did not cover this passport. Sign again.")
@@ -111,7 +111,7 @@ def sign(
     if as_json:
         output.print_json(made.to_dict())
         return
-    output.show_audit(made.verified.audit, made.verified.override)
+    output.show_audit(made.verified.audit, made.verified.refused, made.verified.override)
     output.say(f"signed      {made.path} ({' and '.join(made.files)})", "bold")
     output.say(f"key id      {made.key}")
     if made.verified.passport is None:

@@ -47,7 +47,7 @@ def verify(
 
 def show_verification(result: Verification) -> None:
     """What attackers found, what was checked, what was not, and what is claimed."""
-    output.show_audit(result.audit, result.override)
+    output.show_audit(result.audit, result.refused, result.override)
     for line in result.checks:
         output.say(f"ok  {line}")
     for line in result.not_checked:

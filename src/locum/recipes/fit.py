@@ -363,6 +363,8 @@ def _parts(
     kept = repeated - dropped
     if not private:
         check_trainable(train)
+        if len(given) - repeated == len(np.unique(given.y)):
+            raise DataError("Every class holds the same vector in every record: nothing can be learned from them.")
     rng = np.random.default_rng(seed)
     # A test split often comes from elsewhere; then non-members differ for reasons that are not a leak.
     spare = [splits[name] for name in ("val", "test") if name in splits and splits[name] is not given]

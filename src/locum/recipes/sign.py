@@ -8,7 +8,7 @@ from typing import Any
 
 from locum.errors import ConfigError, PolicyError
 from locum.recipes.verify import verify_opened_release
-from locum.release import OpenedRelease, Verification, audit_sentence, open_release
+from locum.release import OpenedRelease, Verification, audit_refuses, audit_sentence, open_release
 from locum.release.passport import (
     SIGNATURE,
     key_id,
@@ -147,8 +147,7 @@ def sign_release(
 def _check_override(opened: OpenedRelease, override: str | None) -> None:
     """A release against its holder's own policy is signed only for a reason that everyone can read."""
     passport = opened.passport_files.passport
-    audit = None if passport is None else passport.audit
-    against = audit is not None and (audit.verdict == "leak" or (audit.policy is not None and not audit.policy.met))
+    against = audit_refuses(passport)
     if against and override is None:
         raise PolicyError(
             f"The audit in the passport says: {audit_sentence(passport)}. To sign nevertheless, give a reason with "

@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from locum.release.verification import (
         OpenedRelease as OpenedRelease,
         Verification as Verification,
+        audit_refuses as audit_refuses,
         audit_sentence as audit_sentence,
         open_release as open_release,
         verify as verify,

@@ -130,12 +130,13 @@ def read_checked_folder(
     return _read_once(path, thing, parse, beside)
 
 
-def _identity(path: Path) -> tuple[int, int] | None:
+def _identity(path: Path) -> tuple[int, ...] | None:
+    """Tells one folder from another in the same place; numbers of deleted folders are used again, so times count."""
     try:
         found = path.stat()
     except OSError:
         return None
-    return found.st_dev, found.st_ino
+    return found.st_dev, found.st_ino, found.st_ctime_ns, found.st_mtime_ns
 
 
 def _read_once(

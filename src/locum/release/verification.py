@@ -77,6 +77,8 @@ class Verification:
         What was not checked, and why.
     audit
         What the audit in the passport found and whether its policy is met, or that there is none; in one sentence.
+    refused
+        Whether that audit found a leak, or its policy is not met.
     override
         Why the signer signed although the policy is not met; None if there is no such signature.
 
@@ -99,6 +101,7 @@ class Verification:
     signed_by: str | None = None
     not_checked: tuple[str, ...] = ()
     audit: str = ""
+    refused: bool = False
     override: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
@@ -247,6 +250,7 @@ def verify_opened(opened: OpenedRelease, *, key: str | Path | None = None) -> Ve
         signed_by=signed_by,
         not_checked=tuple(not_checked),
         audit=audit_sentence(passport),
+        refused=audit_refuses(passport),
         override=None if passport_files.signature is None else passport_files.signature.override,
     )
 
@@ -277,6 +281,31 @@ def audit_sentence(passport: Passport | None) -> str:
     policy = passport.audit.policy
     met = "no policy was checked" if policy is None else f"policy {policy.name}: {'met' if policy.met else 'NOT met'}"
     return f"{passport.audit.verdict}; {met}"
+
+
+def audit_refuses(passport: Passport | None) -> bool:
+    """Whether a passport's audit found a leak, or its policy is not met; False without an audit.
+
+    Parameters
+    ----------
+    passport
+        The passport of a release; None if it has none.
+
+    Returns
+    -------
+    bool
+        Whether somebody who signs or takes the release must know it first.
+
+    Examples
+    --------
+    >>> from locum.release import audit_refuses
+    >>> audit_refuses(None)
+    False
+    """
+    if passport is None or passport.audit is None:
+        return False
+    policy = passport.audit.policy
+    return passport.audit.verdict == "leak" or (policy is not None and not policy.met)
 
 
 def _signer(passport_files: PassportFiles, path: Path) -> str:
