@@ -279,7 +279,9 @@ def test_the_claim_is_what_three_ledgers_say(blobs: Blobs, tmp_path: Path) -> No
             tips.append(holding.charges[0].tip)
     merged = merge_releases(releases)
     assert merged.claim.dp is not None
-    assert merged.claim.dp.epsilon == epsilon_of(events_from_json(merged.claim.dp.events), 3 * BUDGET.delta)
+    cost = epsilon_of(events_from_json(merged.claim.dp.events), 3 * BUDGET.delta)
+    # Each of the three sums was drawn on a grid of its own.
+    assert cost < merged.claim.dp.epsilon == pytest.approx(cost, rel=1e-8)
     assert BUDGET.epsilon < merged.claim.dp.epsilon < 3 * BUDGET.epsilon
     told = merged.manifest.settings["sites"]
     assert [site["ledger"] for site in told] == tips

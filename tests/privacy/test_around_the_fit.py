@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, strategies as st
 from torch import nn
 
 from locum import EmbeddingInfo, EmbeddingSet
 from locum.accounting import Ledger, SGDPlan
-from locum.data import Reference, hash_split, write_embeddings
+from locum.data import write_embeddings
 from locum.errors import ConfigError, DataError, PrivacyError
 from locum.generate import ClassGaussian, CVAEGenerator
-from locum.generate.private import query_sums
+from locum.generate.private import estimate as private_estimate
 from locum.recipes import fit_release, rebalance_to_file, verify_release
 from locum.train import RowLossByAutograd
 from locum.train.dp import PrivateRun
@@ -27,31 +28,67 @@ Blobs = tuple[np.ndarray, np.ndarray]
 BUDGET = DP(1.0, 1e-4, n_public=200)
 
 
-@given(st.integers(0, 209), st.integers(0, 5), st.sampled_from(["none", "one", "many"]))
-def test_the_draw_of_a_unit_does_not_depend_on_the_others(gone: int, seed: int, subjects: str) -> None:
-    """Without one record, or one subject, all others stay where they are; the sums move by at most 1."""
-    rng = np.random.default_rng(1)
-    X, y = rng.normal(size=(210, 4)).astype(np.float32), np.repeat([0, 1], 105)
-    subject = {"none": None, "one": np.arange(210), "many": np.arange(210) // 4}[subjects]
-    data = EmbeddingSet.from_arrays(X, y, subject=subject)
-    left = np.arange(210) != gone if subject is None else subject != subject[gone]
-    held, after = hash_split(data, 0.3, seed), hash_split(data.take(left), 0.3, seed)
-    np.testing.assert_array_equal(held[left], after)
-    rows, rest = np.flatnonzero(~held), np.flatnonzero(left)[~after]
-    sums = [
-        query_sums(X[i], y[i], None if subject is None else subject[i], 2, Reference.plain(4)) for i in (rows, rest)
-    ]
-    assert np.linalg.norm(sums[0] - sums[1]) <= 1 + 1e-9
+def fitted_on(file: Path, monkeypatch: pytest.MonkeyPatch, **options: Any) -> np.ndarray:
+    """The sums without noise of a private fit through the program's own path."""
+    seen = []
+    query = private_estimate.exact_query
+    monkeypatch.setattr(
+        private_estimate, "exact_query", lambda *given, **more: seen.append(query(*given, **more)) or seen[-1]
+    )
+    budget = DP(1.0, 1e-6, options.pop("unit", "record"), 300)
+    fit_release(str(file), file.with_suffix(".release"), generator="gaussian", privacy=budget, **options)
+    (sums,) = seen
+    return sums.to_array()
 
 
-def test_about_the_wanted_share_is_held_out_and_people_stay_together(rng: np.random.Generator) -> None:
-    X = rng.normal(size=(3000, 3)).astype(np.float32)
-    alone = EmbeddingSet.from_arrays(X, np.zeros(3000, dtype=int))
-    assert abs(hash_split(alone, 0.1, 0).mean() - 0.1) < 0.03
-    assert (hash_split(alone, 0.1, 0) != hash_split(alone, 0.1, 1)).any()
-    together = EmbeddingSet.from_arrays(X, np.zeros(3000, dtype=int), subject=np.arange(3000) // 5)
-    held = hash_split(together, 0.1, 0).reshape(-1, 5)
-    assert (held.all(axis=1) | ~held.any(axis=1)).all()
+def write_table(file: Path, rows: list[dict[str, object]]) -> Path:
+    with file.open("w", newline="") as stream:
+        out = csv.DictWriter(stream, rows[0])
+        out.writeheader()
+        out.writerows(rows)
+    return file
+
+
+def table(n: int = 200, **columns: Any) -> list[dict[str, object]]:
+    X = np.random.default_rng(0).normal(size=(n, 3)).round(4)
+    rows = [{"x0": a, "x1": b, "x2": c, "label": "ab"[i % 2]} for i, (a, b, c) in enumerate(X.tolist())]
+    return [row | {name: make(i) for name, make in columns.items()} for i, row in enumerate(rows)]
+
+
+@pytest.mark.parametrize(
+    ("columns", "odd", "unit", "more"),
+    [
+        # One entry of another kind used to change how all were read: 18 digits through a float are no name any more.
+        ({"subject": lambda i: 10**17 + i}, {"subject": "7.0"}, "subject", {}),
+        ({"subject": lambda i: ("7", "7.0")[i % 2] if i < 100 else str(i)}, {"subject": "p1"}, "subject", {}),
+        # One record of another split used to switch the held-out share off.
+        ({"split": lambda i: "train"}, {"split": "test"}, "record", {}),
+        # An attribute used to decide what is a copy.
+        ({"attr_age": lambda i: ("60", "60.0")[i % 2]}, {"attr_age": "unknown"}, "record", {"drop_duplicates": True}),
+    ],
+    ids=["long names", "names with zeros", "another split", "attributes"],
+)
+def test_what_one_record_holds_changes_nothing_about_the_others(
+    columns: dict[str, Any],
+    odd: dict[str, object],
+    unit: str,
+    more: dict[str, Any],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rows = table(**columns)
+    if "drop_duplicates" in more:
+        rows = [row | {"x0": i // 2, "x1": 1, "x2": 2, "label": "ab"[i // 2 % 2]} for i, row in enumerate(rows)]
+    extra = {**rows[0], "x0": 9.0, **odd}
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+    whole = fitted_on(
+        write_table(tmp_path / "one" / "t.csv", [*rows, extra]), monkeypatch, unit=unit, classes=["a", "b"], **more
+    )
+    without = fitted_on(
+        write_table(tmp_path / "two" / "t.csv", rows), monkeypatch, unit=unit, classes=["a", "b"], **more
+    )
+    assert np.linalg.norm(whole - without) <= 1 + 1e-9
 
 
 @pytest.fixture

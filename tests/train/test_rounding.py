@@ -16,6 +16,7 @@ from locum.generate import CGANGenerator, ClassGaussian, CVAEGenerator
 from locum.train import RowLossByAutograd
 from locum.train.dp import ASSUMPTIONS, ClippedNetwork, PrivateRun
 from locum.train.dp.clipping import MAX_ROWS, Subjects
+from locum.train.dp.layers import Block
 from locum.types import DP
 
 # The gradient of the bias is the row's second column, and that of the weight is 0.
@@ -163,3 +164,13 @@ def test_a_claim_about_steps_names_what_they_assume(kind: type, tmp_path: Path, 
     assert claim.kind == "dp"
     assert claim.assumptions == (ASSUMPTIONS if steps else ())
     assert any("batch invariance" in line for line in ASSUMPTIONS)
+
+
+@pytest.mark.parametrize("rows", [2, 8, 100])
+def test_a_subject_whose_norm_overflows_counts_as_nothing(rows: int) -> None:
+    """Each row's square is finite, their sum is not; the weight used to come from the largest finite number."""
+    network = ClippedNetwork(nn.Linear(1, 1, bias=False).double())
+    network.forward(torch.full((rows, 1), 1.3e154, dtype=torch.float64), torch.empty(rows, 0))
+    network.backward([torch.ones(rows, 1, dtype=torch.float64)])
+    network.clipped_sum(1.0, [Block(0, rows, rows)])
+    assert abs(network.sums.item()) <= 1

@@ -119,7 +119,7 @@ def delta_of(events: Sequence[Event], epsilon: float, relation: Relation = "add-
         found = float(_distribution(tuple(events), relation).get_delta_for_epsilon(without_grid))
     # Below the cost of the grid the rest of it goes into delta: exp(x) - 1 < 2 x.
     missing = 2 * max(0.0, gap - epsilon)
-    return min(1.0, max(0.0, found) * (1 + 1e-12) + missing + least_delta(events) / 2)
+    return min(1.0, max(0.0, found) * (1 + 1e-12 * _sums(events)) + missing + least_delta(events) / 2)
 
 
 def epsilon_curve(
@@ -226,8 +226,8 @@ def _steps(events: Sequence[Event]) -> int:
 
 @lru_cache(maxsize=4096)
 def _epsilon(events: tuple[Event, ...], delta: float, relation: Relation) -> float:
-    # The grid multiplies delta too, by less than this.
-    delta = delta * (1 - 1e-12) - least_delta(events) / 2
+    # The grid multiplies delta too, by less than this for each sum.
+    delta = delta * (1 - 1e-12 * _sums(events)) - least_delta(events) / 2
     separation = _separation(events, relation)
     if separation is not None:
         return _gaussian_epsilon(separation, delta) + _grid_gap(events)
@@ -236,7 +236,11 @@ def _epsilon(events: tuple[Event, ...], delta: float, relation: Relation) -> flo
 
 def _grid_gap(events: Sequence[Event]) -> float:
     """What noise on a grid costs more than normal noise without one (docs/explain/proofs.md)."""
-    return GRID_GAP * sum(isinstance(event, Gaussian) for event in events)
+    return GRID_GAP * _sums(events)
+
+
+def _sums(events: Sequence[Event]) -> int:
+    return sum(isinstance(event, Gaussian) for event in events)
 
 
 def _separation(events: Sequence[Event], relation: Relation) -> float | None:

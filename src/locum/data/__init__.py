@@ -58,7 +58,6 @@ if TYPE_CHECKING:
     )
     from locum.data.splits import (
         check_trainable as check_trainable,
-        hash_split as hash_split,
         kfold as kfold,
         round_shares as round_shares,
         split as split,

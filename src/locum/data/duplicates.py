@@ -81,9 +81,10 @@ def find_duplicates(
 def drop_duplicates(data: EmbeddingSet, privacy: DP | None = None) -> EmbeddingSet:
     """`data` without records that equal an earlier one in vector and label.
 
-    Copies with different labels are all kept: nothing says which label is right. Under differential privacy copies
-    must agree in subject and attributes too. Then whoever comes or goes leaves the records of others as they were,
-    and the guarantee holds for `data` as given. Vectors that are left hold 0.0 in place of -0.0.
+    Copies with different labels are all kept: nothing says which label is right. For the unit `subject` copies must
+    be of one subject: then whoever comes or goes leaves the records of others as they were, and the guarantee holds
+    for `data` as given. For the unit `record` subjects do not count, since a fit does not read them. Attributes never
+    count. Vectors that are left hold 0.0 in place of -0.0.
 
     Parameters
     ----------
@@ -117,9 +118,8 @@ def drop_duplicates(data: EmbeddingSet, privacy: DP | None = None) -> EmbeddingS
         check_droppable(privacy)
         if privacy.unit == "subject" and data.subject is None:
             raise PrivacyError("The unit `subject` needs `subject`: say which records belong together.")
-        columns |= {f"attribute {name}": values for name, values in data.attributes.items()}
-        if data.subject is not None:
-            columns["subject"] = data.subject
+        if privacy.unit == "subject":
+            columns["subject"] = np.asarray(data.subject)
     left = data.take(_firsts(data.X, columns) == np.arange(len(data)))
     # Which of two spellings of zero is left must not depend on the order of the copies.
     return replace(left, X=left.X + np.float32(0))

@@ -6,7 +6,6 @@ together and balances classes greedily; `allocate` rounds the sizes of a stratif
 
 from __future__ import annotations
 
-import hashlib
 from collections import deque
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
@@ -188,45 +187,6 @@ def kfold(data: EmbeddingSet, k: int, rng: np.random.Generator) -> Iterator[tupl
     else:
         fold = assign_groups(class_table(unit, data), np.full(k, 1 / k), rng, k)[unit]
     return ((np.flatnonzero(fold != i), np.flatnonzero(fold == i)) for i in range(k))
-
-
-def hash_split(data: EmbeddingSet, share: float, seed: int) -> npt.NDArray[np.bool_]:
-    """A mask of about `share` of the records, where each record or subject is drawn by a hash of itself alone.
-
-    The draw of a unit does not depend on the others: if one is removed, all others stay where they are, so the data
-    of a private fit differ by that unit alone. Equal records stay together.
-
-    Parameters
-    ----------
-    data
-        Data to split: by subject if subjects are known, by record otherwise.
-    share
-        Expected share of records in the mask, 0..1.
-    seed
-        Key of the hash.
-
-    Returns
-    -------
-    ndarray of shape (n,)
-        True for the records that were drawn.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from locum.data import hash_split
-    >>> from locum.types import EmbeddingSet
-    >>> data = EmbeddingSet.from_arrays(np.eye(5), [0, 1, 0, 1, 0])
-    >>> drawn = hash_split(data, share=0.5, seed=0)
-    >>> bool((hash_split(data.take([1, 2, 3, 4]), share=0.5, seed=0) == drawn[1:]).all())
-    True
-    """
-    key, limit = str(seed).encode(), round(share * 2**64)
-    if data.subject is None:
-        names = [row.tobytes() + label.tobytes() for row, label in zip(data.X, data.y, strict=True)]
-    else:
-        names = [str(who).encode() for who in data.subject.tolist()]
-    drawn = [int.from_bytes(hashlib.blake2b(name, key=key, digest_size=8).digest(), "big") for name in names]
-    return np.array([number < limit for number in drawn], dtype=bool)
 
 
 def check_trainable(data: EmbeddingSet, min_per_class: int = 2) -> None:

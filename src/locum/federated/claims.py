@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from locum.accounting import (
     Event,
+    Gaussian,
     epsilon_of,
     epsilon_of_any,
     events_from_json,
@@ -16,7 +17,7 @@ from locum.accounting import (
     worst_of,
 )
 from locum.errors import ConfigError, PrivacyError
-from locum.types import DPClaim, PrivacyClaim
+from locum.types import GRID_GAP, DPClaim, PrivacyClaim
 
 _FIXED_SETTINGS = "a site that chose its settings after seeing another site's release: settings count as fixed before"
 
@@ -108,10 +109,14 @@ def _cost(paid: Sequence[DPClaim], k: int) -> tuple[tuple[Event, ...], float, fl
     ranked = [did[i] for i in order]
     events = joined([event for site in ranked[:k] for event in site])
     epsilon = epsilon_of(events, delta, relation)
+    # `joined` makes one sum of several, but each of them was drawn on a grid of its own.
+    drawn = [sum(isinstance(event, Gaussian) for event in events_from_json(site.events)) for site in paid]
+    sums = sum(sorted(drawn)[-k:])
+    epsilon += GRID_GAP * max(0, sums - 1)
     if k == len(paid) or all(worst_of(*ranked[i:]) == ranked[i] for i in range(k)):
         return events, epsilon, delta
     bounds = [sum(sorted(costs)[-k:]), epsilon_of_any(ranked, k, delta, relation)]
     every = joined([event for site in ranked for event in site])
     if least_delta(every) <= delta:
         bounds.append(epsilon_of(every, delta, relation))
-    return events, max(epsilon, min(bounds)), delta
+    return events, max(epsilon, min(bounds) + GRID_GAP * sums), delta

@@ -18,6 +18,8 @@ from locum.types import GRID_GAP
 
 # Noise beyond this many standard deviations has a probability below 1e-340 per number.
 _REACH = 40
+# The proof needs an epsilon below 700.
+LEAST_NOISE = 0.07
 # Squares and quotients of the steps are rounded; this much more noise covers it many times over.
 _SLACK = 1 + 1e-12
 
@@ -51,12 +53,17 @@ def noisy(sums: ExactSums, noise_multiplier: float, *, insecure_seed: int | None
     >>> import numpy as np
     >>> from locum.mechanisms import ExactSums, noisy
     >>> sums = ExactSums(np.full(3, 2.0**-30))
-    >>> sums.add(np.array([2**31, 2**30, -(2**30)]))
-    >>> noisy(sums, 1e-3).to_array().round(1).tolist()
-    [2.0, 1.0, -1.0]
+    >>> sums.add(np.array([2**40, 2**30, -(2**30)]))
+    >>> abs(noisy(sums, 0.1).to_array() - [1024, 1, -1]).max() < 1
+    np.True_
     """
     if not 0 < noise_multiplier < math.inf:
         raise ConfigError(f"`noise_multiplier` must be above 0 and finite; got {noise_multiplier!r}.")
+    if insecure_seed is None and noise_multiplier < LEAST_NOISE:
+        raise PrivacyError(
+            f"A noise multiplier of {noise_multiplier:.3g} protects nobody, and its proof does not hold below "
+            f"{LEAST_NOISE:g}: ask for less epsilon."
+        )
     stds = noise_multiplier / sums.steps * _SLACK
     if insecure_seed is not None:
         normal = SecureRandom(np.ones(1, np.int64), 1.0, len(stds), noise_multiplier, insecure_seed=insecure_seed)

@@ -51,9 +51,8 @@ class ExactSums:
                 f"{integers.shape}."
             )
         # Both are at most 2**61, so their sum fits; checked before it is kept.
-        if np.abs(integers).max(initial=0) > _LARGEST or np.abs(total := self.integers + integers).max(initial=0) > (
-            _LARGEST
-        ):
+        total = self.integers + integers if _fits(integers) else None
+        if total is None or not _fits(total):
             raise ConfigError("The sums are larger than 64-bit integers can hold: use fewer records at a time.")
         self.integers = total
 
@@ -66,3 +65,8 @@ class ExactSums:
     def to_array(self) -> npt.NDArray[np.float64]:
         """The sums as floating-point numbers."""
         return self.integers * self.steps
+
+
+def _fits(integers: Integers) -> bool:
+    # The smallest 64-bit integer has no absolute value.
+    return bool(integers.min(initial=0) >= -_LARGEST and integers.max(initial=0) <= _LARGEST)

@@ -19,7 +19,6 @@ from locum.data import (
     copies_of,
     drop_duplicates,
     find_duplicates,
-    hash_split,
     ledger_for,
     list_copies,
     split,
@@ -174,7 +173,8 @@ def fit_release(
     records. They must come from the same population as the records. The check is a first look, not an audit.
 
     With `privacy` the release carries a guarantee and is written before the check, whatever the check says: what
-    depends on records without being paid for must not decide whether there is a release.
+    depends on records without being paid for must not decide whether there is a release. No records are held out
+    then: which ones are used must not depend on other records.
 
     Parameters
     ----------
@@ -188,7 +188,8 @@ def fit_release(
     settings
         Further settings of the generator, by name.
     holdout
-        Share of the records to hold out, above 0 and below 1, where there are no other non-members.
+        Share of the records to hold out, above 0 and below 1, where there are no other non-members; not used with
+        `privacy`.
     non_members
         File of records that the fit does not use.
     backbone
@@ -296,7 +297,10 @@ def fit_release(
         if privacy is not None:
             release.save(out, overwrite=overwrite)
         try:
-            membership = check_membership(release, train, others, np.random.default_rng(seed))
+            if others is not None:
+                membership = check_membership(release, train, others, np.random.default_rng(seed))
+            else:
+                problem = "There are no other records to check the release with: name some with --non-members."
         except LocumError as error:
             if privacy is None:
                 raise
@@ -317,7 +321,7 @@ def fit_release(
         claim=saved.claim,
         membership=membership,
         records=len(train),
-        held_out=len(others),
+        held_out=0 if others is None else len(others),
         megabytes=size / 1e6,
         seconds=time.monotonic() - started,
         problem=problem,
@@ -334,7 +338,7 @@ class _Parts:
     """Records and non-members of a fit, and the copies among them."""
 
     train: EmbeddingSet
-    others: EmbeddingSet
+    others: EmbeddingSet | None
     repeated: int
     shared: int
     dropped: int
@@ -376,18 +380,17 @@ def _parts(
         compared = {name: part for name, part in splits.items() if part is given} | {"non-members": others}
     elif spare:
         others = spare[0]
+    elif private:
+        # All records are used: whether another split exists must not decide which records are.
+        return _Parts(train, None, repeated, 0, dropped, kept, _list_copies(data, compared))
     else:
         if not 0 < holdout < 1:
             raise ConfigError(
                 f"`holdout` must lie between 0 and 1; got {holdout!r}. Without held-out records nobody can tell "
                 "whether the release leaks: or name a file of other records with --non-members."
             )
-        if private:
-            held = hash_split(train, holdout, seed)
-            train, others = train.take(~held), train.take(held)
-        else:
-            parts = split(train, {"train": 1 - holdout, "held": holdout}, rng=rng)
-            train, others = parts["train"], parts["held"]
+        parts = split(train, {"train": 1 - holdout, "held": holdout}, rng=rng)
+        train, others = parts["train"], parts["held"]
     if others.dim != train.dim:
         raise DataError(f"Records have {train.dim} features, non-members {others.dim}: they must be of one kind.")
     listing = _list_copies(data, compared)

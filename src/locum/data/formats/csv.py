@@ -32,6 +32,8 @@ _KIND = "a table in UTF-8 text with commas"
 # A row of many thousand numbers must fit in one block.
 _BLOCK = 1 << 24
 _WHOLE = re.compile(r"0|-?[1-9]\d{0,17}")
+# A whole number as tables with gaps write it.
+_WITH_ZEROS = re.compile(r"^(-?\d+)\.0+$")
 _FRACTION = re.compile(r"[-+]?\d*\.\d*([eE][-+]?\d+)?")
 
 
@@ -41,8 +43,8 @@ def read_csv(path: str) -> dict[str, EmbeddingSet]:
     The label column is called label, y, target or class, or is the last one. `subject` (or
     patient, patient_id) says who a record belongs to, `split` says train, val or test, columns
     called `attr_...` become attributes, and every other column must hold numbers: the vector.
-    Surrounding blanks are stripped. A column of labels, subjects or attributes that holds whole numbers
-    only is read as numbers, so 10 sorts after 9; "007" stays text.
+    Surrounding blanks are stripped. A column of labels or attributes that holds whole numbers only is read as
+    numbers, so 10 sorts after 9; "007" stays text. Subjects are text, and 7.0 is 7.
     """
     names = _header(path)
     roles = guess_label(find_roles(names, path), names, path)
@@ -135,7 +137,11 @@ def _column(table: pa.Table, name: str, roles: Roles, source: Source) -> npt.NDA
         column = pc.utf8_trim_whitespace(column)
         if name not in roles.attributes.values():
             column = pc.if_else(pc.equal(column, ""), pa.scalar(None, pa.string()), column)
-    return _tidy(plain_column(column, name, source), truth=name in roles.attributes.values())
+    text = plain_column(column, name, source)
+    if name == roles.subject:
+        # Each entry by itself: another type for all because of one entry would make other subjects of everybody.
+        return np.array([_WITH_ZEROS.sub(r"\1", entry) for entry in text.tolist()])
+    return _tidy(text, truth=name in roles.attributes.values())
 
 
 def _tidy(text: npt.NDArray[Any], *, truth: bool) -> npt.NDArray[Any]:

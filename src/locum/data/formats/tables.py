@@ -125,7 +125,8 @@ def features(table: pa.Table, names: Sequence[str], source: Source) -> npt.NDArr
                 f"or rename it to `{ATTRIBUTE}{name}` to keep it as an attribute."
             )
         with np.errstate(over="ignore"):  # Too large for float32 becomes infinity, which EmbeddingSet refuses.
-            X[:, j] = column.to_numpy()
+            # By way of float64, whatever the type: one record with a fraction must not change how others are rounded.
+            X[:, j] = column.to_numpy().astype(np.float64, copy=False)
     return X
 
 

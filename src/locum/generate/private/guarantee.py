@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 TEST = "everything: made with an insecure seed, so anyone can repeat its random numbers"
 # What no private fit covers.
 NOT_COVERED = (
-    "that the data passed the checks before the fit: finite numbers, and only labels from `classes`",
+    "that the data passed the checks before the fit: two records or more, finite numbers, labels from `classes`",
     "the values of epsilon, delta, `n_public` and `classes`: chosen by the holder, not hidden",
 )
 # What training a network does not cover; sums are integers, and noise on them is drawn on a grid.

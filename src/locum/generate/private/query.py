@@ -276,11 +276,11 @@ def _of_subject(
     # Sums over its own records, in their order.
     sums = np.stack([unit[codes == c].sum(axis=0) for c in present])
     counts, length = np.bincount(codes, minlength=classes)[present], float(relative.sum())
-    gram = np.trunc(unit * _FULL_PRODUCT)
-    gram = gram @ gram.T / _GRID_PRODUCT**2
     square = shares.counts * float(np.square(counts).sum()) + shares.lengths * length**2
     square += shares.sums * float(sum(np.square(row).sum() for row in sums))
-    square += shares.products * float(np.square(gram).sum())
+    if shares.products:
+        gram = np.trunc(unit * _FULL_PRODUCT)
+        square += shares.products * float(np.square(gram @ gram.T / _GRID_PRODUCT**2).sum())
     weight = 1 / max(1.0, math.sqrt(square))
     # Truncating products can make the sum longer by a little: then a little is taken off.
     for _ in range(64):

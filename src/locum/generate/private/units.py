@@ -77,26 +77,25 @@ class _Whitening:
         white = X - self._reference.mean
         if len(self._gain):
             whole, power = self._on_grid(white)
-            along = whole @ self._directions.T * self._gain * 2.0 ** (power - 2 * self._bits)
+            along = np.ldexp(whole @ self._directions.T * self._gain, power - 2 * self._bits)
             whole, power = self._on_grid(along)
             white /= math.sqrt(self._reference.rest)
-            added = whole @ self._directions
-            added *= 2.0 ** (power - 2 * self._bits)
-            white += added
+            white += np.ldexp(whole @ self._directions, power - 2 * self._bits)
         else:
             white /= math.sqrt(self._reference.rest)
         unit, power = self._on_grid(white)
         # Squares of whole numbers: their sum is exact in any order.
         norm = np.sqrt(np.einsum("ij,ij->i", unit, unit))
-        length = norm * 2.0 ** (power[:, 0] - self._bits)
+        length = np.ldexp(norm, power[:, 0] - self._bits)
         unit /= np.where(norm > 0, norm, 1.0)[:, None]
         unit[~usable] = 0.0
         longest = LONGEST * math.sqrt(X.shape[1])
         return unit, np.where(usable, np.minimum(length / longest, 1.0), 0.0)
 
-    def _on_grid(self, rows: Array) -> tuple[Array, Array]:
+    def _on_grid(self, rows: Array) -> tuple[Array, npt.NDArray[np.int32]]:
         """Each row as whole numbers of so many bits, times a power of two of its own, so that any scale fits."""
         largest = np.maximum(rows.max(axis=1, initial=0.0), -rows.min(axis=1, initial=0.0))
-        power = np.frexp(largest)[1].astype(np.float64)[:, None]
-        whole = rows * 2.0 ** (self._bits - power)
+        power = np.frexp(largest)[1][:, None]
+        # A power of two is exact, and so is the product, unless it is so small that it is rounded to 0 anyway.
+        whole = np.ldexp(rows, self._bits - power)
         return np.rint(whole, out=whole), power

@@ -205,12 +205,15 @@ class ClippedNetwork:
 
     def _by_subject(self, squares: Tensor, blocks: Sequence[Block]) -> Tensor:
         """For each row, the squared norm of its subject's gradient."""
-        out = torch.empty_like(squares, dtype=torch.float64)
+        # Rows that fill up a batch belong to no block.
+        out = torch.zeros_like(squares, dtype=torch.float64)
         for block in blocks:
             lengths = squares[block.start : block.stop].double().sqrt().reshape(-1, block.size)
             if block.size > 1:
                 joint = _total([rule.joint_squares(block) for rule in self._weighted]).clamp_(min=0.0)
-                joint = (joint + torch.square(_CANCEL * lengths.sum(dim=1))).nan_to_num_(nan=torch.inf)
+                joint += torch.square(_CANCEL * lengths.sum(dim=1))
+                # Infinity stays: its rows get the weight 0.
+                joint = joint.nan_to_num_(nan=torch.inf, posinf=torch.inf)
             else:
                 joint = lengths.square().squeeze(1)
             out[block.start : block.stop] = joint.repeat_interleave(block.size)

@@ -65,6 +65,16 @@ class PrivateHistory(History):
     paid: str = ""
 
 
+# Matrix products treat the last few rows of a small batch in another way, with other roundings.
+_ROWS_AT_ONCE = 8
+
+
+def _filled_up(rows: Tensor) -> Tensor:
+    """The rows and as many of zeros as make a multiple of eight."""
+    missing = -len(rows) % _ROWS_AT_ONCE
+    return torch.cat([rows, rows.new_zeros(missing, rows.shape[1])]) if missing else rows
+
+
 class PrivateRun:
     """One private fit of `module` on `rows`, paid for before the first step; `run` may be called once.
 
@@ -244,10 +254,10 @@ class PrivateRun:
         for members, noise, latent in rng.steps(history.steps, self._last):
             public = self._ask_public()
             index, blocks = (members, None) if subjects is None else subjects.rows(members)
-            rows = self._rows[torch.from_numpy(index)]
-            outputs = network.forward(rows, torch.from_numpy(latent))
+            rows = _filled_up(self._rows[torch.from_numpy(index)])
+            outputs = network.forward(rows, _filled_up(torch.from_numpy(latent)))
             losses, gradients = self._loss(outputs, rows)
-            network.backward(gradients)
+            network.backward([_filled_up(part[: len(index)]) for part in gradients])
             history.ignored += network.clipped_sum(plan.clip, blocks)
             # Rounded after the noise is added; the divisor is public.
             gradient.copy_(torch.from_numpy(noise).add_(network.sums).div_(plan.batch))
@@ -255,7 +265,8 @@ class PrivateRun:
                 gradient.add_(public)
             self._optimizer.step()
             history.steps += 1
-            total, count = total + losses.nan_to_num_(0.0, 0.0, 0.0).sum(), count + len(rows)
+            total = total + losses[: len(index)].nan_to_num_(0.0, 0.0, 0.0).sum()
+            count += len(index)
             if history.steps % a_pass == 0 or history.steps == self._last:
                 history.train_loss.append(float(total) / max(count, 1))
                 total, count = torch.zeros((), dtype=torch.float64), 0
