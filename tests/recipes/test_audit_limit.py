@@ -13,6 +13,7 @@ from locum.accounting import Charge, Gaussian, Ledger, attack_limit, events_from
 from locum.audit import load_policy, proven_limit
 from locum.audit.limit import with_limit
 from locum.errors import ConfigError, PrivacyError
+from locum.mechanisms import discrete_gaussian
 from locum.recipes import audit_data, fit_release
 from locum.release import load
 from locum.types import DP, AttackResult, DPClaim, Estimate, PrivacyClaim
@@ -29,7 +30,12 @@ def paid(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     files = {name: str(folder / f"{name}.npz") for name in ("members", "others")}
     budget = DP(1.0, 1e-6, n_public=400)
     options = {"privacy": budget, "classes": ["0", "1"], "ledger": folder / "ledger.sqlite"}
-    fit_release(files["members"], folder / "release", non_members=files["others"], **options)
+    with pytest.MonkeyPatch.context() as patch:
+        # What attacks find depends on the noise: a seed makes the test repeatable, and the payment is real.
+        patch.setattr(
+            discrete_gaussian, "discrete_gaussian", lambda std, n: np.rint(rng.normal(0, std, n)).astype(np.int64)
+        )
+        fit_release(files["members"], folder / "release", non_members=files["others"], **options)
     return {**files, "release": folder / "release", "ledger": folder / "ledger.sqlite", "folder": folder}
 
 

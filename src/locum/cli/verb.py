@@ -83,8 +83,8 @@ class Verb(core.TyperCommand):
         return super().invoke(ctx)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """One section per heading, in the order of their first option; where to write and the rest come last."""
-        sections: dict[str, list[tuple[str, str]]] = {}
+        """Arguments, then one section per heading, in the order of their first option; where to write comes last."""
+        sections: dict[str, list[tuple[str, str]]] = {"Arguments": []}
         last: list[tuple[str, str]] = []
         for param in self.get_params(ctx):
             line = param.get_help_record(ctx)
@@ -92,11 +92,13 @@ class Verb(core.TyperCommand):
                 continue
             panel = getattr(param, "rich_help_panel", None)
             if param.param_type_name == "argument":
-                sections.setdefault("Arguments", []).append(line)
+                sections["Arguments"].append(line)
             elif panel:
                 sections.setdefault(panel, []).append(line)
             else:
                 last.append(line)
+        if not sections["Arguments"]:
+            del sections["Arguments"]
         if WHERE in sections:
             sections[WHERE] = sections.pop(WHERE)
         if last:
