@@ -227,6 +227,8 @@ def test_a_site_vouches_for_one_true_result(federation: Path, tmp_path: Path) ->
     ):
         assert send(change, dict(tensors)).declined
     assert Ledger(federation / "site-a" / ".locum" / "ledger.sqlite").export() == before
+    kept = load(federation / "site-a" / ".locum" / "federation" / "global")
+    assert kept.fingerprint == honest.fingerprint
 
 
 def test_merged_releases_are_known_by_their_sources(tmp_path: Path) -> None:

@@ -121,7 +121,7 @@ def test_the_program_prints_counts_and_the_way_out(
     show_fit(fit_release(data, tmp_path / "b", privacy=budget, classes=["0", "1"], drop_duplicates=True))
     told = " ".join(capsys.readouterr().out.split())
     assert "50 were left out" in told
-    assert "copies that differ in subject or attributes are kept" in told
+    assert "copies of different subjects are kept" in told
     assert "--duplicates-removed" in told
     # Nothing of it is in what leaves.
     released = "".join(f.read_text(errors="replace") for f in (tmp_path / "b").iterdir())

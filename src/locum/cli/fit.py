@@ -167,7 +167,7 @@ def fit(
         bool,
         typer.Option(
             "--drop-duplicates",
-            help="Leave out records that equal another; with --epsilon only among the records of one subject.",
+            help="Leave out records that equal another; with --unit subject only among the records of one subject.",
             rich_help_panel=WHAT,
         ),
     ] = False,
@@ -262,10 +262,10 @@ def _show_duplicates(summary: FitSummary) -> None:
         f"record{listed}"
     )
     out = f"{summary.dropped} were left out" if summary.dropped else "none was left out: --drop-duplicates does that"
-    if summary.kept and summary.claim.dp is not None:
+    if summary.kept and summary.claim.dp is not None and summary.claim.unit == "subject":
         out += (
-            "; with a guarantee, copies that differ in subject or attributes are kept, since no unit may decide "
-            "over the records of others: if you remove those yourself, say so with --duplicates-removed"
+            "; with a guarantee per subject, copies of different subjects are kept, since no subject may decide over "
+            "the records of others: if you remove those yourself, say so with --duplicates-removed"
         )
     output.say_indented(out)
 

@@ -3,8 +3,8 @@
 Two records are copies if their vectors hold the same float32 numbers (-0.0 counts as 0.0). Near copies are not found.
 
 What may be dropped under differential privacy follows from one question: can a unit that comes or goes move the
-records of others? Call a record everything that a fit reads of it: vector, label, attributes and subject. Dropping
-all but one of several equal records turns the data D into the set of D.
+records of others? Call a record what a private fit reads of it: vector, label, and the subject if that is the unit.
+Dropping all but one of several equal records turns the data D into the set of D.
 
 - Unit `record`, add-or-remove. Let D' be D and one more record r. If D holds r, both have the same set; if not, the
   sets differ by r alone. Neighbors stay neighbors or become equal, so every guarantee for the set is one for D.
@@ -12,9 +12,8 @@ all but one of several equal records turns the data D into the set of D.
   has one record more than the set of D. A guarantee about data of equal size says nothing about these two. Refused.
 - Unit `subject`, both relations. Copies are dropped among the records of one subject. What is left of a subject
   depends on that subject alone and is never empty: whoever comes, goes or changes leaves all others as they were.
-- Copies that differ in subject, label or an attribute are never dropped: the one that is kept would depend on the
-  order of the records. A subject who holds copies of the records of m others would take m records from them, which
-  moves a sum by about m times the bound that the noise was made for.
+- Unit `subject`: copies of different subjects are never dropped. A subject who holds copies of the records of m
+  others would take m records from them, which moves a sum by about m times the bound that the noise was made for.
 
 The order of the records carries nothing: no private fit depends on it.
 """

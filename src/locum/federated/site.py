@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ from locum.generate import with_labels
 from locum.generate.private import Whitener, exact_query, subjects
 from locum.io import STATE_FOLDER
 from locum.mechanisms import ExactSums, noisy
-from locum.release import Release, load, parse_manifest
+from locum.release import Release, parse_manifest
 from locum.train import CVAELoss, fingerprint
 from locum.train.dp import PrivateRun
 from locum.types import DPClaim, EmbeddingSet
@@ -213,19 +214,23 @@ class Site:
         if not state.identity or (manifest.class_names, manifest.embedding.dim) != (settings.classes, settings.dim):
             raise FormatError("The result must be that of a run this site has joined, with its classes and features.")
         self._check_result(release, settings, state)
-        folder = release.save(self._folder / "global", overwrite=True)
-        with self._ledger() as ledger:
-            if ledger is not None:
-                charge, result = self._paid_charge(ledger, state.identity), load(folder).fingerprint or ""
-                if ledger.releases(charge) not in ((), (result,)):
-                    raise PrivacyError("This site has already got another result of this run.")
-                ledger.bind(charge, result)
+        # Bound before it is in its place: a second result of one run replaces nothing.
+        replace(release, bind=lambda result: self._bind(state, result)).save(self._folder / "global", overwrite=True)
         # Imported late: it brings scikit-learn, which takes seconds, and each request may have a process of its own.
         from locum.federated.personal import fit_personal
 
         personal = fit_personal(release, self.file.records(settings), balanced=settings.balanced, seed=settings.seed)
         personal.save(self.personal_folder)
         return self._reply(request)
+
+    def _bind(self, state: SiteState, result: str) -> None:
+        """Note in the ledger which result the run had; there is one."""
+        with self._ledger() as ledger:
+            if ledger is not None:
+                charge = self._paid_charge(ledger, state.identity)
+                if ledger.releases(charge) not in ((), (result,)):
+                    raise PrivacyError("This site has already got another result of this run.")
+                ledger.bind(charge, result)
 
     def _check_result(self, release: Release, settings: FederationSettings, state: SiteState) -> None:
         """Refuse to vouch for a result whose claim does not follow from what was paid, this site's part included."""
