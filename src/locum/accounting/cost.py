@@ -209,7 +209,7 @@ def least_delta(events: Sequence[Event]) -> float:
     Returns
     -------
     float
-        2e-15 per step; each event that is not a series of steps counts as one.
+        2e-15 per step and per sum.
 
     Examples
     --------
@@ -217,7 +217,8 @@ def least_delta(events: Sequence[Event]) -> float:
     >>> least_delta([PoissonGaussian(rate=0.1, noise_multiplier=1.0, steps=1000)])
     2e-12
     """
-    return 2 * _ROUNDING * _steps(events)
+    further = sum(event.sums - 1 for event in events if isinstance(event, Gaussian))
+    return 2 * _ROUNDING * (_steps(events) + further)
 
 
 def _steps(events: Sequence[Event]) -> int:
@@ -240,7 +241,7 @@ def _grid_gap(events: Sequence[Event]) -> float:
 
 
 def _sums(events: Sequence[Event]) -> int:
-    return sum(isinstance(event, Gaussian) for event in events)
+    return sum(event.sums for event in events if isinstance(event, Gaussian))
 
 
 def _separation(events: Sequence[Event], relation: Relation) -> float | None:

@@ -22,32 +22,46 @@ _LEAST_NOISE, _MOST_NOISE = 0.01, 1e9
 _LEAST_RATE = 1e-12
 # More can be asked for in a few bytes, and cannot be composed in any memory.
 _MOST_STEPS = 10_000_000
-# What one claim or one ledger entry may list.
-_MOST_EVENTS = 1000
+# What one claim or one ledger entry may list, and how many sums one event may stand for.
+_MOST_EVENTS, _MOST_SUMS = 1000, 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class Gaussian:
-    """Normal noise on a sum, once.
+    """Normal noise on a sum, once; or on several sums that share the precision of one.
+
+    The precision of a sum is one over its squared noise multiplier. Several sums may be drawn one after the other,
+    each chosen after a look at those before, as long as their precisions add up to at most that of this event
+    (docs/explain/proofs.md, section 1).
 
     Parameters
     ----------
     noise_multiplier
         Standard deviation of the noise divided by the L2 sensitivity of the sum; from 0.01 to a billion.
+    sums
+        The largest number of sums that are drawn, from 1 to a million: each is on a grid, which costs a little.
 
     Examples
     --------
     >>> from locum.accounting import Gaussian
     >>> print(Gaussian(2.0))
     one sum with normal noise 2
+    >>> print(Gaussian(2.0, sums=18))
+    up to 18 sums, together as precise as one with normal noise 2
     """
 
     noise_multiplier: float
+    sums: int = 1
 
     def __post_init__(self) -> None:
         _set_noise(self, self.noise_multiplier)
+        if not (_is_number(self.sums) and 1 <= self.sums <= _MOST_SUMS and self.sums % 1 == 0):
+            raise ConfigError(f"`sums` must be a whole number from 1 to {_MOST_SUMS}; got {_shown(self.sums)}.")
+        object.__setattr__(self, "sums", int(self.sums))
 
     def __str__(self) -> str:
+        if self.sums > 1:
+            return f"up to {self.sums} sums, together as precise as one with normal noise {self.noise_multiplier:.4g}"
         return f"one sum with normal noise {self.noise_multiplier:.4g}"
 
 
@@ -144,7 +158,11 @@ def events_to_json(events: Sequence[Event]) -> list[dict[str, Any]]:
     [{'kind': 'gaussian', 'noise_multiplier': 2.0}]
     """
     names = {kind: name for name, kind in _KINDS.items()}
-    return [{"kind": names[type(event)], **asdict(event)} for event in events]
+    # A single sum is written as it always was.
+    return [
+        {"kind": names[type(event)], **{k: v for k, v in asdict(event).items() if (k, v) != ("sums", 1)}}
+        for event in events
+    ]
 
 
 def events_from_json(data: Sequence[Mapping[str, Any]]) -> tuple[Event, ...]:
@@ -182,7 +200,7 @@ def events_from_json(data: Sequence[Mapping[str, Any]]) -> tuple[Event, ...]:
         kind = _KINDS.get(name) if isinstance(name, str) else None
         if kind is None:
             raise ConfigError(f"An event of kind {_shown(name)} is not known; there are {', '.join(_KINDS)}.")
-        if set(fields) != set(kind.__dataclass_fields__):
+        if not set(kind.__dataclass_fields__) - {"sums"} <= set(fields) <= set(kind.__dataclass_fields__):
             wanted = ", ".join(kind.__dataclass_fields__)
             raise ConfigError(f"An event of kind {name!r} with other numbers than {wanted} is not known.")
         out.append(kind(**fields))
@@ -217,11 +235,13 @@ def joined(events: Sequence[Event]) -> tuple[Event, ...]:
             steps[key] = steps.get(key, 0) + event.steps
     # Strong ones first, so that the same place means the same in lists of several sites; see `worst_of`.
     order = sorted(steps.items(), key=lambda item: (-item[0][0] / item[0][1] * math.sqrt(item[1]), item))
-    normal = [event.noise_multiplier for event in events if isinstance(event, Gaussian)]
+    normal = [event for event in events if isinstance(event, Gaussian)]
     # A single one stays as it is, to the last digit.
-    sums = [normal[0] if len(normal) == 1 else 1 / math.hypot(*(1 / noise for noise in normal))] if normal else []
+    sums = normal
+    if len(normal) > 1:
+        sums = [Gaussian(1 / math.hypot(*(1 / event.noise_multiplier for event in normal)), sum(event.sums for event in normal))]
     laplace = sorted((event for event in events if isinstance(event, Laplace)), key=lambda e: e.noise_multiplier)
-    return (*(PoissonGaussian(rate, noise, n) for (rate, noise), n in order), *map(Gaussian, sums), *laplace)
+    return (*(PoissonGaussian(rate, noise, n) for (rate, noise), n in order), *sums, *laplace)
 
 
 def worst_of(*lists: Sequence[Event]) -> tuple[Event, ...]:

@@ -84,12 +84,21 @@ class Ledger:
         return self._budget(dp, holding, keep=True)
 
     def charge(
-        self, holding: str, events: Sequence[Event], *, delta: float, purpose: str, within: float | None = None
+        self,
+        holding: str,
+        events: Sequence[Event],
+        *,
+        delta: float,
+        purpose: str,
+        within: float | None = None,
+        identity: str | None = None,
     ) -> Charge:
         """Pay for `events`, now and for good, or refuse with what is left.
 
         The epsilon is computed here from the events, for the holding's relation. `within` is what the caller believes
-        it costs at most; more is an error, so that a claim and the ledger cannot drift apart.
+        it costs at most; more is an error, so that a claim and the ledger cannot drift apart. `identity` is a name
+        that the caller keeps: if the ledger has a charge of that name already, for the same events, holding and
+        delta, nothing is paid and that charge is returned, so that a killed fit does not pay twice.
         """
         if not events:
             raise ConfigError("A charge needs the events that it pays for; got none.")
@@ -102,8 +111,17 @@ class Ledger:
                 f"The plan costs epsilon {at_least(epsilon)} at delta {delta:g}, more than the {within:.6g} it was "
                 "made for: nothing was spent. Plan again."
             )
-        charge = Charge(secrets.token_hex(16), holding, epsilon, float(delta), tuple(events), purpose, tip="")
+        name = identity or secrets.token_hex(16)
+        charge = Charge(name, holding, epsilon, float(delta), tuple(events), purpose, tip="")
         with self._entries.turn() as turn:
+            for known in (one for held in self._sum_up(turn.entries).values() for one in held.charges):
+                if known.identity == name:
+                    if replace(known, tip="", purpose=purpose) != charge:
+                        raise PrivacyError(
+                            "The checkpoint names a payment for something else: it belongs to another plan. Delete "
+                            "the checkpoint to start, and pay, anew."
+                        )
+                    return known
             self._pick(turn.entries, holding).check(charge)
             tip = turn.append(
                 {

@@ -144,7 +144,8 @@ class NonPrivateSGD:
 class QueryPlan:
     """One sum with normal noise of standard deviation `noise_multiplier * sensitivity`; everything in here is public.
 
-    `plan_query` derives the noise from a budget.
+    Or several sums, one after the other, that are together as precise as that one. `plan_query` derives the noise
+    from a budget.
 
     Parameters
     ----------
@@ -154,6 +155,8 @@ class QueryPlan:
         How far one unit can move the sum when it is added or removed, as an L2 norm.
     noise_multiplier
         Standard deviation of the noise divided by `sensitivity`.
+    sums
+        The largest number of sums that share this precision.
 
     Examples
     --------
@@ -166,11 +169,12 @@ class QueryPlan:
     privacy: DP
     sensitivity: float
     noise_multiplier: float
+    sums: int = 1
 
     @property
     def events(self) -> tuple[Event, ...]:
         """What the ledger is charged with."""
-        return (Gaussian(self.noise_multiplier),)
+        return (Gaussian(self.noise_multiplier, self.sums),)
 
     @property
     def epsilon(self) -> float:
@@ -184,6 +188,7 @@ class QueryPlan:
             **_public(self.privacy),
             "sensitivity": self.sensitivity,
             "noise_multiplier": self.noise_multiplier,
+            "sums": self.sums,
             "epsilon_spent": self.epsilon,
             "curve": _curve(self.events, self.privacy),
             "events": events_to_json(self.events),
@@ -248,15 +253,17 @@ def plan_sgd(
     return SGDPlan(privacy, size / n, size, count, float(clip), noise, tuple(extra))
 
 
-def plan_query(privacy: DP, *, sensitivity: float = 1.0) -> QueryPlan:
-    """The plan for one noisy sum: how much noise the budget takes.
+def plan_query(privacy: DP, *, sensitivity: float = 1.0, sums: int = 1) -> QueryPlan:
+    """The plan for one noisy sum, or for several that share its precision: how much noise the budget takes.
 
     Parameters
     ----------
     privacy
         The budget; `n_public` is not needed.
     sensitivity
-        How far one unit can move the sum when it is added or removed, as an L2 norm.
+        How far one unit can move a sum when it is added or removed, as an L2 norm.
+    sums
+        The largest number of sums.
 
     Returns
     -------
@@ -273,7 +280,7 @@ def plan_query(privacy: DP, *, sensitivity: float = 1.0) -> QueryPlan:
     """
     if not 0 < sensitivity < math.inf:
         raise ConfigError(f"`sensitivity` must be above 0 and finite; got {sensitivity!r}.")
-    return QueryPlan(privacy, float(sensitivity), _query_noise(privacy))
+    return QueryPlan(privacy, float(sensitivity), _query_noise(privacy, sums), sums)
 
 
 @lru_cache(maxsize=256)
@@ -285,8 +292,8 @@ def _sgd_noise(privacy: DP, rate: float, steps: int, extra: tuple[Event, ...]) -
 
 
 @lru_cache(maxsize=256)
-def _query_noise(privacy: DP) -> float:
-    return noise_for(lambda noise: (Gaussian(noise),), privacy.epsilon, privacy.delta, privacy.relation)
+def _query_noise(privacy: DP, sums: int) -> float:
+    return noise_for(lambda noise: (Gaussian(noise, sums),), privacy.epsilon, privacy.delta, privacy.relation)
 
 
 def _public(privacy: DP) -> dict[str, Any]:

@@ -80,6 +80,11 @@ class Reference:
         out: Array = z * np.sqrt(self.rest) + ((z @ self.directions.T) * gain) @ self.directions
         return out
 
+    def whitened_weights(self, weights: npt.ArrayLike) -> Array:
+        """Weights for raw vectors that score as `weights` score whitened ones, up to a constant."""
+        # Whitening is symmetric, so that weights are whitened like differences of vectors.
+        return self.whiten(np.asarray(weights, dtype=np.float64) + self.mean)
+
     def factors(self) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
         """`factor (r, d)` and `scale (d,)` with `factor.T @ factor + diag(scale**2)` the covariance."""
         strength = np.sqrt(self.values - self.rest)

@@ -109,10 +109,10 @@ def _cost(paid: Sequence[DPClaim], k: int) -> tuple[tuple[Event, ...], float, fl
     ranked = [did[i] for i in order]
     events = joined([event for site in ranked[:k] for event in site])
     epsilon = epsilon_of(events, delta, relation)
-    # `joined` makes one sum of several, but each of them was drawn on a grid of its own.
-    drawn = [sum(isinstance(event, Gaussian) for event in events_from_json(site.events)) for site in paid]
+    # Each sum is on a grid of its own, and the costliest sites need not be those with the most sums.
+    drawn = [_drawn(site) for site in did]
     sums = sum(sorted(drawn)[-k:])
-    epsilon += GRID_GAP * max(0, sums - 1)
+    epsilon += GRID_GAP * (sums - _drawn(events))
     if k == len(paid) or all(worst_of(*ranked[i:]) == ranked[i] for i in range(k)):
         return events, epsilon, delta
     bounds = [sum(sorted(costs)[-k:]), epsilon_of_any(ranked, k, delta, relation)]
@@ -120,3 +120,7 @@ def _cost(paid: Sequence[DPClaim], k: int) -> tuple[tuple[Event, ...], float, fl
     if least_delta(every) <= delta:
         bounds.append(epsilon_of(every, delta, relation))
     return events, max(epsilon, min(bounds) + GRID_GAP * sums), delta
+
+
+def _drawn(events: Sequence[Event]) -> int:
+    return sum(event.sums for event in events if isinstance(event, Gaussian))

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
         FileEntry as FileEntry,
         FileName as FileName,
         GaussianSpec as GaussianSpec,
+        HeadSpec as HeadSpec,
         Label as Label,
         Linear as Linear,
         Manifest as Manifest,

@@ -233,6 +233,8 @@ def _expected(manifest: Manifest, spec: Any, tensors: Tensors) -> dict[str, tupl
         expected = {"means": (classes, d), "factor": (_rows(tensors, "factor"), d), "scale": (d,)}
         if spec.statistics is not None:
             expected["statistics"] = (spec.statistics.size(classes, d),)
+        if spec.head is not None:
+            expected["transcript"] = (spec.head.size(classes, d),)
         return expected
     n = _rows(tensors, "X")
     return {"X": (n, d), "codes": (n, 1 + len(manifest.conditions))}

@@ -208,6 +208,53 @@ class StatisticsSpec(Strict):
         return classes * d + classes + 1 + (d * (d + 1) // 2 if self.shares[3] else 0)
 
 
+class HeadSpec(Strict):
+    """How to read the tensor `transcript`: the noisy results from which a private linear head was learned.
+
+    They are, in this order: the pooled sum of all vectors, the counts per class and the sum of lengths; the sums per
+    class; and one gradient per step. The class means of the Gaussian are placed so that its own Bayes rule is the
+    head, `separation` times sharper.
+
+    Parameters
+    ----------
+    noise
+        Noise multiplier of one sum with all of the precision.
+    start, steps, learning_rate, momentum, decay, clip, scale, averaged
+        The schedule; see `locum.generate.private.Schedule`.
+    separation
+        How many times sharper the Gaussian's Bayes rule is than the head.
+    reference
+        Name of the public reference statistics that whitened the vectors.
+    reference_sha256
+        SHA-256 of these statistics.
+
+    Examples
+    --------
+    >>> from locum.release import HeadSpec
+    >>> schedule = dict(start=0.1, steps=8, learning_rate=9.0, momentum=0.7, decay=0.0, clip=1, scale=10, averaged=0.1)
+    >>> spec = HeadSpec(noise=4.0, **schedule, separation=3.0, reference="none", reference_sha256="0" * 64)
+    >>> spec.size(classes=3, d=5)  # 5 + 3 + 1 in the first query, and 3 * 5 in each of the nine others
+    144
+    """
+
+    noise: Annotated[float, Field(gt=0, le=1e9)]
+    start: Annotated[float, Field(gt=0, le=1)]
+    steps: Annotated[int, Field(ge=0, le=1000)]
+    learning_rate: Annotated[float, Field(ge=0, le=1e9)]
+    momentum: Annotated[float, Field(ge=0, lt=1)]
+    decay: Annotated[float, Field(ge=0, lt=1)]
+    clip: Annotated[float, Field(gt=0, le=2)]
+    scale: Annotated[float, Field(ge=0, le=1e9)]
+    averaged: Annotated[float, Field(gt=0, le=1)]
+    separation: Annotated[float, Field(gt=0, le=1e6)]
+    reference: ShortText
+    reference_sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+
+    def size(self, classes: int, d: int) -> int:
+        """Length of the tensor."""
+        return d + classes + 1 + (1 + self.steps) * classes * d
+
+
 class GaussianSpec(Strict):
     """One mean per class and one shared covariance: `factor.T @ factor + diag(scale ** 2)`.
 
@@ -222,6 +269,8 @@ class GaussianSpec(Strict):
         The default sampling variance, as a factor of the covariance.
     statistics
         How to read the noisy sums; None: the release has none.
+    head
+        How to read the noisy results of a private head; None: the release has none.
 
     Examples
     --------
@@ -233,14 +282,13 @@ class GaussianSpec(Strict):
     kind: Literal["gaussian"] = "gaussian"
     variance: Annotated[float, Field(ge=0, le=1e6)] = 1.0
     statistics: StatisticsSpec | None = None
+    head: HeadSpec | None = None
 
     @model_serializer(mode="wrap")
     def _dump(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leave out `statistics` where there are none."""
+        """Leave out what there is none of."""
         out: dict[str, Any] = handler(self)
-        if self.statistics is None:
-            del out["statistics"]
-        return out
+        return {name: value for name, value in out.items() if value is not None}
 
 
 class MixturePart(Strict):

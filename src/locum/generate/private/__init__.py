@@ -12,6 +12,7 @@ if TYPE_CHECKING:
         noisy_sums as noisy_sums,
         reference_hash as reference_hash,
     )
+    from locum.generate.private.gradients import HeadQuery as HeadQuery, SoftmaxRule as SoftmaxRule
     from locum.generate.private.guarantee import (
         FLOATING as FLOATING,
         TEST as TEST,
@@ -19,7 +20,17 @@ if TYPE_CHECKING:
         rounded_shares as rounded_shares,
         subjects as subjects,
     )
+    from locum.generate.private.head import (
+        FIRST as FIRST,
+        Descent as Descent,
+        Head as Head,
+        Schedule as Schedule,
+        place_means as place_means,
+        read_transcript as read_transcript,
+        schedule_for as schedule_for,
+    )
     from locum.generate.private.networks import folded as folded
+    from locum.generate.private.paid_sums import PaidSums as PaidSums
     from locum.generate.private.query import (
         COUNTS_ONLY as COUNTS_ONLY,
         MEANS as MEANS,
@@ -30,7 +41,7 @@ if TYPE_CHECKING:
         measured as measured,
         query_sums as query_sums,
     )
-    from locum.generate.private.units import unit_vectors as unit_vectors
+    from locum.generate.private.units import recentered as recentered, unit_vectors as unit_vectors
     from locum.generate.private.whitening import Whitener as Whitener, plan_network as plan_network
 
 __getattr__, __dir__, __all__ = lazy_exports(__name__)

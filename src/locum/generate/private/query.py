@@ -48,6 +48,8 @@ class Shares:
         For the sum of the lengths of all vectors; above 0.
     products
         For the products of two features, summed over all vectors.
+    pooled
+        Sum the vectors of all classes together: one sum instead of one per class.
 
     Examples
     --------
@@ -60,6 +62,7 @@ class Shares:
     counts: float
     lengths: float
     products: float = 0.0
+    pooled: bool = False
 
     def size(self, classes: int, d: int) -> int:
         """Length of the vector of sums."""
@@ -67,7 +70,7 @@ class Shares:
 
     def _edges(self, classes: int, d: int) -> list[tuple[int, int]]:
         wanted = (
-            (self.sums, classes * d),
+            (self.sums, d if self.pooled else classes * d),
             (self.counts, classes),
             (self.lengths, 1),
             (self.products, d * (d + 1) // 2),
@@ -105,9 +108,9 @@ class Measured:
     Attributes
     ----------
     means
-        Class means (classes, d); None if they were not queried.
+        Class means (classes, d), or the one mean of all classes (1, d); None if they were not queried.
     error
-        The noise variance in each class's mean; 0 without means.
+        The noise variance of each mean; 0 without means.
     counts
         The number of records of each class, at least 5.
     length
@@ -254,7 +257,8 @@ def _of_records(
     if shares.sums:
         cut = np.trunc(unit * _FULL)
         _check((_squares(cut) <= _GRID**2).all())
-        member = (codes[None, :] == np.arange(classes)[:, None]).astype(np.float64)
+        group, groups = _groups(codes, classes, shares)
+        member = (group[None, :] == np.arange(groups)[:, None]).astype(np.float64)
         sums[:] = (member @ cut).astype(np.int64).ravel()
     counts[:] = _FULL * np.bincount(codes, minlength=classes)
     cut = np.trunc(relative * _FULL)
@@ -272,9 +276,10 @@ def _of_subject(
 ) -> npt.NDArray[np.int64]:
     """What one subject adds: the sum over its records, cut to length 1, then truncated to whole numbers."""
     d = unit.shape[1]
-    present = np.unique(codes)
+    group, groups = _groups(codes, classes, shares)
+    present, gathered = np.unique(codes), np.unique(group)
     # Sums over its own records, in their order.
-    sums = np.stack([unit[codes == c].sum(axis=0) for c in present])
+    sums = np.stack([unit[group == g].sum(axis=0) for g in gathered])
     counts, length = np.bincount(codes, minlength=classes)[present], float(relative.sum())
     square = shares.counts * float(np.square(counts).sum()) + shares.lengths * length**2
     square += shares.sums * float(sum(np.square(row).sum() for row in sums))
@@ -296,12 +301,19 @@ def _of_subject(
     out = np.zeros(shares.size(classes, d), dtype=np.int64)
     part_sums, part_counts, part_lengths, part_products = shares.parts(out, classes, d)
     if shares.sums:
-        part_sums.reshape(classes, d)[present] = whole_sums
+        part_sums.reshape(groups, d)[gathered] = whole_sums
     part_counts[present] = whole_counts
     part_lengths[:] = whole_length
     if shares.products:
         part_products[:] = (rows.T @ rows)[np.triu_indices(d)].astype(np.int64)
     return out
+
+
+def _groups(
+    codes: npt.NDArray[np.int64], classes: int, shares: Shares
+) -> tuple[npt.NDArray[np.int64], int]:
+    """Which sum each record's vector goes into, and how many sums there are."""
+    return (np.zeros_like(codes), 1) if shares.pooled else (codes, classes)
 
 
 def _fits(
@@ -376,8 +388,9 @@ def measured(noisy: Array, noise: float, classes: int, d: int, shares: Shares = 
     length = float(np.clip(lengths[0] / np.sqrt(shares.lengths) / counts.sum(), 0.1, 1.0)) * LONGEST * np.sqrt(d)
     means, error, products, std = None, np.zeros(classes), None, 0.0
     if shares.sums:
-        means = sums.reshape(classes, d) / np.sqrt(shares.sums) / counts[:, None]
-        error = np.square(noise / np.sqrt(shares.sums) / counts)
+        size = counts.sum(keepdims=True) if shares.pooled else counts
+        means = sums.reshape(len(size), d) / np.sqrt(shares.sums) / size[:, None]
+        error = np.square(noise / np.sqrt(shares.sums) / size)
     if shares.products:
         products = np.zeros((d, d))
         products[np.triu_indices(d)] = upper / np.sqrt(2 * shares.products)

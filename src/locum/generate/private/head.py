@@ -1,0 +1,319 @@
+"""A private linear head from noisy results: a center, class sums, and noisy gradient steps. No record is used here.
+
+`Descent` takes the noisy results in their order and says what to query next, so the holder who draws them and anyone
+who reads them from a release compute the same head. `gradients.py` has the queries.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from locum.data import Reference
+from locum.generate.private.estimate import PrivateMeans, shrunk
+from locum.generate.private.gradients import SoftmaxRule
+from locum.generate.private.query import Measured, Shares, measured
+
+Array = npt.NDArray[np.float64]
+
+# The first query takes this share of the precision: most of it for the common mean.
+FIRST_SHARE = 0.12
+FIRST = Shares(sums=10 / 12, counts=1 / 12, lengths=1 / 12, pooled=True)
+# The most sums that a head draws: the first query, class sums, and steps.
+MOST_STEPS = 24
+MOST_SUMS = 2 + MOST_STEPS
+# Fewer units than this, in units of the noise on a vector, and every step loses more than it gains.
+_LEAST_SIGNAL = 4.0
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """How a head is learned: shares of the precision, and settings of the steps. All of it is public or paid for.
+
+    Parameters
+    ----------
+    start
+        Share of the precision for the class sums; the steps share what is left equally.
+    steps
+        Number of gradient steps; 0: the class means are the result.
+    learning_rate, momentum, decay
+        Of the steps, on the mean gradient; `decay` pulls weights toward 0.
+    clip
+        Bound on the length of a unit's gradient.
+    scale
+        Initial weights are the class means times this.
+    averaged
+        The result is the mean of this share of the weights, the last ones.
+    """
+
+    start: float
+    steps: int
+    learning_rate: float
+    momentum: float
+    decay: float
+    clip: float
+    scale: float
+    averaged: float
+
+    @property
+    def share(self) -> float:
+        """The share of the precision for each step."""
+        return (1 - FIRST_SHARE - self.start) / max(self.steps, 1)
+
+
+def schedule_for(count: float, d: int, noise: float) -> Schedule:
+    """The schedule for about so many units, vectors of `d` features, and the noise of the whole plan.
+
+    `count` is noisy and paid for. The rule comes from training folds (`locum study run private-schedule`).
+
+    Parameters
+    ----------
+    count
+        About how many units there are.
+    d
+        The number of features.
+    noise
+        The noise multiplier of the whole plan.
+
+    Returns
+    -------
+    Schedule
+        The shares and settings.
+
+    Examples
+    --------
+    >>> from locum.generate.private import schedule_for
+    >>> schedule_for(500, 1280, 4.2).steps, schedule_for(10_000, 1280, 4.2).steps
+    (0, 16)
+    """
+    signal = count / (noise * math.sqrt(d))
+    if signal < _LEAST_SIGNAL:
+        return Schedule(1 - FIRST_SHARE, 0, 0.0, 0.0, 0.0, 1.0, 10.0, 1.0)
+    steps = 16 if signal < 40 else MOST_STEPS
+    return Schedule(0.08, steps, 50 * math.sqrt(signal) / steps, 0.8, 0.0005, 0.75, 10.0, 0.25)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Head:
+    """A private rule for whitened vectors of length 1, less a center and brought to length 1 again.
+
+    Attributes
+    ----------
+    center
+        The common mean (d,) that is taken off first.
+    weights
+        One row per class (classes, d); their mean is 0.
+    first
+        What the first query measured: counts, lengths and the pooled mean.
+    means
+        Class means of the recentered vectors (classes, d), shrunk by their noise.
+    steps
+        How many gradient steps were made.
+    """
+
+    center: Array
+    weights: Array
+    first: Measured
+    means: Array
+    steps: int
+
+    @property
+    def prior(self) -> Array:
+        """Class frequencies."""
+        return self.first.shares
+
+    @property
+    def reach(self) -> float:
+        """The typical distance of a vector of length 1 from the center."""
+        return math.sqrt(max(1 - float(np.square(self.center).sum()), 0.1))
+
+
+class Descent:
+    """The public side of learning a head: noisy results in, the next query out.
+
+    Parameters
+    ----------
+    noise
+        The noise multiplier of the whole plan: that of a single sum with all of the precision.
+    classes, d
+        The numbers of classes and of features.
+    schedule
+        The schedule that a release names; None: it follows from the first result.
+
+    Examples
+    --------
+    >>> from locum.generate.private import Descent, FIRST
+    >>> descent = Descent(noise=4.0, classes=2, d=3)
+    >>> descent.share, FIRST.size(2, 3) == descent.size
+    (0.12, True)
+    """
+
+    def __init__(self, noise: float, classes: int, d: int, schedule: Schedule | None = None) -> None:
+        self.noise, self.classes, self.d, self._given = noise, classes, d, schedule
+        self.schedule: Schedule | None = None
+        self.center: Array = np.zeros(d)
+        self.taken = 0
+        self._first: Measured | None = None
+        self._means: Array = np.zeros((classes, d))
+        self._weights: Array = np.zeros((classes, d))
+        self._speed: Array = np.zeros((classes, d))
+        self._total: Array = np.zeros((classes, d))
+        self._summed = 0
+
+    @property
+    def done(self) -> bool:
+        """Whether nothing is left to query."""
+        return self.schedule is not None and self.taken == 2 + self.schedule.steps
+
+    @property
+    def share(self) -> float:
+        """The share of the precision for the next query."""
+        if self.schedule is None:
+            return FIRST_SHARE
+        return self.schedule.start if self.taken == 1 else self.schedule.share
+
+    @property
+    def size(self) -> int:
+        """How many numbers the next query has."""
+        return FIRST.size(self.classes, self.d) if self.taken == 0 else self.classes * self.d
+
+    @property
+    def rule(self) -> SoftmaxRule:
+        """Where the next gradient is taken."""
+        assert self._first is not None
+        return SoftmaxRule(self._weights, np.log(self._first.shares))
+
+    def take(self, noisy: Array) -> None:
+        """Use the noisy result of the query that was due."""
+        noise = self.noise / math.sqrt(self.share)
+        if self.taken == 0:
+            self._take_first(noisy, noise)
+        elif self.taken == 1:
+            self._take_sums(noisy.reshape(self.classes, self.d), noise)
+        else:
+            self._take_step(noisy.reshape(self.classes, self.d))
+        self.taken += 1
+
+    def _take_first(self, noisy: Array, noise: float) -> None:
+        found = measured(noisy, noise, self.classes, self.d, FIRST)
+        assert found.means is not None
+        mean, error = found.means[0], self.d * float(found.error[0])
+        # A center that is mostly noise would spoil every vector: it is shrunk by what noise is known to add.
+        self.center = mean * max(0.0, 1 - error / max(float(np.square(mean).sum()), 1e-300))
+        self._first = found
+        self.schedule = self._given or schedule_for(float(found.counts.sum()), self.d, self.noise)
+
+    def _take_sums(self, sums: Array, noise: float) -> None:
+        assert self._first is not None and self.schedule is not None
+        counts = self._first.counts
+        self._means = shrunk(sums / counts[:, None], np.square(noise / counts))
+        self._weights = self.schedule.scale * (self._means - self._means.mean(axis=0))
+
+    def _take_step(self, gradient: Array) -> None:
+        assert self._first is not None and self.schedule is not None
+        use = self.schedule
+        # Residuals of a record sum to 0, so whatever the mean over classes holds is noise.
+        mean = use.clip * (gradient - gradient.mean(axis=0)) / float(self._first.counts.sum())
+        self._speed = use.momentum * self._speed + mean + use.decay * self._weights
+        self._weights = self._weights - use.learning_rate * self._speed
+        step = self.taken - 2
+        if step >= use.steps * (1 - use.averaged):
+            self._total = self._total + self._weights
+            self._summed += 1
+
+    @property
+    def head(self) -> Head:
+        """The result, once everything was taken."""
+        assert self._first is not None and self.schedule is not None and self.done
+        weights = self._total / self._summed if self._summed else self._weights
+        return Head(self.center, weights, self._first, self._means, self.schedule.steps)
+
+
+def read_transcript(transcript: npt.NDArray[np.float32], descent: Descent) -> Head:
+    """The head that follows from all noisy results, one after the other, as a release holds them.
+
+    Parameters
+    ----------
+    transcript
+        The noisy results.
+    descent
+        A new `Descent`, with the schedule that the release names.
+
+    Returns
+    -------
+    Head
+        The head.
+    """
+    start, numbers = 0, transcript.astype(np.float64)
+    while not descent.done:
+        stop = start + descent.size
+        descent.take(numbers[start:stop])
+        start = stop
+    return descent.head
+
+
+def place_means(head: Head, reference: Reference, separation: float) -> PrivateMeans:
+    """A Gaussian of raw vectors whose own Bayes rule is the head, `separation` times sharper; it costs nothing.
+
+    Class means lie along the weights as the covariance bends them, around a common center. The center is moved within
+    the span of these directions, so that the border between classes lies where the head has it, whatever the
+    frequencies of the classes and the lengths of the weights. Without steps, the class means are the ones measured.
+
+    Parameters
+    ----------
+    head
+        The private head.
+    reference
+        The public statistics that the vectors were whitened with.
+    separation
+        How many times farther apart the classes are than the head alone implies. A classifier that is trained on
+        samples finds the head more easily if they are, and samples are less like real vectors.
+
+    Returns
+    -------
+    PrivateMeans
+        Class means, the spread around them, and class shares.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from locum.data import load_reference
+    >>> from locum.generate.private import Descent, Head, measured, FIRST, place_means
+    >>> first = measured(np.array([0.0, 0.0, 50.0, 50.0, 30.0]) / 4, 1e-3, 2, 2, FIRST)
+    >>> head = Head(np.zeros(2), np.array([[1.0, 0.0], [-1.0, 0.0]]), first, np.zeros((2, 2)), steps=8)
+    >>> found = place_means(head, load_reference("none", 2), separation=3.0)
+    >>> np.sign(found.means).tolist()
+    [[1.0, 0.0], [-1.0, 0.0]]
+    """
+    d, length, prior = reference.dim, head.first.length, head.prior
+    center = reference.color(length * head.center)
+    if head.steps == 0:
+        explained = min(float(prior @ np.square(head.means).sum(axis=1)), 0.9)
+        size = length * head.reach * math.sqrt((1 - explained) / d)
+        factor, scale = reference.factors()
+        means = center + reference.stretch(length * head.reach * head.means)
+        return PrivateMeans(means, (size * factor).astype(np.float32), (size * scale).astype(np.float32), prior)
+    size = length * head.reach / math.sqrt(d)
+    factor, scale = _spread(reference, size)
+    # The head as a rule for raw vectors, less the center.
+    weights = reference.whitened_weights(head.weights - head.weights.mean(axis=0)) / (length * head.reach)
+    bent = separation * ((weights @ factor.T) @ factor + weights * np.square(scale))
+    # Where the border lies: scores of the Gaussian's Bayes rule at the center, and what the head wants them to be.
+    wanted = -separation * np.einsum("ij,ij->i", weights, bent) / 2 - (separation - 1) * np.log(prior)
+    products = separation * weights @ bent.T
+    shift = np.linalg.lstsq(products - products.mean(axis=0), wanted - wanted.mean(), rcond=1e-8)[0] @ bent
+    return PrivateMeans(center + shift + bent, factor.astype(np.float32), scale.astype(np.float32), prior)
+
+
+def _spread(reference: Reference, size: float) -> tuple[Array, Array]:
+    """The spread around class means: the variances of the reference, without its correlations.
+
+    An ordinary classifier with a penalty on its weights prefers directions in which samples vary much. With equal
+    variances in all directions, after the usual scaling of features, it has nothing to prefer.
+    """
+    factor, scale = reference.factors()
+    variances = np.square(factor.astype(np.float64)).sum(axis=0) + np.square(scale.astype(np.float64))
+    return np.zeros((0, reference.dim)), size * np.sqrt(variances)
