@@ -272,13 +272,23 @@ class BaseGenerator(Guarantee, BaseEstimator):
         """An endless torch dataset of fresh batches; see `Release.stream`."""
         return self._fitted().stream(batch_size, variance=variance, random_state=random_state)
 
-    def release(self, info: EmbeddingInfo | None = None, *, class_names: Sequence[str] | None = None) -> Release:
+    def release(
+        self, info: EmbeddingInfo | None = None, *, class_names: Sequence[str] | None = None, no_dp: bool = False
+    ) -> Release:
         """What may leave. `info` says where the vectors come from and what the classes are called.
 
         Under differential privacy the names in `info` are not used, since they are mostly collected from the records:
-        `class_names` gives public names, in the order of `classes`.
+        `class_names` gives public names, in the order of `classes`. Without `privacy` nothing is proven about the
+        release, and `no_dp=True` says that this is intended.
         """
         fitted, info = self._fitted(), info or EmbeddingInfo()
+        if self.privacy is None and not no_dp:
+            raise PrivacyError(
+                "This generator was fitted without differential privacy: set `privacy=DP(...)`, or pass `no_dp=True` "
+                "to `release` if nothing is to be proven."
+            )
+        if self.privacy is not None and no_dp:
+            raise ConfigError("`no_dp=True` and `privacy=DP(...)` contradict each other: leave one of them out.")
         if self._refusal:
             raise PrivacyError(self._refusal)
         manifest = fitted.manifest

@@ -290,7 +290,7 @@ def fit_release(
                 chosen["drop_duplicates"] = "True"
             model.set_params(checkpoint=checkpoint_path(data, "fit", chosen) if resume else None)
         model.fit(train.X, train.y, train.subject, attributes=train.attributes)
-        release = model.release(train.info, class_names=classes)
+        release = model.release(train.info, class_names=classes, no_dp=privacy is None)
         if duplicates_removed:
             release = _assuming(release, REMOVED)
         problem, membership = "", None
