@@ -334,7 +334,8 @@ class BaseGenerator(Guarantee, BaseEstimator):
     def _public_settings(self) -> dict[str, Any]:
         settings = {k: v for k, v in self.get_params(deep=False).items() if k not in self._UNRELEASED}
         # Public by definition; merging releases weighs sites by it.
-        return settings if self.privacy is None else {**settings, "n_public": self.privacy.n_public}
+        public = None if self.privacy is None else self.privacy.n_public
+        return settings if public is None else {**settings, "n_public": public}
 
     def _check(self, X: Any, y: Any, subject: Any, attributes: Attributes) -> Records:
         self._check_privacy(subject)
@@ -363,6 +364,9 @@ class BaseGenerator(Guarantee, BaseEstimator):
         subjects = None if subject is None else np.asarray(subject)
         if subjects is not None and subjects.shape != (len(X),):
             raise DataError(f"`subject` needs one entry per record ({len(X)}); got shape {subjects.shape}.")
+        if self.privacy is not None:
+            by_record = self.privacy.unit == "record" or subjects is None
+            self._check_size(len(X) if by_record else len(set(map(str, np.asarray(subjects).tolist()))))
         return Records(to_space(X, self.space), np.stack(columns, axis=1), subjects, tuple(conditions))
 
     def __sklearn_tags__(self) -> Tags:
