@@ -84,13 +84,13 @@ def show(name: str, size: str, times: Times, apart: float) -> None:
 def gaussian(n: int, d: int, shadows: int, rounds: int) -> None:
     X, y = records(n, d)
     inside, codes = halves(n, shadows), y[:, None]
-    release = ClassGaussian(random_state=0).fit(X, y).release()
+    release = ClassGaussian(random_state=0).fit(X, y).release(no_dp=True)
 
     def together() -> Any:
         return list(GaussianShadows(release, X, codes).fits(inside))
 
     def alone() -> Any:
-        return [ClassGaussian(random_state=0).fit(X[mask], y[mask]).release().tensors for mask in inside]
+        return [ClassGaussian(random_state=0).fit(X[mask], y[mask]).release(no_dp=True).tensors for mask in inside]
 
     times, theirs, ours = in_turn(rounds, alone, together)
     apart = []
@@ -105,7 +105,7 @@ def cvae(n: int, d: int, shadows: int, epochs: int, rounds: int) -> None:
     X, y = records(n, d)
     inside, seeds = halves(n, shadows), range(shadows)
     settings = {"max_epochs": epochs, "patience": epochs}
-    release = CVAEGenerator(**settings, random_state=0).fit(X, y).release()
+    release = CVAEGenerator(**settings, random_state=0).fit(X, y).release(no_dp=True)
 
     def together() -> Any:
         family = CVAEShadows(release, X, y[:, None])
@@ -114,7 +114,9 @@ def cvae(n: int, d: int, shadows: int, epochs: int, rounds: int) -> None:
 
     def alone() -> Any:
         pairs = zip(inside, seeds, strict=True)
-        return [CVAEGenerator(**settings, random_state=s).fit(X[m], y[m]).release().tensors for m, s in pairs]
+        return [
+            CVAEGenerator(**settings, random_state=s).fit(X[m], y[m]).release(no_dp=True).tensors for m, s in pairs
+        ]
 
     times, theirs, ours = in_turn(rounds, alone, together)
     flat = [{k: v[i].numpy() for k, v in block.items()} for block in ours for i in range(len(block["span"]))]

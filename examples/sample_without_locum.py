@@ -65,7 +65,7 @@ if __name__ == "__main__":
     data = load_sample("digits")
     network = CVAEGenerator(preset="large", decoder_noise="none", max_epochs=3, random_state=0)
     for generator in (ClassGaussian(random_state=0), network):
-        release = generator.fit(data.X, data.y).release(data.info)
+        release = generator.fit(data.X, data.y).release(data.info, no_dp=True)
         with tempfile.TemporaryDirectory() as temporary:
             release.save(Path(temporary) / "release")
             X, names = sample(Path(temporary) / "release", 1000, 0.0, np.random.default_rng(0))

@@ -66,7 +66,7 @@ def generated(config: Mapping[str, Any], name: str, method: str, members: Embedd
         return rows_release(EmbeddingSet(found[len(X) :].astype(np.float32), labels[len(X) :], info=members.info))
     kind, _, rest = method.partition("-")
     if rest == "same":
-        return KSame(int(kind), random_state=seed).fit(X, y).release()
+        return KSame(int(kind), random_state=seed).fit(X, y).release(no_dp=True)
     model: Any = ClassGaussian if kind == "gaussian" else CVAEGenerator
     if rest == "dp":
         size = len(members) // 50 * 50
@@ -76,8 +76,8 @@ def generated(config: Mapping[str, Any], name: str, method: str, members: Embedd
         return model(**given, classes=classes, insecure_seed=seed, random_state=seed).fit(X, y).release()
     if kind == "cvae":
         preset = rest if rest not in ("", "paper") else "replica"
-        return model(preset, authors_compat=rest == "paper", random_state=seed).fit(X, y).release()
-    return model(random_state=seed).fit(X, y).release()
+        return model(preset, authors_compat=rest == "paper", random_state=seed).fit(X, y).release(no_dp=True)
+    return model(random_state=seed).fit(X, y).release(no_dp=True)
 
 
 def row(config: Mapping[str, Any], name: str, method: str, seed: int) -> Mapping[str, float | str]:

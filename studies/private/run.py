@@ -38,7 +38,7 @@ def scores(name: str, model: BaseGenerator | None, samples: int, seed: int) -> M
     train, test = read_embeddings(file, "train"), read_embeddings(file, "test")
     X, y = train.X, train.y
     if model is not None:
-        X, y = model.fit(train.X, train.y).release().sample(samples, random_state=seed)
+        X, y = model.fit(train.X, train.y).release(no_dp=model.privacy is None).sample(samples, random_state=seed)
     head = LinearHead(random_state=seed).fit(X, y)
     classes = len(test.info.class_names)
     # A class that was never drawn counts as missed.
@@ -142,7 +142,7 @@ def baselines(config: Mapping[str, Any]) -> dict[str, Cell]:
         rng = np.random.default_rng(seed)
         X, released, trained = train.X, 0, 0
         if model is not None:
-            release = model.fit(train.X, train.y).release()
+            release = model.fit(train.X, train.y).release(no_dp=model.privacy is None)
             X, _ = release.sample(COMPARED, random_state=seed)
             released = sum(value.size for value in release.tensors.values())
             trained = sum(p.numel() for p in getattr(model, "module_", nn.Identity()).parameters())

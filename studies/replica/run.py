@@ -125,7 +125,7 @@ def cells(config: Mapping[str, Any]) -> dict[str, Cell]:
             t = task(name)
             model = GENERATORS[which](seed)
             model.fit(t.train.X, t.train.y, validation=(t.val.X, t.val.y))
-            release = model.release()
+            release = model.release(no_dp=True)
             counts = {c: int(n) for c, n in enumerate(t.train.counts) if n}
             out: dict[str, float] = {}
             for variance in config["variances"]:
@@ -319,7 +319,7 @@ def payload_cells(config: Mapping[str, Any]) -> dict[str, Cell]:
                 model = GENERATORS[which](seed)
                 if isinstance(model, CVAEGenerator):
                     model.set_params(max_epochs=1)
-                release = model.fit(train.X, train.y).release()
+                release = model.fit(train.X, train.y).release(no_dp=True)
                 with tempfile.TemporaryDirectory() as folder:
                     path = release.save(Path(folder) / "r")
                     sizes[f"release, {label}"] = sum(f.stat().st_size for f in path.iterdir()) / 1e6

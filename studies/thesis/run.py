@@ -69,7 +69,7 @@ def splits(name: str) -> dict[str, EmbeddingSet]:
 def released(train: EmbeddingSet, model: BaseGenerator, seed: int) -> tuple[np.ndarray, np.ndarray]:
     """A stand-in of the training set with its exact class counts, as a receiver would draw it."""
     counts = {c: int(n) for c, n in enumerate(train.counts) if n}
-    return model.fit(train.X, train.y).release().sample(per_class=counts, random_state=seed)
+    return model.fit(train.X, train.y).release(no_dp=True).sample(per_class=counts, random_state=seed)
 
 
 def head(seed: int) -> LinearHead:

@@ -28,7 +28,7 @@ def population(seed: int, *sizes: int, d: int = 16) -> list[EmbeddingSet]:
 def test_an_overfitted_decoder_is_caught_and_one_of_fresh_records_is_not() -> None:
     members, others, non_members = population(0, 20, 40, 20)
     generator = CVAEGenerator("small", hidden=(64,), latent=8, beta=0.01, max_epochs=400, random_state=0)
-    release = generator.fit(members.X, members.y).release()
+    release = generator.fit(members.X, members.y).release(no_dp=True)
     scores = QUICK.score(release, members, others, np.random.default_rng(0))
     assert auc_interval(scores.inside, scores.outside).low > 0.6
     fresh = QUICK.score(release, non_members, others, np.random.default_rng(0))
@@ -40,7 +40,7 @@ def test_it_is_near_the_true_likelihood_where_that_is_known() -> None:
     from locum.release import NetworkSpec, build_release
 
     data, others = population(1, 60, 60, d=6)
-    gaussian = ClassGaussian(rank=2, random_state=0).fit(data.X, data.y).release()
+    gaussian = ClassGaussian(rank=2, random_state=0).fit(data.X, data.y).release(no_dp=True)
     factor, means, scale = (gaussian.tensors[k] for k in ("factor", "means", "scale"))
     linear = {"op": "linear", "weight": "w", "bias": "b"}
     weight = np.concatenate([factor.T, np.zeros((6, 2), np.float32)], axis=1)
@@ -69,11 +69,13 @@ def test_it_is_near_the_true_likelihood_where_that_is_known() -> None:
 
 def test_a_gaussian_is_scored_by_its_density_and_a_table_not_at_all() -> None:
     members, others = population(2, 30, 30)
-    release = ClassGaussian(random_state=0).fit(members.X, members.y).release()
+    release = ClassGaussian(random_state=0).fit(members.X, members.y).release(no_dp=True)
     a = QUICK.score(release, members, others, np.random.default_rng(0))
     b = LatentSearch().score(release, members, others, np.random.default_rng(0))
     np.testing.assert_allclose(np.diff(a.inside), np.diff(b.inside), rtol=1e-6)
     with pytest.raises(NotApplicableError, match="fixed table"):
-        QUICK.score(KSame(k=2).fit(members.X, members.y).release(), members, others, np.random.default_rng(0))
+        QUICK.score(
+            KSame(k=2).fit(members.X, members.y).release(no_dp=True), members, others, np.random.default_rng(0)
+        )
     with pytest.raises(ConfigError, match="`draws` must be 1 or more"):
         EncoderELBO(draws=0).score(release, members, others, np.random.default_rng(0))

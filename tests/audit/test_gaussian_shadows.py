@@ -27,10 +27,10 @@ def pool(n: int, d: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndar
 def test_they_equal_refits(n: int, d: int, rank: int) -> None:
     X, y, inside = pool(n, d)
     generator = ClassGaussian(rank=rank, random_state=0)
-    shadows = GaussianShadows(generator.fit(X, y).release(), X, y[:, None])
+    shadows = GaussianShadows(generator.fit(X, y).release(no_dp=True), X, y[:, None])
     found = shadows.train(inside, range(6))
     for mask, fit, mine in zip(inside, shadows.fits(inside), found, strict=True):
-        t = ClassGaussian(rank=rank, random_state=0).fit(X[mask], y[mask]).release().tensors
+        t = ClassGaussian(rank=rank, random_state=0).fit(X[mask], y[mask]).release(no_dp=True).tensors
         np.testing.assert_allclose(fit.means, t["means"], rtol=1e-5)
         np.testing.assert_allclose(
             fit.factor.T @ fit.factor, t["factor"].T @ t["factor"], atol=1e-3 * np.square(t["scale"]).max()
@@ -43,23 +43,23 @@ def test_they_equal_refits(n: int, d: int, rank: int) -> None:
 def test_many_features_are_off_by_little() -> None:
     """The search for directions of wide vectors: within 2 % of the spread of log densities, as it says about 1."""
     X, y, inside = pool(300, 300)
-    shadows = GaussianShadows(ClassGaussian(random_state=0).fit(X, y).release(), X, y[:, None])
+    shadows = GaussianShadows(ClassGaussian(random_state=0).fit(X, y).release(no_dp=True), X, y[:, None])
     for mask, mine in zip(inside[:2], shadows.train(inside[:2], range(2)), strict=True):
-        t = ClassGaussian(random_state=0).fit(X[mask], y[mask]).release().tensors
+        t = ClassGaussian(random_state=0).fit(X[mask], y[mask]).release(no_dp=True).tensors
         theirs = gaussian_log_density(X, y, t["means"].astype(np.float64), t["factor"], t["scale"])
         assert np.std(mine - theirs) < 0.02 * np.std(theirs)
 
 
 def test_a_class_that_a_shadow_lacks_has_no_density() -> None:
     X, y, _ = pool(40, 6)
-    shadows = GaussianShadows(ClassGaussian(random_state=0).fit(X, y).release(), X, y[:, None])
+    shadows = GaussianShadows(ClassGaussian(random_state=0).fit(X, y).release(no_dp=True), X, y[:, None])
     found = shadows.train((y != 1)[None], [0])[0]
     assert np.array_equal(np.isnan(found), y == 1)
 
 
 def test_its_own_density_is_that_of_the_release() -> None:
     X, y, _ = pool(40, 6)
-    release = ClassGaussian(random_state=0).fit(X, y).release()
+    release = ClassGaussian(random_state=0).fit(X, y).release(no_dp=True)
     own = GaussianShadows(release, X, y[:, None]).own()
     twin = GaussianShadows(release, X, y[:, None]).train(np.ones((1, 40), dtype=bool), [0])[0]
     np.testing.assert_allclose(own, twin, rtol=1e-4)
@@ -67,7 +67,7 @@ def test_its_own_density_is_that_of_the_release() -> None:
 
 def test_missing_settings() -> None:
     X, y, _ = pool(40, 6)
-    release = ClassGaussian(random_state=0).fit(X, y).release()
+    release = ClassGaussian(random_state=0).fit(X, y).release(no_dp=True)
     bare = type(release)(release.manifest.model_copy(update={"settings": {}}), release.tensors)
     with pytest.raises(ConfigError, match="lack"):
         GaussianShadows(bare, X, y[:, None])

@@ -29,7 +29,7 @@ def population(seed: int, *sizes: int, d: int = 16) -> list[EmbeddingSet]:
 
 def overfitted(data: EmbeddingSet, **settings: object) -> Release:
     generator = CVAEGenerator("small", hidden=(64,), latent=8, beta=0.01, max_epochs=400, random_state=0, **settings)
-    return generator.fit(data.X, data.y).release()
+    return generator.fit(data.X, data.y).release(no_dp=True)
 
 
 def test_an_overfitted_decoder_is_caught_and_one_of_fresh_records_is_not() -> None:
@@ -61,7 +61,7 @@ def test_of_a_mixture_the_nearest_network_counts() -> None:
 
 def test_gaussians_have_their_log_density() -> None:
     members, others, non_members = population(3, 30, 30, 30)
-    parts = [ClassGaussian(random_state=0).fit(s.X, s.y).release() for s in (members, non_members)]
+    parts = [ClassGaussian(random_state=0).fit(s.X, s.y).release(no_dp=True) for s in (members, non_members)]
     a, b = (LatentSearch().score(p, members, others, np.random.default_rng(0)).outside for p in parts)
     mixed = LatentSearch().score(_mixture(parts), members, others, np.random.default_rng(0)).outside
     np.testing.assert_allclose(mixed, logsumexp([a, b], axis=0) + np.log(0.5), rtol=1e-5)
@@ -69,17 +69,17 @@ def test_gaussians_have_their_log_density() -> None:
 
 def test_where_it_cannot_be_made() -> None:
     members, others = population(4, 20, 20)
-    table = KSame(k=2).fit(members.X, members.y).release()
+    table = KSame(k=2).fit(members.X, members.y).release(no_dp=True)
     with pytest.raises(NotApplicableError, match="fixed table"):
         LatentSearch().score(table, members, others, np.random.default_rng(0))
-    mixed = _mixture([overfitted(members), ClassGaussian().fit(members.X, members.y).release()])
+    mixed = _mixture([overfitted(members), ClassGaussian().fit(members.X, members.y).release(no_dp=True)])
     with pytest.raises(NotApplicableError, match="the ELBO attack can"):
         LatentSearch().score(mixed, members, others, np.random.default_rng(0))
     with pytest.raises(ConfigError, match="`steps` must be 1 or more"):
         Search(steps=0)
     sex = {"sex": np.where(np.arange(20) // 2 % 2, "f", "m")}
     generator = CVAEGenerator(max_epochs=1, condition_on=["sex"], random_state=0)
-    release = generator.fit(members.X, members.y, attributes=sex).release()
+    release = generator.fit(members.X, members.y, attributes=sex).release(no_dp=True)
     with pytest.raises(DataError, match="conditioned on 'sex'"):
         LatentSearch().score(release, members, others, np.random.default_rng(0))
     told = [EmbeddingSet(s.X, s.y, attributes=sex) for s in (members, others)]

@@ -26,7 +26,7 @@ def population(seed: int, n: int, m: int, d: int) -> tuple[EmbeddingSet, Embeddi
 def test_it_equals_the_textbook_formula(subjects: Callable[..., Any]) -> None:
     """Against scipy, with a full covariance on both sides and a reference of its own."""
     members, others, reference = subjects(0, n=320, d=6)
-    release = ClassGaussian(rank=6, shrinkage=0.0).fit(members.X, members.y).release()
+    release = ClassGaussian(rank=6, shrinkage=0.0).fit(members.X, members.y).release(no_dp=True)
     found = LikelihoodRatio(reference=reference).score(release, members, others, np.random.default_rng(0))
 
     def naive(known: EmbeddingSet, data: EmbeddingSet) -> np.ndarray:
@@ -43,7 +43,7 @@ def test_it_equals_the_textbook_formula(subjects: Callable[..., Any]) -> None:
 def test_the_default_audit_never_clears_the_default_generator(seed: int) -> None:
     """Sampled distances cleared it on most seeds, while the closed form told members from non-members."""
     members, others = population(seed, 3000, 1200, 64)
-    release = ClassGaussian(random_state=seed).fit(members.X, members.y).release()
+    release = ClassGaussian(random_state=seed).fit(members.X, members.y).release(no_dp=True)
     report = audit(release, members, others, random_state=seed)
     assert report.verdict == "leak"
     assert not report.may_leave
@@ -59,12 +59,12 @@ def test_a_planted_table_is_found_and_fresh_records_accuse_nobody(subjects: Call
     copied = attack.run(planted(members, None), members, others, np.random.default_rng(0))
     assert copied.verdict == "leak"
     assert copied.attack.low > copied.control.high
-    groups = KSame(k=3).fit(members.X, members.y).release()
+    groups = KSame(k=3).fit(members.X, members.y).release(no_dp=True)
     assert attack.run(groups, members, others, np.random.default_rng(0)).verdict == "leak"
     accused = 0
     for seed in range(12):
         members, others, fresh = subjects(300 + seed, n=100)
-        for release in (planted(fresh, None), ClassGaussian().fit(fresh.X, fresh.y).release()):
+        for release in (planted(fresh, None), ClassGaussian().fit(fresh.X, fresh.y).release(no_dp=True)):
             accused += attack.run(release, members, others, np.random.default_rng(seed)).verdict == "leak"
     # 24 tests at 1 %: three leaks have a chance of 0.002.
     assert accused <= 2
@@ -72,7 +72,7 @@ def test_a_planted_table_is_found_and_fresh_records_accuse_nobody(subjects: Call
 
 def test_sets_are_treated_alike(subjects: Callable[..., Any]) -> None:
     one, other, fresh = subjects(4)
-    release = ClassGaussian().fit(fresh.X, fresh.y).release()
+    release = ClassGaussian().fit(fresh.X, fresh.y).release(no_dp=True)
     there, back = (
         LikelihoodRatio().score(release, *s, np.random.default_rng(0)) for s in ((one, other), (other, one))
     )
@@ -81,7 +81,7 @@ def test_sets_are_treated_alike(subjects: Callable[..., Any]) -> None:
 
 def test_shadows_stop_in_time(subjects: Callable[..., Any]) -> None:
     members, others, _ = subjects(5)
-    release = ClassGaussian().fit(members.X, members.y).release()
+    release = ClassGaussian().fit(members.X, members.y).release(no_dp=True)
     rng = np.random.default_rng(0)
     told: list[int] = []
     hurried = LiRA(shadows=2000, seconds=0.5, progress=lambda done, total, note="": told.append(done))
@@ -95,7 +95,7 @@ def test_shadows_stop_in_time(subjects: Callable[..., Any]) -> None:
 
 def test_what_a_policy_needs_and_nobody_ran_is_said(subjects: Callable[..., Any]) -> None:
     members, others, fresh = subjects(6, n=600)
-    release = ClassGaussian().fit(fresh.X, fresh.y).release()
+    release = ClassGaussian().fit(fresh.X, fresh.y).release(no_dp=True)
     asked = [name for name in DEFAULT_ATTACKS if name not in ("LiRA", "likelihood ratio")]
     report = audit(release, members, others, attacks=asked, random_state=0, required=())
     assert report.missing == ("likelihood ratio", "LiRA")

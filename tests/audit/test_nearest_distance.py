@@ -44,7 +44,7 @@ def population(seed: int, n: int = 300, d: int = 12) -> tuple[EmbeddingSet, Embe
 @pytest.mark.parametrize("jitter", [0.0, 0.001, 0.1])
 def test_copies_are_a_leak(jitter: float) -> None:
     members, others = population(0)
-    release = Identity(jitter).fit(members.X, members.y).release()
+    release = Identity(jitter).fit(members.X, members.y).release(no_dp=True)
     result = NearestDistance().run(release, members, others, np.random.default_rng(0))
     assert result.verdict == "leak"
     assert result.attack.value > 0.95
@@ -53,7 +53,7 @@ def test_copies_are_a_leak(jitter: float) -> None:
 
 def test_two_same_leaks_membership() -> None:
     members, others = population(1)
-    release = KSame(k=2).fit(members.X, members.y).release()
+    release = KSame(k=2).fit(members.X, members.y).release(no_dp=True)
     assert NearestDistance().run(release, members, others, np.random.default_rng(0)).verdict == "leak"
 
 
@@ -63,7 +63,7 @@ def test_a_generator_of_other_data_is_not_accused() -> None:
     for seed in range(20):
         members, others = population(seed, n=120)
         non_members, _ = population(seed + 1000, n=120)
-        release = ClassGaussian(random_state=seed).fit(non_members.X, non_members.y).release()
+        release = ClassGaussian(random_state=seed).fit(non_members.X, non_members.y).release(no_dp=True)
         result = NearestDistance(2000).run(release, members, others, np.random.default_rng(seed))
         accused += result.verdict == "leak"
     assert accused <= 3
@@ -72,7 +72,7 @@ def test_a_generator_of_other_data_is_not_accused() -> None:
 def test_few_records_are_inconclusive_not_reassuring() -> None:
     members, others = population(0, n=10)
     non_members, _ = population(50)
-    release = ClassGaussian(random_state=0).fit(non_members.X, non_members.y).release()
+    release = ClassGaussian(random_state=0).fit(non_members.X, non_members.y).release(no_dp=True)
     assert (
         NearestDistance(1000).run(release, members, others, np.random.default_rng(1)).verdict
         != "no excess risk found"
@@ -83,7 +83,7 @@ def test_few_records_are_inconclusive_not_reassuring() -> None:
 
 def test_distances_are_taken_in_the_release_s_space() -> None:
     members, others = population(3)
-    release = Identity(space="unit").fit(members.X * 7, members.y).release()
+    release = Identity(space="unit").fit(members.X * 7, members.y).release(no_dp=True)
     result = NearestDistance().run(release, members, others, np.random.default_rng(0))
     assert result.attack.value > 0.99
 
@@ -97,13 +97,13 @@ def test_a_feature_with_a_large_unit_does_not_hide_copies() -> None:
     X = train.X.copy()
     largest = np.argsort(X.std(axis=0))[-4:]
     X[:, largest] = np.random.default_rng(1).permutation(X[:, largest])
-    release = Identity().fit(X, train.y).release()
+    release = Identity().fit(X, train.y).release(no_dp=True)
     assert NearestDistance().run(release, train, parts["test"], np.random.default_rng(0)).verdict == "leak"
 
 
 def test_members_among_the_non_members_are_an_error() -> None:
     members, others = population(0)
-    release = KSame(k=2).fit(members.X, members.y).release()
+    release = KSame(k=2).fit(members.X, members.y).release(no_dp=True)
     with pytest.raises(DataError, match="equal a member"):
         NearestDistance().run(release, members, members.take(np.arange(50)), np.random.default_rng(0))
     subjects = np.arange(len(members))
@@ -119,5 +119,5 @@ def test_real_records(real_data: Path) -> None:
 
     splits = read_splits(real_data / "breastmnist_efflite0.npz")
     train = splits["train"]
-    release = Identity(0.01).fit(train.X, train.y).release()
+    release = Identity(0.01).fit(train.X, train.y).release(no_dp=True)
     assert NearestDistance().run(release, train, splits["test"], np.random.default_rng(0)).verdict == "leak"

@@ -91,7 +91,7 @@ def test_a_decoder_of_fresh_records_accuses_nobody(subjects: Callable[..., Any])
     accused = 0
     for seed in range(6):
         members, others, non_members = subjects(200 + seed, n=80)
-        release = ClassGaussian(random_state=seed).fit(non_members.X, non_members.y).release()
+        release = ClassGaussian(random_state=seed).fit(non_members.X, non_members.y).release(no_dp=True)
         results = holm([run(attack, release, members, others, seed) for attack in ATTACKS])
         accused += any(r.verdict == "leak" for r in results)
     assert accused <= 1

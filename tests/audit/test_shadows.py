@@ -27,14 +27,14 @@ def data(seed: int, n: int = 24, d: int = 5, **more: object) -> EmbeddingSet:
 @pytest.fixture
 def release() -> Release:
     members = data(0)
-    return ClassGaussian(random_state=0).fit(members.X, members.y).release()
+    return ClassGaussian(random_state=0).fit(members.X, members.y).release(no_dp=True)
 
 
 @settings(max_examples=20)
 @given(seed=st.integers(0, 10**6), n=st.integers(6, 40))
 def test_halves_are_halves_of_each_class(seed: int, n: int) -> None:
     members = data(0)
-    pool = Pool.of(ClassGaussian().fit(members.X, members.y).release(), members, data(1, n))
+    pool = Pool.of(ClassGaussian().fit(members.X, members.y).release(no_dp=True), members, data(1, n))
     inside = pool.halves(6, seed)
     assert (inside[::2] ^ inside[1::2]).all()
     assert np.array_equal(inside, pool.halves(8, seed)[:6])
@@ -106,7 +106,7 @@ shadow_scores(release, Pool.of(release, data(0), data(1)), 20, 1, state=saved, p
 def test_a_killed_run_of_cvaes_ends_the_same(run_apart: Callable[..., BaseProcess], tmp_path: Path) -> None:
     members, others = data(0), data(1)
     generator = CVAEGenerator(hidden=(8,), latent=2, max_epochs=3, patience=0, random_state=0)
-    release = generator.fit(members.X, members.y).release()
+    release = generator.fit(members.X, members.y).release(no_dp=True)
     release.save(tmp_path / "release")
     state = tmp_path / "state"
     run = run_apart(KILLED, folder=str(tmp_path / "release"), saved=str(state))
@@ -119,7 +119,7 @@ def test_a_killed_run_of_cvaes_ends_the_same(run_apart: Callable[..., BaseProces
 
 def test_what_has_no_shadows(release: Release) -> None:
     members = data(0)
-    table = KSame(k=2).fit(members.X, members.y).release()
+    table = KSame(k=2).fit(members.X, members.y).release(no_dp=True)
     assert "KSame" in str(no_shadows(table))
     with pytest.raises(ConfigError, match="even number"):
         shadow_scores(release, Pool.of(release, members, data(1)), 5, 0)

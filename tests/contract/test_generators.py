@@ -50,6 +50,22 @@ def labels_of(generator: BaseGenerator, y: np.ndarray) -> np.ndarray:
     return np.full(len(y), "unlabeled") if isinstance(generator, VAEGenerator) else y
 
 
+def test_nothing_is_released_without_a_guarantee_by_default(
+    generator: BaseGenerator, blobs: tuple[np.ndarray, np.ndarray]
+) -> None:
+    with pytest.raises(PrivacyError, match=r"set `privacy=DP\(\.\.\.\)`, or pass `no_dp=True`"):
+        generator.fit(*blobs).release()
+    assert generator.release(no_dp=True).claim.kind != "dp"
+
+
+def test_a_test_with_an_insecure_seed_needs_no_further_word(blobs: tuple[np.ndarray, np.ndarray]) -> None:
+    budget = DP(1.0, 1e-5, n_public=200)
+    private = ClassGaussian(privacy=budget, classes=[0, 1, 2], insecure_seed=0).fit(*blobs)
+    assert private.release().claim.test
+    with pytest.raises(ConfigError, match="contradict"):
+        private.release(no_dp=True)
+
+
 def test_samples_look_like_the_data(generator: BaseGenerator, blobs: tuple[np.ndarray, np.ndarray]) -> None:
     X, y = blobs
     Xs, ys = generator.fit(X, y).sample(150)
@@ -62,7 +78,7 @@ def test_samples_look_like_the_data(generator: BaseGenerator, blobs: tuple[np.nd
 def test_release_samples_what_the_generator_samples(
     generator: BaseGenerator, blobs: tuple[np.ndarray, np.ndarray], tmp_path: Path
 ) -> None:
-    generator.fit(*blobs).release().save(tmp_path / "r")
+    generator.fit(*blobs).release(no_dp=True).save(tmp_path / "r")
     loaded = locum.load(tmp_path / "r")
     for mine, theirs in zip(generator.sample(50, random_state=3), loaded.sample(50, random_state=3), strict=True):
         np.testing.assert_array_equal(mine, theirs)
@@ -71,14 +87,14 @@ def test_release_samples_what_the_generator_samples(
 def test_same_seed_same_release(generator: BaseGenerator, blobs: tuple[np.ndarray, np.ndarray]) -> None:
     from sklearn.base import clone
 
-    first, second = (clone(generator).fit(*blobs).release() for _ in range(2))
+    first, second = (clone(generator).fit(*blobs).release(no_dp=True) for _ in range(2))
     assert first.manifest == second.manifest
     assert all(np.array_equal(first.tensors[k], second.tensors[k]) for k in first.tensors)
 
 
 def test_calls_do_not_repeat_each_other(generator: BaseGenerator, blobs: tuple[np.ndarray, np.ndarray]) -> None:
     generator.fit(*blobs)
-    if generator.release().manifest.kind == "data":
+    if generator.release(no_dp=True).manifest.kind == "data":
         pytest.skip("a fixed table gives its rows again")
     first, second = generator.sample(20)[0], generator.sample(20)[0]
     assert not (first[:, None] == second[None]).all(axis=2).any()
@@ -91,7 +107,7 @@ def test_text_labels_come_back(generator: BaseGenerator, blobs: tuple[np.ndarray
 
 
 def test_nothing_about_coins_or_paths_leaves(generator: BaseGenerator, blobs: tuple[np.ndarray, np.ndarray]) -> None:
-    text = generator.fit(*blobs).release(EmbeddingInfo(backbone="b")).manifest.dumps()
+    text = generator.fit(*blobs).release(EmbeddingInfo(backbone="b"), no_dp=True).manifest.dumps()
     assert "random_state" not in text
     assert "checkpoint" not in text
     assert str(len(blobs[1])) not in text.replace("0.", "")
@@ -132,19 +148,19 @@ def test_a_fit_that_fails_leaves_the_release_of_the_last_one(
 ) -> None:
     with pytest.raises(SklearnNotFittedError):
         check_is_fitted(generator)
-    before = generator.fit(*blobs).release()
+    before = generator.fit(*blobs).release(no_dp=True)
     check_is_fitted(generator)
     # A setting that is changed after the fit must not change what was fitted.
     generator.set_params(space="unit")
-    assert generator.release().manifest == before.manifest
+    assert generator.release(no_dp=True).manifest == before.manifest
     with pytest.raises(ConfigError, match="space"):
         generator.set_params(space="whitened").fit(*blobs)
-    assert generator.release().manifest == before.manifest
+    assert generator.release(no_dp=True).manifest == before.manifest
 
 
 def test_unit_space_gives_unit_vectors(generator: BaseGenerator, blobs: tuple[np.ndarray, np.ndarray]) -> None:
     generator.set_params(space="unit").fit(*blobs)
-    release = generator.release()
+    release = generator.release(no_dp=True)
     real = release.transform(blobs[0])
     np.testing.assert_allclose(np.linalg.norm(real, axis=1), 1, rtol=1e-5)
     np.testing.assert_allclose(np.linalg.norm(release.sample(20)[0], axis=1), 1, rtol=1e-5)

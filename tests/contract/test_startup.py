@@ -58,7 +58,8 @@ def test_help_and_mistakes_are_answered_at_once(words: list[str]) -> None:
 def test_the_gaussian_fit_and_secure_noise_do_without_torch() -> None:
     code = (
         "import numpy as np\nfrom locum.generate import ClassGaussian\nfrom locum.mechanisms import SecureRandom\n"
-        "ClassGaussian(random_state=0).fit(np.random.default_rng(0).normal(size=(40, 3)), [0, 1] * 20).release()\n"
+        "fitted = ClassGaussian(random_state=0).fit(np.random.default_rng(0).normal(size=(40, 3)), [0, 1] * 20)\n"
+        "fitted.release(no_dp=True)\n"
         "SecureRandom(np.array([1, 2]), rate=1.0, values=5, std=2.0).draw(0)\n"
         "import sys; print('|', *{m.split('.')[0] for m in sys.modules})"
     )

@@ -191,7 +191,7 @@ def test_a_release_of_vectors_from_nowhere_takes_no_images(
 ) -> None:
     from locum.generate import ClassGaussian
 
-    ClassGaussian(random_state=0).fit(blob_set.X, blob_set.y).release(blob_set.info).save(tmp_path / "r")
+    ClassGaussian(random_state=0).fit(blob_set.X, blob_set.y).release(blob_set.info, no_dp=True).save(tmp_path / "r")
     done = program("evaluate", tmp_path / "r", "--test", story / "images")
     assert done.code == 2
     assert "not from a vision model" in done.err

@@ -172,7 +172,7 @@ Change = Callable[[Blobs], list[Release]]
 REFUSED: list[tuple[str, Change, type[LocumError], str]] = [
     ("one", lambda b: [gaussian(*b)], ConfigError, "two or more sites; got 1"),
     ("twice", lambda b: [gaussian(*b), gaussian(*b, 1), gaussian(*b)], ConfigError, "Release 3 was given twice"),
-    ("rows", lambda b: [KSame(k=3).fit(*b).release(), gaussian(*b)], ConfigError, "fixed rows"),
+    ("rows", lambda b: [KSame(k=3).fit(*b).release(no_dp=True), gaussian(*b)], ConfigError, "fixed rows"),
     (
         "backbone",
         lambda b: [gaussian(*b), gaussian(*b, 1, info=EmbeddingInfo("c"))],
@@ -189,7 +189,10 @@ REFUSED: list[tuple[str, Change, type[LocumError], str]] = [
     ),
     (
         "space",
-        lambda b: [ClassGaussian(space="unit").fit(*b).release(), ClassGaussian(space="unit").fit(*b).release()],
+        lambda b: [
+            ClassGaussian(space="unit").fit(*b).release(no_dp=True),
+            ClassGaussian(space="unit").fit(*b).release(no_dp=True),
+        ],
         DataError,
         "the space 'unit'",
     ),
@@ -203,7 +206,7 @@ REFUSED: list[tuple[str, Change, type[LocumError], str]] = [
     ),
     (
         "test",
-        lambda b: [ClassGaussian().fit(*b).release(), gaussian(*b)],
+        lambda b: [ClassGaussian().fit(*b).release(no_dp=True), gaussian(*b)],
         PrivacyError,
         "Release 2 was made with an insecure seed",
     ),
@@ -221,7 +224,7 @@ def test_further_conditions_are_refused(blobs: Blobs) -> None:
     sex = {"sex": np.array(["f", "m"])[np.arange(len(y)) % 2]}
     fit = CVAEGenerator(condition_on=["sex"], max_epochs=1, random_state=0).fit(X, y, attributes=sex)
     with pytest.raises(ConfigError, match="more than the class"):
-        merge_releases([gaussian(X, y), fit.release()])
+        merge_releases([gaussian(X, y), fit.release(no_dp=True)])
 
 
 @pytest.mark.parametrize("weights", ["count", "", None])
@@ -231,7 +234,9 @@ def test_a_typo_in_weights_is_refused(blobs: Blobs, weights: Any) -> None:
 
 
 def test_releases_without_a_guarantee_merge_without_one(blobs: Blobs) -> None:
-    sites = [ClassGaussian(rank=r).fit(*part).release() for r, part in zip((2, 3), quarters(blobs), strict=False)]
+    sites = [
+        ClassGaussian(rank=r).fit(*part).release(no_dp=True) for r, part in zip((2, 3), quarters(blobs), strict=False)
+    ]
     merged = merge_releases(sites)
     assert merged.claim.kind == "none"
     assert "have no differential privacy" in merged.claim.not_covered[0]

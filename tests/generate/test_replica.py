@@ -11,7 +11,7 @@ Blobs = tuple[np.ndarray, np.ndarray]
 
 
 def test_a_replica_is_a_fixed_table(blobs: Blobs) -> None:
-    release = ClassGaussian(random_state=0).fit(*blobs).release()
+    release = ClassGaussian(random_state=0).fit(*blobs).release(no_dp=True)
     table = replica(release, 50, random_state=0)
     assert table.manifest.kind == "data"
     assert len(table.sample()[0]) == 50
@@ -21,7 +21,7 @@ def test_a_replica_is_a_fixed_table(blobs: Blobs) -> None:
 
 def test_samples_keep_their_distance_and_their_labels(blobs: Blobs) -> None:
     X, y = blobs
-    release = ClassGaussian(random_state=0).fit(X, y).release()
+    release = ClassGaussian(random_state=0).fit(X, y).release(no_dp=True)
     plain = replica(release, per_class={0: 60, 1: 40}, random_state=0)
     limit = float(np.quantile(nearest(plain.tensors["X"], X)[0], 0.3))
     table = replica(release, per_class={0: 60, 1: 40}, min_distance=limit, real=X, random_state=0)
@@ -35,7 +35,7 @@ def test_samples_keep_their_distance_and_their_labels(blobs: Blobs) -> None:
 
 def test_the_claim_names_the_holes_and_no_count_leaves(blobs: Blobs) -> None:
     X, y = blobs
-    release = ClassGaussian(random_state=0).fit(X, y).release()
+    release = ClassGaussian(random_state=0).fit(X, y).release(no_dp=True)
     table = replica(release, 30, min_distance=0.5, real=X, random_state=0)
     assert any("holes of radius 0.5" in item for item in table.claim.not_covered)
     assert set(table.manifest.settings) - set(release.manifest.settings) == {"min_distance"}
@@ -43,7 +43,7 @@ def test_the_claim_names_the_holes_and_no_count_leaves(blobs: Blobs) -> None:
 
 def test_impossible_requests(blobs: Blobs) -> None:
     X, y = blobs
-    release = ClassGaussian(random_state=0).fit(X, y).release()
+    release = ClassGaussian(random_state=0).fit(X, y).release(no_dp=True)
     with pytest.raises(ConfigError, match="belong together"):
         replica(release, 5, min_distance=1.0)
     with pytest.raises(ConfigError, match="above 0"):
@@ -51,4 +51,4 @@ def test_impossible_requests(blobs: Blobs) -> None:
     with pytest.raises(DataError, match="Lower it"):
         replica(release, 5, min_distance=1e6, real=X)
     with pytest.raises(ConfigError, match="fixed table"):
-        replica(KSame(k=2).fit(X, y).release(), min_distance=1.0, real=X)
+        replica(KSame(k=2).fit(X, y).release(no_dp=True), min_distance=1.0, real=X)

@@ -236,7 +236,7 @@ def test_counts_that_correct_twice_cost_the_frequent_classes(digits: dict[str, A
     "settings", [{"prior": "uniform"}, {"prior": [1, 2, 3], "tau": 0.5}, {"loss": "ldam"}], ids=str
 )
 def test_a_saved_head_says_the_same(blobs: Blobs, kind: type, settings: dict[str, Any]) -> None:
-    release = ClassGaussian(random_state=0).fit(*blobs).release()
+    release = ClassGaussian(random_state=0).fit(*blobs).release(no_dp=True)
     head = kind(max_epochs=5, random_state=0, **settings).fit(*release.sample(600, random_state=0))
     saved = SavedHead.from_fitted(head, release)
     np.testing.assert_allclose(saved.predict_proba(blobs[0]), head.predict_proba(blobs[0]), atol=1e-4)
@@ -253,7 +253,7 @@ def test_early_stopping_watches_what_training_lowers(digits: dict[str, Any]) -> 
 
 
 def test_a_stream_has_losses_and_priors_but_no_sampler(blobs: Blobs) -> None:
-    release = ClassGaussian(random_state=0).fit(*blobs).release()
+    release = ClassGaussian(random_state=0).fit(*blobs).release(no_dp=True)
 
     def learn(**settings: Any) -> LinearHead:
         stream = release.stream(128, random_state=0)

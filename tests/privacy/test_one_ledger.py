@@ -96,7 +96,7 @@ def test_vectors_of_one_folder_of_images_share_its_budget(tmp_path: Path) -> Non
 def test_the_ledgers_place_is_never_released(data: Path, tmp_path: Path) -> None:
     records = read_embeddings(data)
     marked = replace(records, info=replace(records.info, ledger=str(tmp_path / "secret-ward" / "ledger.sqlite")))
-    release = ClassGaussian(random_state=0).fit(marked.X, marked.y).release(marked.info)
+    release = ClassGaussian(random_state=0).fit(marked.X, marked.y).release(marked.info, no_dp=True)
     release.save(tmp_path / "r")
     for file in (tmp_path / "r").iterdir():
         assert b"secret-ward" not in file.read_bytes()

@@ -52,7 +52,9 @@ def test_few_records_are_no_refusal_where_a_ledger_shows_the_limit(paid: dict[st
     report = audited(paid, attacks=asked, shadows=16, ledger=paid["ledger"], accept=lines)
     assert report.limit.auc == attack_limit(events_from_json(load(paid["release"]).claim.dp.events))
     assert report.outcome == "within the proven limit (0.567)"
-    assert report.limit.sentence.endswith("with all 1 releases charged to this ledger, 0.567.")
+    assert report.limit.sentence.endswith(
+        "above 0.567, even knowing all other records; it is the only release charged to this ledger so far."
+    )
     assert report.may_leave, [f for f in report.findings if not f.met]
     assert [r.name for r in report.results] == [r.name for r in alone.results]
 

@@ -26,7 +26,7 @@ INFO = EmbeddingInfo("efflite0", "", "abc", ("ant", "bee", "cat"))
 
 @pytest.fixture
 def head(blobs: tuple[np.ndarray, np.ndarray], tmp_path: Path) -> Path:
-    release = ClassGaussian(random_state=0).fit(*blobs).release(INFO)
+    release = ClassGaussian(random_state=0).fit(*blobs).release(INFO, no_dp=True)
     fitted = LinearHead(max_epochs=5, random_state=0).fit(*release.sample(900, random_state=0))
     return SavedHead.from_fitted(fitted, release).save(tmp_path / "head.safetensors")
 

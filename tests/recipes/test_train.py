@@ -25,7 +25,7 @@ NAMES = ("ant", "bee", "cat")
 
 
 def gaussian(blobs: Blobs) -> Release:
-    return ClassGaussian(random_state=0).fit(*blobs).release(EmbeddingInfo("efflite0", "1", "abc", NAMES))
+    return ClassGaussian(random_state=0).fit(*blobs).release(EmbeddingInfo("efflite0", "1", "abc", NAMES), no_dp=True)
 
 
 def with_prior(release: Release, prior: Sequence[float]) -> Release:
@@ -93,7 +93,7 @@ def test_every_class_has_some_and_the_rest_goes_by_prior(blobs: Blobs, weights: 
 def test_very_many_classes_get_more_samples() -> None:
     y = np.repeat(np.arange(300), 2)
     X = np.random.default_rng(0).normal(size=(len(y), 4))
-    rows, _ = _decoder(ClassGaussian(random_state=0).fit(X, y).release(), None, np.random.default_rng(0))
+    rows, _ = _decoder(ClassGaussian(random_state=0).fit(X, y).release(no_dp=True), None, np.random.default_rng(0))
     assert rows.counts.min() >= 20
     assert len(rows) == 12_000
 
@@ -107,7 +107,7 @@ def test_a_class_that_cannot_be_drawn_is_named(blobs: Blobs, tmp_path: Path) -> 
 
 
 def test_a_fixed_table_is_learned_from_and_scored_on_other_vectors(blobs: Blobs, tmp_path: Path) -> None:
-    table = KSame(k=3, random_state=0).fit(*blobs).release()
+    table = KSame(k=3, random_state=0).fit(*blobs).release(no_dp=True)
     rows, fresh = _table(table, None, np.random.default_rng(0))
     assert fresh is not None
     assert len(rows) + len(fresh) == 210
@@ -125,7 +125,7 @@ def test_a_fixed_table_is_learned_from_and_scored_on_other_vectors(blobs: Blobs,
 
 def test_a_small_table_gives_a_head_without_scores(blobs: Blobs, tmp_path: Path) -> None:
     X, y = blobs
-    table = KSame(k=2, random_state=0).fit(X[::10], y[::10]).release()
+    table = KSame(k=2, random_state=0).fit(X[::10], y[::10]).release(no_dp=True)
     summary = train_head(table.save(tmp_path / "t"), tmp_path / "h.safetensors", settings=QUICK)
     assert (summary.rows, summary.fresh_rows, summary.scores) == (21, 0, {})
     assert summary.to_dict()["scores"] == {}
@@ -162,7 +162,7 @@ def test_wrong_settings_leave_nothing_behind(
 
 
 def test_releases_that_cannot_be_learned_from(blobs: Blobs, tmp_path: Path) -> None:
-    lone = VAEGenerator(max_epochs=1, random_state=0).fit(*blobs).release().save(tmp_path / "lone")
+    lone = VAEGenerator(max_epochs=1, random_state=0).fit(*blobs).release(no_dp=True).save(tmp_path / "lone")
     with pytest.raises(DataError, match="one class only"):
         train_head(lone, tmp_path / "h.safetensors")
     with pytest.raises(FormatError, match="not a folder"):

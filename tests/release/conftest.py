@@ -13,12 +13,12 @@ from locum.release import Release
 @pytest.fixture
 def gaussian(blobs: tuple[np.ndarray, np.ndarray]) -> Release:
     info = EmbeddingInfo("efflite0", "1", "abc", ("ant", "bee", "cat"))
-    return ClassGaussian(random_state=0).fit(*blobs).release(info)
+    return ClassGaussian(random_state=0).fit(*blobs).release(info, no_dp=True)
 
 
 @pytest.fixture
 def network(blobs: tuple[np.ndarray, np.ndarray]) -> Release:
-    return CVAEGenerator(max_epochs=2, random_state=0).fit(*blobs).release()
+    return CVAEGenerator(max_epochs=2, random_state=0).fit(*blobs).release(no_dp=True)
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ NASTY = ("<script>alert(1)</script>", "a|b`c", "line\nbreak\u202e", "[x](javascr
 @pytest.fixture
 def card(rng: np.random.Generator) -> str:
     X, y = rng.normal(size=(80, 3)), np.arange(80) % 4
-    return render_card(ClassGaussian().fit(X, y).release(EmbeddingInfo("b", class_names=NASTY)).manifest)
+    return render_card(ClassGaussian().fit(X, y).release(EmbeddingInfo("b", class_names=NASTY), no_dp=True).manifest)
 
 
 class Tags(HTMLParser):

@@ -29,7 +29,7 @@ def test_labels_follow_the_prior(gaussian: Release) -> None:
 
 def test_gaussian_samples_have_the_moments_of_the_classes(blobs: tuple[np.ndarray, np.ndarray]) -> None:
     X, y = blobs
-    release = ClassGaussian(rank=8, shrinkage=0, random_state=0).fit(X, y).release()
+    release = ClassGaussian(rank=8, shrinkage=0, random_state=0).fit(X, y).release(no_dp=True)
     for c in range(3):
         drawn, _ = release.sample(per_class={c: 40_000}, random_state=1)
         np.testing.assert_allclose(drawn.mean(axis=0), X[y == c].mean(axis=0), atol=0.1)
@@ -40,7 +40,7 @@ def test_gaussian_samples_have_the_moments_of_the_classes(blobs: tuple[np.ndarra
 
 @pytest.mark.parametrize("variance", [0.0, 0.25, 4.0])
 def test_variance_is_a_variance(blobs: tuple[np.ndarray, np.ndarray], variance: float) -> None:
-    release = ClassGaussian(random_state=0).fit(*blobs).release()
+    release = ClassGaussian(random_state=0).fit(*blobs).release(no_dp=True)
     base = release.sample(per_class={0: 20_000}, random_state=0)[0].var(axis=0, dtype=np.float64)
     drawn = release.sample(per_class={0: 20_000}, variance=variance, random_state=0)[0].var(axis=0, dtype=np.float64)
     np.testing.assert_allclose(drawn, variance * base, rtol=1e-3, atol=1e-9)
@@ -78,7 +78,7 @@ def test_wrong_requests_get_one_sentence(gaussian: Release, arguments: dict, wor
 
 def test_a_table_gives_its_rows_once(blobs: tuple[np.ndarray, np.ndarray]) -> None:
     X, y = blobs
-    release = KSame(k=2, random_state=0).fit(X, y).release()
+    release = KSame(k=2, random_state=0).fit(X, y).release(no_dp=True)
     drawn, labels = release.sample()
     assert len(drawn) == len(X)
     assert np.bincount(labels).tolist() == np.bincount(y).tolist()
@@ -131,7 +131,7 @@ def test_conditions_are_sampled_with_the_label(
     sex = np.where(rng.random(len(y)) < 0.3, "F", "M")
     X = X + 6 * (sex == "F")[:, None]
     generator = CVAEGenerator(condition_on=["sex"], batch_size=32, max_epochs=60, random_state=0)
-    release = generator.fit(X, y, attributes={"sex": sex}).release()
+    release = generator.fit(X, y, attributes={"sex": sex}).release(no_dp=True)
     drawn = release.sample_set(4000, random_state=0)
     share = (drawn.attributes["sex"] == "F").mean()
     assert abs(share - (sex == "F").mean()) < 0.04
@@ -160,7 +160,7 @@ def test_fixed_attributes_keep_what_goes_with_them(blobs: tuple[np.ndarray, np.n
     X, y = blobs
     sex = np.where((y == 2) | (np.arange(len(y)) % 2 == 0), "F", "M")
     release = CVAEGenerator(condition_on=["sex"], max_epochs=1, random_state=0)
-    release = release.fit(X, y, attributes={"sex": sex}).release()
+    release = release.fit(X, y, attributes={"sex": sex}).release(no_dp=True)
     _, men = release.sample(2000, attributes={"sex": "M"}, random_state=0)
     assert 2 not in men
     _, women = release.sample(4000, attributes={"sex": "F"}, random_state=0)
@@ -189,7 +189,7 @@ def test_no_sampled_number_is_subnormal(
     X[:, 2] = np.where(np.arange(len(X)) % 2, 3e-38, -3e-38)
     fast = {"max_epochs": 2} if generator is CVAEGenerator else {}
     fitted = generator(space=space, random_state=0, **fast).fit(X, y)
-    release = fitted.release()
+    release = fitted.release(no_dp=True)
     size = None if release.manifest.kind == "data" else 300
     drawn, _ = release.sample(size, random_state=3)
     assert not subnormal(drawn).any()
@@ -207,7 +207,7 @@ def test_dead_features_have_no_spread(rng: np.random.Generator) -> None:
     dead, small = rng.random(200) < 0.3, 7
     X[:, dead] = 0
     X[:, small] = rng.normal(size=210) * 1e-20
-    release = ClassGaussian(random_state=0).fit(X, np.arange(210) % 3).release()
+    release = ClassGaussian(random_state=0).fit(X, np.arange(210) % 3).release(no_dp=True)
     dead[small] = False
     assert not release.tensors["factor"][:, dead].any()
     drawn, _ = release.sample(2000, random_state=0)

@@ -22,7 +22,7 @@ def make() -> Make:
         y = np.arange(12 * len(names)) % len(names)
         X = rng.normal(size=(len(y), features)) + 3 * rng.normal(size=(len(names), features))[y]
         model: Any = KSame(k=3, random_state=0) if rows else ClassGaussian(random_state=0)
-        return model.fit(X, y).release(EmbeddingInfo("efflite0", "r1", "abc", names))
+        return model.fit(X, y).release(EmbeddingInfo("efflite0", "r1", "abc", names), no_dp=True)
 
     return made
 

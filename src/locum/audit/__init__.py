@@ -44,7 +44,11 @@ if TYPE_CHECKING:
         refuted_epsilon as refuted_epsilon,
     )
     from locum.audit.epsilon.epsilon_audit import EpsilonAudit as EpsilonAudit, audit_epsilon as audit_epsilon
-    from locum.audit.limit import ProvenLimit as ProvenLimit, proven_limit as proven_limit
+    from locum.audit.limit import (
+        ProvenLimit as ProvenLimit,
+        proven_limit as proven_limit,
+        with_limit as with_limit,
+    )
     from locum.audit.policy import (
         POLICIES as POLICIES,
         Policy as Policy,

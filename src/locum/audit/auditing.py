@@ -95,7 +95,7 @@ def audit(
     >>> from locum.generate import ClassGaussian
     >>> rng = np.random.default_rng(0)
     >>> members, others = (EmbeddingSet(rng.normal(size=(50, 4)), np.arange(50) % 2) for _ in range(2))
-    >>> release = ClassGaussian().fit(members.X, members.y).release()
+    >>> release = ClassGaussian().fit(members.X, members.y).release(no_dp=True)
     >>> found = audit(release, members, others, attacks=["nearest distance"], policy="internal", random_state=0)
     >>> found.verdict, [problem.kind for problem in found.problems]
     ('inconclusive', ['too few'])

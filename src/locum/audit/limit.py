@@ -58,9 +58,12 @@ class ProvenLimit:
         what = f"whether a given {self.unit} took part"
         if self.relation == "replace-one":
             what = f"which of two values a given {self.unit} had"
+        joint = f"with all {self.releases} releases charged to this ledger, {_up(self.joint_auc)}"
+        if self.releases == 1:
+            joint = "it is the only release charged to this ledger so far"
         return (
             f"Averaged over the noise, no test of {what} has an AUC above {_up(self.auc)}, even knowing all other "
-            f"records; with all {self.releases} releases charged to this ledger, {_up(self.joint_auc)}."
+            f"records; {joint}."
         )
 
     def exceeded_by(self, result: AttackResult) -> bool:
@@ -154,6 +157,27 @@ def with_limit(result: AttackResult, limit: ProvenLimit | None) -> AttackResult:
 
     Only for an AUC, which the limit is about, and only if every assumption of the limit is accepted. Too few records
     are no doubt then: what they cannot show is proven.
+
+    Parameters
+    ----------
+    result
+        What an attack found.
+    limit
+        The proven limit of the release; None: it has none.
+
+    Returns
+    -------
+    AttackResult
+        Its verdict is "within the proven limit" if the attack stays below it.
+
+    Examples
+    --------
+    >>> from locum.audit import ProvenLimit, with_limit
+    >>> from locum.types import AttackResult, Estimate
+    >>> at = [Estimate(auc, auc - 0.01, auc + 0.01, 500) for auc in (0.55, 0.5)]
+    >>> found = AttackResult("nearest distance", "auc", *at, Estimate.exact(0.5))
+    >>> with_limit(found, ProvenLimit(0.5664, 0.0182, 1, 0.5664, 0.0182, "record", "add-or-remove")).verdict
+    'within the proven limit'
     """
     if limit is None or limit.open_assumptions or result.measure != "auc":
         return result

@@ -88,7 +88,7 @@ class RiskMap:
     >>> from locum.generate import ClassGaussian
     >>> rng = np.random.default_rng(0)
     >>> members, others = (EmbeddingSet(rng.normal(size=(50, 4)), np.arange(50) % 2) for _ in range(2))
-    >>> release = ClassGaussian().fit(members.X, members.y).release()
+    >>> release = ClassGaussian().fit(members.X, members.y).release(no_dp=True)
     >>> found = audit(release, members, others, attacks=["nearest distance"], random_state=0)
     >>> found.risk
     RiskMap(0 of 50 members exposed; kept local)

@@ -93,7 +93,7 @@ def _close(results: dict[str, Any], out: Path) -> None:
     verdict = results["fit"].membership.verdict
     output.say(f"One simple attack was run on it. {verdict_text(verdict).title}. {verdict_text(verdict).attack}")
     if verdict == "leak":
-        output.say("With real patients you would stop here and use differential privacy: `locum fit --epsilon`.")
+        output.say("With real patients you would stop here and fit with differential privacy: without --no-dp.")
     output.say()
     output.say("Your own folder of images, with one folder per class", "bold")
     output.say("   $ locum embed your-images -o vectors.npz")

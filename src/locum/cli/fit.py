@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,23 +17,31 @@ from locum.cli.options import (
     WHAT,
     WHERE,
     Data,
+    FitUnitName,
     Force,
     GeneratorName,
     Json,
     RelationName,
-    UnitName,
     existing,
     listed,
     sensible_epsilon,
     unused_folder,
 )
+from locum.types import DEFAULT_DELTA, DEFAULT_EPSILON
 
 if TYPE_CHECKING:
     from locum.recipes import FitSummary
     from locum.types import DP
 
+# Options that mean nothing without a guarantee.
+_GUARANTEE = (
+    "epsilon", "delta", "n_public", "classes", "classes_public", "unit", "relation", "holding", "ledger",
+    "duplicates_removed", "covariance", "reference",
+)  # fmt: skip
+
 
 def fit(
+    ctx: typer.Context,
     data: Data,
     out: Annotated[
         Path,
@@ -67,14 +76,12 @@ def fit(
     ] = False,
     covariance: Annotated[
         str | None,
-        typer.Option(
-            help="Gaussian with --epsilon: auto, own (half of the budget) or public.", rich_help_panel=SETTINGS
-        ),
+        typer.Option(help="Gaussian: auto, own (half of the budget) or public.", rich_help_panel=SETTINGS),
     ] = None,
     reference: Annotated[
         str | None,
         typer.Option(
-            help="With --epsilon: public statistics for whitening (default: the backbone's, if any).",
+            help="Public statistics for whitening (default: the backbone's, if any).",
             rich_help_panel=SETTINGS,
         ),
     ] = None,
@@ -98,53 +105,66 @@ def fit(
             help="For images: the vision model (default: efflite0; see `embed --backbones`).", rich_help_panel=WHAT
         ),
     ] = None,
-    epsilon: Annotated[
-        float | None,
+    no_dp: Annotated[
+        bool,
         typer.Option(
-            help="Differential privacy: how much one unit may change the result.",
+            "--no-dp",
+            help="Make a release without differential privacy, and so without a guarantee.",
             rich_help_panel=PRIVACY,
-            callback=sensible_epsilon,
         ),
-    ] = None,
+    ] = False,
+    epsilon: Annotated[
+        float,
+        typer.Option(
+            help="How much one unit may change the result.", rich_help_panel=PRIVACY, callback=sensible_epsilon
+        ),
+    ] = DEFAULT_EPSILON,
     delta: Annotated[
-        float | None,
-        typer.Option(help="With --epsilon: probability of failure, at most 1/(10 n).", rich_help_panel=PRIVACY),
-    ] = None,
-    n_public: Annotated[
-        int | None,
-        typer.Option(help="With --epsilon: about how many units, as a public number.", rich_help_panel=PRIVACY),
-    ] = None,
+        float, typer.Option(help="Probability of failure, at most 1/(10 n).", rich_help_panel=PRIVACY)
+    ] = DEFAULT_DELTA,
+    unit: Annotated[
+        FitUnitName,
+        typer.Option(
+            help="What is protected: one record, or a subject with all its records. auto: the subject, if the data "
+            "have subjects.",
+            rich_help_panel=PRIVACY,
+        ),
+    ] = FitUnitName.auto,
     classes: Annotated[
         str | None,
         typer.Option(
-            help="With --epsilon: all classes that can occur, separated by commas.", rich_help_panel=PRIVACY
+            help="All classes that can occur, separated by commas; the names become public.", rich_help_panel=PRIVACY
         ),
     ] = None,
-    unit: Annotated[
-        UnitName,
+    classes_public: Annotated[
+        bool,
         typer.Option(
-            help="With --epsilon: what is protected, one record or a subject with all its records.",
+            "--classes-public",
+            help="The class names in the data are public: take those. The claim then says that it assumes this.",
             rich_help_panel=PRIVACY,
         ),
-    ] = UnitName.record,
+    ] = False,
+    n_public: Annotated[
+        int | None,
+        typer.Option(help="CVAE, CGAN: about how many units, as a public number.", rich_help_panel=PRIVACY),
+    ] = None,
     relation: Annotated[
         RelationName,
         typer.Option(
-            help="With --epsilon: add-or-remove hides the presence of a unit; replace-one only its values.",
+            help="add-or-remove hides the presence of a unit; replace-one only its values.",
             rich_help_panel=PRIVACY,
         ),
     ] = RelationName.add_or_remove,
     holding: Annotated[
-        str, typer.Option(help="With --epsilon: name of the data holding whose budget pays.", rich_help_panel=PRIVACY)
+        str, typer.Option(help="Name of the data holding whose budget pays.", rich_help_panel=PRIVACY)
     ] = "default",
     ledger: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE", help="With --epsilon: the ledger (default: next to the data).", rich_help_panel=PRIVACY
-        ),
+        typer.Option(metavar="FILE", help="The ledger (default: next to the data).", rich_help_panel=PRIVACY),
     ] = None,
     holdout: Annotated[
-        float, typer.Option(help="Share of records held out for the membership check.", rich_help_panel=CHECK)
+        float,
+        typer.Option(help="With --no-dp: share of records held out for the membership check.", rich_help_panel=CHECK),
     ] = 0.1,
     non_members: Annotated[
         str | None,
@@ -159,7 +179,7 @@ def fit(
         bool,
         typer.Option(
             "--fail-on-leak",
-            help="If the check finds a leak, write nothing and exit with code 3.",
+            help="With --no-dp: if the check finds a leak, write nothing and exit with code 3.",
             rich_help_panel=CHECK,
         ),
     ] = False,
@@ -175,7 +195,7 @@ def fit(
         bool,
         typer.Option(
             "--duplicates-removed",
-            help="With --epsilon: you removed copies from the data before; the claim names it.",
+            help="You removed copies from the data before; the claim names it.",
             rich_help_panel=PRIVACY,
         ),
     ] = False,
@@ -191,10 +211,14 @@ def fit(
 ) -> None:
     """Fit a generator to records and write a release that anyone can sample.
 
-    One simple attack is then run on it, with records of the validation or test split, or a held-out share.
+    The release has a guarantee of differential privacy, paid from the budget of the data, unless you say --no-dp. One
+    simple attack is then run on it, with records of the validation or test split; with --no-dp also with a held-out
+    share.
     """
     # Checked first: nothing heavy is imported for a mistyped budget.
-    budget = _budget(epsilon, delta, n_public, unit.value, relation.value)
+    budget = None if no_dp else _budget(epsilon, delta, n_public, unit.value, relation.value)
+    if no_dp:
+        _check_no_guarantee(ctx)
     from locum.recipes import fit_release
 
     settings: dict[str, Any] = {
@@ -221,7 +245,11 @@ def fit(
             non_members=non_members,
             backbone=backbone,
             privacy=budget,
+            no_dp=no_dp,
+            unit_from_data=unit is FitUnitName.auto,
             classes=None if classes is None else [name.strip() for name in classes.split(",")],
+            classes_public=classes_public,
+            confirm_classes=_confirm_classes if output.can_ask() else None,
             ledger=ledger,
             holding=holding,
             drop_duplicates=drop_duplicates,
@@ -237,7 +265,9 @@ def fit(
 
 
 def show_fit(summary: FitSummary) -> None:
-    """Print the result of a fit for the data holder."""
+    """Print the result of a fit for the data holder; a release without a guarantee says so first."""
+    if summary.claim.warning:
+        output.say(summary.claim.warning, "red")
     output.say(
         f"release     {summary.release} ({summary.generator}, {summary.megabytes:.2f} MB, {summary.seconds:.0f} s)",
         "bold",
@@ -245,7 +275,7 @@ def show_fit(summary: FitSummary) -> None:
     output.say(f"fingerprint {summary.fingerprint}")
     output.say(f"records     {summary.records} used, {summary.held_out} not used (not part of the release)")
     _show_duplicates(summary)
-    output.show_claim(summary.claim)
+    _show_guarantee(summary)
     if summary.membership is not None:
         output.show_membership(summary.membership)
     else:
@@ -270,14 +300,46 @@ def _show_duplicates(summary: FitSummary) -> None:
     output.say_indented(out)
 
 
-def _budget(epsilon: float | None, delta: float | None, n_public: int | None, unit: str, relation: str) -> DP | None:
+def _show_guarantee(summary: FitSummary) -> None:
+    """The claim; with a guarantee also its proven limit and what is left of the budget."""
+    if summary.limit is None or summary.left is None:
+        output.show_claim(summary.claim)
+        return
+    from locum.types import at_most
+
+    output.show_guarantee(summary.claim)
+    output.say_indented(f"What it does not cover: {summary.release / 'README.md'}")
+    output.say("limit       what that means for any attack")
+    output.say_indented(summary.limit.sentence)
+    epsilon, delta = (at_most(value) for value in summary.left)
+    output.say(f"budget      epsilon {epsilon} and delta {delta} are left for {summary.holding!r}")
+
+
+def _check_no_guarantee(ctx: typer.Context) -> None:
+    """Refuse options of a guarantee together with --no-dp."""
+    from click.core import ParameterSource
+
     from locum.errors import ConfigError
+
+    given = [name for name in _GUARANTEE if ctx.get_parameter_source(name) is not ParameterSource.DEFAULT]
+    if given:
+        raise ConfigError(
+            f"--{given[0].replace('_', '-')} belongs to a guarantee, which --no-dp rules out: leave one of them out."
+        )
+
+
+def _confirm_classes(names: Sequence[str]) -> bool:
+    """Ask in a terminal whether the class names may become public; how many records each has is not shown."""
+    import click
+
+    shown = output.plain(", ".join(names))
+    return click.confirm(
+        f"The release will name the classes in the data: {shown}. May everyone know these names?", err=True
+    )
+
+
+def _budget(epsilon: float, delta: float, n_public: int | None, unit: str, relation: str) -> DP:
     from locum.types import DP
 
-    if epsilon is None:
-        if delta is not None or n_public is not None:
-            raise ConfigError("--delta and --n-public need --epsilon: add it, or leave them out.")
-        return None
-    if delta is None or n_public is None:
-        raise ConfigError("--epsilon needs --delta and --n-public: `locum plan --explain` helps to choose them.")
-    return DP(epsilon, delta, unit, n_public, relation)  # type: ignore[arg-type]  # one of two words each
+    known = "record" if unit == "auto" else unit
+    return DP(epsilon, delta, known, n_public, relation)  # type: ignore[arg-type]  # one of two words each

@@ -120,6 +120,14 @@ class UnitName(StrEnum):
     subject = "subject"
 
 
+class FitUnitName(StrEnum):
+    """The same, where the data can decide."""
+
+    auto = "auto"
+    record = "record"
+    subject = "subject"
+
+
 class HeadName(StrEnum):
     """Classifiers that can be trained on samples."""
 

@@ -127,12 +127,17 @@ def short_estimate(value: Estimate | None, digits: int = 3) -> str:
     return f"{value.value:.{digits}f} ± {(value.high - value.low) / 2:.{digits}f}"
 
 
-def show_claim(claim: PrivacyClaim) -> None:
-    """The claim, what it assumes and what it does not cover; a test stands out."""
+def show_guarantee(claim: PrivacyClaim) -> None:
+    """The claim, and first what it assumes; a test stands out."""
     say(f"claim       {claim.title}", "red" if claim.test else "bold")
-    say_indented(claim.sentence())
     for item in claim.assumptions:
         say_indented(f"assumed: {item}")
+    say_indented(claim.sentence())
+
+
+def show_claim(claim: PrivacyClaim) -> None:
+    """The claim, what it assumes and what it does not cover."""
+    show_guarantee(claim)
     for item in claim.not_covered:
         say_indented(f"not covered: {item}")
 
@@ -185,6 +190,11 @@ def confirm(meaning: str, consent: str) -> None:
 
         raise ConfigError(f"{plain(meaning)} There is no input to confirm this with: add {consent} if you mean it.")
     click.confirm(f"{plain(meaning)} Go on?", abort=True, err=True)
+
+
+def can_ask() -> bool:
+    """Whether somebody sits at a terminal who can answer a question."""
+    return sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()
 
 
 def is_quiet() -> bool:

@@ -9,6 +9,7 @@ import typer
 
 from locum.cli import output
 from locum.cli.options import Json, RelationName, UnitName, sensible_epsilon
+from locum.types import DEFAULT_DELTA, DEFAULT_EPSILON
 
 
 def plan(
@@ -19,12 +20,13 @@ def plan(
             rich_help_panel="Budget",
             callback=sensible_epsilon,
         ),
-    ] = 1.0,
+    ] = DEFAULT_EPSILON,
     delta: Annotated[
         float, typer.Option(help="Budget: probability of failure, at most 1 / (10 n).", rich_help_panel="Budget")
-    ] = 1e-5,
+    ] = DEFAULT_DELTA,
     n_public: Annotated[
-        int | None, typer.Option(help="About how many units, as a public number.", rich_help_panel="Budget")
+        int | None,
+        typer.Option(help="About how many units, as a public number; training needs it.", rich_help_panel="Budget"),
     ] = None,
     unit: Annotated[
         UnitName,

@@ -20,7 +20,7 @@ FILE = "locum.toml"
 PREFIX = "LOCUM"
 # Consent is given each time, in words: no file and no variable can give it.
 ONLY_TYPED = frozenset(
-    {"force", "yes", "override", "help", "version", "quiet", "verbose", "as_json"}
+    {"force", "yes", "override", "no_dp", "classes_public", "help", "version", "quiet", "verbose", "as_json"}
     | {"install_completion", "show_completion"}
 )
 

@@ -68,7 +68,7 @@ def merge_releases(
     >>> from locum.federated import merge_releases
     >>> from locum.generate import ClassGaussian
     >>> X, y = np.random.default_rng(0).normal(size=(80, 2)), np.arange(80) % 2
-    >>> sites = [ClassGaussian().fit(X[some], y[some]).release() for some in (slice(40), slice(40, 80))]
+    >>> sites = [ClassGaussian().fit(X[some], y[some]).release(no_dp=True) for some in (slice(40), slice(40, 80))]
     >>> merged = merge_releases(sites)
     >>> merged.manifest.settings["how"], merged.claim.kind
     ('mixture', 'none')

@@ -132,7 +132,7 @@ def fit_personal(release: Release, records: SiteRecords, *, balanced: bool = Fal
     >>> from locum.federated.site_file import SiteRecords
     >>> from locum.generate import ClassGaussian
     >>> data = load_sample("breast-cancer")
-    >>> release = ClassGaussian().fit(data.X, data.y).release(data.info)
+    >>> release = ClassGaussian().fit(data.X, data.y).release(data.info, no_dp=True)
     >>> model = fit_personal(release, SiteRecords(data.take(range(0, 60)), data.take(range(60, 90))))
     >>> 0 <= model.lam <= 1
     True

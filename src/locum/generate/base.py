@@ -272,13 +272,23 @@ class BaseGenerator(Guarantee, BaseEstimator):
         """An endless torch dataset of fresh batches; see `Release.stream`."""
         return self._fitted().stream(batch_size, variance=variance, random_state=random_state)
 
-    def release(self, info: EmbeddingInfo | None = None, *, class_names: Sequence[str] | None = None) -> Release:
+    def release(
+        self, info: EmbeddingInfo | None = None, *, class_names: Sequence[str] | None = None, no_dp: bool = False
+    ) -> Release:
         """What may leave. `info` says where the vectors come from and what the classes are called.
 
         Under differential privacy the names in `info` are not used, since they are mostly collected from the records:
-        `class_names` gives public names, in the order of `classes`.
+        `class_names` gives public names, in the order of `classes`. Without `privacy` nothing is proven about the
+        release, and `no_dp=True` says that this is intended.
         """
         fitted, info = self._fitted(), info or EmbeddingInfo()
+        if self.privacy is None and not no_dp:
+            raise PrivacyError(
+                "This generator was fitted without differential privacy: set `privacy=DP(...)`, or pass `no_dp=True` "
+                "to `release` if nothing is to be proven."
+            )
+        if self.privacy is not None and no_dp:
+            raise ConfigError("`no_dp=True` and `privacy=DP(...)` contradict each other: leave one of them out.")
         if self._refusal:
             raise PrivacyError(self._refusal)
         manifest = fitted.manifest
@@ -324,7 +334,8 @@ class BaseGenerator(Guarantee, BaseEstimator):
     def _public_settings(self) -> dict[str, Any]:
         settings = {k: v for k, v in self.get_params(deep=False).items() if k not in self._UNRELEASED}
         # Public by definition; merging releases weighs sites by it.
-        return settings if self.privacy is None else {**settings, "n_public": self.privacy.n_public}
+        public = None if self.privacy is None else self.privacy.n_public
+        return settings if public is None else {**settings, "n_public": public}
 
     def _check(self, X: Any, y: Any, subject: Any, attributes: Attributes) -> Records:
         self._check_privacy(subject)
@@ -353,6 +364,9 @@ class BaseGenerator(Guarantee, BaseEstimator):
         subjects = None if subject is None else np.asarray(subject)
         if subjects is not None and subjects.shape != (len(X),):
             raise DataError(f"`subject` needs one entry per record ({len(X)}); got shape {subjects.shape}.")
+        if self.privacy is not None:
+            by_record = self.privacy.unit == "record" or subjects is None
+            self._check_size(len(X) if by_record else len(set(map(str, np.asarray(subjects).tolist()))))
         return Records(to_space(X, self.space), np.stack(columns, axis=1), subjects, tuple(conditions))
 
     def __sklearn_tags__(self) -> Tags:

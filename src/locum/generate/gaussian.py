@@ -42,7 +42,7 @@ class ClassGaussian(BaseGenerator):
     space
         "raw", or "unit" for vectors scaled to length 1; with `privacy` only "raw".
     privacy
-        A budget `DP(...)` with `n_public`; None: no guarantee.
+        A budget `DP(...)`; None: no guarantee.
     classes
         All classes that can occur; needed with `privacy`, not used without it.
     reference
@@ -50,7 +50,7 @@ class ClassGaussian(BaseGenerator):
         or "none", which helps little.
     covariance
         With `privacy`: "public", which costs nothing, "own", which takes half of the budget, or "auto", which picks
-        the better one for the number of records and the noise.
+        the better one for the noise and for `n_public`, and "public" without that.
     ledger
         The ledger that pays, such as `locum.ledger_for(path)`; needed with `privacy`.
     holding
@@ -79,7 +79,7 @@ class ClassGaussian(BaseGenerator):
 
     With a guarantee:
 
-    >>> budget = DP(epsilon=1.0, delta=1e-6, n_public=500)
+    >>> budget = DP(epsilon=1.0, delta=1e-6)
     >>> private = ClassGaussian(privacy=budget, classes=[0, 1], ledger="ledger.sqlite").fit(s.X, s.y)
     >>> private.claim_.dp.epsilon <= 1.0
     True
@@ -114,6 +114,7 @@ class ClassGaussian(BaseGenerator):
         self.random_state = random_state
 
     _SUPPORTS_DP = True
+    _NEEDS_SIZE = False
 
     def _learn(self, records: Records, validation: Sequence[npt.ArrayLike] | None) -> Learned:
         if isinstance(self.rank, bool) or not isinstance(self.rank, (int, np.integer)) or self.rank < 0:
@@ -186,7 +187,6 @@ class ClassGaussian(BaseGenerator):
                 **self._public_settings(),
                 **reference_settings(reference),
                 "covariance": "own" if products else "public",
-                "n_public": plan.privacy.size(),
             },
             joint=rounded_shares(found.shares),
         )

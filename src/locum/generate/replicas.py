@@ -64,7 +64,7 @@ def replica(
     >>> from locum.data import load_sample
     >>> from locum.generate import ClassGaussian, replica
     >>> s = load_sample("breast-cancer")
-    >>> table = replica(ClassGaussian().fit(s.X, s.y).release(), 100, random_state=0)
+    >>> table = replica(ClassGaussian().fit(s.X, s.y).release(no_dp=True), 100, random_state=0)
     >>> table.manifest.kind, table.sample()[0].shape
     ('data', (100, 30))
     """

@@ -88,7 +88,7 @@ class SavedHead:
     >>> from locum.generate import ClassGaussian
     >>> from locum.heads import LinearHead, SavedHead
     >>> tumors = load_sample("breast-cancer")
-    >>> release = ClassGaussian(random_state=0).fit(tumors.X, tumors.y).release()
+    >>> release = ClassGaussian(random_state=0).fit(tumors.X, tumors.y).release(no_dp=True)
     >>> fitted = LinearHead(max_epochs=20, random_state=0).fit(*release.sample(2000, random_state=0))
     >>> head = SavedHead.from_fitted(fitted, release)
     >>> float((head.predict(tumors.X) == tumors.y).mean()) > 0.9

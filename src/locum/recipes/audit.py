@@ -221,7 +221,7 @@ def audit_data(
     >>> data = load_sample("breast-cancer")
     >>> write_embeddings("members.npz", data.take(range(0, 569, 2)))
     >>> write_embeddings("others.npz", data.take(range(1, 569, 2)))
-    >>> release = fit_release("members.npz", Path("release-to-audit"), non_members="others.npz").release
+    >>> release = fit_release("members.npz", Path("release-to-audit"), no_dp=True, non_members="others.npz").release
     >>> found = audit_data(release, "members.npz", "others.npz", attacks=["nearest distance"], seed=0)
     >>> [result.name for result in found.report.results]
     ['nearest distance']

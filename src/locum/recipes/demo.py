@@ -73,8 +73,8 @@ def run_demo(
         (
             "fit",
             "Data holder: learn a generator from the records and write a release",
-            f"locum fit {vectors} -o {release}",
-            lambda: fit_release(str(vectors), release, overwrite=True, verbose=verbose),
+            f"locum fit {vectors} -o {release} --no-dp",
+            lambda: fit_release(str(vectors), release, no_dp=True, overwrite=True, verbose=verbose),
         ),
         (
             "verify",

@@ -556,7 +556,7 @@ def merge_to_folder(
     >>> from locum.data import load_sample, write_embeddings
     >>> from locum.recipes import fit_release, merge_to_folder
     >>> write_embeddings("tumors.npz", load_sample("breast-cancer"))
-    >>> paths = [fit_release("tumors.npz", Path(f"site-{i}"), seed=i).release for i in range(2)]
+    >>> paths = [fit_release("tumors.npz", Path(f"site-{i}"), no_dp=True, seed=i).release for i in range(2)]
     >>> merge_to_folder(paths, Path("merged")).how
     'mixture'
     """

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from locum.audit import LEAST_NON_MEMBERS, check_membership
+from locum.accounting import Ledger
+from locum.audit import LEAST_NON_MEMBERS, ProvenLimit, check_membership, with_limit
 from locum.data import (
     REFERENCES,
     check_droppable,
@@ -26,8 +26,6 @@ from locum.data import (
 from locum.errors import ConfigError, DataError, LocumError, PolicyError, PrivacyError
 from locum.generate import BaseGenerator, choose_generator
 from locum.io import (
-    MANIFEST,
-    STATE_FOLDER,
     check_output_folder,
     hold_folder,
     ledger_path,
@@ -35,8 +33,17 @@ from locum.io import (
     split_path,
     write_private_table,
 )
+from locum.recipes.fit_privacy import (
+    ConfirmClasses,
+    asked_budget,
+    check_not_lost,
+    paid_limit,
+    public_classes,
+    with_assumptions,
+    with_unit_of,
+)
 from locum.recipes.inputs import check_source, checkpoint_path, choose_split, only_real, pick_split, read_sets
-from locum.release import Release, load
+from locum.release import load
 from locum.types import DP, AttackResult, EmbeddingSet, PrivacyClaim, Progress
 
 # By the name on the command line. A class is imported when it is used: the first needs no torch.
@@ -44,10 +51,6 @@ GENERATORS = {"gaussian": "ClassGaussian", "cvae": "CVAEGenerator", "cgan": "CGA
 
 # Above this share of non-members that equal a member the membership check refuses to run.
 _MANY = 0.05
-REMOVED = (
-    "copies of records were removed from the data before the fit: the guarantee is about the data that were left, "
-    "and does not cover what a unit's copies did to the records of others"
-)
 
 
 def generator_class(name: str) -> type[BaseGenerator]:
@@ -72,6 +75,12 @@ class FitSummary:
         Name of the generator's class.
     claim
         What the release guarantees.
+    limit
+        With a guarantee: what no attack can exceed on average, for this release and with all of its ledger.
+    holding
+        With a guarantee: the name of the data holding that paid.
+    left
+        With a guarantee: epsilon and delta that are left of its budget.
     membership
         The membership check; None if it could not be run.
     records
@@ -101,9 +110,11 @@ class FitSummary:
     >>> from locum.data import load_sample, write_embeddings
     >>> from locum.recipes import fit_release
     >>> write_embeddings("tumors.npz", load_sample("breast-cancer"))
-    >>> summary = fit_release("tumors.npz", Path("release-summed-up"))
-    >>> summary.generator, summary.records + summary.held_out
-    ('ClassGaussian', 569)
+    >>> summary = fit_release("tumors.npz", Path("release-summed-up"), classes=["malignant", "benign"])
+    >>> summary.claim.title, summary.records
+    ('dp (epsilon = 1, delta = 1e-06, unit: record)', 569)
+    >>> summary.limit.words
+    'within the proven limit (0.567)'
     """
 
     release: Path
@@ -122,6 +133,9 @@ class FitSummary:
     dropped: int = 0
     kept: int = 0
     duplicates_file: str | None = None
+    limit: ProvenLimit | None = None
+    holding: str | None = None
+    left: tuple[float, float] | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """As plain JSON."""
@@ -130,6 +144,9 @@ class FitSummary:
             "fingerprint": self.fingerprint,
             "generator": self.generator,
             "claim": self.claim.to_dict(),
+            "limit": None if self.limit is None else self.limit.to_dict(),
+            "holding": self.holding,
+            "left": None if self.left is None else {"epsilon": self.left[0], "delta": self.left[1]},
             "membership": None if self.membership is None else self.membership.to_dict(),
             "problem": self.problem,
             "records": self.records,
@@ -154,7 +171,11 @@ def fit_release(
     non_members: str | None = None,
     backbone: str | None = None,
     privacy: DP | None = None,
+    no_dp: bool = False,
+    unit_from_data: bool = False,
     classes: Sequence[str] | None = None,
+    classes_public: bool = False,
+    confirm_classes: ConfirmClasses | None = None,
     ledger: Path | None = None,
     holding: str = "default",
     drop_duplicates: bool = False,
@@ -172,9 +193,9 @@ def fit_release(
     the share `holdout` of the records. The generator never sees them; early stopping uses another tenth of the
     records. They must come from the same population as the records. The check is a first look, not an audit.
 
-    With `privacy` the release carries a guarantee and is written before the check, whatever the check says: what
-    depends on records without being paid for must not decide whether there is a release. No records are held out
-    then: which ones are used must not depend on other records.
+    The release has a guarantee of differential privacy unless `no_dp` is set. It is then written before the check,
+    whatever the check says: what depends on records without being paid for must not decide whether there is a
+    release. No records are held out then: which ones are used must not depend on other records.
 
     Parameters
     ----------
@@ -188,28 +209,37 @@ def fit_release(
     settings
         Further settings of the generator, by name.
     holdout
-        Share of the records to hold out, above 0 and below 1, where there are no other non-members; not used with
-        `privacy`.
+        With `no_dp`: share of the records to hold out, above 0 and below 1, where there are no other non-members.
     non_members
         File of records that the fit does not use.
     backbone
         Model that embeds images; None: EfficientNet-Lite 0.
     privacy
-        Budget of the release; None: no guarantee. Public statistics of the backbone are used if there are any.
+        Budget of the release; None: epsilon 1 and delta 1e-6, with the unit that the data ask for. Networks need one
+        with `n_public`. Public statistics of the backbone are used if there are any.
+    no_dp
+        Make a release without a guarantee.
+    unit_from_data
+        Take the unit of `privacy` from the data: "subject" where they have subjects, "record" otherwise.
     classes
-        With `privacy`, and required there: names of all classes there can be, which become public. One may be empty.
+        Names of all classes there can be, which become public; one may be empty. Only with a guarantee, which needs
+        them unless the names in the data are public.
+    classes_public
+        The class names in the data are public. The claim says that it holds given that.
+    confirm_classes
+        Called with the class names in the data where neither of the two is given; True if they are public.
     ledger
         Ledger that pays; None: that of the data.
     holding
         Name of the data holding whose budget pays.
     drop_duplicates
-        Leave copies out: records that equal an earlier one (see `locum.data.drop_duplicates`; with `privacy` only
+        Leave copies out: records that equal an earlier one (see `locum.data.drop_duplicates`; with a guarantee only
         those whose loss moves no other unit's records), and non-members that equal a record.
     duplicates_removed
-        With `privacy`: copies were removed from the data before, by rules that the guarantee does not know. The claim
-        names this as an assumption.
+        With a guarantee: copies were removed from the data before, by rules that it does not know. The claim names
+        this as an assumption.
     refuse_leak
-        Without `privacy`: write nothing if the check finds a leak.
+        With `no_dp`: write nothing if the check finds a leak.
     overwrite
         Replace `out` if it is a release.
     resume
@@ -231,7 +261,7 @@ def fit_release(
     PolicyError
         If `refuse_leak` is set and the check finds a leak.
     PrivacyError
-        If the budget of the holding does not allow the release.
+        If the budget of the holding does not allow the release, or something that a guarantee needs is missing.
 
     Examples
     --------
@@ -240,7 +270,7 @@ def fit_release(
     >>> from locum.recipes import fit_release
     >>> from locum.types import DP
     >>> write_embeddings("tumors.npz", load_sample("breast-cancer"))
-    >>> budget = DP(epsilon=1.0, delta=1e-5, n_public=500)
+    >>> budget = DP(epsilon=1.0, delta=1e-5)
     >>> summary = fit_release("tumors.npz", Path("release"), privacy=budget, classes=["malignant", "benign"])
     >>> summary.claim.kind, summary.claim.dp.epsilon <= 1.0
     ('dp', True)
@@ -251,18 +281,18 @@ def fit_release(
         raise ConfigError(f"`generator` must be auto or one of {', '.join(GENERATORS)}; got {generator!r}.")
     check_output_folder(out, overwrite=overwrite)
     settings = dict(settings or {})
+    unit_from_data = unit_from_data or privacy is None
+    privacy = asked_budget(privacy, no_dp, generator, classes, classes_public)
     if privacy is not None and refuse_leak:
         raise PrivacyError(
             "--fail-on-leak lets records decide whether a release is written, and no budget pays for that: leave it "
-            "out with --epsilon."
+            "out, or add --no-dp."
         )
+    if privacy is None and duplicates_removed:
+        raise ConfigError("--duplicates-removed is a line of a guarantee: leave it out, or leave out --no-dp.")
     if privacy is not None:
-        settings |= _private_settings(privacy, classes, ledger, holding)
-    elif duplicates_removed:
-        raise ConfigError("--duplicates-removed is a line of a guarantee: add --epsilon, or leave it out.")
-    elif classes is not None:
-        raise ConfigError("`classes` has a use under differential privacy only: add --epsilon, or leave it out.")
-    if drop_duplicates:
+        settings |= {"privacy": privacy, "ledger": ledger, "holding": holding}
+    if drop_duplicates and not unit_from_data:
         check_droppable(privacy)
     # Wrong settings are reported before data are read; those that depend on the data come after.
     _build(generator, settings, seed)
@@ -271,11 +301,20 @@ def fit_release(
         splits = read_sets(data, backbone=backbone, progress=progress)
         if classes is not None:
             splits = {name: part.with_classes(tuple(classes)) for name, part in splits.items()}
+        if privacy is not None:
+            given = choose_split(splits, data, "train")
+            privacy = with_unit_of(privacy, given) if unit_from_data else privacy
+            names = tuple(classes or ())
+            if classes is None:
+                names = public_classes(given, privacy.unit, classes_public, confirm_classes)
+            settings |= {"privacy": privacy, "classes": list(range(len(names)))}
+        if drop_duplicates:
+            check_droppable(privacy)
         found = _parts(splits, data, non_members, backbone, holdout, seed, privacy, drop=drop_duplicates)
         train, others = found.train, found.others
         if privacy is not None:
             settings["ledger"] = ledger or ledger_for(data, train.info)
-            _check_not_lost(data, settings["ledger"])
+            check_not_lost(data, settings["ledger"])
             check_output_folder(out, overwrite=overwrite)
         if privacy is not None and "reference" not in settings:
             settings["reference"] = train.info.backbone if train.info.backbone in REFERENCES else "none"
@@ -290,15 +329,19 @@ def fit_release(
                 chosen["drop_duplicates"] = "True"
             model.set_params(checkpoint=checkpoint_path(data, "fit", chosen) if resume else None)
         model.fit(train.X, train.y, train.subject, attributes=train.attributes)
-        release = model.release(train.info, class_names=classes)
-        if duplicates_removed:
-            release = _assuming(release, REMOVED)
-        problem, membership = "", None
-        if privacy is not None:
+        problem, membership, limit, left = "", None, None, None
+        if privacy is None:
+            release = model.release(train.info, no_dp=True)
+        else:
+            release = model.release(train.info, class_names=train.info.class_names)
+            release = with_assumptions(release, classes_read=classes is None, duplicates_removed=duplicates_removed)
             release.save(out, overwrite=overwrite)
+            limit = paid_limit(release.claim, settings["ledger"])
+            left = Ledger(settings["ledger"]).holding(holding).left
         try:
             if others is not None:
-                membership = check_membership(release, train, others, np.random.default_rng(seed))
+                checked = check_membership(release, train, others, np.random.default_rng(seed))
+                membership = with_limit(checked, limit)
             else:
                 problem = "There are no other records to check the release with: name some with --non-members."
         except LocumError as error:
@@ -330,6 +373,9 @@ def fit_release(
         dropped=found.dropped,
         kept=found.kept,
         duplicates_file=found.listing,
+        limit=limit,
+        holding=None if privacy is None else holding,
+        left=left,
     )
 
 
@@ -429,45 +475,6 @@ def _list_copies(data: str, parts: Mapping[str, EmbeddingSet]) -> str | None:
     except (OSError, LocumError):
         return None
     return str(file)
-
-
-def _assuming(release: Release, line: str) -> Release:
-    """The release with one more assumption in its claim."""
-    claim = replace(release.claim, assumptions=(*release.claim.assumptions, line))
-    return replace(release, manifest=release.manifest.model_copy(update={"claim": claim}))
-
-
-def _check_not_lost(data: str, ledger: Path) -> None:
-    """Refuse a new ledger where a release shows that there was one: what it spent would be forgotten."""
-    if ledger.exists():
-        return
-    # Beside the data, and beside the images that vectors were made from.
-    places = {Path(os.path.realpath(split_path(data)[0])).parent}
-    if ledger.parent.name == STATE_FOLDER:
-        places.add(ledger.absolute().parent.parent)
-    for manifest in sorted(found for place in places for found in place.glob(f"*/{MANIFEST}")):
-        try:
-            paid = load(manifest.parent).claim.dp is not None
-        except LocumError:
-            continue
-        if paid:
-            raise PrivacyError(
-                f"The release {manifest.parent.name!r} beside the data was paid for, but there is no ledger "
-                f"{str(ledger)!r}: what was spent would be forgotten. Put it back from a backup with `locum ledger "
-                "restore`; if that release was made from other data, open a ledger with `locum ledger set-budget`."
-            )
-
-
-def _private_settings(
-    privacy: DP, classes: Sequence[str] | None, ledger: Path | None, holding: str
-) -> dict[str, Any]:
-    privacy.size()
-    if classes is None:
-        raise PrivacyError(
-            "Under differential privacy the set of classes is private too: name the classes there can be with "
-            "`classes` (--classes); one may be empty."
-        )
-    return {"privacy": privacy, "classes": list(range(len(classes))), "ledger": ledger, "holding": holding}
 
 
 def _build(name: str, settings: dict[str, Any], seed: int) -> BaseGenerator:

@@ -219,7 +219,7 @@ def write_passport(
     >>> from locum.data import load_sample, write_embeddings
     >>> from locum.recipes import fit_release, write_passport
     >>> write_embeddings("tumors.npz", load_sample("breast-cancer"))
-    >>> release = fit_release("tumors.npz", Path("release-with-passport")).release
+    >>> release = fit_release("tumors.npz", Path("release-with-passport"), no_dp=True).release
     >>> write_passport(release).files
     ('croissant.json', 'passport.html', 'passport.json', 'passport.md')
     """

@@ -25,7 +25,7 @@ def make_plan(
     Parameters
     ----------
     budget
-        The budget; it needs `n_public`.
+        The budget; with `n_public` for noisy training steps.
     generator
         "gaussian", "cvae" or "cgan"; "sgd" stands for any network; "auto" is what `choose_generator` says.
     batch, epochs, clip
@@ -41,7 +41,7 @@ def make_plan(
     --------
     >>> from locum.recipes import make_plan
     >>> from locum.types import DP
-    >>> plan = make_plan(DP(epsilon=1.0, delta=1e-6, n_public=1000))
+    >>> plan = make_plan(DP(epsilon=1.0, delta=1e-6))
     >>> plan["generator"], round(plan["noise_multiplier"], 1)
     ('gaussian', 4.2)
     """
@@ -49,8 +49,6 @@ def make_plan(
     from locum.accounting import plan_query, plan_sgd
     from locum.generate import choose_generator
 
-    # Also without training steps: delta is checked against the size.
-    budget.size()
     if generator == "auto":
         generator = choose_generator(budget).generator
     if generator == "sgd":
@@ -119,7 +117,8 @@ def explain(budget: DP) -> list[str]:
         f"delta {budget.delta:g}: the probability that the guarantee fails altogether. With n {unit}s, a delta of "
         f"1/n would allow one of them to be published, so at most {largest} is accepted. A smaller one costs little.",
         f"n_public {n or '?'}: about how many {unit}s there are, as a number that may be public. The true number is "
-        "private: round it. Noise and batch size depend on it. A poor guess costs usefulness, never privacy.",
+        "private: round it. Noisy training needs it, for its steps and batches; one noisy sum does not. A poor guess "
+        "costs usefulness, never privacy.",
         f"unit {unit}: a record is one image or row; a subject is one person or patient with all their records. If "
         "subjects have several records, use subject: a guarantee per record does not cover all of them together.",
     ]

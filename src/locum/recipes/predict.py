@@ -170,7 +170,7 @@ def predict_records(
     >>> from locum.data import load_sample, write_embeddings
     >>> from locum.recipes import fit_release, predict_records, train_head
     >>> write_embeddings("tumors.npz", load_sample("breast-cancer"))
-    >>> release = fit_release("tumors.npz", Path("release-to-predict")).release
+    >>> release = fit_release("tumors.npz", Path("release-to-predict"), no_dp=True).release
     >>> head = train_head(release, Path("tumors.safetensors"), samples=200, settings={"max_epochs": 5}).head
     >>> predict_records(head, "tumors.npz").proba.shape
     (569, 2)

@@ -83,7 +83,7 @@ def make_report(
     >>> from locum.data import load_sample, write_embeddings
     >>> from locum.recipes import fit_release, make_report
     >>> write_embeddings("tumors.npz", load_sample("breast-cancer"))
-    >>> release = fit_release("tumors.npz", Path("release-to-report")).release
+    >>> release = fit_release("tumors.npz", Path("release-to-report"), no_dp=True).release
     >>> make_report(release, Path("report.html"), share=True, map="pca")["audience"]
     'shareable'
     """

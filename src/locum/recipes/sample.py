@@ -58,7 +58,7 @@ def sample_to_file(
     >>> from locum.data import load_sample, write_embeddings
     >>> from locum.recipes import fit_release, sample_to_file
     >>> write_embeddings("tumors.npz", load_sample("breast-cancer"))
-    >>> release = fit_release("tumors.npz", Path("release-to-sample")).release
+    >>> release = fit_release("tumors.npz", Path("release-to-sample"), no_dp=True).release
     >>> sample_to_file(release, Path("drawn.npz"), per_class={"benign": 20}, seed=0)["rows"]
     20
     """

@@ -123,7 +123,7 @@ def sign_release(
     >>> from locum.data import load_sample, write_embeddings
     >>> from locum.recipes import fit_release, make_key_pair, sign_release, verify_release
     >>> write_embeddings("tumors.npz", load_sample("breast-cancer"))
-    >>> release = fit_release("tumors.npz", Path("release-to-sign")).release
+    >>> release = fit_release("tumors.npz", Path("release-to-sign"), no_dp=True).release
     >>> pair = make_key_pair(Path("signer"))
     >>> signed = sign_release(release, Path(pair.private))
     >>> verify_release(release, key=Path(pair.public)).signed_by == signed.key

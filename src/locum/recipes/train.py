@@ -146,7 +146,7 @@ def train_head(
     >>> from locum.data import load_sample, write_embeddings
     >>> from locum.recipes import fit_release, train_head
     >>> write_embeddings("tumors.npz", load_sample("breast-cancer"))
-    >>> release = fit_release("tumors.npz", Path("release-to-train")).release
+    >>> release = fit_release("tumors.npz", Path("release-to-train"), no_dp=True).release
     >>> summary = train_head(release, Path("head.safetensors"), samples=200, settings={"max_epochs": 5})
     >>> summary.classes, summary.rows
     (('malignant', 'benign'), 200)

@@ -52,10 +52,11 @@ def render_card(manifest: Manifest) -> str:
             "---",
         ]
     )
+    warning = f"\n> **{claim.warning}**\n" if claim.warning else ""
     return f"""{front}
 
 # A stand-in for private data
-
+{warning}
 This folder holds {_KINDS[manifest.decoder.kind]}. It was made by Locum's `{markdown_text(manifest.generator)}`.
 
 ```python

@@ -254,7 +254,7 @@ def read_folder(path: Path) -> FolderContents:
     >>> import numpy as np
     >>> from locum.generate import ClassGaussian
     >>> from locum.release import read_folder
-    >>> path = ClassGaussian().fit(np.eye(4), [0, 0, 1, 1]).release().save("read_folder")
+    >>> path = ClassGaussian().fit(np.eye(4), [0, 0, 1, 1]).release(no_dp=True).save("read_folder")
     >>> sorted(read_folder(path).tensors)
     ['factor', 'means', 'scale']
     """

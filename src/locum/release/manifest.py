@@ -530,7 +530,7 @@ class Manifest(Document):
     --------
     >>> import numpy as np
     >>> from locum.generate import ClassGaussian
-    >>> manifest = ClassGaussian().fit(np.eye(5), [0, 0, 0, 1, 1]).release().manifest
+    >>> manifest = ClassGaussian().fit(np.eye(5), [0, 0, 0, 1, 1]).release(no_dp=True).manifest
     >>> manifest.generator, manifest.kind, manifest.joint
     ('ClassGaussian', 'decoder', (((0,), 0.6), ((1,), 0.4)))
     """

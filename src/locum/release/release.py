@@ -50,7 +50,7 @@ class Release:
     >>> import numpy as np
     >>> from locum.generate import ClassGaussian
     >>> X, y = np.random.default_rng(0).normal(size=(20, 3)), np.repeat(["cat", "dog"], 10)
-    >>> release = ClassGaussian(random_state=0).fit(X, y).release()
+    >>> release = ClassGaussian(random_state=0).fit(X, y).release(no_dp=True)
     >>> vectors, labels = release.sample(per_class={"cat": 2, "dog": 1}, random_state=0)
     >>> vectors.shape, sorted(labels.tolist())
     ((3, 3), ['cat', 'cat', 'dog'])
@@ -299,7 +299,7 @@ def load(path: str | Path) -> Release:
     >>> import numpy as np
     >>> from locum.generate import ClassGaussian
     >>> from locum.release import load
-    >>> path = ClassGaussian().fit(np.eye(4), [0, 0, 1, 1]).release().save("load")
+    >>> path = ClassGaussian().fit(np.eye(4), [0, 0, 1, 1]).release(no_dp=True).save("load")
     >>> load(path).classes.tolist()
     [0, 1]
     """

@@ -41,7 +41,7 @@ class OpenedRelease:
     >>> import numpy as np
     >>> from locum.generate import ClassGaussian
     >>> from locum.release import open_release
-    >>> opened = open_release(ClassGaussian().fit(np.eye(4), [0, 0, 1, 1]).release().save("opened"))
+    >>> opened = open_release(ClassGaussian().fit(np.eye(4), [0, 0, 1, 1]).release(no_dp=True).save("opened"))
     >>> opened.fingerprint == opened.release.fingerprint, opened.passport_files.passport
     (True, None)
     """
@@ -87,7 +87,7 @@ class Verification:
     >>> import numpy as np
     >>> from locum.generate import ClassGaussian
     >>> from locum.release import verify
-    >>> found = verify(ClassGaussian().fit(np.eye(4), [0, 0, 1, 1]).release().save("verification"))
+    >>> found = verify(ClassGaussian().fit(np.eye(4), [0, 0, 1, 1]).release(no_dp=True).save("verification"))
     >>> found.checks[0], found.to_dict()["claim"]["kind"]
     ('manifest.json follows schema 1', 'none')
     """
@@ -132,7 +132,7 @@ def open_release(path: str | Path) -> OpenedRelease:
     >>> import numpy as np
     >>> from locum.generate import ClassGaussian
     >>> from locum.release import open_release
-    >>> path = ClassGaussian().fit(np.eye(4), [0, 0, 1, 1]).release().save("open_release")
+    >>> path = ClassGaussian().fit(np.eye(4), [0, 0, 1, 1]).release(no_dp=True).save("open_release")
     >>> open_release(path).release.manifest.generator
     'ClassGaussian'
     """
@@ -171,7 +171,7 @@ def verify(path: str | Path, *, key: str | Path | None = None) -> Verification:
     >>> import numpy as np
     >>> from locum.generate import ClassGaussian
     >>> from locum.release import verify
-    >>> found = verify(ClassGaussian().fit(np.eye(4), [0, 0, 1, 1]).release().save("verify"))
+    >>> found = verify(ClassGaussian().fit(np.eye(4), [0, 0, 1, 1]).release(no_dp=True).save("verify"))
     >>> len(found.checks), found.signed_by
     (6, None)
     """
@@ -203,7 +203,7 @@ def verify_opened(opened: OpenedRelease, *, key: str | Path | None = None) -> Ve
     >>> import numpy as np
     >>> from locum.generate import ClassGaussian
     >>> from locum.release import open_release, verify_opened
-    >>> opened = open_release(ClassGaussian().fit(np.eye(4), [0, 0, 1, 1]).release().save("verify_opened"))
+    >>> opened = open_release(ClassGaussian().fit(np.eye(4), [0, 0, 1, 1]).release(no_dp=True).save("verify_opened"))
     >>> verify_opened(opened).fingerprint == opened.fingerprint
     True
     """

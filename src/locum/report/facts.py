@@ -72,7 +72,7 @@ def internal_report(
     >>> from locum.generate import ClassGaussian
     >>> from locum.report import internal_report
     >>> X, y = np.eye(4, dtype=np.float32), np.array([0, 0, 1, 1])
-    >>> report = internal_report(ClassGaussian().fit(X, y).release(), records=(X, y), map="pca")
+    >>> report = internal_report(ClassGaussian().fit(X, y).release(no_dp=True), records=(X, y), map="pca")
     >>> report["records"], sorted(report["missing"])
     (4, ['membership', 'utility'])
     """
@@ -133,7 +133,7 @@ def shareable_report(
     >>> import numpy as np
     >>> from locum.generate import ClassGaussian
     >>> from locum.report import shareable_report
-    >>> report = shareable_report(ClassGaussian().fit(np.eye(4), [0, 0, 1, 1]).release(), map="pca")
+    >>> report = shareable_report(ClassGaussian().fit(np.eye(4), [0, 0, 1, 1]).release(no_dp=True), map="pca")
     >>> report["audience"], "records" in report
     ('shareable', False)
     """

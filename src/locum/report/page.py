@@ -48,7 +48,7 @@ def render(report: Mapping[str, Any], suffix: str) -> str:
     >>> import numpy as np
     >>> from locum.generate import ClassGaussian
     >>> from locum.report import render, shareable_report
-    >>> report = shareable_report(ClassGaussian().fit(np.eye(4), [0, 0, 1, 1]).release(), map="pca")
+    >>> report = shareable_report(ClassGaussian().fit(np.eye(4), [0, 0, 1, 1]).release(no_dp=True), map="pca")
     >>> render(report, ".md").splitlines()[0]
     '# Locum report on a release'
     """
@@ -127,7 +127,7 @@ def to_html(report: Mapping[str, Any]) -> str:
     >>> import numpy as np
     >>> from locum.generate import ClassGaussian
     >>> from locum.report import shareable_report, to_html
-    >>> report = shareable_report(ClassGaussian().fit(np.eye(4), [0, 0, 1, 1]).release(), map="pca")
+    >>> report = shareable_report(ClassGaussian().fit(np.eye(4), [0, 0, 1, 1]).release(no_dp=True), map="pca")
     >>> to_html(report).splitlines()[0]
     '<!doctype html>'
     """
@@ -170,7 +170,7 @@ def to_markdown(report: Mapping[str, Any]) -> str:
     >>> import numpy as np
     >>> from locum.generate import ClassGaussian
     >>> from locum.report import shareable_report, to_markdown
-    >>> report = shareable_report(ClassGaussian().fit(np.eye(4), [0, 0, 1, 1]).release(), map="pca")
+    >>> report = shareable_report(ClassGaussian().fit(np.eye(4), [0, 0, 1, 1]).release(no_dp=True), map="pca")
     >>> "Claim: **none**" in to_markdown(report)
     True
     """

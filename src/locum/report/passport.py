@@ -109,7 +109,7 @@ def render_passport_files(manifest: Manifest, passport: Passport) -> dict[str, s
     >>> from locum.release import load
     >>> from locum.release.passport import build_passport
     >>> from locum.report import render_passport_files
-    >>> release = load(ClassGaussian().fit(np.eye(4), [0, 0, 1, 1]).release().save("release"))
+    >>> release = load(ClassGaussian().fit(np.eye(4), [0, 0, 1, 1]).release(no_dp=True).save("release"))
     >>> passport = build_passport(release.manifest, release.fingerprint, written_on="2025-01-31")
     >>> list(render_passport_files(release.manifest, passport))
     ['passport.html', 'passport.md', 'croissant.json']

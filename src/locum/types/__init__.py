@@ -14,7 +14,11 @@ if TYPE_CHECKING:
         Verdict as Verdict,
         worst_verdict as worst_verdict,
     )
-    from locum.types.budget import DP as DP
+    from locum.types.budget import (
+        DEFAULT_DELTA as DEFAULT_DELTA,
+        DEFAULT_EPSILON as DEFAULT_EPSILON,
+        DP as DP,
+    )
     from locum.types.claim import (
         DPClaim as DPClaim,
         PrivacyClaim as PrivacyClaim,

@@ -10,6 +10,10 @@ from typing import Any
 from locum.errors import ConfigError, PrivacyError
 from locum.types.claim import Relation, Unit
 
+# The budget of a fit that is told none.
+DEFAULT_EPSILON = 1.0
+DEFAULT_DELTA = 1e-6
+
 
 @dataclass(frozen=True, slots=True)
 class DP:
@@ -23,8 +27,9 @@ class DP:
     unit
         What is hidden: a "record", or a "subject" with all of its records.
     n_public
-        About how many units there are, as a number that may become public: round it. Sampling rate and steps come
-        from it, never from the data. The guarantee holds whatever the true number is. None: no plan that needs it.
+        About how many units there are, as a number that may become public: round it. Sampling rate and steps of noisy
+        training come from it, never from the data. The guarantee holds whatever the true number is. None: no plan
+        that needs it.
     relation
         What neighbors are: "add-or-remove" one unit (its presence is hidden), or "replace-one" (its values are
         hidden; the number of units is public). The second needs about twice the noise.
@@ -39,7 +44,7 @@ class DP:
     Examples
     --------
     >>> from locum.types import DP
-    >>> DP(epsilon=1.0, delta=1e-5, n_public=2000).unit
+    >>> DP(epsilon=1.0, delta=1e-6).unit
     'record'
     """
 
@@ -76,8 +81,8 @@ class DP:
         """`n_public`; without one, a PrivacyError that asks for it."""
         if self.n_public is None:
             raise PrivacyError(
-                "Under differential privacy the number of records is private: give a rounded number that may become "
-                "public as `n_public` (--n-public)."
+                "Noisy training needs to know about how many records there are, which is private: give a rounded "
+                "number that may become public as `n_public` (--n-public)."
             )
         return self.n_public
 

@@ -154,6 +154,13 @@ class PrivacyClaim:
         title = self.kind if self.k is None else f"{self.kind} (k = {self.k}, unit: {self.unit})"
         return f"{title}; a test with an insecure seed" if self.test else title
 
+    @property
+    def warning(self) -> str:
+        """What to say first about a release without differential privacy; empty if it has that guarantee."""
+        if self.dp is not None:
+            return ""
+        return "No guarantee: this release was made without differential privacy."
+
     def sentence(self) -> str:
         """The guarantee in words that a privacy officer can quote."""
         if self.dp is not None:
@@ -167,7 +174,8 @@ class PrivacyClaim:
         if self.kind == "k-anonymity":
             return (
                 f"{test}Each released vector is the mean of a group of at least {self.k} {self.unit}s. "
-                "Whoever knows the other members of a group can still work out the last one."
+                "Whoever knows the other members of a group can still work out the last one. This is not "
+                "differential privacy."
             )
         return (
             f"{test}No formal guarantee. The release holds no record, but nothing proves how much can be learned "

@@ -46,7 +46,7 @@ class ScoreAttack(ABC):
     >>> from locum.generate import ClassGaussian
     >>> rng = np.random.default_rng(0)
     >>> members, others = (EmbeddingSet(rng.normal(size=(50, 4)), np.arange(50) % 2) for _ in range(2))
-    >>> release = ClassGaussian().fit(members.X, members.y).release()
+    >>> release = ClassGaussian().fit(members.X, members.y).release(no_dp=True)
     >>> class Length(ScoreAttack):
     ...     name = "length of the vector"
     ...

@@ -43,7 +43,7 @@ class DensityRatio:
     >>> from locum.generate import ClassGaussian
     >>> rng = np.random.default_rng(0)
     >>> members, others = (EmbeddingSet(rng.normal(size=(50, 4)), np.arange(50) % 2) for _ in range(2))
-    >>> release = ClassGaussian().fit(members.X, members.y).release()
+    >>> release = ClassGaussian().fit(members.X, members.y).release(no_dp=True)
     >>> DensityRatio(samples=500).run(release, members, others, rng).notes[-1]
     'half of the non-members served as the reference; the other half was attacked'
     """

@@ -63,7 +63,7 @@ class EncoderELBO(ScoreAttack):
     >>> from locum.generate import ClassGaussian
     >>> rng = np.random.default_rng(0)
     >>> members, others = (EmbeddingSet(rng.normal(size=(50, 4)), np.arange(50) % 2) for _ in range(2))
-    >>> release = ClassGaussian().fit(members.X, members.y).release()
+    >>> release = ClassGaussian().fit(members.X, members.y).release(no_dp=True)
     >>> EncoderELBO().score(release, members, others, rng).inside.shape
     (50,)
     """

@@ -49,7 +49,7 @@ class Hole(ScoreAttack):
     >>> from locum.audit import Hole
     >>> from locum.generate import KSame
     >>> X, y = np.array([[0.0], [2.0], [10.0], [12.0]]), np.zeros(4, dtype=int)
-    >>> table = KSame(k=2, random_state=0).fit(X, y).release()  # rows at 1, 1, 11 and 11
+    >>> table = KSame(k=2, random_state=0).fit(X, y).release(no_dp=True)  # rows at 1, 1, 11 and 11
     >>> found = Hole(radius=0.8).score(table, EmbeddingSet(X, y), EmbeddingSet(X + 1, y), np.random.default_rng(0))
     >>> found.inside.tolist(), found.outside.tolist()
     ([2.0, 2.0, 2.0, 2.0], [-2.0, 0.0, -2.0, 0.0])

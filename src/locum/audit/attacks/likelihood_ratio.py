@@ -49,7 +49,7 @@ class LikelihoodRatio(ScoreAttack):
     >>> from locum.generate import ClassGaussian
     >>> rng = np.random.default_rng(0)
     >>> members, others = (EmbeddingSet(rng.normal(size=(300, 40)), np.arange(300) % 2) for _ in range(2))
-    >>> release = ClassGaussian().fit(members.X, members.y).release()
+    >>> release = ClassGaussian().fit(members.X, members.y).release(no_dp=True)
     >>> LikelihoodRatio().run(release, members, others, rng).verdict
     'leak'
     """

@@ -36,7 +36,7 @@ class NearestDistance(ScoreAttack):
     >>> from locum.generate import ClassGaussian
     >>> rng = np.random.default_rng(0)
     >>> members, others = (EmbeddingSet(rng.normal(size=(50, 4)), np.arange(50) % 2) for _ in range(2))
-    >>> release = ClassGaussian().fit(members.X, members.y).release()
+    >>> release = ClassGaussian().fit(members.X, members.y).release(no_dp=True)
     >>> NearestDistance(samples=500).run(release, members, others, rng).verdict
     'inconclusive'
     """
@@ -92,7 +92,7 @@ def check_membership(
     >>> from locum.generate import ClassGaussian
     >>> rng = np.random.default_rng(0)
     >>> members, others = (EmbeddingSet(rng.normal(size=(50, 4)), np.arange(50) % 2) for _ in range(2))
-    >>> release = ClassGaussian().fit(members.X, members.y).release()
+    >>> release = ClassGaussian().fit(members.X, members.y).release(no_dp=True)
     >>> found = check_membership(release, members, others, rng, samples=500)
     >>> found.baseline.value, found.p_value
     (0.5, None)

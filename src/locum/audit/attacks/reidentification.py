@@ -43,7 +43,7 @@ class Reidentification:
     >>> from locum.generate import ClassGaussian
     >>> rng, who = np.random.default_rng(0), np.arange(40) // 4
     >>> members, others = (EmbeddingSet(rng.normal(size=(40, 3)), np.arange(40) % 2, who + n) for n in (0, 100))
-    >>> release = ClassGaussian().fit(members.X, members.y).release()
+    >>> release = ClassGaussian().fit(members.X, members.y).release(no_dp=True)
     >>> Reidentification(samples=500).run(release, members, others, rng).baseline.value  # 10 subjects in each set
     0.1
     """

@@ -43,7 +43,7 @@ class SinglingOut:
     >>> from locum.generate import ClassGaussian
     >>> rng = np.random.default_rng(0)
     >>> members, others = (EmbeddingSet(rng.normal(size=(50, 4)), np.arange(50) % 2) for _ in range(2))
-    >>> release = ClassGaussian().fit(members.X, members.y).release()
+    >>> release = ClassGaussian().fit(members.X, members.y).release(no_dp=True)
     >>> SinglingOut(samples=500, radii=(0.2,)).run(release, members, others, rng).notes
     ('balls with a radius of 0.2 of the feature scale',)
     """

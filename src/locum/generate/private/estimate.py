@@ -48,7 +48,8 @@ def products_pay(plan: QueryPlan, classes: int, d: int) -> bool:
     Noise in the class sums grows with the square root of `classes * d`. Once there are thirteen times as many records
     as that, half the budget is enough for the means. `locum study run private-epsilon` compares both.
     """
-    return d <= _WIDEST and plan.privacy.size() >= _WORTH * plan.noise_multiplier * np.sqrt(classes * d)
+    n = plan.privacy.n_public
+    return d <= _WIDEST and n is not None and n >= _WORTH * plan.noise_multiplier * np.sqrt(classes * d)
 
 
 def noisy_sums(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,7 +24,8 @@ if TYPE_CHECKING:
 TEST = "everything: made with an insecure seed, so anyone can repeat its random numbers"
 # What no private fit covers.
 NOT_COVERED = (
-    "that the data passed the checks before the fit: two records or more, finite numbers, labels from `classes`",
+    "that the data passed the checks before the fit: two records or more, finite numbers, labels from `classes`, at "
+    "most 1 / (10 delta) units",
     "the values of epsilon, delta, `n_public` and `classes`: chosen by the holder, not hidden",
 )
 # What training a network does not cover; sums are integers, and noise on them is drawn on a grid.
@@ -122,8 +124,9 @@ class Guarantee:
     insecure_seed: int | None
     # What the last fit paid.
     _charge: Charge | None = None
-    # Whether this generator can be fitted with differential privacy.
+    # Whether this generator can be fitted with differential privacy, and whether its plan then needs `n_public`.
     _SUPPORTS_DP = False
+    _NEEDS_SIZE = True
 
     def _check_privacy(self, subject: Any) -> None:
         """Check everything that a guarantee needs, before any record is used."""
@@ -131,13 +134,14 @@ class Guarantee:
         if self.privacy is None:
             return
         if not isinstance(self.privacy, DP):
-            raise ConfigError(f"`privacy` must be None or DP(epsilon, delta, n_public=...); got {self.privacy!r}.")
+            raise ConfigError(f"`privacy` must be None or DP(epsilon, delta); got {self.privacy!r}.")
         if not self._SUPPORTS_DP:
             raise PrivacyError(
                 f"{name} does not support differential privacy: use ClassGaussian, CVAEGenerator or CGANGenerator, "
                 "or privacy=None."
             )
-        self.privacy.size()
+        if self._NEEDS_SIZE:
+            self.privacy.size()
         if getattr(self, "classes", None) is None:
             raise PrivacyError(
                 "Under differential privacy the set of classes is private too: name all classes that can occur with "
@@ -149,6 +153,16 @@ class Guarantee:
             )
         if self.privacy.unit == "subject" and subject is None:
             raise PrivacyError("The unit `subject` needs `subject`: say which records belong together.")
+
+    def _check_size(self, units: int) -> None:
+        """Refuse data with so many units that `delta` would allow publishing some of them outright."""
+        if self.privacy is not None and self.privacy.delta > 1 / (10 * units):
+            # A power of ten: the delta becomes public, and must not tell the number.
+            declared = 10.0 ** math.floor(math.log10(1 / (10 * units)))
+            raise PrivacyError(
+                f"A delta of {self.privacy.delta:g} is too large for so many {self.privacy.unit}s, since it must be "
+                f"at most 1 / (10 n): declare a delta of {declared:g} or less (--delta {declared:g})."
+            )
 
     def _budget(self) -> DP:
         """The budget; an error if there is none."""

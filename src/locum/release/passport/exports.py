@@ -65,7 +65,7 @@ def render_croissant(manifest: Manifest, passport: Passport) -> str:
     >>> from locum.generate import ClassGaussian
     >>> from locum.release import load
     >>> from locum.release.passport import build_passport, render_croissant
-    >>> release = load(ClassGaussian().fit(np.eye(4), [0, 0, 1, 1]).release().save("croissant"))
+    >>> release = load(ClassGaussian().fit(np.eye(4), [0, 0, 1, 1]).release(no_dp=True).save("croissant"))
     >>> passport = build_passport(release.manifest, release.fingerprint, written_on="2025-01-31")
     >>> json.loads(render_croissant(release.manifest, passport))["datePublished"]
     '2025-01-31'
@@ -178,7 +178,7 @@ def render_registry(manifest: Manifest, passport: Passport) -> str:
     >>> import numpy as np
     >>> from locum.generate import ClassGaussian
     >>> from locum.release.passport import build_passport, render_registry
-    >>> manifest = ClassGaussian().fit(np.eye(4), [0, 0, 1, 1]).release().manifest
+    >>> manifest = ClassGaussian().fit(np.eye(4), [0, 0, 1, 1]).release(no_dp=True).manifest
     >>> render_registry(manifest, build_passport(manifest, "0" * 64, written_on="2025-01-31"))
     Traceback (most recent call last):
         ...

@@ -104,7 +104,7 @@ def write_passport_files(path: Path, contents: Mapping[str, bytes], *, remove: I
     >>> import numpy as np
     >>> from locum.generate import ClassGaussian
     >>> from locum.release.passport import present_passport_files, write_passport_files
-    >>> path = ClassGaussian().fit(np.eye(4), [0, 0, 1, 1]).release().save("written")
+    >>> path = ClassGaussian().fit(np.eye(4), [0, 0, 1, 1]).release(no_dp=True).save("written")
     >>> write_passport_files(path, {"passport.md": b"# Passport"})
     >>> present_passport_files(path)
     ['passport.md']

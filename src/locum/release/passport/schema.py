@@ -310,7 +310,7 @@ class Passport(Strict):
     >>> import numpy as np
     >>> from locum.generate import ClassGaussian
     >>> from locum.release.passport import build_passport
-    >>> manifest = ClassGaussian().fit(np.eye(4), [0, 0, 1, 1]).release().manifest
+    >>> manifest = ClassGaussian().fit(np.eye(4), [0, 0, 1, 1]).release(no_dp=True).manifest
     >>> passport = build_passport(manifest, "0" * 64, written_on="2025-01-31")
     >>> passport.release.classes, passport.has_figures
     (2, False)
@@ -382,7 +382,7 @@ def build_passport(
     >>> import numpy as np
     >>> from locum.generate import ClassGaussian
     >>> from locum.release.passport import build_passport
-    >>> manifest = ClassGaussian().fit(np.eye(4), [0, 0, 1, 1]).release().manifest
+    >>> manifest = ClassGaussian().fit(np.eye(4), [0, 0, 1, 1]).release(no_dp=True).manifest
     >>> build_passport(manifest, "0" * 64, written_on="2025-01-31").claim == manifest.claim
     True
     """
@@ -445,7 +445,7 @@ def parse_passport(raw: bytes) -> Passport:
     >>> import numpy as np
     >>> from locum.generate import ClassGaussian
     >>> from locum.release.passport import build_passport, parse_passport
-    >>> manifest = ClassGaussian().fit(np.eye(4), [0, 0, 1, 1]).release().manifest
+    >>> manifest = ClassGaussian().fit(np.eye(4), [0, 0, 1, 1]).release(no_dp=True).manifest
     >>> passport = build_passport(manifest, "0" * 64, written_on="2025-01-31")
     >>> parse_passport(passport.dumps().encode()) == passport
     True
