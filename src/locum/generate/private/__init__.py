@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         Schedule as Schedule,
         place_means as place_means,
         read_transcript as read_transcript,
+        read_head as read_head,
         schedule_for as schedule_for,
     )
     from locum.generate.private.networks import folded as folded

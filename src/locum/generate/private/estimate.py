@@ -24,9 +24,6 @@ Array = npt.NDArray[np.float64]
 _LEAST_SCATTER = 0.1
 # Class means explain at most this share of the squared length of a vector, and so do the directions in products.
 _MOST = 0.9
-# Smallest ratio of records to noise at which products are queried; see `products_pay`.
-_WORTH = 13.0
-_WIDEST = 4096
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -41,15 +38,9 @@ class PrivateMeans:
     scale: npt.NDArray[np.float32]
     shares: Array
 
-
-def products_pay(plan: QueryPlan, classes: int, d: int) -> bool:
-    """Whether half of the budget is better spent on a covariance; decided from public numbers alone.
-
-    Noise in the class sums grows with the square root of `classes * d`. Once there are thirteen times as many records
-    as that, half the budget is enough for the means. `locum study run private-epsilon` compares both.
-    """
-    n = plan.privacy.n_public
-    return d <= _WIDEST and n is not None and n >= _WORTH * plan.noise_multiplier * np.sqrt(classes * d)
+    def tensors(self) -> dict[str, npt.NDArray[np.float32]]:
+        """As a release holds them."""
+        return {"means": self.means.astype(np.float32), "factor": self.factor, "scale": self.scale}
 
 
 def noisy_sums(

@@ -7,26 +7,31 @@ who reads them from a release compute the same head. `gradients.py` has the quer
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields
 
 import numpy as np
 import numpy.typing as npt
 
 from locum.data import Reference
-from locum.generate.private.estimate import PrivateMeans, shrunk
+from locum.generate.private.estimate import PrivateMeans, reference_hash, shrunk
 from locum.generate.private.gradients import SoftmaxRule
 from locum.generate.private.query import Measured, Shares, measured
+from locum.release import HeadSpec
 
 Array = npt.NDArray[np.float64]
 
 # The first query takes this share of the precision: most of it for the common mean.
 FIRST_SHARE = 0.12
-FIRST = Shares(sums=10 / 12, counts=1 / 12, lengths=1 / 12, pooled=True)
+FIRST = Shares(sums=9 / 12, counts=2 / 12, lengths=1 / 12, pooled=True)
+MOST_STEPS = 32
 # The most sums that a head draws: the first query, class sums, and steps.
-MOST_STEPS = 24
 MOST_SUMS = 2 + MOST_STEPS
-# Fewer units than this, in units of the noise on a vector, and every step loses more than it gains.
-_LEAST_SIGNAL = 4.0
+# With less signal than this every step loses more than it gains.
+_LEAST_SIGNAL = 2.5
+# Class means explain at most this share of the squared length of a vector.
+_MOST = 0.9
+# The part of the reference's correlations that samples keep; see `_spread`.
+_CORRELATED = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,14 +91,15 @@ def schedule_for(count: float, d: int, noise: float) -> Schedule:
     Examples
     --------
     >>> from locum.generate.private import schedule_for
-    >>> schedule_for(500, 1280, 4.2).steps, schedule_for(10_000, 1280, 4.2).steps
-    (0, 16)
+    >>> [schedule_for(count, 1280, 4.2).steps for count in (300, 1000, 10_000, 1_000_000)]
+    [0, 8, 24, 32]
     """
+    # Records against the noise on the length of a vector.
     signal = count / (noise * math.sqrt(d))
     if signal < _LEAST_SIGNAL:
         return Schedule(1 - FIRST_SHARE, 0, 0.0, 0.0, 0.0, 1.0, 10.0, 1.0)
-    steps = 16 if signal < 40 else MOST_STEPS
-    return Schedule(0.08, steps, 50 * math.sqrt(signal) / steps, 0.8, 0.0005, 0.75, 10.0, 0.25)
+    steps = min(max(round(3 * math.sqrt(signal)), 6), MOST_STEPS)
+    return Schedule(0.09, steps, 16.0, momentum=0.7, decay=0.001, clip=0.5, scale=10.0, averaged=0.15)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -181,6 +187,12 @@ class Descent:
         return FIRST.size(self.classes, self.d) if self.taken == 0 else self.classes * self.d
 
     @property
+    def clip(self) -> float:
+        """The bound on the length of a unit's gradient."""
+        assert self.schedule is not None
+        return self.schedule.clip
+
+    @property
     def rule(self) -> SoftmaxRule:
         """Where the next gradient is taken."""
         assert self._first is not None
@@ -255,8 +267,8 @@ def read_transcript(transcript: npt.NDArray[np.float32], descent: Descent) -> He
     return descent.head
 
 
-def place_means(head: Head, reference: Reference, separation: float) -> PrivateMeans:
-    """A Gaussian of raw vectors whose own Bayes rule is the head, `separation` times sharper; it costs nothing.
+def place_means(head: Head, reference: Reference, separation: float) -> tuple[PrivateMeans, float]:
+    """A Gaussian of raw vectors whose own Bayes rule is the head, only sharper; it costs nothing.
 
     Class means lie along the weights as the covariance bends them, around a common center. The center is moved within
     the span of these directions, so that the border between classes lies where the head has it, whatever the
@@ -269,51 +281,73 @@ def place_means(head: Head, reference: Reference, separation: float) -> PrivateM
     reference
         The public statistics that the vectors were whitened with.
     separation
-        How many times farther apart the classes are than the head alone implies. A classifier that is trained on
-        samples finds the head more easily if they are, and samples are less like real vectors.
+        How far class means are from their center, in standard deviations. A classifier that is trained on samples
+        finds the head more easily if they are far, and samples are then less like real vectors.
 
     Returns
     -------
-    PrivateMeans
+    found : PrivateMeans
         Class means, the spread around them, and class shares.
+    sharper : float
+        How many times sharper the Gaussian's Bayes rule is than the head.
 
     Examples
     --------
     >>> import numpy as np
     >>> from locum.data import load_reference
-    >>> from locum.generate.private import Descent, Head, measured, FIRST, place_means
+    >>> from locum.generate.private import FIRST, Head, measured, place_means
     >>> first = measured(np.array([0.0, 0.0, 50.0, 50.0, 30.0]) / 4, 1e-3, 2, 2, FIRST)
     >>> head = Head(np.zeros(2), np.array([[1.0, 0.0], [-1.0, 0.0]]), first, np.zeros((2, 2)), steps=8)
-    >>> found = place_means(head, load_reference("none", 2), separation=3.0)
+    >>> found, sharper = place_means(head, load_reference("none", 2), separation=3.0)
     >>> np.sign(found.means).tolist()
     [[1.0, 0.0], [-1.0, 0.0]]
     """
-    d, length, prior = reference.dim, head.first.length, head.prior
-    center = reference.color(length * head.center)
+    length, prior = head.first.length, head.prior
+    center, size = reference.color(length * head.center), length * head.reach / math.sqrt(reference.dim)
     if head.steps == 0:
-        explained = min(float(prior @ np.square(head.means).sum(axis=1)), 0.9)
-        size = length * head.reach * math.sqrt((1 - explained) / d)
-        factor, scale = reference.factors()
+        explained = min(float(prior @ np.square(head.means).sum(axis=1)), _MOST)
+        factor, scale = (math.sqrt(1 - explained) * size * part for part in reference.factors())
         means = center + reference.stretch(length * head.reach * head.means)
-        return PrivateMeans(means, (size * factor).astype(np.float32), (size * scale).astype(np.float32), prior)
-    size = length * head.reach / math.sqrt(d)
+        return PrivateMeans(means, factor.astype(np.float32), scale.astype(np.float32), prior), 1.0
     factor, scale = _spread(reference, size)
     # The head as a rule for raw vectors, less the center.
     weights = reference.whitened_weights(head.weights - head.weights.mean(axis=0)) / (length * head.reach)
-    bent = separation * ((weights @ factor.T) @ factor + weights * np.square(scale))
+    bent = (weights @ factor.T) @ factor + weights * np.square(scale)
+    far = math.sqrt(float(np.einsum("ij,ij->i", weights, bent).mean()))
+    sharper = min(max(separation / max(far, 1e-12), 1e-6), 1e6)
+    weights, bent = sharper * weights, sharper * bent
     # Where the border lies: scores of the Gaussian's Bayes rule at the center, and what the head wants them to be.
-    wanted = -separation * np.einsum("ij,ij->i", weights, bent) / 2 - (separation - 1) * np.log(prior)
-    products = separation * weights @ bent.T
+    wanted = -np.einsum("ij,ij->i", weights, bent) / 2 - (sharper - 1) * np.log(prior)
+    products = weights @ bent.T
     shift = np.linalg.lstsq(products - products.mean(axis=0), wanted - wanted.mean(), rcond=1e-8)[0] @ bent
-    return PrivateMeans(center + shift + bent, factor.astype(np.float32), scale.astype(np.float32), prior)
+    means = center + shift + bent
+    return PrivateMeans(means, factor.astype(np.float32), scale.astype(np.float32), prior), sharper
 
 
 def _spread(reference: Reference, size: float) -> tuple[Array, Array]:
-    """The spread around class means: the variances of the reference, without its correlations.
+    """The spread around class means: that of the reference, with a part of its correlations.
 
-    An ordinary classifier with a penalty on its weights prefers directions in which samples vary much. With equal
-    variances in all directions, after the usual scaling of features, it has nothing to prefer.
+    An ordinary classifier with a penalty on its weights prefers directions in which samples vary much. The more
+    equally samples vary in all directions, after the usual scaling of features, the less it misses the head.
     """
-    factor, scale = reference.factors()
-    variances = np.square(factor.astype(np.float64)).sum(axis=0) + np.square(scale.astype(np.float64))
-    return np.zeros((0, reference.dim)), size * np.sqrt(variances)
+    factor, scale = (part.astype(np.float64) for part in reference.factors())
+    alone = np.square(scale) + (1 - _CORRELATED) * np.square(factor).sum(axis=0)
+    return size * math.sqrt(_CORRELATED) * factor, size * np.sqrt(alone)
+
+
+def head_spec(descent: Descent, reference: Reference, sharper: float) -> HeadSpec:
+    """The manifest entry that says how to read a transcript."""
+    assert descent.schedule is not None
+    return HeadSpec(
+        noise=descent.noise,
+        **asdict(descent.schedule),
+        separation=sharper,
+        reference=reference.name,
+        reference_sha256=reference_hash(reference),
+    )
+
+
+def read_head(spec: HeadSpec, transcript: npt.NDArray[np.float32], classes: int, d: int) -> Head:
+    """The head of a release, from its own transcript."""
+    schedule = Schedule(**{field.name: getattr(spec, field.name) for field in fields(Schedule)})
+    return read_transcript(transcript, Descent(spec.noise, classes, d, schedule))

@@ -77,7 +77,7 @@ class PaidSums:
     ) -> None:
         if (ledger is None) != (insecure_seed is not None):
             raise PrivacyError("Noisy sums are paid from a ledger, or drawn with an insecure seed for a test.")
-        self._plan, self._ledger, self._insecure_seed = plan, ledger, insecure_seed
+        self.plan, self._ledger, self._insecure_seed = plan, ledger, insecure_seed
         # A test costs nothing, so it keeps nothing.
         self._file = None if ledger is None else checkpoint
         self._identity, self._shares, self._results = identity, [], _Results("", [])
@@ -121,13 +121,13 @@ class PaidSums:
             The noisy sums, each with noise of the plan's multiplier over the root of `share`.
         """
         number = len(self._shares)
-        if not 0 < share <= 1 or math.fsum([*self._shares, share]) > 1 + _SLACK or number >= self._plan.sums:
+        if not 0 < share <= 1 or math.fsum([*self._shares, share]) > 1 + _SLACK or number >= self.plan.sums:
             raise PrivacyError(
                 f"Sum {number + 1} with {share:.3g} of the precision is not paid for: {self.left:.3g} is left, and "
-                f"{self._plan.sums} sums were planned."
+                f"{self.plan.sums} sums were planned."
             )
         if number == len(self._results.drawn):
-            noise = self._plan.noise_multiplier / math.sqrt(share) * (1 + _SLACK)
+            noise = self.plan.noise_multiplier / math.sqrt(share) * (1 + _SLACK)
             found = noisy(sums(), noise, insecure_seed=self._insecure_seed, step=number)
             # Rounding after the noise costs nothing.
             self._results.drawn.append(found.to_array().astype(np.float32))
