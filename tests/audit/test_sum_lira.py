@@ -23,16 +23,16 @@ from locum.release import Release
 from locum.types import DP
 
 
-def private(data: EmbeddingSet, seed: int, epsilon: float = 1.0, covariance: str = "own") -> Release:
+def private(data: EmbeddingSet, seed: int, epsilon: float = 1.0, mechanism: str = "covariance") -> Release:
     budget = DP(epsilon, 1e-6, n_public=len(data))
-    made = ClassGaussian(privacy=budget, classes=[0, 1], covariance=covariance, insecure_seed=seed)
+    made = ClassGaussian(privacy=budget, classes=[0, 1], mechanism=mechanism, insecure_seed=seed)
     return made.fit(data.X, data.y).release()
 
 
-@pytest.mark.parametrize("covariance", ["own", "public"])
-def test_products_with_sums_equal_those_of_each_record_alone(covariance: str, subjects: Callable[..., Any]) -> None:
+@pytest.mark.parametrize("mechanism", ["covariance", "means"])
+def test_products_with_sums_equal_those_of_each_record_alone(mechanism: str, subjects: Callable[..., Any]) -> None:
     members, others, _ = subjects(0, n=20, d=5)
-    release = private(members, 0, covariance=covariance)
+    release = private(members, 0, mechanism=mechanism)
     spec, pool = release.manifest.decoder.statistics, Pool.of(release, members, others)
     reference, shares = load_reference("none", 5), Shares(*spec.shares)
     query = _Query(pool, 2, reference, spec, by_subject=False)
@@ -81,7 +81,7 @@ def test_subjects_are_found_as_a_whole(tmp_path: Path) -> None:
     members, others = data.take(np.arange(800)), data.take(np.arange(800, 1600))
     budget = DP(50.0, 1e-6, unit="subject", n_public=200)
     # Paid for: a test with an insecure seed claims nothing, not even a unit.
-    made = ClassGaussian(privacy=budget, classes=[0, 1], covariance="own", ledger=tmp_path / "ledger.sqlite")
+    made = ClassGaussian(privacy=budget, classes=[0, 1], mechanism="covariance", ledger=tmp_path / "ledger.sqlite")
     release = made.fit(members.X, members.y, members.subject).release()
     scores = SumLiRA(shadows=16).score(release, members, others, rng)
     unit = scores.inside.reshape(-1, 4)

@@ -16,6 +16,7 @@ from locum.data import Reference, load_reference
 from locum.errors import ConfigError, DataError, LocumError, PrivacyError
 from locum.federated import merge_releases
 from locum.generate import CGANGenerator, ClassGaussian, CVAEGenerator, KSame
+from locum.generate.private.head import MOST_SUMS
 from locum.generate.private import MEANS, MEANS_AND_PRODUCTS, from_sums, query_sums, reference_hash
 from locum.release import GaussianSpec, Release
 from locum.types import DP
@@ -37,15 +38,15 @@ def quarters(blobs: Blobs) -> list[Blobs]:
 def gaussian(X: np.ndarray, y: np.ndarray, seed: int = 0, **options: Any) -> Release:
     info = options.pop("info", EmbeddingInfo("b"))
     names = options.pop("class_names", None)
-    given: dict[str, Any] = {"privacy": RICH, "classes": [0, 1, 2], "insecure_seed": seed, **options}
+    given = {"privacy": RICH, "classes": [0, 1, 2], "mechanism": "means", "insecure_seed": seed, **options}
     return ClassGaussian(**given).fit(X, y).release(info, class_names=names)
 
 
-@pytest.mark.parametrize(("covariance", "shares"), [("public", MEANS), ("own", MEANS_AND_PRODUCTS)])
-def test_added_sums_equal_one_fit_on_all_records(blobs: Blobs, covariance: str, shares: Any) -> None:
+@pytest.mark.parametrize(("mechanism", "shares"), [("means", MEANS), ("covariance", MEANS_AND_PRODUCTS)])
+def test_added_sums_equal_one_fit_on_all_records(blobs: Blobs, mechanism: str, shares: Any) -> None:
     """With hardly any noise; the twin fits all records at once, without noise."""
     blobs = np.tile(blobs[0], (40, 1)), np.tile(blobs[1], 40)
-    sites = [gaussian(*part, seed=i, covariance=covariance) for i, part in enumerate(quarters(blobs))]
+    sites = [gaussian(*part, seed=i, mechanism=mechanism) for i, part in enumerate(quarters(blobs))]
     merged = merge_releases(sites)
     plain = Reference.plain(8)
     noise = 2 * sites[0].manifest.decoder.statistics.noise
@@ -67,7 +68,7 @@ def test_added_sums_equal_one_fit_on_all_records(blobs: Blobs, covariance: str, 
 def test_noise_of_sites_adds_in_squares(blobs: Blobs) -> None:
     """The merged release shrinks its means as one with that much noise does, and by no more."""
     parts = quarters(blobs)
-    sites = [gaussian(*part, seed=i, privacy=BUDGET, covariance="public") for i, part in enumerate(parts)]
+    sites = [gaussian(*part, seed=i, privacy=BUDGET, mechanism="means") for i, part in enumerate(parts)]
     total = sum(site.tensors["statistics"].astype(np.float64) for site in sites)
     noise = sites[0].manifest.decoder.statistics.noise * 2
     by_hand = from_sums(total, noise, 3, 8, MEANS, Reference.plain(8))
@@ -105,8 +106,8 @@ def test_a_mixture_weights_sites_by_paid_counts(blobs: Blobs) -> None:
     first = (y != 2) & (np.arange(len(y)) % 4 != 0)
     # Site 2 has all of class 2, and a quarter of the others.
     sites = [
-        gaussian(X[first], y[first], 0, covariance="public"),
-        gaussian(X[~first], y[~first], 1, covariance="own"),
+        gaussian(X[first], y[first], 0, mechanism="means"),
+        gaussian(X[~first], y[~first], 1, mechanism="covariance"),
     ]
     merged = merge_releases(sites)
     assert merged.manifest.settings["how"] == "mixture"
@@ -285,8 +286,9 @@ def test_the_claim_is_what_three_ledgers_say(blobs: Blobs, tmp_path: Path) -> No
     merged = merge_releases(releases)
     assert merged.claim.dp is not None
     cost = epsilon_of(events_from_json(merged.claim.dp.events), 3 * BUDGET.delta)
-    # Each of the three sums was drawn on a grid of its own.
-    assert cost < merged.claim.dp.epsilon == pytest.approx(cost, rel=1e-8)
+    # Each of the sums of three sites is on a grid of its own, and all of them are charged.
+    assert merged.claim.dp.events[0]["sums"] == 3 * MOST_SUMS
+    assert merged.claim.dp.epsilon == cost
     assert BUDGET.epsilon < merged.claim.dp.epsilon < 3 * BUDGET.epsilon
     told = merged.manifest.settings["sites"]
     assert [site["ledger"] for site in told] == tips

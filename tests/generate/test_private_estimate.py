@@ -160,8 +160,8 @@ def test_a_release_carries_the_sums_that_were_paid_for(blobs: tuple[np.ndarray, 
     """Read again from the file, they give the means and the spread that the release has; nothing else is needed."""
     from locum import load
 
-    for kind in ("public", "own"):
-        model = ClassGaussian(privacy=BUDGET, classes=[0, 1, 2], covariance=kind, insecure_seed=1).fit(*blobs)
+    for kind in ("means", "covariance"):
+        model = ClassGaussian(privacy=BUDGET, classes=[0, 1, 2], mechanism=kind, insecure_seed=1).fit(*blobs)
         release = load(model.release().save(tmp_path / kind))
         spec = release.manifest.decoder.statistics
         assert spec.noise == model.plan().noise_multiplier
@@ -179,7 +179,8 @@ def test_sums_that_no_receiver_could_read_are_not_released(
     blobs: tuple[np.ndarray, np.ndarray], tmp_path: Path, rng: np.random.Generator
 ) -> None:
     file = Reference.from_vectors(rng.normal(size=(50, 8)), source="made up", rank=2).save(tmp_path / "r.safetensors")
-    model = ClassGaussian(privacy=BUDGET, classes=[0, 1, 2], reference=str(file), insecure_seed=1).fit(*blobs)
+    settings = {"mechanism": "means", "reference": str(file), "insecure_seed": 1}
+    model = ClassGaussian(privacy=BUDGET, classes=[0, 1, 2], **settings).fit(*blobs)
     assert model.release().manifest.decoder.statistics is None
     assert "statistics" not in model.release().tensors
     assert "statistics" not in ClassGaussian().fit(*blobs).release(no_dp=True).manifest.dumps()

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 # Options that mean nothing without a guarantee.
 _GUARANTEE = (
     "epsilon", "delta", "n_public", "classes", "classes_public", "unit", "relation", "holding", "ledger",
-    "duplicates_removed", "covariance", "reference",
+    "duplicates_removed", "mechanism", "reference",
 )  # fmt: skip
 
 
@@ -74,9 +74,12 @@ def fit(
             rich_help_panel=SETTINGS,
         ),
     ] = False,
-    covariance: Annotated[
+    mechanism: Annotated[
         str | None,
-        typer.Option(help="Gaussian: auto, own (half of the budget) or public.", rich_help_panel=SETTINGS),
+        typer.Option(
+            help="Gaussian with a guarantee: auto, head, means (its sums can be merged over sites) or covariance.",
+            rich_help_panel=SETTINGS,
+        ),
     ] = None,
     reference: Annotated[
         str | None,
@@ -227,7 +230,7 @@ def fit(
         "max_epochs": epochs,
         "condition_on": listed(condition_on) if condition_on else None,
         "authors_compat": authors_compat or None,
-        "covariance": covariance,
+        "mechanism": mechanism,
         "reference": reference,
         "rank": rank,
         "k": k,

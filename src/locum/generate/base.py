@@ -162,7 +162,7 @@ class BaseGenerator(Guarantee, BaseEstimator):
     # Left out of a release: seeds, paths on the holder's machine, and whatever the claim already says.
     _UNRELEASED = (
         "random_state", "checkpoint", "verbose", "privacy", "condition_on",
-        "classes", "ledger", "holding", "insecure_seed", "reference", "covariance",
+        "classes", "ledger", "holding", "insecure_seed", "reference",
     )  # fmt: skip
     _release: Release | None = None
     _refusal: str | None = None

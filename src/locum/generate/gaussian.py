@@ -113,7 +113,7 @@ class ClassGaussian(BaseGenerator):
         classes: Sequence[Any] | None = None,
         reference: str = "none",
         mechanism: str = "auto",
-        separation: float = 3.0,
+        separation: float = 4.0,
         ledger: str | Path | None = None,
         holding: str = "default",
         insecure_seed: int | None = None,
@@ -193,7 +193,7 @@ class ClassGaussian(BaseGenerator):
         if self.space != "raw":
             raise ConfigError("Under differential privacy ClassGaussian works in the space 'raw': leave `space` out.")
         if not 0 < self.separation <= 100:
-            raise ConfigError(f"`separation` must be above 0 and at most 100; got {self.separation!r}. 3 is usual.")
+            raise ConfigError(f"`separation` must be above 0 and at most 100; got {self.separation!r}. 4 is usual.")
         mechanism, reference = self._mechanism(), load_reference(self.reference, records.X.shape[1])
         subjects = self._subjects(records.subject)
         with self._open_ledger() as ledger:

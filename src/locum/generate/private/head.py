@@ -31,7 +31,7 @@ _LEAST_SIGNAL = 2.5
 # Class means explain at most this share of the squared length of a vector.
 _MOST = 0.9
 # The part of the reference's correlations that samples keep; see `_spread`.
-_CORRELATED = 0.0
+_CORRELATED = 0.25
 
 
 @dataclass(frozen=True, slots=True)
