@@ -74,6 +74,7 @@ def fit(
     reference: Annotated[
         str | None,
         typer.Option(
+            metavar="NAME|FILE",
             help="With --epsilon: public statistics for whitening (default: the backbone's, if any).",
             rich_help_panel=SETTINGS,
         ),

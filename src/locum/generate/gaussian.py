@@ -27,8 +27,8 @@ class ClassGaussian(BaseGenerator):
     A class of several clusters is not described well.
 
     With `privacy=DP(...)` the class means, counts and one scale come from one noisy sum that `ledger` pays for. The
-    release contains that sum, so that sums of several sites can be added (`locum federate merge`), unless `reference`
-    is a file of your own. Vectors are whitened with public statistics.
+    release contains that sum, so that sums of several sites can be added (`locum federate merge`). Vectors are
+    whitened with public statistics.
 
     Parameters
     ----------
@@ -46,8 +46,9 @@ class ClassGaussian(BaseGenerator):
     classes
         All classes that can occur; needed with `privacy`, not used without it.
     reference
-        Public statistics for whitening, with `privacy`: "efflite0" to "efflite2", a file that `Reference.save` wrote,
-        or "none", which helps little.
+        Public statistics for whitening, with `privacy`: a name or a file, best `locum.data.reference_for(info)` of
+        your vectors; "none" leaves little at small epsilons. "auto" is "none" here, because arrays do not say where
+        they come from; `locum fit` takes what the file of vectors says.
     covariance
         With `privacy`: "public", which costs nothing, "own", which takes half of the budget, or "auto", which picks
         the better one for the number of records and the noise.
@@ -93,7 +94,7 @@ class ClassGaussian(BaseGenerator):
         space: str = "raw",
         privacy: DP | None = None,
         classes: Sequence[Any] | None = None,
-        reference: str = "none",
+        reference: str = "auto",
         covariance: str = "auto",
         ledger: str | Path | None = None,
         holding: str = "default",

@@ -13,7 +13,6 @@ import numpy as np
 
 from locum.audit import LEAST_NON_MEMBERS, check_membership
 from locum.data import (
-    REFERENCES,
     check_droppable,
     check_trainable,
     copies_of,
@@ -21,6 +20,8 @@ from locum.data import (
     find_duplicates,
     ledger_for,
     list_copies,
+    load_reference,
+    reference_for,
     split,
 )
 from locum.errors import ConfigError, DataError, LocumError, PolicyError, PrivacyError
@@ -195,7 +196,7 @@ def fit_release(
     backbone
         Model that embeds images; None: EfficientNet-Lite 0.
     privacy
-        Budget of the release; None: no guarantee. Public statistics of the backbone are used if there are any.
+        Budget of the release; None: no guarantee. Public statistics are those that `reference_for` names.
     classes
         With `privacy`, and required there: names of all classes there can be, which become public. One may be empty.
     ledger
@@ -268,7 +269,8 @@ def fit_release(
     _build(generator, settings, seed)
     # Before anything is paid for: whoever comes second is refused at once.
     with hold_folder(out):
-        splits = read_sets(data, backbone=backbone, progress=progress)
+        wanted = privacy is not None and settings.get("reference", "auto") == "auto"
+        splits = read_sets(data, backbone=backbone, reference=wanted, progress=progress)
         if classes is not None:
             splits = {name: part.with_classes(tuple(classes)) for name, part in splits.items()}
         found = _parts(splits, data, non_members, backbone, holdout, seed, privacy, drop=drop_duplicates)
@@ -277,8 +279,10 @@ def fit_release(
             settings["ledger"] = ledger or ledger_for(data, train.info)
             _check_not_lost(data, settings["ledger"])
             check_output_folder(out, overwrite=overwrite)
-        if privacy is not None and "reference" not in settings:
-            settings["reference"] = train.info.backbone if train.info.backbone in REFERENCES else "none"
+        if wanted:
+            settings["reference"] = reference_for(train.info)
+        if privacy is not None:
+            load_reference(settings["reference"], train.dim, train.info)
         model = _build(generator, settings, seed)
         started = time.monotonic()
         asked = model.get_params()

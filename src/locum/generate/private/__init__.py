@@ -11,6 +11,7 @@ if TYPE_CHECKING:
         from_sums as from_sums,
         noisy_sums as noisy_sums,
         reference_hash as reference_hash,
+        reference_of as reference_of,
     )
     from locum.generate.private.guarantee import (
         FLOATING as FLOATING,
