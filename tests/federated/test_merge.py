@@ -16,8 +16,8 @@ from locum.data import Reference, load_reference
 from locum.errors import ConfigError, DataError, LocumError, PrivacyError
 from locum.federated import merge_releases
 from locum.generate import CGANGenerator, ClassGaussian, CVAEGenerator, KSame
-from locum.generate.private.head import MOST_SUMS
 from locum.generate.private import MEANS, MEANS_AND_PRODUCTS, from_sums, query_sums, reference_hash
+from locum.generate.private.head import MOST_SUMS
 from locum.release import GaussianSpec, Release
 from locum.types import DP
 

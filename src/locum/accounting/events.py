@@ -239,7 +239,11 @@ def joined(events: Sequence[Event]) -> tuple[Event, ...]:
     # A single one stays as it is, to the last digit.
     sums = normal
     if len(normal) > 1:
-        sums = [Gaussian(1 / math.hypot(*(1 / event.noise_multiplier for event in normal)), sum(event.sums for event in normal))]
+        sums = [
+            Gaussian(
+                1 / math.hypot(*(1 / event.noise_multiplier for event in normal)), sum(event.sums for event in normal)
+            )
+        ]
     laplace = sorted((event for event in events if isinstance(event, Laplace)), key=lambda e: e.noise_multiplier)
     return (*(PoissonGaussian(rate, noise, n) for (rate, noise), n in order), *sums, *laplace)
 

@@ -141,6 +141,15 @@ def audit(
         int | None, typer.Option(min=0, max=MOST_SEED, help="Seed of the attacks.", rich_help_panel="Attacks")
     ] = None,
     backbone: Annotated[str | None, typer.Option(help=BACKBONE_HELP, rich_help_panel="Records")] = None,
+    reference: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Public statistics of a private release (default: what MEMBERS names).",
+            rich_help_panel="Records",
+            callback=existing,
+        ),
+    ] = None,
     force: Force = False,
     as_json: Json = False,
 ) -> None:
@@ -168,6 +177,7 @@ def audit(
             overwrite=force,
             seed=seed,
             backbone=backbone,
+            reference=reference,
             progress=progress,
             announce=output.say_aside,
         )

@@ -90,6 +90,14 @@ def embed(
     workers: Annotated[
         int | None, typer.Option(min=1, help="Threads (default: one per core).", rich_help_panel="Images")
     ] = None,
+    no_reference: Annotated[
+        bool,
+        typer.Option(
+            "--no-reference",
+            help="Make no public statistics of the backbone, which private fits need if none ship with Locum.",
+            rich_help_panel="Images",
+        ),
+    ] = False,
     force: Force = False,
     as_json: Json = False,
 ) -> None:
@@ -115,7 +123,9 @@ def embed(
             strict=strict,
             workers=workers,
             index=index,
+            reference=not no_reference,
             overwrite=force,
+            tell=output.say_aside,
             progress=progress,
         )
     output.show(summary, as_json, show_embed)
@@ -134,6 +144,8 @@ def show_embed(summary: EmbedSummary) -> None:
         output.say(f"            they belong to {_counted(summary.subjects, 'subject', 'subjects')}")
     output.say(f"backbone    {summary.backbone} (weights {summary.revision[:16]})")
     output.say(f"pixels      {summary.preprocessing}")
+    if summary.reference:
+        output.say(f"reference   {summary.reference} (public statistics for private fits)")
     kept = summary.images - summary.computed
     output.say(
         f"computed    {summary.computed} in {summary.seconds:.1f} s" + (f"; {kept} were in the cache" if kept else "")

@@ -94,6 +94,15 @@ def init(
     backbone: Annotated[
         str, typer.Option(help="The backbone that made the vectors.", rich_help_panel="The federation")
     ] = "efflite0",
+    reference: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Public statistics that the terms name by hash (default: the backbone's).",
+            rich_help_panel="The federation",
+            callback=existing,
+        ),
+    ] = None,
     site: Annotated[
         list[str] | None,
         typer.Option(
@@ -131,6 +140,7 @@ def init(
         listed(classes),
         sites=names,
         backbone=backbone,
+        reference=reference,
         settings=settings,
         host=host,
         port=port,
@@ -213,6 +223,10 @@ def coordinate(
     patience: Annotated[
         float, typer.Option(help="Seconds for a lost site to come back.", rich_help_panel="The network")
     ] = 300,
+    reference: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Public statistics, if the terms name a file by hash.", callback=existing),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Run a federation as its coordinator. Only sites with a known key can connect; nobody can send code."""
@@ -228,6 +242,7 @@ def coordinate(
         wait=wait,
         timeout=timeout,
         patience=patience,
+        reference=reference,
         on_event=_tell,
     )
     if as_json:
@@ -427,6 +442,14 @@ def merge(
     equal: Annotated[
         bool, typer.Option("--equal", help="Give all sites the same weight, not by their noisy counts.")
     ] = False,
+    reference: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Public statistics of the releases, if not shipped: sums are added.",
+            callback=existing,
+        ),
+    ] = None,
     force: Force = False,
     as_json: Json = False,
 ) -> None:
@@ -438,6 +461,7 @@ def merge(
         out,
         max_sites_per_subject=max_sites_per_subject,
         weights="equal" if equal else "counts",
+        reference=reference,
         overwrite=force,
     )
     if as_json:

@@ -84,6 +84,7 @@ def fit(
     reference: Annotated[
         str | None,
         typer.Option(
+            metavar="NAME|FILE",
             help="Public statistics for whitening (default: the backbone's, if any).",
             rich_help_panel=SETTINGS,
         ),

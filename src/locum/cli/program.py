@@ -26,6 +26,7 @@ MAKE, JUDGE, RECEIVE, MORE, TOOLS = "Make a release", "Judge it", "Receive one",
 
 VERBS: Mapping[str, Entry] = {
     "embed": Entry("embed", MAKE, "Turn images into vectors with a frozen vision model."),
+    "reference": Entry("reference", MAKE, "Public statistics of a backbone or a table, for private fits."),
     "plan": Entry("plan", MAKE, "Show what a private fit would do and cost, before any data are read."),
     "fit": Entry("fit", MAKE, "Fit a generator to records and write a release."),
     "ledger": Entry("ledger", MAKE, "What was spent on each data holding, and what may still be."),

@@ -36,12 +36,20 @@ def verify(
             callback=existing,
         ),
     ] = None,
+    reference: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="With --ledger: the public statistics of the release, if they do not ship with Locum.",
+            callback=existing,
+        ),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Check that a release is complete, well formed and, with --key, signed; offline, without the data."""
     from locum.recipes import verify_release
 
-    result = verify_release(release, ledger=ledger, key=key, site_keys=site_keys)
+    result = verify_release(release, ledger=ledger, key=key, site_keys=site_keys, reference=reference)
     output.show(result, as_json, show_verification)
 
 

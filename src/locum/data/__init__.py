@@ -50,6 +50,7 @@ if TYPE_CHECKING:
         REFERENCES as REFERENCES,
         Reference as Reference,
         load_reference as load_reference,
+        reference_for as reference_for,
     )
     from locum.data.samples import (
         SAMPLES as SAMPLES,

@@ -19,6 +19,11 @@ if TYPE_CHECKING:
     from locum.embed.backbone import Backbone as Backbone
     from locum.embed.cache import can_keep as can_keep
     from locum.embed.decode import decode_image as decode_image
+    from locum.embed.drawn_images import (
+        IMAGES as IMAGES,
+        keep_drawn_reference as keep_drawn_reference,
+        make_drawn_reference as make_drawn_reference,
+    )
     from locum.embed.embedding import Embedded as Embedded, StrictError as StrictError, embed_images as embed_images
     from locum.embed.listing import holds_images as holds_images, open_images as open_images
     from locum.embed.pixels import UnreadableImageError as UnreadableImageError

@@ -19,7 +19,7 @@ from typing import Self
 import numpy as np
 import numpy.typing as npt
 
-from locum.data import ALL, SPLITS, StreamedSplit
+from locum.data import ALL, REFERENCES, SPLITS, StreamedSplit
 from locum.embed.backbone import Backbone
 from locum.embed.cache import VectorStore
 from locum.embed.listing import open_images
@@ -154,7 +154,8 @@ class Embedded:
     Attributes
     ----------
     info
-        Where the vectors come from, with the class names and the ledger of the images.
+        Where the vectors come from, with the class names, the ledger of the images, and the name of the backbone's
+        public statistics if they ship with Locum.
     items
         The images that could be read, in order.
     contents
@@ -360,7 +361,12 @@ def _collect(
     if not kept:
         raise DataError(f"No image can be read, of {total} (the first: {problems[0][1]}): check the files.")
     return Embedded(
-        info=replace(model.info, class_names=source.class_names, ledger=str(source.home / STATE_FOLDER / LEDGER)),
+        info=replace(
+            model.info,
+            class_names=source.class_names,
+            ledger=str(source.home / STATE_FOLDER / LEDGER),
+            reference=model.name if model.name in REFERENCES else "",
+        ),
         items=tuple(source.items[i] for i in kept),
         contents=tuple(contents),
         subjects=_subjects(subjects, contents),

@@ -27,7 +27,7 @@ from locum.federated.result import TOGETHER, build_result, pooled, site_counts
 from locum.federated.secure import unmasked
 from locum.federated.settings import FederationSettings
 from locum.federated.state import RunState, only_coordinator
-from locum.federated.terms import Terms, paid_terms, read_terms, requested_sums, steps_per_round
+from locum.federated.terms import Terms, agreed_reference, paid_terms, read_terms, requested_sums, steps_per_round
 from locum.generate.private import Whitener
 from locum.release import Release
 
@@ -54,6 +54,8 @@ class Coordinator:
     keys
         The public key of each site by name: a site whose receipt is missing or signed with another key is left out.
         None: receipts are neither needed nor checked.
+    reference
+        File of public statistics, if the terms name one by its hash.
     on_event
         Called with one plain dict per event: round, sites, refusals, and epsilon per site. It holds nothing private.
 
@@ -73,14 +75,18 @@ class Coordinator:
         *,
         timeout: float = 3600.0,
         keys: Mapping[str, EllipticCurvePublicKey] | None = None,
+        reference: str | Path | None = None,
         on_event: OnEvent | None = None,
     ) -> None:
         self.settings, self.out, self._timeout, self._keys = settings, Path(out), timeout, keys
+        self._reference = reference
         self._emit = on_event or (lambda event: None)
         self._last_refusal = ""
 
     def run(self, channel: Channel) -> Path:
         """Run all remaining rounds, and return the folder of the release."""
+        # Before any site pays.
+        agreed_reference(self.settings, self._reference)
         with only_coordinator(self.out):
             return self._run(channel, RunState.open(self.out, self.settings))
 
@@ -93,11 +99,11 @@ class Coordinator:
                 )
             self._join_masked(channel, state) if self.settings.secure else self._join(channel, state)
         if self.settings.mode == "decoder":
-            whitener = pooled(self.settings, state.terms, state.sums).whitener
+            whitener = pooled(self.settings, state.terms, state.sums, self._reference).whitener
             weights = site_counts(self.settings, state.sums) if self.settings.weights == "counts" else {}
             for number in range(state.round + 1, self.settings.rounds + 1):
                 self._train(channel, state, number, whitener, weights)
-        release = build_result(self.settings, state.run, state.terms, state.sums, state.decoder)
+        release = build_result(self.settings, state.run, state.terms, state.sums, state.decoder, self._reference)
         folder = release.save(self.out / "release", overwrite=True)
         self._finish(channel, state, release)
         self._emit({"event": "done", "release": str(folder), "claim": release.claim.title})

@@ -5,16 +5,16 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, Literal, TypeGuard, get_args
 
 import numpy as np
 import numpy.typing as npt
 
 from locum.accounting import PoissonGaussian, events_from_json
-from locum.data import REFERENCES, load_reference
-from locum.errors import ConfigError, DataError, PrivacyError
+from locum.errors import ConfigError, DataError, LocumError, PrivacyError
 from locum.federated.claims import check_sites_per_subject, joint_claim
-from locum.generate.private import Shares, from_sums, measured, reference_hash, reference_settings, rounded_shares
+from locum.generate.private import Shares, from_sums, measured, reference_of, reference_settings, rounded_shares
 from locum.release import (
     EmbeddingEntry,
     GaussianSpec,
@@ -33,7 +33,10 @@ _MAKER = "merge_releases"
 
 
 def merge_releases(
-    releases: Sequence[Release], max_sites_per_subject: int | None = None, weights: Weights = "counts"
+    releases: Sequence[Release],
+    max_sites_per_subject: int | None = None,
+    weights: Weights = "counts",
+    reference: str | Path | None = None,
 ) -> Release:
     """One release that stands in for the records of all sites; it costs no site anything.
 
@@ -56,6 +59,9 @@ def merge_releases(
         "counts": in a mixture the weight of a site in a class is the count that it paid for, from its noisy sums, or
         its noisy share of the class times its public size. If the size of any site is unknown, all count as equally
         large. "equal": all sites have the same weight in every class, and nothing is added up.
+    reference
+        File of the public statistics of all releases, if they do not ship with Locum; without it such releases become
+        a mixture.
 
     Returns
     -------
@@ -76,11 +82,16 @@ def merge_releases(
     _check(releases, weights)
     sites = check_sites_per_subject(max_sites_per_subject, len(releases))
     orders = _orders(releases)
-    first, alike = releases[0].manifest, _alike(releases) if weights == "counts" else None
+    first, alike = releases[0].manifest, _alike(releases, reference) if weights == "counts" else None
+    if reference is not None and alike is None:
+        raise ConfigError(
+            "The sums of these releases cannot be added: they differ in their parts or public statistics, or --equal "
+            "was given. Leave --reference out for a mixture of decoders."
+        )
     if alike is None:
         decoder, tensors, shares, public = _mixed(releases, orders, weights)
     else:
-        decoder, tensors, shares, public = _added(releases, orders, alike)
+        decoder, tensors, shares, public = _added(releases, orders, alike, reference)
     settings = {
         "how": "mixture" if alike is None else "sums",
         "weights": weights,
@@ -106,7 +117,10 @@ Joined = tuple[GaussianSpec | MixtureSpec, dict[str, npt.NDArray[Any]], Array, d
 
 
 def _added(
-    releases: Sequence[Release], orders: Sequence[npt.NDArray[np.int64]], alike: Sequence[StatisticsSpec]
+    releases: Sequence[Release],
+    orders: Sequence[npt.NDArray[np.int64]],
+    alike: Sequence[StatisticsSpec],
+    file: str | Path | None,
 ) -> Joined:
     """The sums of all sites, added up and read once."""
     d, classes, shares = releases[0].manifest.embedding.dim, len(orders[0]), Shares(*alike[0].shares)
@@ -116,7 +130,7 @@ def _added(
         sums, counts, _, _ = shares.parts(mine, classes, d)
         sums[:], counts[:] = sums.reshape(classes, d)[order].ravel(), counts[order]
         total += mine
-    reference = load_reference(alike[0].reference, d)
+    reference = reference_of(alike[0], d, file)
     found = from_sums(total, math.hypot(*(one.noise for one in alike)), classes, d, shares, reference)
     tensors = {"means": found.means.astype(np.float32), "factor": found.factor, "scale": found.scale}
     spec = GaussianSpec(variance=_variance(releases[0]))
@@ -149,16 +163,18 @@ def _mixed(releases: Sequence[Release], orders: Sequence[npt.NDArray[np.int64]],
     return MixtureSpec(parts=tuple(parts)), tensors, table.sum(axis=0) / table.sum(), {}
 
 
-def _alike(releases: Sequence[Release]) -> list[StatisticsSpec] | None:
+def _alike(releases: Sequence[Release], file: str | Path | None) -> list[StatisticsSpec] | None:
     """How to read the sums of all sites, if all sites have sums of the same kind that can be read here."""
     found = [spec for spec in map(_statistics, releases) if spec is not None]
     if len(found) < len(releases) or len({(one.shares, one.reference, one.reference_sha256) for one in found}) > 1:
         return None
-    # The name comes from outside: it must never be used as a file name.
-    if found[0].reference not in ("none", *REFERENCES):
+    try:
+        reference_of(found[0], releases[0].manifest.embedding.dim, file)
+    except LocumError:
+        if file is not None:
+            raise
         return None
-    reference = load_reference(found[0].reference, releases[0].manifest.embedding.dim)
-    return found if reference_hash(reference) == found[0].reference_sha256 else None
+    return found
 
 
 def _statistics(release: Release) -> StatisticsSpec | None:

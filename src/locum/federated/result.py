@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,13 +12,12 @@ import numpy.typing as npt
 import torch
 
 from locum.accounting import Gaussian, epsilon_of, events_from_json, events_to_json, joint_ledger
-from locum.data import Reference, load_reference
 from locum.errors import PrivacyError
 from locum.federated.aggregation import initial_network
 from locum.federated.claims import check_sites_per_subject, joint_claim
 from locum.federated.secure import colluders, noise_of_each
 from locum.federated.settings import FederationSettings
-from locum.federated.terms import Terms, paid_terms, requested_sums
+from locum.federated.terms import Terms, agreed_reference, paid_terms, requested_sums
 from locum.generate import export_decoder
 from locum.generate.private import (
     TEST,
@@ -49,8 +49,10 @@ class Pooled:
     noise: float
 
 
-def pooled(settings: FederationSettings, terms: Mapping[str, Terms], sums: Sums) -> Pooled:
-    """Add up the sums; the variances of the sites' noise add up too."""
+def pooled(
+    settings: FederationSettings, terms: Mapping[str, Terms], sums: Sums, reference: str | Path | None = None
+) -> Pooled:
+    """Add up the sums; the variances of the sites' noise add up too. `reference` is a file, if the terms name one."""
     total = np.sum([sums[name] for name in sorted(sums)], axis=0)
     if settings.secure:
         largest, sites = max(t.noise for t in terms.values()), len(terms)
@@ -59,7 +61,7 @@ def pooled(settings: FederationSettings, terms: Mapping[str, Terms], sums: Sums)
         noise = float(np.sqrt(sum(terms[name].noise ** 2 for name in sums)))
     noise = max(noise, _MIN_NOISE)
     found = measured(total, noise, len(settings.classes), settings.dim, requested_sums(settings))
-    return Pooled(found, Whitener.read(found, _reference(settings)), total, noise)
+    return Pooled(found, Whitener.read(found, agreed_reference(settings, reference)), total, noise)
 
 
 def site_counts(settings: FederationSettings, sums: Sums) -> dict[str, float]:
@@ -77,13 +79,14 @@ def build_result(
     terms: Mapping[str, Terms],
     sums: Sums,
     decoder: Mapping[str, npt.NDArray[np.float32]],
+    reference: str | Path | None = None,
 ) -> Release:
     """The release of a federation. No record is used here; the settings hold what each site paid, and its receipt."""
-    reference, together = _reference(settings), pooled(settings, terms, sums)
+    public, together = agreed_reference(settings, reference), pooled(settings, terms, sums, reference)
     spec: GaussianSpec | NetworkSpec
     if settings.mode == "sums":
         read = from_sums(
-            together.total, together.noise, len(settings.classes), settings.dim, requested_sums(settings), reference
+            together.total, together.noise, len(settings.classes), settings.dim, requested_sums(settings), public
         )
         spec, generator = GaussianSpec(), "ClassGaussian"
         tensors: dict[str, Any] = {"means": read.means.astype(np.float32), "factor": read.factor, "scale": read.scale}
@@ -101,7 +104,7 @@ def build_result(
             # Receipts name the run; a release without them says nothing that differs between equal runs.
             **({"run": run} if any(t.receipt for t in terms.values()) else {}),
             "sites": _costs(terms),
-            **reference_settings(reference),
+            **reference_settings(public),
         },
         embedding=EmbeddingEntry(backbone=settings.backbone, dim=settings.dim),
         classes=list(range(len(settings.classes))),
@@ -158,7 +161,3 @@ def _costs(terms: Mapping[str, Terms]) -> list[dict[str, Any]]:
         if t.claim.dp is not None
     ]
     return sorted(costs, key=lambda site: str(site["ledger"]))
-
-
-def _reference(settings: FederationSettings) -> Reference:
-    return load_reference(settings.reference, settings.dim)

@@ -24,6 +24,7 @@ n_public = 1000               # the declared, rounded number of records: it is p
 unit = "record"               # or "subject": the guarantee covers all records of a patient
 # holding = "clinic"          # the data holding whose budget pays
 # ledger = "ledger.sqlite"    # default: beside the data
+# reference = "ref.safetensors"  # if the terms ask for public statistics in a file; default: what `embed` made
 """
 
 _README = """\

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -26,8 +27,10 @@ class FederationSettings:
     ----------
     classes
         The names of all classes that can occur, at any site.
-    dim, reference, backbone
-        The vectors: how many features, which public statistics whiten them, which backbone made them.
+    dim, reference, reference_sha256, backbone
+        The vectors: how many features, which public statistics whiten them, which backbone made them. "own": a file
+        that every site and the coordinator have, with this hash (`locum reference show`). A site whose statistics
+        have another hash is refused; an empty one is not checked.
     mode
         "sums": one round, in which sites send noisy class statistics; the result is a class Gaussian. "decoder":
         that, then `rounds` of training, in which decoders are averaged and encoders stay at the sites.
@@ -70,6 +73,7 @@ class FederationSettings:
     classes: tuple[str, ...]
     dim: int
     reference: str = "none"
+    reference_sha256: str = ""
     backbone: str = "unknown"
     mode: Mode = "decoder"
     initial_query: Literal["class", "public"] = "class"
@@ -127,6 +131,13 @@ class FederationSettings:
             if getattr(self, name) not in allowed:
                 raise ConfigError(f"`{name}` must be one of {', '.join(allowed)}; got {getattr(self, name)!r}.")
 
+        if not isinstance(self.reference_sha256, str) or not _SHA256.fullmatch(self.reference_sha256):
+            raise ConfigError(
+                f"`reference_sha256` must be empty or 64 hexadecimal digits; got {self.reference_sha256!r:.80}."
+            )
+        if self.reference == "own" and not self.reference_sha256:
+            raise ConfigError("`reference` 'own' needs `reference_sha256`: `locum reference show FILE` prints it.")
+
     @property
     def least_sites(self) -> int:
         """How many sites a round needs: `min_sites`, or more where the average or the masks need more."""
@@ -171,9 +182,10 @@ class FederationSettings:
         return "".join(f"{k} = {json.dumps(v, ensure_ascii=False)}\n" for k, v in settings if v is not None)
 
 
+_SHA256 = re.compile("([0-9a-f]{64})?")
 _CHOICES: dict[str, tuple[str, ...]] = {
     # Never a file name: the author of the terms must not choose which files of a site are read.
-    "reference": ("none", *REFERENCES),
+    "reference": ("none", "own", *REFERENCES),
     "mode": ("sums", "decoder"),
     "initial_query": ("class", "public"),
     "covariance": ("public", "own"),

@@ -101,6 +101,7 @@ def write_sites(
     *,
     validation: bool = False,
     test: EmbeddingSet | None = None,
+    reference: Path | None = None,
 ) -> dict[str, EmbeddingSet]:
     """Write one folder per site with its records and `site.toml`; returns the test records, held out from training.
 
@@ -125,6 +126,8 @@ def write_sites(
         if validation:
             write_embeddings(home / "val.npz", found["val"])
             settings["validation"] = "val.npz"
+        if reference is not None:
+            settings["reference"] = str(reference)
         if privacy is not None:
             names = ("epsilon", "delta", "n_public", "unit", "relation")
             settings |= {k: getattr(privacy, k) for k in names}
@@ -144,6 +147,7 @@ def simulate(
     seed: int = 0,
     validation: bool = False,
     test: EmbeddingSet | None = None,
+    reference: str | Path | None = None,
     on_event: Callable[[dict[str, Any]], None] | None = None,
 ) -> Simulation:
     """Simulate a federation on this machine, in one process or on Flower's simulation engine: the same result.
@@ -171,6 +175,8 @@ def simulate(
         Choose lambda on held-out records, as in the federated paper, and not by cross-validation.
     test
         Records that all sites are tested on; None: each site holds out a fifth of its own.
+    reference
+        File of public statistics, if the terms name one by its hash.
     on_event
         Called with one plain dict per event.
 
@@ -191,14 +197,16 @@ def simulate(
     >>> len(found.sites)
     2
     """
-    held = write_sites(parts, work, privacy, seed, validation=validation, test=test)
+    if reference is not None:
+        reference = Path(reference).resolve()
+    held = write_sites(parts, work, privacy, seed, validation=validation, test=test, reference=reference)
     if engine == "local":
         files = {f"site-{i}": work / f"site-{i}" / "site.toml" for i in range(len(parts))}
-        release = Coordinator(settings, out, on_event=on_event).run(LocalChannel(files))
+        release = Coordinator(settings, out, reference=reference, on_event=on_event).run(LocalChannel(files))
     else:
         from locum.federated.transport.ray import simulate_on_ray
 
-        release = simulate_on_ray(settings, work, len(parts), out, on_event=on_event)
+        release = simulate_on_ray(settings, work, len(parts), out, reference=reference, on_event=on_event)
     scores = []
     for i, (name, records) in enumerate(held.items()):
         site = Site(work / f"site-{i}" / "site.toml")

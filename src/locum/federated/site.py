@@ -15,7 +15,7 @@ import torch
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 
 from locum.accounting import Charge, Event, Gaussian, Ledger, PaidPlan, PlanSteps, SGDPlan, events_to_json
-from locum.data import load_reference
+from locum.data import Reference
 from locum.errors import ConfigError, FormatError, PrivacyError
 from locum.federated.aggregation import decoder_tensors, initial_network
 from locum.federated.protocol import Reply, Request
@@ -24,7 +24,7 @@ from locum.federated.secure import check_keys, masked, new_key, noise_of_each, p
 from locum.federated.settings import FederationSettings
 from locum.federated.site_file import SiteFile, SiteRecords
 from locum.federated.state import SiteState
-from locum.federated.terms import SitePlan, paid_terms, plan_site, requested_sums
+from locum.federated.terms import SitePlan, agreed_reference, paid_terms, plan_site, requested_sums
 from locum.federated.verification import check_run_claim
 from locum.generate import with_labels
 from locum.generate.private import Whitener, exact_query, subjects
@@ -103,6 +103,8 @@ class Site:
         size = len(records.train) if plan.privacy is None else plan.privacy.size()
         facts: dict[str, Any] = {"noise": plan.sums_noise, "size": size}
         if settings.secure:
+            # Masked sums need every site: one that could not send them must not join.
+            self._reference(settings, records.train)
             # The payment comes later, when it is known who takes part.
             state.key_pair = new_key()
             return self._reply(request, facts={**facts, "key": public_key(state.key_pair)})
@@ -148,10 +150,9 @@ class Site:
         step: int,
     ) -> tuple[ExactSums, dict[str, Any] | None]:
         """Pay for `events`, then the noisy sums and the terms of the payment; a simulation has no terms."""
-        reference, train = load_reference(settings.reference, settings.dim), records.train
-        sums = exact_query(
-            train.X, train.y, self._subjects(train), len(settings.classes), reference, requested_sums(settings)
-        )
+        train = records.train
+        reference, wanted = self._reference(settings, train), requested_sums(settings)
+        sums = exact_query(train.X, train.y, self._subjects(train), len(settings.classes), reference, wanted)
         with self._ledger() as ledger:
             charge = None if ledger is None else self._charge(ledger, events, request)
             # A simulation may have no noise at all.
@@ -183,7 +184,7 @@ class Site:
         # With too few rows only the sites that have the missing class would fail, which would reveal them.
         if means is None or means.shape != (len(settings.classes), settings.dim):
             raise FormatError("A request to train needs one mean for each class.")
-        whitener = Whitener(load_reference(settings.reference, settings.dim), means.astype(np.float64), length)
+        whitener = Whitener(self._reference(settings, train), means.astype(np.float64), length)
         rows = with_labels(whitener.forward(train.X, train.y), train.y[:, None], [len(settings.classes)])
         with self._ledger() as ledger:
             part = PlanSteps(state.used, state.used + plan.steps_per_round, None)
@@ -283,6 +284,9 @@ class Site:
         with Ledger(self.file.ledger_file) as ledger:
             ledger.open_for(budget, self.file.holding)
             yield ledger
+
+    def _reference(self, settings: FederationSettings, train: EmbeddingSet) -> Reference:
+        return agreed_reference(settings, self.file.reference_file(train.info), train.info)
 
     def _subjects(self, data: EmbeddingSet) -> npt.NDArray[np.int64] | None:
         if self.file.unit != "subject":

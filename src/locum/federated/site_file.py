@@ -9,7 +9,7 @@ from locum.data import ledger_for, read_embeddings
 from locum.errors import ConfigError, DataError, PrivacyError
 from locum.federated.settings import FederationSettings
 from locum.io import read_toml
-from locum.types import DP, EmbeddingSet
+from locum.types import DP, EmbeddingInfo, EmbeddingSet
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -39,6 +39,8 @@ class SiteFile:
         The ledger that pays; None: that of the data.
     holding
         The data holding whose budget pays.
+    reference
+        File of public statistics, where the terms ask for one; None: the one that `embed` made for the data.
     epsilon, delta
         What a run may cost; all of it is charged when the site joins. `epsilon` None, in simulations only: no
         privacy.
@@ -67,6 +69,7 @@ class SiteFile:
     validation: str | None = None
     ledger: str | None = None
     holding: str = "default"
+    reference: str | None = None
     epsilon: float | None = None
     delta: float | None = None
     n_public: int | None = None
@@ -84,7 +87,7 @@ class SiteFile:
             raise ConfigError(f"A site file has no setting {unknown[0]!r}; it has {', '.join(known)}.")
         if not isinstance(found.get("data"), str):
             raise ConfigError(f'The site file {str(file)!r} must say where the records are: data = "FILE".')
-        for name in ("validation", "ledger", "holding", "federation"):
+        for name in ("validation", "ledger", "holding", "federation", "reference"):
             if not isinstance(found.get(name, ""), str):
                 raise ConfigError(f"`{name}` in the site file must be text; got {found[name]!r}.")
         seed = found.get("insecure_seed", 0)
@@ -109,6 +112,10 @@ class SiteFile:
     def ledger_file(self) -> Path:
         """Where spending is written down."""
         return ledger_for(self._place(self.data)) if self.ledger is None else self.folder / self.ledger
+
+    def reference_file(self, info: EmbeddingInfo) -> str | None:
+        """The site's file of public statistics, for terms that ask for one; None if there is none."""
+        return self._place(self.reference) if self.reference is not None else info.reference or None
 
     def check_terms(self, settings: FederationSettings) -> None:
         """Refuse terms that the owner of the site has not agreed to."""

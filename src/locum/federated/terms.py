@@ -10,6 +10,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 from locum.accounting import (
@@ -23,11 +24,21 @@ from locum.accounting import (
     events_to_json,
     plan_query,
 )
-from locum.errors import FormatError, LocumError
+from locum.data import Reference, load_reference
+from locum.errors import ConfigError, DataError, FormatError, LocumError
 from locum.federated.settings import FederationSettings
-from locum.generate.private import COUNTS_ONLY, FLOATING, MEANS, MEANS_AND_PRODUCTS, TEST, Shares, plan_network
+from locum.generate.private import (
+    COUNTS_ONLY,
+    FLOATING,
+    MEANS,
+    MEANS_AND_PRODUCTS,
+    TEST,
+    Shares,
+    plan_network,
+    reference_hash,
+)
 from locum.train.dp import ASSUMPTIONS, InitialQuery
-from locum.types import DP, DPClaim, PrivacyClaim
+from locum.types import DP, DPClaim, EmbeddingInfo, PrivacyClaim
 
 # What a site's guarantee does not cover.
 NOT_COVERED = (
@@ -115,6 +126,27 @@ def requested_sums(settings: FederationSettings) -> Shares:
     if settings.mode == "sums":
         return MEANS_AND_PRODUCTS if settings.covariance == "own" else MEANS
     return MEANS if settings.initial_query == "class" else COUNTS_ONLY
+
+
+def agreed_reference(
+    settings: FederationSettings, file: str | Path | None = None, info: EmbeddingInfo | None = None
+) -> Reference:
+    """The public statistics that the terms name, by hash; `file` is one's own copy of those that do not ship."""
+    wanted = settings.reference_sha256
+    if settings.reference != "own":
+        file = settings.reference
+    elif file is None:
+        raise ConfigError(
+            f"The terms ask for public statistics in a file (sha256 {wanted[:16]}...): name your copy of it, as "
+            "`reference` in site.toml or with --reference at the coordinator."
+        )
+    found = load_reference(file, settings.dim, info)
+    if wanted and reference_hash(found) != wanted:
+        raise DataError(
+            f"The public statistics {str(file)!r} (sha256 {reference_hash(found)[:16]}...) are not those of the "
+            f"terms (sha256 {wanted[:16]}...): get the file that the federation agreed on."
+        )
+    return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -313,6 +313,9 @@ class BaseGenerator(Guarantee, BaseEstimator):
         )
         return replace(release, bind=self._bind) if self._charge is not None else release
 
+    def remove_checkpoint(self) -> None:
+        """Delete what is kept for a killed fit to go on from, if there is anything."""
+
     def _embedding(self, info: EmbeddingInfo) -> EmbeddingEntry:
         return EmbeddingEntry(
             backbone=info.backbone, revision=info.revision, preprocessing=info.preprocessing, dim=self.n_features_in_

@@ -88,8 +88,9 @@ class CVAEGenerator(BaseGenerator):
     classes
         All classes that can occur; needed with `privacy`, not used without it.
     reference
-        Public statistics for whitening, with `privacy`: "none", "efflite0" to "efflite2", or a file that
-        `Reference.save` wrote.
+        Public statistics for whitening, with `privacy`: a name or a file, best `locum.data.reference_for(info)` of
+        your vectors; "none" leaves little at small epsilons. "auto" is "none" here, because arrays do not say where
+        they come from; `locum fit` takes what the file of vectors says.
     ledger
         The ledger that pays, such as `locum.ledger_for(path)`; needed with `privacy`.
     holding
@@ -151,7 +152,7 @@ class CVAEGenerator(BaseGenerator):
         authors_compat: bool = False,
         privacy: DP | None = None,
         classes: Sequence[Any] | None = None,
-        reference: str = "none",
+        reference: str = "auto",
         ledger: str | Path | None = None,
         holding: str = "default",
         insecure_seed: int | None = None,

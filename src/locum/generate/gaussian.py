@@ -17,7 +17,7 @@ from locum.generate.covariance import low_rank_plus_diagonal, safe_rank
 from locum.generate.private.estimate import from_sums, reference_hash, statistics_spec
 from locum.generate.private.gradients import HeadQuery
 from locum.generate.private.guarantee import NOT_COVERED, reference_settings, rounded_shares
-from locum.generate.private.head import FIRST, MOST_SUMS, Descent, head_spec, place_means, read_transcript
+from locum.generate.private.head import FIRST, MOST_SUMS, Descent, head_spec, place_means
 from locum.generate.private.paid_sums import PaidSums, identity_of
 from locum.generate.private.query import MEANS, MEANS_AND_PRODUCTS, exact_query
 from locum.release import GaussianSpec
@@ -56,8 +56,9 @@ class ClassGaussian(BaseGenerator):
     classes
         All classes that can occur; needed with `privacy`, not used without it.
     reference
-        Public statistics for whitening, with `privacy`: "efflite0" to "efflite2", a file that `Reference.save` wrote,
-        or "none", which helps little.
+        Public statistics for whitening, with `privacy`: a name or a file, best `locum.data.reference_for(info)` of
+        your vectors; "none" leaves little at small epsilons. "auto" is "none" here, because arrays do not say where
+        they come from; `locum fit` takes what the file of vectors says.
     mechanism
         With `privacy`, what is learned: "head", a classifier and the means that go with it; "means", class means
         alone; "covariance", class means and, for half of the budget, a covariance. Sums of the last two can be added
@@ -111,7 +112,7 @@ class ClassGaussian(BaseGenerator):
         space: str = "raw",
         privacy: DP | None = None,
         classes: Sequence[Any] | None = None,
-        reference: str = "none",
+        reference: str = "auto",
         mechanism: str = "auto",
         separation: float = 4.0,
         ledger: str | Path | None = None,
@@ -230,8 +231,8 @@ class ClassGaussian(BaseGenerator):
             descent.take(paid.draw(lambda: query.gradient(descent.rule, descent.clip), descent.share))
         transcript = paid.finish()
         # Post-processing from here on: no record is used, so it costs nothing, and anyone can repeat it.
-        found, sharper = place_means(read_transcript(transcript, Descent(noise, classes, d)), reference, self.separation)
-        spec = head_spec(descent, reference, sharper)
+        found, sharpness = place_means(descent.head, reference, self.separation)
+        spec = head_spec(descent, reference, self.separation, sharpness)
         return (
             GaussianSpec(variance=float(self.variance), head=spec),
             {**found.tensors(), "transcript": transcript},
@@ -248,10 +249,8 @@ class ClassGaussian(BaseGenerator):
         transcript = paid.finish()
         # Post-processing from here on: no record is used, so it costs nothing, and anyone can repeat it.
         found = from_sums(transcript.astype(np.float64), noise, classes, d, shares, reference)
-        tensors, statistics = found.tensors(), statistics_spec(reference, shares, noise)
-        if statistics is not None:
-            tensors["statistics"] = transcript
-        return GaussianSpec(variance=float(self.variance), statistics=statistics), tensors, found.shares
+        spec = GaussianSpec(variance=float(self.variance), statistics=statistics_spec(reference, shares, noise))
+        return spec, {**found.tensors(), "statistics": transcript}, found.shares
 
     def _identity(self, records: Records, reference: Reference) -> str:
         """What makes a fit this fit: settings and records. It stays local."""

@@ -57,6 +57,11 @@ if TYPE_CHECKING:
         rebalance_to_file as rebalance_to_file,
     )
     from locum.recipes.rebalance_compare import Comparison as Comparison, compare_methods as compare_methods
+    from locum.recipes.reference import (
+        ReferenceSummary as ReferenceSummary,
+        make_reference as make_reference,
+        show_reference as show_reference,
+    )
     from locum.recipes.report import default_report_path as default_report_path, make_report as make_report
     from locum.recipes.sample import sample_to_file as sample_to_file
     from locum.recipes.sign import (

@@ -7,7 +7,7 @@ import secrets
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -155,6 +155,7 @@ def audit_data(
     overwrite: bool = False,
     seed: int | None = None,
     backbone: str | None = None,
+    reference: Path | None = None,
     progress: Progress | None = None,
     announce: Callable[[str], None] | None = None,
 ) -> Audited:
@@ -202,6 +203,9 @@ def audit_data(
         Seed of the attacks.
     backbone
         Path of a custom model, if images have to be embedded with one.
+    reference
+        File of the public statistics of a private release; None: what the members' file names. Needed to attack noisy
+        sums that were not whitened with shipped statistics.
     progress
         Called as the work proceeds.
     announce
@@ -249,6 +253,8 @@ def audit_data(
     ) as made:
         epsilon_audit = None if canaries is None else _epsilon_audit(attacked, canaries, seed, progress)
         inside = pick_split(members, "train", like=attacked.info, backbone=backbone)
+        if reference is not None:
+            inside = replace(inside, info=replace(inside.info, reference=str(reference)))
         outside = pick_split(non_members, "val", "test", like=attacked.info, backbone=backbone)
         for data, what in ((inside, "members"), (outside, "non-members")):
             check_source(attacked.info, data.info, what)

@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
 from itertools import combinations
 from pathlib import Path
 from typing import Any
 
 from locum.data import SUFFIXES, Copy, list_copies, write_embeddings, write_npz_stream
-from locum.embed import DEFAULT_BACKBONE, NO_CLASSES, Embedded, StrictError, embed_images, open_images
+from locum.embed import (
+    DEFAULT_BACKBONE,
+    NO_CLASSES,
+    Embedded,
+    StrictError,
+    embed_images,
+    keep_drawn_reference,
+    load_backbone,
+    open_images,
+)
 from locum.errors import ConfigError, DataError
 from locum.io import check_output_file, write_atomically, write_private_table
 from locum.types import Progress
@@ -47,6 +56,8 @@ class EmbedSummary:
         How many images have the vector of an earlier one of their own split, and of an image of an earlier split.
     duplicates_file
         The file that lists them (None if there are none).
+    reference
+        Public statistics of the backbone: a shipped name or a file; empty if there are none.
     seconds
         How long it took.
 
@@ -73,6 +84,7 @@ class EmbedSummary:
     repeated: int
     shared: int
     duplicates_file: str | None
+    reference: str
     seconds: float
 
     def to_dict(self) -> dict[str, Any]:
@@ -90,7 +102,9 @@ def embed_to_file(
     strict: bool = False,
     workers: int | None = None,
     index: Path | None = None,
+    reference: bool = True,
     overwrite: bool = False,
+    tell: Callable[[str], None] | None = None,
     progress: Progress | None = None,
 ) -> EmbedSummary:
     """Embed images and write their vectors to a file.
@@ -117,8 +131,13 @@ def embed_to_file(
         Number of threads; None: one per core.
     index
         A .csv file that says which image became which row.
+    reference
+        Make public statistics of a backbone that Locum ships none for, which private fits of these vectors will use.
+        They are made once and kept beside the cache; without a cache, beside `out`.
     overwrite
         Replace existing files.
+    tell
+        Called with a line before public statistics are made. None: nothing is said.
     progress
         Called with the images done, the number of images and the speed.
 
@@ -154,10 +173,9 @@ def embed_to_file(
     if len(named) > 1 and out.suffix.lower() != ".npz":
         raise ConfigError(f"The images have the splits {', '.join(named)}: only an .npz file can hold several.")
     started = time.monotonic()
+    model = load_backbone(backbone, window=window)
     try:
-        done = embed_images(
-            source, backbone, window=window, cache=cache, strict=strict, workers=workers, progress=progress
-        )
+        done = embed_images(source, model, cache=cache, strict=strict, workers=workers, progress=progress)
     except StrictError as error:
         write_private_table(skipped_file, ("image", "problem"), [(error.name, error.problem)])
         raise DataError(
@@ -165,7 +183,10 @@ def embed_to_file(
             "Repair or remove it, or leave --strict out."
         ) from None
     with done as embedded:
-        splits = embedded.splits()
+        splits, info = embedded.splits(), embedded.info
+        if reference:
+            place = embedded.store.file or out
+            info = replace(info, reference=keep_drawn_reference(model, place.parent, tell=tell, progress=progress))
         # Written first, so that whoever sees the vectors can also see what is missing.
         if embedded.problems:
             write_private_table(skipped_file, ("image", "problem"), embedded.problems)
@@ -179,9 +200,9 @@ def embed_to_file(
         if index is not None:
             write_private_table(index, ("split", "row", "image"), _rows(embedded))
         if out.suffix.lower() == ".npz":
-            write_atomically(str(out), lambda stream: write_npz_stream(stream, splits, embedded.info))
+            write_atomically(str(out), lambda stream: write_npz_stream(stream, splits, info))
         else:
-            write_embeddings(out, next(iter(embedded.sets().values())))
+            write_embeddings(out, replace(next(iter(embedded.sets().values())), info=info))
         return EmbedSummary(
             file=str(out),
             backbone=embedded.info.backbone,
@@ -199,6 +220,7 @@ def embed_to_file(
             repeated=sum(not copy.is_shared for copy in copies),
             shared=sum(copy.is_shared for copy in copies),
             duplicates_file=str(duplicates_file) if copies else None,
+            reference=info.reference,
             seconds=time.monotonic() - started,
         )
 

@@ -15,7 +15,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from locum.data import REFERENCES, partition_by, partition_dirichlet, partition_iid
+from locum.data import load_reference, partition_by, partition_dirichlet, partition_iid, reference_for
 from locum.errors import ConfigError, DataError, LocumError
 from locum.federated import (
     SIMULATION,
@@ -30,6 +30,7 @@ from locum.federated import (
     simulate,
     write_federation,
 )
+from locum.generate.private import reference_hash
 from locum.io import check_output_folder, hold_folder, write_bytes, write_private_table
 from locum.recipes.inputs import check_source, choose_split, only_real, read_sets
 from locum.recipes.verify import verify_release
@@ -48,6 +49,7 @@ def start_federation(
     *,
     sites: Sequence[str] = ("site-a", "site-b", "site-c"),
     backbone: str = "efflite0",
+    reference: Path | None = None,
     settings: Mapping[str, Any] | None = None,
     host: str = "localhost",
     port: int = 8010,
@@ -64,6 +66,9 @@ def start_federation(
         Names of the sites: letters, digits and inner hyphens.
     backbone
         Model that makes the sites' vectors.
+    reference
+        File of public statistics, which the terms name by its hash: send it to every site. None: those that ship with
+        the backbone, if any.
     settings
         Further fields of `FederationSettings`; `dim`, the number of features, is required.
     host, port
@@ -85,12 +90,20 @@ def start_federation(
     terms = FederationSettings(
         tuple(classes),
         backbone=backbone,
-        reference=backbone if backbone in REFERENCES else "none",
+        **_reference_terms(reference or reference_for(EmbeddingInfo(backbone)), (settings or {}).get("dim")),
         min_sites=min(len(sites), 2),
         max_sites=len(sites),
         **dict(settings or {}),
     )
     return list(write_federation(folder, terms, sites=sites, host=host, port=port))
+
+
+def _reference_terms(name: str | Path, dim: int | None) -> dict[str, Any]:
+    """Public statistics as terms name them: never by a path."""
+    if name == "none":
+        return {"reference": "none"}
+    found = load_reference(name, dim)
+    return {"reference": found.name, "reference_sha256": reference_hash(found)}
 
 
 def make_federation_keys(
@@ -159,6 +172,7 @@ def coordinate_federation(
     wait: float = 600,
     timeout: float = 3600,
     patience: float = 300,
+    reference: Path | None = None,
     on_event: Callable[[dict[str, Any]], None] | None = None,
 ) -> Path:
     """Run a federation as its coordinator; see `coordinate`.
@@ -177,6 +191,8 @@ def coordinate_federation(
         How many must be connected before the run starts; None: all that have a key.
     wait, timeout, patience
         Seconds that sites have to connect, to reply, and to come back.
+    reference
+        File of public statistics, if the terms name one by its hash.
     on_event
         Called with each entry of the log.
 
@@ -205,6 +221,7 @@ def coordinate_federation(
         wait=wait,
         timeout=timeout,
         patience=patience,
+        reference=reference,
         on_event=on_event,
     )
 
@@ -320,11 +337,11 @@ def simulate_federation(
             "Under differential privacy the set of classes is private too: name the classes with --classes."
         )
     parts = deal_out(records, sites, partition, alpha, site_attribute, np.random.default_rng(seed))
-    backbone = records.info.backbone
+    backbone, reference = records.info.backbone, reference_for(records.info)
     chosen: dict[str, Any] = {
         "classes": records.info.class_names,
         "dim": records.dim,
-        "reference": backbone if backbone in REFERENCES else "none",
+        **({} if "reference" in (settings or {}) else _reference_terms(reference, records.dim)),
         "backbone": backbone,
         "min_sites": min(2, len(parts)),
         "seed": seed,
@@ -367,6 +384,7 @@ def simulate_federation(
                 engine=engine,
                 seed=seed,
                 validation=validation,
+                reference=reference if terms.reference == "own" else None,
                 on_event=on_event,
             )
         except LocumError:
@@ -526,6 +544,7 @@ def merge_to_folder(
     *,
     max_sites_per_subject: int | None = None,
     weights: Weights = "counts",
+    reference: Path | None = None,
     overwrite: bool = False,
 ) -> MergeSummary:
     """Verify the releases of several sites, merge them and write the result; see `merge_releases`.
@@ -542,6 +561,8 @@ def merge_to_folder(
         At how many sites one subject can have records; None: at all of them. It is part of the claim.
     weights
         "counts": sites count by the noisy counts that they paid for; "equal": all count the same.
+    reference
+        File of the public statistics of all releases, if they do not ship with Locum: then their sums can be added.
     overwrite
         Replace `out` if it is a release.
 
@@ -565,7 +586,7 @@ def merge_to_folder(
         raise ConfigError(f"{str(out)!r} is one of the releases to merge: name another folder for the result.")
     for path in paths:
         verify_release(path)
-    merged = merge_releases([load(path) for path in paths], max_sites_per_subject, weights)
+    merged = merge_releases([load(path) for path in paths], max_sites_per_subject, weights, reference)
     merged.save(out, overwrite=overwrite)
     saved = load(out)
     settings = saved.manifest.settings

@@ -13,7 +13,6 @@ import numpy as np
 from locum.accounting import Ledger
 from locum.audit import LEAST_NON_MEMBERS, ProvenLimit, check_membership, with_limit
 from locum.data import (
-    REFERENCES,
     check_droppable,
     check_trainable,
     copies_of,
@@ -21,6 +20,8 @@ from locum.data import (
     find_duplicates,
     ledger_for,
     list_copies,
+    load_reference,
+    reference_for,
     split,
 )
 from locum.errors import ConfigError, DataError, LocumError, PolicyError, PrivacyError
@@ -216,7 +217,7 @@ def fit_release(
         Model that embeds images; None: EfficientNet-Lite 0.
     privacy
         Budget of the release; None: epsilon 1 and delta 1e-6, with the unit that the data ask for. Networks need one
-        with `n_public`. Public statistics of the backbone are used if there are any.
+        with `n_public`. Public statistics are those that `reference_for` names.
     no_dp
         Make a release without a guarantee.
     unit_from_data
@@ -298,7 +299,8 @@ def fit_release(
     _build(generator, settings, seed)
     # Before anything is paid for: whoever comes second is refused at once.
     with hold_folder(out):
-        splits = read_sets(data, backbone=backbone, progress=progress)
+        wanted = privacy is not None and settings.get("reference", "auto") == "auto"
+        splits = read_sets(data, backbone=backbone, reference=wanted, progress=progress)
         if classes is not None:
             splits = {name: part.with_classes(tuple(classes)) for name, part in splits.items()}
         if privacy is not None:
@@ -316,8 +318,10 @@ def fit_release(
             settings["ledger"] = ledger or ledger_for(data, train.info)
             check_not_lost(data, settings["ledger"])
             check_output_folder(out, overwrite=overwrite)
-        if privacy is not None and "reference" not in settings:
-            settings["reference"] = train.info.backbone if train.info.backbone in REFERENCES else "none"
+        if wanted:
+            settings["reference"] = reference_for(train.info)
+        if privacy is not None:
+            load_reference(settings["reference"], train.dim, train.info)
         model = _build(generator, settings, seed)
         started = time.monotonic()
         asked = model.get_params()
@@ -336,6 +340,7 @@ def fit_release(
             release = model.release(train.info, class_names=train.info.class_names)
             release = with_assumptions(release, classes_read=classes is None, duplicates_removed=duplicates_removed)
             release.save(out, overwrite=overwrite)
+            model.remove_checkpoint()
             limit = paid_limit(release.claim, settings["ledger"])
             left = Ledger(settings["ledger"]).holding(holding).left
         try:

@@ -6,7 +6,7 @@ import hashlib
 import json
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -17,12 +17,14 @@ from locum.data import ALL, read_splits
 from locum.embed import (
     DEFAULT_BACKBONE,
     NO_CLASSES,
+    Backbone,
     Embedded,
     ImageSource,
     backbone_for,
     can_keep,
     embed_images,
     holds_images,
+    keep_drawn_reference,
     load_backbone,
     open_images,
 )
@@ -152,13 +154,15 @@ def read_sets(
     *,
     like: EmbeddingInfo | None = None,
     backbone: str | None = None,
+    reference: bool = False,
     progress: Progress | None = None,
 ) -> dict[str, EmbeddingSet]:
     """Every split of a file of vectors or of images; images are embedded as the vectors `like` were.
 
     Without `like` the backbone is `backbone` or the default; with it, `backbone` says where a model of one's own is.
     With `PATH#train` only that split is read. An image that cannot be read is an error here: only `embed` goes on
-    without it, and lists it.
+    without it, and lists it. With `reference`, public statistics of the backbone are made if none ship with Locum and
+    they can be kept beside the images.
     """
     file, split = split_path(path)
     if not holds_images(file):
@@ -171,13 +175,18 @@ def read_sets(
     source = _opened(file, split)
     if not source.class_names:
         raise DataError(NO_CLASSES)
-    with _embedded(source, like, backbone, progress) as done:
+    model = _model(like, backbone)
+    with embed_images(source, model, cache=can_keep(source.home), progress=progress) as done:
         if done.problems:
             raise DataError(
                 f"{len(done.problems)} of {len(done.problems) + len(done.items)} images of {file!r} cannot be read: "
                 f"run `locum embed {file} -o FILE`, which lists them and goes on without them, and use FILE."
             )
-        return done.sets()
+        sets = done.sets()
+        if not reference or done.store.file is None:
+            return sets
+        kept = keep_drawn_reference(model, done.store.file.parent, progress=progress)
+        return {name: replace(part, info=replace(part.info, reference=kept)) for name, part in sets.items()}
 
 
 def embedded(
@@ -189,7 +198,8 @@ def embedded(
     progress: Progress | None = None,
 ) -> Embedded:
     """Images as vectors, all or one split of them; the cache is kept beside them where it can be."""
-    return _embedded(_opened(file, split), like, backbone, progress)
+    source = _opened(file, split)
+    return embed_images(source, _model(like, backbone), cache=can_keep(source.home), progress=progress)
 
 
 def _opened(file: str, split: str | None) -> ImageSource:
@@ -202,11 +212,8 @@ def _opened(file: str, split: str | None) -> ImageSource:
     return source.only(split)
 
 
-def _embedded(
-    source: ImageSource, like: EmbeddingInfo | None, backbone: str | None, progress: Progress | None
-) -> Embedded:
-    model = load_backbone(backbone or DEFAULT_BACKBONE) if like is None else backbone_for(like, backbone)
-    return embed_images(source, model, cache=can_keep(source.home), progress=progress)
+def _model(like: EmbeddingInfo | None, backbone: str | None) -> Backbone:
+    return load_backbone(backbone or DEFAULT_BACKBONE) if like is None else backbone_for(like, backbone)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

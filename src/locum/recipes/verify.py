@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from locum.errors import ConfigError, MissingExtraError, PrivacyError
+from locum.errors import ConfigError, LocumError, PrivacyError
 from locum.release import (
     GaussianSpec,
+    HeadSpec,
     OpenedRelease,
     Release,
     Verification,
@@ -26,7 +27,12 @@ if TYPE_CHECKING:
 
 
 def verify_release(
-    path: Path, *, ledger: Path | None = None, key: Path | None = None, site_keys: Path | None = None
+    path: Path,
+    *,
+    ledger: Path | None = None,
+    key: Path | None = None,
+    site_keys: Path | None = None,
+    reference: Path | None = None,
 ) -> Verification:
     """Check a release folder; the claimed epsilon is computed again from the events.
 
@@ -45,6 +51,9 @@ def verify_release(
     site_keys
         Folder with the public key (`NAME.pub`) of every site of a federation: each must have signed a receipt of what
         it paid, and the claim must follow from those receipts.
+    reference
+        File of the public statistics that the release was made with, if they do not ship with Locum: with it and the
+        ledger, the decoder is computed again from the noisy sums.
 
     Returns
     -------
@@ -68,13 +77,20 @@ def verify_release(
     >>> verify_release(release).checks[2]
     'no other file, no link, no pickle'
     """
-    return verify_opened_release(open_release(path), ledger=ledger, key=key, site_keys=site_keys)
+    return verify_opened_release(open_release(path), ledger=ledger, key=key, site_keys=site_keys, reference=reference)
 
 
 def verify_opened_release(
-    opened: OpenedRelease, *, ledger: Path | None = None, key: Path | None = None, site_keys: Path | None = None
+    opened: OpenedRelease,
+    *,
+    ledger: Path | None = None,
+    key: Path | None = None,
+    site_keys: Path | None = None,
+    reference: Path | None = None,
 ) -> Verification:
     """The checks of `verify_release` on a folder that was read already."""
+    if reference is not None and ledger is None:
+        raise ConfigError("--reference is for computing the decoder again from what the ledger knows: add --ledger.")
     found = verify_opened(opened, key=key)
     claim, checks = found.claim, list(found.checks)
     if opened.passport_files.passport is not None:
@@ -108,7 +124,7 @@ def verify_opened_release(
             book, charge = _paid(claim, claim.dp, ledger)
             checks.append("the ledger has the charge of this release")
             checks.append(_check_bound(opened, book, charge))
-            more, open_questions = _check_transcript(opened.release, book.results(charge))
+            more, open_questions = _check_transcript(opened.release, book.results(charge), reference)
             checks += more
             not_checked += open_questions
         not_checked.append(
@@ -211,24 +227,29 @@ def _check_bound(opened: OpenedRelease, book: Ledger, charge: Charge) -> str:
     return "the ledger knows this release by its fingerprint: decoder, claim and settings are those it paid for"
 
 
-def _check_transcript(release: Release, results: Mapping[str, str]) -> tuple[list[str], list[str]]:
+def _check_transcript(release: Release, results: Mapping[str, str], file: Path | None) -> tuple[list[str], list[str]]:
     """What was checked of the noisy result that the decoder was made from, and what was not."""
     decoder = release.manifest.decoder
-    spec = decoder.statistics if isinstance(decoder, GaussianSpec) else None
+    spec = (decoder.head or decoder.statistics) if isinstance(decoder, GaussianSpec) else None
     if spec is None:
         return [], ["the decoder cannot be computed again from its noisy result, which the release does not hold"]
-    noisy = release.tensors["statistics"]
+    noisy = release.tensors["transcript" if isinstance(spec, HeadSpec) else "statistics"]
     if transcript_hash(noisy) not in results.values():
         raise PrivacyError("The release holds other noisy sums than the ledger knows: it was altered. Do not use it.")
     checks = ["the noisy sums are the ones that the ledger knows"]
-    try:
-        from locum.data import load_reference
-        from locum.generate.private import Shares, from_sums
-    except MissingExtraError as error:
-        return checks, [f"whether the decoder follows from the noisy sums. {error}"]
     classes, d = len(release.manifest.classes), release.manifest.embedding.dim
-    reference = load_reference(spec.reference, d)
-    found = from_sums(noisy.astype(np.float64), spec.noise, classes, d, Shares(*spec.shares), reference)
+    try:
+        from locum.generate.private import Shares, from_sums, place_means, read_head, reference_of
+
+        reference = reference_of(spec, d, file)
+    except LocumError as error:
+        if file is not None:
+            raise
+        return checks, [f"whether the decoder follows from the noisy sums. {error}"]
+    if isinstance(spec, HeadSpec):
+        found, _ = place_means(read_head(spec, noisy, classes, d), reference, spec.separation)
+    else:
+        found = from_sums(noisy.astype(np.float64), spec.noise, classes, d, Shares(*spec.shares), reference)
     expected = _moments(found.means, found.factor, found.scale)
     given = _moments(*(release.tensors[name].astype(np.float64) for name in ("means", "factor", "scale")))
     if not all(_close(a, b) for a, b in zip(given, expected, strict=True)):

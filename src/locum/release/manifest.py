@@ -213,7 +213,7 @@ class HeadSpec(Strict):
 
     They are, in this order: the pooled sum of all vectors, the counts per class and the sum of lengths; the sums per
     class; and one gradient per step. The class means of the Gaussian are placed so that its own Bayes rule is the
-    head, `separation` times sharper.
+    head, `sharpness` times sharper.
 
     Parameters
     ----------
@@ -222,6 +222,8 @@ class HeadSpec(Strict):
     start, steps, learning_rate, momentum, decay, clip, scale, averaged
         The schedule; see `locum.generate.private.Schedule`.
     separation
+        How far class means were placed from their center, in standard deviations.
+    sharpness
         How many times sharper the Gaussian's Bayes rule is than the head.
     reference
         Name of the public reference statistics that whitened the vectors.
@@ -232,7 +234,8 @@ class HeadSpec(Strict):
     --------
     >>> from locum.release import HeadSpec
     >>> schedule = dict(start=0.1, steps=8, learning_rate=9.0, momentum=0.7, decay=0.0, clip=1, scale=10, averaged=0.1)
-    >>> spec = HeadSpec(noise=4.0, **schedule, separation=3.0, reference="none", reference_sha256="0" * 64)
+    >>> placed = dict(separation=4.0, sharpness=3.0, reference="none", reference_sha256="0" * 64)
+    >>> spec = HeadSpec(noise=4.0, **schedule, **placed)
     >>> spec.size(classes=3, d=5)  # 5 + 3 + 1 in the first query, and 3 * 5 in each of the nine others
     144
     """
@@ -246,7 +249,8 @@ class HeadSpec(Strict):
     clip: Annotated[float, Field(gt=0, le=2)]
     scale: Annotated[float, Field(ge=0, le=1e9)]
     averaged: Annotated[float, Field(gt=0, le=1)]
-    separation: Annotated[float, Field(gt=0, le=1e6)]
+    separation: Annotated[float, Field(gt=0, le=100)]
+    sharpness: Annotated[float, Field(gt=0, le=1e6)]
     reference: ShortText
     reference_sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 

@@ -29,6 +29,9 @@ class EmbeddingInfo:
     ledger
         Path of the ledger of the images, so that all vectors made from them share one budget. It stays with the
         vectors and is never released.
+    reference
+        Public statistics of the backbone: the name of those that ship with Locum, or the path of a file. It stays
+        with the vectors and is never released.
 
     Examples
     --------
@@ -44,6 +47,7 @@ class EmbeddingInfo:
     preprocessing: str = ""
     class_names: tuple[str, ...] = ()
     ledger: str = ""
+    reference: str = ""
 
     def same_source(self, other: EmbeddingInfo) -> bool:
         """False only if both sides are described and differ.

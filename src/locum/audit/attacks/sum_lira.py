@@ -11,9 +11,9 @@ import numpy.typing as npt
 from locum.audit.attacks.base import ScoreAttack
 from locum.audit.shadows.shadows import Pool, ShadowScores, check_shadows, enough_shadows
 from locum.audit.statistics import Scores
-from locum.data import Reference, load_reference
+from locum.data import Reference
 from locum.errors import LocumError, NotApplicableError
-from locum.generate.private import Shares, query_sums, unit_vectors
+from locum.generate.private import Shares, query_sums, reference_of, unit_vectors
 from locum.release import GaussianSpec, Release, StatisticsSpec
 from locum.types import EmbeddingSet, Progress, no_progress
 
@@ -79,7 +79,7 @@ class SumLiRA(ScoreAttack):
             raise NotApplicableError(self.name, "the release holds no noisy sums")
         pool = Pool.of(release, members, non_members)
         try:
-            reference = load_reference(spec.reference, release.manifest.embedding.dim)
+            reference = reference_of(spec, release.manifest.embedding.dim, members.info.reference or None)
         except LocumError as error:
             raise NotApplicableError(self.name, f"its reference cannot be read: {error}") from None
         # How shadows are made follows the release; whether they are made does not.

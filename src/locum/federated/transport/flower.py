@@ -238,6 +238,7 @@ def run_federation(
     wait: float = 600,
     timeout: float = 3600,
     keys: Mapping[str, EllipticCurvePublicKey] | None = None,
+    reference: str | Path | None = None,
     on_event: Callable[[dict[str, Any]], None],
 ) -> Path:
     """Wait for `sites`, run the coordinator over `channel`, and return the folder of the release.
@@ -248,7 +249,7 @@ def run_federation(
     from locum.federated.coordinator import Coordinator
 
     wait_for_sites(channel, max(sites, settings.least_sites), wait=wait)
-    coordinator = Coordinator(settings, out, timeout=timeout, keys=keys, on_event=on_event)
+    coordinator = Coordinator(settings, out, timeout=timeout, keys=keys, reference=reference, on_event=on_event)
     return coordinator.run(channel)
 
 

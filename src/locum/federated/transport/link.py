@@ -61,6 +61,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from locum.errors import ConfigError, FormatError
 from locum.federated.receipts import read_site_keys
 from locum.federated.settings import FederationSettings
+from locum.federated.terms import agreed_reference
 from locum.federated.transport.flower import FlowerChannel, run_federation
 from locum.io import lies_in_release
 
@@ -80,6 +81,7 @@ def coordinate(
     wait: float = 600,
     timeout: float = 3600,
     patience: float = 300,
+    reference: str | Path | None = None,
     on_event: Callable[[dict[str, Any]], None] | None = None,
 ) -> Path:
     """Wait for the sites, run the federation with them, and return the folder of the release.
@@ -102,6 +104,8 @@ def coordinate(
         How many must be connected before the run starts; None: all that have a key.
     wait, timeout, patience
         Seconds that sites have to connect, to reply, and to come back.
+    reference
+        File of public statistics, if the terms name one by its hash.
     on_event
         Called with each entry of the log; None: they are printed.
 
@@ -123,6 +127,7 @@ def coordinate(
     folder = Path(out)
     if (folder.exists() and not folder.is_dir()) or lies_in_release(folder / "release"):
         raise ConfigError(f"`out` must be a new folder, or that of a run that stopped; got {str(out)!r}.")
+    agreed_reference(settings, reference)
     admitted = read_site_keys(keys)
     number = len(admitted) if sites is None else sites
     if not settings.least_sites <= number <= len(admitted):
@@ -142,7 +147,15 @@ def coordinate(
         tell({"event": "listening", "address": listen, "port": port, "sites": number})
         channel = FlowerChannel(link.grid, patience=patience)
         return run_federation(
-            channel, settings, folder, sites=number, wait=wait, timeout=timeout, keys=admitted, on_event=record
+            channel,
+            settings,
+            folder,
+            sites=number,
+            wait=wait,
+            timeout=timeout,
+            keys=admitted,
+            reference=reference,
+            on_event=record,
         )
 
 

@@ -25,6 +25,7 @@ def simulate_on_ray(
     *,
     cpus: int | None = None,
     timeout: float = 3600,
+    reference: str | Path | None = None,
     on_event: Callable[[dict[str, Any]], None] | None = None,
 ) -> Path:
     """Run the client and server code of a real federation on Ray, and return the folder of the release.
@@ -56,7 +57,15 @@ def simulate_on_ray(
             channel = FlowerChannel(grid, pause=0.1, names=_by_order)
             handler = on_event or (lambda event: None)
             release.append(
-                run_federation(channel, settings, Path(out), sites=n_sites, timeout=timeout, on_event=handler)
+                run_federation(
+                    channel,
+                    settings,
+                    Path(out),
+                    sites=n_sites,
+                    timeout=timeout,
+                    reference=reference,
+                    on_event=handler,
+                )
             )
 
         def site_file(context: Context) -> Path:

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
         from_sums as from_sums,
         noisy_sums as noisy_sums,
         reference_hash as reference_hash,
+        reference_of as reference_of,
     )
     from locum.generate.private.gradients import HeadQuery as HeadQuery, SoftmaxRule as SoftmaxRule
     from locum.generate.private.guarantee import (
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
         Head as Head,
         Schedule as Schedule,
         place_means as place_means,
-        read_transcript as read_transcript,
         read_head as read_head,
         schedule_for as schedule_for,
     )

@@ -7,15 +7,17 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
 from locum.accounting import QueryPlan
-from locum.data import REFERENCES, Reference
+from locum.data import REFERENCES, Reference, load_reference
+from locum.errors import ConfigError, DataError
 from locum.generate.private.query import Shares, exact_query, measured
 from locum.mechanisms import noisy
-from locum.release import StatisticsSpec
+from locum.release import HeadSpec, StatisticsSpec
 
 Array = npt.NDArray[np.float64]
 
@@ -142,17 +144,64 @@ def from_sums(
     )
 
 
-def statistics_spec(reference: Reference, shares: Shares, noise_std: float) -> StatisticsSpec | None:
-    """Manifest entry for the noisy sums; None if a receiver could not read them.
-
-    Reading them needs the reference, and only references that ship with Locum are available everywhere.
-    """
-    if reference.name not in ("none", *REFERENCES):
-        return None
+def statistics_spec(reference: Reference, shares: Shares, noise_std: float) -> StatisticsSpec:
+    """Manifest entry for the noisy sums. Reading them needs the reference: by its name if it ships, else the file."""
     parts = (shares.sums, shares.counts, shares.lengths, shares.products)
     return StatisticsSpec(
         noise=noise_std, shares=parts, reference=reference.name, reference_sha256=reference_hash(reference)
     )
+
+
+def reference_of(spec: StatisticsSpec | HeadSpec, dim: int, given: str | Path | None = None) -> Reference:
+    """The public statistics that whitened released sums.
+
+    The name in a release comes from outside and is never used as the name of a file.
+
+    Parameters
+    ----------
+    spec
+        How the sums are read.
+    dim
+        Number of features.
+    given
+        The file of statistics that do not ship with Locum; not used for those that do.
+
+    Returns
+    -------
+    Reference
+        The statistics, with the hash that `spec` names.
+
+    Raises
+    ------
+    ConfigError
+        If they do not ship with Locum and no file is given.
+    DataError
+        If the statistics have another hash.
+
+    Examples
+    --------
+    >>> from locum.data import Reference
+    >>> from locum.generate.private import MEANS, reference_of
+    >>> from locum.generate.private.estimate import statistics_spec
+    >>> reference_of(statistics_spec(Reference.plain(3), MEANS, 4.0), 3).name
+    'none'
+    """
+    known = spec.reference in ("none", *REFERENCES)
+    if not known and given is None:
+        raise ConfigError(
+            f"The release was made with its holder's own public statistics (sha256 {spec.reference_sha256[:16]}...): "
+            "name their file with --reference."
+        )
+    found = load_reference(spec.reference if known or given is None else given, dim)
+    if reference_hash(found) != spec.reference_sha256:
+        name, todo = (
+            (spec.reference, "use the version of Locum that made it") if known else (given, "find their file")
+        )
+        raise DataError(
+            f"The public statistics {str(name)!r} (sha256 {reference_hash(found)[:16]}...) are not those of the "
+            f"release (sha256 {spec.reference_sha256[:16]}...): {todo}."
+        )
+    return found
 
 
 def reference_hash(reference: Reference) -> str:
@@ -177,7 +226,8 @@ def reference_hash(reference: Reference) -> str:
     >>> reference_hash(load_reference("none", 3)) == reference_hash(load_reference("none", 4))
     False
     """
-    numbers = np.concatenate([reference.mean, reference.values, [reference.rest]]).astype("<f4")
+    scale = () if reference.scale is None else reference.scale
+    numbers = np.concatenate([reference.mean, reference.values, [reference.rest], scale]).astype("<f4")
     return hashlib.sha256(numbers.tobytes()).hexdigest()
 
 

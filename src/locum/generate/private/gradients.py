@@ -6,6 +6,7 @@ bit, on that unit and on public numbers alone: docs/explain/proofs.md, section 1
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -110,7 +111,7 @@ class HeadQuery:
 
     def class_sums(self) -> ExactSums:
         """The sum of the vectors of each class."""
-        return self._sum(lambda rows: -_one_hot(self._codes[rows], self._classes), -1.0)
+        return self._sum(lambda rows: _one_hot(self._codes[rows], self._classes), 1.0)
 
     def gradient(self, rule: SoftmaxRule, clip: float) -> ExactSums:
         """The gradient of the softmax loss at a public rule, divided by `clip`; each unit's is cut to length 1.
@@ -134,7 +135,7 @@ class HeadQuery:
 
         return self._sum(residuals, 1.0 / clip)
 
-    def _sum(self, residuals: _Residuals, gain: float) -> ExactSums:
+    def _sum(self, residuals: Callable[[slice], Array], gain: float) -> ExactSums:
         """The sum over units of residuals times vectors, each unit's contribution cut to length 1."""
         n, d = self._whole.shape
         out = ExactSums(np.full(self._classes * d, 2.0 ** (-2 * _BITS)))
@@ -163,7 +164,7 @@ class _Pairs:
         _, starts, counts = np.unique(subject[order], return_index=True, return_counts=True)
         several = counts > 1
         groups = [order[start : start + count] for start, count in zip(starts[several], counts[several], strict=True)]
-        self._rows = [rows for rows in groups]
+        self._rows = groups
         # Products of two vectors do not change from step to step.
         self._alike = [(whole[rows] @ whole[rows].T).astype(np.int64) for rows in groups]
 
@@ -178,13 +179,10 @@ class _Pairs:
 
 def _cut_subject(residuals: Array, alike: Integers) -> Array:
     """Whole residuals of one subject's records, scaled down together until their sum is not longer than 1."""
-    # Residuals of a softmax are below 2; dividing by the number of records keeps every number within the grid.
-    size = 1.0
-    longest = np.abs(residuals).max(initial=0.0)
-    if longest > 1:
-        size = 1 / longest
+    # No number larger than the grid, so that products of them fit into 64 bits.
+    size = 1 / max(1.0, float(np.abs(residuals).max(initial=0.0)))
     for _ in range(64):
-        whole = np.trunc(residuals * (size * _FULL))
+        whole: Array = np.trunc(residuals * (size * _FULL))
         square = _length_squared(whole, alike)
         if square <= _GRID**4:
             return whole
@@ -210,7 +208,7 @@ def _cut(residuals: Array) -> Array:
     for row in residuals:
         square += row * row
     norm = np.sqrt(square)
-    whole = np.trunc(residuals * (_FULL / np.maximum(norm, 1.0)))
+    whole: Array = np.trunc(residuals * (_FULL / np.maximum(norm, 1.0)))
     _check(np.einsum("ij,ij->j", whole, whole) <= _GRID**2)
     return whole
 
@@ -224,11 +222,11 @@ def _softmax(scores: Array) -> Array:
     np.maximum(shifted, -1000.0, out=shifted)
     floor = np.floor(shifted)
     shifted -= floor
-    power = np.full_like(shifted, _POWERS[0])
+    power: Array = np.full_like(shifted, _POWERS[0])
     for coefficient in _POWERS[1:]:
         power *= shifted
         power += coefficient
-    power = np.ldexp(power, floor.astype(np.int32))
+    power = np.asarray(np.ldexp(power, floor.astype(np.int32)))
     total = np.zeros(scores.shape[1])
     for row in power:
         total += row
@@ -237,12 +235,11 @@ def _softmax(scores: Array) -> Array:
 
 
 def _one_hot(codes: npt.NDArray[np.int64], classes: int) -> Array:
-    return (codes[None, :] == np.arange(classes)[:, None]).astype(np.float64)
+    out: Array = (codes[None, :] == np.arange(classes)[:, None]).astype(np.float64)
+    return out
 
 
-def _first_of_each(
-    subject: npt.NDArray[np.int64], most: int, usable: npt.NDArray[np.bool_]
-) -> npt.NDArray[np.bool_]:
+def _first_of_each(subject: npt.NDArray[np.int64], most: int, usable: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
     """The first so many usable records of each subject, in the order of its own records."""
     rows = np.flatnonzero(usable)
     order = rows[np.argsort(subject[rows], kind="stable")]

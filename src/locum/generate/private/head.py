@@ -219,13 +219,15 @@ class Descent:
         self.schedule = self._given or schedule_for(float(found.counts.sum()), self.d, self.noise)
 
     def _take_sums(self, sums: Array, noise: float) -> None:
-        assert self._first is not None and self.schedule is not None
+        assert self._first is not None
+        assert self.schedule is not None
         counts = self._first.counts
         self._means = shrunk(sums / counts[:, None], np.square(noise / counts))
         self._weights = self.schedule.scale * (self._means - self._means.mean(axis=0))
 
     def _take_step(self, gradient: Array) -> None:
-        assert self._first is not None and self.schedule is not None
+        assert self._first is not None
+        assert self.schedule is not None
         use = self.schedule
         # Residuals of a record sum to 0, so whatever the mean over classes holds is noise.
         mean = use.clip * (gradient - gradient.mean(axis=0)) / float(self._first.counts.sum())
@@ -239,32 +241,11 @@ class Descent:
     @property
     def head(self) -> Head:
         """The result, once everything was taken."""
-        assert self._first is not None and self.schedule is not None and self.done
+        assert self._first is not None
+        assert self.schedule is not None
+        assert self.done
         weights = self._total / self._summed if self._summed else self._weights
         return Head(self.center, weights, self._first, self._means, self.schedule.steps)
-
-
-def read_transcript(transcript: npt.NDArray[np.float32], descent: Descent) -> Head:
-    """The head that follows from all noisy results, one after the other, as a release holds them.
-
-    Parameters
-    ----------
-    transcript
-        The noisy results.
-    descent
-        A new `Descent`, with the schedule that the release names.
-
-    Returns
-    -------
-    Head
-        The head.
-    """
-    start, numbers = 0, transcript.astype(np.float64)
-    while not descent.done:
-        stop = start + descent.size
-        descent.take(numbers[start:stop])
-        start = stop
-    return descent.head
 
 
 def place_means(head: Head, reference: Reference, separation: float) -> tuple[PrivateMeans, float]:
@@ -335,19 +316,51 @@ def _spread(reference: Reference, size: float) -> tuple[Array, Array]:
     return size * math.sqrt(_CORRELATED) * factor, size * np.sqrt(alone)
 
 
-def head_spec(descent: Descent, reference: Reference, sharper: float) -> HeadSpec:
+def head_spec(descent: Descent, reference: Reference, separation: float, sharpness: float) -> HeadSpec:
     """The manifest entry that says how to read a transcript."""
     assert descent.schedule is not None
     return HeadSpec(
         noise=descent.noise,
         **asdict(descent.schedule),
-        separation=sharper,
+        separation=separation,
+        sharpness=sharpness,
         reference=reference.name,
         reference_sha256=reference_hash(reference),
     )
 
 
 def read_head(spec: HeadSpec, transcript: npt.NDArray[np.float32], classes: int, d: int) -> Head:
-    """The head of a release, from its own transcript."""
+    """The head of a release, computed again from its own transcript.
+
+    Parameters
+    ----------
+    spec
+        The release's entry about its head.
+    transcript
+        The release's noisy results.
+    classes, d
+        The numbers of classes and of features.
+
+    Returns
+    -------
+    Head
+        The head.
+
+    Examples
+    --------
+    >>> from locum.data import load_sample
+    >>> from locum.generate import ClassGaussian
+    >>> from locum.generate.private import read_head
+    >>> from locum.types import DP
+    >>> s = load_sample("breast-cancer")
+    >>> made = ClassGaussian(privacy=DP(1.0, 1e-6), classes=[0, 1], insecure_seed=0).fit(s.X, s.y).release()
+    >>> read_head(made.manifest.decoder.head, made.tensors["transcript"], 2, 30).weights.shape
+    (2, 30)
+    """
     schedule = Schedule(**{field.name: getattr(spec, field.name) for field in fields(Schedule)})
-    return read_transcript(transcript, Descent(spec.noise, classes, d, schedule))
+    descent, start, numbers = Descent(spec.noise, classes, d, schedule), 0, transcript.astype(np.float64)
+    while not descent.done:
+        stop = start + descent.size
+        descent.take(numbers[start:stop])
+        start = stop
+    return descent.head

@@ -80,7 +80,8 @@ class PaidSums:
         self.plan, self._ledger, self._insecure_seed = plan, ledger, insecure_seed
         # A test costs nothing, so it keeps nothing.
         self._file = None if ledger is None else checkpoint
-        self._identity, self._shares, self._results = identity, [], _Results("", [])
+        self._identity, self._results = identity, _Results("", [])
+        self._shares: list[float] = []
         self.charge: Charge | None = None
         if ledger is not None:
             self._results = self._load() or _Results(secrets.token_hex(16), [])

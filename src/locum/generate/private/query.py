@@ -8,7 +8,7 @@ one Gaussian mechanism, as integers: docs/explain/proofs.md has the proof. `meas
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import TypeVar
 
@@ -62,7 +62,7 @@ class Shares:
     counts: float
     lengths: float
     products: float = 0.0
-    pooled: bool = False
+    pooled: bool = field(default=False, kw_only=True)
 
     def size(self, classes: int, d: int) -> int:
         """Length of the vector of sums."""
@@ -309,9 +309,7 @@ def _of_subject(
     return out
 
 
-def _groups(
-    codes: npt.NDArray[np.int64], classes: int, shares: Shares
-) -> tuple[npt.NDArray[np.int64], int]:
+def _groups(codes: npt.NDArray[np.int64], classes: int, shares: Shares) -> tuple[npt.NDArray[np.int64], int]:
     """Which sum each record's vector goes into, and how many sums there are."""
     return (np.zeros_like(codes), 1) if shares.pooled else (codes, classes)
 

@@ -133,6 +133,8 @@ class _Whitening:
         if not usable.all():
             X = np.where(usable[:, None], X, np.float32(0))
         white = X - self._reference.mean
+        if self._reference.scale is not None:
+            white /= self._reference.scale
         if len(self._gain):
             whole, power = _on_grid(white, self._bits)
             along = np.ldexp(whole @ self._directions.T * self._gain, power - 2 * self._bits)
