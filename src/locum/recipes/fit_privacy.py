@@ -72,7 +72,7 @@ def with_unit_of(privacy: DP, data: EmbeddingSet) -> DP:
 
 
 def public_classes(data: EmbeddingSet, unit: str, confirm: ConfirmClasses | None) -> tuple[str, ...]:
-    """The class names of the data, which `confirm` is asked about; None: the holder said before that they are public."""
+    """The class names of the data; `confirm` is asked about them (None: the holder said that they are public)."""
     names = data.info.class_names
     if len(names) > MOST_CLASSES:
         raise PrivacyError(
