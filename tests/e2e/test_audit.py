@@ -20,7 +20,7 @@ CLASSES = ("--classes", "ant,bee,cat")
 
 
 def test_verdict_first_then_attacks_then_policy(program: Run, files: dict[str, Path], tmp_path: Path) -> None:
-    assert program("fit", "train.npz", "-o", "r", "--generator", "gaussian").code == 0
+    assert program("fit", "train.npz", "-o", "r", "--no-dp", "--generator", "gaussian").code == 0
     shown = program("audit", "r", *DATA, "--shadows", "8", "--policy", "internal", "-o", "audit.json")
     assert shown.code in (0, 3), shown.err
     lines = shown.out.splitlines()
@@ -100,7 +100,7 @@ def test_a_page_and_a_risk_map_are_for_their_owner(program: Run, files: dict[str
 
 
 def test_wrong_use_gets_one_sentence_and_leaves_nothing(program: Run, files: dict[str, Path], tmp_path: Path) -> None:
-    assert program("fit", "train.npz", "-o", "r", "--generator", "gaussian").code == 0
+    assert program("fit", "train.npz", "-o", "r", "--no-dp", "--generator", "gaussian").code == 0
     before = sorted(tmp_path.rglob("*"))
     for options, word in (
         (("--attack", "magic"), "RMIA"),

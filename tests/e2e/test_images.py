@@ -34,7 +34,7 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Path:
             Image.fromarray(images[k]).save(place / f"{i:03d}.png")
     shown = io.StringIO()
     with pytest.MonkeyPatch.context() as patch, redirect_stdout(shown):
-        patch.setattr(sys, "argv", ["locum", "fit", str(folder / "images"), "-o", str(folder / "release")])
+        patch.setattr(sys, "argv", ["locum", "fit", str(folder / "images"), "-o", str(folder / "release"), "--no-dp"])
         with pytest.raises(SystemExit) as ended:
             main()
     assert not ended.value.code

@@ -113,7 +113,7 @@ def test_an_edited_ledger_is_refused(program, tmp_path: Path) -> None:
         (("ledger", "show"), "Say whose ledger"),
         (("ledger", "show", "nowhere.npz"), "There is no file or folder 'nowhere.npz'"),
         (("ledger", "set-budget", "--epsilon", "-1", "--delta", "1e-5", *BOOK), "above 0"),
-        (("plan",), "n_public"),
+        (("plan", "--generator", "cvae"), "n_public"),
         (("plan", "--n-public", "1000", "--delta", "0.1"), "1 / (10 n_public)"),
         (("plan", "--n-public", "1000", "--generator", "magic"), "auto, gaussian, cvae"),
         (("plan", "--n-public", "1000", "--generator", "sgd", "--batch", "0"), "`batch`"),

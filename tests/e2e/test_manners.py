@@ -110,7 +110,7 @@ def test_what_comes_from_settings_is_said(program: Run, tmp_path: Path) -> None:
 
 def test_a_list_in_the_file_is_one_option(program: Run, tmp_path: Path, files: dict[str, Path]) -> None:
     (tmp_path / "locum.toml").write_text('[fit]\nclasses = ["a", "b"]\nepsilon = 1\ndelta = 1e-6\nn-public = 100\n')
-    ran = program("fit", files["train"], "-o", "r")
+    ran = program("fit", files["train"], "-o", "r", "--no-dp")
     assert ran.code == 2
     assert "'a'" in ran.err
     assert "'b'" in ran.err
@@ -166,7 +166,7 @@ def test_another_settings_file(program: Run, tmp_path: Path, monkeypatch: pytest
 
 
 def test_quiet_prints_nothing_but_data(program: Run, files: dict[str, Path]) -> None:
-    ran = program("fit", files["train"], "-o", "r", "--quiet")
+    ran = program("fit", files["train"], "-o", "r", "--no-dp", "--quiet")
     assert (ran.code, ran.out, ran.err) == (0, "", "")
     assert program("verify", "r", "-q", "--json").json["fingerprint"]
     ran = program("sample", "nowhere", "-n", "3", "-o", "s.npz", "-q")
@@ -176,13 +176,13 @@ def test_quiet_prints_nothing_but_data(program: Run, files: dict[str, Path]) -> 
 
 
 def test_verbose_logs_what_is_done_without_file_names(program: Run, files: dict[str, Path]) -> None:
-    ran = program("fit", files["train"], "-o", "r", "--verbose")
+    ran = program("fit", files["train"], "-o", "r", "--no-dp", "--verbose")
     assert ran.code == 0
     assert "records" in ran.err
     assert "fitting ClassGaussian" in ran.err
     assert "wrote a folder" in ran.err
     assert files["train"].stem not in ran.err
-    assert program("fit", files["train"], "-o", "r2").err == ""
+    assert program("fit", files["train"], "-o", "r2", "--no-dp").err == ""
 
 
 def completed(words: str, number: int, folder: Path) -> list[str]:
@@ -207,7 +207,8 @@ def test_completion_knows_verbs_options_and_values(tmp_path: Path, program: Run)
 
 
 def long_fit(folder: Path, data: Path) -> subprocess.Popen[str]:
-    words = ["fit", str(data), "-o", "r", "--generator", "cvae", "--epochs", "1000000", "--no-resume", "--verbose"]
+    settings = ["--generator", "cvae", "--epochs", "1000000", "--no-resume", "--verbose"]
+    words = ["fit", str(data), "-o", "r", "--no-dp", *settings]
     return subprocess.Popen(
         [sys.executable, "-m", "locum", *words],
         cwd=folder,
@@ -277,7 +278,7 @@ def test_a_finished_bar_ends_its_line(tmp_path: Path, files: dict[str, Path]) ->
         shown += data
         return data
 
-    words = ["fit", str(files["train"]), "-o", str(tmp_path / "r"), "--generator", "cvae", "--epochs", "2"]
+    words = ["fit", str(files["train"]), "-o", str(tmp_path / "r"), "--no-dp", "--generator", "cvae", "--epochs", "2"]
     pty.spawn([sys.executable, "-m", "locum", *words], read)
     assert b"2/2" in shown
     _, _, rest = shown.rpartition(b"2/2")

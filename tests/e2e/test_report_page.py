@@ -67,7 +67,7 @@ def digits(tmp_path_factory: pytest.TempPathFactory) -> Path:
     parts = split(load_sample("digits"), {"train": 300, "test": 200}, rng=np.random.default_rng(0))
     for name, part in parts.items():
         write_embeddings(folder / f"{name}.npz", part)
-    fit_release(str(folder / "train.npz"), folder / "release", non_members=str(folder / "test.npz"))
+    fit_release(str(folder / "train.npz"), folder / "release", non_members=str(folder / "test.npz"), no_dp=True)
     return folder
 
 
@@ -127,7 +127,7 @@ def test_a_hostile_name_does_not_run(browser: Any, tmp_path: Path, rng: np.rando
     names = ["<script>window.owned = 1; alert(1)</script>", '"><img src=x onerror="window.owned = 1">', "plain"]
     y = np.arange(90) % 3
     np.savez(tmp_path / "d.npz", X=rng.normal(size=(90, 4)) + y[:, None], y=np.array(names)[y])
-    fit_release(str(tmp_path / "d.npz"), tmp_path / "r")
+    fit_release(str(tmp_path / "d.npz"), tmp_path / "r", no_dp=True)
     make_report(tmp_path / "r", tmp_path / "page.html", train=str(tmp_path / "d.npz"), share=share, map="pca")
     opened = Page(browser, tmp_path / "page.html")
     assert opened.page.evaluate("window.owned") is None
@@ -150,7 +150,7 @@ def test_unusual_releases(browser: Any, tmp_path: Path, rng: np.random.Generator
         np.savez(tmp_path / f"{name}.npz", X=X, y=np.array([f"kind {c:02d}" for c in range(classes)])[y])
     generator = "ksame" if "k-Same" in case else "gaussian"
     files = {"train": str(tmp_path / "train.npz"), "test": str(tmp_path / "test.npz")}
-    fit_release(files["train"], tmp_path / "r", generator=generator, non_members=files["test"])
+    fit_release(files["train"], tmp_path / "r", generator=generator, non_members=files["test"], no_dp=True)
     make_report(tmp_path / "r", tmp_path / "page.html", **files, seeds=1, share="shared" in case, map="pca")
     opened = Page(browser, tmp_path / "page.html", 400)
     assert opened.overflow() <= 0

@@ -17,7 +17,7 @@ Run = Callable[..., Any]
 
 
 def test_from_file_to_release_to_table(locum: Run, program: Run, files: dict[str, Path], tmp_path: Path) -> None:
-    fitted = locum("fit", files["train"], "-o", "release", "--generator", "cvae", "--epochs", 20, "--json")
+    fitted = locum("fit", files["train"], "-o", "release", "--no-dp", "--generator", "cvae", "--epochs", 20, "--json")
     assert fitted.code == 0, fitted.err
     assert fitted.json["claim"]["kind"] == "none"
     assert fitted.json["membership"]["verdict"] in ("leak", "no excess risk found", "inconclusive")
@@ -47,14 +47,14 @@ def test_from_file_to_release_to_table(locum: Run, program: Run, files: dict[str
 
 @pytest.mark.parametrize("generator", ["gaussian", "ksame"])
 def test_other_generators(program: Run, files: dict[str, Path], generator: str) -> None:
-    assert program("fit", files["train"], "-o", "r", "--generator", generator).code == 0
+    assert program("fit", files["train"], "-o", "r", "--no-dp", "--generator", generator).code == 0
     shown = program("evaluate", "r", "--test", files["test"], "--head", "mlp", "--seeds", 1)
     assert shown.code == 0, shown.err
     assert "mlp head" in shown.out
 
 
 def test_exact_counts_by_class_name(program: Run, files: dict[str, Path], tmp_path: Path) -> None:
-    program("fit", files["train"], "-o", "r", "--generator", "gaussian")
+    program("fit", files["train"], "-o", "r", "--no-dp", "--generator", "gaussian")
     assert program("sample", "r", "--per-class", "ant=3,cat=4", "-o", "s.npz").code == 0
     assert read_embeddings(tmp_path / "s.npz").counts.tolist() == [3, 0, 4]
 
@@ -62,7 +62,7 @@ def test_exact_counts_by_class_name(program: Run, files: dict[str, Path], tmp_pa
 def test_samples_can_keep_their_distance(program: Run, files: dict[str, Path], tmp_path: Path) -> None:
     from locum.metrics import nearest
 
-    program("fit", files["train"], "-o", "r", "--generator", "gaussian")
+    program("fit", files["train"], "-o", "r", "--no-dp", "--generator", "gaussian")
     ran = program("sample", "r", "-n", 40, "-o", "s.npz", "--min-distance", 3.0, "--real", files["train"])
     assert ran.code == 0, ran.err
     real = read_embeddings(files["train"])
@@ -75,6 +75,7 @@ def test_a_leak_can_gate(program: Run, files: dict[str, Path], tmp_path: Path) -
         files["train"],
         "-o",
         "r",
+        "--no-dp",
         "--generator",
         "ksame",
         "--k",
@@ -130,16 +131,16 @@ def one_sentence(err: str) -> str:
 @pytest.mark.parametrize(
     ("arguments", "word"),
     [
-        (("fit", "nothing.npz", "-o", "r"), "nothing.npz"),
-        (("fit", "train.npz", "-o", "r", "--generator", "cvae", "--preset", "huge"), "preset"),
-        (("fit", "train.npz", "-o", "r", "--generator", "gaussian", "--k", "3"), "no setting 'k'"),
-        (("fit", "train.npz", "-o", "r", "--holdout", "0"), "holdout"),
-        (("fit", "train.npz#val", "-o", "r"), "val"),
-        (("fit", "train.npz", "-o", "r", "--generator", "cvae", "--condition-on", "sex"), "sex"),
-        (("fit", "nan.npz", "-o", "r"), "finite"),
-        (("fit", "one.npz", "-o", "r"), "class"),
-        (("fit", "cut.npz", "-o", "r"), "cut.npz"),
-        (("fit", "objects.npz", "-o", "r"), "object"),
+        (("fit", "nothing.npz", "-o", "r", "--no-dp"), "nothing.npz"),
+        (("fit", "train.npz", "-o", "r", "--no-dp", "--generator", "cvae", "--preset", "huge"), "preset"),
+        (("fit", "train.npz", "-o", "r", "--no-dp", "--generator", "gaussian", "--k", "3"), "no setting 'k'"),
+        (("fit", "train.npz", "-o", "r", "--no-dp", "--holdout", "0"), "holdout"),
+        (("fit", "train.npz#val", "-o", "r", "--no-dp"), "val"),
+        (("fit", "train.npz", "-o", "r", "--no-dp", "--generator", "cvae", "--condition-on", "sex"), "sex"),
+        (("fit", "nan.npz", "-o", "r", "--no-dp"), "finite"),
+        (("fit", "one.npz", "-o", "r", "--no-dp"), "class"),
+        (("fit", "cut.npz", "-o", "r", "--no-dp"), "cut.npz"),
+        (("fit", "objects.npz", "-o", "r", "--no-dp"), "object"),
         (("verify", "nothing"), "not a folder"),
         (("sample", "nothing", "-n", "3", "-o", "s.npz"), "not a folder"),
         (("evaluate", "nothing", "--test", "test.npz"), "not a folder"),
@@ -172,7 +173,7 @@ def test_wrong_input_gets_one_sentence_and_code_2(
         (("sample", "r", "--per-class", "dog", "-o", "s.npz"), "NAME=COUNT"),
         (("sample", "r", "-n", "3", "-o", "test.npz"), "already exists"),
         (("sample", "r", "-n", "3", "-o", "s.npz", "--min-distance", "1"), "belong together"),
-        (("fit", "train.npz", "-o", "r"), "already exists"),
+        (("fit", "train.npz", "-o", "r", "--no-dp"), "already exists"),
         (("evaluate", "r", "--test", "wide.npz"), "features"),
         (("evaluate", "r", "--test", "other.npz"), "not among the known classes"),
         (("evaluate", "r", "--test", "backbone.npz"), "Embed them in the same way"),
@@ -188,7 +189,7 @@ def test_wrong_use_of_a_release(
     train = read_embeddings(files["train"])
     info = EmbeddingInfo("efflite0", "", "abc", train.info.class_names)
     write_embeddings(files["train"], EmbeddingSet(train.X, train.y, info=info))
-    fit_release(str(files["train"]), tmp_path / "r", generator="gaussian")
+    fit_release(str(files["train"]), tmp_path / "r", generator="gaussian", no_dp=True)
     y = np.arange(20) % 2
     np.savez(tmp_path / "wide.npz", X=np.ones((20, 9)), y=np.array(["ant", "bee"])[y])
     np.savez(tmp_path / "other.npz", X=np.ones((20, 8)), y=np.array(["ant", "dog"])[y])
@@ -216,7 +217,7 @@ def test_usage_errors_are_code_2(locum: Run, program: Run) -> None:
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
 def test_a_folder_without_leave_to_write(locum: Run, files: dict[str, Path], tmp_path: Path) -> None:
     (tmp_path / "locked").mkdir(mode=0o500)
-    ran = locum("fit", files["train"], "-o", "locked/r", "--generator", "gaussian")
+    ran = locum("fit", files["train"], "-o", "locked/r", "--no-dp", "--generator", "gaussian")
     assert ran.code in (1, 2)
     one_sentence(ran.err)
 
@@ -224,7 +225,7 @@ def test_a_folder_without_leave_to_write(locum: Run, files: dict[str, Path], tmp
 def test_a_hostile_release_cannot_drive_the_terminal(program: Run, files: dict[str, Path], tmp_path: Path) -> None:
     import json
 
-    assert "error" not in program("fit", files["train"], "-o", "r").err
+    assert "error" not in program("fit", files["train"], "-o", "r", "--no-dp").err
     manifest = json.loads((tmp_path / "r" / "manifest.json").read_text())
     manifest["claim"]["not_covered"] = ["\x1b[2J\x1b]0;owned\x07 all is well [bold]:dog:"]
     manifest["class_names"][0] = "\x1b[31mred"
@@ -242,7 +243,7 @@ def test_rare_classes_that_are_not_drawn_count_as_missed(
     y = np.repeat([0, 1, 2], [300, 290, 4])
     X = rng.normal(size=(len(y), 3)) + y[:, None]
     np.savez(tmp_path / "d.npz", train_x=X, train_y=y, test_x=X + 0.1, test_y=y)
-    assert program("fit", "d.npz", "-o", "r").code == 0
+    assert program("fit", "d.npz", "-o", "r", "--no-dp").code == 0
     ran = program("evaluate", "r", "--test", "d.npz", "--samples", 30, "--seeds", 1, "--json")
     assert ran.code == 0, ran.err
     assert 0.3 < ran.json["rows"][0]["scores"]["balanced_accuracy"]["value"] < 0.8
@@ -256,15 +257,15 @@ def test_rare_classes_that_are_not_drawn_count_as_missed(
         ("sample", "r", "-n", 3, "-o", "s.npz", "--seed", -1),
         ("sample", "r", "--per-class", "ant=²", "-o", "s.npz"),
         ("sample", "r", "--per-class", f"ant={10**23}", "-o", "s.npz"),
-        ("fit", "train.npz", "-o", "r2", "--variance", 1e7),
-        ("fit", "long.npz", "-o", "r2"),
+        ("fit", "train.npz", "-o", "r2", "--no-dp", "--variance", 1e7),
+        ("fit", "long.npz", "-o", "r2", "--no-dp"),
     ],
 )
 def test_too_much_of_a_thing(program: Run, files: dict[str, Path], tmp_path: Path, arguments: tuple) -> None:
     np.savez(
         tmp_path / "long.npz", X=np.random.default_rng(0).normal(size=(90, 2)), y=np.array(["a" * 300, "b"] * 45)
     )
-    program("fit", files["train"], "-o", "r")
+    program("fit", files["train"], "-o", "r", "--no-dp")
     ran = program(*arguments)
     assert ran.code == 2
     assert "Traceback" not in ran.err

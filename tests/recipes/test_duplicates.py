@@ -35,19 +35,19 @@ def test_copies_are_listed_before_the_work_with_the_way_out(
     with monkeypatch.context() as patch:
         patch.setattr(ClassGaussian, "fit", lambda *_, **__: pytest.fail("fitted before the check"))
         with pytest.raises(DataError, match=r"equal a member .* --drop-duplicates"):
-            fit_release(data, tmp_path / "r", holdout=0.3)
+            fit_release(data, tmp_path / "r", holdout=0.3, no_dp=True)
     listing = tmp_path / ".locum" / "MILLER.npz.duplicates.csv"
     assert stat.S_IMODE(listing.stat().st_mode) == 0o600
     rows = listing.read_text().splitlines()
     assert rows[:2] == ["split,row,equals_split,equals_row,label,subject", "all,200,all,0,same,unknown"]
     assert len(rows) == 101
-    done = fit_release(data, tmp_path / "r", holdout=0.3, drop_duplicates=True)
+    done = fit_release(data, tmp_path / "r", holdout=0.3, drop_duplicates=True, no_dp=True)
     assert (done.records, done.held_out) == (140, 60)
     assert (done.repeated, done.dropped, done.kept, done.duplicates_file) == (100, 100, 0, str(listing))
     assert done.membership is not None
     # Data without copies have no list, and the old one goes.
     save(tmp_path / "MILLER.npz", X=X[:200], y=y[:200])
-    clean = fit_release(data, tmp_path / "r2", drop_duplicates=True)
+    clean = fit_release(data, tmp_path / "r2", drop_duplicates=True, no_dp=True)
     assert (clean.repeated, clean.shared, clean.dropped, clean.duplicates_file) == (0, 0, 0, None)
     assert not listing.exists()
 
@@ -66,14 +66,14 @@ def test_copies_between_splits_leave_the_side_of_the_non_members(
         "val_y": [1] * 200,
     }
     data = save(tmp_path / "d.npz", **arrays, test_x=X[150:152], test_y=[0, 1])
-    options = {"privacy": DP(1.0, 1e-4, n_public=200), "classes": ["0", "1"]} if private else {}
+    options = {"privacy": DP(1.0, 1e-4, n_public=200), "classes": ["0", "1"]} if private else {"no_dp": True}
     if private:
         problem = fit_release(data, tmp_path / "r", **options).problem
         assert "100 of 200 non-members equal a member" in problem
         assert "--drop-duplicates" in problem
     else:
         with pytest.raises(DataError, match=r"100 of 200 non-members equal a member .* --drop-duplicates"):
-            fit_release(data, tmp_path / "r")
+            fit_release(data, tmp_path / "r", no_dp=True)
     done = fit_release(data, tmp_path / "r2", **options, drop_duplicates=True, holding="second")
     assert (done.records, done.held_out, done.shared, done.dropped) == (200, 100, 100, 100)
     rows = (tmp_path / ".locum" / "d.npz.duplicates.csv").read_text().splitlines()
@@ -95,15 +95,15 @@ def test_under_a_guarantee_only_copies_within_a_unit_are_dropped(tmp_path: Path,
     assert any("removed from the data before the fit" in line for line in told.claim.assumptions)
     assert "removed from the data before" in (tmp_path / "b" / "README.md").read_text()
     assert verify_release(tmp_path / "b", ledger=tmp_path / ".locum" / "ledger.sqlite").checks
-    assert fit_release(data, tmp_path / "c", drop_duplicates=True).records == 200
+    assert fit_release(data, tmp_path / "c", drop_duplicates=True, no_dp=True).records == 200
 
 
 def test_what_no_guarantee_allows_is_refused_before_data_are_read(tmp_path: Path) -> None:
     budget = DP(1.0, 1e-4, n_public=200, relation="replace-one")
     with pytest.raises(PrivacyError, match="replace-one"):
         fit_release(str(tmp_path / "no.npz"), tmp_path / "r", privacy=budget, classes=["0"], drop_duplicates=True)
-    with pytest.raises(ConfigError, match="--epsilon"):
-        fit_release(str(tmp_path / "no.npz"), tmp_path / "r", duplicates_removed=True)
+    with pytest.raises(ConfigError, match="--no-dp"):
+        fit_release(str(tmp_path / "no.npz"), tmp_path / "r", duplicates_removed=True, no_dp=True)
 
 
 def test_the_program_prints_counts_and_the_way_out(
@@ -112,7 +112,7 @@ def test_the_program_prints_counts_and_the_way_out(
     X, y = with_copies(rng)
     who = np.concatenate([np.arange(200), np.arange(50), np.arange(1000, 1050)])
     data = save(tmp_path / "d.npz", train_x=X, train_y=y, train_subject=who, val_x=X[:50] + 9, val_y=y[:50])
-    show_fit(fit_release(data, tmp_path / "a"))
+    show_fit(fit_release(data, tmp_path / "a", no_dp=True))
     told = capsys.readouterr().out
     assert "duplicates  100 records equal another of their class, 0 non-members" in told
     assert "d.npz.duplicates.csv (private)" in told

@@ -84,7 +84,7 @@ def test_a_missing_extra_is_one_sentence(received: Path) -> None:
     (received / "images").mkdir()
     (received / "x.npz").touch()
     for words in (
-        ["fit", "x.npz", "-o", "r"],
+        ["fit", "x.npz", "-o", "r", "--no-dp"],
         ["embed", "images", "-o", "v.npz"],
         ["train", "release", "-o", "h.safetensors"],
     ):

@@ -37,6 +37,7 @@ from locum.io import (
 from locum.recipes.fit_privacy import (
     ConfirmClasses,
     asked_budget,
+    check_classes_known,
     check_not_lost,
     paid_limit,
     public_classes,
@@ -283,7 +284,11 @@ def fit_release(
     check_output_folder(out, overwrite=overwrite)
     settings = dict(settings or {})
     unit_from_data = unit_from_data or privacy is None
-    privacy = asked_budget(privacy, no_dp, generator, classes, classes_public)
+    privacy = asked_budget(privacy, no_dp, generator)
+    if privacy is not None:
+        check_classes_known(classes, classes_public, confirm_classes)
+    elif classes is not None or classes_public:
+        raise ConfigError("`classes` and `classes_public` belong to a guarantee: leave them out, or --no-dp.")
     if privacy is not None and refuse_leak:
         raise PrivacyError(
             "--fail-on-leak lets records decide whether a release is written, and no budget pays for that: leave it "
@@ -304,11 +309,11 @@ def fit_release(
         if classes is not None:
             splits = {name: part.with_classes(tuple(classes)) for name, part in splits.items()}
         if privacy is not None:
-            given = choose_split(splits, data, "train")
+            given = only_real(choose_split(splits, data, "train"), "given")
             privacy = with_unit_of(privacy, given) if unit_from_data else privacy
             names = tuple(classes or ())
             if classes is None:
-                names = public_classes(given, privacy.unit, classes_public, confirm_classes)
+                names = public_classes(given, privacy.unit, None if classes_public else confirm_classes)
             settings |= {"privacy": privacy, "classes": list(range(len(names)))}
         if drop_duplicates:
             check_droppable(privacy)

@@ -32,27 +32,14 @@ REMOVED = (
     "copies of records were removed from the data before the fit: the guarantee is about the data that were left, "
     "and does not cover what a unit's copies did to the records of others"
 )
-_DECLARE = (
-    "declare those that can occur with `classes` (--classes A,B), or confirm that the names in the data are public "
-    "with `classes_public` (--classes-public)"
-)
 
 
-def asked_budget(
-    privacy: DP | None, no_dp: bool, generator: str, classes: Sequence[str] | None, classes_public: bool
-) -> DP | None:
+def asked_budget(privacy: DP | None, no_dp: bool, generator: str) -> DP | None:
     """The budget of a fit before the data are read; None if no guarantee is wanted."""
+    if no_dp and privacy is not None:
+        raise ConfigError("`no_dp` and `privacy` contradict each other: leave one of them out.")
     if no_dp:
-        if privacy is not None:
-            raise ConfigError("`no_dp` and `privacy` contradict each other: leave one of them out.")
-        if classes is not None or classes_public:
-            raise ConfigError(
-                "`classes` and `classes_public` have a use under differential privacy only: leave them out, or leave "
-                "out --no-dp."
-            )
         return None
-    if classes is not None and classes_public:
-        raise ConfigError("`classes` (--classes) declares the classes, so leave out `classes_public`.")
     if generator not in PRIVATE:
         raise PrivacyError(
             f"The generator {generator!r} does not support differential privacy: take {', '.join(PRIVATE[:-1])} or "
@@ -65,13 +52,27 @@ def asked_budget(
     return budget
 
 
+def check_classes_known(classes: Sequence[str] | None, public: bool, confirm: ConfirmClasses | None) -> None:
+    """Refuse a private fit, before the data are read, that nobody told which class names are public."""
+    if classes is not None and public:
+        raise ConfigError(
+            "`classes` (--classes) declares the classes: leave out `classes_public` (--classes-public)."
+        )
+    if classes is None and not public and confirm is None:
+        raise PrivacyError(
+            "Under differential privacy the set of classes is private too: declare the classes that can occur with "
+            "`classes` (--classes A,B), or confirm that the class names in the data are public with `classes_public` "
+            "(--classes-public)."
+        )
+
+
 def with_unit_of(privacy: DP, data: EmbeddingSet) -> DP:
     """The budget with the unit that the data ask for: the subject wherever subjects are known."""
     return replace(privacy, unit="record" if data.subject is None else "subject")
 
 
-def public_classes(data: EmbeddingSet, unit: str, public: bool, confirm: ConfirmClasses | None) -> tuple[str, ...]:
-    """The class names of the data, if the holder confirms that they are public; a PrivacyError otherwise."""
+def public_classes(data: EmbeddingSet, unit: str, confirm: ConfirmClasses | None) -> tuple[str, ...]:
+    """The class names of the data; `confirm` is asked about them (None: the holder said that they are public)."""
     names = data.info.class_names
     if len(names) > MOST_CLASSES:
         raise PrivacyError(
@@ -86,12 +87,10 @@ def public_classes(data: EmbeddingSet, unit: str, public: bool, confirm: Confirm
             f"{few} of the {len(names)} classes in the data have fewer than {LEAST_UNITS} {unit}s, too few to take "
             "their names from the data: name the classes that can occur with `classes` (--classes A,B)."
         )
-    if not public and confirm is None:
-        raise PrivacyError(f"Under differential privacy the set of classes is private too: {_DECLARE}.")
-    if not public and confirm is not None and not confirm(names):
+    if confirm is not None and not confirm(names):
         raise PrivacyError(
-            "Class names that are not public stay out of a release, and nothing was spent: declare other names that "
-            "cover the labels with `classes` (--classes A,B)."
+            "Class names that are not public stay out of a release, and nothing was spent: give the classes names "
+            "that may be public, and declare them with `classes` (--classes A,B)."
         )
     return names
 
