@@ -82,7 +82,10 @@ def test_a_rare_class_is_not_missing(blobs: Blobs, tmp_path: Path) -> None:
 )
 def test_every_class_has_some_and_the_rest_goes_by_prior(blobs: Blobs, weights: list[float], samples: int) -> None:
     prior = np.array(weights) / sum(weights)
-    rows, fresh = _decoder(with_prior(gaussian(blobs), prior), samples, np.random.default_rng(0))
+    parts = _decoder(with_prior(gaussian(blobs), prior), samples, np.random.default_rng(0))
+    rows, fresh = parts.rows, parts.fresh
+    assert fresh is not None
+    assert parts.calibration is None
     least = min(20, samples // 6)
     assert len(rows) == samples
     assert rows.counts.min() >= least
@@ -93,7 +96,7 @@ def test_every_class_has_some_and_the_rest_goes_by_prior(blobs: Blobs, weights: 
 def test_very_many_classes_get_more_samples() -> None:
     y = np.repeat(np.arange(300), 2)
     X = np.random.default_rng(0).normal(size=(len(y), 4))
-    rows, _ = _decoder(ClassGaussian(random_state=0).fit(X, y).release(), None, np.random.default_rng(0))
+    rows = _decoder(ClassGaussian(random_state=0).fit(X, y).release(), None, np.random.default_rng(0)).rows
     assert rows.counts.min() >= 20
     assert len(rows) == 12_000
 
@@ -108,7 +111,8 @@ def test_a_class_that_cannot_be_drawn_is_named(blobs: Blobs, tmp_path: Path) -> 
 
 def test_a_fixed_table_is_learned_from_and_scored_on_other_vectors(blobs: Blobs, tmp_path: Path) -> None:
     table = KSame(k=3, random_state=0).fit(*blobs).release()
-    rows, fresh = _table(table, None, np.random.default_rng(0))
+    parts = _table(table, None, np.random.default_rng(0))
+    rows, fresh = parts.rows, parts.fresh
     assert fresh is not None
     assert len(rows) + len(fresh) == 210
     assert 10 <= len(fresh) <= 35
