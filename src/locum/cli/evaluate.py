@@ -128,7 +128,8 @@ def _show_groups(found: Breakdown) -> None:
         gap = found.gaps[m]
         chance = "" if gap.difference.low > 0 else "; it may be chance"
         output.say(
-            f"gap         {_SHOWN[m]} {output.estimate(gap.difference)}: {gap.best} is best, {gap.worst} worst{chance}"
+            f"gap         {_SHOWN[m]} {output.estimate(gap.difference)}: "
+            f"{gap.best or '(empty)'} is best, {gap.worst or '(empty)'} worst{chance}"
         )
     drawn = "subjects" if by_subject else "records"
     output.say(f"            Intervals cover seeds and test {drawn}; a gap's also the choice of the two groups.")

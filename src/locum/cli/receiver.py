@@ -117,8 +117,8 @@ def show_training(summary: TrainSummary) -> None:
     if summary.calibration is not None:
         found = summary.calibration
         output.say(
-            f"calibrated  temperature {found.temperature:.3g}, fitted on {found.rows} other samples; calibration error "
-            f"{output.estimate(found.before)} before, {output.estimate(found.after)} after"
+            f"calibrated  temperature {found.temperature:.3g}, fitted on {found.rows} other samples; calibration "
+            f"error {output.estimate(found.before)} before, {output.estimate(found.after)} after"
         )
         output.say("            Fitted to the release: real records differ from its samples.")
     output.show_claim(summary.claim)

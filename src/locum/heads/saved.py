@@ -216,7 +216,7 @@ class SavedHead:
             raise ConfigError(f"`temperature` must be above 0 and finite; got {temperature!r}. Above 1 is less sure.")
         last = self.manifest.program[-1]
         if not isinstance(last, Linear):
-            raise ConfigError(f"Only a head that ends in a linear layer takes a temperature; this ends in {last.op!r}.")
+            raise ConfigError(f"A temperature needs a linear layer at the end of the head; it ends in {last.op!r}.")
         scaled = {name: self.tensors[name] / temperature for name in (last.weight, last.bias)}
         settings = {**self.manifest.settings, "temperature": float(temperature)}
         manifest = self.manifest.model_copy(update={"settings": settings})

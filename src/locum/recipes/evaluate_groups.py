@@ -116,15 +116,15 @@ def break_down(
     found = np.stack([_scores(y, code, probas, usable, rows) for rows in _draws(y, code, unit, rng)])
     as_they_are, drawn = found[0], found[1:]
     groups = []
+    room = {g: _least_room(y[code == g], unit[code == g]) for g in usable}
     for g, value in enumerate(values.tolist()):
         inside = code == g
         subjects = None if test.subject is None else len(np.unique(unit[inside]))
         scores: dict[str, Estimate] = {}
         if g in usable:
             at = usable.index(g)
-            room = _least_room(y[inside], unit[inside])
             for m, name in enumerate(METRICS):
-                e = _estimate(as_they_are[:, at, m], drawn[:, :, at, m].mean(axis=1), int(inside.sum()), room=room)
+                e = _estimate(as_they_are[:, at, m], drawn[:, :, at, m].mean(axis=1), int(inside.sum()), room[g])
                 scores[name] = e.clipped(0.0, 1.0) if len(probas) > 1 else e
         groups.append(Group(value, int(inside.sum()), subjects, scores, reasons[g]))
     gaps = {}
@@ -134,9 +134,9 @@ def break_down(
         best, worst = int(means.argmax()), int(means.argmin())
         runs = as_they_are[:, best, m] - as_they_are[:, worst, m]
         draws = (drawn[:, :, best, m] - drawn[:, :, worst, m]).mean(axis=1)
-        both = int(np.isin(code, [usable[best], usable[worst]]).sum())
-        e = _estimate(runs, draws, both, pairs=pairs)
-        gaps[name] = Gap(str(values[usable[best]]), str(values[usable[worst]]), e)
+        two = [usable[best], usable[worst]]
+        e = _estimate(runs, draws, int(np.isin(code, two).sum()), max(room[g] for g in two), pairs)
+        gaps[name] = Gap(str(values[two[0]]), str(values[two[1]]), e)
     return Breakdown(attribute, method, tuple(groups), gaps)
 
 
@@ -185,12 +185,12 @@ def _scores(y: Codes, code: Codes, probas: Sequence[Floats], usable: Sequence[in
 
 
 def _least_room(y: Codes, unit: Codes) -> float:
-    """Half of the exact interval of a perfect score, by the smallest class: no draw differs, which is no certainty."""
+    """The exact interval of a perfect score in the smallest class: no draw differs, which is no certainty."""
     smallest = min(len(np.unique(unit[y == c])) for c in np.unique(y))
     return 1 - clopper_pearson(smallest, smallest).low
 
 
-def _estimate(runs: Floats, draws: Floats, n: int, *, pairs: int = 1, room: float = 0.0) -> Estimate:
+def _estimate(runs: Floats, draws: Floats, n: int, room: float, pairs: int = 1) -> Estimate:
     """Mean over seeds with an interval for seeds and records: variances add up, with Satterthwaite's t.
 
     Of several `pairs` the widest is shown: Bonferroni's level keeps the interval honest. `room` stands in where no

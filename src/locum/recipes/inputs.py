@@ -87,7 +87,7 @@ def _source(info: EmbeddingInfo) -> str:
 
 
 def scored(y: npt.NDArray[np.int64], proba: npt.NDArray[np.float64]) -> dict[str, Estimate]:
-    """Accuracy, balanced accuracy, AUC, macro F1 and calibration error of one classifier, with intervals over records.
+    """Accuracy, balanced accuracy, AUC, macro F1 and calibration error, with intervals over the records.
 
     `y` holds columns of `proba`. Accuracy has its exact interval and the calibration error its own. The others draw
     records anew within each class, which is too narrow under about 30 records a class; where no draw differs, the
@@ -121,7 +121,7 @@ def scored(y: npt.NDArray[np.int64], proba: npt.NDArray[np.float64]) -> dict[str
         if low == high:
             low, high = value - slack, value + slack
         out[name] = Estimate(value, max(0.0, min(low, value)), min(1.0, max(high, value)), n)
-    out["calibration_error"] = calibration_interval(y, proba, rng, resamples=len(draws))
+    out["calibration_error"] = calibration_interval(y, proba, np.random.default_rng(0), resamples=len(draws))
     return out
 
 

@@ -285,8 +285,8 @@ def _table(release: Release, samples: int | None, rng: np.random.Generator, cali
     if vector.max() + 1 < 10 * int((rows.counts > 0).sum()):
         if calibrate:
             raise ConfigError(
-                f"The release is a fixed table with {vector.max() + 1} distinct vectors, too few to hold some out and "
-                "calibrate on them: leave calibration out."
+                f"The release is a fixed table with {vector.max() + 1} distinct vectors, too few to hold some out "
+                "and calibrate on them: leave calibration out."
             )
         return _Parts(rows, None, None)
     grouped = EmbeddingSet(rows.X, rows.y, vector, info=rows.info)
