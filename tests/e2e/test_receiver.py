@@ -85,7 +85,7 @@ def test_the_table_goes_to_standard_output_and_all_else_beside_it(
     assert rows[0] == ["record", "label", "probability", "p_ant", "p_bee", "p_cat"]
     assert len(rows) == 1 + len(read_embeddings(files["test"]))
     assert "labeled records" in ran.err
-    assert "error" not in ran.err
+    assert "error:" not in ran.err
 
 
 def test_json_is_one_document(program: Run, release: Path, files: dict[str, Path]) -> None:
@@ -94,7 +94,9 @@ def test_json_is_one_document(program: Run, release: Path, files: dict[str, Path
     assert trained.json["kind"] == "mlp"
     assert trained.json["rows"] == 300
     assert trained.json["scored_on"] == "the release's own samples; not on real data"
-    assert set(trained.json["scores"]) == {"accuracy", "balanced_accuracy", "auc", "f1_macro"}
+    names = {"accuracy", "balanced_accuracy", "auc", "f1_macro", "calibration_error"}
+    assert set(trained.json["scores"]) == names
+    assert trained.json["calibration"] is None
     inline = program("predict", "h.safetensors", files["test"], "--json")
     assert inline.json["release"] == trained.json["release"]
     assert len(inline.json["predictions"]) == inline.json["records"]
@@ -102,6 +104,21 @@ def test_json_is_one_document(program: Run, release: Path, files: dict[str, Path
     assert written.json["file"] == "p.csv"
     assert written.json["scores"] == inline.json["scores"]
     assert "predictions" not in written.json
+
+
+def test_calibrated_probabilities(program: Run, release: Path, files: dict[str, Path]) -> None:
+    plain = program("train", release, "-o", "plain.safetensors", "--samples", 600, "--json")
+    told = program("train", release, "-o", "h.safetensors", "--samples", 600, "--calibrate")
+    assert told.code == 0, told.err
+    assert "calibrated  temperature" in told.out
+    assert "Fitted to the release: real records differ from its samples." in told.out
+    ran = program("train", release, "-o", "h.safetensors", "--samples", 600, "--calibrate", "--force", "--json")
+    assert ran.json["calibration"]["rows"] == 2000
+    assert ran.json["calibration"]["after"] == ran.json["scores"]["calibration_error"]
+    assert ran.json["scores"]["accuracy"] == plain.json["scores"]["accuracy"]
+    assert ran.json["calibration"]["before"]["value"] == plain.json["scores"]["calibration_error"]["value"]
+    shown = program("predict", "h.safetensors", files["test"], "-o", "p.csv")
+    assert "calibration error" in shown.out
 
 
 def test_force_overwrites(program: Run, head: Path, release: Path, files: dict[str, Path], tmp_path: Path) -> None:

@@ -45,6 +45,34 @@ def test_from_file_to_release_to_table(locum: Run, program: Run, files: dict[str
     assert judged.json["membership"] is not None
 
 
+def test_scores_by_group_of_real_patients(program: Run, real_data: Path) -> None:
+    file = real_data / "nih_cxr14_efflite0.npz"
+    if not file.is_file():
+        pytest.skip(f"{file.name} is not in LOCUM_DATA")
+    assert program("fit", file, "-o", "r").code == 0
+    test = ("evaluate", "r", "--test", file, "--samples", 1000, "--seeds", 2)
+    ran = program(*test, "--by", "view", "--by", "effusion", "--json")
+    assert ran.code == 0, ran.err
+    view, effusion = ran.json["groups"]
+    assert (view["attribute"], effusion["attribute"]) == ("view", "effusion")
+    assert {g["value"]: g["records"] for g in view["groups"]} == {"AP": 328, "PA": 698}
+    assert sum(g["records"] for g in effusion["groups"]) == ran.json["test_records"]
+    for group in (*view["groups"], *effusion["groups"]):
+        auc = group["scores"]["auc"]
+        assert 0.5 < auc["low"] < auc["value"] < auc["high"] <= 1
+    assert view["gaps"]["auc"]["best"] == "PA"
+
+    shown = program(*test, "--by", "view,effusion")
+    assert "by effusion, trained on: release (ClassGaussian)" in shown.out
+    assert "PA is best, AP worst" in shown.out
+    assert "Intervals cover seeds and test subjects" in shown.out
+    for name, words in (("age", "has 79 values"), ("sex", "no attribute 'sex': they have view, age, effusion")):
+        wrong = program(*test, "--by", name)
+        assert wrong.code == 2
+        assert words in wrong.err
+        assert len(wrong.err.strip().splitlines()) == 1
+
+
 @pytest.mark.parametrize("generator", ["gaussian", "ksame"])
 def test_other_generators(program: Run, files: dict[str, Path], generator: str) -> None:
     assert program("fit", files["train"], "-o", "r", "--no-dp", "--generator", generator).code == 0

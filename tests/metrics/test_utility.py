@@ -6,7 +6,15 @@ from hypothesis import given, settings, strategies as st
 from sklearn import metrics as sk
 
 from locum.errors import ConfigError, DataError
-from locum.metrics import accuracy, auc_macro, balanced_accuracy, cohen_kappa, f1, score_all
+from locum.metrics import (
+    accuracy,
+    auc_macro,
+    balanced_accuracy,
+    cohen_kappa,
+    expected_calibration_error,
+    f1,
+    score_all,
+)
 
 quick = settings(max_examples=30, deadline=None, derandomize=True)
 
@@ -83,6 +91,7 @@ def test_score_all_holds_every_score(rng) -> None:
             "f1_macro": f1(y, guess),
             "f1_weighted": f1(y, guess, average="weighted"),
             "cohen_kappa": cohen_kappa(y, guess),
+            "calibration_error": expected_calibration_error(y, p),
         }
     )
 
@@ -106,6 +115,7 @@ def test_perfect_chance_and_one_class() -> None:
         ([0, 1], np.array([[0.5, np.nan], [0.5, 0.5]]), [0, 1], "finite"),
         ([0, 1], np.array([0.5, 0.5]), [0, 1], "table"),
         ([0.5, 1.0], np.full((2, 2), 0.5), [0, 1], "whole numbers"),
+        ([0, 1], np.ones((2, 2)), [0, 1], "sum to 1"),
     ],
 )
 def test_wrong_input_is_named(y, p, classes, words) -> None:

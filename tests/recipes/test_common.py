@@ -23,7 +23,7 @@ def guesses(rng: np.random.Generator, n: int, classes: int = 3, signal: float = 
 def test_values_are_those_of_the_metrics(rng: np.random.Generator) -> None:
     y, proba = guesses(rng, 200)
     found, wanted = scored(y, proba), score_all(y, proba, np.arange(3))
-    assert list(found) == ["accuracy", "auc", "balanced_accuracy", "f1_macro"]
+    assert list(found) == ["accuracy", "auc", "balanced_accuracy", "f1_macro", "calibration_error"]
     for name, estimate in found.items():
         assert estimate.value == pytest.approx(wanted[name])
         assert estimate.low < estimate.value < estimate.high

@@ -57,7 +57,7 @@ def test_predictions_are_the_head_s(head: Path, data: str, blobs: tuple[np.ndarr
         assert [float(row[f"p_{name}"]) for name in INFO.class_names] == pytest.approx(p.tolist(), rel=1e-5)
     wanted = score_all(y, proba, np.arange(3))
     assert {name: e.value for name, e in summary.scores.items()} == pytest.approx(
-        {name: wanted[name] for name in ("accuracy", "auc", "balanced_accuracy", "f1_macro")}
+        {name: wanted[name] for name in ("accuracy", "auc", "balanced_accuracy", "f1_macro", "calibration_error")}
     )
     assert summary.scores["accuracy"] == clopper_pearson(int((proba.argmax(axis=1) == y).sum()), 210)
     assert (summary.scored_records, summary.unknown_labels, summary.skipped) == (210, 0, 0)

@@ -67,6 +67,27 @@ def test_the_same_seed_gives_the_same_bytes(release: Path, tmp_path: Path, kind:
     assert first == second != third
 
 
+@pytest.mark.parametrize("kind", ["linear", "mlp"])
+def test_a_temperature_changes_confidence_and_no_prediction(
+    release: Path, blobs: Blobs, tmp_path: Path, kind: str
+) -> None:
+    options: dict[str, Any] = {"head": kind, "samples": 300, "settings": {"max_epochs": 10, "learning_rate": 0.5}}
+    plain = train_head(release, tmp_path / "plain.safetensors", **options)
+    found = train_head(release, tmp_path / "h.safetensors", **options, calibrate=True)
+    before, after = SavedHead.open(plain.head), SavedHead.open(found.head)
+    assert found.calibration is not None
+    temperature = found.calibration.temperature
+    assert plain.calibration is None
+    # Steps that are far too long make a head that is far too sure.
+    assert temperature > 1.5
+    np.testing.assert_allclose(after.decision_function(blobs[0]) * temperature, before.decision_function(blobs[0]))
+    np.testing.assert_array_equal(after.predict(blobs[0]), before.predict(blobs[0]))
+    assert found.calibration.after.value < found.calibration.before.value
+    assert found.calibration.after == found.scores["calibration_error"]
+    assert found.scores["accuracy"] == plain.scores["accuracy"]
+    assert after.manifest.settings["temperature"] == temperature
+
+
 def test_a_rare_class_is_not_missing(blobs: Blobs, tmp_path: Path) -> None:
     rare = with_prior(gaussian(blobs), (0.998, 0.001, 0.001)).save(tmp_path / "rare")
     assert train_head(rare, tmp_path / "h.safetensors", samples=60, settings=QUICK).rows == 60
@@ -82,7 +103,10 @@ def test_a_rare_class_is_not_missing(blobs: Blobs, tmp_path: Path) -> None:
 )
 def test_every_class_has_some_and_the_rest_goes_by_prior(blobs: Blobs, weights: list[float], samples: int) -> None:
     prior = np.array(weights) / sum(weights)
-    rows, fresh = _decoder(with_prior(gaussian(blobs), prior), samples, np.random.default_rng(0))
+    parts = _decoder(with_prior(gaussian(blobs), prior), samples, np.random.default_rng(0))
+    rows, fresh = parts.rows, parts.fresh
+    assert fresh is not None
+    assert parts.calibration is None
     least = min(20, samples // 6)
     assert len(rows) == samples
     assert rows.counts.min() >= least
@@ -93,7 +117,7 @@ def test_every_class_has_some_and_the_rest_goes_by_prior(blobs: Blobs, weights: 
 def test_very_many_classes_get_more_samples() -> None:
     y = np.repeat(np.arange(300), 2)
     X = np.random.default_rng(0).normal(size=(len(y), 4))
-    rows, _ = _decoder(ClassGaussian(random_state=0).fit(X, y).release(no_dp=True), None, np.random.default_rng(0))
+    rows = _decoder(ClassGaussian(random_state=0).fit(X, y).release(no_dp=True), None, np.random.default_rng(0)).rows
     assert rows.counts.min() >= 20
     assert len(rows) == 12_000
 
@@ -108,7 +132,8 @@ def test_a_class_that_cannot_be_drawn_is_named(blobs: Blobs, tmp_path: Path) -> 
 
 def test_a_fixed_table_is_learned_from_and_scored_on_other_vectors(blobs: Blobs, tmp_path: Path) -> None:
     table = KSame(k=3, random_state=0).fit(*blobs).release(no_dp=True)
-    rows, fresh = _table(table, None, np.random.default_rng(0))
+    parts = _table(table, None, np.random.default_rng(0))
+    rows, fresh = parts.rows, parts.fresh
     assert fresh is not None
     assert len(rows) + len(fresh) == 210
     assert 10 <= len(fresh) <= 35
@@ -129,6 +154,19 @@ def test_a_small_table_gives_a_head_without_scores(blobs: Blobs, tmp_path: Path)
     summary = train_head(table.save(tmp_path / "t"), tmp_path / "h.safetensors", settings=QUICK)
     assert (summary.rows, summary.fresh_rows, summary.scores) == (21, 0, {})
     assert summary.to_dict()["scores"] == {}
+
+
+def test_a_fixed_table_is_calibrated_on_rows_of_its_own(blobs: Blobs, tmp_path: Path) -> None:
+    table = KSame(k=3, random_state=0).fit(*blobs).release()
+    parts = _table(table, None, np.random.default_rng(0), calibrate=True)
+    assert parts.fresh is not None
+    assert parts.calibration is not None
+    each = [set(map(bytes, part.X)) for part in (parts.rows, parts.fresh, parts.calibration)]
+    assert sum(map(len, each)) == len(set.union(*each))
+    X, y = blobs
+    small = KSame(k=2, random_state=0).fit(X[::10], y[::10]).release().save(tmp_path / "t")
+    with pytest.raises(ConfigError, match="too few to hold some out"):
+        train_head(small, tmp_path / "h.safetensors", calibrate=True)
 
 
 @pytest.mark.parametrize(

@@ -7,10 +7,20 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from locum.cli import output
-from locum.cli.options import BACKBONE_HELP, DATA_HELP, HeadName, Json, ReleaseFolder, existing
+from locum.cli.options import BACKBONE_HELP, DATA_HELP, HeadName, Json, ReleaseFolder, existing, listed
 
 if TYPE_CHECKING:
     from locum.recipes import Evaluation
+    from locum.recipes.evaluate_groups import Breakdown
+
+
+# As many columns as fit into 120 characters; other scores are in the JSON and on the page.
+_SHOWN = {
+    "auc": "AUC",
+    "accuracy": "accuracy",
+    "balanced_accuracy": "balanced acc.",
+    "calibration_error": "calib. error",
+}
 
 
 def evaluate(
@@ -42,6 +52,14 @@ def evaluate(
     seeds: Annotated[
         int, typer.Option(help="Repetitions behind each interval.", rich_help_panel="The classifier")
     ] = 3,
+    by: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="ATTRIBUTE",
+            help="Also score each group of an attribute of the test data; may be repeated, or A,B.",
+            rich_help_panel="Real data",
+        ),
+    ] = None,
     backbone: Annotated[str | None, typer.Option(help=BACKBONE_HELP, rich_help_panel="Real data")] = None,
     as_json: Json = False,
 ) -> None:
@@ -56,6 +74,7 @@ def evaluate(
             head=head.value,
             samples=samples,
             seeds=seeds,
+            by=[name for part in by or () for name in listed(part)],
             backbone=backbone,
             progress=progress,
         )
@@ -63,9 +82,8 @@ def evaluate(
 
 
 def show_evaluation(result: Evaluation) -> None:
-    """Print the table, then the membership check."""
-    shown = {"auc": "AUC", "accuracy": "accuracy", "balanced_accuracy": "balanced acc.", "f1_macro": "F1"}
-    metrics = [m for m in shown if m in result.rows[0].scores]
+    """Print the table, the groups, then the membership check."""
+    metrics = [m for m in _SHOWN if m in result.rows[0].scores]
     rows = [
         [
             row.method,
@@ -75,10 +93,43 @@ def show_evaluation(result: Evaluation) -> None:
         ]
         for row in result.rows
     ]
-    output.show_table(["trained on", "rows", *(shown[m] for m in metrics), "D"], rows)
+    output.show_table(["trained on", "rows", *(_SHOWN[m] for m in metrics), "D"], rows)
     output.say(
         f"{result.head} head, tested on {result.test_records} real records; mean and half of the 95 % interval over "
         f"{result.seeds} seeds. D: mean distance to the nearest record, z-scored."
     )
+    for found in result.groups:
+        _show_groups(found)
     if result.membership is not None:
         output.show_membership(result.membership)
+
+
+def _show_groups(found: Breakdown) -> None:
+    """One attribute: a table of its groups, and how far the best is from the worst."""
+    metrics = [m for m in _SHOWN if any(m in group.scores for group in found.groups)]
+    by_subject = any(group.subjects is not None for group in found.groups)
+    rows = [
+        [
+            group.value or "(empty)",
+            str(group.records),
+            *([str(group.subjects)] if by_subject else ()),
+            *(output.short_estimate(group.scores.get(m)) for m in metrics),
+            group.reason,
+        ]
+        for group in found.groups
+    ]
+    columns = [found.attribute, "records", *(["subjects"] if by_subject else ()), *(_SHOWN[m] for m in metrics)]
+    if any(group.reason for group in found.groups):
+        columns.append("no score because")
+    else:
+        rows = [row[:-1] for row in rows]
+    output.show_table(columns, rows, title=f"by {found.attribute}, trained on: {found.method}")
+    for m in metrics if found.gaps else ():
+        gap = found.gaps[m]
+        chance = "" if gap.difference.low > 0 else "; it may be chance"
+        output.say(
+            f"gap         {_SHOWN[m]} {output.estimate(gap.difference)}: "
+            f"{gap.best or '(empty)'} is best, {gap.worst or '(empty)'} worst{chance}"
+        )
+    drawn = "subjects" if by_subject else "records"
+    output.say(f"            Intervals cover seeds and test {drawn}; a gap's also the choice of the two groups.")

@@ -29,7 +29,13 @@ if TYPE_CHECKING:
     from locum.types import Estimate
 
 
-_METRICS = {"accuracy": "accuracy", "balanced_accuracy": "balanced accuracy", "auc": "AUC", "f1_macro": "F1"}
+_METRICS = {
+    "accuracy": "accuracy",
+    "balanced_accuracy": "balanced accuracy",
+    "auc": "AUC",
+    "f1_macro": "F1",
+    "calibration_error": "calibration error",
+}
 
 
 def train(
@@ -60,6 +66,14 @@ def train(
             min=0, max=MOST_SEED, help="Seeds draws, weights and batches.", rich_help_panel="The classifier"
         ),
     ] = 0,
+    calibrate: Annotated[
+        bool,
+        typer.Option(
+            "--calibrate",
+            help="Fit probabilities to fresh samples of the release; real records differ from these.",
+            rich_help_panel="The classifier",
+        ),
+    ] = False,
     force: Force = False,
     as_json: Json = False,
 ) -> None:
@@ -71,7 +85,14 @@ def train(
 
     with output.progress_bar("training") as progress:
         summary = train_head(
-            release, out, head=head.value, samples=samples, seed=seed, overwrite=force, progress=progress
+            release,
+            out,
+            head=head.value,
+            samples=samples,
+            seed=seed,
+            calibrate=calibrate,
+            overwrite=force,
+            progress=progress,
         )
     output.show(summary, as_json, show_training)
 
@@ -93,6 +114,13 @@ def show_training(summary: TrainSummary) -> None:
         output.say(f"            Measured on {SCORED_ON}.")
     else:
         output.say("scores      none: the release has too few rows to hold some out")
+    if summary.calibration is not None:
+        found = summary.calibration
+        output.say(
+            f"calibrated  temperature {found.temperature:.3g}, fitted on {found.rows} other samples; calibration "
+            f"error {output.estimate(found.before)} before, {output.estimate(found.after)} after"
+        )
+        output.say("            Fitted to the release: real records differ from its samples.")
     output.show_claim(summary.claim)
     output.say("            The head was trained on the release alone, so this is the release's claim.")
 

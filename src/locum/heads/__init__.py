@@ -17,5 +17,6 @@ if TYPE_CHECKING:
         class_shares as class_shares,
     )
     from locum.heads.saved import SavedHead as SavedHead
+    from locum.heads.temperature import fit_temperature as fit_temperature
 
 __getattr__, __dir__, __all__ = lazy_exports(__name__)

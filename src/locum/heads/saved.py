@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -62,9 +62,9 @@ class HeadManifest(Document):
 class SavedHead:
     """A classifier trained only on a release, which predicts with numpy only.
 
-    Since it is made only from the release, it has the release's guarantee. Probabilities are not calibrated. Numbers
-    are float64: a feature with a large mean and a small spread would lose precision in float32. `from_fitted` and
-    `open` make one.
+    Since it is made only from the release, it has the release's guarantee. Probabilities are not calibrated unless
+    `with_temperature` was used. Numbers are float64: a feature with a large mean and a small spread would lose
+    precision in float32. `from_fitted` and `open` make one.
 
     Parameters
     ----------
@@ -207,18 +207,39 @@ class SavedHead:
             raise DataError("Vectors must be finite; got NaN or infinity. Drop or repair those records.")
         return to_space(a, self.manifest.space)
 
-    def predict_proba(self, X: npt.ArrayLike) -> npt.NDArray[np.float64]:
-        """Probability of each class, in the order of `classes`; not calibrated."""
+    def with_temperature(self, temperature: float) -> SavedHead:
+        """The same head with every score divided by `temperature`, which becomes part of the last layer.
+
+        No prediction changes. The settings record the temperature.
+        """
+        if not 0 < temperature < np.inf:
+            raise ConfigError(f"`temperature` must be above 0 and finite; got {temperature!r}. Above 1 is less sure.")
+        last = self.manifest.program[-1]
+        if not isinstance(last, Linear):
+            raise ConfigError(f"A temperature needs a linear layer at the end of the head; it ends in {last.op!r}.")
+        scaled = {name: self.tensors[name] / temperature for name in (last.weight, last.bias)}
+        settings = {**self.manifest.settings, "temperature": float(temperature)}
+        manifest = self.manifest.model_copy(update={"settings": settings})
+        return replace(self, manifest=manifest, tensors={**self.tensors, **scaled})
+
+    def decision_function(self, X: npt.ArrayLike) -> npt.NDArray[np.float64]:
+        """Score of each class before the softmax, in the order of `classes`."""
         rows = self.transform(X)
         out = np.empty((len(rows), len(self.manifest.classes)))
         with np.errstate(over="ignore", invalid="ignore"):
             for start in range(0, len(rows), CHUNK):
                 part = slice(start, start + CHUNK)
-                scores = run_program(self.manifest.program, self.tensors, rows[part].astype(np.float64))
-                scores = np.exp(scores - scores.max(axis=1, keepdims=True))
-                out[part] = scores / scores.sum(axis=1, keepdims=True)
+                out[part] = run_program(self.manifest.program, self.tensors, rows[part].astype(np.float64))
         if not np.isfinite(out).all():
             raise DataError("The head's scores are not finite: its weights or these vectors are far too large.")
+        return out
+
+    def predict_proba(self, X: npt.ArrayLike) -> npt.NDArray[np.float64]:
+        """Probability of each class, in the order of `classes`."""
+        scores = self.decision_function(X)
+        with np.errstate(over="ignore"):
+            weight = np.exp(scores - scores.max(axis=1, keepdims=True))
+        out: npt.NDArray[np.float64] = weight / weight.sum(axis=1, keepdims=True)
         return out
 
     def predict(self, X: npt.ArrayLike) -> npt.NDArray[Any]:

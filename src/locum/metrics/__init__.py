@@ -1,4 +1,4 @@
-"""Pure functions on arrays: utility, fidelity, diversity, distances, intervals.
+"""Pure functions on arrays: utility, calibration, fidelity, diversity, distances, intervals.
 
 Every fast one is tested against a naive twin. Distances are Euclidean, intervals are 95 %, and a function that draws
 takes an rng. Nothing here reads a file or knows a model.
@@ -11,6 +11,10 @@ from typing import TYPE_CHECKING
 from locum._lazy import lazy_exports
 
 if TYPE_CHECKING:
+    from locum.metrics.calibration import (
+        calibration_interval as calibration_interval,
+        expected_calibration_error as expected_calibration_error,
+    )
     from locum.metrics.distances import (
         average_nearest_distance as average_nearest_distance,
         feature_scale as feature_scale,

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from locum.errors import ConfigError, DataError
 from locum.metrics._checks import IntArray, at_least, column, labels, table
+from locum.metrics.calibration import expected_calibration_error
 from locum.metrics.intervals import auc_interval, mean_interval, share_below
 from locum.types import Estimate
 
@@ -160,26 +161,27 @@ def cohen_kappa(y_true: npt.ArrayLike, y_pred: npt.ArrayLike) -> float:
 def score_all(
     y_true: npt.ArrayLike, proba: npt.ArrayLike, classes: Sequence[Any] | npt.NDArray[Any]
 ) -> dict[str, float]:
-    """Every classification score by name; the predicted label is the class with the highest score.
+    """Every classification score by name; the predicted label is the most likely class.
 
     Parameters
     ----------
     y_true
         The true label of each record.
     proba
-        Scores (n, classes), more is more likely; they need not sum to 1.
+        Probabilities (n, classes): every row sums to 1.
     classes
         The labels of the columns of `proba`.
 
     Returns
     -------
     dict
-        "auc" (macro one-vs-rest), "accuracy", "balanced_accuracy", "f1_macro", "f1_weighted" and "cohen_kappa".
+        "auc" (macro one-vs-rest), "accuracy", "balanced_accuracy", "f1_macro", "f1_weighted", "cohen_kappa" and
+        "calibration_error" (`expected_calibration_error`, the only one of which less is better).
 
     Raises
     ------
     DataError
-        If the test set holds only one class.
+        If the test set holds only one class, or a row does not sum to 1.
 
     Examples
     --------
@@ -197,6 +199,7 @@ def score_all(
         "f1_macro": f1(code, guess, average="macro"),
         "f1_weighted": f1(code, guess, average="weighted"),
         "cohen_kappa": cohen_kappa(code, guess),
+        "calibration_error": expected_calibration_error(code, p),
     }
 
 

@@ -15,6 +15,7 @@ from locum.errors import ConfigError, DataError
 from locum.generate import KSame
 from locum.heads import LinearHead, MLPHead
 from locum.metrics import average_nearest_distance, feature_scale, score_all
+from locum.recipes.evaluate_groups import Breakdown, break_down, check_attributes
 from locum.recipes.inputs import aligned, choose_split, pick_split, read_sets
 from locum.recipes.sample import check_rows
 from locum.release import Release, load
@@ -61,6 +62,9 @@ class Evaluation:
         The membership check; None without the records.
     fingerprint
         That of the release.
+    groups
+        With `by`: the scores per group of each attribute, for heads trained on the release and on real data, and the
+        gap between the best and the worst group. Otherwise empty.
 
     Examples
     --------
@@ -76,6 +80,7 @@ class Evaluation:
     rows: tuple[Row, ...]
     membership: AttackResult | None
     fingerprint: str | None = None
+    groups: tuple[Breakdown, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """As plain JSON."""
@@ -86,6 +91,7 @@ class Evaluation:
             "rows": [row.to_dict() for row in self.rows],
             "membership": None if self.membership is None else self.membership.to_dict(),
             "fingerprint": self.fingerprint,
+            "groups": [found.to_dict() for found in self.groups],
         }
 
 
@@ -97,6 +103,7 @@ def evaluate_release(
     head: str = "linear",
     samples: int | None = None,
     seeds: int = 3,
+    by: Sequence[str] = (),
     backbone: str | None = None,
     ks: Sequence[int] = (2, 5, 10, 15),
     progress: Progress | None = None,
@@ -105,7 +112,7 @@ def evaluate_release(
 
     With `train` it adds real data and k-Same as baselines, the distance D of each to the records (on z-scored
     vectors), and the membership check, with the validation split of `train` as non-members, or else the test records.
-    Intervals cover seeds: they do not cover another test set.
+    Intervals cover seeds: they do not cover another test set. Those of groups (`by`) cover seeds and test records.
 
     Parameters
     ----------
@@ -121,6 +128,9 @@ def evaluate_release(
         How many vectors to draw from a decoder; None: as many as `train` has, or 5000.
     seeds
         How many heads per source of training rows; intervals need 2.
+    by
+        Attributes of the test records: adds the scores of each of their groups. Groups of under 20 records or
+        subjects, or of one class, get none.
     backbone
         Path of a custom model, if images have to be embedded with one.
     ks
@@ -150,6 +160,7 @@ def evaluate_release(
     release = load(path)
     check_rows("--samples", samples, release)
     test_set = pick_split(test, "test", "val", like=release.info, backbone=backbone)
+    check_attributes(test_set, by)
     target = aligned(release, test_set, "test")
     if len(np.unique(target[1])) < 2:
         raise DataError("The test data hold one class only: a classifier needs at least two to be tested.")
@@ -157,19 +168,24 @@ def evaluate_release(
     train_set = None if train is None else choose_split(splits, train, "train")
     real = None if train_set is None else aligned(release, train_set, "train")
     sources = _sources(release, real, samples, ks)
-    rows = []
+    rows, groups = [], []
     for done, (name, draw) in enumerate(sources):
         if progress is not None:
             progress(done, len(sources), name)
         known = None if name == "real data" else real
-        rows.append(_row(name, draw, target, known, HEADS[head], seeds, len(release.classes)))
+        row, probas = _row(name, draw, target, known, HEADS[head], seeds, len(release.classes))
+        rows.append(row)
+        # k-Same would double the tables; the release and real data answer whether a gap is the release's own.
+        for attribute in dict.fromkeys(by) if done == 0 or name == "real data" else ():
+            rng = np.random.default_rng(0)
+            groups.append(break_down(attribute, name, test_set, target[1], probas, rng))
     membership = None
     if train_set is not None:
         others = splits["val"] if {"train", "val"} <= set(splits) else test_set
         membership = check_membership(release, train_set, others, np.random.default_rng(0))
     if progress is not None:
         progress(len(sources), len(sources), "done")
-    return Evaluation(head, seeds, len(target[1]), tuple(rows), membership, release.fingerprint)
+    return Evaluation(head, seeds, len(target[1]), tuple(rows), membership, release.fingerprint, tuple(groups))
 
 
 def _sources(
@@ -194,8 +210,10 @@ def _sources(
 
 def _row(
     name: str, draw: Callable[[int], Rows], target: Rows, real: Rows | None, head: type[Any], seeds: int, classes: int
-) -> Row:
+) -> tuple[Row, list[npt.NDArray[np.float64]]]:
+    """The row of the table, and each seed's probabilities for the test records."""
     runs: list[dict[str, float]] = []
+    probas = []
     distance: Estimate | None = None
     for seed in range(seeds):
         X, y = draw(seed)
@@ -205,6 +223,7 @@ def _row(
         # A class that was not drawn gets probability 0, and counts as missed.
         proba = np.zeros((len(target[1]), classes))
         proba[:, fitted.classes_] = fitted.predict_proba(target[0])
+        probas.append(proba)
         runs.append(score_all(target[1], proba, np.arange(classes)))
         if seed == 0 and real is not None:
             distance = _distance(X, real[0])
@@ -212,7 +231,7 @@ def _row(
     if seeds > 1:
         # No score is above 1, and only kappa can be below 0. A single run keeps its open interval.
         scores = {m: e.clipped(-1.0 if m == "cohen_kappa" else 0.0, 1.0) for m, e in scores.items()}
-    return Row(name, len(X), scores, distance)
+    return Row(name, len(X), scores, distance), probas
 
 
 def _distance(released: npt.NDArray[np.float32], real: npt.NDArray[np.float32]) -> Estimate:

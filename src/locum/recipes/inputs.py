@@ -30,7 +30,7 @@ from locum.embed import (
 )
 from locum.errors import ConfigError, DataError
 from locum.io import make_state_folder, split_path
-from locum.metrics import accuracy, auc_macro, balanced_accuracy, clopper_pearson, f1
+from locum.metrics import accuracy, auc_macro, balanced_accuracy, calibration_interval, clopper_pearson, f1
 from locum.release import Release
 from locum.types import EmbeddingInfo, EmbeddingSet, Estimate, Progress
 
@@ -89,12 +89,12 @@ def _source(info: EmbeddingInfo) -> str:
 
 
 def scored(y: npt.NDArray[np.int64], proba: npt.NDArray[np.float64]) -> dict[str, Estimate]:
-    """Accuracy, balanced accuracy, AUC and macro F1 of one classifier, with intervals over the records.
+    """Accuracy, balanced accuracy, AUC, macro F1 and calibration error, with intervals over the records.
 
-    `y` holds columns of `proba`. Accuracy has its exact interval. The others draw records anew within each class,
-    which is too narrow under about 30 records a class; where no draw differs, the exact interval of the smallest
-    class stands in, because a perfect score is no certainty. Records of a single class have an accuracy and
-    nothing else.
+    `y` holds columns of `proba`. Accuracy has its exact interval and the calibration error its own. The others draw
+    records anew within each class, which is too narrow under about 30 records a class; where no draw differs, the
+    exact interval of the smallest class stands in, because a perfect score is no certainty. Records of a single class
+    have an accuracy and nothing else.
     """
     n, classes, guess = len(y), np.arange(proba.shape[1]), proba.argmax(axis=1)
     right = round(accuracy(y, guess) * n)
@@ -123,6 +123,7 @@ def scored(y: npt.NDArray[np.int64], proba: npt.NDArray[np.float64]) -> dict[str
         if low == high:
             low, high = value - slack, value + slack
         out[name] = Estimate(value, max(0.0, min(low, value)), min(1.0, max(high, value)), n)
+    out["calibration_error"] = calibration_interval(y, proba, np.random.default_rng(0), resamples=len(draws))
     return out
 
 

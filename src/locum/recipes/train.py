@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from locum.data import round_shares, split
 from locum.errors import ConfigError, DataError
-from locum.heads import SavedHead, TorchHead
+from locum.heads import SavedHead, TorchHead, fit_temperature
 from locum.io import check_output_file
+from locum.metrics import calibration_interval
 from locum.recipes.evaluate import HEADS
 from locum.recipes.inputs import scored
 from locum.recipes.sample import check_rows
@@ -24,7 +26,27 @@ SAMPLES = 10_000
 # A class with a prior of .001 would have about ten vectors, possibly none: too few to learn from.
 LEAST_PER_CLASS = 20
 FRESH = 2_000
+Codes = npt.NDArray[np.int64]
 SCORED_ON = "the release's own samples; not on real data"
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """The temperature of a head, and its calibration error without and with it on samples that neither step saw."""
+
+    temperature: float
+    rows: int
+    before: Estimate
+    after: Estimate
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain JSON."""
+        return {
+            "temperature": self.temperature,
+            "rows": self.rows,
+            "before": self.before.to_dict(),
+            "after": self.after.to_dict(),
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +78,9 @@ class TrainSummary:
         if a fixed table had no rows to spare.
     megabytes, seconds
         Size of the file, and how long training took.
+    calibration
+        With `calibrate`: `temperature`, how many samples it was fitted on (`rows`), and the calibration error
+        `before` and `after` it on the samples that the head was scored on. Otherwise None.
 
     Examples
     --------
@@ -78,6 +103,7 @@ class TrainSummary:
     scores: dict[str, Estimate]
     megabytes: float
     seconds: float
+    calibration: Calibration | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """As plain JSON."""
@@ -93,6 +119,7 @@ class TrainSummary:
             "fresh_rows": self.fresh_rows,
             "scored_on": SCORED_ON,
             "scores": {name: value.to_dict() for name, value in self.scores.items()},
+            "calibration": None if self.calibration is None else self.calibration.to_dict(),
             "megabytes": round(self.megabytes, 3),
             "seconds": round(self.seconds, 2),
         }
@@ -105,6 +132,7 @@ def train_head(
     head: str = "linear",
     samples: int | None = None,
     seed: int = 0,
+    calibrate: bool = False,
     overwrite: bool = False,
     settings: Mapping[str, Any] | None = None,
     progress: Progress | None = None,
@@ -115,6 +143,10 @@ def train_head(
     released prior. So no class is missing, and a rare one counts somewhat more than its prior. A release that is a
     fixed table gives its rows; a tenth of its distinct vectors is held out. Scores are on fresh samples or on that
     tenth, not on real data. A class that the release names but cannot generate is left out and named in the summary.
+
+    With `calibrate`, all scores are divided by one temperature that is fitted on further samples (of a fixed table on
+    another tenth). Probabilities then match the release; real records differ from its samples, and only labeled real
+    records show how far.
 
     Parameters
     ----------
@@ -128,6 +160,8 @@ def train_head(
         How many vectors to train on; None: 10,000 of a decoder (more for very many classes), or all rows of a table.
     seed
         Seed of sampling and training.
+    calibrate
+        Fit a temperature on samples that the head was not trained on, never on records.
     overwrite
         Replace `out` if it exists.
     settings
@@ -161,16 +195,27 @@ def train_head(
     tell = progress or no_progress
     tell(0, 3, "drawing")
     rng = np.random.default_rng(seed)
-    rows, fresh = (_table if source.manifest.kind == "data" else _decoder)(source, samples, rng)
+    parts = (_table if source.manifest.kind == "data" else _decoder)(source, samples, rng, calibrate)
+    rows, fresh = parts.rows, parts.fresh
     tell(1, 3, f"training on {len(rows)} rows")
     model.fit(rows.X, source.classes[rows.y])
     saved = SavedHead.from_fitted(model, source, {"samples": len(rows)})
     tell(2, 3, "scoring")
+    plain, calibration = saved, None
+    if parts.calibration is not None:
+        X, y = _known(saved, source, parts.calibration)
+        saved = plain.with_temperature(fit_temperature(plain.decision_function(X), y))
     scores = {}
     if fresh is not None:
-        place = {label: code for code, label in enumerate(saved.manifest.classes)}
-        y = np.array([place.get(label, -1) for label in source.manifest.classes])[fresh.y]
-        scores = scored(y[y >= 0], saved.predict_proba(fresh.X[y >= 0]))
+        X, y = _known(saved, source, fresh)
+        scores = scored(y, saved.predict_proba(X))
+        if parts.calibration is not None:
+            calibration = Calibration(
+                temperature=saved.manifest.settings["temperature"],
+                rows=len(parts.calibration),
+                before=calibration_interval(y, plain.predict_proba(X), np.random.default_rng(0)),
+                after=calibration_interval(y, saved.predict_proba(X), np.random.default_rng(0)),
+            )
     saved.save(out, overwrite=overwrite)
     tell(3, 3, "done")
     return TrainSummary(
@@ -186,6 +231,7 @@ def train_head(
         scores=scores,
         megabytes=out.stat().st_size / 1e6,
         seconds=time.monotonic() - started,
+        calibration=calibration,
     )
 
 
@@ -200,7 +246,16 @@ def _build(name: str, settings: dict[str, Any], seed: int) -> TorchHead:
     return model
 
 
-def _decoder(release: Release, samples: int | None, rng: np.random.Generator) -> tuple[EmbeddingSet, EmbeddingSet]:
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """Samples to learn from, to score on, and to fit the temperature on; no vector is in two of them."""
+
+    rows: EmbeddingSet
+    fresh: EmbeddingSet | None
+    calibration: EmbeddingSet | None
+
+
+def _decoder(release: Release, samples: int | None, rng: np.random.Generator, calibrate: bool = False) -> _Parts:
     """Vectors to learn from, with some of every class, and fresh ones that follow the prior to score on."""
     prior = np.zeros(len(release.manifest.classes))
     drawable = np.zeros(len(prior), dtype=bool)
@@ -215,22 +270,36 @@ def _decoder(release: Release, samples: int | None, rng: np.random.Generator) ->
     least = min(LEAST_PER_CLASS, n // (2 * many))
     counts = np.where(drawable, least, 0) + round_shares(n - least * many, prior / prior.sum())
     per_class = {label: int(count) for label, count in zip(release.manifest.classes, counts, strict=True) if count}
-    return release.sample_set(per_class=per_class, random_state=rng), release.sample_set(FRESH, random_state=rng)
+    rows = release.sample_set(per_class=per_class, random_state=rng)
+    fresh = release.sample_set(FRESH, random_state=rng)
+    # Drawn last: the same seed gives the same head with and without a temperature.
+    return _Parts(rows, fresh, release.sample_set(FRESH, random_state=rng) if calibrate else None)
 
 
-def _table(
-    release: Release, samples: int | None, rng: np.random.Generator
-) -> tuple[EmbeddingSet, EmbeddingSet | None]:
-    """Rows to learn from, and a tenth of the distinct vectors to score on if there are enough."""
+def _table(release: Release, samples: int | None, rng: np.random.Generator, calibrate: bool = False) -> _Parts:
+    """Rows to learn from, and tenths of the distinct vectors to score on and to calibrate on, if there are enough."""
     rows = release.sample_set(samples, random_state=rng)
     _two_classes(int((rows.counts > 0).sum()))
     # k-Same repeats a group's mean for each of its members: a copy on both sides would make the test meaningless.
     vector = np.unique(rows.X, axis=0, return_inverse=True)[1].reshape(-1)
     if vector.max() + 1 < 10 * int((rows.counts > 0).sum()):
-        return rows, None
+        if calibrate:
+            raise ConfigError(
+                f"The release is a fixed table with {vector.max() + 1} distinct vectors, too few to hold some out "
+                "and calibrate on them: leave calibration out."
+            )
+        return _Parts(rows, None, None)
     grouped = EmbeddingSet(rows.X, rows.y, vector, info=rows.info)
-    parts = split(grouped, {"train": 0.9, "fresh": 0.1}, rng=rng)
-    return parts["train"], parts["fresh"]
+    shares = {"train": 0.8, "fresh": 0.1, "calibration": 0.1} if calibrate else {"train": 0.9, "fresh": 0.1}
+    parts = split(grouped, shares, rng=rng)
+    return _Parts(parts["train"], parts["fresh"], parts.get("calibration"))
+
+
+def _known(head: SavedHead, release: Release, rows: EmbeddingSet) -> tuple[npt.NDArray[np.float32], Codes]:
+    """Vectors whose class the head knows, with their columns in its probabilities."""
+    place = {label: code for code, label in enumerate(head.manifest.classes)}
+    y = np.array([place.get(label, -1) for label in release.manifest.classes])[rows.y]
+    return rows.X[y >= 0], y[y >= 0]
 
 
 def _missing(release: Release, head: SavedHead) -> Iterator[str]:

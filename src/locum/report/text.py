@@ -15,7 +15,13 @@ from locum.types import Verdict
 
 MEASURES = {"auc": "AUC", "share": "share"}
 # Shown in tables, in this order; the JSON of an internal report holds all metrics.
-METRICS = {"auc": "AUC", "accuracy": "accuracy", "balanced_accuracy": "balanced accuracy", "f1_macro": "F1"}
+METRICS = {
+    "auc": "AUC",
+    "accuracy": "accuracy",
+    "balanced_accuracy": "balanced accuracy",
+    "f1_macro": "F1",
+    "calibration_error": "calibration error",
+}
 
 HOLDS = {
     "network": "a decoder network that turns noise and a class into a fresh vector",
@@ -58,6 +64,8 @@ GLOSSARY = {
     "AUC": "chance that a record of a class is ranked above one of another class; 0.5 is a coin flip, 1 is perfect.",
     "balanced accuracy": "accuracy in each class, then averaged: a rare class counts as much as a common one.",
     "baseline": "what a coin flip would give.",
+    "calibration error": "mean gap between a classifier's confidence and the share that it gets right (expected "
+    "calibration error, 15 bins); 0 is best, and a small test set raises it.",
     "control": "the same attack between records that were not used: whatever it gives beyond 0.5 is chance.",
     "D": "mean distance from a vector to the nearest record, with all features on one scale. 0 would be a copy.",
     "F1": "balance of precision and recall, averaged over classes.",
