@@ -162,6 +162,28 @@ def test_a_reference_is_never_a_file(blobs: Blobs, tmp_path: Path, rng: np.rando
     assert merge_releases(sites).manifest.settings["how"] == "mixture"
 
 
+def test_sums_whitened_with_a_file_are_added_with_that_file(
+    blobs: Blobs, tmp_path: Path, rng: np.random.Generator
+) -> None:
+    file, other = (
+        Reference.from_vectors(rng.normal(size=(50, 8)), source="made up", rank=2).save(tmp_path / name)
+        for name in ("r.safetensors", "other.safetensors")
+    )
+    sites = [
+        ClassGaussian(privacy=BUDGET, classes=[0, 1, 2], reference=str(file), covariance="public", insecure_seed=i)
+        .fit(*part)
+        .release()
+        for i, part in enumerate(quarters(blobs))
+    ]
+    assert merge_releases(sites).manifest.settings["how"] == "mixture"
+    merged = merge_releases(sites, reference=file)
+    assert (merged.manifest.settings["how"], merged.manifest.settings["reference"]) == ("sums", "own")
+    with pytest.raises(DataError, match="not those of the release"):
+        merge_releases(sites, reference=other)
+    with pytest.raises(ConfigError, match="cannot be added"):
+        merge_releases(sites, weights="equal", reference=file)
+
+
 def test_tests_stay_tests(blobs: Blobs) -> None:
     sites = [gaussian(*part, seed=i) for i, part in enumerate(quarters(blobs))]
     claim = merge_releases(sites, 1).claim

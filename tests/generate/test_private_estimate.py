@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,9 +12,9 @@ from hypothesis.extra import numpy as hnp
 
 from locum.accounting import Ledger, QueryPlan, epsilon_of, events_from_json, plan_query
 from locum.data import Reference, load_reference
-from locum.errors import DataError, PrivacyError
+from locum.errors import ConfigError, DataError, PrivacyError
 from locum.generate import ClassGaussian
-from locum.generate.private import MEANS, Shares, from_sums, noisy_sums, query_sums, reference_hash
+from locum.generate.private import MEANS, Shares, from_sums, noisy_sums, query_sums, reference_hash, reference_of
 from locum.generate.private.estimate import PrivateMeans, shrunk
 from locum.types import DP
 
@@ -175,14 +176,24 @@ def test_a_release_carries_the_sums_that_were_paid_for(blobs: tuple[np.ndarray, 
         assert release.manifest.settings["n_public"] == 1000
 
 
-def test_sums_that_no_receiver_could_read_are_not_released(
+def test_sums_whitened_with_a_file_are_released_by_its_hash(
     blobs: tuple[np.ndarray, np.ndarray], tmp_path: Path, rng: np.random.Generator
 ) -> None:
     file = Reference.from_vectors(rng.normal(size=(50, 8)), source="made up", rank=2).save(tmp_path / "r.safetensors")
     settings = {"mechanism": "means", "reference": str(file), "insecure_seed": 1}
     model = ClassGaussian(privacy=BUDGET, classes=[0, 1, 2], **settings).fit(*blobs)
-    assert model.release().manifest.decoder.statistics is None
-    assert "statistics" not in model.release().tensors
+    spec = model.release().manifest.decoder.statistics
+    assert (spec.reference, spec.reference_sha256) == ("own", reference_hash(load_reference(file, 8)))
+    assert str(file) not in model.release().manifest.dumps()
+    assert reference_of(spec, 8, file).source == "made up"
+    with pytest.raises(ConfigError, match="--reference"):
+        reference_of(spec, 8)
+    other = Reference.from_vectors(rng.normal(size=(50, 8)), source="other", rank=2).save(tmp_path / "o.safetensors")
+    with pytest.raises(DataError, match="not those of the release"):
+        reference_of(spec, 8, other)
+    # A name from outside is never the name of a file.
+    with pytest.raises(ConfigError, match="--reference"):
+        reference_of(spec.model_copy(update={"reference": str(file)}), 8)
     assert "statistics" not in ClassGaussian().fit(*blobs).release(no_dp=True).manifest.dumps()
 
 
@@ -191,7 +202,8 @@ def test_another_reference_has_another_hash() -> None:
     moved = Reference(one.name, one.source, one.mean + 1e-3, one.directions, one.values, one.rest)
     turned = Reference(one.name, one.source, one.mean, one.directions * (1 + 1e-15), one.values, one.rest)
     assert reference_hash(one) == reference_hash(turned)
-    assert len({reference_hash(r) for r in (one, moved, Reference.plain(6), Reference.plain(7))}) == 4
+    scaled = [replace(one, scale=np.full(6, v)) for v in (1.0, 2.0)]
+    assert len({reference_hash(r) for r in (one, moved, *scaled, Reference.plain(6), Reference.plain(7))}) == 6
 
 
 def test_an_empty_class_is_fine_and_an_unnamed_one_is_not(
@@ -229,7 +241,7 @@ def test_the_shipped_reference_is_small_and_names_its_source() -> None:
     from locum.data import reference as module
 
     shipped = load_reference("efflite0", 1280)
-    assert "make_reference" in shipped.source
+    assert "drawn by Locum" in shipped.source
     file = Path(module.__file__).parent / "references" / "efflite0.safetensors"
     assert file.stat().st_size < 1_000_000
     with pytest.raises(DataError, match="1280"):

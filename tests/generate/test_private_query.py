@@ -82,14 +82,17 @@ def exact_length(sums: ExactSums, shares: Shares, classes: int, d: int) -> Fract
     return total
 
 
+@pytest.mark.parametrize("scale", [None, np.array([0.1, 3.0, 1e-7])], ids=["plain", "scaled"])
 @given(hnp.arrays(np.float32, st.tuples(st.integers(1, 10), st.just(3)), elements=wild), st.data())
-def test_every_unit_adds_the_same_integers_alone_elsewhere_and_in_company(X: np.ndarray, data: st.DataObject) -> None:
+def test_every_unit_adds_the_same_integers_alone_elsewhere_and_in_company(
+    scale: np.ndarray | None, X: np.ndarray, data: st.DataObject
+) -> None:
     n, d = X.shape
     codes = np.array(data.draw(st.lists(st.integers(0, 1), min_size=n, max_size=n)))
     subjects = np.array(data.draw(st.lists(st.integers(0, 3), min_size=n, max_size=n)))
     order = np.array(data.draw(st.permutations(range(n))))
     reference = Reference(
-        "own", "drawn", np.array([1.0, -2.0, 0.5]), np.array([[0.6, 0.8, 0.0]]), np.array([4.0]), 0.3
+        "own", "drawn", np.array([1.0, -2.0, 0.5]), np.array([[0.6, 0.8, 0.0]]), np.array([4.0]), 0.3, scale
     )
     for shares in KINDS:
         for who in (None, subjects):
@@ -125,6 +128,20 @@ def test_integers_of_real_backbones_do_not_depend_on_company(shares: Shares) -> 
     unit, _ = unit_vectors(X[:40], reference)
     white = reference.whiten(X[:40])
     np.testing.assert_allclose(unit, white / np.linalg.norm(white, axis=1, keepdims=True), atol=2e-5)
+
+
+def test_declared_ranges_whiten_feature_by_feature(rng: np.random.Generator) -> None:
+    """Against the definition, in rational numbers."""
+    low, high = np.array([-1.0, 0.0, 100.0]), np.array([1.0, 1000.0, 101.0])
+    X = rng.uniform(low, high, size=(20, 3)).astype(np.float32)
+    unit, relative = unit_vectors(X, Reference.from_ranges(low, high, source="declared"))
+    for row, found, length in zip(X, unit, relative, strict=True):
+        ends = zip(row, low, high, strict=True)
+        white = [(Fraction(float(x)) - Fraction(a + b) / 2) / (Fraction(b - a) / 4) for x, a, b in ends]
+        norm = float(sum(v * v for v in white)) ** 0.5
+        np.testing.assert_allclose(found, [float(v) / norm for v in white], atol=1e-6)
+        assert length == pytest.approx(norm / (3 * 3**0.5), rel=1e-6)
+        assert length < 1
 
 
 def test_a_subject_with_many_and_cancelling_records_stays_within_its_bound(rng: np.random.Generator) -> None:

@@ -73,7 +73,7 @@ def test_a_planted_overconfident_head_is_found(
 
 
 def test_it_survives_the_file(blobs: tuple[np.ndarray, np.ndarray], tmp_path) -> None:
-    release = ClassGaussian(random_state=0).fit(*blobs).release()
+    release = ClassGaussian(random_state=0).fit(*blobs).release(no_dp=True)
     fitted = LinearHead(max_epochs=3, random_state=0).fit(*release.sample(300, random_state=0))
     head = SavedHead.from_fitted(fitted, release).with_temperature(2.0)
     opened = SavedHead.open(head.save(tmp_path / "h.safetensors"))
@@ -86,7 +86,7 @@ def test_wrong_input_is_named(blobs: tuple[np.ndarray, np.ndarray]) -> None:
         fit_temperature([[np.nan, 0.0]], [0])
     with pytest.raises(DataError, match="one class each"):
         fit_temperature([[1.0, 0.0]], [0, 1])
-    release = ClassGaussian(random_state=0).fit(*blobs).release()
+    release = ClassGaussian(random_state=0).fit(*blobs).release(no_dp=True)
     fitted = LinearHead(max_epochs=1, random_state=0).fit(*release.sample(300, random_state=0))
     head = SavedHead.from_fitted(fitted, release)
     for wrong in (0.0, -1.0, np.inf, np.nan):

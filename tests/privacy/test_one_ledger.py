@@ -95,12 +95,16 @@ def test_vectors_of_one_folder_of_images_share_its_budget(tmp_path: Path) -> Non
 
 def test_the_ledgers_place_is_never_released(data: Path, tmp_path: Path) -> None:
     records = read_embeddings(data)
-    marked = replace(records, info=replace(records.info, ledger=str(tmp_path / "secret-ward" / "ledger.sqlite")))
+    kept = {name: str(tmp_path / "secret-ward" / name) for name in ("ledger", "reference")}
+    marked = replace(records, info=replace(records.info, **kept))
+    write_embeddings(tmp_path / "marked.npz", marked)
+    assert read_embeddings(tmp_path / "marked.npz").info == marked.info
     release = ClassGaussian(random_state=0).fit(marked.X, marked.y).release(marked.info, no_dp=True)
     release.save(tmp_path / "r")
     for file in (tmp_path / "r").iterdir():
         assert b"secret-ward" not in file.read_bytes()
-    assert locum.load(tmp_path / "r").sample_set(4).info.ledger == ""
+    drawn = locum.load(tmp_path / "r").sample_set(4).info
+    assert (drawn.ledger, drawn.reference) == ("", "")
 
 
 def pay(ledger: Ledger, n: int) -> None:

@@ -157,14 +157,14 @@ def test_a_small_table_gives_a_head_without_scores(blobs: Blobs, tmp_path: Path)
 
 
 def test_a_fixed_table_is_calibrated_on_rows_of_its_own(blobs: Blobs, tmp_path: Path) -> None:
-    table = KSame(k=3, random_state=0).fit(*blobs).release()
+    table = KSame(k=3, random_state=0).fit(*blobs).release(no_dp=True)
     parts = _table(table, None, np.random.default_rng(0), calibrate=True)
     assert parts.fresh is not None
     assert parts.calibration is not None
     each = [set(map(bytes, part.X)) for part in (parts.rows, parts.fresh, parts.calibration)]
     assert sum(map(len, each)) == len(set.union(*each))
     X, y = blobs
-    small = KSame(k=2, random_state=0).fit(X[::10], y[::10]).release().save(tmp_path / "t")
+    small = KSame(k=2, random_state=0).fit(X[::10], y[::10]).release(no_dp=True).save(tmp_path / "t")
     with pytest.raises(ConfigError, match="too few to hold some out"):
         train_head(small, tmp_path / "h.safetensors", calibrate=True)
 

@@ -123,7 +123,7 @@ def keep_drawn_reference(
     try:
         load_reference(file, backbone.dim, backbone.info)
     except DataError:
-        make_drawn_reference(backbone, tell=tell, progress=progress).save(file)
+        make_drawn_reference(backbone, IMAGES, tell=tell, progress=progress).save(file)
     return str(file)
 
 

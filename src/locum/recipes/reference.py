@@ -71,7 +71,7 @@ def make_reference(
     tell: Callable[[str], None] | None = None,
     progress: Progress | None = None,
 ) -> ReferenceSummary:
-    """Write public statistics of a backbone, from drawn images, or of a table, from the ranges of its features.
+    r"""Write public statistics of a backbone, from drawn images, or of a table, from the ranges of its features.
 
     Parameters
     ----------

@@ -233,7 +233,7 @@ class HeadSpec(Strict):
     Examples
     --------
     >>> from locum.release import HeadSpec
-    >>> schedule = dict(start=0.1, steps=8, learning_rate=9.0, momentum=0.7, decay=0.0, clip=1, scale=10, averaged=0.1)
+    >>> schedule = dict(start=0.1, steps=8, learning_rate=9.0, momentum=0.7, decay=0, clip=1, scale=10, averaged=0.1)
     >>> placed = dict(separation=4.0, sharpness=3.0, reference="none", reference_sha256="0" * 64)
     >>> spec = HeadSpec(noise=4.0, **schedule, **placed)
     >>> spec.size(classes=3, d=5)  # 5 + 3 + 1 in the first query, and 3 * 5 in each of the nine others
