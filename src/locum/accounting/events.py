@@ -32,7 +32,7 @@ class Gaussian:
 
     The precision of a sum is one over its squared noise multiplier. Several sums may be drawn one after the other,
     each chosen after a look at those before, as long as their precisions add up to at most that of this event
-    (docs/explain/proofs.md, section 1).
+    (docs/explain/proofs.md, section 2).
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
 """What records contribute to a private head, in integers: a first query, class sums, and gradients of a softmax rule.
 
 Every sum here moves by at most 1 in L2 if one unit is added or removed, and what a unit contributes depends, bit for
-bit, on that unit and on public numbers alone: docs/explain/proofs.md, section 1, has the proof.
+bit, on that unit and on public numbers alone: docs/explain/proofs.md, section 2, has the proof.
 """
 
 from __future__ import annotations
