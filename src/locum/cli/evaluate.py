@@ -10,8 +10,7 @@ from locum.cli import output
 from locum.cli.options import BACKBONE_HELP, DATA_HELP, HeadName, Json, ReleaseFolder, existing, listed
 
 if TYPE_CHECKING:
-    from locum.recipes import Evaluation
-    from locum.recipes.evaluate_groups import Breakdown
+    from locum.recipes import Breakdown, Evaluation
 
 
 # As many columns as fit into 120 characters; other scores are in the JSON and on the page.

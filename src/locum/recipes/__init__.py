@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from locum.recipes.doctor import examine as examine
     from locum.recipes.embed import EmbedSummary as EmbedSummary, embed_to_file as embed_to_file
     from locum.recipes.evaluate import Evaluation as Evaluation, evaluate_release as evaluate_release
+    from locum.recipes.evaluate_groups import Breakdown as Breakdown
     from locum.recipes.federate import (
         coordinate_federation as coordinate_federation,
         join_federation as join_federation,

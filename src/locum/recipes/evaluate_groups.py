@@ -62,9 +62,27 @@ class Gap:
 
 @dataclass(frozen=True, slots=True)
 class Breakdown:
-    """The groups of one attribute, for heads trained on one source; gaps by metric, empty with fewer than two groups.
+    """Scores per group of an attribute of the test records. Internal: it holds exact counts.
 
     Intervals cover seeds and test records, drawn by subject where subjects are known.
+
+    Attributes
+    ----------
+    attribute
+        Name of the attribute.
+    method
+        What the heads were trained on.
+    groups
+        One per value: `value`, `records`, `subjects`, `scores`, and the `reason` if there are no scores.
+    gaps
+        By score: the `best` and the `worst` group, and their `difference`. Empty with fewer than two scored groups.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from locum.recipes import evaluate_release
+    >>> found = evaluate_release(Path("release"), "data.npz", by=["view"])  # doctest: +SKIP
+    >>> found.groups[0].gaps["auc"].difference.low > 0  # doctest: +SKIP
     """
 
     attribute: str
