@@ -108,7 +108,22 @@ def test_every_verb_explains_itself(verb: str, program: Run) -> None:
 
 def test_begin_a_federation(program: Run, tmp_path: Path) -> None:
     pytest.importorskip("cryptography")
-    words = ("--classes", "ant,bee", "--dim", "8", "--site", "north", "--site", "south", "--json")
+    words = (
+        "--classes",
+        "ant,bee",
+        "--dim",
+        "8",
+        "--backbone",
+        "own",
+        "--site",
+        "north",
+        "--site",
+        "south",
+        "--json",
+    )
+    other = program("federate", "init", "app", "--classes", "ant,bee", "--dim", "8")
+    assert other.code == 2
+    assert "'efflite0' have 1280 features" in other.err
     begun = program("federate", "init", "app", *words)
     assert begun.code == 0, begun.err
     assert begun.json["sites"] == ["north", "south"]

@@ -8,7 +8,7 @@ import shutil
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -90,15 +90,16 @@ def start_federation(
     terms = FederationSettings(
         tuple(classes),
         backbone=backbone,
-        **_reference_terms(reference or reference_for(EmbeddingInfo(backbone)), (settings or {}).get("dim")),
         min_sites=min(len(sites), 2),
         max_sites=len(sites),
         **dict(settings or {}),
     )
+    named = _reference_terms(reference or reference_for(EmbeddingInfo(backbone)), terms.dim)
+    terms = replace(terms, **named)
     return list(write_federation(folder, terms, sites=sites, host=host, port=port))
 
 
-def _reference_terms(name: str | Path, dim: int | None) -> dict[str, Any]:
+def _reference_terms(name: str | Path, dim: int) -> dict[str, Any]:
     """Public statistics as terms name them: never by a path."""
     if name == "none":
         return {"reference": "none"}

@@ -61,7 +61,6 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from locum.errors import ConfigError, FormatError
 from locum.federated.receipts import read_site_keys
 from locum.federated.settings import FederationSettings
-from locum.federated.terms import agreed_reference
 from locum.federated.transport.flower import FlowerChannel, run_federation
 from locum.io import lies_in_release
 
@@ -127,6 +126,9 @@ def coordinate(
     folder = Path(out)
     if (folder.exists() and not folder.is_dir()) or lies_in_release(folder / "release"):
         raise ConfigError(f"`out` must be a new folder, or that of a run that stopped; got {str(out)!r}.")
+    # Imported late: it brings torch, and the link itself needs none.
+    from locum.federated.terms import agreed_reference
+
     agreed_reference(settings, reference)
     admitted = read_site_keys(keys)
     number = len(admitted) if sites is None else sites
