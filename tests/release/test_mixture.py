@@ -165,7 +165,7 @@ def test_parts_share_one_variance() -> None:
 @pytest.fixture
 def private(blobs: tuple[np.ndarray, np.ndarray]) -> Release:
     budget = DP(1.0, 1e-5, n_public=200)
-    return ClassGaussian(privacy=budget, classes=[0, 1, 2], insecure_seed=0).fit(*blobs).release()
+    return ClassGaussian(privacy=budget, classes=[0, 1, 2], mechanism="means", insecure_seed=0).fit(*blobs).release()
 
 
 def test_sums_are_checked_like_all_numbers(private: Release) -> None:

@@ -187,7 +187,7 @@ def events_from_json(data: Sequence[Mapping[str, Any]]) -> tuple[Event, ...]:
     --------
     >>> from locum.accounting import events_from_json
     >>> events_from_json([{"kind": "gaussian", "noise_multiplier": 2.0}])
-    (Gaussian(noise_multiplier=2.0),)
+    (Gaussian(noise_multiplier=2.0, sums=1),)
     """
     # It comes from a file or from another site: nothing about its shape is known.
     if not isinstance(data, list | tuple) or len(data) > _MOST_EVENTS:
@@ -210,7 +210,8 @@ def events_from_json(data: Sequence[Mapping[str, Any]]) -> tuple[Event, ...]:
 def joined(events: Sequence[Event]) -> tuple[Event, ...]:
     """The same events in as few entries as possible, in a fixed order; together they cost the same.
 
-    Steps of equal rate and noise add up. Several sums with normal noise become one with less noise: precisions add.
+    Steps of equal rate and noise add up. Several sums with normal noise become one event with less noise: precisions
+    add, and so do the numbers of sums.
 
     Parameters
     ----------
@@ -226,7 +227,7 @@ def joined(events: Sequence[Event]) -> tuple[Event, ...]:
     --------
     >>> from locum.accounting import Gaussian, PoissonGaussian, joined
     >>> joined([Gaussian(15.0), PoissonGaussian(0.1, 2.0, 30), Gaussian(20.0), PoissonGaussian(0.1, 2.0, 70)])
-    (PoissonGaussian(rate=0.1, noise_multiplier=2.0, steps=100), Gaussian(noise_multiplier=12.0))
+    (PoissonGaussian(rate=0.1, noise_multiplier=2.0, steps=100), Gaussian(noise_multiplier=12.0, sums=2))
     """
     steps: dict[tuple[float, float], int] = {}
     for event in events:

@@ -343,7 +343,7 @@ def _epsilon_audit(attacked: Release, canaries: int, seed: int | None, progress:
     if claim.dp is None:
         raise ConfigError(
             f"--canaries tests a claimed epsilon, but the claim here is of kind {claim.kind!r}. Leave it out, or "
-            "audit a release that was fitted with --epsilon."
+            "audit a release that was fitted without --no-dp."
         )
     if progress is not None:
         progress(0, 1, f"{canaries:,} canaries")

@@ -43,6 +43,13 @@ class SoftmaxRule:
         One row per class (classes, d).
     offsets
         One number per class.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from locum.generate.private import SoftmaxRule
+    >>> SoftmaxRule(np.zeros((2, 3)), np.log([0.5, 0.5])).weights.shape
+    (2, 3)
     """
 
     weights: Array

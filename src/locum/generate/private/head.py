@@ -52,6 +52,13 @@ class Schedule:
         Initial weights are the class means times this.
     averaged
         The result is the mean of this share of the weights, the last ones.
+
+    Examples
+    --------
+    >>> from locum.generate.private import schedule_for
+    >>> schedule = schedule_for(count=2000, d=1280, noise=4.2)
+    >>> schedule.steps, round(0.12 + schedule.start + schedule.steps * schedule.share, 9)
+    (11, 1.0)
     """
 
     start: float
@@ -118,6 +125,14 @@ class Head:
         Class means of the recentered vectors (classes, d), shrunk by their noise.
     steps
         How many gradient steps were made.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from locum.generate.private import FIRST, Head, measured
+    >>> first = measured(np.array([0.0, 0.0, 50.0, 50.0, 30.0]) / 4, 1e-3, 2, 2, FIRST)
+    >>> Head(np.array([0.6, 0.0]), np.zeros((2, 2)), first, np.zeros((2, 2)), steps=8).reach
+    0.8
     """
 
     center: Array
