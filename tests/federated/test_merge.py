@@ -11,13 +11,12 @@ import pytest
 
 import locum
 from locum import EmbeddingInfo
-from locum.accounting import Ledger, epsilon_of, events_from_json
+from locum.accounting import Ledger, epsilon_of, events_from_json, plan_head
 from locum.data import Reference, load_reference
 from locum.errors import ConfigError, DataError, LocumError, PrivacyError
 from locum.federated import merge_releases
 from locum.generate import CGANGenerator, ClassGaussian, CVAEGenerator, KSame
 from locum.generate.private import MEANS, MEANS_AND_PRODUCTS, from_sums, query_sums, reference_hash
-from locum.generate.private.head import MOST_SUMS
 from locum.release import GaussianSpec, Release
 from locum.types import DP
 
@@ -309,7 +308,7 @@ def test_the_claim_is_what_three_ledgers_say(blobs: Blobs, tmp_path: Path) -> No
     assert merged.claim.dp is not None
     cost = epsilon_of(events_from_json(merged.claim.dp.events), 3 * BUDGET.delta)
     # Each of the sums of three sites is on a grid of its own, and all of them are charged.
-    assert merged.claim.dp.events[0]["sums"] == 3 * MOST_SUMS
+    assert merged.claim.dp.events[0]["sums"] == 3 * plan_head(BUDGET).sums
     assert merged.claim.dp.epsilon == cost
     assert BUDGET.epsilon < merged.claim.dp.epsilon < 3 * BUDGET.epsilon
     told = merged.manifest.settings["sites"]

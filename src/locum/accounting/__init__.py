@@ -35,11 +35,13 @@ if TYPE_CHECKING:
         pair_limits as pair_limits,
     )
     from locum.accounting.plans import (
+        HEAD_STEPS as HEAD_STEPS,
         NonPrivateSGD as NonPrivateSGD,
         PaidPlan as PaidPlan,
         PlanSteps as PlanSteps,
         QueryPlan as QueryPlan,
         SGDPlan as SGDPlan,
+        plan_head as plan_head,
         plan_query as plan_query,
         plan_sgd as plan_sgd,
     )

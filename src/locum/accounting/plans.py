@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from locum.accounting.ledger import Ledger
 
 
+# The most gradient steps of a private head.
+HEAD_STEPS = 32
+
+
 @dataclass(frozen=True, slots=True)
 class SGDPlan:
     """Noisy gradient steps on Poisson batches; everything in here is public.
@@ -281,6 +285,30 @@ def plan_query(privacy: DP, *, sensitivity: float = 1.0, sums: int = 1) -> Query
     if not 0 < sensitivity < math.inf:
         raise ConfigError(f"`sensitivity` must be above 0 and finite; got {sensitivity!r}.")
     return QueryPlan(privacy, float(sensitivity), _query_noise(privacy, sums), sums)
+
+
+def plan_head(privacy: DP) -> QueryPlan:
+    """The plan for a private linear head: a first query, class sums, and up to `HEAD_STEPS` gradient steps.
+
+    Parameters
+    ----------
+    privacy
+        The budget; `n_public` is not needed.
+
+    Returns
+    -------
+    QueryPlan
+        A plan that costs at most `privacy.epsilon` at `privacy.delta`.
+
+    Examples
+    --------
+    >>> from locum.accounting import plan_head, plan_query
+    >>> from locum.types import DP
+    >>> plan = plan_head(DP(1.0, 1e-6))
+    >>> plan.sums, plan.noise_multiplier / plan_query(DP(1.0, 1e-6)).noise_multiplier < 1 + 1e-6
+    (34, True)
+    """
+    return plan_query(privacy, sums=2 + HEAD_STEPS)
 
 
 @lru_cache(maxsize=256)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from locum.accounting import QueryPlan, plan_query
+from locum.accounting import QueryPlan, plan_head, plan_query
 from locum.data import Reference, load_reference
 from locum.errors import ConfigError
 from locum.generate.base import BaseGenerator, Learned, Records, lone_class
@@ -17,7 +17,7 @@ from locum.generate.covariance import low_rank_plus_diagonal, safe_rank
 from locum.generate.private.estimate import from_sums, reference_hash, statistics_spec
 from locum.generate.private.gradients import HeadQuery
 from locum.generate.private.guarantee import NOT_COVERED, reference_settings, rounded_shares
-from locum.generate.private.head import FIRST, MOST_SUMS, Descent, head_spec, place_means
+from locum.generate.private.head import FIRST, Descent, head_spec, place_means
 from locum.generate.private.paid_sums import PaidSums, identity_of
 from locum.generate.private.query import MEANS, MEANS_AND_PRODUCTS, exact_query
 from locum.release import GaussianSpec
@@ -178,7 +178,7 @@ class ClassGaussian(BaseGenerator):
 
     def plan(self) -> QueryPlan:
         """What a private fit will do and cost, from the settings alone."""
-        return plan_query(self._budget(), sums=MOST_SUMS if self._mechanism() == "head" else 1)
+        return (plan_head if self._mechanism() == "head" else plan_query)(self._budget())
 
     def remove_checkpoint(self) -> None:
         """Delete the checkpoint, once the release is saved: its noisy sums are in the release."""

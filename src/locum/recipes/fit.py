@@ -44,23 +44,13 @@ from locum.recipes.fit_privacy import (
     with_assumptions,
     with_unit_of,
 )
+from locum.recipes.generators import GENERATORS, generator_class
 from locum.recipes.inputs import check_source, checkpoint_path, choose_split, only_real, pick_split, read_sets
 from locum.release import load
 from locum.types import DP, AttackResult, EmbeddingSet, PrivacyClaim, Progress
 
-# By the name on the command line. A class is imported when it is used: the first needs no torch.
-GENERATORS = {"gaussian": "ClassGaussian", "cvae": "CVAEGenerator", "cgan": "CGANGenerator", "ksame": "KSame"}
-
 # Above this share of non-members that equal a member the membership check refuses to run.
 _MANY = 0.05
-
-
-def generator_class(name: str) -> type[BaseGenerator]:
-    """The class of a generator in `GENERATORS`."""
-    from locum import generate
-
-    found: type[BaseGenerator] = getattr(generate, GENERATORS[name])
-    return found
 
 
 @dataclass(frozen=True, slots=True)

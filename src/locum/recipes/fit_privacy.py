@@ -13,7 +13,7 @@ from locum.accounting import Ledger
 from locum.audit import ProvenLimit, proven_limit
 from locum.errors import ConfigError, LocumError, PrivacyError
 from locum.io import MANIFEST, STATE_FOLDER, split_path
-from locum.recipes.plan import PRIVATE
+from locum.recipes.generators import PRIVATE
 from locum.release import Release, load
 from locum.types import DEFAULT_DELTA, DEFAULT_EPSILON, DP, EmbeddingSet, PrivacyClaim
 

@@ -6,10 +6,8 @@ import math
 from typing import Any
 
 from locum.errors import ConfigError
+from locum.recipes.generators import PRIVATE, generator_class
 from locum.types import DP, at_least
-
-# Generators that can be fitted with differential privacy.
-PRIVATE = ("gaussian", "cvae", "cgan")
 
 
 def make_plan(
@@ -46,7 +44,7 @@ def make_plan(
     ('gaussian', 4.2)
     """
     # Imported here: `explain` needs none of it.
-    from locum.accounting import plan_query, plan_sgd
+    from locum.accounting import plan_head, plan_sgd
     from locum.generate import choose_generator
 
     if generator == "auto":
@@ -60,10 +58,8 @@ def make_plan(
     wanted = {"batch_size": batch, "max_epochs": epochs, "clip": clip}
     given = {name: value for name, value in wanted.items() if value is not None}
     if generator == "gaussian" and not given:
-        # One sum: no generator, and none of the packages that fitting needs.
-        return {"generator": generator, **plan_query(budget).to_dict()}
-    from locum.recipes.fit import generator_class
-
+        # No generator, and none of the packages that fitting needs.
+        return {"generator": generator, **plan_head(budget).to_dict()}
     kind = generator_class(generator)
     if unknown := sorted(set(given) - set(kind._get_param_names())):
         raise ConfigError(f"The generator {generator!r} has no setting {unknown[0]!r}: leave it out.")

@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, fields
 import numpy as np
 import numpy.typing as npt
 
+from locum.accounting import HEAD_STEPS
 from locum.data import Reference
 from locum.generate.private.estimate import PrivateMeans, reference_hash, shrunk
 from locum.generate.private.gradients import SoftmaxRule
@@ -23,9 +24,6 @@ Array = npt.NDArray[np.float64]
 # The first query takes this share of the precision: most of it for the common mean.
 FIRST_SHARE = 0.12
 FIRST = Shares(sums=9 / 12, counts=2 / 12, lengths=1 / 12, pooled=True)
-MOST_STEPS = 32
-# The most sums that a head draws: the first query, class sums, and steps.
-MOST_SUMS = 2 + MOST_STEPS
 # With less signal than this every step loses more than it gains.
 _LEAST_SIGNAL = 2.5
 # Class means explain at most this share of the squared length of a vector.
@@ -105,7 +103,7 @@ def schedule_for(count: float, d: int, noise: float) -> Schedule:
     signal = count / (noise * math.sqrt(d))
     if signal < _LEAST_SIGNAL:
         return Schedule(1 - FIRST_SHARE, 0, 0.0, 0.0, 0.0, 1.0, 10.0, 1.0)
-    steps = min(max(round(3 * math.sqrt(signal)), 6), MOST_STEPS)
+    steps = min(max(round(3 * math.sqrt(signal)), 6), HEAD_STEPS)
     return Schedule(0.09, steps, 16.0, momentum=0.7, decay=0.001, clip=0.5, scale=10.0, averaged=0.15)
 
 
