@@ -59,7 +59,7 @@ def _show(name: str, result: Any, out: Path) -> None:
     elif name == "verify":
         output.say(f"{len(result.checks)} checks passed; fingerprint {result.fingerprint}")
     elif name == "train":
-        output.say(f"{result.head} was trained on {result.rows} vectors drawn from the release, and on nothing else")
+        output.say(f"{result.head} was made from the release alone")
     elif name == "predict":
         show_predictions(result)
     elif name == "evaluate":

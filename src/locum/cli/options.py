@@ -135,6 +135,15 @@ class HeadName(StrEnum):
     mlp = "mlp"
 
 
+class TrainedName(StrEnum):
+    """Classifiers that `train` makes: the release's own rule, or one that is trained on samples."""
+
+    auto = "auto"
+    bayes = "bayes"
+    linear = "linear"
+    mlp = "mlp"
+
+
 class RelationName(StrEnum):
     """The neighboring relation of differential privacy."""
 

@@ -16,9 +16,9 @@ from locum.cli.options import (
     MOST_SEED,
     WHERE,
     Force,
-    HeadName,
     Json,
     ReleaseFolder,
+    TrainedName,
     existing,
     existing_head,
     unused_file,
@@ -52,8 +52,13 @@ def train(
         ),
     ],
     head: Annotated[
-        HeadName, typer.Option(help="Classifier to train on samples.", rich_help_panel="The classifier")
-    ] = HeadName.linear,
+        TrainedName,
+        typer.Option(
+            help="The release's own rule (bayes), or a classifier trained on samples; auto: bayes if the release "
+            "carries a private head.",
+            rich_help_panel="The classifier",
+        ),
+    ] = TrainedName.auto,
     samples: Annotated[
         int | None,
         typer.Option(
@@ -106,7 +111,11 @@ def show_training(summary: TrainSummary) -> None:
         f"{summary.seconds:.0f} s)",
         "bold",
     )
-    output.say(f"trained on  {summary.rows} vectors of the release {summary.release[:12]} ({summary.generator})")
+    made_of = f"the release {summary.release[:12]} ({summary.generator})"
+    if summary.kind == "bayes":
+        output.say(f"rule        the Bayes rule of {made_of}; nothing was trained")
+    else:
+        output.say(f"trained on  {summary.rows} vectors of {made_of}")
     if summary.left_out:
         output.say(f"left out    {_listed(summary.left_out)}: the release has no vectors of these classes")
     if summary.scores:
@@ -122,7 +131,7 @@ def show_training(summary: TrainSummary) -> None:
         )
         output.say("            Fitted to the release: real records differ from its samples.")
     output.show_claim(summary.claim)
-    output.say("            The head was trained on the release alone, so this is the release's claim.")
+    output.say("            The head was made from the release alone, so this is the release's claim.")
 
 
 def predict(

@@ -13,13 +13,13 @@ import numpy.typing as npt
 
 from locum.data import round_shares, split
 from locum.errors import ConfigError, DataError
-from locum.heads import SavedHead, TorchHead, fit_temperature
+from locum.heads import SavedHead, TorchHead, bayes_head, fit_temperature
 from locum.io import check_output_file
 from locum.metrics import calibration_interval
 from locum.recipes.evaluate import HEADS
 from locum.recipes.inputs import scored
 from locum.recipes.sample import check_rows
-from locum.release import Release, load
+from locum.release import GaussianSpec, Release, load
 from locum.types import EmbeddingSet, Estimate, PrivacyClaim, Progress, no_progress
 
 SAMPLES = 10_000
@@ -58,7 +58,7 @@ class TrainSummary:
     head
         File of the head.
     kind
-        "linear" or "mlp".
+        "bayes", "linear" or "mlp".
     release
         Fingerprint of the release.
     generator
@@ -129,7 +129,7 @@ def train_head(
     release: Path,
     out: Path,
     *,
-    head: str = "linear",
+    head: str = "auto",
     samples: int | None = None,
     seed: int = 0,
     calibrate: bool = False,
@@ -139,7 +139,8 @@ def train_head(
 ) -> TrainSummary:
     """Train a classifier on a release and nothing else, and save it.
 
-    Of a decoder every class first gets 20 vectors, or fewer if that would take over half; the rest follows the
+    A release that carries a private head needs no training: its own Bayes rule is that head. Otherwise a head is
+    trained on samples. Of a decoder every class first gets 20 vectors, or fewer if that would take over half; the rest follows the
     released prior. So no class is missing, and a rare one counts somewhat more than its prior. A release that is a
     fixed table gives its rows; a tenth of its distinct vectors is held out. Scores are on fresh samples or on that
     tenth, not on real data. A class that the release names but cannot generate is left out and named in the summary.
@@ -155,7 +156,8 @@ def train_head(
     out
         File of the head: .safetensors, not inside the release.
     head
-        "linear" or "mlp".
+        "bayes" for the Bayes rule of a Gaussian release, "linear" or "mlp" for a head trained on samples; "auto":
+        "bayes" if the release carries a private head, and "linear" otherwise.
     samples
         How many vectors to train on; None: 10,000 of a decoder (more for very many classes), or all rows of a table.
     seed
@@ -185,21 +187,32 @@ def train_head(
     >>> summary.classes, summary.rows
     (('malignant', 'benign'), 200)
     """
-    model = _build(head, dict(settings or {}), seed)
+    model = None if head in ("auto", "bayes") and not settings else _build(head, dict(settings or {}), seed)
     check_output_file(out, overwrite=overwrite, suffixes=(".safetensors",))
     if out.absolute().parent.resolve() == release.resolve():
         raise ConfigError("A head inside the release's folder would spoil the release: write it beside the folder.")
     source = load(release)
     check_rows("--samples", samples, source)
+    if head == "auto":
+        head = "bayes" if _carries_head(source) and model is None and samples is None else "linear"
+    if head == "bayes" and (samples is not None or calibrate):
+        raise ConfigError(
+            "The release's own rule is neither trained nor calibrated on samples: leave --samples and --calibrate "
+            "out, or take --head linear."
+        )
     started = time.monotonic()
     tell = progress or no_progress
     tell(0, 3, "drawing")
     rng = np.random.default_rng(seed)
     parts = (_table if source.manifest.kind == "data" else _decoder)(source, samples, rng, calibrate)
     rows, fresh = parts.rows, parts.fresh
-    tell(1, 3, f"training on {len(rows)} rows")
-    model.fit(rows.X, source.classes[rows.y])
-    saved = SavedHead.from_fitted(model, source, {"samples": len(rows)})
+    if head == "bayes":
+        saved = bayes_head(source)
+    else:
+        tell(1, 3, f"training on {len(rows)} rows")
+        model = model or _build(head, {}, seed)
+        model.fit(rows.X, source.classes[rows.y])
+        saved = SavedHead.from_fitted(model, source, {"samples": len(rows)})
     tell(2, 3, "scoring")
     plain, calibration = saved, None
     if parts.calibration is not None:
@@ -226,7 +239,7 @@ def train_head(
         claim=saved.claim,
         classes=saved.manifest.class_names,
         left_out=tuple(_missing(source, saved)),
-        rows=len(rows),
+        rows=0 if head == "bayes" else len(rows),
         fresh_rows=0 if fresh is None else len(fresh),
         scores=scores,
         megabytes=out.stat().st_size / 1e6,
@@ -235,9 +248,16 @@ def train_head(
     )
 
 
+def _carries_head(release: Release) -> bool:
+    decoder = release.manifest.decoder
+    return isinstance(decoder, GaussianSpec) and decoder.head is not None
+
+
 def _build(name: str, settings: dict[str, Any], seed: int) -> TorchHead:
+    # Settings are those of a head that is trained.
+    name = "linear" if name == "auto" else name
     if name not in HEADS:
-        raise ConfigError(f"`head` must be one of {', '.join(HEADS)}; got {name!r}.")
+        raise ConfigError(f"`head` must be auto, bayes or one of {', '.join(HEADS)}; got {name!r}.")
     kind: Any = HEADS[name]
     known = set(kind._get_param_names()) - {"random_state"}
     if unknown := sorted(set(settings) - known):
