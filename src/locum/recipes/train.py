@@ -140,10 +140,11 @@ def train_head(
     """Train a classifier on a release and nothing else, and save it.
 
     A release that carries a private head needs no training: its own Bayes rule is that head. Otherwise a head is
-    trained on samples. Of a decoder every class first gets 20 vectors, or fewer if that would take over half; the rest follows the
-    released prior. So no class is missing, and a rare one counts somewhat more than its prior. A release that is a
-    fixed table gives its rows; a tenth of its distinct vectors is held out. Scores are on fresh samples or on that
-    tenth, not on real data. A class that the release names but cannot generate is left out and named in the summary.
+    trained on samples. Of a decoder every class first gets 20 vectors, or fewer if that would take over half; the
+    rest follows the released prior. So no class is missing, and a rare one counts somewhat more than its prior. A
+    release that is a fixed table gives its rows; a tenth of its distinct vectors is held out. Scores are on fresh
+    samples or on that tenth, not on real data. A class that the release names but cannot generate is left out and
+    named in the summary.
 
     With `calibrate`, all scores are divided by one temperature that is fitted on further samples (of a fixed table on
     another tenth). Probabilities then match the release; real records differ from its samples, and only labeled real

@@ -200,6 +200,12 @@ class Descent:
         return FIRST.size(self.classes, self.d) if self.taken == 0 else self.classes * self.d
 
     @property
+    def count(self) -> float:
+        """About how many units there are, by the first result."""
+        assert self._first is not None
+        return float(self._first.counts.sum())
+
+    @property
     def clip(self) -> float:
         """The bound on the length of a unit's gradient."""
         assert self.schedule is not None
@@ -229,7 +235,7 @@ class Descent:
         # A center that is mostly noise would spoil every vector: it is shrunk by what noise is known to add.
         self.center = mean * max(0.0, 1 - error / max(float(np.square(mean).sum()), 1e-300))
         self._first = found
-        self.schedule = self._given or schedule_for(float(found.counts.sum()), self.d, self.noise)
+        self.schedule = self._given or schedule_for(self.count, self.d, self.noise)
 
     def _take_sums(self, sums: Array, noise: float) -> None:
         assert self._first is not None
@@ -243,7 +249,7 @@ class Descent:
         assert self.schedule is not None
         use = self.schedule
         # Residuals of a record sum to 0, so whatever the mean over classes holds is noise.
-        mean = use.clip * (gradient - gradient.mean(axis=0)) / float(self._first.counts.sum())
+        mean = use.clip * (gradient - gradient.mean(axis=0)) / self.count
         self._speed = use.momentum * self._speed + mean + use.decay * self._weights
         self._weights = self._weights - use.learning_rate * self._speed
         step = self.taken - 2
