@@ -308,6 +308,8 @@ def fit_release(
             splits = {name: part.with_classes(tuple(classes)) for name, part in splits.items()}
         if privacy is not None:
             given = only_real(choose_split(splits, data, "train"), "given")
+            if len(given) < 2:
+                raise DataError("A fit needs two records or more; the data hold one.")
             privacy = with_unit_of(privacy, given) if unit_from_data else privacy
             names = tuple(classes or ())
             if classes is None:
