@@ -83,11 +83,11 @@ def refused(run: Run, place: Path, *words: object, tells: str = "") -> str:
 
 # Whatever takes a file, with STRANGE in its place.
 READERS = [
-    "fit STRANGE.npz -o out",
-    "fit STRANGE.csv -o out",
-    "fit STRANGE.parquet -o out",
-    "fit STRANGE.safetensors -o out",
-    "fit data.npz --non-members STRANGE.npz -o out",
+    "fit STRANGE.npz --classes-public -o out",
+    "fit STRANGE.csv --no-dp -o out",
+    "fit STRANGE.parquet --classes-public -o out",
+    "fit STRANGE.safetensors --classes-public -o out",
+    "fit data.npz --no-dp --non-members STRANGE.npz -o out",
     "fit data.npz --epsilon 1 --delta 1e-5 --n-public 500 --classes benign,malignant --ledger STRANGE -o out",
     "fit data.npz --epsilon 1 --delta 1e-5 --n-public 500 --classes benign,malignant --reference STRANGE.safetensors"
     " -o out",
@@ -172,7 +172,7 @@ MOST = str(2**63 - 1)
         ("sign release --key loop", "'loop'"),
         ("fit loop -o out", "'loop'"),
         ("fit data.npz -o loop", "'loop'"),
-        ("fit data.npz -o loop/out", "'loop"),
+        ("fit data.npz --no-dp -o loop/out", "'loop"),
         ("sample release -n 5 -o loop", "'loop'"),
         ("keygen loop/key.pem", "loop"),
         ("keygen .", "'.'"),
@@ -182,7 +182,7 @@ MOST = str(2**63 - 1)
         ("audit release --members data.npz --non-members data.npz --policy deep.toml", "nested too deeply"),
         ("audit release --members data.npz --non-members data.npz --policy long.toml", "long.toml"),
         ("federate simulate data.npz -o out --seed -1", "--seed"),
-        ("fit constant.npz -o out", "the same"),
+        ("fit constant.npz --no-dp -o out", "the same"),
         ("fit data.npz --epsilon 101 --delta 1e-5 --n-public 500 --classes benign,malignant -o out", "--epsilon"),
         ("plan --n-public 500 --epsilon 1e9", "--epsilon"),
         ("federate simulate data.npz --epsilon 101 --delta 1e-5 --n-public 500 -o out", "--epsilon"),

@@ -110,7 +110,7 @@ def test_what_comes_from_settings_is_said(program: Run, tmp_path: Path) -> None:
 
 def test_a_list_in_the_file_is_one_option(program: Run, tmp_path: Path, files: dict[str, Path]) -> None:
     (tmp_path / "locum.toml").write_text('[fit]\nclasses = ["a", "b"]\nepsilon = 1\ndelta = 1e-6\nn-public = 100\n')
-    ran = program("fit", files["train"], "-o", "r", "--no-dp")
+    ran = program("fit", files["train"], "-o", "r")
     assert ran.code == 2
     assert "'a'" in ran.err
     assert "'b'" in ran.err

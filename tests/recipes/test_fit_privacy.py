@@ -10,7 +10,7 @@ import pytest
 
 from locum import EmbeddingSet
 from locum.data import write_embeddings
-from locum.errors import ConfigError, PrivacyError
+from locum.errors import ConfigError, DataError, PrivacyError
 from locum.generate import CGANGenerator, ClassGaussian, CVAEGenerator
 from locum.generate.private.guarantee import NOT_COVERED
 from locum.recipes import fit_release
@@ -80,6 +80,13 @@ def test_python_refuses_what_contradicts_itself(tmp_path: Path) -> None:
     for options, error, told in cases:
         with pytest.raises(error, match=told):
             fit_release(str(tmp_path / "nowhere.npz"), tmp_path / "r", **options)
+
+
+def test_one_record_is_one_sentence(tmp_path: Path) -> None:
+    write_embeddings(tmp_path / "d.npz", labeled([1]))
+    with pytest.raises(DataError, match="two records or more"):
+        fit_release(str(tmp_path / "d.npz"), tmp_path / "r", classes=["name-0"])
+    assert not (tmp_path / ".locum" / "ledger.sqlite").exists()
 
 
 def test_the_default_budget_is_written_once(tmp_path: Path) -> None:

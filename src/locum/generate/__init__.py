@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from locum.generate.ksame import KSame as KSame, k_groups as k_groups
     from locum.generate.presets import (
         PRESETS as PRESETS,
+        PRIVATE_GENERATORS as PRIVATE_GENERATORS,
         Preset as Preset,
         choose_generator as choose_generator,
     )

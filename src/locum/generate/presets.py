@@ -13,6 +13,9 @@ from locum.types import DP
 if TYPE_CHECKING:
     from locum.generate.scaling import Scaling
 
+# Generators that can be fitted with differential privacy, by their names in the CLI.
+PRIVATE_GENERATORS = ("gaussian", "cvae", "cgan")
+
 # What each scaling discloses about the records.
 SCALING_DISCLOSES = {
     "minmax": "feature bounds: each is some record's real value",

@@ -102,9 +102,9 @@ class FitSummary:
     >>> from locum.data import load_sample, write_embeddings
     >>> from locum.recipes import fit_release
     >>> write_embeddings("tumors.npz", load_sample("breast-cancer"))
-    >>> summary = fit_release("tumors.npz", Path("release-summed-up"), classes=["malignant", "benign"])
-    >>> summary.claim.title, summary.records
-    ('dp (epsilon = 1, delta = 1e-06, unit: record)', 569)
+    >>> summary = fit_release("tumors.npz", Path("release-summed-up"), classes_public=True)
+    >>> summary.claim.kind, summary.records
+    ('dp', 569)
     >>> summary.limit.words
     'within the proven limit (0.567)'
     """
@@ -262,8 +262,8 @@ def fit_release(
     >>> from locum.recipes import fit_release
     >>> from locum.types import DP
     >>> write_embeddings("tumors.npz", load_sample("breast-cancer"))
-    >>> budget = DP(epsilon=1.0, delta=1e-5)
-    >>> summary = fit_release("tumors.npz", Path("release"), privacy=budget, classes=["malignant", "benign"])
+    >>> given = {"privacy": DP(epsilon=1.0, delta=1e-5), "classes": ["malignant", "benign"], "holding": "tumors"}
+    >>> summary = fit_release("tumors.npz", Path("release"), **given)
     >>> summary.claim.kind, summary.claim.dp.epsilon <= 1.0
     ('dp', True)
     """
@@ -300,6 +300,8 @@ def fit_release(
             splits = {name: part.with_classes(tuple(classes)) for name, part in splits.items()}
         if privacy is not None:
             given = only_real(choose_split(splits, data, "train"), "given")
+            if len(given) < 2:
+                raise DataError("A fit needs two records or more; the data hold one.")
             privacy = with_unit_of(privacy, given) if unit_from_data else privacy
             names = tuple(classes or ())
             if classes is None:

@@ -12,8 +12,8 @@ import numpy as np
 from locum.accounting import Ledger
 from locum.audit import ProvenLimit, proven_limit
 from locum.errors import ConfigError, LocumError, PrivacyError
+from locum.generate import PRIVATE_GENERATORS
 from locum.io import MANIFEST, STATE_FOLDER, split_path
-from locum.recipes.generators import PRIVATE
 from locum.release import Release, load
 from locum.types import DEFAULT_DELTA, DEFAULT_EPSILON, DP, EmbeddingSet, PrivacyClaim
 
@@ -40,10 +40,11 @@ def asked_budget(privacy: DP | None, no_dp: bool, generator: str) -> DP | None:
         raise ConfigError("`no_dp` and `privacy` contradict each other: leave one of them out.")
     if no_dp:
         return None
-    if generator not in PRIVATE:
+    if generator not in PRIVATE_GENERATORS:
         raise PrivacyError(
-            f"The generator {generator!r} does not support differential privacy: take {', '.join(PRIVATE[:-1])} or "
-            f"{PRIVATE[-1]}, or add --no-dp (`no_dp=True`) for a release without a guarantee."
+            f"The generator {generator!r} does not support differential privacy: take "
+            f"{', '.join(PRIVATE_GENERATORS[:-1])} or {PRIVATE_GENERATORS[-1]}, or add --no-dp (`no_dp=True`) for a "
+            "release without a guarantee."
         )
     budget = privacy or DP(DEFAULT_EPSILON, DEFAULT_DELTA)
     if generator != "gaussian":

@@ -9,8 +9,6 @@ if TYPE_CHECKING:
 
 # A class is imported when it is used: the first needs no torch.
 GENERATORS = {"gaussian": "ClassGaussian", "cvae": "CVAEGenerator", "cgan": "CGANGenerator", "ksame": "KSame"}
-# Those that can be fitted with differential privacy.
-PRIVATE = ("gaussian", "cvae", "cgan")
 
 
 def generator_class(name: str) -> type[BaseGenerator]:

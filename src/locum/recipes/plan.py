@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from locum.errors import ConfigError
-from locum.recipes.generators import PRIVATE, generator_class
+from locum.recipes.generators import generator_class
 from locum.types import DP, at_least
 
 
@@ -45,7 +45,7 @@ def make_plan(
     """
     # Imported here: `explain` needs none of it.
     from locum.accounting import plan_head, plan_sgd
-    from locum.generate import choose_generator
+    from locum.generate import PRIVATE_GENERATORS, choose_generator
 
     if generator == "auto":
         generator = choose_generator(budget).generator
@@ -53,8 +53,8 @@ def make_plan(
         size, passes, bound = (b if a is None else a for a, b in ((batch, 256), (epochs, 10), (clip, 1.0)))
         made = plan_sgd(budget, batch=int(size), epochs=passes, clip=bound)
         return {"generator": generator, **made.to_dict()}
-    if generator not in PRIVATE:
-        raise ConfigError(f"`generator` must be auto, {', '.join(PRIVATE)} or sgd; got {generator!r}.")
+    if generator not in PRIVATE_GENERATORS:
+        raise ConfigError(f"`generator` must be auto, {', '.join(PRIVATE_GENERATORS)} or sgd; got {generator!r}.")
     wanted = {"batch_size": batch, "max_epochs": epochs, "clip": clip}
     given = {name: value for name, value in wanted.items() if value is not None}
     if generator == "gaussian" and not given:
