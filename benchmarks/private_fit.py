@@ -61,9 +61,8 @@ def main() -> None:
             make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000)).fit(X, y)
 
         ours, theirs = seconds(private, runs), seconds(logistic, runs)
-    print(
-        f"{n} x 1,280, 10 classes: private fit {ours:.2f} s, logistic regression {theirs:.2f} s, ratio {ours / theirs:.2f}"
-    )
+    print(f"{n} x 1,280, 10 classes: private fit {ours:.2f} s, logistic regression {theirs:.2f} s")
+    print(f"ratio {ours / theirs:.2f} (goal: at most 1)")
 
 
 if __name__ == "__main__":

@@ -265,7 +265,7 @@ def head_on_fold(name: str, epsilon: float, variant: str, number: int) -> Mappin
     first = paid.draw(lambda: query.first(FIRST), 0.12)
     descent = Descent(plan.noise_multiplier, classes, d)
     descent.take(first)
-    usual = schedule_for(float(descent.count), d, plan.noise_multiplier)
+    usual = schedule_for(descent.count, classes, d, plan.noise_multiplier)
     descent = Descent(plan.noise_multiplier, classes, d, replace(usual, **VARIANTS[variant](usual)))
     descent.take(first)
     query.recenter(descent.center)

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from locum.data import Reference
 from locum.errors import PrivacyError
-from locum.generate.private.query import Shares, exact_query
+from locum.generate.private.query import Shares, sums_of_units
 from locum.generate.private.units import recentered, unit_vectors
 from locum.mechanisms import ExactSums
 
@@ -96,15 +96,22 @@ class HeadQuery:
         keep = np.asarray(np.isfinite(X).all(axis=1))
         if subject is not None:
             keep &= _first_of_each(subject, MOST_RECORDS, keep)
-        self._X, self._codes, self._classes, self._reference = X[keep], codes[keep], classes, reference
+        self._codes, self._classes = codes[keep], classes
         self._subject = None if subject is None else subject[keep]
-        self._unit, _ = unit_vectors(self._X, reference)
-        self._whole = np.zeros((0, 0))
+        self._unit, self._relative = unit_vectors(X[keep], reference)
+        self._whole = np.zeros((0, X.shape[1]))
         self._pairs: _Pairs | None = None
 
     def first(self, shares: Shares) -> ExactSums:
         """The pooled sum of all vectors, the counts of the classes, and the sum of lengths."""
-        return exact_query(self._X, self._codes, self._subject, self._classes, self._reference, shares)
+        return sums_of_units(
+            lambda rows: (self._unit[rows], self._relative[rows]),
+            self._codes,
+            self._subject,
+            self._classes,
+            self._unit.shape[1],
+            shares,
+        )
 
     def recenter(self, center: Array) -> None:
         """Take a public center off the vectors and bring them to length 1 again; all later sums use these."""

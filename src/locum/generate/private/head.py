@@ -26,6 +26,8 @@ FIRST_SHARE = 0.12
 FIRST = Shares(sums=9 / 12, counts=2 / 12, lengths=1 / 12, pooled=True)
 # With less signal than this every step loses more than it gains.
 _LEAST_SIGNAL = 2.5
+# About so many noisy numbers are drawn if there are many classes: each takes some 15 microseconds.
+_MOST_DRAWS = 160_000
 # Class means explain at most this share of the squared length of a vector.
 _MOST = 0.9
 # The part of the reference's correlations that samples keep; see `_spread`.
@@ -54,7 +56,7 @@ class Schedule:
     Examples
     --------
     >>> from locum.generate.private import schedule_for
-    >>> schedule = schedule_for(count=2000, d=1280, noise=4.2)
+    >>> schedule = schedule_for(count=2000, classes=2, d=1280, noise=4.2)
     >>> schedule.steps, round(0.12 + schedule.start + schedule.steps * schedule.share, 9)
     (11, 1.0)
     """
@@ -74,8 +76,8 @@ class Schedule:
         return (1 - FIRST_SHARE - self.start) / max(self.steps, 1)
 
 
-def schedule_for(count: float, d: int, noise: float) -> Schedule:
-    """The schedule for about so many units, vectors of `d` features, and the noise of the whole plan.
+def schedule_for(count: float, classes: int, d: int, noise: float) -> Schedule:
+    """The schedule for about so many units, and the noise of the whole plan.
 
     `count` is noisy and paid for. The rule comes from training folds (`locum study run private-schedule`).
 
@@ -83,8 +85,9 @@ def schedule_for(count: float, d: int, noise: float) -> Schedule:
     ----------
     count
         About how many units there are.
-    d
-        The number of features.
+    classes, d
+        The numbers of classes and of features. With many of both, fewer steps are made: drawing secure noise takes
+        most of the time.
     noise
         The noise multiplier of the whole plan.
 
@@ -96,15 +99,17 @@ def schedule_for(count: float, d: int, noise: float) -> Schedule:
     Examples
     --------
     >>> from locum.generate.private import schedule_for
-    >>> [schedule_for(count, 1280, 4.2).steps for count in (300, 1000, 10_000, 1_000_000)]
+    >>> [schedule_for(count, 2, 1280, 4.2).steps for count in (300, 1000, 10_000, 1_000_000)]
     [0, 8, 24, 32]
     """
     # Records against the noise on the length of a vector.
     signal = count / (noise * math.sqrt(d))
     if signal < _LEAST_SIGNAL:
         return Schedule(1 - FIRST_SHARE, 0, 0.0, 0.0, 0.0, 1.0, 10.0, 1.0)
-    steps = min(max(round(3 * math.sqrt(signal)), 6), HEAD_STEPS)
-    return Schedule(0.09, steps, 16.0, momentum=0.7, decay=0.001, clip=0.5, scale=10.0, averaged=0.15)
+    most = min(HEAD_STEPS, max(_MOST_DRAWS // (classes * d) - 1, 8))
+    steps = min(max(round(3 * math.sqrt(signal)), 6), most)
+    rate = 50 * math.sqrt(signal) / steps
+    return Schedule(0.09, steps, rate, momentum=0.7, decay=0.001, clip=0.5, scale=10.0, averaged=0.15)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -235,7 +240,7 @@ class Descent:
         # A center that is mostly noise would spoil every vector: it is shrunk by what noise is known to add.
         self.center = mean * max(0.0, 1 - error / max(float(np.square(mean).sum()), 1e-300))
         self._first = found
-        self.schedule = self._given or schedule_for(self.count, self.d, self.noise)
+        self.schedule = self._given or schedule_for(self.count, self.classes, self.d, self.noise)
 
     def _take_sums(self, sums: Array, noise: float) -> None:
         assert self._first is not None

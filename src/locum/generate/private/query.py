@@ -8,6 +8,7 @@ one Gaussian mechanism, as integers: docs/explain/proofs.md has the proof. `meas
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import TypeVar
@@ -224,14 +225,25 @@ def exact_query(
     >>> exact_query(X, codes, None, 2, load_reference("none", 2), COUNTS_ONLY).integers[:2] // (2**30 - 1)
     array([2, 1])
     """
-    d = X.shape[1]
-    out = ExactSums(shares.steps(classes, d))
     # A record that cannot be used contributes nothing: it is indistinguishable from an absent one.
     usable = np.asarray(np.isfinite(X).all(axis=1))
     X, codes, subject = X[usable], codes[usable], None if subject is None else subject[usable]
+    return sums_of_units(lambda rows: unit_vectors(X[rows], reference), codes, subject, classes, X.shape[1], shares)
+
+
+def sums_of_units(
+    units: Callable[[npt.NDArray[np.int64]], tuple[Array, Array]],
+    codes: npt.NDArray[np.int64],
+    subject: npt.NDArray[np.int64] | None,
+    classes: int,
+    d: int,
+    shares: Shares,
+) -> ExactSums:
+    """The sums of `exact_query`, over records whose whitened vectors and lengths `units` returns, by their rows."""
+    out, n = ExactSums(shares.steps(classes, d)), len(codes)
     # Subjects with one record are like records; the others are taken one by one.
-    order = np.arange(len(X)) if subject is None else np.argsort(subject, kind="stable")
-    several = np.zeros(len(X), dtype=bool)
+    order = np.arange(n) if subject is None else np.argsort(subject, kind="stable")
+    several = np.zeros(n, dtype=bool)
     groups: list[npt.NDArray[np.int64]] = []
     if subject is not None and len(order):
         split = np.split(order, np.flatnonzero(np.diff(subject[order])) + 1)
@@ -241,9 +253,9 @@ def exact_query(
     singles = np.flatnonzero(~several)
     for start in range(0, len(singles), _ROWS):
         rows = singles[start : start + _ROWS]
-        out.add(_of_records(*unit_vectors(X[rows], reference), codes[rows], classes, shares))
+        out.add(_of_records(*units(rows), codes[rows], classes, shares))
     for rows in groups:
-        out.add(_of_subject(*unit_vectors(X[rows], reference), codes[rows], classes, shares))
+        out.add(_of_subject(*units(rows), codes[rows], classes, shares))
     return out
 
 
