@@ -277,7 +277,7 @@ def head_on_fold(name: str, epsilon: float, variant: str, number: int) -> Mappin
     scores = vectors @ head.weights.T + np.log(head.prior)
     scores -= scores.max(axis=1, keepdims=True)
     proba = np.exp(scores) / np.exp(scores).sum(axis=1, keepdims=True)
-    return {**figures(test.y, proba), "steps": float(head.steps)}
+    return {**figures(test.y, proba), "steps": float(head.schedule.steps)}
 
 
 def schedule_cells(config: Mapping[str, Any]) -> dict[str, Cell]:

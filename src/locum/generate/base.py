@@ -16,7 +16,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
 from locum.errors import ConfigError, DataError, NotFittedError, PrivacyError
-from locum.generate.private.guarantee import Guarantee
+from locum.generate.private.guarantee import Guarantee, one_by_one
 from locum.release import (
     Condition,
     EmbeddingEntry,
@@ -343,7 +343,10 @@ class BaseGenerator(Guarantee, BaseEstimator):
     def _check(self, X: Any, y: Any, subject: Any, attributes: Attributes) -> Records:
         self._check_privacy(subject)
         X, y = validate_data(self, X, y, dtype=np.float32, ensure_min_samples=2)
-        check_classification_targets(y)
+        try:
+            check_classification_targets(y)
+        except ValueError:
+            raise DataError("Labels must be text or whole numbers; got numbers with fractions.") from None
         if y.dtype.kind in "fb":
             # A release holds labels as integers or text: 1.0 and True are the class 1.
             y = y.astype(np.int64)
@@ -364,12 +367,13 @@ class BaseGenerator(Guarantee, BaseEstimator):
             values, codes = np.unique(column.astype(np.str_), return_inverse=True)
             conditions.append(Condition(name=name, values=tuple(values.tolist())))
             columns.append(codes.astype(np.int64))
-        subjects = None if subject is None else np.asarray(subject)
+        # Under differential privacy entry by entry: in a common array one entry could change all others.
+        subjects = None if subject is None else np.asarray(subject) if self.privacy is None else one_by_one(subject)
         if subjects is not None and subjects.shape != (len(X),):
             raise DataError(f"`subject` needs one entry per record ({len(X)}); got shape {subjects.shape}.")
         if self.privacy is not None:
             by_record = self.privacy.unit == "record" or subjects is None
-            self._check_size(len(X) if by_record else len(set(map(str, np.asarray(subjects).tolist()))))
+            self._check_size(len(X), len(X) if by_record else len(set(map(str, np.asarray(subjects).tolist()))))
         return Records(to_space(X, self.space), np.stack(columns, axis=1), subjects, tuple(conditions))
 
     def __sklearn_tags__(self) -> Tags:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from locum.generate.private.guarantee import NOT_COVERED, reference_settings, ro
 from locum.generate.private.head import FIRST, Descent, head_spec, place_means
 from locum.generate.private.paid_sums import PaidSums, identity_of
 from locum.generate.private.query import MEANS, MEANS_AND_PRODUCTS, exact_query
+from locum.io import hold_folder
 from locum.release import GaussianSpec
 from locum.types import DP, PrivacyClaim
 
@@ -197,15 +199,18 @@ class ClassGaussian(BaseGenerator):
             raise ConfigError(f"`separation` must be above 0 and at most 100; got {self.separation!r}. 4 is usual.")
         mechanism, reference = self._mechanism(), load_reference(self.reference, records.X.shape[1])
         subjects = self._subjects(records.subject)
-        with self._open_ledger() as ledger:
+        checkpoint = None if self.checkpoint is None else Path(self.checkpoint)
+        # Two processes with one checkpoint would overwrite each other's payment.
+        alone = nullcontext() if checkpoint is None else hold_folder(checkpoint)
+        with alone, self._open_ledger() as ledger:
             paid = PaidSums(
                 self.plan(),
                 ledger,
                 self.holding,
                 type(self).__name__,
                 insecure_seed=self.insecure_seed,
-                checkpoint=None if self.checkpoint is None else Path(self.checkpoint),
-                identity=self._identity(records, reference),
+                checkpoint=checkpoint,
+                identity=self._identity(records, subjects, reference),
             )
             learn = self._learn_head if mechanism == "head" else self._learn_sums
             spec, tensors, shares = learn(paid, records, subjects, reference)
@@ -252,9 +257,7 @@ class ClassGaussian(BaseGenerator):
         spec = GaussianSpec(variance=float(self.variance), statistics=statistics_spec(reference, shares, noise))
         return spec, {**found.tensors(), "statistics": transcript}, found.shares
 
-    def _identity(self, records: Records, reference: Reference) -> str:
+    def _identity(self, records: Records, subjects: Codes | None, reference: Reference) -> str:
         """What makes a fit this fit: settings and records. It stays local."""
         settings = {k: v for k, v in self.get_params(deep=False).items() if k not in ("checkpoint", "random_state")}
-        return identity_of(
-            {**settings, "reference": reference_hash(reference)}, records.X, records.codes, records.subject
-        )
+        return identity_of({**settings, "reference": reference_hash(reference)}, records.X, records.codes, subjects)

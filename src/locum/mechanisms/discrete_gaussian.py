@@ -59,11 +59,8 @@ def noisy(sums: ExactSums, noise_multiplier: float, *, insecure_seed: int | None
     """
     if not 0 < noise_multiplier < math.inf:
         raise ConfigError(f"`noise_multiplier` must be above 0 and finite; got {noise_multiplier!r}.")
-    if insecure_seed is None and noise_multiplier < LEAST_NOISE:
-        raise PrivacyError(
-            f"A noise multiplier of {noise_multiplier:.3g} protects nobody, and its proof does not hold below "
-            f"{LEAST_NOISE:g}: ask for less epsilon."
-        )
+    if insecure_seed is None:
+        check_noise(noise_multiplier)
     stds = noise_multiplier / sums.steps * _SLACK
     if insecure_seed is not None:
         normal = SecureRandom(np.ones(1, np.int64), 1.0, len(stds), noise_multiplier, insecure_seed=insecure_seed)
@@ -78,6 +75,31 @@ def noisy(sums: ExactSums, noise_multiplier: float, *, insecure_seed: int | None
     released.add(sums.integers)
     released.add(noise)
     return released
+
+
+def check_noise(noise_multiplier: float) -> None:
+    """Raise if there is so little noise that it protects nobody.
+
+    Parameters
+    ----------
+    noise_multiplier
+        Standard deviation of the noise, divided by how far one unit can move the sums.
+
+    Raises
+    ------
+    PrivacyError
+        If it is below 0.07: the proof needs an epsilon below 700.
+
+    Examples
+    --------
+    >>> from locum.mechanisms import check_noise
+    >>> check_noise(4.2)
+    """
+    if noise_multiplier < LEAST_NOISE:
+        raise PrivacyError(
+            f"A noise multiplier of {noise_multiplier:.3g} protects nobody, and its proof does not hold below "
+            f"{LEAST_NOISE:g}: ask for less epsilon."
+        )
 
 
 def check_grid(stds: npt.NDArray[np.float64]) -> None:

@@ -7,17 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from locum.errors import ConfigError, LocumError, PrivacyError
+from locum.errors import ConfigError, PrivacyError
+from locum.recipes.verify_decoder import check_decoder
 from locum.release import (
-    GaussianSpec,
-    HeadSpec,
     OpenedRelease,
-    Release,
     Verification,
     open_release,
-    transcript_hash,
     verify_opened,
 )
 from locum.types import DPClaim, PrivacyClaim, at_least
@@ -124,7 +119,7 @@ def verify_opened_release(
             book, charge = _paid(claim, claim.dp, ledger)
             checks.append("the ledger has the charge of this release")
             checks.append(_check_bound(opened, book, charge))
-            more, open_questions = _check_transcript(opened.release, book.results(charge), reference)
+            more, open_questions = check_decoder(opened.release, charge, book.results(charge), reference)
             checks += more
             not_checked += open_questions
         not_checked.append(
@@ -225,46 +220,6 @@ def _check_bound(opened: OpenedRelease, book: Ledger, charge: Charge) -> str:
     if opened.fingerprint not in book.releases(charge):
         raise PrivacyError(_unknown(book))
     return "the ledger knows this release by its fingerprint: decoder, claim and settings are those it paid for"
-
-
-def _check_transcript(release: Release, results: Mapping[str, str], file: Path | None) -> tuple[list[str], list[str]]:
-    """What was checked of the noisy result that the decoder was made from, and what was not."""
-    decoder = release.manifest.decoder
-    spec = (decoder.head or decoder.statistics) if isinstance(decoder, GaussianSpec) else None
-    if spec is None:
-        return [], ["the decoder cannot be computed again from its noisy result, which the release does not hold"]
-    noisy = release.tensors["transcript" if isinstance(spec, HeadSpec) else "statistics"]
-    if transcript_hash(noisy) not in results.values():
-        raise PrivacyError("The release holds other noisy sums than the ledger knows: it was altered. Do not use it.")
-    checks = ["the noisy sums are the ones that the ledger knows"]
-    classes, d = len(release.manifest.classes), release.manifest.embedding.dim
-    try:
-        from locum.generate.private import Shares, from_sums, place_means, read_head, reference_of
-
-        reference = reference_of(spec, d, file)
-    except LocumError as error:
-        if file is not None:
-            raise
-        return checks, [f"whether the decoder follows from the noisy sums. {error}"]
-    if isinstance(spec, HeadSpec):
-        found, _ = place_means(read_head(spec, noisy, classes, d), reference, spec.separation)
-    else:
-        found = from_sums(noisy.astype(np.float64), spec.noise, classes, d, Shares(*spec.shares), reference)
-    expected = _moments(found.means, found.factor, found.scale)
-    given = _moments(*(release.tensors[name].astype(np.float64) for name in ("means", "factor", "scale")))
-    if not all(_close(a, b) for a, b in zip(given, expected, strict=True)):
-        raise PrivacyError("The decoder does not follow from the noisy sums: the release was altered. Do not use it.")
-    return [*checks, "the decoder follows from the noisy sums"], []
-
-
-def _moments(means: Any, factor: Any, scale: Any) -> tuple[Any, Any]:
-    """Means and covariance: directions may come out turned on another machine, these do not."""
-    return means, factor.T @ factor + np.diag(np.square(scale))
-
-
-def _close(given: Any, expected: Any) -> bool:
-    """Equal up to what another machine, and rounding to 32 bits, may change."""
-    return bool(np.abs(given - expected).max() <= 1e-4 * np.abs(expected).max())
 
 
 def _unknown(book: Ledger) -> str:

@@ -241,7 +241,7 @@ class HeadSpec(Strict):
     """
 
     noise: Annotated[float, Field(gt=0, le=1e9)]
-    start: Annotated[float, Field(gt=0, le=1)]
+    start: Annotated[float, Field(gt=0, le=0.88)]
     steps: Annotated[int, Field(ge=0, le=1000)]
     learning_rate: Annotated[float, Field(ge=0, le=1e9)]
     momentum: Annotated[float, Field(ge=0, lt=1)]
@@ -253,6 +253,12 @@ class HeadSpec(Strict):
     sharpness: Annotated[float, Field(gt=0, le=1e6)]
     reference: ShortText
     reference_sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+
+    @model_validator(mode="after")
+    def _check_start(self) -> Self:
+        if self.steps and self.start >= 0.88:
+            raise ValueError("`start` leaves no precision for the steps")
+        return self
 
     def size(self, classes: int, d: int) -> int:
         """Length of the tensor."""

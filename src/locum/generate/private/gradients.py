@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from locum.data import Reference
-from locum.errors import PrivacyError
+from locum.errors import ConfigError, PrivacyError
 from locum.generate.private.query import Shares, sums_of_units
 from locum.generate.private.units import recentered, unit_vectors
 from locum.mechanisms import ExactSums
@@ -27,6 +27,8 @@ _BITS = 18
 _GRID, _FULL = 2**_BITS, 2**_BITS - 1
 # Rows at a time: a sum over as many products of at most 2**36 is exact in double precision, and stays in the cache.
 _ROWS = 4096
+# Scores of larger weights could not be told from infinite ones.
+_LARGEST_WEIGHT = 1e300
 # The most records of one subject that are used: their first, in their order.
 MOST_RECORDS = 64
 # Coefficients of exp(x log 2) around 0: 2**x for x in 0..1 to nine digits.
@@ -137,6 +139,8 @@ class HeadQuery:
         clip
             The bound on the length of a unit's gradient.
         """
+        if not np.abs(rule.weights).max(initial=0.0) < _LARGEST_WEIGHT or not np.isfinite(rule.offsets).all():
+            raise ConfigError("The steps of the head left every bound: use a smaller learning rate.")
         d = self._whole.shape[1]
         # So many bits that every partial sum of a score is a whole number below 2**53.
         bits = 53 - _BITS - int(np.ceil(np.log2(d + 1)))

@@ -24,10 +24,12 @@ if TYPE_CHECKING:
 TEST = "everything: made with an insecure seed, so anyone can repeat its random numbers"
 # What no private fit covers.
 NOT_COVERED = (
-    "that the data passed the checks before the fit: two records or more, finite numbers, labels from `classes`, at "
-    "most 1 / (10 delta) units",
+    "that the data passed the checks before the fit: two records or more, finite numbers, labels from `classes`, a "
+    "subject for every record where subjects are the unit, at most 1 / (10 delta) units and 16 million records",
     "the values of epsilon, delta, `n_public` and `classes`: chosen by the holder, not hidden",
 )
+# Sums of so many contributions fit into 64-bit integers.
+MOST_RECORDS = 2**24
 # What training a network does not cover; sums are integers, and noise on them is drawn on a grid.
 FLOATING = "floating point: noise on gradients is rounded to 53 bits, not drawn on a grid"
 
@@ -104,13 +106,32 @@ def subjects(subject: Any) -> npt.NDArray[np.int64]:
     [0, 1, 0]
     """
     place: dict[str, int] = {}
-    out = np.empty(len(np.asarray(subject)), dtype=np.int64)
-    for i, who in enumerate(np.asarray(subject).tolist()):
+    entries = one_by_one(subject)
+    out = np.empty(len(entries), dtype=np.int64)
+    for i, who in enumerate(entries.tolist()):
         name = str(who)
         # Two subjects without a name would count as one and move the sums by more than one subject may.
         if who is None or who != who or not name.strip():
             raise PrivacyError("The unit `subject` needs a subject for every record; one is missing.")
         out[i] = place.setdefault(name, len(place))
+    return out
+
+
+def one_by_one(subject: Any) -> npt.NDArray[Any]:
+    """Subjects as an array of objects, none of which another one can change.
+
+    A common type for all entries would do that: whole numbers beside one fraction become floating-point numbers, and
+    long ones among them become equal.
+    """
+    if isinstance(subject, np.ndarray) and subject.dtype.kind == "f":
+        raise PrivacyError(
+            "Subjects must be text or whole numbers; got an array of floating-point numbers, in which long numbers "
+            "can become equal. Read the column as text."
+        )
+    entries = subject.tolist() if isinstance(subject, np.ndarray) else list(subject)
+    out = np.empty(len(entries), dtype=object)
+    for i, entry in enumerate(entries):
+        out[i] = entry
     return out
 
 
@@ -154,8 +175,10 @@ class Guarantee:
         if self.privacy.unit == "subject" and subject is None:
             raise PrivacyError("The unit `subject` needs `subject`: say which records belong together.")
 
-    def _check_size(self, units: int) -> None:
-        """Refuse data with so many units that `delta` would allow publishing some of them outright."""
+    def _check_size(self, records: int, units: int) -> None:
+        """Refuse more records than sums can hold, and so many units that `delta` would allow publishing some."""
+        if records > MOST_RECORDS:
+            raise ConfigError(f"A private fit takes up to {MOST_RECORDS} records: leave some out.")
         if self.privacy is not None and self.privacy.delta > 1 / (10 * units):
             # A power of ten: the delta becomes public, and must not tell the number.
             declared = 10.0 ** math.floor(math.log10(1 / (10 * units)))

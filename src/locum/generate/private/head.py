@@ -126,15 +126,16 @@ class Head:
         What the first query measured: counts, lengths and the pooled mean.
     means
         Class means of the recentered vectors (classes, d), shrunk by their noise.
-    steps
-        How many gradient steps were made.
+    schedule
+        How it was learned.
 
     Examples
     --------
     >>> import numpy as np
-    >>> from locum.generate.private import FIRST, Head, measured
+    >>> from locum.generate.private import FIRST, Head, measured, schedule_for
     >>> first = measured(np.array([0.0, 0.0, 50.0, 50.0, 30.0]) / 4, 1e-3, 2, 2, FIRST)
-    >>> Head(np.array([0.6, 0.0]), np.zeros((2, 2)), first, np.zeros((2, 2)), steps=8).reach
+    >>> schedule = schedule_for(100, classes=2, d=2, noise=1e-3)
+    >>> Head(np.array([0.6, 0.0]), np.zeros((2, 2)), first, np.zeros((2, 2)), schedule).reach
     0.8
     """
 
@@ -142,7 +143,7 @@ class Head:
     weights: Array
     first: Measured
     means: Array
-    steps: int
+    schedule: Schedule
 
     @property
     def prior(self) -> Array:
@@ -269,7 +270,7 @@ class Descent:
         assert self.schedule is not None
         assert self.done
         weights = self._total / self._summed if self._summed else self._weights
-        return Head(self.center, weights, self._first, self._means, self.schedule.steps)
+        return Head(self.center, weights, self._first, self._means, self.schedule)
 
 
 def place_means(head: Head, reference: Reference, separation: float) -> tuple[PrivateMeans, float]:
@@ -300,16 +301,17 @@ def place_means(head: Head, reference: Reference, separation: float) -> tuple[Pr
     --------
     >>> import numpy as np
     >>> from locum.data import load_reference
-    >>> from locum.generate.private import FIRST, Head, measured, place_means
+    >>> from locum.generate.private import FIRST, Head, measured, place_means, schedule_for
     >>> first = measured(np.array([0.0, 0.0, 50.0, 50.0, 30.0]) / 4, 1e-3, 2, 2, FIRST)
-    >>> head = Head(np.zeros(2), np.array([[1.0, 0.0], [-1.0, 0.0]]), first, np.zeros((2, 2)), steps=8)
+    >>> schedule = schedule_for(100, classes=2, d=2, noise=1e-3)
+    >>> head = Head(np.zeros(2), np.array([[1.0, 0.0], [-1.0, 0.0]]), first, np.zeros((2, 2)), schedule)
     >>> found, sharper = place_means(head, load_reference("none", 2), separation=3.0)
     >>> np.sign(found.means).tolist()
     [[1.0, 0.0], [-1.0, 0.0]]
     """
     length, prior = head.first.length, head.prior
     center, size = reference.color(length * head.center), length * head.reach / math.sqrt(reference.dim)
-    if head.steps == 0:
+    if head.schedule.steps == 0:
         explained = min(float(prior @ np.square(head.means).sum(axis=1)), _MOST)
         factor, scale = (math.sqrt(1 - explained) * size * part for part in reference.factors())
         means = center + reference.stretch(length * head.reach * head.means)

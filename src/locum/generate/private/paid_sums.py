@@ -10,16 +10,18 @@ import json
 import math
 import secrets
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from locum._version import __version__
 from locum.accounting import Charge, Ledger, QueryPlan
 from locum.errors import CheckpointError, ConfigError, PrivacyError
 from locum.io import private_folder, write_bytes
-from locum.mechanisms import ExactSums, noisy
+from locum.mechanisms import ExactSums, check_noise, noisy
 from locum.release import transcript_hash
 
 Array = npt.NDArray[np.float64]
@@ -80,31 +82,39 @@ class PaidSums:
         self.plan, self._ledger, self._insecure_seed = plan, ledger, insecure_seed
         # A test costs nothing, so it keeps nothing.
         self._file = None if ledger is None else checkpoint
-        self._identity, self._results = identity, _Results("", [])
-        self._shares: list[float] = []
+        self._identity, self._name = identity, secrets.token_hex(16)
+        self._drawn: list[_Drawn] = []
+        self._used = 0
         self.charge: Charge | None = None
         if ledger is not None:
-            self._results = self._load() or _Results(secrets.token_hex(16), [])
+            # Before the payment: what is refused later would be paid for nothing.
+            check_noise(plan.noise_multiplier)
+            known = self._load()
             # The name is on disk before the payment, so that a kill in between cannot pay twice.
             self._save()
-            self.charge = ledger.charge(
-                holding,
-                plan.events,
-                delta=plan.privacy.delta,
-                purpose=purpose,
-                within=plan.privacy.epsilon,
-                identity=self._results.charge,
-            )
+            try:
+                self.charge = ledger.charge(
+                    holding,
+                    plan.events,
+                    delta=plan.privacy.delta,
+                    purpose=purpose,
+                    within=plan.privacy.epsilon,
+                    identity=self._name,
+                )
+            except PrivacyError:
+                if self._file is not None and not known:
+                    self._file.unlink(missing_ok=True)
+                raise
 
     @property
     def left(self) -> float:
         """The share of the precision that is not used yet."""
-        return max(0.0, 1 - math.fsum(self._shares))
+        return max(0.0, 1 - math.fsum(one.share for one in self._drawn[: self._used]))
 
     @property
     def transcript(self) -> npt.NDArray[np.float32]:
         """All results so far, one after the other, as a release holds them."""
-        return np.concatenate([*self._results.drawn[: len(self._shares)], np.zeros(0, np.float32)])
+        return np.concatenate([*(one.result for one in self._drawn[: self._used]), np.zeros(0, np.float32)])
 
     def draw(self, sums: Callable[[], ExactSums], share: float) -> Array:
         """The next sums with noise, rounded to 32 bits; `sums` is not called if an earlier process drew them.
@@ -120,25 +130,47 @@ class PaidSums:
         -------
         ndarray
             The noisy sums, each with noise of the plan's multiplier over the root of `share`.
+
+        Raises
+        ------
+        PrivacyError
+            If so much precision, or one more sum, is not paid for.
         """
-        number = len(self._shares)
-        if not 0 < share <= 1 or math.fsum([*self._shares, share]) > 1 + _SLACK or number >= self.plan.sums:
+        number = self._used
+        shares = [*(one.share for one in self._drawn[:number]), share]
+        if not 0 < share <= 1 or math.fsum(shares) > 1 + _SLACK or number >= self.plan.sums:
             raise PrivacyError(
                 f"Sum {number + 1} with {share:.3g} of the precision is not paid for: {self.left:.3g} is left, and "
                 f"{self.plan.sums} sums were planned."
             )
-        if number == len(self._results.drawn):
+        if number == len(self._drawn):
+            self._check_not_drawn(number)
             noise = self.plan.noise_multiplier / math.sqrt(share) * (1 + _SLACK)
             found = noisy(sums(), noise, insecure_seed=self._insecure_seed, step=number)
             # Rounding after the noise costs nothing.
-            self._results.drawn.append(found.to_array().astype(np.float32))
+            self._drawn.append(_Drawn(share, found.to_array().astype(np.float32)))
             self._save()
-        self._shares.append(share)
-        result = self._results.drawn[number]
+        elif self._drawn[number].share != share:
+            raise CheckpointError(
+                f"Sum {number + 1} was drawn with {self._drawn[number].share:.6g} of the precision, not with "
+                f"{share:.6g}: the checkpoint {str(self._file)!r} is of another version. Remove it to pay anew."
+            )
+        self._used += 1
+        result = self._drawn[number].result
         if self._ledger is not None and self.charge is not None:
             # A copy of the file cannot draw the same sum twice: the ledger knows the first result.
-            self._ledger.finish(self.charge, transcript_hash(result), f"steps {number} to {number + 1}")
+            self._ledger.finish(self.charge, transcript_hash(result), _part(number))
         return result.astype(np.float64)
+
+    def _check_not_drawn(self, number: int) -> None:
+        """Draw nothing that was drawn before: a file that lacks it is an old copy."""
+        if self._ledger is None or self.charge is None:
+            return
+        if _part(number) in self._ledger.results(self.charge):
+            raise PrivacyError(
+                f"The ledger knows a result that the checkpoint {str(self._file)!r} lacks: it is an old copy. Put "
+                "the newest one back, or remove it to pay anew."
+            )
 
     def finish(self) -> npt.NDArray[np.float32]:
         """Note the hash of the whole transcript before anything is made from it, and return it."""
@@ -151,8 +183,9 @@ class PaidSums:
             return
         from safetensors.numpy import save
 
-        tensors = {f"{number:04d}": result for number, result in enumerate(self._results.drawn)}
-        raw = save(tensors, metadata={"identity": self._identity, "charge": self._results.charge})
+        tensors = {f"{number:04d}": one.result for number, one in enumerate(self._drawn)}
+        shares = json.dumps([one.share for one in self._drawn])
+        raw = save(tensors, metadata={"identity": self._identity, "charge": self._name, "shares": shares})
         try:
             private_folder(self._file.parent)
             write_bytes(self._file, raw)
@@ -161,35 +194,48 @@ class PaidSums:
                 f"The checkpoint {str(self._file)!r} cannot be written: {error.strerror}. Choose another file."
             ) from error
 
-    def _load(self) -> _Results | None:
+    def _load(self) -> bool:
+        """Take over what an earlier process left; False if there is nothing."""
         if self._file is None or not self._file.exists():
-            return None
+            return False
         from safetensors import SafetensorError, safe_open
 
+        damaged = f"The checkpoint {str(self._file)!r} is damaged: remove it to pay anew."
         try:
             with safe_open(self._file, framework="np") as opened:
                 known = opened.metadata() or {}
-                drawn = [opened.get_tensor(name) for name in sorted(opened.keys())]
-        except (SafetensorError, OSError) as error:
-            raise CheckpointError(f"The checkpoint {str(self._file)!r} is damaged: remove it to pay anew.") from error
+                results = [opened.get_tensor(name) for name in sorted(opened.keys())]
+            shares = [float(share) for share in json.loads(known.get("shares", "[]"))]
+        except (SafetensorError, OSError, ValueError, TypeError) as error:
+            raise CheckpointError(damaged) from error
         if known.get("identity") != self._identity or not known.get("charge"):
             raise CheckpointError(
                 f"The checkpoint {str(self._file)!r} belongs to other data or settings: remove it, or name another "
                 "file."
             )
-        return _Results(known["charge"], drawn)
+        if len(shares) != len(results) or any(one.ndim != 1 or one.dtype != np.float32 for one in results):
+            raise CheckpointError(damaged)
+        self._name = known["charge"]
+        self._drawn = [_Drawn(share, result) for share, result in zip(shares, results, strict=True)]
+        return True
 
 
-class _Results:
-    """The name of a payment, and what was drawn for it."""
+@dataclass(frozen=True, slots=True, eq=False)
+class _Drawn:
+    """One noisy result, and the share of the precision that it was drawn with."""
 
-    def __init__(self, charge: str, drawn: list[npt.NDArray[np.float32]]) -> None:
-        self.charge, self.drawn = charge, drawn
+    share: float
+    result: npt.NDArray[np.float32]
+
+
+def _part(number: int) -> str:
+    """By which the ledger knows a draw."""
+    return f"steps {number} to {number + 1}"
 
 
 def identity_of(settings: Mapping[str, Any], *arrays: npt.NDArray[Any] | None) -> str:
-    """A hash that identifies a fit by its settings and records. It depends on records: it stays local."""
-    digest = hashlib.sha256(json.dumps(dict(settings), sort_keys=True, default=str).encode())
+    """A hash that identifies a fit by its settings, its records and the version. It stays local."""
+    digest = hashlib.sha256(json.dumps([__version__, dict(settings)], sort_keys=True, default=str).encode())
     for array in arrays:
         if array is not None:
             digest.update(str((array.shape, array.dtype)).encode())
