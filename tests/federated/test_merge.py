@@ -169,7 +169,7 @@ def test_sums_whitened_with_a_file_are_added_with_that_file(
         for name in ("r.safetensors", "other.safetensors")
     )
     sites = [
-        ClassGaussian(privacy=BUDGET, classes=[0, 1, 2], reference=str(file), covariance="public", insecure_seed=i)
+        ClassGaussian(privacy=BUDGET, classes=[0, 1, 2], reference=str(file), mechanism="means", insecure_seed=i)
         .fit(*part)
         .release()
         for i, part in enumerate(quarters(blobs))

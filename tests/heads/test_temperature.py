@@ -54,7 +54,7 @@ def test_a_planted_overconfident_head_is_found(
     kind: type, blobs: tuple[np.ndarray, np.ndarray], rng: np.random.Generator
 ) -> None:
     X, y = blobs
-    release = ClassGaussian(random_state=0).fit(X / 4, y).release(EmbeddingInfo("efflite0", "1", "abc"))
+    release = ClassGaussian(random_state=0).fit(X / 4, y).release(EmbeddingInfo("efflite0", "1", "abc"), no_dp=True)
     fitted = kind(max_epochs=15, random_state=0).fit(*release.sample(4000, random_state=0))
     head = SavedHead.from_fitted(fitted, release, {"samples": 4000})
     rows = release.sample(4000, random_state=1)[0]

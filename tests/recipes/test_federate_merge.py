@@ -27,7 +27,8 @@ def folders(blobs: tuple[np.ndarray, np.ndarray], tmp_path: Path) -> list[Path]:
         rows = np.arange(len(y)) % 3 == i
         site = tmp_path / f"site{i}"
         site.mkdir()
-        fit = ClassGaussian(privacy=BUDGET, classes=[0, 1, 2], ledger=site / "ledger.sqlite", random_state=i)
+        settings = {"mechanism": "means", "ledger": site / "ledger.sqlite", "random_state": i}
+        fit = ClassGaussian(privacy=BUDGET, classes=[0, 1, 2], **settings)
         release = fit.fit(X[rows], y[rows]).release(class_names=["ant", "bee", "cat"])
         out.append(release.save(site / "release"))
     return out

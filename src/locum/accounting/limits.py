@@ -57,7 +57,7 @@ def attack_limit(events: Sequence[Event], relation: Relation = "add-or-remove") 
     >>> from locum.accounting import attack_limit, plan_query
     >>> from locum.types import DP
     >>> [round(attack_limit(plan_query(DP(epsilon, 1e-6)).events), 3) for epsilon in (1.0, 2.0, 3.0)]
-    [0.566, 0.624, 0.676]
+    [0.566, 0.624, 0.677]
     """
     if not events:
         return 0.5

@@ -12,6 +12,11 @@ from locum.release import GaussianSpec, Linear, Release
 
 Array = npt.NDArray[np.float64]
 
+# Added to every variance, as a share of it: tensors have 32 bits, and a rounding error must not decide.
+_RIDGE = 1e-6
+# With fewer directions than this share of the features their own system is smaller, and well conditioned.
+_FEW = 0.25
+
 
 def bayes_head(release: Release) -> SavedHead:
     """The classifier that a Gaussian release implies, in closed form.
@@ -76,12 +81,15 @@ def bayes_head(release: Release) -> SavedHead:
 
 
 def _solve(factor: Array, scale: Array, means: Array) -> Array:
-    """`means` times the inverse of `factor.T @ factor + diag(scale**2)`, without forming it (Woodbury's identity)."""
-    # A feature that never varies would decide alone; its weight is limited by the smallest spread that counts.
-    spread = np.square(np.maximum(scale, 1e-6 * max(float(scale.max(initial=0.0)), 1e-30)))
-    alone = means / spread
-    if not len(factor):
-        return alone
-    small = np.eye(len(factor)) + (factor / spread) @ factor.T
-    out: Array = alone - np.linalg.solve(small, factor @ alone.T).T @ (factor / spread)
+    """`means` times the inverse of `factor.T @ factor + diag(scale**2)`, in units of each feature's own spread."""
+    spread = np.sqrt(np.square(factor).sum(axis=0) + np.square(scale))
+    spread = np.where(spread > 0, spread, 1.0)
+    rows, rest = factor / spread, np.square(scale / spread) + _RIDGE
+    if len(factor) < _FEW * len(scale):
+        # Woodbury's identity: no matrix of all features is formed.
+        alone = means / spread / rest
+        small = np.eye(len(rows)) + (rows / rest) @ rows.T
+        out: Array = (alone - np.linalg.solve(small, rows @ alone.T).T @ (rows / rest)) / spread
+        return out
+    out = np.linalg.solve(rows.T @ rows + np.diag(rest), (means / spread).T).T / spread
     return out
