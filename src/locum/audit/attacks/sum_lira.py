@@ -1,20 +1,20 @@
-"""LiRA on sums: does the noisy sum of a private release contain a record's own contribution?"""
+"""LiRA on sums: do the noisy results of a private release contain a record's own contributions?"""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from locum.audit.attacks.base import ScoreAttack
-from locum.audit.shadows.shadows import Pool, ShadowScores, check_shadows, enough_shadows
+from locum.audit.shadows.draws import NoisyDraw, Units, noisy_draws
+from locum.audit.shadows.shadows import Masks, Pool, ShadowScores, check_shadows, enough_shadows
 from locum.audit.statistics import Scores
-from locum.data import Reference
 from locum.errors import LocumError, NotApplicableError
-from locum.generate.private import Shares, query_sums, reference_of, unit_vectors
-from locum.release import GaussianSpec, Release, StatisticsSpec
+from locum.release import Release
 from locum.types import EmbeddingSet, Progress, no_progress
 
 Floats = npt.NDArray[np.float64]
@@ -25,12 +25,15 @@ _PRIOR_SHADOWS = 8
 
 @dataclass(frozen=True, slots=True)
 class SumLiRA(ScoreAttack):
-    """LiRA in the space of the query: the released noisy sums times the record's own contribution to them.
+    """LiRA in the space of the queries: every noisy result of a release times the record's own contribution to it.
 
-    A member moves the product by the squared length of its contribution, at most 1; no other direction shows it
-    better. What other records and the noise add comes from shadows: the same sums over random halves of the pool,
-    each with its own noise. The score is the log likelihood ratio of two normal distributions of one variance. Means
-    come from shadows without the record and are fitted to the release by class: it may have more records than a half.
+    Each product is divided by the variance of that result's noise, and all are added up. A member moves the total by
+    the squared lengths of its contributions over these variances; no other direction shows it better. What a record
+    contributes to a gradient depends on the rule of that step, which follows from the results before it, and the
+    release holds them all. What other records and the noise add comes from shadows: the same sums over random halves
+    of the pool, each with its own noise. The score is the log likelihood ratio of two normal distributions of one
+    variance. Means come from shadows without the record and are fitted to the release by class: it may have more
+    records than a half.
 
     It applies to every release that holds noisy sums, whatever the release claims.
 
@@ -73,27 +76,32 @@ class SumLiRA(ScoreAttack):
     ) -> Scores:
         """Score every record; the records of a subject share a score if the release counts by subject."""
         check_shadows(self.shadows)
-        decoder = release.manifest.decoder
-        spec = decoder.statistics if isinstance(decoder, GaussianSpec) else None
-        if spec is None:
-            raise NotApplicableError(self.name, "the release holds no noisy sums")
         pool = Pool.of(release, members, non_members)
-        try:
-            reference = reference_of(spec, release.manifest.embedding.dim, members.info.reference or None)
-        except LocumError as error:
-            raise NotApplicableError(self.name, f"its reference cannot be read: {error}") from None
         # How shadows are made follows the release; whether they are made does not.
         by_subject = release.claim.unit == "subject" and members.subject is not None
-        query = _Query(pool, len(release.manifest.classes), reference, spec, by_subject)
+        of = pool.unit if by_subject else np.arange(len(pool.X))
+        # In the given order: of a subject with many records a head uses the first.
+        rows = np.argsort(np.unique(pool.place, return_index=True)[1])
+        units, given = Units(of[rows]), members.info.reference or None
+        try:
+            draws = noisy_draws(release, pool.X[rows], pool.codes[rows, 0], units, given)
+        except LocumError as error:
+            raise NotApplicableError(self.name, f"its noisy sums cannot be read: {error}") from None
+        if not draws:
+            raise NotApplicableError(self.name, "the release holds no noisy sums")
+        _, first = np.unique(of, return_index=True)
         seed = int(rng.integers(2**31)) if self.seed is None else self.seed
-        own = query.products(release.tensors["statistics"].astype(np.float64))
-        found = self._shadows(query, pool, own, seed)
+        found = self._shadows(draws, pool.halves(self.shadows, seed)[:, first], seed)
         notes = enough_shadows(found, self.name, self.shadows)
-        return pool.scores(query.whole(_ratio(found, pool.codes[:, 0], query.square())), notes)
+        square = sum(draw.query.squares() / draw.noise**2 for draw in draws)
+        return pool.scores(_ratio(found, pool.codes[first, 0], np.asarray(square))[of], notes)
 
-    def _shadows(self, query: _Query, pool: Pool, own: Floats, seed: int) -> ShadowScores:
+    def _shadows(self, draws: Sequence[NoisyDraw], halves: Masks, seed: int) -> ShadowScores:
         report, begun = self.progress or no_progress, time.monotonic()
-        halves, whole = pool.halves(self.shadows, seed), query.sums(np.ones(len(pool.X), dtype=bool))
+        own = _products(draws, [draw.result for draw in draws])
+        if not np.isfinite(own).all():
+            raise NotApplicableError(self.name, "its noisy sums lead to numbers that are not finite")
+        wholes = [draw.query.sums(np.ones(halves.shape[1], dtype=bool)) for draw in draws]
         noise = np.random.default_rng([seed, self.shadows])
         rows: list[Floats] = []
         report(0, self.shadows)
@@ -101,68 +109,25 @@ class SumLiRA(ScoreAttack):
             spent = time.monotonic() - begun
             if self.seconds is not None and pair and spent * (pair + 1) / pair > self.seconds:
                 break
-            half = query.sums(halves[2 * pair])
+            half = [draw.query.sums(halves[2 * pair]) for draw in draws]
             # Units are never split, so the other half is what is left of the whole.
-            for sums in (half, whole - half):
-                rows.append(query.products(sums + noise.normal(scale=query.noise, size=len(sums))))
+            for parts in (half, [whole - part for whole, part in zip(wholes, half, strict=True)]):
+                noisy = [
+                    part + noise.normal(scale=d.noise, size=len(part)) for d, part in zip(draws, parts, strict=True)
+                ]
+                rows.append(_products(draws, noisy))
             report(len(rows), self.shadows)
         return ShadowScores(own, np.stack(rows), halves[: len(rows)])
 
 
-class _Query:
-    """The query of a release over the records of a pool, and the product of any sums with each contribution."""
-
-    def __init__(
-        self, pool: Pool, classes: int, reference: Reference, spec: StatisticsSpec, by_subject: bool
-    ) -> None:
-        self._pool, self._classes, self._reference = pool, classes, reference
-        self._codes, self._by_subject, self.noise = pool.codes[:, 0], by_subject, spec.noise
-        self._shares = Shares(*spec.shares)
-        self._unit, self._relative = unit_vectors(pool.X, reference)
-
-    def sums(self, inside: npt.NDArray[np.bool_]) -> Floats:
-        """The sums of a part of the pool, before noise."""
-        subject = self._pool.unit[inside] if self._by_subject else None
-        return query_sums(
-            self._pool.X[inside], self._codes[inside], subject, self._classes, self._reference, self._shares
-        )
-
-    def products(self, sums: Floats) -> Floats:
-        """Each record's contribution times these sums, without making the contributions.
-
-        Off the diagonal a product of two features stands for two entries, so that its part is a quadratic form.
-        """
-        s, d = self._shares, self._unit.shape[1]
-        by_class, counts, lengths, upper = s.parts(sums, self._classes, d)
-        out = np.sqrt(s.counts) * counts[self._codes] + np.sqrt(s.lengths) * lengths[0] * self._relative
-        if s.sums:
-            table = by_class.reshape(self._classes, d)
-            out = out + np.sqrt(s.sums) * np.einsum("ij,ij->i", self._unit, table[self._codes])
-        if s.products:
-            matrix = np.zeros((d, d))
-            matrix[np.triu_indices(d)] = upper
-            # u.T M u counts each entry above the diagonal once, and the contribution has it times the root of two.
-            matrix *= np.sqrt(2.0)
-            np.fill_diagonal(matrix, np.diagonal(matrix) / np.sqrt(2.0))
-            out = out + np.sqrt(s.products) * np.einsum("ij,ij->i", self._unit @ matrix, self._unit)
-        return np.asarray(out)
-
-    def square(self) -> Floats:
-        """Squared length of each record's contribution."""
-        s, square = self._shares, np.square(self._unit).sum(axis=1)
-        out: Floats = s.sums * square + s.counts + s.lengths * np.square(self._relative) + s.products * square**2
-        return out
-
-    def whole(self, scores: Floats) -> Floats:
-        """The scores, added up over each subject where subjects are the units."""
-        if not self._by_subject:
-            return scores
-        total: Floats = np.bincount(self._pool.unit, weights=scores).astype(np.float64)
-        return total[self._pool.unit]
+def _products(draws: Sequence[NoisyDraw], results: Sequence[Floats]) -> Floats:
+    """Results times each unit's contributions, over the variance of their noise, added up over all draws."""
+    total: Floats = np.sum([d.query.products(r) / d.noise**2 for d, r in zip(draws, results, strict=True)], axis=0)
+    return total
 
 
 def _ratio(seen: ShadowScores, classes: Codes, square: Floats) -> Floats:
-    """Log of N(own; with) / N(own; without) per record, with means by class and one variance per record."""
+    """Log of N(own; with) / N(own; without) per unit, with means by class and one variance per unit."""
     without = ~seen.inside
     count = without.sum(axis=0)
     mean = np.where(without, seen.shadows, 0).sum(axis=0) / np.maximum(count, 1)
