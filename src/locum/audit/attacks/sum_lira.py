@@ -21,6 +21,8 @@ Floats = npt.NDArray[np.float64]
 Codes = npt.NDArray[np.int64]
 # As in `LiRA`.
 _PRIOR_SHADOWS = 8
+# Up to so many records the products of the contributions of any two fit into memory and are quickly inverted.
+_MOST_JOINT = 4000
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,9 +33,11 @@ class SumLiRA(ScoreAttack):
     the squared lengths of its contributions over these variances; no other direction shows it better. What a record
     contributes to a gradient depends on the rule of that step, which follows from the results before it, and the
     release holds them all. What other records and the noise add comes from shadows: the same sums over random halves
-    of the pool, each with its own noise. The score is the log likelihood ratio of two normal distributions of one
-    variance. Means come from shadows without the record and are fitted to the release by class: it may have more
-    records than a half.
+    of the pool, each with its own noise. A result that scatters less than in any shadow has less noise than the
+    release says, and counts for more. With up to 4,000 records the totals of all units are solved for together, which
+    takes away most of what other units of the pool add. The score is the log likelihood ratio of two normal
+    distributions of one variance. Means come from shadows without the record and are fitted to the release by class:
+    it may have more records than a half.
 
     It applies to every release that holds noisy sums, whatever the release claims.
 
@@ -91,42 +95,87 @@ class SumLiRA(ScoreAttack):
             raise NotApplicableError(self.name, "the release holds no noisy sums")
         _, first = np.unique(of, return_index=True)
         seed = int(rng.integers(2**31)) if self.seed is None else self.seed
+        classes = pool.codes[first, 0]
         found = self._shadows(draws, pool.halves(self.shadows, seed)[:, first], seed)
-        notes = enough_shadows(found, self.name, self.shadows)
-        square = sum(draw.query.squares() / draw.noise**2 for draw in draws)
-        return pool.scores(_ratio(found, pool.codes[first, 0], np.asarray(square))[of], notes)
+        notes = enough_shadows(found[0], self.name, self.shadows)
+        weights = [_weight(draw, seen, classes) for draw, seen in zip(draws, found, strict=True)]
+        own, shadows = (
+            np.asarray(sum(w * values for w, values in zip(weights, parts, strict=True)))
+            for parts in ([seen.own for seen in found], [seen.shadows for seen in found])
+        )
+        shift = np.asarray(sum(w * draw.query.squares() for w, draw in zip(weights, draws, strict=True)))
+        if len(rows) <= _MOST_JOINT:
+            own, shadows, shift = _apart(draws, weights, own, shadows)
+        return pool.scores(_ratio(ShadowScores(own, shadows, found[0].inside), classes, shift)[of], notes)
 
-    def _shadows(self, draws: Sequence[NoisyDraw], halves: Masks, seed: int) -> ShadowScores:
+    def _shadows(self, draws: Sequence[NoisyDraw], halves: Masks, seed: int) -> list[ShadowScores]:
+        """For each draw its products with each unit's contribution, in the release and in each shadow."""
         report, begun = self.progress or no_progress, time.monotonic()
-        own = _products(draws, [draw.result for draw in draws])
+        with np.errstate(invalid="ignore"):
+            own = [draw.query.products(draw.result) for draw in draws]
         if not np.isfinite(own).all():
             raise NotApplicableError(self.name, "its noisy sums lead to numbers that are not finite")
         wholes = [draw.query.sums(np.ones(halves.shape[1], dtype=bool)) for draw in draws]
         noise = np.random.default_rng([seed, self.shadows])
-        rows: list[Floats] = []
+        rows: list[list[Floats]] = [[] for _ in draws]
         report(0, self.shadows)
         for pair in range(self.shadows // 2):
             spent = time.monotonic() - begun
             if self.seconds is not None and pair and spent * (pair + 1) / pair > self.seconds:
                 break
-            half = [draw.query.sums(halves[2 * pair]) for draw in draws]
-            # Units are never split, so the other half is what is left of the whole.
-            for parts in (half, [whole - part for whole, part in zip(wholes, half, strict=True)]):
-                noisy = [
-                    part + noise.normal(scale=d.noise, size=len(part)) for d, part in zip(draws, parts, strict=True)
-                ]
-                rows.append(_products(draws, noisy))
-            report(len(rows), self.shadows)
-        return ShadowScores(own, np.stack(rows), halves[: len(rows)])
+            for draw, whole, kept in zip(draws, wholes, rows, strict=True):
+                half = draw.query.sums(halves[2 * pair])
+                # Units are never split, so the other half is what is left of the whole.
+                for part in (half, whole - half):
+                    noisy = part + noise.normal(scale=draw.noise, size=len(part))
+                    kept.append(draw.query.products(noisy))
+            report(len(rows[0]), self.shadows)
+        inside = halves[: len(rows[0])]
+        return [ShadowScores(mine, np.stack(kept), inside) for mine, kept in zip(own, rows, strict=True)]
 
 
-def _products(draws: Sequence[NoisyDraw], results: Sequence[Floats]) -> Floats:
-    """Results times each unit's contributions, over the variance of their noise, added up over all draws."""
-    total: Floats = np.sum([d.query.products(r) / d.noise**2 for d, r in zip(draws, results, strict=True)], axis=0)
-    return total
+def _weight(draw: NoisyDraw, seen: ShadowScores, classes: Codes) -> float:
+    """One over the variance of a draw's noise: what the release says, or less if it scatters less than any shadow."""
+    mean = seen.shadows.mean(axis=0)
+    scatter = [float(np.square(_gap(row, mean, classes)).sum()) for row in (seen.own, *seen.shadows)]
+    ratio = scatter[0] / max(min(scatter[1:]), 1e-300)
+    return 1 / (draw.noise**2 * min(1.0, max(ratio, 1e-6)))
 
 
-def _ratio(seen: ShadowScores, classes: Codes, square: Floats) -> Floats:
+def _apart(
+    draws: Sequence[NoisyDraw], weights: Sequence[float], own: Floats, shadows: Floats
+) -> tuple[Floats, Floats, Floats]:
+    """Totals from which what other units of the pool add is taken away, as far as the noise allows.
+
+    Let K hold the products of the contributions of any two units. The totals are K m plus noise of covariance K,
+    where m is 1 for each unit that is in, and the best linear estimate of m, if half of the units are, is
+    (K + 4)^-1 times the totals. The third result is how far a unit moves its own estimate.
+    """
+    from scipy.linalg import cho_factor, cho_solve
+
+    gram = np.asarray(sum(w * draw.query.gram() for w, draw in zip(weights, draws, strict=True)))
+    factor = cho_factor(gram + 4 * np.eye(len(gram)))
+    both = cho_solve(factor, np.concatenate([own[None], shadows]).T).T
+    # (K + 4)^-1 K = 1 - 4 (K + 4)^-1.
+    shift = 1 - 4 * np.diagonal(cho_solve(factor, np.eye(len(gram))))
+    return both[0], both[1:], shift
+
+
+def _gap(values: Floats, mean: Floats, classes: Codes) -> Floats:
+    """How far values lie from what is expected of other records.
+
+    A release has another number of records than a half, and its noise moves all records of a class alike: a line
+    through all records of the class takes both away, and does not know who is a member.
+    """
+    out = np.empty(len(values))
+    for c in np.unique(classes):
+        mine = classes == c
+        line = np.stack([mean[mine], np.ones(mine.sum())], axis=1)
+        out[mine] = values[mine] - line @ np.linalg.lstsq(line, values[mine], rcond=None)[0]
+    return out
+
+
+def _ratio(seen: ShadowScores, classes: Codes, shift: Floats) -> Floats:
     """Log of N(own; with) / N(own; without) per unit, with means by class and one variance per unit."""
     without = ~seen.inside
     count = without.sum(axis=0)
@@ -134,13 +183,7 @@ def _ratio(seen: ShadowScores, classes: Codes, square: Floats) -> Floats:
     spread = np.where(without, np.square(seen.shadows - mean), 0).sum(axis=0)
     pooled = spread.sum() / max((count - 1).sum(), 1)
     variance = (spread + _PRIOR_SHADOWS * pooled) / (np.maximum(count - 1, 0) + _PRIOR_SHADOWS)
-    # The release has another number of records than a half, and its noise moves all records of a class alike: a line
-    # through all records of the class takes both away, and does not know who is a member.
-    gap = np.empty(len(seen.own))
-    for c in np.unique(classes):
-        mine = classes == c
-        line = np.stack([mean[mine], np.ones(mine.sum())], axis=1)
-        gap[mine] = seen.own[mine] - line @ np.linalg.lstsq(line, seen.own[mine], rcond=None)[0]
+    gap = _gap(seen.own, mean, classes)
     # Where the line lies between the two means is the same for all records, up to their lengths: only order counts.
-    out: Floats = gap * square / np.maximum(variance, 1e-12)
+    out: Floats = gap * shift / np.maximum(variance, 1e-12)
     return np.where(count >= 2, out, 0.0)

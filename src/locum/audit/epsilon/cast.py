@@ -15,7 +15,7 @@ from locum.types import DP
 Floats = npt.NDArray[np.float64]
 
 # Records of canaries that are subjects, in turn.
-_SIZES = (1, 2, 20, 40)
+SIZES = (1, 2, 20, 40)
 # A vector so much longer than usual that its length must be cut.
 OVERLONG = 100.0
 
@@ -45,7 +45,7 @@ class Cast:
         self.privacy, self.canaries, self.records, self.included = privacy, len(included), records, included
         self.replaced = privacy.relation == "replace-one"
         here = np.arange(len(included)) if self.replaced else np.flatnonzero(included)
-        sizes = np.resize(_SIZES, len(included)) if privacy.unit == "subject" else np.ones(len(included), np.int64)
+        sizes = np.resize(SIZES, len(included)) if privacy.unit == "subject" else np.ones(len(included), np.int64)
         # The canary of each canary row.
         self.who = np.repeat(here, sizes[here])
         self.sign = np.where(included, 1.0, -1.0)[self.who]

@@ -4,18 +4,21 @@ The run uses the code of a fit: `HeadQuery`, `Descent` and `PaidSums`. A canary 
 contribution to each draw has a direction of its own; the attacker knows that direction from the results before the
 draw. Weights hardly move, as in the runs of `canaries.py`: a record that a rule classifies well has a short gradient,
 and a canary shall contribute as much as a unit may. The attacker knows the other records.
+
+How long contributions are is also computed without noise, for units that are alone, and set against the noise that
+was drawn: a bound that is lost shows at once.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
 
 from locum.accounting import QueryPlan
-from locum.audit.epsilon.cast import OVERLONG, CanaryRun, Cast
+from locum.audit.epsilon.cast import OVERLONG, SIZES, CanaryRun, Cast
 from locum.audit.epsilon.exact import Noise, Noises, Shift
 from locum.audit.shadows.draws import HeadDraws, Units, next_query
 from locum.data import Reference
@@ -59,23 +62,27 @@ def _learn(plan: QueryPlan, cast: Cast, rng: np.random.Generator, insecure_seed:
     vectors[canary, canary] = overlong
     X = rng.standard_normal((cast.records + len(cast.who), d)).astype(np.float32)
     X[cast.records :] = vectors[cast.who] * cast.sign[:, None]
-    codes = np.concatenate([rng.integers(_CLASSES, size=cast.records), cast.who % _CLASSES])
+    # Canaries of all sizes are in every class.
+    label = canary // len(SIZES) % _CLASSES
+    codes = np.concatenate([rng.integers(_CLASSES, size=cast.records), label[cast.who]])
     everyone = HeadQuery(X, codes, cast.subject, _CLASSES, plain)
     known = None if cast.subject is None else cast.subject[: cast.records]
     others = HeadQuery(X[: cast.records], codes[: cast.records], known, _CLASSES, plain)
     # What a canary contributes if it is included, and what stands in its place if it is not.
     alone = Units(canary)
     sides = [
-        HeadDraws(sign * vectors, canary % _CLASSES, alone, _CLASSES, plain)
-        for sign in ((1, -1) if cast.replaced else (1,))
+        HeadDraws(sign * vectors, label, alone, _CLASSES, plain) for sign in ((1, -1) if cast.replaced else (1,))
     ]
+    sizes = (1,) if cast.subject is None else SIZES
+    lone = [HeadQuery(*_unit(vectors[i], label[i], size, cast), _CLASSES, plain) for i, size in enumerate(sizes)]
     paid = PaidSums(plan, None, "canaries", "a test with canaries", insecure_seed=insecure_seed)
     descent, scores = Descent(noise, _CLASSES, d, _schedule(plan, d)), np.zeros(cast.canaries)
     while not descent.done:
         number, std = descent.taken, noise / math.sqrt(descent.share)
         exact = next_query(everyone, descent)
         noisy = paid.draw(lambda exact=exact: exact, descent.share)  # type: ignore[misc]
-        kept.add(number, noisy - exact.to_array(), d)
+        squares = [float(np.square(next_query(query, descent).to_array()).sum()) for query in lone]
+        kept.add(number, noisy - exact.to_array(), max(squares), d)
         # Less the other records, and less half of all canaries: what is left is log odds.
         rest = noisy - next_query(others, descent).to_array()
         asked = [next_query(side, descent) for side in sides]
@@ -89,6 +96,14 @@ def _learn(plan: QueryPlan, cast: Cast, rng: np.random.Generator, insecure_seed:
     return scores
 
 
+def _unit(
+    vector: npt.NDArray[np.float32], label: int, size: int, cast: Cast
+) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64], npt.NDArray[np.int64] | None]:
+    """The records of one canary alone: vectors, classes and subject."""
+    subject = None if cast.subject is None else np.zeros(size, np.int64)
+    return np.repeat(vector[None], size, axis=0), np.full(size, label), subject
+
+
 def _schedule(plan: QueryPlan, d: int) -> Schedule:
     usual = schedule_for(_SIGNAL * plan.noise_multiplier * math.sqrt(d), d, plan.noise_multiplier)
     if usual.steps > plan.sums - 2:
@@ -96,31 +111,31 @@ def _schedule(plan: QueryPlan, d: int) -> Schedule:
     return replace(usual, learning_rate=_STILL * usual.learning_rate, scale=_STILL * usual.scale)
 
 
-@dataclass(slots=True, eq=False)
 class _Noise:
-    """The noise of several runs, by what it was added to."""
+    """The noise of several runs by stage, and the squared length of what a unit contributes to each draw."""
 
-    first: list[Floats] = field(default_factory=list)
-    shared: dict[str, list[Floats]] = field(default_factory=lambda: {"counts": [], "lengths": []})
-    sums: list[Floats] = field(default_factory=list)
-    steps: list[Floats] = field(default_factory=list)
+    def __init__(self) -> None:
+        self._noise: dict[str, list[Floats]] = {}
+        self._squares: dict[str, list[float]] = {}
+        self._shared: dict[str, list[Floats]] = {"counts": [], "lengths": []}
 
-    def add(self, number: int, noise: Floats, d: int) -> None:
-        """Keep the noise of one draw."""
-        if number:
-            (self.sums if number == 1 else self.steps).append(noise)
-            return
-        self.first.append(noise)
-        for kept, part in zip(self.shared.values(), FIRST.parts(noise, _CLASSES, d)[1:], strict=False):
-            kept.append(part)
+    def add(self, number: int, noise: Floats, square: float, d: int) -> None:
+        """Keep one draw."""
+        stage = "first query" if number == 0 else "class sums" if number == 1 else "steps"
+        self._noise.setdefault(stage, []).append(noise)
+        self._squares.setdefault(stage, []).append(square)
+        if number == 0:
+            _, counts, lengths, _ = FIRST.parts(noise, _CLASSES, d)
+            self._shared["counts"].append(counts)
+            self._shared["lengths"].append(lengths)
 
     def evidence(self) -> tuple[Noise | Noises, ...]:
         """Each draw by itself has noise to spare; all draws together have not."""
-        runs = len(self.first)
-        stages = (("first query", self.first), ("class sums", self.sums), ("steps", self.steps))
-        parts = [
-            Noise(f"noise of the {name}", np.concatenate(kept), len(kept) / runs) for name, kept in stages if kept
-        ]
+        runs = len(self._noise["first query"])
+        parts = tuple(
+            Noise(f"noise of the {stage}", np.concatenate(drawn), sum(self._squares[stage]) / runs)
+            for stage, drawn in self._noise.items()
+        )
         shares = {"counts": FIRST.counts, "lengths": FIRST.lengths}
-        few = [Noise(f"noise of {name}", np.concatenate(kept), shares[name]) for name, kept in self.shared.items()]
-        return (Noises("noise of all draws", tuple(parts)), *few)
+        few = (Noise(f"noise of {name}", np.concatenate(drawn), shares[name]) for name, drawn in self._shared.items())
+        return (Noises("noise and lengths of all draws", parts), *few)

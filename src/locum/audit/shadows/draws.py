@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, fields
+from functools import cached_property
 from typing import Protocol, TypeVar
 
 import numpy as np
@@ -49,6 +50,10 @@ class Draw(Protocol):
         """The squared length of each unit's contribution."""
         ...
 
+    def gram(self) -> Floats:
+        """The product of the contributions of any two units."""
+        ...
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NoisyDraw:
@@ -75,6 +80,26 @@ class Units:
     def total(self, values: Floats) -> Floats:
         """Values of rows, added up over each unit."""
         return np.bincount(self.of, weights=values, minlength=self.count).astype(np.float64)
+
+    def pairs(self, values: Floats) -> Floats:
+        """Values of pairs of rows, added up over each pair of units."""
+        from scipy.sparse import csr_array
+
+        places = self.of, np.arange(len(self.of))
+        member = csr_array((np.ones(len(self.of)), places), shape=(self.count, len(self.of)))
+        return np.asarray(member @ (member @ values).T)
+
+
+class Vectors:
+    """Vectors of rows, and the products of any two, which are computed at most once."""
+
+    def __init__(self, rows: Floats) -> None:
+        self.rows = rows
+
+    @cached_property
+    def gram(self) -> Floats:
+        """The products of any two vectors."""
+        return np.asarray(self.rows @ self.rows.T)
 
 
 class SumDraw:
@@ -143,6 +168,13 @@ class SumDraw:
         """The squared length of each unit's contribution."""
         return self._squares
 
+    def gram(self) -> Floats:
+        """The product of the contributions of any two units."""
+        s, gram, alike = self._shares, self._unit @ self._unit.T, self._codes[:, None] == self._codes
+        out = s.sums * (gram if s.pooled else gram * alike) + s.counts * alike
+        out += s.lengths * np.outer(self._relative, self._relative) + s.products * np.square(gram)
+        return self._units.pairs(out * np.outer(self._weight, self._weight))
+
 
 class ProductDraw:
     """Sums over rows of residuals (n, classes) times vectors (n, d), each unit's cut to length 1.
@@ -150,13 +182,13 @@ class ProductDraw:
     The product of two contributions is that of their residuals times that of their vectors.
     """
 
-    def __init__(self, residuals: Floats, vectors: Floats, units: Units) -> None:
+    def __init__(self, residuals: Floats, vectors: Vectors, units: Units) -> None:
         length = np.sqrt(np.square(residuals).sum(axis=1))
         cut = residuals / np.maximum(length, 1.0)[:, None]
-        squares = units.total(np.square(cut).sum(axis=1) * np.square(vectors).sum(axis=1))
+        squares = units.total(np.square(cut).sum(axis=1) * np.square(vectors.rows).sum(axis=1))
         for k, rows in units.several:
             mine = residuals[rows]
-            square = float(((mine @ mine.T) * (vectors[rows] @ vectors[rows].T)).sum())
+            square = float(((mine @ mine.T) * (vectors.rows[rows] @ vectors.rows[rows].T)).sum())
             size = 1 / max(1.0, float(np.abs(mine).max()), math.sqrt(max(square, 0.0)))
             cut[rows], squares[k] = size * mine, size**2 * square
         self._residuals, self._vectors, self._units, self._squares = cut, vectors, units, squares
@@ -164,16 +196,20 @@ class ProductDraw:
     def sums(self, inside: Masks) -> Floats:
         """The sums over the units that `inside` selects, before noise."""
         rows = inside[self._units.of]
-        return np.asarray(self._residuals[rows].T @ self._vectors[rows]).ravel()
+        return np.asarray(self._residuals[rows].T @ self._vectors.rows[rows]).ravel()
 
     def products(self, sums: Floats) -> Floats:
         """Each unit's contribution times these sums."""
-        along = self._vectors @ sums.reshape(self._residuals.shape[1], -1).T
+        along = self._vectors.rows @ sums.reshape(self._residuals.shape[1], -1).T
         return self._units.total(np.einsum("ij,ij->i", along, self._residuals))
 
     def squares(self) -> Floats:
         """The squared length of each unit's contribution."""
         return self._squares
+
+    def gram(self) -> Floats:
+        """The product of the contributions of any two units."""
+        return self._units.pairs((self._residuals @ self._residuals.T) * self._vectors.gram)
 
 
 class HeadDraws:
@@ -189,7 +225,7 @@ class HeadDraws:
         self._X, self._codes, self._classes, self._reference = X[used], codes[used], classes, reference
         self._units = units if used.all() else Units(units.of[used], units.count)
         self._unit, _ = unit_vectors(self._X, reference)
-        self._vectors = self._unit
+        self._vectors = Vectors(self._unit)
 
     def first(self, shares: Shares) -> Draw:
         """The pooled sum of all vectors, the counts of the classes, and the sum of lengths."""
@@ -197,7 +233,7 @@ class HeadDraws:
 
     def recenter(self, center: Floats) -> None:
         """Take a public center off the vectors and bring them to length 1 again."""
-        self._vectors = recentered(self._unit, center)
+        self._vectors = Vectors(recentered(self._unit, center))
 
     def class_sums(self) -> Draw:
         """The sum of the vectors of each class."""
@@ -205,7 +241,7 @@ class HeadDraws:
 
     def gradient(self, rule: SoftmaxRule, clip: float) -> Draw:
         """The gradient of the softmax loss at a public rule, divided by `clip`."""
-        scores = self._vectors @ rule.weights.T + rule.offsets
+        scores = self._vectors.rows @ rule.weights.T + rule.offsets
         power = np.exp(scores - scores.max(axis=1, keepdims=True))
         residuals = power / power.sum(axis=1, keepdims=True) - np.eye(self._classes)[self._codes]
         return ProductDraw(residuals / clip, self._vectors, self._units)
@@ -259,8 +295,10 @@ def _replayed(spec: HeadSpec, queries: HeadDraws, numbers: Floats, classes: int,
         if not descent.share > 0:
             raise DataError("its schedule spends more precision than there is")
         result, numbers = numbers[: descent.size], numbers[descent.size :]
-        out.append(NoisyDraw(next_query(queries, descent), result, spec.noise / math.sqrt(descent.share)))
-        descent.take(result)
+        # What is not finite is seen later, in the products.
+        with np.errstate(all="ignore"):
+            out.append(NoisyDraw(next_query(queries, descent), result, spec.noise / math.sqrt(descent.share)))
+            descent.take(result)
     return out
 
 
