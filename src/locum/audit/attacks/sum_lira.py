@@ -1,36 +1,43 @@
-"""LiRA on sums: does the noisy sum of a private release contain a record's own contribution?"""
+"""LiRA on sums: do the noisy results of a private release contain a record's own contributions?"""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from locum.audit.attacks.base import ScoreAttack
-from locum.audit.shadows.shadows import Pool, ShadowScores, check_shadows, enough_shadows
+from locum.audit.shadows.draws import NoisyDraw, Units, noisy_draws
+from locum.audit.shadows.shadows import Masks, Pool, ShadowScores, check_shadows, enough_shadows
 from locum.audit.statistics import Scores
-from locum.data import Reference
 from locum.errors import LocumError, NotApplicableError
-from locum.generate.private import Shares, query_sums, reference_of, unit_vectors
-from locum.release import GaussianSpec, Release, StatisticsSpec
+from locum.release import Release
 from locum.types import EmbeddingSet, Progress, no_progress
 
 Floats = npt.NDArray[np.float64]
 Codes = npt.NDArray[np.int64]
 # As in `LiRA`.
 _PRIOR_SHADOWS = 8
+# Up to so many records the products of the contributions of any two fit into memory and are quickly inverted.
+_MOST_JOINT = 4000
 
 
 @dataclass(frozen=True, slots=True)
 class SumLiRA(ScoreAttack):
-    """LiRA in the space of the query: the released noisy sums times the record's own contribution to them.
+    """LiRA in the space of the queries: every noisy result of a release times the record's own contribution to it.
 
-    A member moves the product by the squared length of its contribution, at most 1; no other direction shows it
-    better. What other records and the noise add comes from shadows: the same sums over random halves of the pool,
-    each with its own noise. The score is the log likelihood ratio of two normal distributions of one variance. Means
-    come from shadows without the record and are fitted to the release by class: it may have more records than a half.
+    Each product is divided by the variance of that result's noise, and all are added up. A member moves the total by
+    the squared lengths of its contributions over these variances; no other direction shows it better. What a record
+    contributes to a gradient depends on the rule of that step, which follows from the results before it, and the
+    release holds them all. What other records and the noise add comes from shadows: the same sums over random halves
+    of the pool, each with its own noise. A result that scatters less than in any shadow has less noise than the
+    release says, and counts for more. With up to 4,000 records the totals of all units are solved for together, which
+    takes away most of what other units of the pool add. The score is the log likelihood ratio of two normal
+    distributions of one variance. Means come from shadows without the record and are fitted to the release by class:
+    it may have more records than a half.
 
     It applies to every release that holds noisy sums, whatever the release claims.
 
@@ -73,109 +80,110 @@ class SumLiRA(ScoreAttack):
     ) -> Scores:
         """Score every record; the records of a subject share a score if the release counts by subject."""
         check_shadows(self.shadows)
-        decoder = release.manifest.decoder
-        spec = decoder.statistics if isinstance(decoder, GaussianSpec) else None
-        if spec is None:
-            raise NotApplicableError(self.name, "the release holds no noisy sums")
         pool = Pool.of(release, members, non_members)
-        try:
-            reference = reference_of(spec, release.manifest.embedding.dim, members.info.reference or None)
-        except LocumError as error:
-            raise NotApplicableError(self.name, f"its reference cannot be read: {error}") from None
         # How shadows are made follows the release; whether they are made does not.
         by_subject = release.claim.unit == "subject" and members.subject is not None
-        query = _Query(pool, len(release.manifest.classes), reference, spec, by_subject)
+        of = pool.unit if by_subject else np.arange(len(pool.X))
+        # In the given order: of a subject with many records a head uses the first.
+        rows = np.argsort(np.unique(pool.place, return_index=True)[1])
+        units, given = Units(of[rows]), members.info.reference or None
+        try:
+            draws = noisy_draws(release, pool.X[rows], pool.codes[rows, 0], units, given)
+        except LocumError as error:
+            raise NotApplicableError(self.name, f"its noisy sums cannot be read: {error}") from None
+        if not draws:
+            raise NotApplicableError(self.name, "the release holds no noisy sums")
+        _, first = np.unique(of, return_index=True)
         seed = int(rng.integers(2**31)) if self.seed is None else self.seed
-        own = query.products(release.tensors["statistics"].astype(np.float64))
-        found = self._shadows(query, pool, own, seed)
-        notes = enough_shadows(found, self.name, self.shadows)
-        return pool.scores(query.whole(_ratio(found, pool.codes[:, 0], query.square())), notes)
+        classes = pool.codes[first, 0]
+        found = self._shadows(draws, pool.halves(self.shadows, seed)[:, first], seed)
+        notes = enough_shadows(found[0], self.name, self.shadows)
+        weights = [_weight(draw, seen, classes) for draw, seen in zip(draws, found, strict=True)]
+        own, shadows = (
+            np.asarray(sum(w * values for w, values in zip(weights, parts, strict=True)))
+            for parts in ([seen.own for seen in found], [seen.shadows for seen in found])
+        )
+        shift = np.asarray(sum(w * draw.query.squares() for w, draw in zip(weights, draws, strict=True)))
+        if len(rows) <= _MOST_JOINT:
+            own, shadows, shift = _apart(draws, weights, own, shadows)
+        return pool.scores(_ratio(ShadowScores(own, shadows, found[0].inside), classes, shift)[of], notes)
 
-    def _shadows(self, query: _Query, pool: Pool, own: Floats, seed: int) -> ShadowScores:
+    def _shadows(self, draws: Sequence[NoisyDraw], halves: Masks, seed: int) -> list[ShadowScores]:
+        """For each draw its products with each unit's contribution, in the release and in each shadow."""
         report, begun = self.progress or no_progress, time.monotonic()
-        halves, whole = pool.halves(self.shadows, seed), query.sums(np.ones(len(pool.X), dtype=bool))
+        with np.errstate(invalid="ignore"):
+            own = [draw.query.products(draw.result) for draw in draws]
+        if not np.isfinite(own).all():
+            raise NotApplicableError(self.name, "its noisy sums lead to numbers that are not finite")
+        wholes = [draw.query.sums(np.ones(halves.shape[1], dtype=bool)) for draw in draws]
         noise = np.random.default_rng([seed, self.shadows])
-        rows: list[Floats] = []
+        rows: list[list[Floats]] = [[] for _ in draws]
         report(0, self.shadows)
         for pair in range(self.shadows // 2):
             spent = time.monotonic() - begun
             if self.seconds is not None and pair and spent * (pair + 1) / pair > self.seconds:
                 break
-            half = query.sums(halves[2 * pair])
-            # Units are never split, so the other half is what is left of the whole.
-            for sums in (half, whole - half):
-                rows.append(query.products(sums + noise.normal(scale=query.noise, size=len(sums))))
-            report(len(rows), self.shadows)
-        return ShadowScores(own, np.stack(rows), halves[: len(rows)])
+            for draw, whole, kept in zip(draws, wholes, rows, strict=True):
+                half = draw.query.sums(halves[2 * pair])
+                # Units are never split, so the other half is what is left of the whole.
+                for part in (half, whole - half):
+                    noisy = part + noise.normal(scale=draw.noise, size=len(part))
+                    kept.append(draw.query.products(noisy))
+            report(len(rows[0]), self.shadows)
+        inside = halves[: len(rows[0])]
+        return [ShadowScores(mine, np.stack(kept), inside) for mine, kept in zip(own, rows, strict=True)]
 
 
-class _Query:
-    """The query of a release over the records of a pool, and the product of any sums with each contribution."""
-
-    def __init__(
-        self, pool: Pool, classes: int, reference: Reference, spec: StatisticsSpec, by_subject: bool
-    ) -> None:
-        self._pool, self._classes, self._reference = pool, classes, reference
-        self._codes, self._by_subject, self.noise = pool.codes[:, 0], by_subject, spec.noise
-        self._shares = Shares(*spec.shares)
-        self._unit, self._relative = unit_vectors(pool.X, reference)
-
-    def sums(self, inside: npt.NDArray[np.bool_]) -> Floats:
-        """The sums of a part of the pool, before noise."""
-        subject = self._pool.unit[inside] if self._by_subject else None
-        return query_sums(
-            self._pool.X[inside], self._codes[inside], subject, self._classes, self._reference, self._shares
-        )
-
-    def products(self, sums: Floats) -> Floats:
-        """Each record's contribution times these sums, without making the contributions.
-
-        Off the diagonal a product of two features stands for two entries, so that its part is a quadratic form.
-        """
-        s, d = self._shares, self._unit.shape[1]
-        by_class, counts, lengths, upper = s.parts(sums, self._classes, d)
-        out = np.sqrt(s.counts) * counts[self._codes] + np.sqrt(s.lengths) * lengths[0] * self._relative
-        if s.sums:
-            table = by_class.reshape(self._classes, d)
-            out = out + np.sqrt(s.sums) * np.einsum("ij,ij->i", self._unit, table[self._codes])
-        if s.products:
-            matrix = np.zeros((d, d))
-            matrix[np.triu_indices(d)] = upper
-            # u.T M u counts each entry above the diagonal once, and the contribution has it times the root of two.
-            matrix *= np.sqrt(2.0)
-            np.fill_diagonal(matrix, np.diagonal(matrix) / np.sqrt(2.0))
-            out = out + np.sqrt(s.products) * np.einsum("ij,ij->i", self._unit @ matrix, self._unit)
-        return np.asarray(out)
-
-    def square(self) -> Floats:
-        """Squared length of each record's contribution."""
-        s, square = self._shares, np.square(self._unit).sum(axis=1)
-        out: Floats = s.sums * square + s.counts + s.lengths * np.square(self._relative) + s.products * square**2
-        return out
-
-    def whole(self, scores: Floats) -> Floats:
-        """The scores, added up over each subject where subjects are the units."""
-        if not self._by_subject:
-            return scores
-        total: Floats = np.bincount(self._pool.unit, weights=scores).astype(np.float64)
-        return total[self._pool.unit]
+def _weight(draw: NoisyDraw, seen: ShadowScores, classes: Codes) -> float:
+    """One over the variance of a draw's noise: what the release says, or less if it scatters less than any shadow."""
+    mean = seen.shadows.mean(axis=0)
+    scatter = [float(np.square(_gap(row, mean, classes)).sum()) for row in (seen.own, *seen.shadows)]
+    ratio = scatter[0] / max(min(scatter[1:]), 1e-300)
+    return 1 / (draw.noise**2 * min(1.0, max(ratio, 1e-6)))
 
 
-def _ratio(seen: ShadowScores, classes: Codes, square: Floats) -> Floats:
-    """Log of N(own; with) / N(own; without) per record, with means by class and one variance per record."""
+def _apart(
+    draws: Sequence[NoisyDraw], weights: Sequence[float], own: Floats, shadows: Floats
+) -> tuple[Floats, Floats, Floats]:
+    """Totals from which what other units of the pool add is taken away, as far as the noise allows.
+
+    Let K hold the products of the contributions of any two units. The totals are K m plus noise of covariance K,
+    where m is 1 for each unit that is in, and the best linear estimate of m, if half of the units are, is
+    (K + 4)^-1 times the totals. The third result is how far a unit moves its own estimate.
+    """
+    from scipy.linalg import cho_factor, cho_solve
+
+    gram = np.asarray(sum(w * draw.query.gram() for w, draw in zip(weights, draws, strict=True)))
+    factor = cho_factor(gram + 4 * np.eye(len(gram)))
+    both = cho_solve(factor, np.concatenate([own[None], shadows]).T).T
+    # (K + 4)^-1 K = 1 - 4 (K + 4)^-1.
+    shift = 1 - 4 * np.diagonal(cho_solve(factor, np.eye(len(gram))))
+    return both[0], both[1:], shift
+
+
+def _gap(values: Floats, mean: Floats, classes: Codes) -> Floats:
+    """How far values lie from what is expected of other records.
+
+    A release has another number of records than a half, and its noise moves all records of a class alike: a line
+    through all records of the class takes both away, and does not know who is a member.
+    """
+    out = np.empty(len(values))
+    for c in np.unique(classes):
+        mine = classes == c
+        line = np.stack([mean[mine], np.ones(mine.sum())], axis=1)
+        out[mine] = values[mine] - line @ np.linalg.lstsq(line, values[mine], rcond=None)[0]
+    return out
+
+
+def _ratio(seen: ShadowScores, classes: Codes, shift: Floats) -> Floats:
+    """Log of N(own; with) / N(own; without) per unit, with means by class and one variance per unit."""
     without = ~seen.inside
     count = without.sum(axis=0)
     mean = np.where(without, seen.shadows, 0).sum(axis=0) / np.maximum(count, 1)
     spread = np.where(without, np.square(seen.shadows - mean), 0).sum(axis=0)
     pooled = spread.sum() / max((count - 1).sum(), 1)
     variance = (spread + _PRIOR_SHADOWS * pooled) / (np.maximum(count - 1, 0) + _PRIOR_SHADOWS)
-    # The release has another number of records than a half, and its noise moves all records of a class alike: a line
-    # through all records of the class takes both away, and does not know who is a member.
-    gap = np.empty(len(seen.own))
-    for c in np.unique(classes):
-        mine = classes == c
-        line = np.stack([mean[mine], np.ones(mine.sum())], axis=1)
-        gap[mine] = seen.own[mine] - line @ np.linalg.lstsq(line, seen.own[mine], rcond=None)[0]
+    gap = _gap(seen.own, mean, classes)
     # Where the line lies between the two means is the same for all records, up to their lengths: only order counts.
-    out: Floats = gap * square / np.maximum(variance, 1e-12)
+    out: Floats = gap * shift / np.maximum(variance, 1e-12)
     return np.where(count >= 2, out, 0.0)

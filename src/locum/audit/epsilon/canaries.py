@@ -3,7 +3,8 @@
 A canary is included with probability one half. Then it contributes the most that a unit may: a vector of exactly the
 length that the noise is calibrated to, in a direction that no other unit uses. The run uses the code that makes
 releases (`PrivateRun`, `InitialQuery`, `noisy_sums`, clipping and noise), so a fault there shows. No real record is
-read: a run is not charged to a ledger and makes nothing that could be released.
+read: a run is not charged to a ledger and makes nothing that could be released. `head.py` has the canaries of a
+private head.
 
 Canaries of sums are in all of their parts: sums and counts of a class, lengths, products. Their vectors are far too
 long, and a subject has up to 40 records: all of it must be cut to length 1.
@@ -15,8 +16,7 @@ rounding to float32 (it computes in float64), or what a generator does around th
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -24,16 +24,18 @@ import torch
 from torch import Tensor, nn
 
 from locum.accounting import QueryPlan, SGDPlan
+from locum.audit.epsilon.cast import OVERLONG, CanaryRun, Cast
 from locum.audit.epsilon.exact import Evidence, Noise, Shift
+from locum.audit.epsilon.head import HEAD_SEEN, run_head
 from locum.data import Reference
-from locum.errors import ConfigError, DataError
+from locum.errors import ConfigError
 from locum.generate import AS_REAL
 from locum.generate.private import MEANS, MEANS_AND_PRODUCTS, Shares, exact_query, noisy_sums
 from locum.mechanisms import ExactSums
 from locum.nets import CVAE, plain_cgan, plain_cvae
 from locum.train import CVAELoss, RowLoss
 from locum.train.dp import InitialQuery, PrivateRun
-from locum.types import DP, Relation
+from locum.types import Relation
 
 NetworkKind = Literal["cvae", "critic"]
 Floats = npt.NDArray[np.float64]
@@ -148,32 +150,10 @@ _FEATURES = 64
 _FEW_FEATURES, _AT_ONCE = 4, 1000
 # Canaries with a product of two features to themselves; that many pairs need 25 features.
 _WITH_PRODUCTS = 300
-# Records of canaries that are subjects, in turn.
-_SIZES = (1, 2, 20, 40)
-# A vector so much longer than usual that its length must be cut.
-_OVERLONG = 100.0
 # The weights of a canary move so little in a run that they change its layer's output by no more than this.
 _STILL = 1e-3
 # Enough canaries to estimate the most certain hundredth.
 _SIMULATED = 20_000
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class CanaryRun:
-    """One score for each canary, and whether it was included. A test: nothing here may be claimed or released.
-
-    Scores are the log odds of inclusion for an attacker who knows the plan; they are exact if the code follows it.
-    `evidence` is for tests that take the noise to be normal.
-    """
-
-    scores: Floats
-    included: npt.NDArray[np.bool_]
-    evidence: tuple[Evidence, ...] = ()
-    is_test: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        if not np.isfinite(self.scores).all():
-            raise DataError("The run with canaries gave numbers that are not finite, so it shows nothing.")
 
 
 def log_odds(x: npt.ArrayLike, rate: float, noise: float, relation: Relation = "add-or-remove") -> Floats:
@@ -206,6 +186,8 @@ def simulate(plan: SGDPlan | QueryPlan, rng: np.random.Generator, canaries: int 
 
 def _observations(plan: SGDPlan | QueryPlan) -> list[tuple[float, float, int]]:
     """What an attacker observes of a canary: sampling rate, noise relative to its contribution, how often."""
+    if isinstance(plan, QueryPlan) and plan.sums > 1:
+        return [(1.0, plan.noise_multiplier / math.sqrt(HEAD_SEEN), 1)]
     if isinstance(plan, QueryPlan):
         # A canary that replaces another has the same count.
         alone = MEANS.sums + (MEANS.counts if plan.privacy.relation == "add-or-remove" else 0.0)
@@ -231,6 +213,9 @@ def run_canaries(
 ) -> CanaryRun:
     """One private run by `plan` with made-up records and canaries, in which the attacker sees every noisy step.
 
+    A plan for several sums is that of a private head, and its run makes gradient steps; a plan for one sum is that of
+    class means, with and without products.
+
     Sampling rate, noise, clip and steps are the plan's. `records` is the number of other units. If the unit is the
     subject, each canary has 1, 2, 20 or 40 records, which count as one unit.
     """
@@ -241,7 +226,9 @@ def run_canaries(
     insecure_seed = int(root.generate_state(1)[0])
     included = rng.random(canaries) < 0.5
     if isinstance(plan, SGDPlan):
-        return _steps(plan, _Cast(plan.privacy, included, records), others, insecure_seed, network)
+        return _steps(plan, Cast(plan.privacy, included, records), others, insecure_seed, network)
+    if plan.sums > 1:
+        return run_head(plan, included, records, others, insecure_seed)
     return _queries(plan, included, records, others, insecure_seed)
 
 
@@ -251,13 +238,13 @@ def _queries(
     """Scores from noisy sums. Each canary is in one query, so several queries are as private for it as one."""
     scores, evidence = [], []
     for k, start in enumerate(range(0, len(included), _AT_ONCE)):
-        cast = _Cast(plan.privacy, included[start : start + _AT_ONCE], records)
+        cast = Cast(plan.privacy, included[start : start + _AT_ONCE], records)
         query = _Query(cast, rng, MEANS, _FEW_FEATURES, 1)
         noisy = query.noisy(plan, insecure_seed + 1 + k)
         scores.append(query.scores(noisy, plan.noise_multiplier))
         evidence.append(query.evidence(noisy, ""))
     # The same with products, which leave less room for the rest.
-    cast = _Cast(plan.privacy, included[:_WITH_PRODUCTS], records)
+    cast = Cast(plan.privacy, included[:_WITH_PRODUCTS], records)
     features = math.ceil(0.5 + math.sqrt(0.25 + 2 * cast.canaries))
     query = _Query(cast, rng, MEANS_AND_PRODUCTS, features, 1)
     products = query.evidence(query.noisy(plan, insecure_seed), ", with products")
@@ -277,28 +264,13 @@ def _joined(parts: list[list[Evidence]]) -> list[Evidence]:
     return out
 
 
-class _Cast:
-    """The units of a run: `records` made-up units, then the canaries, each with the sign of its contribution."""
-
-    def __init__(self, privacy: DP, included: npt.NDArray[np.bool_], records: int) -> None:
-        self.privacy, self.canaries, self.records, self.included = privacy, len(included), records, included
-        self.replaced = privacy.relation == "replace-one"
-        here = np.arange(len(included)) if self.replaced else np.flatnonzero(included)
-        sizes = np.resize(_SIZES, len(included)) if privacy.unit == "subject" else np.ones(len(included), np.int64)
-        # The canary of each canary row.
-        self.who = np.repeat(here, sizes[here])
-        self.sign = np.where(included, 1.0, -1.0)[self.who]
-        units = np.concatenate([np.arange(records), records + self.who])
-        self.subject = units if privacy.unit == "subject" else None
-
-
 class _Query:
     """Records for noisy sums in which `each` canaries share a class, and each has its own vector there.
 
     A canary alone in its class also has its count to itself, and with products a product of two features.
     """
 
-    def __init__(self, cast: _Cast, rng: np.random.Generator, shares: Shares, features: int, each: int) -> None:
+    def __init__(self, cast: Cast, rng: np.random.Generator, shares: Shares, features: int, each: int) -> None:
         self._cast, self._shares, self._features = cast, shares, features
         self.classes = math.ceil(cast.canaries / each)
         canary = np.arange(cast.canaries)
@@ -315,7 +287,7 @@ class _Query:
         self._counted = each == 1 and not cast.replaced
         X = np.zeros((cast.records + len(cast.who), features), dtype=np.float32)
         X[: cast.records] = rng.standard_normal((cast.records, features))
-        overlong = _OVERLONG * math.sqrt(features)
+        overlong = OVERLONG * math.sqrt(features)
         X[cast.records :] = self._vectors[cast.who] * (cast.sign * overlong)[:, None]
         codes = np.concatenate([rng.integers(self.classes, size=cast.records), self._class[cast.who]])
         self.records = X, codes, cast.subject
@@ -375,7 +347,7 @@ class _Query:
         return out / alone, alone
 
 
-def _steps(plan: SGDPlan, cast: _Cast, rng: np.random.Generator, insecure_seed: int, kind: NetworkKind) -> CanaryRun:
+def _steps(plan: SGDPlan, cast: Cast, rng: np.random.Generator, insecure_seed: int, kind: NetworkKind) -> CanaryRun:
     """Scores from all noisy steps, and from the initial query if the plan has one."""
     # Directions that no canary uses hold noise alone.
     blank = max(50, cast.canaries // 4)

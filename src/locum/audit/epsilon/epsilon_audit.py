@@ -23,6 +23,7 @@ from locum.types import DP, EpsilonVerdict, PrivacyClaim, Relation, Unit
 # Units are sampled independently: more records only take more time.
 _MOST_RECORDS = 5000
 _USUAL_RECORDS = 1000
+Mechanism = Literal["noisy steps", "noisy sums", "private head"]
 
 
 @runtime_checkable
@@ -53,7 +54,7 @@ class EpsilonAudit:
     relation
         Which data sets are neighbors: "add-or-remove" or "replace-one".
     mechanism
-        What the run repeated: "noisy steps" (DP-SGD) or "noisy sums".
+        What the run repeated: "noisy steps" (DP-SGD), "noisy sums", or "private head".
     records
         Number of made-up records besides the canaries.
 
@@ -69,7 +70,7 @@ class EpsilonAudit:
     upper: float
     unit: Unit
     relation: Relation
-    mechanism: Literal["noisy steps", "noisy sums"]
+    mechanism: Mechanism
     records: int
     is_test: ClassVar[bool] = True
 
@@ -195,9 +196,15 @@ def audit_epsilon(
         claimed,
         plan.privacy.unit,
         plan.privacy.relation,
-        "noisy sums" if isinstance(plan, QueryPlan) else "noisy steps",
+        _mechanism(plan),
         records,
     )
+
+
+def _mechanism(plan: SGDPlan | QueryPlan) -> Mechanism:
+    if isinstance(plan, SGDPlan):
+        return "noisy steps"
+    return "private head" if plan.sums > 1 else "noisy sums"
 
 
 def _plan(audited: Planned | SGDPlan | QueryPlan | PrivacyClaim) -> SGDPlan | QueryPlan:
@@ -227,7 +234,7 @@ def _plan_of_claim(claim: PrivacyClaim) -> SGDPlan | QueryPlan:
             f"This claim covers {len(events)} events that no single run repeats. Audit the plan of each fit instead."
         )
     if not steps:
-        return QueryPlan(budget, 1.0, sums[0].noise_multiplier)
+        return QueryPlan(budget, 1.0, sums[0].noise_multiplier, sums[0].sums)
     one = steps[0]
     batch = max(1, round(one.rate * _USUAL_RECORDS))
     return SGDPlan(budget, one.rate, batch, one.steps, 1.0, one.noise_multiplier, tuple(sums))

@@ -82,7 +82,8 @@ class Shift:
 class Noise:
     """Numbers that are noise alone, relative to the longest contribution of a unit.
 
-    `share` is the part of the squared contribution that gets this noise. None: the noise of the plan's steps.
+    `share` is the part of the squared contribution that gets this noise: more than 1 if a unit contributes to several
+    draws. None: the noise of the plan's steps.
     """
 
     name: str
@@ -91,16 +92,37 @@ class Noise:
 
     def test(self, plan: SGDPlan | QueryPlan, error: float) -> ExactTest:
         """Refute by noise that is too small."""
-        from scipy.stats import chi2
-
-        most = math.sqrt(float(np.square(self.values).sum()) / float(chi2.ppf(error, len(self.values))))
         if self.share is not None:
-            return ExactTest(self.name, _of_gaussian(plan, math.sqrt(self.share) / max(most, 1e-9)), error)
+            return ExactTest(self.name, _of_gaussian(plan, math.sqrt(self.precision(error))), error)
+        most = self._most(error)
         epsilon = _MOST if most < _LEAST_NOISE else min(_MOST, replace(plan, noise_multiplier=most).epsilon)
         return ExactTest(self.name, epsilon, error)
 
+    def precision(self, error: float) -> float:
+        """Lower confidence bound on the squared contribution over the variance of the noise."""
+        return (self.share or 0.0) / max(self._most(error), 1e-9) ** 2
 
-Evidence = Shift | Noise
+    def _most(self, error: float) -> float:
+        """Upper confidence bound on the standard deviation."""
+        from scipy.stats import chi2
+
+        return math.sqrt(float(np.square(self.values).sum()) / float(chi2.ppf(error, len(self.values))))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Noises:
+    """The noise of several draws that one plan pays for: each has some to spare, all together have none."""
+
+    name: str
+    parts: tuple[Noise, ...]
+
+    def test(self, plan: SGDPlan | QueryPlan, error: float) -> ExactTest:
+        """Refute by draws that are too precise together."""
+        precision = math.fsum(part.precision(error / len(self.parts)) for part in self.parts)
+        return ExactTest(self.name, _of_gaussian(plan, math.sqrt(precision)), error)
+
+
+Evidence = Shift | Noise | Noises
 
 
 def least_noncentrality(t: float, free: int, error: float) -> float:
