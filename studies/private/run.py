@@ -41,7 +41,7 @@ from locum.metrics import (
 from locum.recipes import Study, StudyResults
 from locum.recipes.study import Cell, data_folder, markdown_table
 from locum.release import Release
-from locum.types import DP, EmbeddingSet, Unit
+from locum.types import DEFAULT_DELTA, DP, EmbeddingSet, Unit
 
 TITLES = {
     "breastmnist": "BreastMNIST (546)",
@@ -169,9 +169,14 @@ def cells(config: Mapping[str, Any]) -> dict[str, Cell]:
         out[f"{name}/open"] = partial(open_, name)
         for method, epsilons in _methods(config, name).items():
             for epsilon in epsilons:
-                for delta in config["deltas"] if method == "head" else config["deltas"][:1]:
+                for delta in _deltas(config, method, epsilon):
                     out[_cell(name, method, epsilon, delta)] = partial(guaranteed, name, method, epsilon, delta)
     return out
+
+
+def _deltas(config: Mapping[str, Any], method: str, epsilon: float) -> list[float]:
+    """The delta of all rows, and the default of `fit` for the head at a few epsilons."""
+    return [config["delta"], *([DEFAULT_DELTA] if method == "head" and epsilon in config["by_default"] else [])]
 
 
 def _cell(name: str, method: str, epsilon: float, delta: float) -> str:
@@ -187,7 +192,7 @@ def render(results: StudyResults, out: Path) -> str:
     """For each set: the probe on samples and the release's own rule, by epsilon."""
     config, text = results.config, []
     every = sorted({e for epsilons in config["methods"].values() for e in epsilons})
-    usual, default = config["deltas"][0], config["deltas"][-1]
+    usual = config["delta"]
     for name in config["sets"]:
         real = {m: results.estimate(f"{name}/real", m).value for m in ("auc", "balanced_accuracy", "penalty")}
         text.append(
@@ -202,12 +207,14 @@ def render(results: StudyResults, out: Path) -> str:
         ):
             rows = []
             for method, epsilons in _methods(config, name).items():
-                for delta in config["deltas"] if method == "head" else [usual]:
-                    label = METHODS[method][0] + (f", delta {delta:g}" if method == "head" else "")
-                    places = [_cell(name, method, e, delta) if e in epsilons else "" for e in every]
+                for delta in [usual, DEFAULT_DELTA] if method == "head" else [usual]:
+                    label = METHODS[method][0] + ("" if delta == usual else f", delta {delta:g}")
+                    known = [e for e in epsilons if delta in _deltas(config, method, e)]
+                    places = [_cell(name, method, e, delta) if e in known else "" for e in every]
                     row = [label, *(_shown(results, place, metric) for place in places)]
                     if any(row[1:]):
-                        rows.append([*row, _shown(results, f"{name}/open", metric) if method == "head" else ""])
+                        open_ = method == "head" and delta == usual
+                        rows.append([*row, _shown(results, f"{name}/open", metric) if open_ else ""])
             text.append(markdown_table([words, *(f"epsilon {e:g}" for e in every), "no guarantee"], rows))
         gaps = []
         for other in [m for m in _methods(config, name) if m != "head"]:
@@ -223,7 +230,7 @@ def render(results: StudyResults, out: Path) -> str:
     text.append(
         f"The probe is scikit-learn's logistic regression on {config['samples']} standardized samples, with the C "
         f"that is best on training folds of the real data; tested on real records. Delta {usual:g} unless a row "
-        f"says otherwise; {default:g} is the default of `fit`. Means over {len(config['seeds'])} seeds with 95 % "
+        f"says otherwise; {DEFAULT_DELTA:g} is the default of `fit`. Means over {len(config['seeds'])} seeds with 95 % "
         "intervals. Whitening by public statistics of drawn images."
     )
     return "\n\n".join(text)
