@@ -230,8 +230,8 @@ def render(results: StudyResults, out: Path) -> str:
     text.append(
         f"The probe is scikit-learn's logistic regression on {config['samples']} standardized samples, with the C "
         f"that is best on training folds of the real data; tested on real records. Delta {usual:g} unless a row "
-        f"says otherwise; {DEFAULT_DELTA:g} is the default of `fit`. Means over {len(config['seeds'])} seeds with 95 % "
-        "intervals. Whitening by public statistics of drawn images."
+        f"says otherwise; {DEFAULT_DELTA:g} is the default of `fit`. Means over {len(config['seeds'])} seeds with "
+        "95 % intervals. Whitening by public statistics of drawn images."
     )
     return "\n\n".join(text)
 

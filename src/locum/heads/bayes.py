@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
@@ -89,7 +91,8 @@ def _solve(factor: Array, scale: Array, means: Array) -> Array:
         # Woodbury's identity: no matrix of all features is formed.
         alone = means / spread / rest
         small = np.eye(len(rows)) + (rows / rest) @ rows.T
-        out: Array = (alone - np.linalg.solve(small, rows @ alone.T).T @ (rows / rest)) / spread
-        return out
-    out = np.linalg.solve(rows.T @ rows + np.diag(rest), (means / spread).T).T / spread
+        white: npt.NDArray[Any] = alone - np.linalg.solve(small, rows @ alone.T).T @ (rows / rest)
+    else:
+        white = np.linalg.solve(rows.T @ rows + np.diag(rest), (means / spread).T).T
+    out: Array = white / spread
     return out

@@ -105,9 +105,9 @@ def _unit(
 
 
 def _schedule(plan: QueryPlan, d: int) -> Schedule:
-    usual = schedule_for(_SIGNAL * plan.noise_multiplier * math.sqrt(d), d, plan.noise_multiplier)
+    usual = schedule_for(_SIGNAL * plan.noise_multiplier * math.sqrt(d), _CLASSES, d, plan.noise_multiplier)
     if usual.steps > plan.sums - 2:
-        usual = schedule_for(0.0, d, plan.noise_multiplier)
+        usual = schedule_for(0.0, _CLASSES, d, plan.noise_multiplier)
     return replace(usual, learning_rate=_STILL * usual.learning_rate, scale=_STILL * usual.scale)
 
 

@@ -29,7 +29,7 @@ NOT_COVERED = (
     "the values of epsilon, delta, `n_public` and `classes`: chosen by the holder, not hidden",
 )
 # Sums of so many contributions fit into 64-bit integers.
-MOST_RECORDS = 2**24
+MOST_ROWS = 2**24
 # What training a network does not cover; sums are integers, and noise on them is drawn on a grid.
 FLOATING = "floating point: noise on gradients is rounded to 53 bits, not drawn on a grid"
 
@@ -177,8 +177,8 @@ class Guarantee:
 
     def _check_size(self, records: int, units: int) -> None:
         """Refuse more records than sums can hold, and so many units that `delta` would allow publishing some."""
-        if records > MOST_RECORDS:
-            raise ConfigError(f"A private fit takes up to {MOST_RECORDS} records: leave some out.")
+        if records > MOST_ROWS:
+            raise ConfigError(f"A private fit takes up to {MOST_ROWS} records: leave some out.")
         if self.privacy is not None and self.privacy.delta > 1 / (10 * units):
             # A power of ten: the delta becomes public, and must not tell the number.
             declared = 10.0 ** math.floor(math.log10(1 / (10 * units)))
