@@ -23,7 +23,6 @@ from locum.audit.epsilon.exact import Noise, Noises, Shift
 from locum.audit.shadows.draws import HeadDraws, Units, next_query
 from locum.data import Reference
 from locum.generate.private import FIRST, Descent, HeadQuery, PaidSums, Schedule, schedule_for
-from locum.generate.private.head import FIRST_SHARE
 
 Floats = npt.NDArray[np.float64]
 
@@ -34,7 +33,7 @@ _SIGNAL = 7.0
 # Initial weights, and the learning rate, are this part of what a fit uses.
 _STILL = 1e-3
 # Canaries share counts and lengths of the first query with others: this part of the precision shows them.
-HEAD_SEEN = 1 - FIRST_SHARE * (1 - FIRST.sums)
+HEAD_SEEN = 1 - Descent(1.0, _CLASSES, 2).share * (1 - FIRST.sums)
 
 
 def run_head(
