@@ -41,12 +41,17 @@ def test_a_guarantee_is_audited_and_the_passport_carries_it(
 ) -> None:
     pytest.importorskip("cryptography")
     assert program("fit", "train.npz", "-o", "r", *GUARANTEE, *CLASSES).code == 0
-    options = ("--canaries", "200", "--attack", "latent-search", "--policy", "internal", "-o", "a.json")
+    attacks = ("--attack", "latent-search", "--attack", "LiRA on sums")
+    options = ("--canaries", "200", *attacks, "--policy", "internal", "-o", "a.json")
     shown = program("audit", "r", *DATA, *options)
     assert shown.code in (0, 3), shown.err
     assert "200 canaries in one run" in shown.out
     assert "no proof" in shown.out
-    assert json.loads((tmp_path / "a.json").read_text())["epsilon_audit"]["verdict"] == "no contradiction found"
+    told = json.loads((tmp_path / "a.json").read_text())
+    assert told["epsilon_audit"]["verdict"] == "no contradiction found"
+    # What `fit` learns by default is attacked and tested.
+    assert told["epsilon_audit"]["mechanism"] == "private head"
+    assert "LiRA on sums" in [result["name"] for result in told["results"]]
     assert program("passport", "r", "--audit", "a.json").code == 0
     carried = json.loads((tmp_path / "r" / "passport.json").read_text())["audit"]
     assert carried["epsilon_audit"]["canaries"] == 200

@@ -117,7 +117,7 @@ def test_a_fit_with_declared_ranges_and_its_verification(program, files, ranges:
     assert ran.code == 0, ran.err
     manifest = json.loads((tmp_path / "release" / "manifest.json").read_text())
     assert manifest["settings"]["reference_source"] == "declared ranges of 8 features"
-    spec = manifest["decoder"]["statistics"]
+    spec = manifest["decoder"]["head"]
     assert (spec["reference"], len(spec["reference_sha256"])) == ("own", 64)
     without = program("verify", "release", "--ledger", LEDGER)
     assert without.code == 0, without.err
@@ -165,7 +165,7 @@ def test_embed_makes_statistics_once_and_fit_uses_them(
         fitted = program("fit", *data, "-o", name, *words)
         assert fitted.code == 0, fitted.err
         text = (tmp_path / name / "manifest.json").read_text()
-        assert json.loads(text)["decoder"]["statistics"]["reference_sha256"] == reference_hash(known)
+        assert json.loads(text)["decoder"]["head"]["reference_sha256"] == reference_hash(known)
         assert str(tmp_path) not in text
     off = program("fit", "v.npz", "-o", "c", *words, "--reference", "none")
     assert off.code == 0, off.err

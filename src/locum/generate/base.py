@@ -346,7 +346,9 @@ class BaseGenerator(Guarantee, BaseEstimator):
         try:
             check_classification_targets(y)
         except ValueError:
-            raise DataError("Unknown label type: labels must be text or whole numbers; got numbers with fractions.") from None
+            raise DataError(
+                "Unknown label type: labels must be text or whole numbers; got numbers with fractions."
+            ) from None
         if y.dtype.kind in "fb":
             # A release holds labels as integers or text: 1.0 and True are the class 1.
             y = y.astype(np.int64)

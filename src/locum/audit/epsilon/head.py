@@ -12,7 +12,6 @@ was drawn: a bound that is lost shows at once.
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -22,19 +21,18 @@ from locum.audit.epsilon.cast import OVERLONG, SIZES, CanaryRun, Cast
 from locum.audit.epsilon.exact import Noise, Noises, Shift
 from locum.audit.shadows.draws import HeadDraws, Units, next_query
 from locum.data import Reference
-from locum.generate.private import FIRST, Descent, HeadQuery, PaidSums, Schedule, schedule_for
-from locum.generate.private.head import FIRST_SHARE
+from locum.generate.private import FIRST, Descent, HeadQuery, PaidSums, Schedule
 
 Floats = npt.NDArray[np.float64]
 
 # Canaries in one run, each with a feature to itself; and classes, which they share with the other records.
 _AT_ONCE, _CLASSES = 250, 4
-# Units for each standard deviation of the noise on a vector's length: a schedule with eight steps.
-_SIGNAL = 7.0
-# Initial weights, and the learning rate, are this part of what a fit uses.
-_STILL = 1e-3
+_STEPS = 8
+# The learning rate, and the size of initial weights relative to class means: so small that all classes stay likely.
+_STILL = 0.01
+_FIRST_SHARE = Descent(1.0, _CLASSES, 2).share
 # Canaries share counts and lengths of the first query with others: this part of the precision shows them.
-HEAD_SEEN = 1 - FIRST_SHARE * (1 - FIRST.sums)
+HEAD_SEEN = 1 - _FIRST_SHARE * (1 - FIRST.sums)
 
 
 def run_head(
@@ -76,7 +74,7 @@ def _learn(plan: QueryPlan, cast: Cast, rng: np.random.Generator, insecure_seed:
     sizes = (1,) if cast.subject is None else SIZES
     lone = [HeadQuery(*_unit(vectors[i], label[i], size, cast), _CLASSES, plain) for i, size in enumerate(sizes)]
     paid = PaidSums(plan, None, "canaries", "a test with canaries", insecure_seed=insecure_seed)
-    descent, scores = Descent(noise, _CLASSES, d, _schedule(plan, d)), np.zeros(cast.canaries)
+    descent, scores = Descent(noise, _CLASSES, d, _schedule(plan)), np.zeros(cast.canaries)
     while not descent.done:
         number, std = descent.taken, noise / math.sqrt(descent.share)
         exact = next_query(everyone, descent)
@@ -104,11 +102,22 @@ def _unit(
     return np.repeat(vector[None], size, axis=0), np.full(size, label), subject
 
 
-def _schedule(plan: QueryPlan, d: int) -> Schedule:
-    usual = schedule_for(_SIGNAL * plan.noise_multiplier * math.sqrt(d), _CLASSES, d, plan.noise_multiplier)
-    if usual.steps > plan.sums - 2:
-        usual = schedule_for(0.0, _CLASSES, d, plan.noise_multiplier)
-    return replace(usual, learning_rate=_STILL * usual.learning_rate, scale=_STILL * usual.scale)
+def _schedule(plan: QueryPlan) -> Schedule:
+    """Steps of equal shares, with weights that hardly move; class sums alone if no step is planned.
+
+    No guarantee depends on these numbers.
+    """
+    steps = min(_STEPS, plan.sums - 2)
+    return Schedule(
+        start=0.1 if steps else 1 - _FIRST_SHARE,
+        steps=steps,
+        learning_rate=_STILL,
+        momentum=0.7,
+        decay=0.001,
+        clip=0.5,
+        scale=_STILL,
+        averaged=0.15,
+    )
 
 
 class _Noise:

@@ -18,6 +18,7 @@ from locum.data import Reference
 from locum.errors import DataError
 from locum.generate.private import (
     FIRST,
+    MOST_RECORDS,
     Descent,
     Schedule,
     Shares,
@@ -26,7 +27,6 @@ from locum.generate.private import (
     reference_of,
     unit_vectors,
 )
-from locum.generate.private.gradients import MOST_RECORDS
 from locum.release import GaussianSpec, HeadSpec, Release
 
 Floats = npt.NDArray[np.float64]

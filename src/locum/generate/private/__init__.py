@@ -13,7 +13,11 @@ if TYPE_CHECKING:
         reference_hash as reference_hash,
         reference_of as reference_of,
     )
-    from locum.generate.private.gradients import HeadQuery as HeadQuery, SoftmaxRule as SoftmaxRule
+    from locum.generate.private.gradients import (
+        MOST_RECORDS as MOST_RECORDS,
+        HeadQuery as HeadQuery,
+        SoftmaxRule as SoftmaxRule,
+    )
     from locum.generate.private.guarantee import (
         FLOATING as FLOATING,
         TEST as TEST,
