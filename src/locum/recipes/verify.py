@@ -237,7 +237,7 @@ def _check_transcript(release: Release, results: Mapping[str, str], file: Path |
     if transcript_hash(noisy) not in results.values():
         raise PrivacyError("The release holds other noisy sums than the ledger knows: it was altered. Do not use it.")
     checks = ["the noisy sums are the ones that the ledger knows"]
-    classes, d = len(release.manifest.classes), release.manifest.embedding.dim
+    cells, d = release.manifest.cells, release.manifest.embedding.dim
     try:
         from locum.generate.private import Shares, from_sums, place_means, read_head, reference_of
 
@@ -247,9 +247,9 @@ def _check_transcript(release: Release, results: Mapping[str, str], file: Path |
             raise
         return checks, [f"whether the decoder follows from the noisy sums. {error}"]
     if isinstance(spec, HeadSpec):
-        found, _ = place_means(read_head(spec, noisy, classes, d), reference, spec.separation)
+        found, _ = place_means(read_head(spec, noisy, cells, d), reference, spec.separation)
     else:
-        found = from_sums(noisy.astype(np.float64), spec.noise, classes, d, Shares(*spec.shares), reference)
+        found = from_sums(noisy.astype(np.float64), spec.noise, cells, d, Shares(*spec.shares), reference)
     expected = _moments(found.means, found.factor, found.scale)
     given = _moments(*(release.tensors[name].astype(np.float64) for name in ("means", "factor", "scale")))
     if not all(_close(a, b) for a, b in zip(given, expected, strict=True)):

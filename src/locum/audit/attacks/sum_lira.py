@@ -73,6 +73,8 @@ class SumLiRA(ScoreAttack):
     ) -> Scores:
         """Score every record; the records of a subject share a score if the release counts by subject."""
         check_shadows(self.shadows)
+        if release.manifest.conditions:
+            raise NotApplicableError(self.name, "the release is conditioned on more than the class")
         decoder = release.manifest.decoder
         spec = decoder.statistics if isinstance(decoder, GaussianSpec) else None
         if spec is None:

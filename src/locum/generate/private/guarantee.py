@@ -127,6 +127,8 @@ class Guarantee:
     # Whether this generator can be fitted with differential privacy, and whether its plan then needs `n_public`.
     _SUPPORTS_DP = False
     _NEEDS_SIZE = True
+    # Whether `condition_values` declares the values of its conditions.
+    _DECLARES_VALUES = False
 
     def _check_privacy(self, subject: Any) -> None:
         """Check everything that a guarantee needs, before any record is used."""
@@ -147,9 +149,10 @@ class Guarantee:
                 "Under differential privacy the set of classes is private too: name all classes that can occur with "
                 "`classes` (--classes); a class may be empty."
             )
-        if getattr(self, "condition_on", None):
+        if getattr(self, "condition_on", None) and not self._DECLARES_VALUES:
             raise PrivacyError(
-                "Under differential privacy `condition_on` would reveal which values occur: leave it out."
+                f"Under differential privacy {name} takes no `condition_on`, which would reveal the values that "
+                "occur: leave it out, or use ClassGaussian, where they are declared."
             )
         if self.privacy.unit == "subject" and subject is None:
             raise PrivacyError("The unit `subject` needs `subject`: say which records belong together.")
