@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pytest
 
 from locum import EmbeddingSet, load
-from locum.audit import LiRA, LikelihoodRatio, SumLiRA
+from locum.audit import LikelihoodRatio, LiRA, SumLiRA
 from locum.errors import ConfigError, DataError, FormatError, NotApplicableError, PrivacyError
 from locum.generate import ClassGaussian
 from locum.heads import bayes_head
@@ -133,7 +133,7 @@ def test_a_value_may_be_empty_and_none_may_be_undeclared(planted: Planted) -> No
         ({"condition_values": {"sex": ()}}, ConfigError, "list each value"),
         ({"condition_values": {**VALUES, "age": ("1",)}}, ConfigError, "'age', which `condition_on` does not name"),
         ({"condition_values": {"sex": ("F", "M", "x" * 201)}}, ConfigError, "at most 200 characters"),
-        ({"condition_values": {"sex": ("F", "M", *range(99))}}, ConfigError, "202 combinations .* at most 200"),
+        ({"condition_values": {"sex": ("F", "M", *range(99))}}, ConfigError, r"202 combinations .* at most 200"),
         ({"condition_on": ("sex", "sex")}, ConfigError, "each once"),
     ],
 )
@@ -197,7 +197,7 @@ def test_the_release_survives_a_round_trip(planted: Planted, tmp_path: Path, gua
 
 def test_the_rule_for_classes_is_not_linear(planted: Planted) -> None:
     for model in (private(), ClassGaussian(condition_on=["sex"], random_state=0)):
-        with pytest.raises(ConfigError, match="conditioned on 'sex'.*not linear"):
+        with pytest.raises(ConfigError, match=r"conditioned on 'sex'.*not linear"):
             bayes_head(fitted(model, planted))
 
 
