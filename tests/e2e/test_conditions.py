@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,8 @@ import pytest
 
 from locum import EmbeddingSet, load
 from locum.data import read_embeddings, write_embeddings
+from locum.errors import PrivacyError
+from locum.recipes import FitSummary, fit_release
 
 LEDGER = Path(".locum") / "ledger.sqlite"
 CLASSES = ("--classes", "ant,bee,cat")
@@ -98,3 +101,20 @@ def test_without_a_guarantee(program, data: Path, tmp_path: Path) -> None:
     merged = program("federate", "merge", "r", "r2", "-o", "m")
     assert merged.code == 2
     assert "conditioned on more than the class" in merged.err
+
+
+def test_the_holder_is_asked_about_values_too(data: Path, tmp_path: Path) -> None:
+    asked: list[tuple[str, ...]] = []
+
+    def confirm(names: Sequence[str]) -> bool:
+        asked.append(tuple(names))
+        return "sex=F" not in names or len(asked) > 2
+
+    def fit() -> FitSummary:
+        return fit_release(str(data), tmp_path / "r", settings={"condition_on": "sex"}, confirm_classes=confirm)
+
+    with pytest.raises(PrivacyError, match=r"Values of 'sex' that are not public .* nothing was spent"):
+        fit()
+    assert not (tmp_path / LEDGER).exists()
+    assert fit().claim.assumptions[0].startswith("given that these class names and values of sex are public")
+    assert asked == 2 * [("ant", "bee", "cat"), ("sex=F", "sex=M")]
