@@ -14,7 +14,7 @@ from locum.errors import ConfigError, DataError, PrivacyError
 from locum.generate import CGANGenerator, ClassGaussian, CVAEGenerator
 from locum.generate.private.guarantee import NOT_COVERED
 from locum.recipes import fit_release
-from locum.recipes.fit_privacy import CLASSES_READ, LEAST_UNITS, MOST_CLASSES, public_classes
+from locum.recipes.fit_privacy import LEAST_UNITS, MOST_CLASSES, names_read, public_classes
 from locum.types import DEFAULT_DELTA, DEFAULT_EPSILON, DP
 
 
@@ -58,7 +58,7 @@ def test_the_holder_is_shown_names_and_decides(tmp_path: Path) -> None:
     assert not (tmp_path / ".locum" / "ledger.sqlite").exists()
     done = fit_release(str(tmp_path / "d.npz"), tmp_path / "r", confirm_classes=answer(True))
     assert asked == [("name-0", "name-1")] * 2
-    assert done.claim.assumptions == (CLASSES_READ,)
+    assert done.claim.assumptions == (names_read(classes=True),)
     # Nobody is asked about names that were declared.
     (tmp_path / "own").mkdir()
     write_embeddings(tmp_path / "own" / "d.npz", labeled([60, 60]))

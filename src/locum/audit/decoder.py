@@ -75,13 +75,14 @@ class Component:
     """One decoder of a release; a release that is not a mixture has one component, of weight 1.
 
     `order` gives the position of each class among the component's classes, and `log_weights` the log of how often a
-    class uses the component.
+    class uses the component. `widths` is the manifest's: how many classes, then values of each condition.
     """
 
     spec: NetworkSpec | GaussianSpec
     tensors: Mapping[str, npt.NDArray[Any]]
     order: Codes
     log_weights: Floats
+    widths: tuple[int, ...]
 
     def local(self, codes: Codes) -> Codes:
         """Codes with the class in the component's own order; conditions stay as they are."""
@@ -92,16 +93,16 @@ class Component:
 
 def components_of(release: Release) -> tuple[Component, ...]:
     """The decoders of a release; a fixed table has none."""
-    spec, classes = release.manifest.decoder, len(release.manifest.classes)
+    spec, widths = release.manifest.decoder, release.manifest.widths
     if isinstance(spec, RowsSpec):
         return ()
-    plain = np.arange(classes)
+    plain = np.arange(widths[0])
     if not isinstance(spec, MixtureSpec):
-        return (Component(spec, release.tensors, plain, np.zeros(classes)),)
+        return (Component(spec, release.tensors, plain, np.zeros(widths[0]), widths),)
     with np.errstate(divide="ignore"):
         weights = np.log(release.tensors["weights"].astype(np.float64))
     return tuple(
-        Component(part.decoder, part_tensors(release.tensors, i), np.asarray(part.order or plain), weights[i])
+        Component(part.decoder, part_tensors(release.tensors, i), np.asarray(part.order or plain), weights[i], widths)
         for i, part in enumerate(spec.parts)
     )
 
@@ -162,7 +163,7 @@ class DecoderBank:
         cls, manifest: Manifest, spec: NetworkSpec, tensors: Sequence[Mapping[str, npt.NDArray[Any]]]
     ) -> DecoderBank:
         """The decoders of several releases of one shape, or of one."""
-        sizes = (len(manifest.classes), *(len(c.values) for c in manifest.conditions)) if spec.conditional else ()
+        sizes = manifest.widths if spec.conditional else ()
         joined = {name: torch.from_numpy(np.stack([t[name] for t in tensors])) for name in tensors[0]}
         return cls(spec, joined, sizes, manifest.space)
 

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 # Options that mean nothing without a guarantee.
 _GUARANTEE = (
     "epsilon", "delta", "n_public", "classes", "classes_public", "unit", "relation", "holding", "ledger",
-    "duplicates_removed", "mechanism", "reference",
+    "duplicates_removed", "mechanism", "reference", "condition_values",
 )  # fmt: skip
 
 
@@ -64,7 +64,9 @@ def fit(
     ] = None,
     condition_on: Annotated[
         str | None,
-        typer.Option(help="CVAE: attributes besides the class, separated by commas.", rich_help_panel=SETTINGS),
+        typer.Option(
+            help="Gaussian, CVAE: attributes besides the class, separated by commas.", rich_help_panel=SETTINGS
+        ),
     ] = None,
     authors_compat: Annotated[
         bool,
@@ -144,10 +146,19 @@ def fit(
         bool,
         typer.Option(
             "--classes-public",
-            help="The class names in the data are public: take those. The claim then says that it assumes this.",
+            help="The class names in the data, and values of --condition-on, are public: take those. The claim then "
+            "says that it assumes this.",
             rich_help_panel=PRIVACY,
         ),
     ] = False,
+    condition_values: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=A,B",
+            help="All values that an attribute of --condition-on can have; they become public. May be repeated.",
+            rich_help_panel=PRIVACY,
+        ),
+    ] = None,
     n_public: Annotated[
         int | None,
         typer.Option(help="CVAE, CGAN: about how many units, as a public number.", rich_help_panel=PRIVACY),
@@ -230,6 +241,7 @@ def fit(
         "decoder_noise": decoder_noise,
         "max_epochs": epochs,
         "condition_on": listed(condition_on) if condition_on else None,
+        "condition_values": _values(condition_values) if condition_values else None,
         "authors_compat": authors_compat or None,
         "mechanism": mechanism,
         "reference": reference,
@@ -333,13 +345,29 @@ def _check_no_guarantee(ctx: typer.Context) -> None:
 
 
 def _confirm_classes(names: Sequence[str]) -> bool:
-    """Ask in a terminal whether the class names may become public; how many records each has is not shown."""
+    """Ask in a terminal whether names in the data may become public; how many records each has is not shown."""
     import click
 
     shown = output.plain(", ".join(names))
     return click.confirm(
-        f"The release will name the classes in the data: {shown}. May everyone know these names?", err=True
+        f"The release will show these names from the data: {shown}. May everyone know these names?", err=True
     )
+
+
+def _values(texts: Sequence[str]) -> dict[str, list[str]]:
+    """The values of each attribute, from words such as sex=F,M."""
+    from locum.errors import ConfigError
+
+    out: dict[str, list[str]] = {}
+    for text in texts:
+        name, equals, values = text.partition("=")
+        if not equals or not name.strip() or name.strip() in out:
+            raise ConfigError(
+                f"--condition-values takes an attribute and its values, such as sex=F,M, once for each attribute; "
+                f"got {text!r}."
+            )
+        out[name.strip()] = listed(values)
+    return out
 
 
 def _budget(epsilon: float, delta: float, n_public: int | None, unit: str, relation: str) -> DP:

@@ -174,7 +174,7 @@ def pick_lambda(local: Floats, shared: Floats, y: npt.NDArray[np.int64]) -> floa
 def _global_head(release: Release, balanced: bool, seed: int) -> tuple[Floats, Floats]:
     manifest = release.manifest
     classes = len(manifest.classes)
-    if isinstance(manifest.decoder, GaussianSpec):
+    if isinstance(manifest.decoder, GaussianSpec) and not manifest.conditions:
         means, factor, scale = (release.tensors[k].astype(np.float64) for k in ("means", "factor", "scale"))
         covariance = factor.T @ factor + np.diag(np.maximum(scale, 1e-6) ** 2)
         weight: Floats = np.linalg.solve(covariance, means.T).T.astype(np.float64)

@@ -10,6 +10,7 @@ from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
+from pydantic import ValidationError
 from sklearn.base import BaseEstimator
 from sklearn.utils import Tags
 from sklearn.utils.multiclass import check_classification_targets
@@ -35,6 +36,8 @@ _log = logging.getLogger(__name__)
 
 Attributes = Mapping[str, npt.ArrayLike]
 Decoder = NetworkSpec | GaussianSpec | RowsSpec
+# As many as a manifest holds.
+_MOST_CONDITIONS = 16
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -103,18 +106,47 @@ def _names_by_code(classes: Sequence[Any], info: EmbeddingInfo) -> list[str] | N
     return None
 
 
+def _condition(name: str, column: npt.NDArray[Any], declared: Sequence[Any] | None) -> tuple[Condition, Any]:
+    """An attribute and the code of each record: the declared values, or else those that occur."""
+    texts = np.array([str(value) for value in column.tolist()], dtype=np.str_)
+    if declared is None:
+        values, codes = np.unique(texts, return_inverse=True)
+    else:
+        values = np.array([str(value) for value in declared])
+        if isinstance(declared, str) or len(values) < 1 or len(np.unique(values)) != len(values):
+            raise ConfigError(f"`condition_values` must list each value of {name!r} once; got {declared!r}.")
+        place = {value: code for code, value in enumerate(values.tolist())}
+        if not set(texts.tolist()) <= set(place):
+            raise DataError(
+                f"A value of {name!r} is not among `condition_values` (--condition-values): name every value that "
+                "can occur."
+            )
+        codes = np.array([place[value] for value in texts.tolist()])
+    try:
+        return Condition(name=name, values=tuple(values.tolist())), codes.astype(np.int64)
+    except ValidationError as error:
+        raise ConfigError(
+            f"An attribute to condition on has 1 to 1000 values, and its name and values are text of at most 200 "
+            f"characters: {name[:40]!r} is not such."
+        ) from error
+
+
 def lone_class(classes: npt.NDArray[Any], records: Records) -> str | None:
     """Why a release that holds class means is refused, if so: a mean over one subject shows that subject."""
-    for c, name in enumerate(classes):
-        rows = np.flatnonzero(records.codes[:, 0] == c)
+    return lone_mean([f"Class {str(name)!r}" for name in classes], records.codes[:, 0], records)
+
+
+def lone_mean(names: Sequence[str], labels: npt.NDArray[np.int64], records: Records) -> str | None:
+    """Why a release that holds the mean of each group of records is refused, if so; `names` are those of groups."""
+    for c, name in enumerate(names):
+        rows = np.flatnonzero(labels == c)
+        if not len(rows):
+            continue
         subjects = rows if records.subject is None else records.subject[rows]
         one = len(np.unique(subjects)) == 1
         if one or (records.X[rows] == records.X[rows[0]]).all():
             why = "has a single record or subject" if one else "holds the same vector in every record"
-            return (
-                f"Class {str(name)!r} {why}, and the release would show it as the class mean. Leave the class out, "
-                "or merge it with another."
-            )
+            return f"{name} {why}, and the release would show it as a mean. Leave it out, or merge it with another."
     return None
 
 
@@ -161,7 +193,7 @@ class BaseGenerator(Guarantee, BaseEstimator):
     random_state: int | None
     # Left out of a release: seeds, paths on the holder's machine, and whatever the claim already says.
     _UNRELEASED = (
-        "random_state", "checkpoint", "verbose", "privacy", "condition_on",
+        "random_state", "checkpoint", "verbose", "privacy", "condition_on", "condition_values",
         "classes", "ledger", "holding", "insecure_seed", "reference",
     )  # fmt: skip
     _release: Release | None = None
@@ -340,6 +372,20 @@ class BaseGenerator(Guarantee, BaseEstimator):
         public = None if self.privacy is None else self.privacy.n_public
         return settings if public is None else {**settings, "n_public": public}
 
+    def _declared_values(self, wanted: Sequence[str]) -> Mapping[str, Sequence[Any]]:
+        """The declared values of each condition; none without a guarantee, where those that occur are taken."""
+        if self.privacy is None:
+            return {}
+        declared = getattr(self, "condition_values", None) or {}
+        if unused := sorted(set(declared) - set(wanted)):
+            raise ConfigError(f"`condition_values` has {unused[0]!r}, which `condition_on` does not name.")
+        if missing := [name for name in wanted if name not in declared]:
+            raise PrivacyError(
+                f"Under differential privacy the values of {missing[0]!r} are private too: name all that can occur "
+                f"with `condition_values` (--condition-values {missing[0]}=A,B); a value may be empty."
+            )
+        return dict(declared)
+
     def _check(self, X: Any, y: Any, subject: Any, attributes: Attributes) -> Records:
         self._check_privacy(subject)
         X, y = validate_data(self, X, y, dtype=np.float32, ensure_min_samples=2)
@@ -356,19 +402,25 @@ class BaseGenerator(Guarantee, BaseEstimator):
         conditions, columns = [], [labels.astype(np.int64)]
         wanted = getattr(self, "condition_on", None) or ()
         wanted = (wanted,) if isinstance(wanted, str) else tuple(wanted)
+        if len(set(wanted)) != len(wanted) or len(wanted) > _MOST_CONDITIONS:
+            raise ConfigError(
+                f"`condition_on` must name at most {_MOST_CONDITIONS} attributes, each once; got {wanted!r}."
+            )
+        declared = self._declared_values(wanted)
         for name in wanted:
             if name not in attributes:
                 raise ConfigError(
                     f"`condition_on` names {name!r}, but `attributes` has {sorted(attributes) or 'none'}."
                 )
-            column = np.asarray(attributes[name])
+            given = attributes[name]
+            column = np.asarray(given) if self.privacy is None else one_by_one(given)
             if column.shape != (len(X),):
                 raise DataError(
                     f"Attribute {name!r} needs one entry per record ({len(X)}); got shape {column.shape}."
                 )
-            values, codes = np.unique(column.astype(np.str_), return_inverse=True)
-            conditions.append(Condition(name=name, values=tuple(values.tolist())))
-            columns.append(codes.astype(np.int64))
+            condition, codes = _condition(name, column, declared.get(name))
+            conditions.append(condition)
+            columns.append(codes)
         # Under differential privacy entry by entry: in a common array one entry could change all others.
         subjects = None if subject is None else np.asarray(subject) if self.privacy is None else one_by_one(subject)
         if subjects is not None and subjects.shape != (len(X),):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import numpy.typing as npt
 from locum.accounting import QueryPlan, plan_head, plan_query
 from locum.data import Reference, load_reference
 from locum.errors import ConfigError
-from locum.generate.base import BaseGenerator, Learned, Records, lone_class
+from locum.generate.base import BaseGenerator, Learned, Records, lone_condition, lone_mean
 from locum.generate.covariance import low_rank_plus_diagonal, safe_rank
 from locum.generate.private.estimate import from_sums, reference_hash, statistics_spec
 from locum.generate.private.gradients import HeadQuery
@@ -22,20 +23,29 @@ from locum.generate.private.head import FIRST, Descent, head_spec, place_means
 from locum.generate.private.paid_sums import PaidSums, identity_of
 from locum.generate.private.query import MEANS, MEANS_AND_PRODUCTS, exact_query
 from locum.io import hold_folder
-from locum.release import GaussianSpec
+from locum.release import GaussianSpec, cell_of
 from locum.types import DP, PrivacyClaim
 
 Codes = npt.NDArray[np.int64]
-Tensors = dict[str, npt.NDArray[np.float32]]
+Tensor = npt.NDArray[np.float32]
+Tensors = dict[str, Tensor]
 Frequencies = npt.NDArray[np.float64]
 # What a private fit can learn; see `ClassGaussian`.
 MECHANISMS = ("head", "means", "covariance")
+# Combinations of class and conditions: each has a mean of its own, which needs records.
+MOST_CELLS = 200
+# What conditions add to the claim of a private fit.
+VALUES_CHOSEN = (
+    "the values in `condition_values`, and that every record has one of them: chosen and checked by the holder, not "
+    "hidden"
+)
 
 
 class ClassGaussian(BaseGenerator):
     """Each class is a Gaussian around its own mean; all classes share one covariance.
 
-    A class of several clusters is not described well.
+    A class of several clusters is not described well. With `condition_on` each combination of class and values has a
+    mean of its own; in a private fit it is then in the place of a class, at the same price and with more noise.
 
     With `privacy=DP(...)` all that is learned comes from noisy sums that `ledger` pays for; vectors are whitened with
     public statistics. By default the sums are those of a linear classifier, learned by a few noisy gradient steps,
@@ -57,6 +67,12 @@ class ClassGaussian(BaseGenerator):
         A budget `DP(...)`; None: no guarantee.
     classes
         All classes that can occur; needed with `privacy`, not used without it.
+    condition_on
+        Names of attributes, besides the label, that samples can be drawn for. With all classes and values there may
+        be at most 200 combinations.
+    condition_values
+        The values that each attribute of `condition_on` can have, by its name; needed with `privacy`, not used
+        without it. They become public.
     reference
         Public statistics for whitening, with `privacy`: a name or a file, best `locum.data.reference_for(info)` of
         your vectors; "none" leaves little at small epsilons. "auto" is "none" here, because arrays do not say where
@@ -114,6 +130,8 @@ class ClassGaussian(BaseGenerator):
         space: str = "raw",
         privacy: DP | None = None,
         classes: Sequence[Any] | None = None,
+        condition_on: Sequence[str] = (),
+        condition_values: Mapping[str, Sequence[Any]] | None = None,
         reference: str = "auto",
         mechanism: str = "auto",
         separation: float = 4.0,
@@ -129,6 +147,8 @@ class ClassGaussian(BaseGenerator):
         self.space = space
         self.privacy = privacy
         self.classes = classes
+        self.condition_on = condition_on
+        self.condition_values = condition_values
         self.reference = reference
         self.mechanism = mechanism
         self.separation = separation
@@ -140,6 +160,7 @@ class ClassGaussian(BaseGenerator):
 
     _SUPPORTS_DP = True
     _NEEDS_SIZE = False
+    _DECLARES_VALUES = True
 
     def _learn(self, records: Records, validation: Sequence[npt.ArrayLike] | None) -> Learned:
         if isinstance(self.rank, bool) or not isinstance(self.rank, (int, np.integer)) or self.rank < 0:
@@ -150,15 +171,14 @@ class ClassGaussian(BaseGenerator):
             raise ConfigError(f"`variance` must lie in 0..1e6; got {self.variance!r}. 1 is what the data have.")
         if self.privacy is not None:
             return self._learn_privately(records)
-        X, labels = records.X, records.codes[:, 0]
+        X, (labels, widths) = records.X, self._cells(records)
         n, d = X.shape
-        counts = np.bincount(labels)
-        means = np.stack([X[labels == c].mean(axis=0, dtype=np.float64) for c in range(len(counts))])
-        means = means.astype(np.float32)
+        used = len(np.unique(labels))
+        means = _means(X, labels, records.codes[:, 0], math.prod(widths))
         residuals: npt.NDArray[np.float32] = X - means[labels]
         # Dividing by n would shrink the spread: each class spent one degree of freedom on its mean.
-        residuals *= np.float32(np.sqrt(n / max(n - len(counts), 1)))
-        rank = safe_rank(self.rank, n, d, len(counts))
+        residuals *= np.float32(np.sqrt(n / max(n - used, 1)))
+        rank = safe_rank(self.rank, n, d, used)
         factor, scale = low_rank_plus_diagonal(residuals, rank, self.shrinkage)
         claim = PrivacyClaim(
             kind="none",
@@ -168,6 +188,7 @@ class ClassGaussian(BaseGenerator):
                 "the number of records: exact means of coarse values (pixels, grades) can give it away",
                 "class frequencies: rounded to three digits, otherwise exact",
                 "the rank: below the setting, it gives the number of records within a factor of two",
+                *(("conditions: their values, and how often they go together",) if records.conditions else ()),
             ),
         )
         return Learned(
@@ -175,7 +196,7 @@ class ClassGaussian(BaseGenerator):
             {"means": means, "factor": factor, "scale": scale},
             claim,
             self._public_settings(),
-            lone_class(self.classes_, records),
+            lone_condition(records) or lone_mean(self._cell_names(records), labels, records),
         )
 
     def plan(self) -> QueryPlan:
@@ -198,6 +219,7 @@ class ClassGaussian(BaseGenerator):
         if not 0 < self.separation <= 100:
             raise ConfigError(f"`separation` must be above 0 and at most 100; got {self.separation!r}. 4 is usual.")
         mechanism, reference = self._mechanism(), load_reference(self.reference, records.X.shape[1])
+        cells, widths = self._cells(records)
         subjects = self._subjects(records.subject)
         checkpoint = None if self.checkpoint is None else Path(self.checkpoint)
         # Two processes with one checkpoint would overwrite each other's payment.
@@ -213,22 +235,22 @@ class ClassGaussian(BaseGenerator):
                 identity=self._identity(records, subjects, reference),
             )
             learn = self._learn_head if mechanism == "head" else self._learn_sums
-            spec, tensors, shares = learn(paid, records, subjects, reference)
+            spec, tensors, shares = learn(paid, records.X, cells, subjects, math.prod(widths), reference)
+        conditioned = (VALUES_CHOSEN,) if records.conditions else ()
         return Learned(
             spec,
             tensors,
-            self._dp_claim(paid.charge, *NOT_COVERED),
+            self._dp_claim(paid.charge, *NOT_COVERED, *conditioned),
             {**self._public_settings(), **reference_settings(reference), "mechanism": mechanism},
-            joint=rounded_shares(shares),
+            joint=tuple((_unravel(cell, widths), share) for (cell,), share in rounded_shares(shares)),
         )
 
     def _learn_head(
-        self, paid: PaidSums, records: Records, subjects: Codes | None, reference: Reference
+        self, paid: PaidSums, X: Tensor, codes: Codes, subjects: Codes | None, cells: int, reference: Reference
     ) -> tuple[GaussianSpec, Tensors, Frequencies]:
         """Draw the noisy results of a head, one after the other, and place class means so that they carry it."""
-        d, classes, noise = records.X.shape[1], len(self.classes_), paid.plan.noise_multiplier
-        query = HeadQuery(records.X, records.codes[:, 0], subjects, classes, reference)
-        descent = Descent(noise, classes, d)
+        query = HeadQuery(X, codes, subjects, cells, reference)
+        descent = Descent(paid.plan.noise_multiplier, cells, X.shape[1])
         descent.take(paid.draw(lambda: query.first(FIRST), descent.share))
         query.recenter(descent.center)
         descent.take(paid.draw(query.class_sums, descent.share))
@@ -245,19 +267,49 @@ class ClassGaussian(BaseGenerator):
         )
 
     def _learn_sums(
-        self, paid: PaidSums, records: Records, subjects: Codes | None, reference: Reference
+        self, paid: PaidSums, X: Tensor, codes: Codes, subjects: Codes | None, cells: int, reference: Reference
     ) -> tuple[GaussianSpec, Tensors, Frequencies]:
         """Draw one noisy sum and estimate class means, and a covariance, from it."""
-        d, classes, noise = records.X.shape[1], len(self.classes_), paid.plan.noise_multiplier
-        shares = MEANS_AND_PRODUCTS if self.mechanism == "covariance" else MEANS
-        paid.draw(lambda: exact_query(records.X, records.codes[:, 0], subjects, classes, reference, shares), 1.0)
+        noise, shares = paid.plan.noise_multiplier, MEANS_AND_PRODUCTS if self.mechanism == "covariance" else MEANS
+        paid.draw(lambda: exact_query(X, codes, subjects, cells, reference, shares), 1.0)
         transcript = paid.finish()
         # Post-processing from here on: no record is used, so it costs nothing, and anyone can repeat it.
-        found = from_sums(transcript.astype(np.float64), noise, classes, d, shares, reference)
+        found = from_sums(transcript.astype(np.float64), noise, cells, X.shape[1], shares, reference)
         spec = GaussianSpec(variance=float(self.variance), statistics=statistics_spec(reference, shares, noise))
         return spec, {**found.tensors(), "statistics": transcript}, found.shares
+
+    def _cells(self, records: Records) -> tuple[Codes, tuple[int, ...]]:
+        """The combination of class and conditions of each record, and how many classes and values there are."""
+        widths = (len(self.classes_), *(len(c.values) for c in records.conditions))
+        if records.conditions and math.prod(widths) > MOST_CELLS:
+            raise ConfigError(
+                f"`condition_on` gives {math.prod(widths)} combinations of class and values, and at most "
+                f"{MOST_CELLS} can be learned: leave an attribute out, or merge values."
+            )
+        return cell_of(records.codes, widths), widths
+
+    def _cell_names(self, records: Records) -> list[str]:
+        """What each combination is called in a message."""
+        names = [f"Class {str(name)!r}" for name in self.classes_]
+        for condition in records.conditions:
+            names = [f"{name} with {condition.name} {value!r}" for name in names for value in condition.values]
+        return names
 
     def _identity(self, records: Records, subjects: Codes | None, reference: Reference) -> str:
         """What makes a fit this fit: settings and records. It stays local."""
         settings = {k: v for k, v in self.get_params(deep=False).items() if k not in ("checkpoint", "random_state")}
         return identity_of({**settings, "reference": reference_hash(reference)}, records.X, records.codes, subjects)
+
+
+def _means(X: Tensor, cells: Codes, classes: Codes, count: int) -> Tensor:
+    """The mean of each combination; of one without records that of its class, for `joint` never draws it."""
+    out = np.empty((count, X.shape[1]), dtype=np.float64)
+    each = count // (int(classes.max()) + 1)
+    for cell in range(count):
+        rows = cells == cell
+        out[cell] = X[rows if rows.any() else classes == cell // each].mean(axis=0, dtype=np.float64)
+    return out.astype(np.float32)
+
+
+def _unravel(cell: int, widths: Sequence[int]) -> tuple[int, ...]:
+    return tuple(int(code) for code in np.unravel_index(cell, tuple(widths)))

@@ -39,7 +39,7 @@ def bayes_head(release: Release) -> SavedHead:
     Raises
     ------
     ConfigError
-        If the release is no Gaussian, or draws only one class.
+        If the release is no Gaussian, has conditions besides the class, or draws only one class.
 
     Examples
     --------
@@ -55,6 +55,11 @@ def bayes_head(release: Release) -> SavedHead:
     if not isinstance(decoder, GaussianSpec):
         raise ConfigError(
             "Only a release of Gaussian classes has a rule of its own: train a head on its samples instead."
+        )
+    if source.conditions:
+        raise ConfigError(
+            f"The release is conditioned on {source.conditions[0].name!r}, so a class has several means and its rule "
+            "is not linear: train a head on its samples instead (--head linear)."
         )
     prior = np.zeros(len(source.classes))
     for codes, weight in source.joint:

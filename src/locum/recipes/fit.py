@@ -39,8 +39,11 @@ from locum.recipes.fit_privacy import (
     asked_budget,
     check_classes_known,
     check_not_lost,
+    names_read,
     paid_limit,
     public_classes,
+    public_values,
+    undeclared_values,
     with_assumptions,
     with_unit_of,
 )
@@ -217,9 +220,11 @@ def fit_release(
         Names of all classes there can be, which become public; one may be empty. Only with a guarantee, which needs
         them unless the names in the data are public.
     classes_public
-        The class names in the data are public. The claim says that it holds given that.
+        The class names in the data are public, and so are the values of the attributes in the setting `condition_on`
+        that `condition_values` does not declare. The claim says that it holds given that.
     confirm_classes
-        Called with the class names in the data where neither of the two is given; True if they are public.
+        Called with the class names, and with such values, where nothing declares them or says that they are public;
+        True if they are.
     ledger
         Ledger that pays; None: that of the data.
     holding
@@ -274,11 +279,16 @@ def fit_release(
     check_output_folder(out, overwrite=overwrite)
     settings = dict(settings or {})
     unit_from_data = unit_from_data or privacy is None
+    to_read: tuple[str, ...] = ()
+    confirm = None if classes_public else confirm_classes
     privacy = asked_budget(privacy, no_dp, generator)
     if privacy is not None:
         check_classes_known(classes, classes_public, confirm_classes)
-    elif classes is not None or classes_public:
-        raise ConfigError("`classes` and `classes_public` belong to a guarantee: leave them out, or --no-dp.")
+        to_read = undeclared_values(generator, settings, classes_public, confirm_classes)
+    elif classes is not None or classes_public or settings.get("condition_values"):
+        raise ConfigError(
+            "`classes`, `classes_public` and `condition_values` belong to a guarantee: leave them out, or --no-dp."
+        )
     if privacy is not None and refuse_leak:
         raise PrivacyError(
             "--fail-on-leak lets records decide whether a release is written, and no budget pays for that: leave it "
@@ -305,8 +315,11 @@ def fit_release(
             privacy = with_unit_of(privacy, given) if unit_from_data else privacy
             names = tuple(classes or ())
             if classes is None:
-                names = public_classes(given, privacy.unit, None if classes_public else confirm_classes)
+                names = public_classes(given, privacy.unit, confirm)
             settings |= {"privacy": privacy, "classes": list(range(len(names)))}
+            if to_read:
+                found_values = {name: public_values(given, name, privacy.unit, confirm) for name in to_read}
+                settings["condition_values"] = {**(settings.get("condition_values") or {}), **found_values}
         if drop_duplicates:
             check_droppable(privacy)
         found = _parts(splits, data, non_members, backbone, holdout, seed, privacy, drop=drop_duplicates)
@@ -335,10 +348,11 @@ def fit_release(
             release = model.release(train.info, no_dp=True)
         else:
             release = model.release(train.info, class_names=train.info.class_names)
-            release = with_assumptions(release, classes_read=classes is None, duplicates_removed=duplicates_removed)
+            names_public = names_read(classes=classes is None, attributes=to_read)
+            release = with_assumptions(release, names_public=names_public, duplicates_removed=duplicates_removed)
             release.save(out, overwrite=overwrite)
             model.remove_checkpoint()
-            limit = paid_limit(release.claim, settings["ledger"])
+            limit = paid_limit(release.claim, settings["ledger"], names_public)
             left = Ledger(settings["ledger"]).holding(holding).left
         try:
             if others is not None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from locum.accounting import Ledger
 from locum.audit import ProvenLimit, proven_limit
@@ -17,21 +19,28 @@ from locum.io import MANIFEST, STATE_FOLDER, split_path
 from locum.release import Release, load
 from locum.types import DEFAULT_DELTA, DEFAULT_EPSILON, DP, EmbeddingSet, PrivacyClaim
 
-# Called with the class names of the data; whether they may become public.
+# Called with class names, or values of an attribute, in the data; whether they may become public.
 ConfirmClasses = Callable[[Sequence[str]], bool]
 
 # Beyond these, what the data call classes are more likely patients, and nobody declared them.
 MOST_CLASSES = 50
 LEAST_UNITS = 20
 
-CLASSES_READ = (
-    "given that these class names are public: they were read from the data, "
-    f"at most {MOST_CLASSES} with {LEAST_UNITS} units or more each, and the holder confirmed that they are public"
-)
 REMOVED = (
     "copies of records were removed from the data before the fit: the guarantee is about the data that were left, "
     "and does not cover what a unit's copies did to the records of others"
 )
+
+
+def names_read(*, classes: bool, attributes: Sequence[str] = ()) -> str | None:
+    """The assumption that names from the data are public: of classes, of values of attributes; None: of neither."""
+    what = ["class names"] * classes + [f"values of {', '.join(attributes)[:1000]}"] * bool(attributes)
+    if not what:
+        return None
+    return (
+        f"given that these {' and '.join(what)} are public: they were read from the data, at most {MOST_CLASSES} "
+        f"with {LEAST_UNITS} units or more each, and the holder confirmed that they are public"
+    )
 
 
 def asked_budget(privacy: DP | None, no_dp: bool, generator: str) -> DP | None:
@@ -67,6 +76,27 @@ def check_classes_known(classes: Sequence[str] | None, public: bool, confirm: Co
         )
 
 
+def undeclared_values(
+    generator: str, settings: Mapping[str, Any], public: bool, confirm: ConfirmClasses | None
+) -> tuple[str, ...]:
+    """Attributes of a private fit whose values are to be read from the data; an error if nobody may confirm them."""
+    wanted = settings.get("condition_on") or ()
+    wanted = (wanted,) if isinstance(wanted, str) else tuple(wanted)
+    if wanted and generator != "gaussian":
+        raise PrivacyError(
+            "Under differential privacy only the generator 'gaussian' takes `condition_on` (--condition-on): leave "
+            "it out, or take that one."
+        )
+    out = tuple(name for name in wanted if name not in (settings.get("condition_values") or {}))
+    if out and not public and confirm is None:
+        raise PrivacyError(
+            f"Under differential privacy the values of {out[0]!r} are private too: declare those that can occur with "
+            f"`condition_values` (--condition-values {out[0]}=A,B), or confirm that class names and values in the "
+            "data are public with `classes_public` (--classes-public)."
+        )
+    return out
+
+
 def with_unit_of(privacy: DP, data: EmbeddingSet) -> DP:
     """The budget with the unit that the data ask for: the subject wherever subjects are known."""
     return replace(privacy, unit="record" if data.subject is None else "subject")
@@ -80,8 +110,7 @@ def public_classes(data: EmbeddingSet, unit: str, confirm: ConfirmClasses | None
             f"The data name {len(names)} classes, and more than {MOST_CLASSES} must be declared, since a folder per "
             "patient is not a set of classes: name those that can occur with `classes` (--classes A,B)."
         )
-    units = np.arange(len(data)) if unit == "record" or data.subject is None else data.subject
-    few = sum(len(np.unique(units[data.y == code])) < LEAST_UNITS for code in range(len(names)))
+    few = _rare(data, data.y, len(names), unit)
     if few:
         # Without their names: these may be patients.
         raise PrivacyError(
@@ -96,19 +125,51 @@ def public_classes(data: EmbeddingSet, unit: str, confirm: ConfirmClasses | None
     return names
 
 
-def with_assumptions(release: Release, *, classes_read: bool, duplicates_removed: bool) -> Release:
-    """The release with what else its claim assumes; that the class names are public comes first."""
-    first, last = (CLASSES_READ,) * classes_read, (REMOVED,) * duplicates_removed
+def public_values(data: EmbeddingSet, name: str, unit: str, confirm: ConfirmClasses | None) -> tuple[str, ...]:
+    """The values of an attribute in the data, by the rules of `public_classes`."""
+    if name not in data.attributes:
+        known = ", ".join(sorted(data.attributes)) or "no attributes"
+        raise ConfigError(f"`condition_on` names {name!r}, but the data have {known}.")
+    values, codes = np.unique(data.attributes[name].astype(np.str_), return_inverse=True)
+    way_out = f"name those that can occur with `condition_values` (--condition-values {name}=A,B)."
+    if len(values) > MOST_CLASSES:
+        raise PrivacyError(
+            f"{name!r} has {len(values)} values in the data, and more than {MOST_CLASSES} must be declared: {way_out}"
+        )
+    few = _rare(data, codes, len(values), unit)
+    if few:
+        raise PrivacyError(
+            f"{few} of the {len(values)} values of {name!r} in the data have fewer than {LEAST_UNITS} {unit}s, too "
+            f"few to take them from the data: {way_out}"
+        )
+    found = tuple(values.tolist())
+    if confirm is not None and not confirm([f"{name}={value}" for value in found]):
+        raise PrivacyError(
+            f"Values of {name!r} that are not public stay out of a release, and nothing was spent: leave "
+            "`condition_on` (--condition-on) out."
+        )
+    return found
+
+
+def _rare(data: EmbeddingSet, codes: npt.NDArray[np.int64], count: int, unit: str) -> int:
+    """How many of the names have too few units to be taken from the data."""
+    units = np.arange(len(data)) if unit == "record" or data.subject is None else data.subject
+    return sum(len(np.unique(units[codes == code])) < LEAST_UNITS for code in range(count))
+
+
+def with_assumptions(release: Release, *, names_public: str | None, duplicates_removed: bool) -> Release:
+    """The release with what else its claim assumes; that names from the data are public comes first."""
+    first, last = (names_public,) if names_public else (), (REMOVED,) * duplicates_removed
     claim = replace(release.claim, assumptions=(*first, *release.claim.assumptions, *last))
     return replace(release, manifest=release.manifest.model_copy(update={"claim": claim}))
 
 
-def paid_limit(claim: PrivacyClaim, ledger: Path) -> ProvenLimit:
+def paid_limit(claim: PrivacyClaim, ledger: Path, names_public: str | None) -> ProvenLimit:
     """The proven limit of a release, alone and with all that its ledger was charged for so far."""
     # Of all holdings: the same people can be in several.
     charges = [charge for holding in Ledger(ledger).holdings().values() for charge in holding.charges]
     # The holder has confirmed this one; nobody has accepted the others.
-    return proven_limit(claim, charges, accepted=[line for line in claim.assumptions if line == CLASSES_READ])
+    return proven_limit(claim, charges, accepted=() if names_public is None else (names_public,))
 
 
 def check_not_lost(data: str, ledger: Path) -> None:

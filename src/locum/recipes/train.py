@@ -158,7 +158,7 @@ def train_head(
         File of the head: .safetensors, not inside the release.
     head
         "bayes" for the Bayes rule of a Gaussian release, "linear" or "mlp" for a head trained on samples; "auto":
-        "bayes" if the release carries a private head, and "linear" otherwise.
+        "bayes" if the release carries a private head and has no conditions, and "linear" otherwise.
     samples
         How many vectors to train on; None: 10,000 of a decoder (more for very many classes), or all rows of a table.
     seed
@@ -195,7 +195,7 @@ def train_head(
     source = load(release)
     check_rows("--samples", samples, source)
     if head == "auto":
-        head = "bayes" if _carries_head(source) and model is None and samples is None else "linear"
+        head = "bayes" if _has_linear_rule(source) and model is None and samples is None else "linear"
     if head == "bayes" and (samples is not None or calibrate):
         raise ConfigError(
             "The release's own rule is neither trained nor calibrated on samples: leave --samples and --calibrate "
@@ -249,9 +249,10 @@ def train_head(
     )
 
 
-def _carries_head(release: Release) -> bool:
+def _has_linear_rule(release: Release) -> bool:
+    """Whether the release carries a private head that is a linear rule for its classes."""
     decoder = release.manifest.decoder
-    return isinstance(decoder, GaussianSpec) and decoder.head is not None
+    return isinstance(decoder, GaussianSpec) and decoder.head is not None and not release.manifest.conditions
 
 
 def _build(name: str, settings: dict[str, Any], seed: int) -> TorchHead:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from locum.errors import LocumError, PrivacyError
-from locum.release import GaussianSpec, HeadSpec, Release, transcript_hash
+from locum.release import GaussianSpec, HeadSpec, Release, cell_of, transcript_hash
 
 if TYPE_CHECKING:
     from locum.accounting import Charge
@@ -35,7 +35,7 @@ def check_decoder(
     if spec.noise != charge.events[0].noise_multiplier:
         raise PrivacyError("The release names other noise than the ledger paid for: it was altered. Do not use it.")
     checks = ["the noisy sums are the ones that the ledger knows"]
-    classes, d = len(release.manifest.classes), release.manifest.embedding.dim
+    cells, d = release.manifest.cells, release.manifest.embedding.dim
     try:
         from locum.generate.private import (
             Descent,
@@ -54,11 +54,11 @@ def check_decoder(
         return checks, [f"whether the decoder follows from the noisy sums. {error}"]
     not_checked = []
     if isinstance(spec, HeadSpec):
-        head = read_head(spec, noisy, classes, d)
+        head = read_head(spec, noisy, cells, d)
         found, sharpness = place_means(head, reference, spec.separation)
         if not np.isclose(spec.sharpness, sharpness, rtol=1e-3):
             raise PrivacyError(ALTERED)
-        usual = Descent(spec.noise, classes, d)
+        usual = Descent(spec.noise, cells, d)
         usual.take(noisy[: usual.size].astype(np.float64))
         if usual.schedule != head.schedule:
             not_checked.append(
@@ -66,12 +66,17 @@ def check_decoder(
                 "not have looked at records"
             )
     else:
-        found = from_sums(noisy.astype(np.float64), spec.noise, classes, d, Shares(*spec.shares), reference)
+        found = from_sums(noisy.astype(np.float64), spec.noise, cells, d, Shares(*spec.shares), reference)
     given = [release.tensors[name].astype(np.float64) for name in ("means", "factor", "scale")]
     if not _same(given, [found.means, found.factor.astype(np.float64), found.scale.astype(np.float64)]):
         raise PrivacyError(ALTERED)
     prior = {code: share for (code,), share in rounded_shares(found.shares)}
-    if not all(abs(weight - prior[codes[0]]) <= _FREQUENCY for codes, weight in release.manifest.joint):
+    codes = np.array([codes for codes, _ in release.manifest.joint])
+    weights = [weight for _, weight in release.manifest.joint]
+    if not all(
+        abs(weight - prior[int(cell)]) <= _FREQUENCY
+        for cell, weight in zip(cell_of(codes, release.manifest.widths), weights, strict=True)
+    ):
         raise PrivacyError(ALTERED)
     return [*checks, "the decoder follows from the noisy sums"], not_checked
 

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
         rounded_joint as rounded_joint,
     )
     from locum.release.decoders import (
+        cell_of as cell_of,
         check_values as check_values,
         part_prefix as part_prefix,
         part_tensors as part_tensors,

@@ -133,6 +133,34 @@ def part_prefix(number: int) -> str:
     return f"part{number}."
 
 
+def cell_of(codes: Codes, widths: Sequence[int]) -> Codes:
+    """The number of each combination of class and conditions, from 0; the last condition counts fastest.
+
+    Parameters
+    ----------
+    codes
+        The class, then each condition, as whole numbers from 0: shape (n, 1 + conditions).
+    widths
+        How many classes there are, then how many values each condition has.
+
+    Returns
+    -------
+    ndarray of shape (n,)
+        The row of a Gaussian's `means` for each combination; without conditions the class itself.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from locum.release import cell_of
+    >>> cell_of(np.array([[0, 0], [0, 2], [1, 0]]), (2, 3)).tolist()
+    [0, 2, 3]
+    """
+    out = np.zeros(len(codes), dtype=np.int64)
+    for column, width in enumerate(widths):
+        out = out * width + codes[:, column]
+    return out
+
+
 def _decode_mixture(
     manifest: Manifest, spec: MixtureSpec, tensors: Tensors, codes: Codes, variance: float, rng: np.random.Generator
 ) -> Array:
@@ -159,7 +187,7 @@ def _decode_one(
     x *= scale * tensors["scale"]
     factor = tensors["factor"]
     x += (scale * rng.standard_normal((n, len(factor)), dtype=np.float32)) @ factor
-    x += tensors["means"][codes[:, 0]]
+    x += tensors["means"][cell_of(codes, manifest.widths)]
     return x
 
 
@@ -167,13 +195,13 @@ def _decode_network(
     manifest: Manifest, spec: NetworkSpec, tensors: Tensors, codes: Codes, variance: float, rng: np.random.Generator
 ) -> Array:
     n = len(codes)
-    width = manifest.condition_width if spec.conditional else 0
+    width = sum(manifest.widths) if spec.conditional else 0
     x = np.zeros((n, spec.latent_dim + width), dtype=np.float32)
     x[:, : spec.latent_dim] = rng.standard_normal((n, spec.latent_dim), dtype=np.float32)
     x[:, : spec.latent_dim] *= np.float32(latent_scale(spec, variance))
     if spec.conditional:
         start = spec.latent_dim
-        for column, size in enumerate((len(manifest.classes), *(len(c.values) for c in manifest.conditions))):
+        for column, size in enumerate(manifest.widths):
             x[np.arange(n), start + codes[:, column]] = 1
             start += size
     out = run_program(spec.program, tensors, x)
@@ -201,10 +229,9 @@ def check_tensors(manifest: Manifest, tensors: Tensors) -> None:
         if _shape(tensors, name) != shape:
             raise FormatError(f"Tensor {name!r} must have shape {shape}; the file has {_shape(tensors, name)}.")
     check_values(tensors, expected)
-    if "codes" in tensors:
-        limits = np.array([len(manifest.classes), *(len(c.values) for c in manifest.conditions)])
-        if (tensors["codes"] < 0).any() or (tensors["codes"] >= limits).any():
-            raise FormatError("A released row has a class or condition that the manifest does not name.")
+    codes = tensors.get("codes")
+    if codes is not None and ((codes < 0).any() or (codes >= np.array(manifest.widths)).any()):
+        raise FormatError("A released row has a class or condition that the manifest does not name.")
     if isinstance(spec, MixtureSpec):
         weights = tensors["weights"].astype(np.float64)
         if (weights < 0).any() or not np.allclose(weights.sum(axis=0), 1.0, rtol=0, atol=1e-4):
@@ -216,7 +243,7 @@ def _expected(manifest: Manifest, spec: Any, tensors: Tensors) -> dict[str, tupl
     d, classes = manifest.embedding.dim, len(manifest.classes)
     if isinstance(spec, NetworkSpec):
         expected: dict[str, tuple[int, ...]] = {}
-        width = spec.latent_dim + (manifest.condition_width if spec.conditional else 0)
+        width = spec.latent_dim + (sum(manifest.widths) if spec.conditional else 0)
         out = trace_program(
             spec.program, _shapes(tensors), width, lambda name: expected.update({name: _shape(tensors, name)})
         )
@@ -230,11 +257,12 @@ def _expected(manifest: Manifest, spec: Any, tensors: Tensors) -> dict[str, tupl
             expected["noise_factor"] = (_rows(tensors, "noise_factor"), d)
         return expected
     if isinstance(spec, GaussianSpec):
-        expected = {"means": (classes, d), "factor": (_rows(tensors, "factor"), d), "scale": (d,)}
+        cells = manifest.cells
+        expected = {"means": (cells, d), "factor": (_rows(tensors, "factor"), d), "scale": (d,)}
         if spec.statistics is not None:
-            expected["statistics"] = (spec.statistics.size(classes, d),)
+            expected["statistics"] = (spec.statistics.size(cells, d),)
         if spec.head is not None:
-            expected["transcript"] = (spec.head.size(classes, d),)
+            expected["transcript"] = (spec.head.size(cells, d),)
         return expected
     n = _rows(tensors, "X")
     return {"X": (n, d), "codes": (n, 1 + len(manifest.conditions))}

@@ -268,6 +268,8 @@ class HeadSpec(Strict):
 class GaussianSpec(Strict):
     """One mean per class and one shared covariance: `factor.T @ factor + diag(scale ** 2)`.
 
+    With conditions there is one mean per combination of class and conditions; see `cell_of`.
+
     A Gaussian that was fitted under differential privacy may carry its noisy sums: those of several sites can be
     added and turned into one Gaussian.
 
@@ -556,7 +558,7 @@ class Manifest(Document):
 
     @model_validator(mode="after")
     def _check_consistent(self) -> Self:
-        widths = (len(self.classes), *(len(c.values) for c in self.conditions))
+        widths = self.widths
         for codes, p in self.joint:
             if len(codes) != len(widths) or any(not 0 <= c < w for c, w in zip(codes, widths, strict=True)):
                 raise ValueError("a combination in `joint` points outside the classes or conditions")
@@ -578,9 +580,14 @@ class Manifest(Document):
                 raise ValueError("the order of a part must give the index of each class once")
 
     @property
-    def condition_width(self) -> int:
-        """Length of the one-hot condition: classes, then each condition."""
-        return len(self.classes) + sum(len(c.values) for c in self.conditions)
+    def widths(self) -> tuple[int, ...]:
+        """The number of classes, then the number of values of each condition."""
+        return (len(self.classes), *(len(c.values) for c in self.conditions))
+
+    @property
+    def cells(self) -> int:
+        """The number of combinations of class and conditions, whether or not they occur."""
+        return math.prod(self.widths)
 
 
 def parse_manifest(raw: bytes) -> Manifest:

@@ -21,7 +21,7 @@ from locum.audit.decoder import (
 )
 from locum.audit.statistics import Scores
 from locum.errors import ConfigError, NotApplicableError
-from locum.release import GaussianSpec, NetworkSpec, Release
+from locum.release import GaussianSpec, NetworkSpec, Release, cell_of
 from locum.train import seeded
 from locum.types import EmbeddingSet
 
@@ -148,9 +148,9 @@ def component_log_density(component: Component, X: npt.NDArray[np.float32], code
     The covariance is that for a sampling variance of 1, as it was learned. In the space "unit", samples are scaled to
     length 1 afterward; the density is the one before.
     """
-    t = component.tensors
+    t, cells = component.tensors, cell_of(component.local(codes), component.widths)
     return component.log_weights[codes[:, 0]] + gaussian_log_density(
-        X, component.local(codes)[:, 0], t["means"].astype(np.float64), t["factor"], t["scale"]
+        X, cells, t["means"].astype(np.float64), t["factor"], t["scale"]
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,7 +14,7 @@ from locum.audit.attacks.latent_search import component_log_density
 from locum.audit.decoder import components_of, gaussian_log_density, record_codes, records_of
 from locum.audit.shadows.gaussian import GaussianFits
 from locum.audit.statistics import Scores
-from locum.release import GaussianSpec, Release
+from locum.release import GaussianSpec, Release, cell_of
 from locum.types import EmbeddingSet
 
 Floats = npt.NDArray[np.float64]
@@ -63,12 +64,11 @@ class LikelihoodRatio(ScoreAttack):
     ) -> Scores:
         """Log density under the release minus log density under the reference."""
         X, codes = records_of(release, members, non_members)
-        if self.reference is None:
-            known, labels = X, codes[:, 0]
-        else:
+        known, seen = X, codes
+        if self.reference is not None:
             known = release.transform(self.reference.X).astype(np.float32, copy=False)
-            labels = record_codes(release, self.reference)[:, 0]
-        ratio = _under_release(release, X, codes, self.samples, rng) - _under(known, labels, release, X, codes)
+            seen = record_codes(release, self.reference)
+        ratio = _under_release(release, X, codes, self.samples, rng) - _under(known, seen, release, X, codes)
         # A class that one of the two does not know says nothing about its records.
         ratio = np.where(np.isfinite(ratio), ratio, 0.0)
         return Scores(ratio[: len(members)], ratio[len(members) :])
@@ -83,11 +83,11 @@ def _under_release(
         return found
     # The manifest's kind says what can be sampled; a table has its rows and no more.
     drawn = release.sample_set(None if release.manifest.kind == "data" else samples, random_state=rng)
-    return _under(drawn.X, drawn.y, release, X, codes)
+    return _under(drawn.X, drawn.y[:, None], release, X, codes)
 
 
 def _under(
-    known: npt.NDArray[np.float32], labels: Codes, release: Release, X: npt.NDArray[np.float32], codes: Codes
+    known: npt.NDArray[np.float32], seen: Codes, release: Release, X: npt.NDArray[np.float32], codes: Codes
 ) -> Floats:
     """Log density of records under the Gaussian that `ClassGaussian` would fit to `known`."""
     settings = release.manifest.settings
@@ -95,6 +95,9 @@ def _under(
     # Settings come from a file: other numbers only make another attack.
     rank = rank if isinstance(rank, int) and 0 <= rank <= known.shape[1] else 64
     shrinkage = float(shrinkage) if isinstance(shrinkage, int | float) and 0 <= shrinkage <= 1 else 0.1
-    fits = GaussianFits(known, labels, len(release.manifest.classes), rank, shrinkage)
+    # A network is compared by class alone: not every combination of its conditions has enough records.
+    manifest = release.manifest
+    widths = manifest.widths if isinstance(manifest.decoder, GaussianSpec) else manifest.widths[:1]
+    fits = GaussianFits(known, cell_of(seen, widths), math.prod(widths), rank, shrinkage)
     (fit,) = fits.fits(np.ones((1, len(known)), dtype=bool))
-    return gaussian_log_density(X, codes[:, 0], fit.means, fit.factor, fit.scale)
+    return gaussian_log_density(X, cell_of(codes, widths), fit.means, fit.factor, fit.scale)

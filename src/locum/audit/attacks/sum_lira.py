@@ -80,6 +80,8 @@ class SumLiRA(ScoreAttack):
     ) -> Scores:
         """Score every record; the records of a subject share a score if the release counts by subject."""
         check_shadows(self.shadows)
+        if release.manifest.conditions:
+            raise NotApplicableError(self.name, "the release is conditioned on more than the class")
         pool = Pool.of(release, members, non_members)
         # How shadows are made follows the release; whether they are made does not.
         by_subject = release.claim.unit == "subject" and members.subject is not None

@@ -258,8 +258,7 @@ class CVAEShadows:
         compat = generator.authors_compat and generator.preset != "federated"
         self._std_from_log = 1.0 if compat else 0.5
         manifest = release.manifest
-        sizes = (len(manifest.classes), *(len(c.values) for c in manifest.conditions))
-        self._sizes = sizes if spec.conditional else ()
+        self._sizes = manifest.widths if spec.conditional else ()
         if self._settings.residual and manifest.conditions:
             raise ConfigError("The preset 'large' has no shadows if there are conditions besides the class.")
         # A fixed seed: the scale comes from the release's own samples, and all decoders start from the same latents.

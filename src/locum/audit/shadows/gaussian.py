@@ -12,7 +12,7 @@ import scipy.linalg
 from locum.audit.decoder import gaussian_log_density
 from locum.errors import ConfigError
 from locum.generate import safe_rank
-from locum.release import Release
+from locum.release import Release, cell_of
 
 Floats = npt.NDArray[np.float64]
 Array = npt.NDArray[np.float32]
@@ -153,7 +153,8 @@ class GaussianShadows(GaussianFits):
             raise ConfigError(
                 "The settings of the release lack `rank` or `shrinkage`: no shadow can be trained like it."
             ) from None
-        super().__init__(X, codes[:, 0], len(release.manifest.classes), rank, shrinkage)
+        manifest = release.manifest
+        super().__init__(X, cell_of(codes, manifest.widths), manifest.cells, rank, shrinkage)
         self._release = release
 
     def own(self) -> Floats:

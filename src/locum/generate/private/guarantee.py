@@ -125,8 +125,8 @@ def one_by_one(subject: Any) -> npt.NDArray[Any]:
     """
     if isinstance(subject, np.ndarray) and subject.dtype.kind == "f":
         raise PrivacyError(
-            "Subjects must be text or whole numbers; got an array of floating-point numbers, in which long numbers "
-            "can become equal. Read the column as text."
+            "Subjects and attributes must be text or whole numbers; got an array of floating-point numbers, in which "
+            "long numbers can become equal. Read the column as text."
         )
     entries = subject.tolist() if isinstance(subject, np.ndarray) else list(subject)
     out = np.empty(len(entries), dtype=object)
@@ -148,6 +148,8 @@ class Guarantee:
     # Whether this generator can be fitted with differential privacy, and whether its plan then needs `n_public`.
     _SUPPORTS_DP = False
     _NEEDS_SIZE = True
+    # Whether `condition_values` declares the values of its conditions.
+    _DECLARES_VALUES = False
 
     def _check_privacy(self, subject: Any) -> None:
         """Check everything that a guarantee needs, before any record is used."""
@@ -168,9 +170,10 @@ class Guarantee:
                 "Under differential privacy the set of classes is private too: name all classes that can occur with "
                 "`classes` (--classes); a class may be empty."
             )
-        if getattr(self, "condition_on", None):
+        if getattr(self, "condition_on", None) and not self._DECLARES_VALUES:
             raise PrivacyError(
-                "Under differential privacy `condition_on` would reveal which values occur: leave it out."
+                f"Under differential privacy {name} takes no `condition_on`, which would reveal the values that "
+                "occur: leave it out, or use ClassGaussian, where they are declared."
             )
         if self.privacy.unit == "subject" and subject is None:
             raise PrivacyError("The unit `subject` needs `subject`: say which records belong together.")
