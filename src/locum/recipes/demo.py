@@ -167,12 +167,16 @@ def _forget(folder: Path) -> None:
         if (folder / name).exists():
             shutil.rmtree(folder / name)
     ledger = _ledger(folder)
+    if ledger.parent.is_symlink():
+        raise ConfigError(
+            f"{str(ledger.parent)!r} is a link: a demo deletes no ledger elsewhere. Choose another with -o."
+        )
     for file in ledger.parent.glob(f"{ledger.name}*"):
         file.unlink()
 
 
 def _ledger(folder: Path) -> Path:
-    # Never through a link that leads out of the folder: no other ledger may be deleted.
+    # Not by way of the images, which may be a link: no other ledger may be deleted.
     return folder / STATE_FOLDER / ledger_path(folder).name
 
 
