@@ -3,6 +3,7 @@ training folds, and likeness."""
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -44,6 +45,7 @@ from locum.metrics import (
     frechet_by_class,
 )
 from locum.recipes import Study, StudyResults
+from locum.recipes.forecasting import signal_of
 from locum.recipes.study import Cell, data_folder, markdown_table
 from locum.release import Release
 from locum.types import DEFAULT_DELTA, DP, EmbeddingSet, Estimate, Unit
@@ -200,6 +202,7 @@ def render(results: StudyResults, out: Path) -> str:
     config, text = results.config, []
     every = sorted({e for epsilons in config["methods"].values() for e in epsilons})
     usual = config["delta"]
+    (out / "private-forecast.json").write_text(json.dumps(forecast_table(results), indent=1) + "\n")
     for name in config["sets"]:
         real = {m: results.estimate(f"{name}/real", m).value for m in ("auc", "balanced_accuracy", "penalty")}
         text.append(
@@ -241,6 +244,28 @@ def render(results: StudyResults, out: Path) -> str:
         "95 % intervals. Whitening by public statistics of drawn images."
     )
     return "\n\n".join(text)
+
+
+def forecast_table(results: StudyResults) -> dict[str, Any]:
+    """What each release of the head kept, by its signal: the table that forecasts go by."""
+    config, releases = results.config, []
+    for name in config["sets"]:
+        train = data(name, "train")
+        units = len(np.unique(train.subject)) if unit_of(name) == "subject" else len(train)
+        classes = len(train.info.class_names)
+        real = results.estimate(f"{name}/real", "auc").value
+        for epsilon in _methods(config, name)["head"]:
+            noise = plan_head(DP(epsilon, config["delta"])).noise_multiplier
+            found = results.estimate(_cell(name, "head", epsilon, config["delta"]), "rule_auc").value
+            releases.append(
+                {
+                    "set": name,
+                    "epsilon": epsilon,
+                    "signal": round(signal_of(units, classes, train.dim, noise), 4),
+                    "kept": round(max(0.0, (found - 0.5) / (real - 0.5)), 4),
+                }
+            )
+    return {"study": "private-epsilon", "releases": releases}
 
 
 def _shown(results: StudyResults, cell: str, metric: str) -> str:

@@ -31,6 +31,11 @@ if TYPE_CHECKING:
         start_federation as start_federation,
     )
     from locum.recipes.fit import FitSummary as FitSummary, fit_release as fit_release
+    from locum.recipes.forecasting import (
+        Forecast as Forecast,
+        epsilon_for as epsilon_for,
+        forecast as forecast,
+    )
     from locum.recipes.ledger import (
         backup_ledger as backup_ledger,
         export_ledger as export_ledger,
