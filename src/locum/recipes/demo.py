@@ -17,7 +17,7 @@ from locum.io import STATE_FOLDER, ledger_path
 from locum.recipes.audit import audit_data
 from locum.recipes.embed import embed_to_file
 from locum.recipes.fit import FitSummary, fit_release
-from locum.recipes.fit_privacy import CLASSES_READ
+from locum.recipes.fit_privacy import names_read
 from locum.recipes.inputs import read_sets, scored
 from locum.recipes.predict import predict_records
 from locum.recipes.train import train_head
@@ -72,7 +72,7 @@ def run_demo(
     _claim(folder)
     images, vectors, release = folder / "images", folder / "digits.npz", folder / RELEASE
     head, predictions, page = folder / "head.safetensors", folder / "predictions.csv", folder / "audit.html"
-    ledger, accepted = _ledger(folder), CLASSES_READ.split(":")[0]
+    ledger, accepted = _ledger(folder), str(names_read(classes=True)).split(":")[0]
     begins("Take scikit-learn's handwritten digits as images: records, records not used, test images", ())
     ends("images", _write_images(images))
     results: dict[str, Any] = {}
