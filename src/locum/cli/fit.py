@@ -38,6 +38,8 @@ _GUARANTEE = (
     "epsilon", "delta", "n_public", "classes", "classes_public", "unit", "relation", "holding", "ledger",
     "duplicates_removed", "mechanism", "reference", "condition_values",
 )  # fmt: skip
+# Less epsilon than this is what rounding leaves.
+_NOTHING = 1e-4
 
 
 def fit(
@@ -328,7 +330,18 @@ def _show_guarantee(summary: FitSummary) -> None:
     output.say("limit       what that means for any attack")
     output.say_indented(summary.limit.sentence)
     epsilon, delta = (at_most(value) for value in summary.left)
-    output.say(f"budget      epsilon {epsilon} and delta {delta} are left for {summary.holding!r}")
+    if summary.left[0] < _NOTHING:
+        output.say(f"budget      nothing is left for {summary.holding!r}: a further release needs a larger budget")
+    else:
+        output.say(f"budget      epsilon {epsilon} and delta {delta} are left for {summary.holding!r}")
+    if summary.forecasts:
+        here, *wider = summary.forecasts
+        more = f"; epsilon {wider[0].epsilon:g} would keep {wider[0].kept.value:.0%}" if wider else ""
+        output.say(
+            f"usefulness  about {here.kept.value:.0%} ({here.kept.low:.0%} to {here.kept.high:.0%}) of what real "
+            f"data give above chance is expected{more}"
+        )
+        output.say_indented("By measured releases of other data, not of yours: `locum evaluate` measures it.")
 
 
 def _check_no_guarantee(ctx: typer.Context) -> None:

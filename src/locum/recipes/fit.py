@@ -39,6 +39,7 @@ from locum.recipes.fit_privacy import (
     asked_budget,
     check_classes_known,
     check_not_lost,
+    expected_use,
     names_read,
     paid_limit,
     public_classes,
@@ -47,6 +48,7 @@ from locum.recipes.fit_privacy import (
     with_assumptions,
     with_unit_of,
 )
+from locum.recipes.forecasting import Forecast
 from locum.recipes.generators import GENERATORS, generator_class
 from locum.recipes.inputs import check_source, checkpoint_path, choose_split, only_real, pick_split, read_sets
 from locum.release import load
@@ -74,6 +76,9 @@ class FitSummary:
         With a guarantee: what no attack can exceed on average, for this release and with all of its ledger.
     holding
         With a guarantee: the name of the data holding that paid.
+    forecasts
+        What a classifier from the release is expected to keep of the usefulness of real data, at this epsilon and at
+        3; measured on other data, so none of it depends on yours.
     left
         With a guarantee: epsilon and delta that are left of its budget.
     membership
@@ -131,6 +136,7 @@ class FitSummary:
     limit: ProvenLimit | None = None
     holding: str | None = None
     left: tuple[float, float] | None = None
+    forecasts: tuple[Forecast, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """As plain JSON."""
@@ -142,6 +148,7 @@ class FitSummary:
             "limit": None if self.limit is None else self.limit.to_dict(),
             "holding": self.holding,
             "left": None if self.left is None else {"epsilon": self.left[0], "delta": self.left[1]},
+            "forecasts": [one.to_dict() for one in self.forecasts],
             "membership": None if self.membership is None else self.membership.to_dict(),
             "problem": self.problem,
             "records": self.records,
@@ -344,6 +351,7 @@ def fit_release(
             model.set_params(checkpoint=checkpoint_path(data, "fit", chosen) if resume else None)
         model.fit(train.X, train.y, train.subject, attributes=train.attributes)
         problem, membership, limit, left = "", None, None, None
+        forecasts: tuple[Forecast, ...] = ()
         if privacy is None:
             release = model.release(train.info, no_dp=True)
         else:
@@ -354,6 +362,7 @@ def fit_release(
             model.remove_checkpoint()
             limit = paid_limit(release.claim, settings["ledger"], names_public)
             left = Ledger(settings["ledger"]).holding(holding).left
+            forecasts = expected_use(release)
         try:
             if others is not None:
                 checked = check_membership(release, train, others, np.random.default_rng(seed))
@@ -392,6 +401,7 @@ def fit_release(
         limit=limit,
         holding=None if privacy is None else holding,
         left=left,
+        forecasts=forecasts,
     )
 
 

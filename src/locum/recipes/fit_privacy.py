@@ -15,8 +15,10 @@ from locum.accounting import Ledger
 from locum.audit import ProvenLimit, proven_limit
 from locum.errors import ConfigError, LocumError, PrivacyError
 from locum.generate import PRIVATE_GENERATORS
+from locum.generate.private import Descent
 from locum.io import MANIFEST, STATE_FOLDER, split_path
-from locum.release import Release, load
+from locum.recipes.forecasting import Forecast, forecast
+from locum.release import GaussianSpec, Release, load
 from locum.types import DEFAULT_DELTA, DEFAULT_EPSILON, DP, EmbeddingSet, PrivacyClaim
 
 # Called with class names, or values of an attribute, in the data; whether they may become public.
@@ -30,6 +32,9 @@ REMOVED = (
     "copies of records were removed from the data before the fit: the guarantee is about the data that were left, "
     "and does not cover what a unit's copies did to the records of others"
 )
+
+# The epsilon that a forecast is also given for.
+WIDER = 3.0
 
 
 def names_read(*, classes: bool, attributes: Sequence[str] = ()) -> str | None:
@@ -170,6 +175,24 @@ def paid_limit(claim: PrivacyClaim, ledger: Path, names_public: str | None) -> P
     charges = [charge for holding in Ledger(ledger).holdings().values() for charge in holding.charges]
     # The holder has confirmed this one; nobody has accepted the others.
     return proven_limit(claim, charges, accepted=() if names_public is None else (names_public,))
+
+
+def expected_use(release: Release) -> tuple[Forecast, ...]:
+    """What the release is expected to keep of the usefulness of real data, and what `WIDER` would have kept.
+
+    It goes by the noisy count in the release, which is paid for.
+    """
+    decoder, dp = release.manifest.decoder, release.claim.dp
+    if not isinstance(decoder, GaussianSpec) or decoder.head is None or dp is None:
+        return ()
+    cells, d = release.manifest.cells, release.manifest.embedding.dim
+    descent = Descent(decoder.head.noise, cells, d)
+    descent.take(release.tensors["transcript"][: descent.size].astype(np.float64))
+    epsilons = [round(dp.epsilon, 3), *([WIDER] if dp.epsilon < WIDER else [])]
+    return tuple(
+        forecast(DP(epsilon, dp.delta), units=descent.count, classes=len(release.manifest.classes), features=d)
+        for epsilon in epsilons
+    )
 
 
 def check_not_lost(data: str, ledger: Path) -> None:
