@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from locum.accounting import Charge, QueryPlan, events_to_json
+from locum.accounting import Charge, events_to_json
 from locum.data import Reference
 from locum.errors import ConfigError, PrivacyError
-from locum.release import transcript_hash
 from locum.types import DP, DPClaim, PrivacyClaim
 
 if TYPE_CHECKING:
@@ -213,26 +212,6 @@ class Guarantee:
         with Ledger(self.ledger) as ledger:
             ledger.open_for(self._budget(), self.holding)
             yield ledger
-
-    def _pay(self, plan: QueryPlan) -> Charge | None:
-        """Charge the ledger before the work; with an insecure seed nothing is paid and nothing claimed."""
-        with self._open_ledger() as ledger:
-            if ledger is None:
-                return None
-            return ledger.charge(
-                self.holding,
-                plan.events,
-                delta=plan.privacy.delta,
-                purpose=type(self).__name__,
-                within=plan.privacy.epsilon,
-            )
-
-    def _settle(self, charge: Charge | None, noisy: npt.NDArray[np.float32]) -> None:
-        """Note the hash of the noisy result before anything is made from it."""
-        if charge is not None:
-            with self._open_ledger() as ledger:
-                assert ledger is not None
-                ledger.finish(charge, transcript_hash(noisy))
 
     def _bind(self, fingerprint: str) -> None:
         """Note in the ledger which release the charge paid for."""
