@@ -269,7 +269,7 @@ class GaussianSpec(Strict):
     """One mean per class and one shared covariance: `factor.T @ factor + diag(scale ** 2)`.
 
     A Gaussian that was fitted under differential privacy may carry its noisy sums: those of several sites can be
-    added and turned into one Gaussian.
+    added and turned into one Gaussian. Or it carries the noisy results of a private head, which cannot be added.
 
     Parameters
     ----------
