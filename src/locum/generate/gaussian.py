@@ -83,8 +83,9 @@ class ClassGaussian(BaseGenerator):
         over sites (`locum federate merge`). "auto" is "head", which is at least as useful as the others on every data
         set tried (`locum study run private-epsilon`).
     separation
-        With `mechanism="head"`: how far apart classes are, in standard deviations of the spread around a class mean.
-        More helps a classifier to find the head in samples, and makes samples less like real vectors.
+        With `mechanism="head"`: how far class means are from their center, in standard deviations of the spread
+        around a class mean. More helps a classifier to find the head in samples, and makes samples less like real
+        vectors.
     ledger
         The ledger that pays, such as `locum.ledger_for(path)`; needed with `privacy`.
     holding

@@ -68,7 +68,7 @@ def choose_generator(privacy: DP | None = None) -> Choice:
         return Choice("gaussian", "without a guarantee it ties with the CVAE for a linear head, and is smaller")
     return Choice(
         "gaussian",
-        f"at epsilon {privacy.epsilon:g} one noisy sum kept more than noisy training on every data set tried",
+        f"at epsilon {privacy.epsilon:g} noisy sums kept more than noisy training on every data set tried",
     )
 
 

@@ -247,7 +247,8 @@ def fit_release(
     overwrite
         Replace `out` if it is a release.
     resume
-        Continue an interrupted fit of a CVAE; its checkpoint is kept beside the data.
+        Continue an interrupted fit of a CVAE, or of a Gaussian with a guarantee, which then does not pay again; its
+        checkpoint is kept beside the data.
     verbose
         Show the progress of training.
     seed

@@ -62,7 +62,7 @@ def asked_budget(privacy: DP | None, no_dp: bool, generator: str) -> DP | None:
         )
     budget = privacy or DP(DEFAULT_EPSILON, DEFAULT_DELTA)
     if generator != "gaussian":
-        # Noisy training; the Gaussian is one noisy sum.
+        # Noisy training of networks; the Gaussian pays for a noisy count.
         budget.size()
     return budget
 

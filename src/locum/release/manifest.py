@@ -271,7 +271,7 @@ class GaussianSpec(Strict):
     With conditions there is one mean per combination of class and conditions; see `cell_of`.
 
     A Gaussian that was fitted under differential privacy may carry its noisy sums: those of several sites can be
-    added and turned into one Gaussian.
+    added and turned into one Gaussian. Or it carries the noisy results of a private head, which cannot be added.
 
     Parameters
     ----------
