@@ -50,7 +50,7 @@ def plan(
     generator: Annotated[
         str,
         typer.Option(
-            help="auto, gaussian (one noisy sum), cvae, cgan or sgd (noisy training steps).",
+            help="auto, gaussian (noisy sums), cvae, cgan or sgd (noisy training steps).",
             rich_help_panel="Mechanism",
         ),
     ] = "auto",

@@ -14,7 +14,15 @@ import numpy.typing as npt
 from locum.accounting import PoissonGaussian, events_from_json
 from locum.errors import ConfigError, DataError, LocumError, PrivacyError
 from locum.federated.claims import check_sites_per_subject, joint_claim
-from locum.generate.private import Shares, from_sums, measured, reference_of, reference_settings, rounded_shares
+from locum.generate.private import (
+    Shares,
+    from_sums,
+    measured,
+    read_head,
+    reference_of,
+    reference_settings,
+    rounded_shares,
+)
 from locum.release import (
     EmbeddingEntry,
     GaussianSpec,
@@ -146,10 +154,10 @@ def _mixed(releases: Sequence[Release], orders: Sequence[npt.NDArray[np.int64]],
         decoder: Any = release.manifest.decoder
         if isinstance(decoder, GaussianSpec):
             # Sampling does not need the sums.
-            decoder = decoder.model_copy(update={"statistics": None})
+            decoder = decoder.model_copy(update={"statistics": None, "head": None})
         same = (order == np.arange(len(order))).all()
         parts.append(MixturePart(decoder=decoder, order=() if same else tuple(order.tolist())))
-        own = {name: value for name, value in release.tensors.items() if name != "statistics"}
+        own = {k: v for k, v in release.tensors.items() if k not in ("statistics", "transcript")}
         tensors |= {part_prefix(number) + name: value for name, value in own.items()}
     shares = np.stack([_shares(release)[order] for release, order in zip(releases, orders, strict=True)])
     counts = [_counts(release) for release in releases]
@@ -189,6 +197,11 @@ def _counts(release: Release) -> Array | None:
         noisy = release.tensors["statistics"].astype(np.float64)
         found = measured(noisy, spec.noise, len(manifest.classes), manifest.embedding.dim, Shares(*spec.shares))
         return found.counts
+    decoder = manifest.decoder
+    if isinstance(decoder, GaussianSpec) and decoder.head is not None:
+        classes, d = len(manifest.classes), manifest.embedding.dim
+        first = read_head(decoder.head, release.tensors["transcript"], classes, d).first
+        return first.counts
     size: Any = manifest.settings.get("n_public")
     dp, batch = release.claim.dp, manifest.settings.get("batch_size")
     if size is None and dp is not None and _is_size(batch):

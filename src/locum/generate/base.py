@@ -106,6 +106,13 @@ def _names_by_code(classes: Sequence[Any], info: EmbeddingInfo) -> list[str] | N
     return None
 
 
+def _as_number(text: str) -> float | str:
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
 def _condition(name: str, column: npt.NDArray[Any], declared: Sequence[Any] | None) -> tuple[Condition, Any]:
     """An attribute and the code of each record: the declared values, or else those that occur."""
     texts = np.array([str(value) for value in column.tolist()], dtype=np.str_)
@@ -116,6 +123,11 @@ def _condition(name: str, column: npt.NDArray[Any], declared: Sequence[Any] | No
         if isinstance(declared, str) or len(values) < 1 or len(np.unique(values)) != len(values):
             raise ConfigError(f"`condition_values` must list each value of {name!r} once; got {declared!r}.")
         place = {value: code for code, value in enumerate(values.tolist())}
+        # A column of numbers loses zeros in front as soon as all of it can be read as numbers.
+        if len({_as_number(value) for value in place}) < len(place):
+            raise ConfigError(
+                f"Two of the `condition_values` of {name!r} are the same number: give them other names."
+            )
         if not set(texts.tolist()) <= set(place):
             raise DataError(
                 f"A value of {name!r} is not among `condition_values` (--condition-values): name every value that "

@@ -18,7 +18,7 @@ def make_plan(
     epochs: float | None = None,
     clip: float | None = None,
 ) -> dict[str, Any]:
-    """Say what a private fit would do and cost, from public numbers alone: one noisy sum, or noisy training steps.
+    """Say what a private fit would do and cost, from public numbers alone: noisy sums, or noisy training steps.
 
     Parameters
     ----------
@@ -113,7 +113,7 @@ def explain(budget: DP) -> list[str]:
         f"delta {budget.delta:g}: the probability that the guarantee fails altogether. With n {unit}s, a delta of "
         f"1/n would allow one of them to be published, so at most {largest} is accepted. A smaller one costs little.",
         f"n_public {n or '?'}: about how many {unit}s there are, as a number that may be public. The true number is "
-        "private: round it. Noisy training needs it, for its steps and batches; one noisy sum does not. A poor guess "
+        "private: round it. Noisy training needs it, for its steps and batches; noisy sums do not. A poor guess "
         "costs usefulness, never privacy.",
         f"unit {unit}: a record is one image or row; a subject is one person or patient with all their records. If "
         "subjects have several records, use subject: a guarantee per record does not cover all of them together.",
