@@ -125,9 +125,7 @@ def _condition(name: str, column: npt.NDArray[Any], declared: Sequence[Any] | No
         place = {value: code for code, value in enumerate(values.tolist())}
         # A column of numbers loses zeros in front as soon as all of it can be read as numbers.
         if len({_as_number(value) for value in place}) < len(place):
-            raise ConfigError(
-                f"Two of the `condition_values` of {name!r} are the same number: give them other names."
-            )
+            raise ConfigError(f"Two of the `condition_values` of {name!r} are the same number: rename one.")
         if not set(texts.tolist()) <= set(place):
             raise DataError(
                 f"A value of {name!r} is not among `condition_values` (--condition-values): name every value that "
