@@ -69,6 +69,8 @@ def run_demo(
     >>> from locum.recipes import run_demo
     >>> found = run_demo(Path("demo"), begins=print, ends=print)  # doctest: +SKIP
     """
+    from threadpoolctl import threadpool_limits
+
     _claim(folder)
     images, vectors, release = folder / "images", folder / "digits.npz", folder / RELEASE
     head, predictions, page = folder / "head.safetensors", folder / "predictions.csv", folder / "audit.html"
@@ -139,7 +141,9 @@ def run_demo(
     ]
     for name, title, commands, work in steps:
         begins(title, commands)
-        results[name] = work()
+        # But for images it is small work: threads would wait for each other longer than they work.
+        with threadpool_limits(None if name == "embed" else 1):
+            results[name] = work()
         ends(name, results[name])
     return results
 
