@@ -196,8 +196,12 @@ def expected_use(release: Release) -> tuple[Forecast, ...]:
 
 
 def check_not_lost(data: str, ledger: Path) -> None:
-    """Refuse a new ledger where a release shows that there was one: what it spent would be forgotten."""
+    """Refuse a new ledger where a release shows that there was one: what it spent would be forgotten.
+
+    A ledger that is there must be one.
+    """
     if ledger.exists():
+        Ledger(ledger).holdings()
         return
     # Beside the data, and beside the images that vectors were made from.
     places = {Path(os.path.realpath(split_path(data)[0])).parent}
