@@ -36,8 +36,8 @@ def test_a_fit_is_private_unless_told_otherwise(program, files, tmp_path: Path) 
     told = " ".join(ran.out.split())
     assert "no test of whether a given record took part has an AUC above 0.567" in told
     assert "the only release charged to this ledger" in told
-    assert "budget epsilon 0.0" in told
-    assert "are left for 'default'" in told
+    assert "budget nothing is left for 'default'" in told
+    assert "of what real data give above chance is expected; epsilon 3 would keep" in told
     assert "No guarantee" not in ran.out
     assert "No guarantee" not in (tmp_path / "r" / "README.md").read_text()
     again = program("fit", "train.npz", "-o", "r2", *CLASSES)
@@ -102,7 +102,7 @@ def test_without_a_guarantee_the_first_line_says_so(program, files, tmp_path: Pa
         ("--holding", "default"),
         ("--ledger", "l.sqlite"),
         ("--duplicates-removed",),
-        ("--covariance", "own"),
+        ("--mechanism", "means"),
         ("--reference", "none"),
     ],
     ids=lambda words: words[0],
