@@ -34,7 +34,7 @@ def test_a_budget_is_set_spent_and_shown(program, locum, files, tmp_path: Path) 
     assert paid == entries[1]["hash"]
     assert check_chain(entries) == told["tip"]
     shown = program("ledger", "show", "train.npz").out
-    for word in ("insects", "ClassGaussian", "one sum with normal noise", told["tip"]):
+    for word in ("insects", "ClassGaussian", "up to 34 sums", told["tip"]):
         assert word in shown
 
 
