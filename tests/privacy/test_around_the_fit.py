@@ -29,7 +29,7 @@ BUDGET = DP(1.0, 1e-4, n_public=200)
 
 
 def fitted_on(file: Path, monkeypatch: pytest.MonkeyPatch, **options: Any) -> np.ndarray:
-    """The first sums without noise of a private fit through the program's own path; later ones depend on the noise."""
+    """The first sums without noise of a private fit through the program's own path; others depend on noise."""
     seen = []
     first = HeadQuery.first
     monkeypatch.setattr(HeadQuery, "first", lambda *given: seen.append(first(*given)) or seen[-1])

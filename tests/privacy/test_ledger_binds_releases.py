@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -38,7 +39,8 @@ def made(tmp_path: Path) -> tuple[Path, Path]:
 
 
 def kinds(ledger: Path) -> list[str]:
-    return [entry["body"]["kind"] for entry in Ledger(ledger).export()]
+    """Kinds of entries in their order; the results of several noisy sums count as one."""
+    return [kind for kind, _ in itertools.groupby(entry["body"]["kind"] for entry in Ledger(ledger).export())]
 
 
 def test_an_honest_release_passes_and_says_what_was_checked(made: tuple[Path, Path]) -> None:
@@ -81,7 +83,7 @@ def test_a_decoder_that_does_not_follow_from_the_sums_is_found_even_if_the_ledge
 def test_other_sums_are_found_even_if_the_ledger_was_made_to_know_them(forge: Forge, made: tuple[Path, Path]) -> None:
     release, ledger = made
     tensors = load_file(release / "decoder.safetensors")
-    tensors["statistics"] = tensors["statistics"] + 1
+    tensors["transcript"] = tensors["transcript"] + 1
     forge(release, lambda body: None, tensors)
     book = Ledger(ledger)
     (charge,) = book.holding("default").charges
