@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import example, given, strategies as st
 from scipy.spatial import ConvexHull, QhullError
 
 from locum.errors import DataError
@@ -81,6 +81,7 @@ def test_it_agrees_with_its_twins(points: list[tuple[float, float]], origin: tup
 
 
 @given(curves, st.tuples(shares, shares))
+@example([(0.0, 0.5), (0.05, 0.0)], (5e-324, 0.0))
 def test_one_more_point_never_takes_area_away(points: list[tuple[float, float]], more: tuple[float, float]) -> None:
     assert hull_auc([*points, more]) >= hull_auc(points) - 1e-12
     assert hull_auc([*points, more]) == pytest.approx(hull_auc(points, corner=more))

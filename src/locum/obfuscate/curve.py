@@ -248,6 +248,8 @@ def hull_auc(points: Iterable[Sequence[float]], origin: Pair = (0.0, 0.0), corne
     curve = np.maximum(np.asarray(rows, dtype=np.float64) - np.asarray(origin, dtype=np.float64), 0.0)
     if not np.isfinite(curve).all():
         raise DataError("Points of a hull must be finite numbers; one is not.")
+    # Shares are never that small, and products of such numbers are rounded to 0, which turns corners the wrong way.
+    curve[curve < 1e-100] = 0.0
     x_max, y_max = curve.max(axis=0).tolist()
     # All y are 0 or more, and (0, 0) and (x_max, 0) are in the set: the hull is the area under its upper edge.
     upper: list[Pair] = []
