@@ -109,7 +109,7 @@ def schedule_for(count: float, classes: int, d: int, noise: float) -> Schedule:
     most = min(HEAD_STEPS, max(_MOST_DRAWS // (classes * d) - 1, 8))
     steps = min(max(round(3 * math.sqrt(signal)), 6), most)
     # How far weights may move in all: the more signal, the larger the best weights.
-    rate = min(30 * signal**0.75 / steps, 40.0)
+    rate = min(30 * signal**0.75 / steps, 65.0)
     return Schedule(0.09, steps, rate, momentum=0.7, decay=0.001, clip=0.5, scale=10.0, averaged=0.15)
 
 
