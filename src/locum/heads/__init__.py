@@ -8,7 +8,7 @@ from locum._lazy import lazy_exports
 
 if TYPE_CHECKING:
     from locum.heads.augment import AugmentedBatches as AugmentedBatches
-    from locum.heads.bayes import bayes_head as bayes_head
+    from locum.heads.bayes import bayes_head as bayes_head, carries_head as carries_head
     from locum.heads.head import LinearHead as LinearHead, MLPHead as MLPHead, TorchHead as TorchHead
     from locum.heads.losses import LOSSES as LOSSES, Loss as Loss
     from locum.heads.remix import Remix as Remix

@@ -87,6 +87,32 @@ def bayes_head(release: Release) -> SavedHead:
     return SavedHead(manifest, {"layer0.weight": weights / sharpness, "layer0.bias": offsets / sharpness})
 
 
+def carries_head(release: Release) -> bool:
+    """Whether a release carries a private head, which its own Bayes rule is.
+
+    Parameters
+    ----------
+    release
+        Any release.
+
+    Returns
+    -------
+    bool
+        Not with conditions: the rule for the class is then not linear.
+
+    Examples
+    --------
+    >>> from locum.data import load_sample
+    >>> from locum.generate import ClassGaussian
+    >>> from locum.heads import carries_head
+    >>> tumors = load_sample("breast-cancer")
+    >>> carries_head(ClassGaussian(random_state=0).fit(tumors.X, tumors.y).release(no_dp=True))
+    False
+    """
+    decoder = release.manifest.decoder
+    return isinstance(decoder, GaussianSpec) and decoder.head is not None and not release.manifest.conditions
+
+
 def _solve(factor: Array, scale: Array, means: Array) -> Array:
     """`means` times the inverse of `factor.T @ factor + diag(scale**2)`, in units of each feature's own spread."""
     spread = np.sqrt(np.square(factor).sum(axis=0) + np.square(scale))

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from locum.audit import check_membership
 from locum.errors import ConfigError, DataError
 from locum.generate import KSame
-from locum.heads import LinearHead, MLPHead
+from locum.heads import LinearHead, MLPHead, SavedHead, bayes_head, carries_head
 from locum.metrics import average_nearest_distance, feature_scale, score_all
 from locum.recipes.evaluate_groups import Breakdown, break_down, check_attributes
 from locum.recipes.inputs import aligned, choose_split, pick_split, read_sets
@@ -125,7 +125,8 @@ def evaluate_release(
     head
         "linear" or "mlp".
     samples
-        How many vectors to draw from a decoder; None: as many as `train` has, or 5000.
+        How many vectors to draw from a decoder; None: as many as `train` has, and at least 5000. With None and a
+        linear head, a release that carries a private head is tested by its own rule, as `train_head` makes it.
     seeds
         How many heads per source of training rows; intervals need 2.
     by
@@ -168,12 +169,14 @@ def evaluate_release(
     train_set = None if train is None else choose_split(splits, train, "train")
     real = None if train_set is None else aligned(release, train_set, "train")
     sources = _sources(release, real, samples, ks)
+    own = bayes_head(release) if head == "linear" and samples is None and carries_head(release) else None
     rows, groups = [], []
     for done, (name, draw) in enumerate(sources):
         if progress is not None:
             progress(done, len(sources), name)
         known = None if name == "real data" else real
-        row, probas = _row(name, draw, target, known, HEADS[head], seeds, len(release.classes))
+        ready = own if done == 0 else None
+        row, probas = _row(name, draw, target, known, HEADS[head], seeds, len(release.classes), ready)
         rows.append(row)
         # k-Same would double the tables; the release and real data answer whether a gap is the release's own.
         for attribute in dict.fromkeys(by) if done == 0 or name == "real data" else ():
@@ -192,7 +195,8 @@ def _sources(
     release: Release, real: Rows | None, samples: int | None, ks: Sequence[int]
 ) -> list[tuple[str, Callable[[int], Rows]]]:
     def released(seed: int) -> Rows:
-        wanted = samples if samples is not None else len(real[1]) if real else 5000
+        # A decoder can be sampled for ever: few records are no reason to draw few.
+        wanted = samples if samples is not None else max(len(real[1]) if real else 0, 5000)
         n = None if release.manifest.kind == "data" else wanted
         drawn = release.sample_set(n, random_state=seed)
         return drawn.X, drawn.y
@@ -209,7 +213,14 @@ def _sources(
 
 
 def _row(
-    name: str, draw: Callable[[int], Rows], target: Rows, real: Rows | None, head: type[Any], seeds: int, classes: int
+    name: str,
+    draw: Callable[[int], Rows],
+    target: Rows,
+    real: Rows | None,
+    head: type[Any],
+    seeds: int,
+    classes: int,
+    ready: SavedHead | None,
 ) -> tuple[Row, list[npt.NDArray[np.float64]]]:
     """The row of the table, and each seed's probabilities for the test records."""
     runs: list[dict[str, float]] = []
@@ -219,10 +230,13 @@ def _row(
         X, y = draw(seed)
         if len(np.unique(y)) < 2:
             raise DataError(f"{name} gave rows of one class only: draw more with --samples.")
-        fitted = head(random_state=seed).fit(X, y)
         # A class that was not drawn gets probability 0, and counts as missed.
         proba = np.zeros((len(target[1]), classes))
-        proba[:, fitted.classes_] = fitted.predict_proba(target[0])
+        if ready is not None:
+            proba[:, : len(ready.manifest.classes)] = ready.predict_proba(target[0])
+        else:
+            fitted = head(random_state=seed).fit(X, y)
+            proba[:, fitted.classes_] = fitted.predict_proba(target[0])
         probas.append(proba)
         runs.append(score_all(target[1], proba, np.arange(classes)))
         if seed == 0 and real is not None:

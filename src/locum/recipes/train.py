@@ -13,13 +13,13 @@ import numpy.typing as npt
 
 from locum.data import round_shares, split
 from locum.errors import ConfigError, DataError
-from locum.heads import SavedHead, TorchHead, bayes_head, fit_temperature
+from locum.heads import SavedHead, TorchHead, bayes_head, carries_head, fit_temperature
 from locum.io import check_output_file
 from locum.metrics import calibration_interval
 from locum.recipes.evaluate import HEADS
 from locum.recipes.inputs import scored
 from locum.recipes.sample import check_rows
-from locum.release import GaussianSpec, Release, load
+from locum.release import Release, load
 from locum.types import EmbeddingSet, Estimate, PrivacyClaim, Progress, no_progress
 
 SAMPLES = 10_000
@@ -195,7 +195,7 @@ def train_head(
     source = load(release)
     check_rows("--samples", samples, source)
     if head == "auto":
-        head = "bayes" if _has_linear_rule(source) and model is None and samples is None else "linear"
+        head = "bayes" if carries_head(source) and model is None and samples is None else "linear"
     if head == "bayes" and (samples is not None or calibrate):
         raise ConfigError(
             "The release's own rule is neither trained nor calibrated on samples: leave --samples and --calibrate "
@@ -247,12 +247,6 @@ def train_head(
         seconds=time.monotonic() - started,
         calibration=calibration,
     )
-
-
-def _has_linear_rule(release: Release) -> bool:
-    """Whether the release carries a private head that is a linear rule for its classes."""
-    decoder = release.manifest.decoder
-    return isinstance(decoder, GaussianSpec) and decoder.head is not None and not release.manifest.conditions
 
 
 def _build(name: str, settings: dict[str, Any], seed: int) -> TorchHead:

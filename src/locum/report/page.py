@@ -185,6 +185,7 @@ def to_markdown(report: Mapping[str, Any]) -> str:
         ),
         "## What is claimed, and what is not",
         f"Claim: **{_text(report['claim']['title'])}**. {_text(report['claim']['sentence'])}",
+        *_assumed(report["claim"]),
         "Not covered:",
         "\n".join(f"- {_text(item)}" for item in report["claim"]["not_covered"]),
     ]
@@ -237,6 +238,12 @@ def to_markdown(report: Mapping[str, Any]) -> str:
     parts.append("\n".join(f"- **{_text(term)}**: {_text(words)}" for term, words in report["glossary"].items()))
     parts.append(f"Written {report['written_on']}.")
     return "\n\n".join(parts) + "\n"
+
+
+def _assumed(claim: Mapping[str, Any]) -> list[str]:
+    """What the claim rests on, if anything."""
+    lines = claim["assumptions"]
+    return ["Assumed:", "\n".join(f"- {_text(item)}" for item in lines)] if lines else []
 
 
 def pages() -> Environment:

@@ -146,7 +146,10 @@ def passport_markdown(passport: Passport) -> str:
     parts = ["# Passport of a release", f"**{_text(p['banner'])}**"]
     parts += [f"**{c['title']}{'' if c['title'].endswith('?') else '.'}** {_text(c['text'])}" for c in p["summary"]]
     parts += ["## What is claimed, and what is not", f"Claim: **{_text(p['claim']['title'])}**."]
-    parts += [_text(p["claim"]["sentence"]), "Not covered:", _list(p["claim"]["not_covered"])]
+    parts.append(_text(p["claim"]["sentence"]))
+    if p["claim"]["assumptions"]:
+        parts += ["Assumed:", _list(p["claim"]["assumptions"])]
+    parts += ["Not covered:", _list(p["claim"]["not_covered"])]
     if p["ledger"] is not None:
         parts += ["## What the ledger was charged", _table(["what", "value"], p["ledger"]["rows"])]
         parts.append(_list(p["ledger"]["events"]))
