@@ -462,7 +462,7 @@ def baselines(config: Mapping[str, Any]) -> dict[str, Cell]:
         unit = float(np.sqrt(train.X.var(axis=0).mean()))
         return {
             "wasserstein": entropic_wasserstein(some / unit, real / unit),
-            "frechet": float(frechet_by_class(X / unit, y, test.X / unit, test.y).value),
+            "frechet": frechet_by_class(X / unit, y, test.X / unit, test.y).average,
             "nearest": float(average_nearest_distance(some / unit, train.X / unit).value),
             "released": float(released),
         }

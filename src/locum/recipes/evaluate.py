@@ -170,6 +170,9 @@ def evaluate_release(
     real = None if train_set is None else aligned(release, train_set, "train")
     sources = _sources(release, real, samples, ks)
     own = bayes_head(release) if head == "linear" and samples is None and carries_head(release) else None
+    if own is not None:
+        name, draw = sources[0]
+        sources[0] = f"{name}, own rule", draw
     rows, groups = [], []
     for done, (name, draw) in enumerate(sources):
         if progress is not None:
