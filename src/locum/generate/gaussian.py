@@ -81,7 +81,7 @@ class ClassGaussian(BaseGenerator):
         With `privacy`, what is learned: "head", a classifier and the means that go with it; "means", class means
         alone; "covariance", class means and, for half of the budget, a covariance. Sums of the last two can be added
         over sites (`locum federate merge`). "auto" is "head", which was the most
-        useful on every data set tried, from epsilon 1 on (`locum study run private-epsilon`).
+        useful on every data set tried at epsilon 1 and 3 (`locum study run private-epsilon`).
     separation
         With `mechanism="head"`: how far class means are from their center, in standard deviations of the spread
         around a class mean. More helps a classifier to find the head in samples, and makes samples less like real
