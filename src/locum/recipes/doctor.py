@@ -16,7 +16,7 @@ CORE = ("numpy", "safetensors", "pydantic", "typer", "rich", "cryptography", "ji
 # What each extra adds: its distributions, and what they are for.
 EXTRAS: dict[str, tuple[tuple[str, ...], str]] = {
     "fit": (
-        ("scikit-learn", "scipy", "dp-accounting", "opendp", "pandas", "pyarrow"),
+        ("scikit-learn", "threadpoolctl", "scipy", "dp-accounting", "opendp", "pandas", "pyarrow"),
         "fit, evaluate, audit; CSV and Parquet",
     ),
     "train": (("torch",), "classifiers, networks, obfuscation"),
