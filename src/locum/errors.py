@@ -36,6 +36,7 @@ class ConfigError(LocumError, ValueError):
 # Which extra brings a package that the core does without, by the name it is imported under.
 EXTRAS = {
     "sklearn": "fit",
+    "threadpoolctl": "fit",
     "scipy": "fit",
     "dp_accounting": "fit",
     "opendp": "fit",

@@ -125,8 +125,8 @@ def evaluate_release(
     head
         "linear" or "mlp".
     samples
-        How many vectors to draw from a decoder; None: as many as `train` has, and at least 5000. With None and a
-        linear head, a release that carries a private head is tested by its own rule, as `train_head` makes it.
+        How many vectors to draw from a decoder; None: as many as `train` has, or 5000. With None and a linear head,
+        a release that carries a private head is tested by its own rule, as `train_head` makes it.
     seeds
         How many heads per source of training rows; intervals need 2.
     by
@@ -198,8 +198,7 @@ def _sources(
     release: Release, real: Rows | None, samples: int | None, ks: Sequence[int]
 ) -> list[tuple[str, Callable[[int], Rows]]]:
     def released(seed: int) -> Rows:
-        # A decoder can be sampled for ever: few records are no reason to draw few.
-        wanted = samples if samples is not None else max(len(real[1]) if real else 0, 5000)
+        wanted = samples if samples is not None else len(real[1]) if real else 5000
         n = None if release.manifest.kind == "data" else wanted
         drawn = release.sample_set(n, random_state=seed)
         return drawn.X, drawn.y
