@@ -53,6 +53,8 @@ EXTRAS = {
     "pydicom": "dicom",
     "transformers": "huggingface",
     "matplotlib": "figures",
+    "fastapi": "studio",
+    "uvicorn": "studio",
 }
 
 

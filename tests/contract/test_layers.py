@@ -24,6 +24,7 @@ LEVELS = {
     "rebalance": 5, "audit": 5, "federated": 5,
     "report": 6,
     "recipes": 7,
+    "studio": 8,
     "cli": 9, "__main__": 10,
 }  # fmt: skip
 

@@ -26,3 +26,10 @@ def test_the_terminal_takes_its_words_from_the_table(capsys: pytest.CaptureFixtu
     output.show_membership(result)
     shown = " ".join(capsys.readouterr().out.split())
     assert f"leak: {verdict_text('leak').attack}" in shown
+
+
+def test_every_attack_is_explained() -> None:
+    from locum.audit import ATTACKS
+    from locum.report.text import ATTACK_WORDS
+
+    assert set(ATTACK_WORDS) == set(ATTACKS)

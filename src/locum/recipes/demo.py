@@ -76,7 +76,7 @@ def run_demo(
     head, predictions, page = folder / "head.safetensors", folder / "predictions.csv", folder / "audit.html"
     ledger, accepted = _ledger(folder), str(names_read(classes=True)).split(":")[0]
     begins("Take scikit-learn's handwritten digits as images: records, records not used, test images", ())
-    ends("images", _write_images(images))
+    ends("images", write_digit_images(images))
     results: dict[str, Any] = {}
     steps: list[tuple[str, str, tuple[str, ...], Callable[[], Any]]] = [
         (
@@ -188,7 +188,7 @@ def _unwritable(folder: Path, error: OSError) -> ConfigError:
     return ConfigError(f"Nothing can be written in {str(folder)!r}: {error.strerror}. Choose another with -o.")
 
 
-def _write_images(folder: Path) -> dict[str, int]:
+def write_digit_images(folder: Path) -> dict[str, int]:
     """Write one folder per split, one folder per digit and one file per image; existing files are kept."""
     from PIL import Image
 

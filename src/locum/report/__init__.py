@@ -12,6 +12,7 @@ from locum._lazy import lazy_exports
 
 if TYPE_CHECKING:
     from locum.report.audit import audit_facts as audit_facts, audit_html as audit_html
+    from locum.report.decision import SAFES as SAFES, decision_facts as decision_facts
     from locum.report.facts import internal_report as internal_report, shareable_report as shareable_report
     from locum.report.maps import FlatMap as FlatMap, check_method as check_method, flat_map as flat_map
     from locum.report.measured import shareable_figures as shareable_figures

@@ -15,7 +15,16 @@ from locum._version import __version__
 from locum.errors import DataError
 from locum.report.charts import section_parts
 from locum.report.page import pages
-from locum.report.text import AUDIT_BANNER, AUDIT_GLOSSARY, EFFECTS, SCREENS, plain, rounded_down, verdict_text
+from locum.report.text import (
+    ATTACK_WORDS,
+    AUDIT_BANNER,
+    AUDIT_GLOSSARY,
+    EFFECTS,
+    SCREENS,
+    plain,
+    rounded_down,
+    verdict_text,
+)
 from locum.types import AttackResult, at_least, finite_number, worst_verdict
 
 # What a malformed file can raise.
@@ -72,6 +81,7 @@ def audit_facts(audit: Mapping[str, Any]) -> dict[str, Any]:
             "skipped": [[str(name), str(reason)] for name, reason in list(audit["skipped"].items())[:_MOST]],
             "screening": None if screening is None else _screening(screening),
             "epsilon_audit": None if audit.get("epsilon_audit") is None else _epsilon_audit(audit["epsilon_audit"]),
+            "limit": None if audit.get("limit") is None else _limit(audit["limit"]),
         }
         return _finished(facts)
     except _BAD:
@@ -96,6 +106,7 @@ def entry_facts(entry: Mapping[str, Any]) -> dict[str, Any]:
         "epsilon_audit": None
         if both is None
         else _epsilon_audit({**both, "lower": {**both, "epsilon": both["lower"]}}),
+        "limit": None,
     }
     return _finished(facts)
 
@@ -168,6 +179,8 @@ def _result(data: Mapping[str, Any], faults: Sequence[str]) -> dict[str, Any]:
         notes.append(f"inconclusive because {because}")
     p = result.p_value if result.adjusted is None else result.adjusted
     out = _shown(result.to_dict()) | {"notes": notes, "p": None if p is None else _p_text(p)}
+    if result.verdict == "inconclusive" and (why := result.inconclusive_because):
+        out["words"] = f"{why[:1].upper()}{why[1:]}."
     return out | {"roc": out["roc"][:1000]}
 
 
@@ -175,8 +188,10 @@ def _shown(result: Mapping[str, Any]) -> dict[str, Any]:
     """The parts of a result that a page shows; None or empty if it lacks them."""
     out = {key: result[key] for key in ("name", "measure", "verdict")}
     out |= {key: result.get(key) for key in _ESTIMATES}
-    empty: dict[str, Any] = {"tpr": {}, "by_class": {}, "roc": [], "notes": []}
-    return out | {key: result.get(key, value) for key, value in empty.items()} | {"p": None}
+    empty: dict[str, Any] = {"tpr": {}, "by_class": {}, "roc": [], "notes": [], "limit": None}
+    out |= {key: result.get(key, value) for key, value in empty.items()}
+    how = ATTACK_WORDS.get(result["name"], "")
+    return out | {"p": None, "how": how, "words": verdict_text(result["verdict"]).attack}
 
 
 def figures(result: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
@@ -241,6 +256,15 @@ def _epsilon_audit(found: Mapping[str, Any]) -> dict[str, Any]:
     else:
         words = f"No contradiction found: {refuted}The claim of {at_least(upper)} stands; that is no proof of it."
     return {"lower": lower, "upper": upper, "broken": lower > upper, "words": words}
+
+
+def _limit(limit: Mapping[str, Any]) -> dict[str, Any]:
+    """The proven limit; without the consent to all that it assumes it proves nothing."""
+    return {
+        "auc": finite_number(limit["auc"]),
+        "sentence": str(limit["sentence"]),
+        "open_assumptions": [str(line) for line in limit["open_assumptions"]],
+    }
 
 
 def _estimate(e: Mapping[str, Any]) -> dict[str, float | None]:

@@ -109,6 +109,25 @@ AUDIT_READING = {
     "a person does, who knows the receiver, the law and what is already public.",
 }
 
+# What each attacker does, in one sentence for a reader who has to judge it.
+ATTACK_WORDS = {
+    "nearest distance": "Guesses that a record was used if a sample lies close to it.",
+    "closest record": "Looks for samples that lie closer to a record than chance explains: copies and near copies.",
+    "density ratio": "Guesses that a record was used if samples crowd around it more than other records do.",
+    "record linkage": "Two parties who each know half of a record link the halves through the samples.",
+    "singling out": "Looks for a description, taken from a sample, that fits exactly one record.",
+    "attribute inference": "Knows part of a record, and guesses its class or another attribute from the samples.",
+    "re-identification": "Has one record of a person, and finds another of the same person through the samples.",
+    "hole": "Looks for places that the samples avoid because a record lies there.",
+    "likelihood ratio": "Computes whether the release makes a record likelier than the population does.",
+    "latent search": "Searches the decoder for the code that comes nearest to a record.",
+    "ELBO": "Computes how likely the decoder makes a record.",
+    "LiRA on sums": "Reads every noisy sum in the release, and computes what a record would have added to it: the "
+    "strongest attacker that a guarantee is about.",
+    "LiRA": "Trains many generators with and without a record, and compares the release with both.",
+    "RMIA": "Trains many generators, and compares a record with others of the population.",
+}
+
 # Rows of the screening table: name, figure for members, figure for non-members (if any), and how to read it.
 SCREENS = (
     ("distance to the closest record, median", "closest", "closest_non_members", "about equal if nothing leaks"),

@@ -1,0 +1,80 @@
+"""`studio --demo`: a folder with built-in data and one release, so that every screen has something to show."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+
+from locum.data import load_sample, split, write_embeddings
+from locum.errors import ConfigError
+from locum.io import ledger_path, private_folder, write_atomically, write_bytes
+from locum.recipes.audit import audit_data
+from locum.recipes.demo import SHARES, write_digit_images
+from locum.recipes.evaluate import evaluate_release
+from locum.recipes.fit import fit_release
+from locum.recipes.fit_privacy import names_read
+
+FOLDER = "locum-studio-demo"
+_MARK = ".locum-studio-demo"
+
+
+def make_studio_demo(folder: Path) -> Path:
+    """Fill a folder for `locum studio --demo`: digits as images and as vectors, a table, and a release of digits.
+
+    The release has a guarantee at epsilon 1, was attacked, and its usefulness was measured; nobody has decided about
+    it yet. A folder from an earlier demo is used again as it is.
+
+    Parameters
+    ----------
+    folder
+        Where the demo's folder is made.
+
+    Returns
+    -------
+    Path
+        The folder, for `serve_studio`.
+
+    Raises
+    ------
+    ConfigError
+        If there is another folder of that name.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from locum.recipes import make_studio_demo
+    >>> make_studio_demo(Path()).name  # doctest: +SKIP
+    'locum-studio-demo'
+    """
+    made = folder / FOLDER
+    if (made / _MARK).is_file():
+        return made
+    if made.exists():
+        raise ConfigError(f"{str(made)!r} is not from an earlier demo: choose another folder, or rename it.")
+    # Folders of their own, so that each has a ledger of its own.
+    images, vectors, tables = (private_folder(made / name) for name in ("images", "vectors", "tables"))
+    write_digit_images(images / "digits")
+    write_embeddings(tables / "tumors.csv", load_sample("breast-cancer"))
+    digits, release = vectors / "digits.npz", vectors / "digits-release"
+    parts = split(load_sample("digits"), SHARES, rng=np.random.default_rng(0))
+    arrays = {f"{name}_x": part.X for name, part in parts.items()}
+    arrays |= {f"{name}_y": part.y for name, part in parts.items()}
+    write_atomically(str(digits), lambda stream: np.savez(stream, **arrays))
+    fit_release(str(digits), release, classes_public=True)
+    audit_data(
+        release,
+        f"{digits}#train",
+        f"{digits}#val",
+        ledger=ledger_path(digits),
+        accept=[str(names_read(classes=True))],
+        out=vectors / "digits-release-audit.json",
+        risk=vectors / "digits-release-risk.csv",
+        seed=0,
+    )
+    measured = evaluate_release(release, f"{digits}#test", train=f"{digits}#train", seeds=1)
+    write_bytes(vectors / "digits-release-evaluation.json", json.dumps(measured.to_dict(), indent=2).encode())
+    # Last: a demo that was stopped halfway is not used.
+    write_bytes(made / _MARK, b"Everything here was made by `locum studio --demo` and can be deleted.\n")
+    return made

@@ -1,0 +1,199 @@
+"""Who may talk to the studio: the one browser that was let in, from the studio's own pages, and nobody else.
+
+The page and its files need a cookie that a link from the terminal sets, once. What reads or changes anything (`/api`)
+also needs a key, which the same answer hands to the page: browsers send cookies to every port of a machine, so a
+cookie alone could end up with a server of another user.
+"""
+
+from __future__ import annotations
+
+import hmac
+import secrets
+import threading
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from http.cookies import CookieError, SimpleCookie
+from typing import Any
+
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+KEY_HEADER = "x-locum-key"
+ENTER, LINK = "/enter", "/link"
+# A request for a new link comes from the same user's terminal, which can read the secret in a private file.
+SECRET_HEADER = "x-locum-secret"
+
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; connect-src 'self'; "
+    "img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+HEADERS = (
+    ("content-security-policy", POLICY),
+    ("cache-control", "no-store"),
+    ("x-content-type-options", "nosniff"),
+    ("referrer-policy", "no-referrer"),
+    ("x-frame-options", "DENY"),
+    ("cross-origin-opener-policy", "same-origin"),
+    ("cross-origin-resource-policy", "same-origin"),
+)
+_TOKENS = 20
+# A page sends small JSON; only files that are dropped on it are large.
+DROPS = "/api/drops/"
+_MOST_BYTES = 2**20
+
+
+class Access:
+    """Links that work once, and the cookie and key that they bring. Nothing of it is written to a file.
+
+    Parameters
+    ----------
+    port
+        The port that the studio listens on.
+    """
+
+    def __init__(self, port: int) -> None:
+        self.hosts = frozenset({f"127.0.0.1:{port}", f"localhost:{port}"})
+        self.cookie = f"locum-studio-{port}"
+        self.key = secrets.token_urlsafe(32)
+        self.secret = secrets.token_urlsafe(32)
+        self._session = secrets.token_urlsafe(32)
+        self._tokens: list[str] = []
+        self._lock = threading.Lock()
+
+    def new_token(self) -> str:
+        """A token for one use; of many unused ones the oldest are forgotten."""
+        token = secrets.token_urlsafe(32)
+        with self._lock:
+            self._tokens = [*self._tokens, token][-_TOKENS:]
+        return token
+
+    def use_token(self, token: str) -> bool:
+        """Whether a token is good; it is not good again."""
+        with self._lock:
+            found = [one for one in self._tokens if _same(one, token)]
+            self._tokens = [one for one in self._tokens if one not in found]
+        return bool(found)
+
+    def set_cookie(self) -> str:
+        """The header that lets a browser in until it is closed."""
+        return f"{self.cookie}={self._session}; Path=/; HttpOnly; SameSite=Strict"
+
+    def refuses(self, scope: Scope) -> tuple[int, str] | None:
+        """Status and sentence for a request that is not let in; None if it is."""
+        headers = _headers(scope)
+        host = headers.get("host")
+        if host is None or len(host) != 1 or host[0] not in self.hosts:
+            return 421, "This server answers to its own address only: use the link that `locum studio` printed."
+        path = scope["path"]
+        if path == LINK:
+            good = _same(self.secret, _one(headers, SECRET_HEADER))
+            return None if good and "origin" not in headers else (403, "This is for the program alone.")
+        if "origin" in headers and headers["origin"] != [f"http://{host[0]}"]:
+            return 403, "This request comes from another page, and was refused."
+        entering = path == ENTER and scope["method"] == "GET"
+        site = headers.get("sec-fetch-site", ["same-origin"])
+        # The link is opened from a terminal or a local file, which browsers call another site; its token is its proof.
+        if not entering and site not in (["same-origin"], ["none"]):
+            return 403, "This request comes from another page, and was refused."
+        if entering:
+            return None
+        if not _same(self._session, self._sent_cookie(headers)):
+            return 401, "You are not let in: open the link that `locum studio` printed, or run it again for a new one."
+        if path.startswith("/api/") and not _same(self.key, _one(headers, KEY_HEADER)):
+            return 403, "This page is not let in any more: run `locum studio` again for a new link."
+        return None
+
+    def _sent_cookie(self, headers: dict[str, list[str]]) -> str:
+        try:
+            found = SimpleCookie("; ".join(headers.get("cookie", []))).get(self.cookie)
+        except CookieError:
+            return ""
+        return "" if found is None else found.value
+
+
+class _TooLargeError(Exception):
+    """A request is longer than any that the page sends."""
+
+
+class Guard:
+    """Pure ASGI: refuse what is not let in before any other code sees it, and put the same headers on every answer.
+
+    Whatever goes wrong inside ends here in one sentence; `tell` gets the exception.
+    """
+
+    def __init__(self, app: App, access: Access, tell: Callable[[BaseException], None]) -> None:
+        self._app, self._access, self._tell = app, access, tell
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] == "lifespan":
+            await self._app(scope, receive, send)
+            return
+        if scope["type"] != "http":
+            await send({"type": "websocket.close", "code": 1008})
+            return
+        began = False
+
+        async def sending(message: Message) -> None:
+            nonlocal began
+            if message["type"] == "http.response.start":
+                began = True
+                own = [(name.encode(), value.encode()) for name, value in HEADERS]
+                names = {name for name, _ in own}
+                given = [(name, value) for name, value in message.get("headers", ()) if name.lower() not in names]
+                message = {**message, "headers": [*given, *own]}
+            await send(message)
+
+        refused = self._access.refuses(scope)
+        if refused is not None:
+            await answer_in_words(sending, *refused, page=not scope["path"].startswith("/api/"))
+            return
+        sizes = 0
+
+        async def receiving() -> Message:
+            nonlocal sizes
+            message = await receive()
+            sizes += len(message.get("body", b""))
+            if sizes > _MOST_BYTES and not scope["path"].startswith(DROPS):
+                raise _TooLargeError
+            return message
+
+        try:
+            await self._app(scope, receiving, sending)
+        except _TooLargeError:
+            await answer_in_words(sending, 413, "That is more than a page sends: drop files on it instead.")
+        except Exception as error:
+            self._tell(error)
+            if not began:
+                await answer_in_words(sending, 500, "Something went wrong in the studio, and was written to its log.")
+
+
+async def answer_in_words(send: Send, status: int, words: str, *, page: bool = False) -> None:
+    """A whole answer of one sentence: JSON for the page's code, text for a person."""
+    import json
+
+    body = f"{words}\n".encode() if page else json.dumps({"error": words}).encode()
+    kind = b"text/plain; charset=utf-8" if page else b"application/json"
+    headers = [(b"content-type", kind), (b"content-length", str(len(body)).encode())]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
+
+
+def _headers(scope: Scope) -> dict[str, list[str]]:
+    out: dict[str, list[str]] = {}
+    pairs: Iterable[tuple[bytes, bytes]] = scope["headers"]
+    for name, value in pairs:
+        out.setdefault(name.decode("latin-1").lower(), []).append(value.decode("latin-1"))
+    return out
+
+
+def _one(headers: dict[str, list[str]], name: str) -> str:
+    """The value of a header that must be there once; "" otherwise."""
+    found = headers.get(name, [])
+    return found[0] if len(found) == 1 else ""
+
+
+def _same(expected: str, given: str) -> bool:
+    return hmac.compare_digest(expected.encode(), given.encode("utf-8", "surrogateescape"))

@@ -1,0 +1,221 @@
+"""Jobs: one process each, which outlives the server. Everything about a job is in its folder, for its owner alone.
+
+`job.json` says what to do, `events.jsonl` what happened so far, `result.json` what came of it. The process holds a lock
+on its events as long as it lives, and takes its turn by a second lock that all jobs share: so a new server, or the
+same one after a crash, sees at once which jobs are running, waiting, done, or were killed.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import secrets
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from locum.errors import ConfigError
+from locum.io import private_folder, write_bytes
+from locum.studio.places import NotBelowRootError
+
+JOB, EVENTS, RESULT, LOG, PROCESS = "job.json", "events.jsonl", "result.json", "log.txt", "process"
+TURN = "turn.lock"
+ENDED = frozenset({"done", "failed", "cancelled"})
+# How many jobs are kept; the oldest that ended are removed.
+_KEPT = 200
+_PATIENCE = 5.0
+
+
+class Jobs:
+    """The jobs of one root.
+
+    Parameters
+    ----------
+    folder
+        Private folder that holds one folder per job.
+    cwd
+        Folder in which jobs run: paths in their arguments are relative to it.
+    """
+
+    def __init__(self, folder: Path, cwd: Path) -> None:
+        self.folder, self._cwd = private_folder(folder), cwd
+        self._started: dict[str, subprocess.Popen[bytes]] = {}
+
+    def start(self, kind: str, arguments: Mapping[str, Any], command: str) -> str:
+        """Start a job, and return its id. It waits for its turn by itself."""
+        self._forget()
+        # Sorted by name, jobs are in the order of their start.
+        job = f"{time.time_ns():020d}-{secrets.token_hex(4)}"
+        place = private_folder(self.folder / job)
+        body = {"kind": kind, "arguments": dict(arguments), "command": command, "started": int(time.time())}
+        write_bytes(place / JOB, json.dumps(body).encode())
+        write_bytes(place / EVENTS, b"")
+        with _private(place / LOG) as log:
+            self._started[job] = subprocess.Popen(
+                [sys.executable, "-m", "locum.studio.work", str(place)],
+                cwd=self._cwd,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        write_bytes(place / PROCESS, str(self._started[job].pid).encode())
+        return job
+
+    def all(self) -> list[dict[str, Any]]:
+        """Every job without its result, the newest first."""
+        return [self.about(place.name) for place in sorted(self.folder.glob("*-*"), reverse=True) if _whole(place)]
+
+    def about(self, job: str) -> dict[str, Any]:
+        """What a job is and how far it got."""
+        place = self._place(job)
+        body = json.loads((place / JOB).read_bytes())
+        events = list(self.events(job))
+        last = events[-1] if events else {"kind": "waiting"}
+        steps = [event for event in events if event["kind"] == "progress"]
+        state = str(last["kind"]) if last["kind"] in ENDED else "running"
+        if state == "running" and not self._alive(job):
+            state = "killed"
+        elif state == "running" and not any(event["kind"] == "started" for event in events):
+            state = "waiting"
+        words = {"failed": last.get("words", ""), "killed": "It was ended from outside, or the machine was restarted."}
+        return {
+            "id": job,
+            **body,
+            "state": state,
+            "progress": steps[-1] if steps and state == "running" else None,
+            "words": words.get(state, ""),
+        }
+
+    def result(self, job: str) -> Any:
+        """What came of a job that is done; None otherwise."""
+        place = self._place(job) / RESULT
+        return json.loads(place.read_bytes()) if place.is_file() else None
+
+    def events(self, job: str, after: int = 0) -> Iterator[dict[str, Any]]:
+        """Events of a job with numbers above `after`; a line that is still being written is left for later."""
+        lines = (self._place(job) / EVENTS).read_bytes().split(b"\n")[:-1]
+        for number, line in enumerate(lines[after:], start=after + 1):
+            yield {"number": number, **json.loads(line)}
+
+    def over(self, job: str) -> bool:
+        """Whether nothing more will happen to a job."""
+        return self.about(job)["state"] not in ("running", "waiting")
+
+    def cancel(self, job: str) -> None:
+        """End a job's process, and everything that it started; a job that has ended stays as it is."""
+        place = self._place(job)
+        number = _process(place)
+        if not self._alive(job) or number is None:
+            return
+        for how in (signal.SIGTERM, signal.SIGKILL):
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(number, how)
+            end = time.monotonic() + _PATIENCE
+            while self._alive(job) and time.monotonic() < end:
+                time.sleep(0.05)
+        if not any(event["kind"] in ENDED for event in self.events(job)):
+            with (place / EVENTS).open("ab") as stream:
+                stream.write(json.dumps({"kind": "cancelled"}).encode() + b"\n")
+
+    def running(self) -> int:
+        """How many jobs are running or waiting."""
+        return sum(job["state"] in ("running", "waiting") for job in self.all())
+
+    def _alive(self, job: str) -> bool:
+        process = self._started.get(job)
+        if process is not None and process.poll() is None:
+            return True
+        # Of an earlier server: the lock ends with the process that holds it.
+        with (self._place(job) / EVENTS).open("rb") as stream:
+            try:
+                fcntl.flock(stream, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return True
+        return False
+
+    def _place(self, job: str) -> Path:
+        place = self.folder / job
+        if "/" in job or job.startswith(".") or not _whole(place):
+            raise NotBelowRootError(f"There is no job {job[:60]!r}.")
+        return place
+
+    def _forget(self) -> None:
+        import shutil
+
+        for place in sorted(self.folder.glob("*-*"))[:-_KEPT]:
+            if not _whole(place) or self.over(place.name):
+                shutil.rmtree(place, ignore_errors=True)
+
+
+class Reporter:
+    """The job's side: events, one line each, in the file that its process holds; also a `locum.types.Progress`.
+
+    Parameters
+    ----------
+    place
+        Folder of the job.
+    """
+
+    def __init__(self, place: Path) -> None:
+        self._place = place
+        self._stream = (place / EVENTS).open("ab", buffering=0)
+        fcntl.flock(self._stream, fcntl.LOCK_EX)
+        self._last = 0.0
+
+    def tell(self, kind: str, **facts: Any) -> None:
+        """Add an event; a page sees it at once."""
+        self._stream.write(json.dumps({"kind": kind, **facts}, allow_nan=False).encode() + b"\n")
+
+    def __call__(self, done: int, total: int, note: str = "") -> None:
+        """Progress, a few times per second at most."""
+        now = time.monotonic()
+        if now - self._last > 0.1 or done >= total:
+            self._last = now
+            self.tell("progress", done=int(done), total=int(total), note=str(note)[:200])
+
+    @contextmanager
+    def turn(self) -> Iterator[None]:
+        """Wait until no other job is at work: one heavy job at a time."""
+        with _private(self._place.parent / TURN) as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                self.tell("waiting")
+                fcntl.flock(lock, fcntl.LOCK_EX)
+            self.tell("started")
+            yield
+
+
+def read_job(place: Path) -> tuple[str, dict[str, Any]]:
+    """Kind and arguments of the job in a folder."""
+    try:
+        body = json.loads((place / JOB).read_bytes())
+        return str(body["kind"]), dict(body["arguments"])
+    except (OSError, ValueError, KeyError, TypeError):
+        raise ConfigError(f"{str(place)!r} is not the folder of a job: the studio starts jobs.") from None
+
+
+def _whole(place: Path) -> bool:
+    return (place / JOB).is_file() and (place / EVENTS).is_file()
+
+
+def _process(place: Path) -> int | None:
+    """The process of a job, which leads a group of its own."""
+    try:
+        return int((place / PROCESS).read_text())
+    except (OSError, ValueError):
+        return None
+
+
+@contextmanager
+def _private(file: Path) -> Iterator[Any]:
+    descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
+    with os.fdopen(descriptor, "ab") as stream:
+        yield stream

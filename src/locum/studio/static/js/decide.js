@@ -1,0 +1,138 @@
+// Decide: one page for the person who answers for it, from the verdict of the policy down to a signature.
+
+import { html, useEffect, useState } from "../vendor/htm-preact.js";
+import { download, post } from "./api.js";
+import { Badge, Button, Card, Check, Command, DataPicker, Field, Lines, Note, Problem, Progress, Radio, Select, Term, Text, figure, go, number, useFacts, useJob, verdictTone } from "./ui.js";
+
+const TONES = { met: "good", "not met": "bad", open: "open" };
+
+const Keys = ({ keys, value, onChange, onMade }) => {
+  const [name, setName] = useState("holder.pem");
+  const [passphrase, setPassphrase] = useState("");
+  const [problem, setProblem] = useState("");
+  const make = async () => {
+    setProblem("");
+    try {
+      const made = await post("keys", { name, passphrase: passphrase || null });
+      onMade(made.path);
+    } catch (error) {
+      setProblem(error.message);
+    }
+  };
+  if (keys.length) return html`<${Select} label="Sign with the key" term="signature" value=${value} options=${keys} empty="Choose a key" onChange=${onChange} />`;
+  return html`<fieldset><legend>There is no key below this folder yet. Make one:</legend>
+    <div class="columns"><${Text} label="File of the private key" value=${name} onChange=${setName} hint="The public key, for receivers, ends in .pub." />
+    <${Field} label="Passphrase" hint="Encrypts the key. Leave it empty only on a computer that nobody else uses.">${(own) => html`<input ...${own} type="password" autocomplete="new-password" value=${passphrase} onInput=${(event) => setPassphrase(event.target.value)} />`}<//></div>
+    <div><${Button} onClick=${make}>Make a key pair<//></div><${Problem}>${problem}<//></fieldset>`;
+};
+
+const Measure = ({ release, data, desk, onDone }) => {
+  const [test, setTest] = useState(data ?? "");
+  const run = useJob("evaluate", (args) => args.release === release);
+  useEffect(() => {
+    if (run.result) onDone();
+  }, [run.result]);
+  return html`<p>Nobody has measured what it is good for.</p>
+    <${DataPicker} label="Real records to test on" data=${desk.data} value=${test} onChange=${setTest} hint="With parts, the usual one is test." />
+    <div class="row"><${Button} disabled=${!test} busy=${run.busy} onClick=${() => run.start({ release, test, train: data && data !== test ? data : test.includes("#") ? null : test })}>Measure it<//></div>
+    <${Progress} run=${run} verb="Training and testing classifiers" /><${Problem}>${run.problem}<//>`;
+};
+
+const Settled = ({ facts }) => {
+  const { release } = facts;
+  const [problem, setProblem] = useState("");
+  const good = release.outcome === "approved";
+  const name = `${release.path.split("/").pop()}.zip`;
+  const fetchIt = () => download("zip", { release: release.path }, name).catch((error) => setProblem(error.message));
+  return html`<${Card} title=${good ? "Approved and signed" : "Refused and signed"} tone=${good ? "good" : "bad"} id="settled">
+    <p>${release.decision}. Name and reason are in <code>${release.path}-decision.json</code>, which stays here; the passport holds its salted hash.</p>
+    ${good ? html`<div class="row"><${Button} kind="main" onClick=${fetchIt}>Download ${name}<//><small>Send it together with nothing else; give the public key over another channel.</small></div>` : html`<p>A refused release cannot be downloaded here.</p>`}
+    <${Problem}>${problem}<//>
+    <details><summary>How a receiver checks it</summary><${Command}>${`locum verify ${release.path.split("/").pop()} --key holder.pem.pub`}<//></details>
+  <//>`;
+};
+
+export const Decide = ({ desk, parameters, refresh }) => {
+  const [again, setAgain] = useState(0);
+  const release = parameters.release ?? (desk.releases.length === 1 ? desk.releases[0] : "");
+  const { value: facts, error } = useFacts(release ? "decision" : null, { release }, again);
+  const [checks, setChecks] = useState({});
+  const [notes, setNotes] = useState({});
+  const [outcome, setOutcome] = useState("");
+  const [name, setName] = useState("");
+  const [reason, setReason] = useState("");
+  const [key, setKey] = useState(desk.keys[0] ?? "");
+  const [keys, setKeys] = useState(desk.keys);
+  const [passphrase, setPassphrase] = useState("");
+  const [override, setOverride] = useState("");
+  const [figures, setFigures] = useState(false);
+  const [state, setState] = useState({});
+  const against = facts?.verdict.state === "not met";
+  const open = facts ? facts.safes.filter((safe) => !checks[safe.name]) : [];
+  const ready = outcome && name.trim() && reason.trim() && key && (outcome === "refused" || (!open.length && (!against || override.trim())));
+  const sign = async () => {
+    setState({ busy: true });
+    try {
+      await post("decide", {
+        release, outcome, name: name.trim(), reason: reason.trim(), key, passphrase: passphrase || null, include_measured: figures,
+        override: outcome === "approved" && against ? override.trim() : null, overwrite: Boolean(facts.release.outcome || facts.release.signature),
+        checklist: Object.fromEntries(facts.safes.map((safe) => [safe.name, { ok: Boolean(checks[safe.name]), note: notes[safe.name] ?? "" }])),
+      });
+      setState({});
+      setPassphrase("");
+      setAgain((n) => n + 1);
+    } catch (failed) {
+      setState({ problem: failed.message });
+    }
+  };
+  return html`<header><h1>May it leave?</h1><p>Everything that matters about one release, on one page. The page does not decide: you do, and you sign it.</p></header>
+  <div class="stack">
+    <${Select} label="Release" value=${release} options=${desk.releases} empty="Choose a release" onChange=${(chosen) => go("decide", { release: chosen })} />
+    <${Problem}>${error}<//>
+    ${facts && html`
+      <${Card} tone=${TONES[facts.verdict.state]}>
+        <p class="verdict">${facts.verdict.title}</p><p>${facts.verdict.sentence}</p>
+        ${facts.verdict.state === "open" && html`<div><${Button} kind="main" onClick=${() => go("attack", { release })}>Run the attacks<//></div>`}
+        ${facts.verdict.rules.some((rule) => !rule.met) && html`<ul class="lines">${facts.verdict.rules.filter((rule) => !rule.met).map((rule) => html`<li><strong>Not met:</strong> ${rule.rule} (${rule.found}). ${rule.why}</li>`)}</ul>`}
+      <//>
+      <div class="columns">
+        <${Card} title="What is guaranteed" id="claim">
+          <p><strong>${facts.claim.title}</strong></p><p>${facts.claim.sentence}</p>
+          ${facts.claim.warning && html`<${Note} tone="bad">${facts.claim.warning}<//>`}
+          ${facts.claim.assumptions?.length > 0 && html`<div><h3>It assumes</h3><${Lines} items=${facts.claim.assumptions} /></div>`}
+          ${facts.limit && html`<p>${facts.limit} <${Term} name="proven limit">What is this?<//></p>`}
+        <//>
+        <${Card} title="The strongest attack" id="strongest">
+          ${facts.strongest ? html`<p class="row"><strong>${facts.strongest.name}</strong><${Badge} tone=${verdictTone(facts.strongest.verdict)}>${facts.strongest.verdict}<//></p>
+            <p class="muted">${facts.strongest.how}</p><p>${facts.strongest.words}</p>
+            ${facts.strongest.limit && html`<p>The guarantee allows ${number(facts.strongest.limit)} on average, and no attack more.</p>`}
+            <p><a href=${`#/attack?${new URLSearchParams({ release })}`}>All ${facts.strongest.tried} attacks</a></p>` : html`<p class="muted">No attack was run.</p>`}
+        <//>
+        <${Card} title="What usefulness is lost" id="use">
+          ${facts.usefulness ? html`<p>${facts.usefulness.words}</p><small>AUC ${figure(facts.usefulness.released)}${facts.usefulness.real ? `; from real data ${figure(facts.usefulness.real)}` : ""}, on ${facts.usefulness.records.toLocaleString("en-US")} records.</small>` : html`<${Measure} release=${release} data=${facts.release.made?.data} desk=${desk} onDone=${() => setAgain((n) => n + 1)} />`}
+        <//>
+        <${Card} title="What is not covered" id="uncovered"><${Lines} items=${facts.not_covered} empty="The claim names nothing." /><//>
+      </div>
+      ${facts.release.outcome && html`<${Settled} facts=${facts} />`}
+      <${Card} title=${facts.release.outcome ? "Decide again" : "Your decision"} id="decision"><div class="form">
+        <div><h3><${Term} name="Five Safes">Five Safes<//>: tick what you have satisfied yourself of</h3>
+        ${facts.safes.map((safe) => html`<div class="safe" key=${safe.name}>
+          <${Check} label=${safe.title} hint=${safe.question} checked=${Boolean(checks[safe.name])} onChange=${(on) => setChecks({ ...checks, [safe.name]: on })} />
+          <input class="remark" type="text" aria-label=${`Remark on ${safe.title}`} placeholder="Remark (stays here)" maxlength="300" value=${notes[safe.name] ?? ""} onInput=${(event) => setNotes({ ...notes, [safe.name]: event.target.value })} />
+        </div>`)}</div>
+        <fieldset><legend>Decision</legend><div class="row">
+          <${Radio} name="outcome" label="Approve: it may leave" checked=${outcome === "approved"} onChange=${() => setOutcome("approved")} />
+          <${Radio} name="outcome" label="Refuse: it stays" checked=${outcome === "refused"} onChange=${() => setOutcome("refused")} />
+        </div></fieldset>
+        ${outcome === "approved" && against && html`<${Text} label="Why you approve although the policy is not met" hint="This becomes part of the signature: every receiver reads it." value=${override} onChange=${setOverride} maxlength="500" />`}
+        <div class="columns"><${Text} label="Your name" value=${name} onChange=${setName} autocomplete="name" hint="Stays here, in the file of the decision." />
+        <${Text} label="Reason" value=${reason} onChange=${setReason} hint="Stays here too." maxlength="1000" /></div>
+        <${Keys} keys=${keys} value=${key} onChange=${setKey} onMade=${(made) => { setKeys([made]); setKey(made); refresh(); }} />
+        ${keys.length > 0 && html`<${Field} label="Passphrase of the key" hint="Empty if it has none. It is not kept.">${(own) => html`<input ...${own} type="password" autocomplete="off" value=${passphrase} onInput=${(event) => setPassphrase(event.target.value)} />`}<//>`}
+        ${(facts.strongest || facts.usefulness) && html`<${Check} label="Put the measured figures into the passport, rounded" hint="They depend on records, and no guarantee covers them. Verdicts are there in any case." checked=${figures} onChange=${setFigures} />`}
+        ${outcome === "approved" && open.length > 0 && html`<${Note} tone="open">Still open: ${open.map((safe) => safe.title.toLowerCase()).join(", ")}.<//>`}
+        <div class="row"><${Button} kind=${outcome === "refused" ? "danger" : "main"} busy=${state.busy} disabled=${!ready} onClick=${sign}>${outcome === "refused" ? "Refuse and sign" : "Approve and sign"}<//></div>
+        <${Problem}>${state.problem}<//>
+      </div><//>`}
+  </div>`;
+};

@@ -1,0 +1,34 @@
+"""The words of the help drawer: those of the reports, and the studio's own."""
+
+from __future__ import annotations
+
+from locum.report.text import AUDIT_GLOSSARY, GLOSSARY
+
+_OWN = {
+    "budget": "the epsilon and delta that all releases of one data holding may cost together. What is spent is never "
+    "given back.",
+    "class names": "the names of the categories in your data. They leave with a release, so they must be public.",
+    "data holding": "a named body of data with one budget, such as the scans of one hospital.",
+    "delta": "the probability that the guarantee fails altogether. It must be far below one in the number of people.",
+    "epsilon": "how much one person may change what anyone can conclude from a release. Less is more private; 1 is "
+    "usual and strong.",
+    "Five Safes": "five questions that data services ask before data leave: projects, people, settings, data, outputs.",
+    "forecast": "what a release is expected to be good for, from releases of other data that were measured. It reads "
+    "none of your records.",
+    "k-Same": "each record is replaced by the mean of a group of k. Nobody stands alone in a group, but nothing is "
+    "proven about what else an attacker knows.",
+    "lambda": "how strongly an obfuscator hides what must stay private, against keeping what the receiver needs.",
+    "ledger": "the file beside your data that remembers every charge. It cannot be overspent, and nothing is ever "
+    "removed from it.",
+    "look": "a preview on your own records. It costs nothing, but settings that were chosen after it are not covered "
+    "by the guarantee, so the ledger and the release say so.",
+    "map": "vectors drawn in two dimensions. Similar ones lie close together; most of what they hold is not shown.",
+    "passport": "the file in a release that says what it protects, what attackers found, and what was decided.",
+    "policy": "what you require of a release before it may leave.",
+    "proven limit": "the AUC that no attack exceeds on average, however clever, as long as the guarantee holds.",
+    "signature": "shows that the owner of a key vouches for exactly these files.",
+    "subject": "one person with all their records.",
+    "unit": "what the guarantee is about: one record, or one subject with all their records.",
+}
+
+TERMS = dict(sorted({**GLOSSARY, **AUDIT_GLOSSARY, **_OWN}.items(), key=lambda term: term[0].casefold()))

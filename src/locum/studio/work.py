@@ -1,0 +1,54 @@
+"""`python -m locum.studio.work FOLDER`: the process of one job. It needs no server, and outlives one."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+from pathlib import Path
+from types import FrameType
+
+from locum.errors import LocumError, missing_extra
+from locum.io import one_line, write_bytes
+from locum.studio.actions import ACTIONS
+from locum.studio.jobs import RESULT, Reporter, read_job
+from locum.studio.places import Root
+
+
+def main(place: Path) -> int:
+    """Do the job in a folder, tell what happens, and leave the result there."""
+    signal.signal(signal.SIGTERM, _stop)
+    report, root = Reporter(place), Root(Path.cwd())
+    try:
+        kind, arguments = read_job(place)
+        with report.turn():
+            result = ACTIONS[kind].model_validate(arguments).run(report, report.tell)
+        write_bytes(place / RESULT, json.dumps(result, allow_nan=False).encode())
+        report.tell("done")
+        return 0
+    except KeyboardInterrupt:
+        report.tell("cancelled")
+        return 130
+    except ModuleNotFoundError as error:
+        report.tell("failed", words=str(missing_extra(error) or error))
+        return 2
+    except LocumError as error:
+        report.tell("failed", words=root.hide(one_line(str(error))))
+        return error.exit_code
+    except OSError as error:
+        report.tell("failed", words=root.hide(one_line(f"{error.strerror or error}: {error.filename or ''}")))
+        return 1
+    except MemoryError:
+        report.tell("failed", words="This asks for more than the machine's memory holds: try fewer records.")
+        return 2
+    except Exception:
+        report.tell("failed", words="Something went wrong in this job, and was written to its log.")
+        raise
+
+
+def _stop(number: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1])))
