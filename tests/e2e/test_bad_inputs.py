@@ -101,7 +101,7 @@ READERS = [
     "passport release --audit STRANGE.json",
     "sign release --key STRANGE",
     "decide release --refuse --name n --reason r --key STRANGE",
-    "decide release --refuse --name n --reason r --key key.pem --audit STRANGE.json",
+    "decide release --refuse --name n --reason r --key data.npz --audit STRANGE.json",
     "verify release --key STRANGE",
     "verify release --decision STRANGE.json",
     "verify release --ledger STRANGE",
