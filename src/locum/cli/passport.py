@@ -15,29 +15,49 @@ if TYPE_CHECKING:
     from locum.recipes import DecideSummary, PassportSummary
 
 
+# Headings of the help.
+DECISION, KEY, CONTENT = "The decision", "The key", "What the passport reports"
+
 PassphraseFile = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="Read the passphrase from this file, for scripts.")
+    Path | None,
+    typer.Option(metavar="FILE", rich_help_panel=KEY, help="Read the passphrase from this file, for scripts."),
 ]
 AuditFile = Annotated[
     Path | None,
-    typer.Option(metavar="FILE", help="Output of `audit --json`; the passport gets its verdicts.", callback=existing),
+    typer.Option(
+        metavar="FILE",
+        rich_help_panel=CONTENT,
+        help="Output of `audit --json`; the passport gets its verdicts.",
+        callback=existing,
+    ),
 ]
 EvaluationFile = Annotated[
     Path | None,
-    typer.Option(metavar="FILE", help="Output of `evaluate --json`; needs --include-measured.", callback=existing),
+    typer.Option(
+        metavar="FILE",
+        rich_help_panel=CONTENT,
+        help="Output of `evaluate --json`; needs --include-measured.",
+        callback=existing,
+    ),
 ]
 IncludeMeasured = Annotated[
-    bool, typer.Option("--include-measured", help="Include rounded figures that were measured on records.")
+    bool,
+    typer.Option(
+        "--include-measured", rich_help_panel=CONTENT, help="Include rounded figures that were measured on records."
+    ),
 ]
 Key = Annotated[
-    Path, typer.Option(metavar="KEY", help="A private key, as `keygen` writes it.", callback=existing_key)
+    Path,
+    typer.Option(
+        metavar="KEY", rich_help_panel=KEY, help="A private key, as `keygen` writes it.", callback=existing_key
+    ),
 ]
 
 
 def keygen(
     key: Annotated[Path, typer.Argument(metavar="KEY", help="File to write; the public key is KEY.pub.")],
     passphrase: Annotated[
-        bool, typer.Option("--passphrase", help="Ask for a passphrase and encrypt the key.")
+        bool, typer.Option("--passphrase", rich_help_panel=KEY, help="Ask for a passphrase and encrypt the key.")
     ] = False,
     passphrase_file: PassphraseFile = None,
     as_json: Json = False,
@@ -121,14 +141,27 @@ def sign(
 
 def decide(
     release: ReleaseFolder,
-    name: Annotated[str, typer.Option(metavar="NAME", help="Who decides. It stays in the decision's file.")],
-    reason: Annotated[str, typer.Option(metavar="TEXT", help="Why. It stays in the decision's file.")],
+    name: Annotated[
+        str,
+        typer.Option(metavar="NAME", rich_help_panel=DECISION, help="Who decides. It stays in the decision's file."),
+    ],
+    reason: Annotated[
+        str, typer.Option(metavar="TEXT", rich_help_panel=DECISION, help="Why. It stays in the decision's file.")
+    ],
     key: Key,
-    approve: Annotated[bool, typer.Option("--approve", help="The release may leave; needs --confirm.")] = False,
-    refuse: Annotated[bool, typer.Option("--refuse", help="The release must not leave.")] = False,
+    approve: Annotated[
+        bool, typer.Option("--approve", rich_help_panel=DECISION, help="The release may leave; needs --confirm.")
+    ] = False,
+    refuse: Annotated[
+        bool, typer.Option("--refuse", rich_help_panel=DECISION, help="The release must not leave.")
+    ] = False,
     confirm: Annotated[
         str,
-        typer.Option(metavar="A,B,...", help="Checks that hold: projects, people, settings, data, outputs."),
+        typer.Option(
+            metavar="A,B,...",
+            rich_help_panel=DECISION,
+            help="Checks that hold: projects, people, settings, data, outputs.",
+        ),
     ] = "",
     passphrase_file: PassphraseFile = None,
     audit: AuditFile = None,
@@ -137,7 +170,9 @@ def decide(
     override: Annotated[
         str | None,
         typer.Option(
-            metavar="REASON", help="Approve although the audit's policy is not met; receivers see the reason."
+            metavar="REASON",
+            rich_help_panel=DECISION,
+            help="Approve although the audit's policy is not met; receivers see the reason.",
         ),
     ] = None,
     out: Annotated[
