@@ -1,4 +1,4 @@
-"""The passport files of a release on the command line: keygen, passport, sign, verify, and the page in a browser."""
+"""Passport files on the command line: keygen, passport, sign, decide, verify, and the page in a browser."""
 
 from __future__ import annotations
 
@@ -188,3 +188,71 @@ def test_an_override_that_nothing_needs_is_refused(program: Run, files: dict[str
     assert "leave it out" in program("sign", "r", "--key", "key", "--override", "because").err
     assert program("sign", "r", "--key", "key").code == 0
     assert program("verify", "r").out.startswith("audit       no passport: no attack on this release is reported")
+
+
+def test_a_decision_from_the_command_line(program: Run, files: dict[str, Path], tmp_path: Path) -> None:
+    assert program("fit", files["train"], "-o", "r", "--no-dp").code == 0
+    assert program("keygen", "key").code == 0
+    who = ("--name", "Rosalind Okafor", "--reason", "case seventeen", "--key", "key")
+    everyone = ("--confirm", "projects,people,settings,data,outputs")
+    for words, tells in (
+        ((), "--approve or --refuse"),
+        (("--approve", "--refuse"), "--approve or --refuse"),
+        (("--approve", "--confirm", "projects, data"), "open: people, settings, outputs"),
+        (("--approve", "--confirm", "luck"), "'luck'"),
+        (("--refuse", "-o", "r/decision.json"), "names a person"),
+        (("--refuse", "-o", "key"), "already exists"),
+        (("--refuse", "-o", "key", "--force"), "not a decision"),
+        (("--refuse", "--evaluation", "key"), "--include-measured"),
+    ):
+        ran = program("decide", "r", *who, *words)
+        assert ran.code == 2, (words, ran.out)
+        assert tells in ran.err, (words, ran.err)
+        assert len(ran.err.strip().splitlines()) == 1
+        assert ran.out == ""
+    assert len(list((tmp_path / "r").iterdir())) == 3
+    approved = program("decide", "r", *who, "--approve", *everyone)
+    assert approved.code == 0, approved.err
+    assert "no attack on this release is reported" in approved.out.splitlines()[0]
+    assert "decision    approved by the holder on" in approved.out.splitlines()[1]
+    assert "Okafor" not in approved.out
+    assert stat.S_IMODE((tmp_path / "r-decision.json").stat().st_mode) == 0o600
+    assert program("decide", "r", *who, "--refuse").code == 2
+    refused = program("decide", "r", *who, "--refuse", "--force", "--json")
+    assert refused.code == 0, refused.err
+    assert refused.json["outcome"] == "refused"
+    found = program("verify", "r", "--key", "key.pub", "--decision", "r-decision.json", "--json")
+    assert found.code == 0, found.err
+    assert found.json["refused"]
+    assert found.json["decision"] == refused.json["decision"]
+    assert "decision    REFUSED by the holder on" in program("verify", "r").out
+    assert "decision    REFUSED" in program("sign", "r", "--key", "key", "--force").out
+    assert "decision    removed" in program("passport", "r", "--force").out
+    assert program("verify", "r", "--decision", "key.pub").code == 2
+
+
+def test_approving_against_the_policy_ends_with_code_3(program: Run, files: dict[str, Path], tmp_path: Path) -> None:
+    assert program("fit", files["train"], "-o", "r", "--no-dp").code == 0
+    sets = ("--members", files["train"], "--non-members", files["test"])
+    assert program("audit", "r", *sets, "-o", "audit.json", "--seed", 0).code == 3
+    assert program("keygen", "key").code == 0
+    words = ("decide", "r", "--approve", "--name", "R. Okafor", "--reason", "case 17", "--key", "key")
+    words += ("--audit", "audit.json", "--confirm", "projects,people,settings,data,outputs")
+    refused = program(*words)
+    assert refused.code == 3
+    assert "--override REASON" in refused.err
+    assert not (tmp_path / "r-decision.json").exists()
+    assert program(*words, "--override", "agreed with the ethics board").code == 0
+    lines = program("verify", "r", "--key", "key.pub", "--decision", "r-decision.json").out.splitlines()
+    assert "NOT met" in lines[0]
+    assert "ethics board" in lines[1]
+    assert "approved by the holder" in lines[2]
+
+
+def test_consent_to_a_decision_is_typed(program: Run, files: dict[str, Path], tmp_path: Path) -> None:
+    assert program("fit", files["train"], "-o", "r", "--no-dp").code == 0
+    assert program("keygen", "key").code == 0
+    (tmp_path / "locum.toml").write_text('[decide]\nconfirm = "projects,people,settings,data,outputs"\n')
+    ran = program("decide", "r", "--approve", "--name", "R", "--reason", "r", "--key", "key")
+    assert ran.code == 2
+    assert "confirm" in ran.err

@@ -149,6 +149,11 @@ def show_audit(sentence: str, refused: bool, override: str | None) -> None:
         say_indented(f"signed nevertheless, because: {override}", "red")
 
 
+def show_decision(sentence: str, refused: bool) -> None:
+    """What the holder decided."""
+    say(f"decision    {sentence}", "red" if refused else "bold")
+
+
 def show_membership(result: AttackResult) -> None:
     """Print the result of the membership check."""
     from locum.report import verdict_text

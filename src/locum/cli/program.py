@@ -37,6 +37,7 @@ VERBS: Mapping[str, Entry] = {
     "passport": Entry("passport", JUDGE, "Write the passport files into a release."),
     "keygen": Entry("passport", JUDGE, "Make a key pair for signing."),
     "sign": Entry("passport", JUDGE, "Sign a release."),
+    "decide": Entry("passport", JUDGE, "Approve or refuse a release, and sign it with that decision."),
     "verify": Entry("verify", RECEIVE, "Check that a release is complete, well formed and signed."),
     "sample": Entry("sample", RECEIVE, "Draw vectors from a release into a file."),
     "train": Entry("receiver", RECEIVE, "Train a classifier on a release alone."),

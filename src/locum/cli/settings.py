@@ -21,7 +21,7 @@ PREFIX = "LOCUM"
 # Consent is given each time, in words: no file and no variable can give it.
 ONLY_TYPED = frozenset(
     {"force", "yes", "override", "no_dp", "classes_public", "help", "version", "quiet", "verbose", "as_json"}
-    | {"install_completion", "show_completion"}
+    | {"approve", "refuse", "confirm", "install_completion", "show_completion"}
 )
 
 

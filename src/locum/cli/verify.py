@@ -44,18 +44,29 @@ def verify(
             callback=existing,
         ),
     ] = None,
+    decision: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="The holder's file from `decide`: check that its hash is in the passport.",
+            callback=existing,
+        ),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Check that a release is complete, well formed and, with --key, signed; offline, without the data."""
     from locum.recipes import verify_release
 
-    result = verify_release(release, ledger=ledger, key=key, site_keys=site_keys, reference=reference)
+    result = verify_release(
+        release, ledger=ledger, key=key, site_keys=site_keys, reference=reference, decision=decision
+    )
     output.show(result, as_json, show_verification)
 
 
 def show_verification(result: Verification) -> None:
-    """What attackers found, what was checked, what was not, and what is claimed."""
+    """What attackers found, what the holder decided, what was checked, what was not, and what is claimed."""
     output.show_audit(result.audit, result.refused, result.override)
+    output.show_decision(result.decision, result.refused)
     for line in result.checks:
         output.say(f"ok  {line}")
     for line in result.not_checked:

@@ -166,6 +166,32 @@ def lies_in_release(path: Path) -> bool:
     return any((folder / MANIFEST).exists() for folder in _real(path).parents)
 
 
+def beside_folder(folder: Path, ending: str) -> Path:
+    """A file next to a folder, named after it: what is about a release must not lie inside it.
+
+    Parameters
+    ----------
+    folder
+        The folder; `.` and `..` are looked up.
+    ending
+        What the name of the file adds to that of the folder.
+
+    Returns
+    -------
+    Path
+        The file; it need not exist.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from locum.io import beside_folder
+    >>> beside_folder(Path("out/release"), "-report.html").as_posix()
+    'out/release-report.html'
+    """
+    named = folder if folder.name not in ("", "..") else folder.resolve()
+    return named.with_name(f"{named.name}{ending}")
+
+
 def check_input(
     path: str | os.PathLike[str], thing: str = "file or folder", hint: str = "check the spelling"
 ) -> None:

@@ -15,6 +15,11 @@ if TYPE_CHECKING:
         audit_data as audit_data,
         make_audit_page as make_audit_page,
     )
+    from locum.recipes.decide import (
+        DecideSummary as DecideSummary,
+        decide_release as decide_release,
+        default_decision_path as default_decision_path,
+    )
     from locum.recipes.demo import run_demo as run_demo
     from locum.recipes.doctor import examine as examine
     from locum.recipes.embed import EmbedSummary as EmbedSummary, embed_to_file as embed_to_file

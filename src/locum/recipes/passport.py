@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,21 +13,25 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from locum.errors import ConfigError, DataError
+from locum.errors import ConfigError, DataError, ReleaseError
+from locum.io import MANIFEST
 from locum.recipes.verify import check_cost
-from locum.release import FileEntry, Release, read_folder
+from locum.release import OpenedRelease, Release, entry_of, read_folder
 from locum.release.passport import (
     PASSPORT,
     SIGNATURE,
     AttackEntry,
     AuditEntry,
+    DecisionEntry,
     EpsilonAuditEntry,
     Passport,
+    PassportFiles,
     PolicyEntry,
     RuleEntry,
     UtilityEntry,
     build_passport,
     present_passport_files,
+    read_passport_files,
     write_passport_files,
 )
 from locum.report import render_passport_files, shareable_figures
@@ -147,6 +152,8 @@ class PassportSummary:
         The names of the files.
     signature_removed
         Whether there was a signature, which did not cover this passport.
+    decision_removed
+        Whether the holder's decision was in the old passport: it was not about this one.
 
     Examples
     --------
@@ -161,6 +168,7 @@ class PassportSummary:
     sha256: str
     files: tuple[str, ...]
     signature_removed: bool
+    decision_removed: bool = False
 
     @property
     def claim(self) -> PrivacyClaim:
@@ -178,6 +186,7 @@ class PassportSummary:
             "audit": None if self.passport.audit is None else self.passport.audit.verdict,
             "measured": self.passport.has_figures,
             "signature_removed": self.signature_removed,
+            "decision_removed": self.decision_removed,
         }
 
 
@@ -193,7 +202,8 @@ def write_passport(
 
     They are the passport, a page, a sheet, Croissant metadata and, under differential privacy, a registry entry. They
     hold no real point and no exact count. Decoder, card and manifest are not changed; a signature is removed, since
-    it does not cover this passport. A release whose claim is below the cost of its events gets no passport.
+    it does not cover this passport, and so is a decision. A release whose claim is below the cost of its events gets
+    no passport.
 
     Parameters
     ----------
@@ -223,32 +233,87 @@ def write_passport(
     >>> write_passport(release).files
     ('croissant.json', 'passport.html', 'passport.json', 'passport.md')
     """
+    draft = draft_passport(
+        release, audit=audit, evaluation=evaluation, include_measured=include_measured, overwrite=overwrite
+    )
+    files = draft.filled().passport_files
+    assert files.passport is not None
+    contents = files.contents()
+    decided = draft.old is not None and draft.old.decision is not None
+    write_passport_files(release, contents, remove=draft.found)
+    return PassportSummary(
+        str(release),
+        files.passport,
+        files.hashes[PASSPORT],
+        tuple(sorted(contents)),
+        SIGNATURE in draft.found,
+        decided,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class PassportDraft:
+    """What a passport will say about a release; everything is checked, nothing is written.
+
+    `found` are the passport files that are there, `old` is the passport among them, if it can be read.
+    """
+
+    path: Path
+    release: Release
+    fingerprint: str
+    card: bytes
+    audit: AuditEntry | None
+    utility: UtilityEntry | None
+    found: tuple[str, ...]
+    old: Passport | None
+
+    def filled(self, decision: DecisionEntry | None = None) -> OpenedRelease:
+        """The release as it will be with its passport, before it is signed."""
+        manifest = self.release.manifest
+        passport = build_passport(
+            manifest,
+            self.fingerprint,
+            written_on=datetime.now(UTC).date().isoformat(),
+            audit=self.audit,
+            utility=self.utility,
+            decision=decision,
+        )
+        listed = {name: text.encode() for name, text in render_passport_files(manifest, passport).items()}
+        passport = passport.model_copy(update={"files": {name: entry_of(raw) for name, raw in listed.items()}})
+        sha256 = hashlib.sha256(passport.dumps().encode()).hexdigest()
+        hashes = {MANIFEST: self.fingerprint, PASSPORT: sha256}
+        files = PassportFiles(passport, None, hashes, listed)
+        return OpenedRelease(self.path, self.release, self.fingerprint, self.card, files)
+
+
+def draft_passport(
+    release: Path, *, audit: Path | None, evaluation: Path | None, include_measured: bool, overwrite: bool
+) -> PassportDraft:
+    """Read and check what goes into a passport; the arguments are those of `write_passport`."""
     if include_measured and audit is None and evaluation is None:
         raise ConfigError("--include-measured needs measured figures. Add --audit FILE or --evaluation FILE.")
     if evaluation is not None and not include_measured:
         raise ConfigError("--evaluation holds only measured figures. Add --include-measured, or leave it out.")
-    opened = read_folder(release)
-    manifest, fingerprint = opened.manifest, opened.fingerprint
-    Release(manifest, opened.tensors, fingerprint)
+    folder = read_folder(release)
+    fingerprint = folder.fingerprint
+    opened = Release(folder.manifest, folder.tensors, fingerprint)
     found = present_passport_files(release)
     if found and not overwrite:
         raise ConfigError(f"{str(release)!r} has {found[0]} already. Replace all passport files with --force.")
-    claim = manifest.claim
+    claim = folder.manifest.claim
     if claim.dp is not None:
         check_cost(claim.dp)
-    passport = build_passport(
-        manifest,
-        fingerprint,
-        written_on=datetime.now(UTC).date().isoformat(),
+    old = None
+    # Damaged files are replaced like others.
+    with suppress(ReleaseError):
+        old = read_passport_files(release, folder.manifest, fingerprint).passport
+    return PassportDraft(
+        path=release,
+        release=opened,
+        fingerprint=fingerprint,
+        card=folder.card,
         audit=None if audit is None else read_audit(audit, fingerprint, include_measured=include_measured),
         utility=None if evaluation is None else read_evaluation(evaluation, fingerprint),
+        found=tuple(found),
+        old=old,
     )
-    contents = {name: text.encode() for name, text in render_passport_files(manifest, passport).items()}
-    listed: Any = {
-        n: FileEntry(sha256=hashlib.sha256(raw).hexdigest(), bytes=len(raw)) for n, raw in contents.items()
-    }
-    passport = passport.model_copy(update={"files": listed})
-    contents[PASSPORT] = passport.dumps().encode()
-    write_passport_files(release, contents, remove=found)
-    sha256 = hashlib.sha256(contents[PASSPORT]).hexdigest()
-    return PassportSummary(str(release), passport, sha256, tuple(sorted(contents)), SIGNATURE in found)

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from locum.errors import ConfigError
-from locum.io import check_output_file, write_bytes
+from locum.io import beside_folder, check_output_file, write_bytes
 from locum.recipes.audit import audit_of
 from locum.recipes.inputs import aligned, pick_split
 from locum.recipes.passport import audit_entry
@@ -149,8 +149,7 @@ def default_report_path(release: Path, *, share: bool = False) -> Path:
     >>> default_report_path(Path("out/release")).as_posix()
     'out/release-report.html'
     """
-    folder = release if release.name not in ("", "..") else release.resolve()
-    return folder.with_name(f"{folder.name}-report{'-shareable' if share else ''}.html")
+    return beside_folder(release, f"-report{'-shareable' if share else ''}.html")
 
 
 def _read(release: Release, data: str, what: str, backbone: str | None) -> Rows:

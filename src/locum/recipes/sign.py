@@ -4,19 +4,30 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from locum.errors import ConfigError, PolicyError
 from locum.recipes.verify import verify_opened_release
-from locum.release import OpenedRelease, Verification, audit_refuses, audit_sentence, open_release
+from locum.release import (
+    OpenedRelease,
+    Verification,
+    audit_refuses,
+    audit_sentence,
+    holder_refuses,
+    open_release,
+)
 from locum.release.passport import (
     SIGNATURE,
+    Signature,
     key_id,
     make_keys,
     make_signature,
     read_private_key,
     write_passport_files,
 )
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +62,7 @@ class SignSummary:
             "fingerprint": self.verified.fingerprint,
             "passport": self.verified.passport,
             "audit": self.verified.audit,
+            "decision": self.verified.decision,
             "override": self.verified.override,
             "checks": list(self.verified.checks),
         }
@@ -129,32 +141,46 @@ def sign_release(
     >>> verify_release(release, key=Path(pair.public)).signed_by == signed.key
     True
     """
-    if release.resolve() in key.resolve().parents:
-        raise ConfigError("The private key is inside the release, which is made to be sent: move it out first.")
-    private = read_private_key(key, passphrase)
+    private = read_signing_key(release, key, passphrase)
     opened = open_release(release)
     verified = verify_opened_release(opened)
     passport_files = opened.passport_files
     if passport_files.signature is not None and not overwrite:
         raise ConfigError(f"{str(release)!r} is signed already: use --force to sign it again.")
-    _check_override(opened, override)
-    signature = make_signature(passport_files.hashes, private, override)
+    signature = sign_opened(opened, private, override)
     write_passport_files(release, {SIGNATURE: signature.dumps().encode()})
     verified = replace(verified, override=override)
     return SignSummary(str(release), key_id(private.public_key()), passport_files.hashes, verified)
 
 
+def read_signing_key(release: Path, key: Path, passphrase: bytes | None) -> Ed25519PrivateKey:
+    """The private key, which must not be inside the release."""
+    if release.resolve() in key.resolve().parents:
+        raise ConfigError("The private key is inside the release, which is made to be sent: move it out first.")
+    return read_private_key(key, passphrase)
+
+
+def sign_opened(opened: OpenedRelease, private: Ed25519PrivateKey, override: str | None) -> Signature:
+    """A signature over manifest and passport of a release that was verified; nothing is written."""
+    _check_override(opened, override)
+    return make_signature(opened.passport_files.hashes, private, override)
+
+
 def _check_override(opened: OpenedRelease, override: str | None) -> None:
-    """A release against its holder's own policy is signed only for a reason that everyone can read."""
+    """A release against its holder's own policy is signed only for a reason that everyone can read.
+
+    A refusal needs none: the passport says itself that the release must not be used.
+    """
     passport = opened.passport_files.passport
-    against = audit_refuses(passport)
+    against = audit_refuses(passport) and not holder_refuses(passport)
     if against and override is None:
         raise PolicyError(
             f"The audit in the passport says: {audit_sentence(passport)}. To sign nevertheless, give a reason with "
             "--override REASON: it becomes part of the signature, and receivers see it."
         )
     if override is not None and not against:
-        raise ConfigError("--override is for a release whose audit does not meet its policy: leave it out.")
+        why = "that the holder did not refuse and " if holder_refuses(passport) else ""
+        raise ConfigError(f"--override is for a release {why}whose audit does not meet its policy: leave it out.")
     if override is not None and not (0 < len(override) <= 500 and override.isprintable()):
         raise ConfigError(f"--override takes up to 500 printable letters; got {override[:80]!r}.")
 

@@ -15,6 +15,7 @@ from locum.release import (
     open_release,
     verify_opened,
 )
+from locum.release.passport import check_decision, read_decision
 from locum.types import DPClaim, PrivacyClaim, at_least
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ def verify_release(
     key: Path | None = None,
     site_keys: Path | None = None,
     reference: Path | None = None,
+    decision: Path | None = None,
 ) -> Verification:
     """Check a release folder; the claimed epsilon is computed again from the events.
 
@@ -49,6 +51,8 @@ def verify_release(
     reference
         File of the public statistics that the release was made with, if they do not ship with Locum: with it and the
         ledger, the decoder is computed again from the noisy sums.
+    decision
+        The holder's private file from `decide`: it must be the one whose hash is in the passport.
 
     Returns
     -------
@@ -72,7 +76,9 @@ def verify_release(
     >>> verify_release(release).checks[2]
     'no other file, no link, no pickle'
     """
-    return verify_opened_release(open_release(path), ledger=ledger, key=key, site_keys=site_keys, reference=reference)
+    return verify_opened_release(
+        open_release(path), ledger=ledger, key=key, site_keys=site_keys, reference=reference, decision=decision
+    )
 
 
 def verify_opened_release(
@@ -82,6 +88,7 @@ def verify_opened_release(
     key: Path | None = None,
     site_keys: Path | None = None,
     reference: Path | None = None,
+    decision: Path | None = None,
 ) -> Verification:
     """The checks of `verify_release` on a folder that was read already."""
     if reference is not None and ledger is None:
@@ -90,6 +97,9 @@ def verify_opened_release(
     claim, checks = found.claim, list(found.checks)
     if opened.passport_files.passport is not None:
         checks.append(_check_pages(opened))
+    if decision is not None:
+        check_decision(read_decision(decision), opened.passport_files.passport)
+        checks.append("the decision is about this release, and its hash is the one in the passport")
     if claim.dp is not None:
         checks.append(check_cost(claim.dp))
     not_checked = list(found.not_checked)

@@ -62,6 +62,8 @@ if TYPE_CHECKING:
         Verification as Verification,
         audit_refuses as audit_refuses,
         audit_sentence as audit_sentence,
+        decision_sentence as decision_sentence,
+        holder_refuses as holder_refuses,
         open_release as open_release,
         verify as verify,
         verify_opened as verify_opened,

@@ -78,9 +78,12 @@ class Verification:
     audit
         What the audit in the passport found and whether its policy is met, or that there is none; in one sentence.
     refused
-        Whether that audit found a leak, or its policy is not met.
+        Whether the holder refused the release, that audit found a leak, or its policy is not met.
     override
         Why the signer signed although the policy is not met; None if there is no such signature.
+    decision
+        Whether the holder approved or refused the release, and when, or that no decision is recorded; in one
+        sentence.
 
     Examples
     --------
@@ -103,6 +106,7 @@ class Verification:
     audit: str = ""
     refused: bool = False
     override: str | None = None
+    decision: str = ""
 
     def to_dict(self) -> dict[str, Any]:
         """As plain JSON."""
@@ -250,8 +254,9 @@ def verify_opened(opened: OpenedRelease, *, key: str | Path | None = None) -> Ve
         signed_by=signed_by,
         not_checked=tuple(not_checked),
         audit=audit_sentence(passport),
-        refused=audit_refuses(passport),
+        refused=audit_refuses(passport) or holder_refuses(passport),
         override=None if passport_files.signature is None else passport_files.signature.override,
+        decision=decision_sentence(passport),
     )
 
 
@@ -306,6 +311,53 @@ def audit_refuses(passport: Passport | None) -> bool:
         return False
     policy = passport.audit.policy
     return passport.audit.verdict == "leak" or (policy is not None and not policy.met)
+
+
+def decision_sentence(passport: Passport | None) -> str:
+    """Whether the holder approved or refused a release, and when, as a passport says it.
+
+    Parameters
+    ----------
+    passport
+        The passport of a release; None if it has none.
+
+    Returns
+    -------
+    str
+        One sentence, without a full stop.
+
+    Examples
+    --------
+    >>> from locum.release import decision_sentence
+    >>> decision_sentence(None)
+    'no decision is recorded'
+    """
+    if passport is None or passport.decision is None:
+        return "no decision is recorded"
+    outcome = "REFUSED" if holder_refuses(passport) else "approved"
+    return f"{outcome} by the holder on {passport.decision.decided_on}"
+
+
+def holder_refuses(passport: Passport | None) -> bool:
+    """Whether a passport says that the holder refused the release; False without a decision.
+
+    Parameters
+    ----------
+    passport
+        The passport of a release; None if it has none.
+
+    Returns
+    -------
+    bool
+        Whether the holder decided that the release must not leave.
+
+    Examples
+    --------
+    >>> from locum.release import holder_refuses
+    >>> holder_refuses(None)
+    False
+    """
+    return passport is not None and passport.decision is not None and passport.decision.outcome == "refused"
 
 
 def _signer(passport_files: PassportFiles, path: Path) -> str:

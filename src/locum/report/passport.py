@@ -6,7 +6,7 @@ from typing import Any
 
 from locum.accounting import events_from_json
 from locum.errors import ConfigError
-from locum.release import Manifest
+from locum.release import Manifest, decision_sentence
 from locum.release.passport import (
     CROISSANT,
     PAGE,
@@ -71,6 +71,7 @@ def passport_facts(passport: Passport) -> dict[str, Any]:
         "attacks": None if audit is None else entry_facts(audit),
         "audit_facts": [] if passport.audit is None else _audit_facts(passport.audit),
         "figures": [] if audit is None else figure_titles(audit["results"]),
+        "decision": "",
         "utility": utility,
         "utility_words": "" if utility else _NONE["utility"],
         "metrics": [m for m in METRICS if utility and any(m in row["scores"] for row in utility["rows"])],
@@ -83,6 +84,9 @@ def passport_facts(passport: Passport) -> dict[str, Any]:
         facts["glossary"] = with_audit_terms(facts["glossary"])
     found = {"title": "What attackers achieved", "text": facts["audit_words"]}
     facts["summary"] = cards(facts["release"], facts["claim"], found)
+    if passport.decision is not None:
+        facts["decision"] = f"{decision_sentence(passport)}; SHA-256 of the decision: {passport.decision.sha256}"
+        facts["summary"][-1] = {"title": "May it leave?", "text": _decided(passport)}
     out: dict[str, Any] = plain(facts)
     return out
 
@@ -180,6 +184,11 @@ def passport_markdown(passport: Passport) -> str:
     return "\n\n".join(parts) + "\n"
 
 
+def _decided(passport: Passport) -> str:
+    sentence = decision_sentence(passport)
+    return f"{sentence[0].upper()}{sentence[1:]}. Who decided, and why, stays with the holder."
+
+
 def _audit_words(verdict: Verdict) -> str:
     words = verdict_text(verdict)
     return f"{words.title}. {words.audit}"
@@ -225,6 +234,7 @@ def _rows(p: dict[str, Any]) -> list[list[Any]]:
     release = p["release"]
     rows = [[k, release[k]] for k in ("fingerprint", "generator", "kind", "space", "written_by")]
     rows += [["backbone", release["embedding"]["backbone"]]]
+    rows += [["decision", p["decision"]]] if p["decision"] else []
     rows += [[f"SHA-256 of {name}", sha] for name, sha in release["files"].items()]
     return rows + [[f"{name} version", number] for name, number in p["versions"].items()]
 

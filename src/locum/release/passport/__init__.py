@@ -1,4 +1,4 @@
-"""The passport of a release: its schema, files, threat model, signature and exports."""
+"""The passport of a release: its schema, files, threat model, decision, signature and exports."""
 
 from __future__ import annotations
 
@@ -7,12 +7,22 @@ from typing import TYPE_CHECKING
 from locum._lazy import lazy_exports
 
 if TYPE_CHECKING:
+    from locum.release.passport.decision import (
+        FIVE_SAFES as FIVE_SAFES,
+        Decision as Decision,
+        check_decision as check_decision,
+        make_decision as make_decision,
+        parse_decision as parse_decision,
+        read_decision as read_decision,
+    )
     from locum.release.passport.exports import (
         render_croissant as render_croissant,
         render_registry as render_registry,
     )
     from locum.release.passport.files import (
+        PassportFiles as PassportFiles,
         present_passport_files as present_passport_files,
+        read_passport_files as read_passport_files,
         write_passport_files as write_passport_files,
     )
     from locum.release.passport.schema import (
@@ -23,6 +33,7 @@ if TYPE_CHECKING:
         SHEET as SHEET,
         AttackEntry as AttackEntry,
         AuditEntry as AuditEntry,
+        DecisionEntry as DecisionEntry,
         EpsilonAuditEntry as EpsilonAuditEntry,
         Passport as Passport,
         PolicyEntry as PolicyEntry,
@@ -33,6 +44,7 @@ if TYPE_CHECKING:
     )
     from locum.release.passport.signature import (
         SIGNATURE as SIGNATURE,
+        Signature as Signature,
         key_id as key_id,
         make_keys as make_keys,
         make_signature as make_signature,

@@ -19,13 +19,33 @@ from locum.release.passport.signature import SIGNATURE, Signature, parse_signatu
 class PassportFiles:
     """What a holder added to a release; passport and signature may each be missing.
 
-    `hashes` is what a signature must cover; `listed` are the bytes of the files that the passport lists.
+    Parameters
+    ----------
+    passport
+        The passport.
+    signature
+        The signature; who made it is not checked.
+    hashes
+        SHA-256 of the files that a signature must cover, by name.
+    listed
+        The bytes of the files that the passport lists, by name.
+
+    Examples
+    --------
+    >>> from locum.release.passport import PassportFiles
+    >>> PassportFiles(None, None, {"manifest.json": "0" * 64}, {}).contents()
+    {}
     """
 
     passport: Passport | None
     signature: Signature | None
     hashes: dict[str, str]
     listed: dict[str, bytes]
+
+    def contents(self) -> dict[str, bytes]:
+        """The bytes of every file, by name, for `write_passport_files`."""
+        own: dict[str, Passport | Signature | None] = {PASSPORT: self.passport, SIGNATURE: self.signature}
+        return self.listed | {name: found.dumps().encode() for name, found in own.items() if found is not None}
 
 
 def present_passport_files(path: Path) -> list[str]:
@@ -58,6 +78,34 @@ def read_passport_files(path: Path, manifest: Manifest, fingerprint: str) -> Pas
 
     The passport must belong to this release and list every other passport file with its hash; a signature must be
     over the hashes found. Who signed is not checked here.
+
+    Parameters
+    ----------
+    path
+        The folder.
+    manifest, fingerprint
+        Its manifest, and the SHA-256 of that.
+
+    Returns
+    -------
+    PassportFiles
+        Passport and signature, each None if it is not there.
+
+    Raises
+    ------
+    ReleaseError
+        If one of the files is damaged, or belongs to another release.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from locum.generate import ClassGaussian
+    >>> from locum.release import read_folder
+    >>> from locum.release.passport import read_passport_files
+    >>> path = ClassGaussian().fit(np.eye(4), [0, 0, 1, 1]).release(no_dp=True).save("without_passport")
+    >>> folder = read_folder(path)
+    >>> read_passport_files(path, folder.manifest, folder.fingerprint).passport is None
+    True
     """
     found = set(present_passport_files(path))
     hashes = {MANIFEST: fingerprint}

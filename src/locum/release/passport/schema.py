@@ -255,7 +255,14 @@ TOLD_VERDICTS = (
     "and no guarantee covers them"
 )
 
+TOLD_DECISION = (
+    "the holder's decision in the passport: whoever decided may have seen results from real records, and no "
+    "guarantee covers it"
+)
+
 Hash = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+Day = Annotated[str, Field(pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$")]
+Outcome = Literal["approved", "refused"]
 PassportFileName = Literal["passport.html", "passport.md", "croissant.json", "dp-registry.json"]
 
 
@@ -274,8 +281,32 @@ class ReleaseEntry(Strict):
     files: dict[str, Hash]
 
 
+class DecisionEntry(Strict):
+    """Whether the holder approved or refused the release. Who decided, and why, stays with the holder.
+
+    Parameters
+    ----------
+    outcome
+        "approved" or "refused".
+    decided_on
+        The date, as YYYY-MM-DD.
+    sha256
+        Hash of the decision, which contains a random salt.
+
+    Examples
+    --------
+    >>> from locum.release.passport import DecisionEntry
+    >>> DecisionEntry(outcome="refused", decided_on="2026-01-31", sha256="0" * 64).outcome
+    'refused'
+    """
+
+    outcome: Outcome
+    decided_on: Day
+    sha256: Hash
+
+
 class Passport(Strict):
-    """The passport of a release: claim, audit, usefulness, threat model and versions.
+    """The passport of a release: claim, audit, usefulness, decision, threat model and versions.
 
     `claim` is the claim of the manifest; its `not_covered` also names what the passport adds. `files` are the other
     passport files, with their hashes.
@@ -298,6 +329,8 @@ class Passport(Strict):
         What attackers achieved; None if it is not reported.
     utility
         How useful the release is; None if it is not reported.
+    decision
+        What the holder decided; None if no decision is recorded.
     threat_model
         Who attacks, what is proven, and what that assumes.
     versions
@@ -319,11 +352,12 @@ class Passport(Strict):
     format: Literal["locum-passport"] = "locum-passport"
     schema_version: Literal[1] = 1
     written_by: ShortText
-    written_on: Annotated[str, Field(pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$")]
+    written_on: Day
     release: ReleaseEntry
     claim: PrivacyClaim
     audit: AuditEntry | None = None
     utility: UtilityEntry | None = None
+    decision: DecisionEntry | None = None
     threat_model: ThreatModel
     versions: dict[ShortText, ShortText]
     files: dict[PassportFileName, FileEntry] = Field(default_factory=dict)
@@ -334,6 +368,8 @@ class Passport(Strict):
             raise ValueError("measured figures must be named in `not_covered`")
         if self.audit is not None and TOLD_VERDICTS not in self.claim.not_covered:
             raise ValueError("the verdicts of an audit must be named in `not_covered`")
+        if self.decision is not None and TOLD_DECISION not in self.claim.not_covered:
+            raise ValueError("a decision must be named in `not_covered`")
         return self
 
     @property
@@ -354,6 +390,7 @@ def build_passport(
     written_on: str,
     audit: AuditEntry | None = None,
     utility: UtilityEntry | None = None,
+    decision: DecisionEntry | None = None,
 ) -> Passport:
     """Build a passport from a manifest and, if the holder gives them, figures that are already rounded.
 
@@ -371,11 +408,13 @@ def build_passport(
         What attackers achieved; None: nothing is reported.
     utility
         How useful the release is; None: nothing is reported.
+    decision
+        What the holder decided; None: no decision is recorded.
 
     Returns
     -------
     Passport
-        Its claim also names in `not_covered` what `audit` and `utility` add.
+        Its claim also names in `not_covered` what `audit`, `utility` and `decision` add.
 
     Examples
     --------
@@ -389,6 +428,8 @@ def build_passport(
     added: tuple[str, ...] = () if audit is None else (TOLD_VERDICTS,)
     if utility is not None or (audit is not None and any(result.measured for result in audit.results)):
         added += (MEASURED,)
+    if decision is not None:
+        added += (TOLD_DECISION,)
     versions = {"locum": __version__, "python": platform.python_version(), "numpy": version("numpy")}
     if manifest.claim.dp is not None:
         versions["dp-accounting"] = version("dp-accounting")
@@ -399,6 +440,7 @@ def build_passport(
         claim=replace(manifest.claim, not_covered=(*manifest.claim.not_covered, *added)),
         audit=audit,
         utility=utility,
+        decision=decision,
         threat_model=threat_model(manifest),
         versions=versions,
     )

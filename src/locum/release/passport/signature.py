@@ -25,11 +25,33 @@ Hash = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 
 
 class Signature(Strict):
-    """`files` are the SHA-256 of the signed files, `key` that of the public key; `signature` covers all other fields.
+    """Who vouches for a release: a signature over the hashes of manifest and passport.
 
     The manifest holds the hashes of decoder and card, the passport those of its other files: two hashes cover all.
-    `override` is the signer's reason for signing although the audit's policy is not met; None if it is met, or if
-    there is no audit.
+
+    Parameters
+    ----------
+    format
+        Always "locum-signature".
+    schema_version
+        Always 1.
+    algorithm
+        Always "Ed25519".
+    key
+        SHA-256 of the public key.
+    files
+        SHA-256 of the signed files, by name.
+    override
+        The signer's reason for signing although the audit's policy is not met; None if it is met, if there is no
+        audit, or if the holder refused the release.
+    signature
+        Covers all other fields.
+
+    Examples
+    --------
+    >>> from locum.release.passport import Signature
+    >>> Signature(key="0" * 64, files={"manifest.json": "0" * 64}, signature="0" * 128).override is None
+    True
     """
 
     format: Literal["locum-signature"] = "locum-signature"
