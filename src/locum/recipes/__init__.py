@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from locum._lazy import lazy_exports
 
 if TYPE_CHECKING:
+    from locum.recipes.archive import pack_to_file as pack_to_file, receive_release as receive_release
     from locum.recipes.audit import (
         Audited as Audited,
         audit_data as audit_data,
