@@ -213,7 +213,7 @@ def read_sets(
         # File names can be patients' names: they stay out of logs.
         _log.info("read %s", ", ".join(f"{len(part)} records ({name})" for name, part in found.items()))
         return found
-    source = open_split(file, split)
+    source = only_split(open_images(file), file, split)
     if not source.class_names:
         raise DataError(NO_CLASSES)
     model = _model(like, backbone)
@@ -236,7 +236,7 @@ def embedded(
     progress: Progress | None = None,
 ) -> Embedded:
     """Images as vectors, all or one split of them; the cache is kept beside them where it can be."""
-    source = open_split(file, split)
+    source = only_split(open_images(file), file, split)
     return embed_images(source, _model(like, backbone), cache=can_keep(source.home), progress=progress)
 
 
@@ -246,9 +246,8 @@ def check_no_backbone(path: str, backbone: str | None) -> None:
         raise ConfigError(f"{path!r} holds vectors, not images: leave --backbone out.")
 
 
-def open_split(file: str, split: str | None) -> ImageSource:
-    """The images of one split, or all."""
-    source = open_images(file)
+def only_split(source: ImageSource, file: str, split: str | None) -> ImageSource:
+    """The images of one split, or all; an error if there is no such split."""
     if split is None:
         return source
     there = list(dict.fromkeys(item.split for item in source.items))
