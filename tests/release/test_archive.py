@@ -17,8 +17,16 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
-from locum.errors import ConfigError, FormatError, IntegrityError, LocumError, ReleaseError
-from locum.recipes import make_key_pair, pack_to_file, receive_release, sign_release, write_passport
+from locum.data import load_sample, write_embeddings
+from locum.errors import ConfigError, FormatError, IntegrityError, LocumError, PrivacyError, ReleaseError
+from locum.recipes import (
+    fit_release,
+    make_key_pair,
+    pack_to_file,
+    receive_release,
+    sign_release,
+    write_passport,
+)
 from locum.release import Release, load, pack_release, read_archive, release_files, unpack_release
 
 
@@ -377,8 +385,20 @@ def test_the_recipes_pack_and_receive(complete: Path, tmp_path: Path) -> None:
         receive_release(tmp_path / "nowhere.zip", tmp_path / "inbox")
 
 
-def test_a_release_that_verify_refuses_is_not_received(folder: Path, tmp_path: Path) -> None:
-    (tmp_path / "bad.zip").write_bytes(pack_release(folder)[:-40])
-    with pytest.raises(ReleaseError):
-        receive_release(tmp_path / "bad.zip", tmp_path / "inbox")
-    assert not (tmp_path / "inbox").exists()
+def test_a_release_that_claims_too_much_is_not_received(tmp_path: Path) -> None:
+    """Its files are intact, so `open_release` takes it: only the price of its events gives it away."""
+    write_embeddings(tmp_path / "data.npz", load_sample("breast-cancer"))
+    release = fit_release(str(tmp_path / "data.npz"), tmp_path / "release", classes_public=True).release
+    manifest = json.loads((release / "manifest.json").read_text())
+    manifest["claim"]["dp"]["epsilon"] /= 10
+    (release / "manifest.json").write_text(json.dumps(manifest))
+    raw = pack_release(release)
+    (tmp_path / "bad.zip").write_bytes(raw)
+    assert unpack_release(raw, tmp_path / "intact").is_dir()
+    for source in (tmp_path / "bad.zip", release):
+        with pytest.raises(PrivacyError):
+            receive_release(source, tmp_path / "inbox")
+    assert list((tmp_path / "inbox").iterdir()) == []
+    with pytest.raises(PrivacyError):
+        pack_to_file(release, tmp_path / "out.zip")
+    assert not (tmp_path / "out.zip").exists()
