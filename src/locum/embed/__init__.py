@@ -35,6 +35,7 @@ if TYPE_CHECKING:
         backbone_for as backbone_for,
         load_backbone as load_backbone,
     )
+    from locum.embed.scanning import ScannedImages as ScannedImages, scan_images as scan_images
     from locum.embed.sources import NO_CLASSES as NO_CLASSES, ImageItem as ImageItem, ImageSource as ImageSource
 
 __getattr__, __dir__, __all__ = lazy_exports(__name__)

@@ -92,6 +92,24 @@ def decode_image(raw: bytes, *, window: Window | None = None, keep_gray: bool = 
     raise UnreadableImageError(reason)
 
 
+def image_size(raw: bytes) -> tuple[int, int] | None:
+    """Width and height as the header gives them, or UnreadableImageError; None for DICOM, whose header is not read.
+
+    No pixel is decoded, so a file can still turn out to be damaged.
+    """
+    if is_dicom(raw):
+        return None
+    try:
+        image, _ = _opener(raw)(raw)
+        check_size(*image.size)
+        return image.size
+    except UnreadableImageError:
+        raise
+    except Exception as error:  # hostile bytes can raise anything inside a decoder
+        reason = _reason(error)
+    raise UnreadableImageError(reason)
+
+
 def _decode(raw: bytes, window: Window | None, keep_gray: bool) -> Image.Image:
     image, orientation = _opener(raw)(raw)
     check_size(*image.size)

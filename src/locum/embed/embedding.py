@@ -119,14 +119,23 @@ def _prepare(
         if content in known:
             return Outcome(i, content, subject=subject), False
         backbone.preprocessing.apply(source.decode(raw, backbone.preprocessing.window), pixels)
-    except UnreadableImageError as error:
-        return Outcome(i, problem=str(error)), False
-    except OSError as error:
-        # The error's own text names the file, so it is left out.
-        return Outcome(i, problem="missing" if isinstance(error, FileNotFoundError) else "cannot be opened"), False
-    except MemoryError:
-        return Outcome(i, problem="needs more memory than there is"), False
+    except UNREADABLE as error:
+        return Outcome(i, problem=why_unreadable(error)), False
     return Outcome(i, content, subject=subject), True
+
+
+# What reading one image can raise without stopping the others.
+UNREADABLE = (UnreadableImageError, OSError, MemoryError)
+
+
+def why_unreadable(error: BaseException) -> str:
+    """Why an image cannot be read, in a few words that never name it."""
+    if isinstance(error, UnreadableImageError):
+        return str(error)
+    if isinstance(error, MemoryError):
+        return "needs more memory than there is"
+    # The error's own text names the file, so it is left out.
+    return "missing" if isinstance(error, FileNotFoundError) else "cannot be opened"
 
 
 _BLOCK = 1024
@@ -369,7 +378,7 @@ def _collect(
         ),
         items=tuple(source.items[i] for i in kept),
         contents=tuple(contents),
-        subjects=_subjects(subjects, contents),
+        subjects=complete_subjects(subjects, contents),
         attribute_names=source.attribute_names,
         problems=tuple(problems),
         computed=computed,
@@ -379,7 +388,7 @@ def _collect(
     )
 
 
-def _subjects(subjects: Sequence[str | None], contents: Sequence[bytes]) -> tuple[str, ...] | None:
+def complete_subjects(subjects: Sequence[str | None], contents: Sequence[bytes]) -> tuple[str, ...] | None:
     """The subject of each image, if any image names one; an image that names none is its own subject."""
     if not any(subjects):
         return None

@@ -161,7 +161,12 @@ def write_private_table(path: str | os.PathLike[str], header: Sequence[str], row
 
 
 def write_folder_atomically(
-    path: Path, contents: Iterable[tuple[str, bytes]], *, overwrite: bool, mode: int = 0o755
+    path: Path,
+    contents: Iterable[tuple[str, bytes]],
+    *,
+    overwrite: bool,
+    mode: int = 0o755,
+    check: Callable[[Path], object] | None = None,
 ) -> None:
     """Write a folder beside `path` and rename it at the end, so that a reader never sees half of it.
 
@@ -176,6 +181,8 @@ def write_folder_atomically(
         Replace an existing folder, but only one that holds a manifest too, or is empty.
     mode
         Permissions of the folder; by default everyone may read it, because most are made to be shared.
+    check
+        Called with the complete folder before it takes its place. An exception from it leaves everything as it was.
 
     Raises
     ------
@@ -201,6 +208,8 @@ def write_folder_atomically(
             _write_synced(temporary / name, raw, mode & 0o666, path / name)
         # mkdtemp gives 0700; most of these are made to be shared.
         temporary.chmod(mode)
+        if check is not None:
+            check(temporary)
         # Another process may have been quicker.
         check_output_folder(path, overwrite=overwrite)
         _put(temporary, place)

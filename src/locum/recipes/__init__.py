@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from locum._lazy import lazy_exports
 
 if TYPE_CHECKING:
+    from locum.recipes.archive import pack_to_file as pack_to_file, receive_release as receive_release
     from locum.recipes.audit import (
         Audited as Audited,
         audit_data as audit_data,
@@ -90,6 +91,7 @@ if TYPE_CHECKING:
         run_study as run_study,
     )
     from locum.recipes.studio_demo import make_studio_demo as make_studio_demo
+    from locum.recipes.survey import DataSurvey as DataSurvey, survey_data as survey_data
     from locum.recipes.train import SCORED_ON as SCORED_ON, TrainSummary as TrainSummary, train_head as train_head
     from locum.recipes.verify import verify_release as verify_release
 

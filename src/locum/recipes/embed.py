@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from itertools import combinations
 from pathlib import Path
 from typing import Any
 
-from locum.data import SUFFIXES, Copy, list_copies, write_embeddings, write_npz_stream
+from locum.data import SUFFIXES, list_copies, write_embeddings, write_npz_stream
 from locum.embed import (
     DEFAULT_BACKBONE,
     NO_CLASSES,
@@ -22,10 +22,8 @@ from locum.embed import (
 )
 from locum.errors import ConfigError, DataError
 from locum.io import check_output_file, write_atomically, write_private_table
+from locum.recipes.inputs import table_of_copies
 from locum.types import Progress
-
-# Columns of the list of duplicates.
-_COPY = ("split", "row", "image", "equals_split", "equals_row", "equals_image", "label", "subject")
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +192,8 @@ def embed_to_file(
             skipped_file.unlink()
         copies = list_copies(embedded.splits())
         if copies:
-            write_private_table(duplicates_file, _COPY, _named(copies, embedded))
+            names = {(split, int(row)): name for split, row, name in _rows(embedded)}
+            write_private_table(duplicates_file, *table_of_copies(copies, names))
         elif duplicates_file.exists() and overwrite:
             duplicates_file.unlink()
         if index is not None:
@@ -249,14 +248,4 @@ def _rows(embedded: Embedded) -> list[tuple[str, str, str]]:
         row = counts.get(item.split, 0)
         counts[item.split] = row + 1
         out.append((item.split, str(row), item.name))
-    return out
-
-
-def _named(copies: Sequence[Copy], embedded: Embedded) -> list[tuple[str, ...]]:
-    """Copies as rows of a private table, with the names of the images."""
-    names = {(split, row): name for split, row, name in _rows(embedded)}
-    out: list[tuple[str, ...]] = []
-    for copy in copies:
-        mine, first = (copy.split, str(copy.row)), (copy.first_split, str(copy.first_row))
-        out.append((*mine, names[mine], *first, names[first], copy.label, copy.subject))
     return out

@@ -29,16 +29,13 @@ from locum.generate import BaseGenerator, choose_generator
 from locum.io import (
     check_output_folder,
     hold_folder,
-    ledger_path,
-    make_state_folder,
-    split_path,
-    write_private_table,
 )
 from locum.recipes.fit_privacy import (
     ConfirmClasses,
     asked_budget,
     check_classes_known,
     check_not_lost,
+    check_two,
     expected_use,
     names_read,
     paid_limit,
@@ -50,7 +47,16 @@ from locum.recipes.fit_privacy import (
 )
 from locum.recipes.forecasting import Forecast
 from locum.recipes.generators import GENERATORS, generator_class
-from locum.recipes.inputs import check_source, checkpoint_path, choose_split, only_real, pick_split, read_sets
+from locum.recipes.inputs import (
+    check_source,
+    checkpoint_path,
+    choose_split,
+    keep_private_list,
+    only_real,
+    pick_split,
+    read_sets,
+    table_of_copies,
+)
 from locum.release import load
 from locum.types import DP, AttackResult, EmbeddingSet, PrivacyClaim, Progress
 
@@ -318,8 +324,7 @@ def fit_release(
             splits = {name: part.with_classes(tuple(classes)) for name, part in splits.items()}
         if privacy is not None:
             given = only_real(choose_split(splits, data, "train"), "given")
-            if len(given) < 2:
-                raise DataError("A fit needs two records or more; the data hold one.")
+            check_two(given)
             privacy = with_unit_of(privacy, given) if unit_from_data else privacy
             names = tuple(classes or ())
             if classes is None:
@@ -489,19 +494,7 @@ def _parts(
 
 def _list_copies(data: str, parts: Mapping[str, EmbeddingSet]) -> str | None:
     """List copies in a private file beside the data; None if there are none, or no file can be written there."""
-    copies = list_copies(parts)
-    rows = [(c.split, str(c.row), c.first_split, str(c.first_row), c.label, c.subject) for c in copies]
-    name = f"{Path(split_path(data)[0]).name}.duplicates.csv"
-    try:
-        if not copies:
-            # A list from an earlier run is no longer true.
-            ledger_path(data).with_name(name).unlink(missing_ok=True)
-            return None
-        file = make_state_folder(data) / name
-        write_private_table(file, ("split", "row", "equals_split", "equals_row", "label", "subject"), rows)
-    except (OSError, LocumError):
-        return None
-    return str(file)
+    return keep_private_list(data, "duplicates", *table_of_copies(list_copies(parts)))
 
 
 def _build(name: str, settings: dict[str, Any], seed: int) -> BaseGenerator:

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from locum.accounting import Ledger
 from locum.audit import ProvenLimit, proven_limit
-from locum.errors import ConfigError, LocumError, PrivacyError
+from locum.errors import ConfigError, DataError, LocumError, PrivacyError
 from locum.generate import PRIVATE_GENERATORS
 from locum.generate.private import Descent
 from locum.io import MANIFEST, STATE_FOLDER, split_path
@@ -100,6 +100,12 @@ def undeclared_values(
             "data are public with `classes_public` (--classes-public)."
         )
     return out
+
+
+def check_two(data: EmbeddingSet) -> None:
+    """Refuse a single record: whatever is learned from it is that record."""
+    if len(data) < 2:
+        raise DataError("A fit needs two records or more; the data hold one.")
 
 
 def with_unit_of(privacy: DP, data: EmbeddingSet) -> DP:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
@@ -13,7 +13,7 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from locum.data import ALL, read_splits
+from locum.data import ALL, Copy, read_splits
 from locum.embed import (
     DEFAULT_BACKBONE,
     NO_CLASSES,
@@ -28,8 +28,8 @@ from locum.embed import (
     load_backbone,
     open_images,
 )
-from locum.errors import ConfigError, DataError
-from locum.io import make_state_folder, split_path
+from locum.errors import ConfigError, DataError, LocumError
+from locum.io import ledger_path, make_state_folder, split_path, write_private_table
 from locum.metrics import accuracy, auc_macro, balanced_accuracy, calibration_interval, clopper_pearson, f1
 from locum.release import Release
 from locum.types import EmbeddingInfo, EmbeddingSet, Estimate, Progress
@@ -140,6 +140,46 @@ def checkpoint_path(data: str, kind: str, *identity: object) -> Path | None:
     return folder / f"{kind}-{hashlib.sha256(text.encode()).hexdigest()[:16]}.checkpoint"
 
 
+def keep_private_list(data: str, kind: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> str | None:
+    """Keep a private table beside the data; None if it has no rows, or no file can be written there.
+
+    Without rows an older table goes, which is no longer true.
+    """
+    name = f"{Path(split_path(data)[0]).resolve().name}.{kind}.csv"
+    try:
+        if not rows:
+            ledger_path(data).with_name(name).unlink(missing_ok=True)
+            return None
+        file = make_state_folder(data) / name
+        write_private_table(file, header, rows)
+    except (OSError, LocumError):
+        return None
+    return str(file)
+
+
+def table_of_copies(
+    copies: Iterable[Copy], names: Mapping[tuple[str, int], str] | None = None
+) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """Header and rows of a private table of copies; `names` are those of the images, by split and row."""
+    header: tuple[str, ...] = ("split", "row", "equals_split", "equals_row", "label", "subject")
+    if names is not None:
+        header = ("split", "row", "image", "equals_split", "equals_row", "equals_image", "label", "subject")
+    rows: list[tuple[str, ...]] = []
+    for copy in copies:
+        mine, first = (copy.split, copy.row), (copy.first_split, copy.first_row)
+        places = [(*map(str, place), *(() if names is None else (names[place],))) for place in (mine, first)]
+        rows.append((*places[0], *places[1], copy.label, copy.subject))
+    return header, rows
+
+
+def unreadable_sentence(file: str, unreadable: int, images: int) -> str:
+    """What a verb says that needs all images and cannot read some."""
+    return (
+        f"{unreadable} of {images} images of {file!r} cannot be read: run `locum embed {file} -o FILE`, which lists "
+        "them and goes on without them, and use FILE."
+    )
+
+
 def only_real(data: EmbeddingSet, what: str) -> EmbeddingSet:
     """`data`, if all of it is real, as far as it says; `what` says whose they are."""
     if GENERATED in data.attributes and (data.attributes[GENERATED].astype(np.str_) != "no").any():
@@ -167,22 +207,19 @@ def read_sets(
     """
     file, split = split_path(path)
     if not holds_images(file):
-        if backbone is not None and like is None:
-            raise ConfigError(f"{path!r} holds vectors, not images: leave --backbone out.")
+        if like is None:
+            check_no_backbone(path, backbone)
         found = read_splits(path)
         # File names can be patients' names: they stay out of logs.
         _log.info("read %s", ", ".join(f"{len(part)} records ({name})" for name, part in found.items()))
         return found
-    source = _opened(file, split)
+    source = only_split(open_images(file), file, split)
     if not source.class_names:
         raise DataError(NO_CLASSES)
     model = _model(like, backbone)
     with embed_images(source, model, cache=can_keep(source.home), progress=progress) as done:
         if done.problems:
-            raise DataError(
-                f"{len(done.problems)} of {len(done.problems) + len(done.items)} images of {file!r} cannot be read: "
-                f"run `locum embed {file} -o FILE`, which lists them and goes on without them, and use FILE."
-            )
+            raise DataError(unreadable_sentence(file, len(done.problems), len(done.problems) + len(done.items)))
         sets = done.sets()
         if not reference or done.store.file is None:
             return sets
@@ -199,12 +236,18 @@ def embedded(
     progress: Progress | None = None,
 ) -> Embedded:
     """Images as vectors, all or one split of them; the cache is kept beside them where it can be."""
-    source = _opened(file, split)
+    source = only_split(open_images(file), file, split)
     return embed_images(source, _model(like, backbone), cache=can_keep(source.home), progress=progress)
 
 
-def _opened(file: str, split: str | None) -> ImageSource:
-    source = open_images(file)
+def check_no_backbone(path: str, backbone: str | None) -> None:
+    """Refuse a backbone for what is no image."""
+    if backbone is not None:
+        raise ConfigError(f"{path!r} holds vectors, not images: leave --backbone out.")
+
+
+def only_split(source: ImageSource, file: str, split: str | None) -> ImageSource:
+    """The images of one split, or all; an error if there is no such split."""
     if split is None:
         return source
     there = list(dict.fromkeys(item.split for item in source.items))

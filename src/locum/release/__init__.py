@@ -7,6 +7,14 @@ from typing import TYPE_CHECKING
 from locum._lazy import lazy_exports
 
 if TYPE_CHECKING:
+    from locum.release.archive import (
+        Archive as Archive,
+        pack_release as pack_release,
+        put_release as put_release,
+        read_archive as read_archive,
+        release_files as release_files,
+        unpack_release as unpack_release,
+    )
     from locum.release.build import (
         Joint as Joint,
         build_release as build_release,
