@@ -265,7 +265,7 @@ class TestLooks:
         database = sqlite3.connect(file, isolation_level=None)
         database.execute("DROP TRIGGER no_delete")
         database.execute("DELETE FROM entries WHERE number = 2")
-        with pytest.raises(PrivacyError, match="Entry 2 of the ledger .* was altered or is missing"):
+        with pytest.raises(PrivacyError, match=r"Entry 2 of the ledger .* was altered or is missing"):
             ledger.looks()
 
     def test_a_backup_keeps_it_and_restoring_an_older_one_is_refused(self, ledger: Ledger, tmp_path: Path) -> None:

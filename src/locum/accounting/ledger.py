@@ -180,7 +180,7 @@ class Ledger:
                 turn.append({**body, "release": release})
 
     def note_look(self, holding: str, purpose: str) -> None:
-        """Note that somebody is about to look at the records to choose settings; it costs nothing and opens no budget.
+        """Note that somebody will look at the records to choose settings; it costs nothing and opens no budget.
 
         No guarantee covers such a choice. Claims of private fits with this ledger say so from then on, whichever
         holding they name: the same people can be in several.

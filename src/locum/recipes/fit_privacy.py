@@ -214,6 +214,7 @@ def check_not_lost(data: str, ledger: Path) -> None:
         if paid:
             raise PrivacyError(
                 f"The release {manifest.parent.name!r} beside the data was paid for, but there is no ledger "
-                f"{str(ledger)!r}, or it has no budget: what was spent would be forgotten. Put it back from a backup with `locum ledger "
-                "restore`; if that release was made from other data, open a ledger with `locum ledger set-budget`."
+                f"{str(ledger)!r}, or it has no budget: what was spent would be forgotten. Put it back from a backup "
+                "with `locum ledger restore`; if that release was made from other data, open a ledger with `locum "
+                "ledger set-budget`."
             )
