@@ -26,7 +26,7 @@ from locum.recipes.dial import epsilons_of, limit_of
 from locum.recipes.fit_privacy import check_not_lost, with_unit_of
 from locum.recipes.forecasting import REAL_AUC, forecast
 from locum.recipes.inputs import choose_split, only_real, read_sets, scored
-from locum.recipes.preview_map import MOST_POINTS, MadeUp, Plane, class_means, listed, plane_of, shown_points
+from locum.recipes.preview_map import MOST_POINTS, MadeUp, Plane, class_means, listed, plane_of, rounded, shown_points
 from locum.release import Release
 from locum.types import DP, EmbeddingInfo, EmbeddingSet, Estimate, Progress, Relation, Unit, no_progress
 
@@ -50,6 +50,10 @@ WARNING = (
     "This preview was made on the records, and is for you alone. Settings that are chosen by it are not covered by "
     "any guarantee: the look was noted in the ledger, and the claims of later releases say so."
 )
+FEWER_NEIGHBORS = (
+    "Made-up records have fewer near neighbors than real ones: on real records attacks find less, and classifiers "
+    "lose less."
+)
 
 
 def preview_budgets(
@@ -66,6 +70,7 @@ def preview_budgets(
     points: int = 600,
     seed: int = 0,
     progress: Progress | None = None,
+    on_start: OnStep | None = None,
     on_step: OnStep | None = None,
 ) -> dict[str, Any]:
     """Show what budgets do to a map of made-up records; no record is read, and nothing is spent.
@@ -102,6 +107,8 @@ def preview_budgets(
         Of records, noise and points.
     progress
         Called after each step.
+    on_start
+        Called before the first step with everything that is returned but `steps`.
     on_step
         Called with each step as soon as it is there.
 
@@ -115,7 +122,8 @@ def preview_budgets(
         `means` ([x, y] per class) and `points` ([x, y, class]) of the release, `auc` (the forecast), `limit` (no
         attack has a higher AUC on average) and `attack`: None at most epsilons, at four of them `name`, `value`,
         `low`, `high` and `n`. The attacked release is one of up to 500 made-up records with the full noise: fewer
-        records around a member make the attack easier, not harder.
+        records around a member make the attack easier, not harder. With one draw of the noise it can come out above
+        the limit.
 
     Examples
     --------
@@ -134,7 +142,7 @@ def preview_budgets(
         forecast(b, units=units, classes=len(names), features=features, real_auc=real_auc).auc for b in budgets
     ]
     steps = _budget_steps(world, budgets, used / units, lambda _, place: expected[place], points, seed)
-    return {
+    about = {
         "mode": "public",
         "units": units,
         **_about(world, budgets[0]),
@@ -144,8 +152,8 @@ def preview_budgets(
         "auc_from": "forecast",
         "attacked": {"members": tested, "non_members": tested},
         **world.shown(points, seed),
-        "steps": _collect(steps, len(budgets), "epsilon", progress, on_step),
     }
+    return _collect(about, steps, len(budgets), progress, on_start, on_step)
 
 
 def preview_records(
@@ -162,6 +170,7 @@ def preview_records(
     points: int = 600,
     seed: int = 0,
     progress: Progress | None = None,
+    on_start: OnStep | None = None,
     on_step: OnStep | None = None,
 ) -> dict[str, Any]:
     """Show what budgets do to the records themselves: for the data holder's eyes only.
@@ -190,7 +199,7 @@ def preview_records(
         Where the look is noted; None: the ledger of the data.
     holding
         Name of the data holding.
-    epsilons, points, seed, progress, on_step
+    epsilons, points, seed, progress, on_start, on_step
         As in `preview_budgets`.
 
     Returns
@@ -221,7 +230,7 @@ def preview_records(
         return _auc_of(head.predict_proba(world.others.X), known, world)
 
     steps = _budget_steps(world, budgets, share, measured, points, seed)
-    return {
+    about = {
         "mode": "records",
         "warning": WARNING,
         "units": read.units,
@@ -232,8 +241,8 @@ def preview_records(
         "auc_from": "records",
         "attacked": {"members": len(world.attacked), "non_members": len(world.fresh)},
         **world.shown(points, seed),
-        "steps": _collect(steps, len(budgets), "epsilon", progress, on_step),
     }
+    return _collect(about, steps, len(budgets), progress, on_start, on_step)
 
 
 def preview_groups(
@@ -251,6 +260,7 @@ def preview_groups(
     points: int = 600,
     seed: int = 0,
     progress: Progress | None = None,
+    on_start: OnStep | None = None,
     on_step: OnStep | None = None,
 ) -> dict[str, Any]:
     """Show what k-Same does, by the size of its groups: on made-up records, or on `data`, for the holder's eyes only.
@@ -269,15 +279,15 @@ def preview_groups(
         With `data`, as in `preview_records`.
     ks
         Sizes of groups; those that the records do not allow are left out.
-    points, seed, progress, on_step
+    points, seed, progress, on_start, on_step
         As in `preview_budgets`.
 
     Returns
     -------
     dict
         As plain JSON: `mode` ("public" or "records"), `units`, `classes`, `features`, `unit`, `real_auc` (a number,
-        or an estimate), `used`, `auc_from` ("made-up records" or "records"), `attacked`, `axes`, `real` and `steps`;
-        with `data` also a `warning`. A step has `k`, `means`, `points` (point i is the group mean of record i),
+        or an estimate), `used`, `auc_from` ("made-up records" or "records"), `attacked`, `axes`, `real`, `steps` and
+        a `warning`. A step has `k`, `means`, `points` (point i is the group mean of record i),
         `auc` of a linear head that is trained on the released rows, `reidentification` (1 / k, the chance to pick
         the right record of a group) and `attack` (nearest distance), or None.
 
@@ -303,12 +313,12 @@ def preview_groups(
         tested = min(count, _TESTED)
         info = EmbeddingInfo(class_names=names)
         world = _made_up(names, features, reference, real_auc, used, tested, seed, info)
-        told, real = {"mode": "public"}, real_auc
+        told, real = {"mode": "public", "warning": FEWER_NEIGHBORS}, real_auc
     subjects = world.records.subject
     most = len(world.records) if subjects is None else len(np.unique(subjects))
     sizes = [k for k in sorted(set(ks)) if k <= most]
     steps = _group_steps(world, sizes, points, seed)
-    return {
+    about = {
         **told,
         "units": count,
         "classes": list(world.names),
@@ -319,8 +329,8 @@ def preview_groups(
         "auc_from": "made-up records" if data is None else "records",
         "attacked": {"members": len(world.records), "non_members": len(world.fresh)},
         **world.shown(points, seed),
-        "steps": _collect(steps, len(sizes), "k", progress, on_step),
     }
+    return _collect(about, steps, len(sizes), progress, on_start, on_step)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -331,7 +341,7 @@ class _World:
     records: EmbeddingSet
     others: EmbeddingSet
     reference: str
-    means: npt.NDArray[np.float32]
+    means: npt.NDArray[np.float64]
     plane: Plane
     attacked: EmbeddingSet
     fresh: EmbeddingSet
@@ -343,7 +353,7 @@ class _World:
         others: EmbeddingSet,
         reference: str,
         seed: int,
-        means: npt.NDArray[np.float32] | None = None,
+        means: npt.NDArray[np.float64] | None = None,
     ) -> _World:
         names, statistics = records.info.class_names, load_reference(reference, records.dim)
         center = class_means(records.X, records.y, len(names)) if means is None else means
@@ -532,8 +542,8 @@ def _group_steps(world: _World, sizes: Sequence[int], points: int, seed: int) ->
         head = LinearHead(random_state=seed).fit(*model.sample())
         yield {
             "k": int(k),
-            "means": np.round(class_means(means.astype(np.float32), records.y, len(world.names)), 4).tolist(),
-            "points": listed(np.round(means[rows], 4) + 0.0, records.y[rows]),
+            "means": rounded(class_means(means, records.y, len(world.names))).tolist(),
+            "points": listed(rounded(means[rows]), records.y[rows]),
             "auc": _estimate(_auc_of(head.predict_proba(world.others.X), head.classes_.tolist(), world)),
             "reidentification": 1 / k,
             "attack": _near_attack(model, world, seed),
@@ -563,16 +573,24 @@ def _auc_of(proba: npt.NDArray[Any], columns: Sequence[int], world: _World) -> E
 
 
 def _collect(
-    steps: Iterator[dict[str, Any]], total: int, turned: str, progress: Progress | None, on_step: OnStep | None
-) -> list[dict[str, Any]]:
-    """All steps, each of which is reported as soon as it is there."""
+    about: dict[str, Any],
+    steps: Iterator[dict[str, Any]],
+    total: int,
+    progress: Progress | None,
+    on_start: OnStep | None,
+    on_step: OnStep | None,
+) -> dict[str, Any]:
+    """The whole preview; its steps are reported as soon as they are there."""
     out, report = [], progress or no_progress
+    if on_start is not None:
+        on_start(about)
     for step in steps:
         out.append(step)
         if on_step is not None:
             on_step(step)
+        turned = "k" if "k" in step else "epsilon"
         report(len(out), total, f"{turned} {step[turned]:g}")
-    return out
+    return {**about, "steps": out}
 
 
 def _about(world: _World, budget: DP) -> dict[str, Any]:

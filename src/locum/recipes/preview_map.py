@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from locum.data import Reference
 from locum.errors import ConfigError
-from locum.metrics import auc_macro, feature_scale
+from locum.metrics import auc_macro
 
 Array = npt.NDArray[np.float64]
 Codes = npt.NDArray[np.int64]
@@ -26,8 +26,9 @@ _STRETCH = 3.0
 # Nothing is gained by classes farther apart.
 _MOST_AUC = 0.9995
 _SIMULATED = 4_000
-# Rows from which axes and spreads are found.
+# Rows from which axes are found.
 _ROWS = 1_000
+_EDGE = 2.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -48,9 +49,9 @@ class MadeUp:
         return cls(reference, _distance(real_auc, classes) * _corners(classes), basis)
 
     @property
-    def means(self) -> Rows:
+    def means(self) -> Array:
         """The class means, as raw vectors."""
-        return self.reference.color(_STRETCH * self.corners @ self.basis.T).astype(np.float32)
+        return self.reference.color(_STRETCH * self.corners @ self.basis.T)
 
     def draw(self, n: int, seed: Sequence[int]) -> tuple[Rows, Codes]:
         """So many records, equally many of each class."""
@@ -92,7 +93,10 @@ def _distance(auc: float, classes: int) -> float:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Plane:
-    """One linear projection of raw vectors to two dimensions, scaled so that most records lie within -1..1."""
+    """One linear projection of raw vectors to two dimensions, scaled so that most records lie within -1..1.
+
+    What lies far outside, as means that are all noise do, is moved to the edge at 2.
+    """
 
     reference: Reference
     center: Array
@@ -102,42 +106,44 @@ class Plane:
 
     def places(self, X: npt.ArrayLike) -> Array:
         """Where vectors lie."""
-        out: Array = np.round((self.reference.whiten(X) - self.center) @ self.axes / self.size, 4)
-        # No "-0.0" in JSON.
-        return out + 0.0
+        return rounded(np.clip((self.reference.whiten(X) - self.center) @ self.axes / self.size, -_EDGE, _EDGE))
 
 
-def plane_of(X: Rows, codes: Codes, means: Rows, reference: Reference) -> Plane:
-    """The plane in which class means differ most, in standard deviations of their records.
+def rounded(places: Array) -> Array:
+    """Four digits, and no "-0.0" in JSON."""
+    out: Array = np.round(places, 4) + 0.0
+    return out
+
+
+def plane_of(X: Rows, codes: Codes, means: Array, reference: Reference) -> Plane:
+    """The plane in which class means differ most, after whitening: the space that a private release is made in.
 
     Two classes differ along one axis; the second is then the one along which their records vary most.
     """
     rows = np.random.default_rng(0).permutation(len(X))[:_ROWS]
     white, middles = reference.whiten(X[rows]), reference.whiten(means)
-    rest = white - middles[codes[rows]]
-    spread = feature_scale(rest, floor=1e-6)
-    center, rest = middles.mean(axis=0), rest / spread
-    _, strength, directions = np.linalg.svd((middles - center) / spread, full_matrices=False)
+    center = middles.mean(axis=0)
+    _, strength, directions = np.linalg.svd(middles - center, full_matrices=False)
     first = directions[0]
     titles = ("along the difference of the classes", "along the most varied direction besides")
     if len(strength) > 2 and strength[1] > 1e-6 * strength[0]:
         second = directions[1]
         titles = ("first axis of the class means", "second axis of the class means")
     else:
-        inner = rest - np.outer(rest @ first, first)
+        rest = white - middles[codes[rows]]
+        rest -= np.outer(rest @ first, first)
         # By the products of rows: there are fewer rows than features, mostly.
-        value, vector = np.linalg.eigh(inner @ inner.T)
-        second = inner.T @ vector[:, -1] / math.sqrt(max(float(value[-1]), 1e-300))
+        value, vector = np.linalg.eigh(rest @ rest.T)
+        second = rest.T @ vector[:, -1] / math.sqrt(max(float(value[-1]), 1e-300))
         second = second - first * float(first @ second)
-    axes = np.stack([first, second], axis=1) / spread[:, None]
-    flat = np.abs((white - center) @ axes)
-    size = 1.1 * float(np.quantile(flat.max(axis=1), 0.99)) or 1.0
+    axes = np.stack([first, second], axis=1)
+    size = 1.1 * float(np.quantile(np.abs((white - center) @ axes).max(axis=1), 0.99)) or 1.0
     return Plane(reference, center, axes, size, titles)
 
 
-def class_means(X: Rows, codes: Codes, classes: int) -> Rows:
+def class_means(X: Rows | Array, codes: Codes, classes: int) -> Array:
     """The mean of each class; of a class without records that of all of them."""
-    out = np.empty((classes, X.shape[1]), dtype=np.float32)
+    out = np.empty((classes, X.shape[1]))
     for c in range(classes):
         mine = codes == c
         out[c] = X[mine if mine.any() else slice(None)].mean(axis=0, dtype=np.float64)
