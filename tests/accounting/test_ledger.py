@@ -236,6 +236,77 @@ class TestChain:
             check_chain(copy)
 
 
+class TestLooks:
+    """A look at the records costs nothing, and is never forgotten."""
+
+    def test_it_is_counted_and_spends_nothing(self, ledger: Ledger) -> None:
+        before = ledger.holding("scans")
+        for holding in ("scans", "scans", "faces"):
+            ledger.note_look(holding, "preview of budgets")
+        assert (ledger.looks("scans"), ledger.looks("faces"), ledger.looks("others"), ledger.looks()) == (2, 1, 0, 3)
+        assert ledger.holding("scans") == before
+
+    def test_it_opens_no_budget(self, file: Path) -> None:
+        ledger = Ledger(file)
+        ledger.note_look("scans", "preview of budgets")
+        assert ledger.holdings() == {}
+        with pytest.raises(ConfigError, match="no holding 'scans'; it knows none"):
+            pay(ledger)
+        ledger.set_budget("scans", epsilon=2.0, delta=1e-5)
+        pay(ledger)
+        assert len(ledger.holding("scans").charges) == ledger.looks() == 1
+
+    def test_it_is_salted_and_part_of_the_chain(self, ledger: Ledger, file: Path) -> None:
+        ledger.note_look("scans", "preview of budgets")
+        ledger.note_look("scans", "preview of budgets")
+        first, second = (entry["body"] for entry in ledger.export()[-2:])
+        assert (first["kind"], first["holding"], first["purpose"]) == ("looked", "scans", "preview of budgets")
+        assert first["salt"] != second["salt"]
+        database = sqlite3.connect(file, isolation_level=None)
+        database.execute("DROP TRIGGER no_delete")
+        database.execute("DELETE FROM entries WHERE number = 2")
+        with pytest.raises(PrivacyError, match=r"Entry 2 of the ledger .* was altered or is missing"):
+            ledger.looks()
+
+    def test_a_backup_keeps_it_and_restoring_an_older_one_is_refused(self, ledger: Ledger, tmp_path: Path) -> None:
+        older = ledger.export()
+        ledger.note_look("scans", "preview of budgets")
+        copy = Ledger(tmp_path / "copy.sqlite")
+        assert copy.restore(ledger.export()) == 2
+        assert copy.looks() == 1
+        with pytest.raises(PrivacyError, match="1 entries that the backup does not"):
+            ledger.restore(older)
+
+    def test_names_and_purposes_are_checked(self, ledger: Ledger) -> None:
+        for name, purpose in (("", "preview"), ("scans", ""), ("scans", "a\tb"), ("Scans", "preview")):
+            with pytest.raises(ConfigError):
+                ledger.note_look(name, purpose)
+        assert ledger.looks() == 0
+
+    def test_one_without_a_purpose_makes_no_sense(self, ledger: Ledger) -> None:
+        with ledger._entries.turn() as turn:
+            turn.append({"kind": "looked", "holding": "scans"})
+        with pytest.raises(PrivacyError, match="no sense"):
+            ledger.holdings()
+
+    def test_two_processes_at_once_lose_none(self, file: Path) -> None:
+        barrier = SPAWN.Barrier(2)
+        workers = [SPAWN.Process(target=look_at_once, args=(str(file), barrier)) for _ in range(2)]
+        for worker in workers:
+            worker.start()
+        for worker in workers:
+            worker.join(120)
+        assert Ledger(file).looks() == 20
+        assert check_chain(Ledger(file).export()) == Ledger(file).tip
+
+
+def look_at_once(file: str, barrier: Any) -> None:
+    barrier.wait(60)
+    ledger = Ledger(file)
+    for _ in range(10):
+        ledger.note_look("scans", "preview of budgets")
+
+
 def charge_at_once(file: str, barrier: Any, rounds: int, results: Any) -> None:
     ledger, won = Ledger(file), []
     epsilon_of(FIT, 1e-6)

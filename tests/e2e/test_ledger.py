@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from locum.accounting import check_chain
+from locum.accounting import Ledger, check_chain
 
 BOOK = ("--ledger", ".locum/ledger.sqlite")
 
@@ -181,3 +181,17 @@ def test_a_backup_comes_back_but_never_over_a_newer_ledger(program, files, tmp_p
     assert "1 of 1 entries restored" in program("ledger", "restore", "copy.sqlite", "train.npz").out
     shown = program("ledger", "show", "train.npz", "--json").json
     assert (shown["tip"], shown["holdings"][0]["budget"]["epsilon"]) == (made.json["tip"], 1)
+
+
+def test_looks_at_the_records_are_shown(program, tmp_path: Path) -> None:
+    """Also where nobody has set a budget yet, which a look does not do."""
+    Ledger(tmp_path / "looked.sqlite").note_look("scans", "preview of budgets")
+    shown = program("ledger", "show", "--ledger", "looked.sqlite")
+    assert shown.code == 0, shown.err
+    assert "looks       1 (previews on the records" in shown.out
+    told = program("ledger", "show", "--ledger", "looked.sqlite", "--json").json
+    assert (told["looks"], told["holdings"]) == (1, [])
+    assert program("ledger", "backup", "--ledger", "looked.sqlite", "-o", "copy").code == 0
+    (tmp_path / "looked.sqlite").unlink()
+    assert program("ledger", "restore", "copy", "--ledger", "looked.sqlite", "--json").json["added"] == 1
+    assert Ledger(tmp_path / "looked.sqlite").looks("scans") == 1

@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 
 from locum import EmbeddingSet
+from locum.accounting import Ledger
 from locum.data import write_embeddings
 from locum.errors import ConfigError, DataError, PrivacyError
 from locum.generate import CGANGenerator, ClassGaussian, CVAEGenerator
-from locum.generate.private.guarantee import NOT_COVERED
-from locum.recipes import fit_release
+from locum.generate.private.guarantee import LOOKED, NOT_COVERED
+from locum.recipes import fit_release, set_budget, show_ledger, verify_release
 from locum.recipes.fit_privacy import LEAST_UNITS, MOST_CLASSES, names_read, public_classes
 from locum.types import DEFAULT_DELTA, DEFAULT_EPSILON, DP
 
@@ -132,3 +133,41 @@ def test_a_public_size_is_released_only_if_there_is_one() -> None:
         budget = DP(8.0, 1e-6, n_public=size)
         release = ClassGaussian(privacy=budget, classes=[0, 1], insecure_seed=0).fit(X, y).release()
         assert release.manifest.settings.get("n_public") == size
+
+
+def test_a_claim_says_that_somebody_looked_before(tmp_path: Path) -> None:
+    """Also if the look was noted for another holding: the same people can be in both."""
+    data, place = tmp_path / "d.npz", tmp_path / ".locum" / "ledger.sqlite"
+    write_embeddings(data, labeled([60, 60]))
+    before = fit_release(str(data), tmp_path / "before", classes_public=True)
+    assert LOOKED not in before.claim.not_covered
+    Ledger(place).note_look("elsewhere", "preview of budgets")
+    set_budget(place, "default", epsilon=2.0, delta=1e-5, confirm=lambda meaning: None)
+    after = fit_release(str(data), tmp_path / "after", classes_public=True)
+    assert after.claim.kind == "dp"
+    assert after.claim.not_covered == (*before.claim.not_covered, LOOKED)
+    for release in ("before", "after"):
+        verify_release(tmp_path / release, ledger=place)
+    shown = show_ledger(place)
+    assert (shown["looks"], [(h["name"], h["looks"]) for h in shown["holdings"]]) == (1, [("default", 0)])
+
+
+@pytest.mark.parametrize("kind", [ClassGaussian, CVAEGenerator, CGANGenerator])
+def test_so_does_every_private_generator_in_python(kind: Any, tmp_path: Path) -> None:
+    data, place = labeled([60, 60]), tmp_path / "ledger.sqlite"
+    quick = {} if kind is ClassGaussian else {"max_epochs": 1}
+    Ledger(place).note_look("default", "preview of budgets")
+    model = kind(privacy=DP(1.0, 1e-4, n_public=120), classes=[0, 1], ledger=place, **quick).fit(data.X, data.y)
+    assert model.claim_.kind == "dp"
+    assert LOOKED in model.claim_.not_covered
+
+
+def test_a_ledger_that_only_knows_looks_is_not_the_one_that_paid(tmp_path: Path) -> None:
+    """A preview makes a new ledger where the old one was lost: the release beside it still shows that."""
+    data, place = tmp_path / "d.npz", tmp_path / ".locum" / "ledger.sqlite"
+    write_embeddings(data, labeled([60, 60]))
+    fit_release(str(data), tmp_path / "r", classes_public=True)
+    place.unlink()
+    Ledger(place).note_look("default", "preview of budgets")
+    with pytest.raises(PrivacyError, match="or it has no budget"):
+        fit_release(str(data), tmp_path / "again", classes_public=True)

@@ -102,8 +102,7 @@ class Ledger:
         """
         if not events:
             raise ConfigError("A charge needs the events that it pays for; got none.")
-        if not purpose or len(purpose) > 200 or not purpose.isprintable():
-            raise ConfigError(f"A purpose needs up to 200 printable letters; got {purpose[:200]!r}.")
+        _check_purpose(purpose)
         # Before the others have to wait: it may take seconds, and a holding's relation never changes.
         epsilon = epsilon_of(events, delta, self.holding(holding).relation)
         if within is not None and not epsilon <= within:
@@ -179,6 +178,26 @@ class Ledger:
             if release not in _releases(turn.entries, charge.identity):
                 body = {"kind": "release", "holding": charge.holding, "identity": charge.identity}
                 turn.append({**body, "release": release})
+
+    def note_look(self, holding: str, purpose: str) -> None:
+        """Note that somebody will look at the records to choose settings; it costs nothing and opens no budget.
+
+        No guarantee covers such a choice. Claims of private fits with this ledger say so from then on, whichever
+        holding they name: the same people can be in several.
+        """
+        check_name(holding)
+        _check_purpose(purpose)
+        with self._entries.turn() as turn:
+            holdings = self._sum_up(turn.entries)
+            if holding not in holdings:
+                same_name(holding, holdings)
+            turn.append({"kind": "looked", "holding": holding, "purpose": purpose})
+
+    def looks(self, holding: str | None = None) -> int:
+        """How many looks were noted, for one holding or for all."""
+        bodies = [entry["body"] for entry in self._entries.read()]
+        looked = [body["holding"] for body in bodies if body["kind"] == "looked"]
+        return len(looked) if holding is None else looked.count(holding)
 
     def releases(self, charge: Charge) -> tuple[str, ...]:
         """Fingerprints of the releases that a charge has paid for."""
@@ -342,6 +361,11 @@ def joint_sites(listed: Any, ledger: str) -> dict[str, dict[str, Any]]:
     return found
 
 
+def _check_purpose(purpose: str) -> None:
+    if not purpose or len(purpose) > 200 or not purpose.isprintable():
+        raise ConfigError(f"A purpose needs up to 200 printable letters; got {purpose[:200]!r}.")
+
+
 def _overlap(one: str, two: str) -> bool:
     """Whether two parts are steps, and share some."""
     steps = [_STEPS.fullmatch(name) for name in (one, two)]
@@ -380,6 +404,10 @@ def _holdings(entries: Sequence[dict[str, Any]]) -> dict[str, Holding]:
             paid = (body["epsilon"], body["delta"], events_from_json(body["events"]), body["purpose"])
             charge = Charge(body["identity"], name, *paid, tip=entry["hash"])
             out[name] = replace(out[name], charges=(*out[name].charges, charge))
+        elif body["kind"] == "looked":
+            # A look spends nothing, so it needs no budget.
+            if not isinstance(name, str) or not isinstance(body["purpose"], str):
+                raise KeyError(body["kind"])
         elif body["kind"] not in ("result", "release") or name not in out:
             raise KeyError(body["kind"])
     return out

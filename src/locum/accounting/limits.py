@@ -61,7 +61,7 @@ def attack_limit(events: Sequence[Event], relation: Relation = "add-or-remove") 
     """
     if not events:
         return 0.5
-    return _auc(*_curve(tuple(events), relation))
+    return _limit(tuple(events), relation)
 
 
 def found_limit(events: Sequence[Event], fpr: float, relation: Relation = "add-or-remove") -> float:
@@ -123,6 +123,12 @@ def pair_limits(epsilon: float, delta: float, fpr: float) -> tuple[float, float]
         )
     curve = np.array([float(epsilon)]), np.array([float(delta)])
     return _auc(*curve), _found(*curve, fpr)
+
+
+@lru_cache(maxsize=512)
+def _limit(events: tuple[Event, ...], relation: Relation) -> float:
+    # Kept: a page asks for the same few dozen again and again, and each takes a hundredth of a second.
+    return _auc(*_curve(events, relation))
 
 
 @lru_cache(maxsize=64)

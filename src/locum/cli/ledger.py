@@ -170,4 +170,6 @@ def _tell(found: dict[str, Any], as_json: bool) -> None:
     ]
     if charges:
         output.show_table(["holding", "purpose", "what was done", "cost"], charges)
+    if found["looks"]:
+        output.say(f"looks       {found['looks']} (previews on the records; claims of later releases say so)")
     output.say(f"tip         {found['tip']}")

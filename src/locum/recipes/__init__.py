@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         default_decision_path as default_decision_path,
     )
     from locum.recipes.demo import run_demo as run_demo
+    from locum.recipes.dial import dial_curves as dial_curves
     from locum.recipes.doctor import examine as examine
     from locum.recipes.embed import EmbedSummary as EmbedSummary, embed_to_file as embed_to_file
     from locum.recipes.evaluate import Evaluation as Evaluation, evaluate_release as evaluate_release
@@ -63,6 +64,11 @@ if TYPE_CHECKING:
     from locum.recipes.passport import PassportSummary as PassportSummary, write_passport as write_passport
     from locum.recipes.plan import explain as explain, make_plan as make_plan
     from locum.recipes.predict import PredictSummary as PredictSummary, predict_records as predict_records
+    from locum.recipes.preview import (
+        preview_budgets as preview_budgets,
+        preview_groups as preview_groups,
+        preview_records as preview_records,
+    )
     from locum.recipes.rebalance import (
         PRIVATE as PRIVATE,
         RebalanceSummary as RebalanceSummary,

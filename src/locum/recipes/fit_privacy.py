@@ -204,10 +204,9 @@ def expected_use(release: Release) -> tuple[Forecast, ...]:
 def check_not_lost(data: str, ledger: Path) -> None:
     """Refuse a new ledger where a release shows that there was one: what it spent would be forgotten.
 
-    A ledger that is there must be one.
+    A ledger that is there must be one. One without a budget may have been made by a preview, and counts as new.
     """
-    if ledger.exists():
-        Ledger(ledger).holdings()
+    if ledger.exists() and Ledger(ledger).holdings():
         return
     # Beside the data, and beside the images that vectors were made from.
     places = {Path(os.path.realpath(split_path(data)[0])).parent}
@@ -221,6 +220,7 @@ def check_not_lost(data: str, ledger: Path) -> None:
         if paid:
             raise PrivacyError(
                 f"The release {manifest.parent.name!r} beside the data was paid for, but there is no ledger "
-                f"{str(ledger)!r}: what was spent would be forgotten. Put it back from a backup with `locum ledger "
-                "restore`; if that release was made from other data, open a ledger with `locum ledger set-budget`."
+                f"{str(ledger)!r}, or it has no budget: what was spent would be forgotten. Put it back from a backup "
+                "with `locum ledger restore`; if that release was made from other data, open a ledger with `locum "
+                "ledger set-budget`."
             )

@@ -50,6 +50,8 @@ def find_ledger(data: str | None, file: Path | None) -> Path:
 def show_ledger(file: Path, holding: str | None = None) -> dict[str, Any]:
     """Show the budget of every holding (or of one), what is spent and left, and its charges; the chain is checked.
 
+    A holding that was looked at and has no budget is not listed; `looks` counts what was noted for it.
+
     Parameters
     ----------
     file
@@ -60,7 +62,8 @@ def show_ledger(file: Path, holding: str | None = None) -> dict[str, Any]:
     Returns
     -------
     dict
-        `file`, `tip` (the hash of the last entry) and `holdings`, a list. Private: it stays with the data holder.
+        `file`, `tip` (the hash of the last entry), `looks` (previews on the records, over all holdings) and
+        `holdings`, a list, each with its own `looks`. Private: it stays with the data holder.
 
     Examples
     --------
@@ -72,7 +75,12 @@ def show_ledger(file: Path, holding: str | None = None) -> dict[str, Any]:
     """
     ledger = existing_ledger(file)
     shown = ledger.holdings().values() if holding is None else [ledger.holding(holding)]
-    return {"file": str(file), "tip": ledger.tip, "holdings": [_to_dict(known) for known in shown]}
+    return {
+        "file": str(file),
+        "tip": ledger.tip,
+        "looks": ledger.looks(),
+        "holdings": [_to_dict(known, ledger.looks(known.name)) for known in shown],
+    }
 
 
 def set_budget(
@@ -285,7 +293,7 @@ def _check_copy(out: Path, file: Path, *, overwrite: bool) -> None:
     check_output_file(out, overwrite=overwrite)
 
 
-def _to_dict(known: Holding) -> dict[str, Any]:
+def _to_dict(known: Holding, looks: int) -> dict[str, Any]:
     return {
         "name": known.name,
         "unit": known.unit,
@@ -293,6 +301,7 @@ def _to_dict(known: Holding) -> dict[str, Any]:
         "budget": {"epsilon": known.epsilon, "delta": known.delta},
         "spent": dict(zip(("epsilon", "delta"), known.spent, strict=True)),
         "left": dict(zip(("epsilon", "delta"), known.left, strict=True)),
+        "looks": looks,
         "charges": [
             {
                 "purpose": charge.purpose,

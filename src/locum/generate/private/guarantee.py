@@ -27,6 +27,8 @@ NOT_COVERED = (
     "subject for every record where subjects are the unit, at most 1 / (10 delta) units and 16 million records",
     "the values of epsilon, delta, `n_public` and `classes`: chosen by the holder, not hidden",
 )
+# What a fit does not cover if somebody looked at previews on the records before it (`Ledger.note_look`).
+LOOKED = "settings were chosen after previews on the records"
 # Sums of so many contributions fit into 64-bit integers.
 MOST_ROWS = 2**24
 # What training a network does not cover; sums are integers, and noise on them is drawn on a grid.
@@ -227,7 +229,7 @@ class Guarantee:
         return subjects(subject)
 
     def _dp_claim(self, charge: Charge | None, *not_covered: str) -> PrivacyClaim:
-        """The claim that the charge paid for."""
+        """The claim that the charge paid for; it says if previews on the records were noted in the ledger."""
         assert self.privacy is not None
         self._charge = charge
         outside = not_covered
@@ -235,6 +237,10 @@ class Guarantee:
             outside = ("subjects with several records: the guarantee is about one record each", *outside)
         if charge is None:
             return PrivacyClaim("none", (TEST, *outside), test=True)
+        with self._open_ledger() as ledger:
+            assert ledger is not None
+            if ledger.looks():
+                outside = (*outside, LOOKED)
         paid = DPClaim(
             charge.epsilon, charge.delta, self.privacy.relation, tuple(events_to_json(charge.events)), charge.tip
         )
