@@ -190,7 +190,7 @@ def _shown(result: Mapping[str, Any]) -> dict[str, Any]:
     out |= {key: result.get(key) for key in _ESTIMATES}
     empty: dict[str, Any] = {"tpr": {}, "by_class": {}, "roc": [], "notes": [], "limit": None}
     out |= {key: result.get(key, value) for key, value in empty.items()}
-    how = ATTACK_WORDS.get(result["name"], "")
+    how = ATTACK_WORDS.get(result["name"].split(":")[0], "")
     return out | {"p": None, "how": how, "words": verdict_text(result["verdict"]).attack}
 
 

@@ -308,7 +308,10 @@ class Preview(Action):
             "features": self.features,
             "real_auc": self.real_auc,
         }
-        both: dict[str, Any] = {"progress": progress, "on_step": on_step}
+        def on_start(base: dict[str, Any]) -> None:
+            tell("step", step={"base": base})
+
+        both: dict[str, Any] = {"progress": progress, "on_start": on_start, "on_step": on_step}
         if self.knob == "k":
             if self.mode == "records":
                 return recipes.preview_groups(self.data, holding=self.holding, **both)

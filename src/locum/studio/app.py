@@ -37,6 +37,11 @@ _ENTER = """<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Lo
 """
 
 Name = Annotated[str, Query(min_length=1, max_length=1000)]
+Units = Annotated[float, Query(ge=1, le=1e8)]
+Count = Annotated[int, Query(ge=2, le=1000)]
+Features = Annotated[int, Query(ge=1, le=100_000)]
+Auc = Annotated[float, Query(gt=0.5, le=1)]
+Delta = Annotated[float, Query(gt=0, lt=1)]
 
 
 class Body(BaseModel):
@@ -123,6 +128,11 @@ def _errors(app: FastAPI, root: Root) -> None:
     def refused(_: Request, error: OSError) -> JSONResponse:
         return told(400, f"{error.strerror or 'The system refused'}: {error.filename or 'no file is named'}.")
 
+    @app.exception_handler(Exception)
+    def unforeseen(_: Request, error: Exception) -> JSONResponse:
+        # It is raised again, and the guard writes it to the log.
+        return told(500, "Something went wrong in the studio, and was written to its log.")
+
     @app.exception_handler(HTTPException)
     def wrong_address(_: Request, error: HTTPException) -> JSONResponse:
         words = {404: "There is nothing at this address.", 405: "This address does not take that method."}
@@ -187,18 +197,18 @@ def _reading(app: FastAPI, root: Root, jobs: Jobs) -> None:
     def decision(release: Name) -> dict[str, Any]:
         return facts.about_decision(root, jobs, release)
 
+    @app.get("/api/verify")
+    def verify(release: Name, key: Name) -> dict[str, Any]:
+        from locum.recipes import verify_release
+
+        return verify_release(root.path(release), key=root.path(key)).to_dict() | {"path": release}
+
     @app.get("/api/terms")
     def terms() -> Mapping[str, str]:
         return TERMS
 
 
 def _dial(app: FastAPI, root: Root) -> None:
-    Units = Annotated[float, Query(ge=1, le=1e8)]
-    Count = Annotated[int, Query(ge=2, le=1000)]
-    Features = Annotated[int, Query(ge=1, le=100_000)]
-    Auc = Annotated[float, Query(gt=0.5, le=1)]
-    Delta = Annotated[float, Query(gt=0, lt=1)]
-
     @app.get("/api/curves")
     def curves(
         units: Units, classes: Count, features: Features = 1280, real_auc: Auc = 0.95, delta: Delta = DEFAULT_DELTA

@@ -76,7 +76,7 @@ class Root:
 
     def listing(self) -> dict[str, Any]:
         """Names of what is there, quickly: nothing is opened."""
-        found: dict[str, set[str]] = {name: set() for name in ("data", "releases", "ledgers", "keys", "heads")}
+        found: dict[str, set[str]] = {name: set() for name in ("data", "releases", "ledgers", "keys", "publics", "heads")}
         seen = 0
         for folder, files in self._walk():
             names = {entry.name for entry in files}
@@ -90,8 +90,10 @@ class Root:
                 continue
             for name in names:
                 suffix, place = Path(name).suffix.lower(), self.name(folder / name)
-                if suffix == ".pub" and name.removesuffix(".pub") in names:
-                    found["keys"].add(place.removesuffix(".pub"))
+                if suffix == ".pub":
+                    found["publics"].add(place)
+                    if name.removesuffix(".pub") in names:
+                        found["keys"].add(place.removesuffix(".pub"))
                 elif name.endswith(_HEAD):
                     found["heads"].add(place)
                 elif suffix in _DATA and not _OURS.search(name):

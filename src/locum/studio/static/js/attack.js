@@ -2,7 +2,7 @@
 
 import { html, useEffect, useState } from "../vendor/htm-preact.js";
 import { get } from "./api.js";
-import { Badge, Button, Card, Check, Command, DataPicker, Lines, Note, Problem, Progress, Select, count, figure, go, number, useFacts, useJob, verdictTone } from "./ui.js";
+import { Badge, Button, Card, Check, Command, DataPicker, Lines, Note, Problem, Progress, Select, count, figure, go, number, upward, useFacts, useJob, verdictTone } from "./ui.js";
 
 const WIDTH = 400;
 
@@ -14,7 +14,7 @@ const Scale = ({ result }) => {
   const bar = (estimate, y, filled) => html`
     <line x1=${at(estimate.low ?? estimate.value)} x2=${at(estimate.high ?? estimate.value)} y1=${y} y2=${y} stroke="var(--ink)" stroke-width="2" />
     <circle cx=${at(estimate.value)} cy=${y} r="4.5" fill=${filled ? "var(--ink)" : "var(--surface)"} stroke="var(--ink)" stroke-width="1.5" />`;
-  const words = `${result.name}: attack ${figure(result.attack)}, control ${figure(result.control)}, guess ${number(result.baseline.value)}${result.limit ? `, proven limit ${number(result.limit)}` : ""}`;
+  const words = `${result.name}: attack ${figure(result.attack)}, control ${figure(result.control)}, guess ${number(result.baseline.value)}${result.limit ? `, proven limit ${upward(result.limit)}` : ""}`;
   return html`<svg viewBox=${`0 0 ${WIDTH} 46`} role="img" aria-label=${words} preserveAspectRatio="none">
     <line x1="10" x2=${WIDTH - 10} y1="34" y2="34" stroke="var(--line)" />
     <line x1=${at(result.baseline.value)} x2=${at(result.baseline.value)} y1="2" y2="34" stroke="var(--strong-line)" stroke-dasharray="3 3" />
@@ -29,7 +29,7 @@ const Row = ({ result }) => html`<div class="attack" role="listitem">
   <div><${Scale} result=${result} /></div>
   <div><p>${result.words}</p>
     <small>${result.measure === "auc" ? "AUC" : "share"} ${figure(result.attack)}; control ${figure(result.control)}; guess ${number(result.baseline.value)}${result.p ? `; p, corrected ${result.p}` : ""}</small>
-    ${result.notes.map((note) => html`<br /><small>${note}</small>`)}
+    ${result.notes.length > 0 && html`<details class="notes"><summary>${count(result.notes.length, "remark")}</summary>${result.notes.map((note) => html`<small>${note}</small>`)}</details>`}
   </div>
 </div>`;
 
@@ -74,10 +74,10 @@ export const Attack = ({ desk, parameters }) => {
   useEffect(() => {
     setFound(null);
     setAccepted([]);
-    if (facts?.made) {
-      setMembers(facts.made.data);
-      setOthers(facts.made.data);
-    }
+    const near = desk.data.filter((path) => path.replace(/[^/]*$/, "") === release.replace(/[^/]*$/, ""));
+    const guess = facts?.made?.data ?? (near.length === 1 ? near[0] : "");
+    setMembers(guess);
+    setOthers(guess.replace(/#.*$/, ""));
     if (facts?.audit) get("audit", { release }).then(setFound, () => {});
   }, [facts?.fingerprint, again]);
   useEffect(() => {

@@ -2,7 +2,7 @@
 
 import { html, useEffect, useState } from "../vendor/htm-preact.js";
 import { download, post } from "./api.js";
-import { Badge, Button, Card, Check, Command, DataPicker, Field, Lines, Note, Problem, Progress, Radio, Select, Term, Text, figure, go, number, useFacts, useJob, verdictTone } from "./ui.js";
+import { Badge, Button, Card, Check, Command, DataPicker, Field, Lines, Note, Problem, Progress, Radio, Select, Term, Text, figure, go, upward, useFacts, useJob, verdictTone } from "./ui.js";
 
 const TONES = { met: "good", "not met": "bad", open: "open" };
 
@@ -105,7 +105,7 @@ export const Decide = ({ desk, parameters, refresh }) => {
         <${Card} title="The strongest attack" id="strongest">
           ${facts.strongest ? html`<p class="row"><strong>${facts.strongest.name}</strong><${Badge} tone=${verdictTone(facts.strongest.verdict)}>${facts.strongest.verdict}<//></p>
             <p class="muted">${facts.strongest.how}</p><p>${facts.strongest.words}</p>
-            ${facts.strongest.limit && html`<p>The guarantee allows ${number(facts.strongest.limit)} on average, and no attack more.</p>`}
+            ${facts.strongest.limit && html`<p>The guarantee allows ${upward(facts.strongest.limit)} on average, and no attack more.</p>`}
             <p><a href=${`#/attack?${new URLSearchParams({ release })}`}>All ${facts.strongest.tried} attacks</a></p>` : html`<p class="muted">No attack was run.</p>`}
         <//>
         <${Card} title="What usefulness is lost" id="use">
@@ -114,7 +114,7 @@ export const Decide = ({ desk, parameters, refresh }) => {
         <${Card} title="What is not covered" id="uncovered"><${Lines} items=${facts.not_covered} empty="The claim names nothing." /><//>
       </div>
       ${facts.release.outcome && html`<${Settled} facts=${facts} />`}
-      <${Card} title=${facts.release.outcome ? "Decide again" : "Your decision"} id="decision"><div class="form">
+      <${Card} title=${facts.release.outcome ? "Decide again" : "Your decision"} id="decision"><form class="form" onSubmit=${(event) => event.preventDefault()}>
         <div><h3><${Term} name="Five Safes">Five Safes<//>: tick what you have satisfied yourself of</h3>
         ${facts.safes.map((safe) => html`<div class="safe" key=${safe.name}>
           <${Check} label=${safe.title} hint=${safe.question} checked=${Boolean(checks[safe.name])} onChange=${(on) => setChecks({ ...checks, [safe.name]: on })} />
@@ -133,6 +133,6 @@ export const Decide = ({ desk, parameters, refresh }) => {
         ${outcome === "approved" && open.length > 0 && html`<${Note} tone="open">Still open: ${open.map((safe) => safe.title.toLowerCase()).join(", ")}.<//>`}
         <div class="row"><${Button} kind=${outcome === "refused" ? "danger" : "main"} busy=${state.busy} disabled=${!ready} onClick=${sign}>${outcome === "refused" ? "Refuse and sign" : "Approve and sign"}<//></div>
         <${Problem}>${state.problem}<//>
-      </div><//>`}
+      </form><//>`}
   </div>`;
 };

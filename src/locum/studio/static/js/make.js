@@ -2,7 +2,7 @@
 
 import { html, useEffect, useState } from "../vendor/htm-preact.js";
 import { post } from "./api.js";
-import { Badge, Budget, Button, Card, Check, Command, DataPicker, Note, Problem, Progress, Radio, Select, Term, Text, figure, go, number, short, useJob, verdictTone } from "./ui.js";
+import { Badge, Budget, Button, Card, Check, Command, DataPicker, Note, Problem, Progress, Radio, Select, Term, Text, figure, go, short, upward, useJob, verdictTone } from "./ui.js";
 
 const freeName = (desk, data) => {
   const base = data.replace(/#.*$/, "").replace(/\.(npz|csv|parquet|safetensors)$/i, "");
@@ -77,7 +77,7 @@ export const Make = ({ desk, parameters, refresh }) => {
           <${Radio} name="kind" label="None" checked=${kind === "none"} onChange=${() => setKind("none")} hint="Nothing is proven about any single person, and attacks usually succeed." />
         </fieldset>
         ${kind === "dp" && html`
-          <div class="columns">
+          <div class="columns small">
             <${Text} label="Epsilon" term="epsilon" value=${epsilon} onChange=${setEpsilon} inputmode="decimal" hint="Less is more private; 1 is usual." />
             <${Text} label="Delta" term="delta" value=${delta} onChange=${setDelta} inputmode="decimal" hint="At most one in ten times the number of people." />
             <${Select} label="Unit" term="unit" value=${unit} onChange=${setUnit} options=${[["auto", "the subject, where known"], ["record", "one record"], ["subject", "one subject"]]} />
@@ -97,7 +97,7 @@ export const Make = ({ desk, parameters, refresh }) => {
       <${Problem}>${error}<//>
       ${cost ? html`
         ${cost.cost ? html`<p>Epsilon <strong>${short(cost.cost.epsilon)}</strong> and delta <strong>${short(cost.cost.delta)}</strong> of the budget, for good.</p>
-          <p>No attack on it can have an AUC above <strong>${number(cost.limit)}</strong> on average (a coin flip has 0.5). <${Term} name="proven limit">What is this?<//></p>
+          <p>No attack on it can have an AUC above <strong>${upward(cost.limit)}</strong> on average (a coin flip has 0.5). <${Term} name="proven limit">What is this?<//></p>
           ${cost.holding ? html`<${Budget} holding=${cost.holding} asked=${cost.cost.epsilon} />` : html`<p class="muted">Nothing was spent on these data yet: this opens their budget with exactly this amount.</p>`}` : html`<p>Nothing is paid, because nothing is guaranteed.</p>`}
         <${Problem}>${cost.problem}<//>
         <div><h3>The same in a terminal, in this folder</h3><${Command}>${cost.command}<//></div>

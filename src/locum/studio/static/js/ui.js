@@ -16,9 +16,12 @@ export function figure(estimate, digits = 3) {
   return `${number(value, digits)} (${number(low, digits)} to ${number(high, digits)})`;
 }
 
+// A limit, rounded up: it must not look lower than it is.
+export const upward = (value) => (Math.ceil(value * 1000 - 1e-9) / 1000).toFixed(3);
+
 export function short(value) {
   if (value === 0) return "0";
-  if (Math.abs(value) < 0.001) return Number(value).toExponential(0).replace("e-", "e-");
+  if (Math.abs(value) < 0.001) return Number(value).toExponential(0);
   return String(Number(Number(value).toPrecision(3)));
 }
 
