@@ -114,7 +114,7 @@ class TestPublic:
         assert sum(step["attack"] is not None for step in public["steps"]) == 4
 
     def test_points_move_as_one_with_their_class_mean(self, public: dict[str, Any]) -> None:
-        """Point i has the same normal numbers in every step, so it keeps its place around its class mean, up to scale."""
+        """Point i has the same normal numbers in every step, and so its place around the class mean, up to scale."""
         around = []
         for step in public["steps"][-2:]:
             points, means = np.array(step["points"]), np.array(step["means"])
