@@ -160,6 +160,13 @@ class TestPublic:
         with pytest.raises(ConfigError, match="from 1 to 5000"):
             preview_budgets(**SMALL | {"points": MOST_POINTS + 1})
 
+    def test_made_up_classes_lie_on_a_polygon(self) -> None:
+        """Any two neighbors on the map are equally far apart, however many classes there are."""
+        found = preview_budgets(**SMALL | {"class_names": list("abcde"), "epsilons": [1.0]})
+        means = np.array(found["real"]["means"])
+        sides = np.linalg.norm(means - np.roll(means, 1, axis=0), axis=1)
+        assert sides == pytest.approx(np.full(5, sides.mean()), rel=0.01)
+
     def test_wrong_numbers_are_refused(self) -> None:
         for wrong in ({"class_names": ["a"]}, {"class_names": ["a", "a"]}, {"units": 5}, {"real_auc": 0.5}):
             with pytest.raises(ConfigError):
