@@ -114,7 +114,7 @@ class TestPublic:
         assert sum(step["attack"] is not None for step in public["steps"]) == 4
 
     def test_points_move_as_one_with_their_class_mean(self, public: dict[str, Any]) -> None:
-        """Point i has the same normal numbers in every step, so it keeps its place around its class mean, up to scale."""
+        """Point i has the same normal numbers in every step, and so its place around the class mean, up to scale."""
         around = []
         for step in public["steps"][-2:]:
             points, means = np.array(step["points"]), np.array(step["means"])
@@ -159,6 +159,13 @@ class TestPublic:
         assert len(found["real"]["points"]) == 800
         with pytest.raises(ConfigError, match="from 1 to 5000"):
             preview_budgets(**SMALL | {"points": MOST_POINTS + 1})
+
+    def test_made_up_classes_lie_on_a_polygon(self) -> None:
+        """Any two neighbors on the map are equally far apart, however many classes there are."""
+        found = preview_budgets(**SMALL | {"class_names": list("abcde"), "epsilons": [1.0]})
+        means = np.array(found["real"]["means"])
+        sides = np.linalg.norm(means - np.roll(means, 1, axis=0), axis=1)
+        assert sides == pytest.approx(np.full(5, sides.mean()), rel=0.01)
 
     def test_wrong_numbers_are_refused(self) -> None:
         for wrong in ({"class_names": ["a"]}, {"class_names": ["a", "a"]}, {"units": 5}, {"real_auc": 0.5}):

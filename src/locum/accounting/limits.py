@@ -25,6 +25,7 @@ Array = npt.NDArray[np.float64]
 _EPSILONS = 128
 # Intervals of false positive rates: the middle of each is below the area of a convex curve.
 _RATES = 4000
+_BLOCK = 120
 _TAIL = 1e-9
 
 
@@ -156,7 +157,10 @@ def _least_error(epsilons: Array, deltas: Array) -> Callable[[Array], Array]:
 def _auc(epsilons: Array, deltas: Array) -> float:
     # Where odds are large the curve bends near 0: rates are spaced by their logarithm there.
     edges = np.unique(np.concatenate([[0.0], np.geomspace(1e-12, 1.0, _RATES), np.linspace(0.0, 1.0, _RATES)]))
-    area = float(_least_error(epsilons, deltas)((edges[1:] + edges[:-1]) / 2) @ np.diff(edges))
+    middles, error = (edges[1:] + edges[:-1]) / 2, _least_error(epsilons, deltas)
+    # In blocks below 128 kB, for which no memory is mapped anew: several times as fast.
+    errors = [error(middles[start : start + _BLOCK]) for start in range(0, len(middles), _BLOCK)]
+    area = float(np.concatenate(errors) @ np.diff(edges))
     return min(1.0, max(0.5, 1 - area))
 
 

@@ -54,8 +54,8 @@ def dial_curves(
     --------
     >>> from locum.recipes import dial_curves
     >>> found = dial_curves(units=5000, classes=2, delta=1e-6, points=3)
-    >>> [(round(step["epsilon"], 3), round(step["limit"], 2)) for step in found["steps"]]
-    [(0.1, 0.51), (1.0, 0.57), (10.0, 0.91)]
+    >>> [(round(step["epsilon"], 3), round(step["limit"], 3)) for step in found["steps"]]
+    [(0.1, 0.508), (1.0, 0.566), (10.0, 0.904)]
     """
     steps = []
     for epsilon in epsilons_of(None, points):

@@ -129,6 +129,10 @@ def plane_of(X: Rows, codes: Codes, means: Array, reference: Reference) -> Plane
     if len(strength) > 2 and strength[1] > 1e-6 * strength[0]:
         second = directions[1]
         titles = ("first axis of the class means", "second axis of the class means")
+        if strength[-2] > 0.99 * strength[0]:
+            # Means at equal distances have no main axes: this plane shows them as a regular polygon.
+            turn = 2 * math.pi * np.arange(len(middles)) / len(middles)
+            first, second = (row / np.linalg.norm(row) for row in np.stack([np.cos(turn), np.sin(turn)]) @ middles)
     else:
         rest = white - middles[codes[rows]]
         rest -= np.outer(rest @ first, first)
