@@ -17,9 +17,7 @@ def studio(
     demo: Annotated[
         bool, typer.Option("--demo", help="Open it on built-in images in a new folder, to try everything.")
     ] = False,
-    port: Annotated[
-        int, typer.Option(min=0, max=65535, help="Port to listen on (default: any that is free).")
-    ] = 0,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on (default: any that is free).")] = 0,
     browser: Annotated[bool, typer.Option(help="Open a browser.")] = True,
 ) -> None:
     """Open a local web page: make a release, attack it, decide about it, receive one.

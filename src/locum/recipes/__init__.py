@@ -87,6 +87,7 @@ if TYPE_CHECKING:
         read_passphrase as read_passphrase,
         sign_release as sign_release,
     )
+    from locum.recipes.studio_demo import make_studio_demo as make_studio_demo
     from locum.recipes.study import (
         FoundStudy as FoundStudy,
         Study as Study,
@@ -96,7 +97,6 @@ if TYPE_CHECKING:
         render_study as render_study,
         run_study as run_study,
     )
-    from locum.recipes.studio_demo import make_studio_demo as make_studio_demo
     from locum.recipes.survey import DataSurvey as DataSurvey, survey_data as survey_data
     from locum.recipes.train import SCORED_ON as SCORED_ON, TrainSummary as TrainSummary, train_head as train_head
     from locum.recipes.verify import verify_release as verify_release

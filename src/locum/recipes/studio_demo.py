@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -59,7 +60,7 @@ def make_studio_demo(folder: Path) -> Path:
     write_embeddings(tables / "tumors.csv", load_sample("breast-cancer"))
     digits, release = vectors / "digits.npz", vectors / "digits-release"
     parts = split(load_sample("digits"), SHARES, rng=np.random.default_rng(0))
-    arrays = {f"{name}_x": part.X for name, part in parts.items()}
+    arrays: dict[str, Any] = {f"{name}_x": part.X for name, part in parts.items()}
     arrays |= {f"{name}_y": part.y for name, part in parts.items()}
     write_atomically(str(digits), lambda stream: np.savez(stream, **arrays))
     fit_release(str(digits), release, classes_public=True)

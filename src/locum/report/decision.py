@@ -37,7 +37,7 @@ SAFES = {
 def decision_facts(
     release: Release, *, audit: Mapping[str, Any] | None = None, evaluation: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    """Everything on the page of a decision: verdict, guarantee, strongest attack, usefulness lost, what is not covered.
+    """Everything on the page of a decision: verdict, guarantee, strongest attack, usefulness lost, what is open.
 
     The page is internal: its figures depend on records.
 

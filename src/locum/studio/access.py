@@ -94,13 +94,16 @@ class Access:
             return 403, "This request comes from another page, and was refused."
         entering = path == ENTER and scope["method"] == "GET"
         site = headers.get("sec-fetch-site", ["same-origin"])
-        # The link is opened from a terminal or a local file, which browsers call another site; its token is its proof.
+        # The link is opened from a terminal or a local file, which is another site; its token is its proof.
         if not entering and site not in (["same-origin"], ["none"]):
             return 403, "This request comes from another page, and was refused."
         if entering:
             return None
         if not _same(self._session, self._sent_cookie(headers)):
-            return 401, "You are not let in: open the link that `locum studio` printed, or run it again for a new one."
+            return (
+                401,
+                "You are not let in: open the link that `locum studio` printed, or run it again for a new one.",
+            )
         if path.startswith("/api/") and not _same(self.key, _one(headers, KEY_HEADER)):
             return 403, "This page is not let in any more: run `locum studio` again for a new link."
         return None

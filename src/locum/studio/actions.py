@@ -1,4 +1,4 @@
-"""What a page can have done: for each kind of job its arguments, the recipe that runs, and the same as a command line.
+"""Jobs that a page can start: for each kind its arguments, the recipe that runs, and the same as a command line.
 
 Jobs run in the root, so paths are relative to it, and the command line works in a terminal there.
 """
@@ -302,12 +302,13 @@ class Preview(Action):
         def on_step(step: dict[str, Any]) -> None:
             tell("step", step=step)
 
-        made_up = {
+        made_up: dict[str, Any] = {
             "units": self.units,
             "class_names": self.classes,
             "features": self.features,
             "real_auc": self.real_auc,
         }
+
         def on_start(base: dict[str, Any]) -> None:
             tell("step", step={"base": base})
 
@@ -320,7 +321,7 @@ class Preview(Action):
             return recipes.preview_records(
                 str(self.data), delta=self.delta, unit=self.unit, holding=self.holding, **both
             )
-        unit = "subject" if self.unit == "subject" else "record"
+        unit: Literal["record", "subject"] = "subject" if self.unit == "subject" else "record"
         return recipes.preview_budgets(**made_up, delta=self.delta, unit=unit, **both)
 
     def words(self) -> list[str]:

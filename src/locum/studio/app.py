@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -85,7 +85,6 @@ class KeyBody(Body):
     name: Annotated[str, Field(min_length=1, max_length=100)]
     passphrase: Annotated[str, Field(max_length=1024)] | None = None
 
-
     path: Annotated[str, Field(min_length=1, max_length=1000)]
 
 
@@ -143,7 +142,9 @@ def _pages(app: FastAPI, access: Access) -> None:
     @app.get(ENTER)
     def enter(token: str = "") -> Response:
         if not access.use_token(token):
-            words = "This link was used already, or is not one of this studio: run `locum studio` again for a new one."
+            words = (
+                "This link was used already, or is not one of this studio: run `locum studio` again for a new one."
+            )
             return PlainTextResponse(words + "\n", status_code=403)
         return HTMLResponse(_ENTER.format(key=access.key), headers={"set-cookie": access.set_cookie()})
 
@@ -274,7 +275,7 @@ def _working(app: FastAPI, root: Root, jobs: Jobs) -> None:
         while not await request.is_disconnected():
             # Looked at first: what happens meanwhile is read in the next round.
             over = await asyncio.to_thread(jobs.over, job)
-            for event in await asyncio.to_thread(lambda: list(jobs.events(job, seen))):
+            for event in await asyncio.to_thread(jobs.events, job, seen):
                 seen = event["number"]
                 yield ServerSentEvent(data=event, id=str(seen))
             if over:
@@ -377,5 +378,3 @@ def _first(errors: Any) -> str:
     first = errors[0]
     where = ".".join(str(part) for part in first["loc"] if part not in ("body", "query", "path"))
     return f"{where or 'The request'}: {str(first['msg'])[:1].lower()}{str(first['msg'])[1:]}."
-
-

@@ -1,4 +1,4 @@
-"""Files that a person drops on the page: copied below the root file by file, and put in place when all have arrived."""
+"""Files that a person drops on the page: copied one by one, and put below the root when all have arrived."""
 
 from __future__ import annotations
 
@@ -96,4 +96,3 @@ class Drops:
 def _good(part: str) -> bool:
     """Whether a file or folder may have this name: not hidden, no way up, and nothing a terminal would obey."""
     return 0 < len(part.encode()) <= 255 and part.isprintable() and part[0] != "." and "\\" not in part
-

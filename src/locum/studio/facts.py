@@ -171,6 +171,8 @@ def measured(root: Root) -> list[dict[str, Any]]:
             {
                 "release": name,
                 "epsilon": None if release.claim.dp is None else release.claim.dp.epsilon,
+                "classes": len(release.manifest.classes),
+                "features": release.manifest.embedding.dim,
                 "attack": None if strongest is None else {"name": strongest["name"], **strongest["attack"]},
                 "auc": rows[0]["scores"]["auc"] if rows else None,
             }

@@ -1,8 +1,8 @@
 """Jobs: one process each, which outlives the server. Everything about a job is in its folder, for its owner alone.
 
-`job.json` says what to do, `events.jsonl` what happened so far, `result.json` what came of it. The process holds a lock
-on its events as long as it lives, and takes its turn by a second lock that all jobs share: so a new server, or the
-same one after a crash, sees at once which jobs are running, waiting, done, or were killed.
+`job.json` says what to do, `events.jsonl` what happened so far, `result.json` what came of it. The process holds a
+lock on its events as long as it lives, and takes its turn by a second lock that all jobs share: so a new server, or
+the same one after a crash, sees at once which jobs are running, waiting, done, or were killed.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class Jobs:
         """What a job is and how far it got."""
         place = self._place(job)
         body = json.loads((place / JOB).read_bytes())
-        events = list(self.events(job))
+        events = self.events(job)
         last = events[-1] if events else {"kind": "waiting"}
         steps = [event for event in events if event["kind"] == "progress"]
         state = str(last["kind"]) if last["kind"] in ENDED else "running"
@@ -84,7 +84,10 @@ class Jobs:
             state = "killed"
         elif state == "running" and not any(event["kind"] == "started" for event in events):
             state = "waiting"
-        words = {"failed": last.get("words", ""), "killed": "It was ended from outside, or the machine was restarted."}
+        words = {
+            "failed": last.get("words", ""),
+            "killed": "It was ended from outside, or the machine was restarted.",
+        }
         return {
             "id": job,
             **body,
@@ -98,11 +101,10 @@ class Jobs:
         place = self._place(job) / RESULT
         return json.loads(place.read_bytes()) if place.is_file() else None
 
-    def events(self, job: str, after: int = 0) -> Iterator[dict[str, Any]]:
+    def events(self, job: str, after: int = 0) -> list[dict[str, Any]]:
         """Events of a job with numbers above `after`; a line that is still being written is left for later."""
         lines = (self._place(job) / EVENTS).read_bytes().split(b"\n")[:-1]
-        for number, line in enumerate(lines[after:], start=after + 1):
-            yield {"number": number, **json.loads(line)}
+        return [{"number": i, **json.loads(line)} for i, line in enumerate(lines[after:], start=after + 1)]
 
     def over(self, job: str) -> bool:
         """Whether nothing more will happen to a job."""

@@ -76,7 +76,9 @@ class Root:
 
     def listing(self) -> dict[str, Any]:
         """Names of what is there, quickly: nothing is opened."""
-        found: dict[str, set[str]] = {name: set() for name in ("data", "releases", "ledgers", "keys", "publics", "heads")}
+        found: dict[str, set[str]] = {
+            name: set() for name in ("data", "releases", "ledgers", "keys", "publics", "heads")
+        }
         seen = 0
         for folder, files in self._walk():
             names = {entry.name for entry in files}

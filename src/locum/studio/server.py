@@ -97,7 +97,9 @@ def serve_studio(
         for name in (_STATE, _LINK):
             (root.state / name).unlink(missing_ok=True)
     if left := jobs.running():
-        announce(f"{left} job{'s go' if left > 1 else ' goes'} on; `locum studio` shows {'them' if left > 1 else 'it'}.")
+        announce(
+            f"{left} job{'s go' if left > 1 else ' goes'} on; `locum studio` shows {'them' if left > 1 else 'it'}."
+        )
 
 
 def _root(folder: Path) -> Root:
@@ -131,7 +133,9 @@ def _open(root: Root, link: str, browser: bool) -> None:
     """Open the link through a private file: other users can see the arguments of a process."""
     if not browser:
         return
-    page = f'<!doctype html><meta http-equiv="refresh" content="0;url={escape(link)}"><a href="{escape(link)}">Open</a>'
+    page = (
+        f'<!doctype html><meta http-equiv="refresh" content="0;url={escape(link)}"><a href="{escape(link)}">Open</a>'
+    )
     file = root.state / _LINK
     write_bytes(file, page.encode())
     webbrowser.open(file.as_uri())

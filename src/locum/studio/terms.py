@@ -12,7 +12,7 @@ _OWN = {
     "delta": "the probability that the guarantee fails altogether. It must be far below one in the number of people.",
     "epsilon": "how much one person may change what anyone can conclude from a release. Less is more private; 1 is "
     "usual and strong.",
-    "Five Safes": "five questions that data services ask before data leave: projects, people, settings, data, outputs.",
+    "Five Safes": "five questions to ask before data leave: about projects, people, settings, data, outputs.",
     "forecast": "what a release is expected to be good for, from releases of other data that were measured. It reads "
     "none of your records.",
     "k-Same": "each record is replaced by the mean of a group of k. Nobody stands alone in a group, but nothing is "

@@ -16,7 +16,7 @@ const Facts = ({ survey }) => {
     ${survey.attributes.length > 0 && html`<dt>Attributes</dt><dd>${survey.attributes.map((one) => `${one.name} (${one.values})`).join(", ")}</dd>`}
     <dt>Unreadable</dt><dd>${unreadable.count ? html`${count(unreadable.count, "file")}: ${Object.entries(unreadable.reasons).map(([why, n]) => `${why} (${n})`).join("; ")}${unreadable.file && html`; listed in <code>${unreadable.file}</code>`}` : "none"}${survey.unchecked ? `; ${survey.unchecked} were not looked into` : ""}</dd>
     <dt>Duplicates</dt><dd>${duplicates.within || duplicates.between ? html`${duplicates.within} within a part, ${duplicates.between} between parts${duplicates.other_label ? `, ${duplicates.other_label} with another label` : ""}${duplicates.file && html`; listed in <code>${duplicates.file}</code>`}` : "none"}</dd>
-    <dt>Budget</dt><dd>${survey.ledger?.exists ? survey.ledger.holdings.map((one) => `${one.name}: epsilon ${short(one.left.epsilon)} of ${short(one.budget.epsilon)} is left`).join("; ") : "nothing was spent yet"}</dd>
+    <dt>Budget</dt><dd>${survey.ledger?.exists ? survey.ledger.holdings.map((one) => `${one.name}: ${one.left.epsilon < 1e-4 ? "nothing" : `epsilon ${short(one.left.epsilon)}`} of ${short(one.budget.epsilon)} is left`).join("; ") : "nothing was spent yet"}</dd>
   </dl>`;
 };
 
@@ -48,7 +48,7 @@ export const Data = ({ desk, parameters }) => {
     ${seen && html`
       ${seen.refused.map((words) => html`<${Note} tone="bad">A private release would be refused: ${words}<//>`)}
       ${seen.problems.map((words) => html`<${Note} tone="open">${words}<//>`)}
-      <div class="columns">
+      <div class="masonry">
         <${Card} title="At a glance" id="facts"><${Facts} survey=${seen} /><//>
         <${Card} title=${count(seen.classes.length, "class", "classes")} id="classes"><div class="scroll" tabindex="0" aria-label="Classes"><table><thead><tr><th>Class</th><th class="number">Records</th>${seen.subjects && html`<th class="number">Subjects</th>`}<th>Share</th></tr></thead><tbody>
           ${seen.classes.slice(0, 60).map((one) => html`<tr><td>${one.name}</td><td class="number">${one.records.toLocaleString("en-US")}</td>${seen.subjects && html`<td class="number">${one.subjects?.toLocaleString("en-US") ?? "–"}</td>`}<td><div class="bar" aria-hidden="true"><span class="spent" style=${{ width: `${(100 * one.records) / most}%` }}></span></div></td></tr>`)}

@@ -95,7 +95,7 @@ export const Decide = ({ desk, parameters, refresh }) => {
         ${facts.verdict.state === "open" && html`<div><${Button} kind="main" onClick=${() => go("attack", { release })}>Run the attacks<//></div>`}
         ${facts.verdict.rules.some((rule) => !rule.met) && html`<ul class="lines">${facts.verdict.rules.filter((rule) => !rule.met).map((rule) => html`<li><strong>Not met:</strong> ${rule.rule} (${rule.found}). ${rule.why}</li>`)}</ul>`}
       <//>
-      <div class="columns">
+      <div class="masonry">
         <${Card} title="What is guaranteed" id="claim">
           <p><strong>${facts.claim.title}</strong></p><p>${facts.claim.sentence}</p>
           ${facts.claim.warning && html`<${Note} tone="bad">${facts.claim.warning}<//>`}

@@ -145,7 +145,7 @@ const Epsilon = ({ desk, parameters, numbers, mode, data }) => {
   }
   const realLine = records ? base?.real_auc?.value : realAuc;
   const attacks = [...steps.filter((step) => step.attack).map((step) => ({ x: step.epsilon, ...step.attack })), ...(measured.value ?? []).filter((one) => one.epsilon && one.attack).map((one) => ({ x: one.epsilon, ...one.attack }))];
-  const dots = (measured.value ?? []).filter((one) => one.epsilon && one.auc).map((one) => ({ x: one.epsilon, ...one.auc }));
+  const dots = (measured.value ?? []).filter((one) => one.epsilon && one.auc && one.classes === names.length && one.features === features).map((one) => ({ x: one.epsilon, ...one.auc }));
   return html`
     <${Card} tone=${records ? "eyes" : ""}>
       ${records && html`<${Note} tone="bad">For your eyes only: this reads your records. Each preview is noted in the ledger, and a release made afterwards says that its settings were chosen after previews on the records. <${Term} name="look">Why?<//><//>`}
@@ -167,8 +167,8 @@ const Epsilon = ({ desk, parameters, numbers, mode, data }) => {
       <${Progress} run=${run} verb="Computing a dozen settings" /><${Problem}>${run.problem}<//>
     <//>
     ${drawn && html`<${Views} base=${base} steps=${steps} knob="epsilon" name=${`epsilon ${short(epsilon)}`} at=${epsilon} mode=${mode} auc=${auc} limitWords=${limit}
-      curve=${{ curve: own ?? drawn.use, levels: realLine ? [{ y: realLine, words: records ? "real data" : "real data, as you said" }] : [], words: records ? "Measured on records that these previews did not use; the band is a 95 % interval." : "A forecast from releases of other data; the band is where those lay. Dots: releases here that were measured." }}
-      limits=${{ curve: drawn.limit, levels: [{ y: 0.5, words: "a coin flip" }], from: 0.45, to: 1.005, words: "The line is proven: on average no attack gets above it. Dots: attacks on releases here and on the previews, with 95 % intervals." }}
+      curve=${{ curve: own ?? drawn.use, levels: realLine ? [{ y: realLine, words: records ? "real data" : "real data, as you said" }] : [], words: records ? "Measured on records that these previews did not use; the band is a 95 % interval." : "A forecast from releases of other data; the band is where those lay. Dots: releases here of such data, measured." }}
+      limits=${{ curve: drawn.limit, levels: [{ y: 0.5, words: "a coin flip" }], from: 0.45, to: 1.005, words: "The line is proven: averaged over the noise, no attack gets above it; a single one can, by chance. Dots: attacks on releases here and on the previews, with 95 % intervals." }}
       dots=${records ? [] : dots} attacks=${attacks} />`}`;
 };
 

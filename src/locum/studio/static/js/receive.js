@@ -52,7 +52,7 @@ export const Receive = ({ desk, parameters, refresh }) => {
     <//>
     <${Problem}>${error}<//>
     ${facts && html`
-      <div class="columns">
+      <div class="masonry">
         <${Card} title=${facts.refused ? "Complete, but refused" : "Complete and unchanged"} tone=${facts.refused ? "bad" : "good"} id="checked">
           <p><strong>${facts.claim.title}</strong></p><p>${facts.claim.sentence}</p>
           ${facts.claim.warning && html`<${Note} tone="bad">${facts.claim.warning}<//>`}
