@@ -47,6 +47,7 @@ if TYPE_CHECKING:
         backup_ledger as backup_ledger,
         export_ledger as export_ledger,
         find_ledger as find_ledger,
+        ledger_knows as ledger_knows,
         restore_ledger as restore_ledger,
         set_budget as set_budget,
         show_ledger as show_ledger,
@@ -81,6 +82,11 @@ if TYPE_CHECKING:
         show_reference as show_reference,
     )
     from locum.recipes.report import default_report_path as default_report_path, make_report as make_report
+    from locum.recipes.review import (
+        read_risk as read_risk,
+        review_release as review_release,
+        show_cost as show_cost,
+    )
     from locum.recipes.sample import sample_to_file as sample_to_file
     from locum.recipes.sign import (
         make_key_pair as make_key_pair,

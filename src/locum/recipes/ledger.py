@@ -280,6 +280,34 @@ def restore_ledger(file: Path, backup: Path, *, releases: tuple[Path, ...] = ())
     }
 
 
+def ledger_knows(file: Path, tip: str) -> bool:
+    """Whether a ledger has an entry, such as the charge that a release names.
+
+    Parameters
+    ----------
+    file
+        The ledger.
+    tip
+        Hash of the entry.
+
+    Returns
+    -------
+    bool
+        False also if there is no ledger, or it cannot be read.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from locum.recipes import ledger_knows
+    >>> ledger_knows(Path("nowhere.sqlite"), "0" * 64)
+    False
+    """
+    try:
+        return existing_ledger(file).knows(tip)
+    except (ConfigError, DataError, PrivacyError):
+        return False
+
+
 def existing_ledger(file: Path) -> Ledger:
     """A ledger that is there: looking must not make an empty one, which would say that nothing was spent."""
     if not file.is_file():

@@ -96,9 +96,9 @@ def make_app(root: Root, access: Access, jobs: Jobs) -> FastAPI:
     _errors(app, root)
     _pages(app, access)
     _reading(app, root, jobs)
-    _dial(app, root)
+    _dial(app, root, jobs)
     _working(app, root, jobs)
-    _deciding(app, root)
+    _deciding(app, root, jobs)
     _dropping(app, root, drops)
     return app
 
@@ -186,17 +186,11 @@ def _reading(app: FastAPI, root: Root, jobs: Jobs) -> None:
     def ledger(path: Name) -> dict[str, Any]:
         return facts.about_ledger(root, path)
 
-    @app.get("/api/audit")
-    def audit(release: Name) -> dict[str, Any]:
-        return facts.about_audit(root, release)
-
     @app.get("/api/risk")
     def risk(release: Name) -> dict[str, Any]:
-        return facts.about_risk(root, release)
+        from locum.recipes import read_risk
 
-    @app.get("/api/decision")
-    def decision(release: Name) -> dict[str, Any]:
-        return facts.about_decision(root, jobs, release)
+        return read_risk(root.path(release))
 
     @app.get("/api/verify")
     def verify(release: Name, key: Name) -> dict[str, Any]:
@@ -209,7 +203,7 @@ def _reading(app: FastAPI, root: Root, jobs: Jobs) -> None:
         return TERMS
 
 
-def _dial(app: FastAPI, root: Root) -> None:
+def _dial(app: FastAPI, root: Root, jobs: Jobs) -> None:
     @app.get("/api/curves")
     def curves(
         units: Units, classes: Count, features: Features = 1280, real_auc: Auc = 0.95, delta: Delta = DEFAULT_DELTA
@@ -235,7 +229,7 @@ def _dial(app: FastAPI, root: Root) -> None:
 
     @app.get("/api/measured")
     def measured() -> list[dict[str, Any]]:
-        return facts.measured(root)
+        return facts.measured(root, jobs)
 
 
 def _working(app: FastAPI, root: Root, jobs: Jobs) -> None:
@@ -288,7 +282,7 @@ def _shown(job: dict[str, Any]) -> dict[str, Any]:
     return job | {"title": ACTIONS[job["kind"]].TITLE if job["kind"] in ACTIONS else job["kind"]}
 
 
-def _deciding(app: FastAPI, root: Root) -> None:
+def _deciding(app: FastAPI, root: Root, jobs: Jobs) -> None:
     @app.post("/api/keys", status_code=201)
     def key(body: KeyBody) -> dict[str, Any]:
         from locum.recipes import make_key_pair
@@ -323,8 +317,7 @@ def _deciding(app: FastAPI, root: Root) -> None:
         from locum.release import pack_release
 
         place = root.path(release)
-        if facts.outcome_of(place) != "approved":
-            raise PolicyError("Only a release that somebody approved can be downloaded: decide about it first.")
+        facts.check_approved(root, jobs, release)
         name = f"{place.name}.zip".encode("ascii", "replace").decode()
         headers = {"content-disposition": f'attachment; filename="{name}"'}
         return Response(pack_release(place), media_type="application/zip", headers=headers)

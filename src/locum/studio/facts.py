@@ -1,11 +1,7 @@
-"""What the page shows, as plain JSON: gathered from the recipes and from the dicts behind the reports."""
+"""What the page shows, as plain JSON: what recipes say about data and releases, with names below the root."""
 
 from __future__ import annotations
 
-import csv
-import json
-from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from locum.errors import ConfigError, LocumError
@@ -14,68 +10,31 @@ from locum.studio.jobs import Jobs
 from locum.studio.places import Root
 from locum.types import DP
 
-_RISKS = 200
-_MOST_JSON = 64 * 2**20
-
 
 def about_data(root: Root, name: str) -> dict[str, Any]:
-    """A data set at a glance, without reading its records."""
-    from locum.data import ledger_for
-
+    """A data set at a glance, without opening it."""
     place = root.path(name)
     files = [p for p in place.rglob("*") if p.is_file()] if place.is_dir() else [place]
-    ledger: str | None = None
-    try:
-        ledger = root.name(ledger_for(str(place)))
-    except ValueError:
-        # Vectors can name a ledger that lies elsewhere.
-        ledger = None
     return {
         "path": name,
         "kind": "folder of images" if place.is_dir() else f"{place.suffix.lower().lstrip('.')} file",
         "files": len(files),
         "megabytes": sum(p.stat().st_size for p in files) / 1e6,
-        "ledger": ledger if ledger is not None and (root.folder / ledger).is_file() else None,
     }
 
 
 def about_release(root: Root, jobs: Jobs, name: str) -> dict[str, Any]:
-    """A release: its claim, what was found about it, and where it stands on its way out."""
-    from locum.recipes import verify_release
-    from locum.release import load
+    """A release, what was found about it, and where it stands on its way out."""
+    from locum.recipes import review_release
 
-    place = root.path(name)
-    verified = verify_release(place)
-    release = load(place)
-    audit, evaluation = (_kept(root, name, ending) for ending in ("audit.json", "evaluation.json"))
+    facts = review_release(root.path(name))
     made = next((j for j in jobs.all() if j["kind"] == "fit" and j["arguments"].get("out") == name), None)
-    return {
+    paid = facts["claim"].get("dp")
+    return facts | {
         "path": name,
-        "fingerprint": verified.fingerprint,
-        "generator": verified.generator,
-        "classes": list(release.manifest.class_names),
-        "features": release.manifest.embedding.dim,
-        "kind": release.manifest.kind,
-        "claim": {
-            **verified.claim.to_dict(),
-            "title": verified.claim.title,
-            "sentence": verified.claim.sentence(),
-            "warning": verified.claim.warning,
-        },
-        "checks": list(verified.checks),
-        "not_checked": list(verified.not_checked),
-        "signature": (place / "signature.json").is_file(),
-        "decision": verified.decision,
-        "outcome": outcome_of(place),
-        "refused": verified.refused,
-        "override": verified.override,
-        "audit": None if audit is None else {"verdict": audit["verdict"], "met": audit["may_leave"]},
-        "evaluated": evaluation is not None,
-        "ledger": _ledger_of(root, verified.claim.dp.ledger) if verified.claim.dp else None,
+        "ledger": _ledger_of(root, paid["ledger"]) if paid else None,
         "made": None if made is None else {"data": made["arguments"]["data"], "command": made["command"]},
-        "head": beside(name, "head.safetensors").as_posix()
-        if (root.folder / beside(name, "head.safetensors")).is_file()
-        else None,
+        "head": beside(name, "head.safetensors").as_posix() if facts["has_head"] else None,
     }
 
 
@@ -86,132 +45,47 @@ def about_ledger(root: Root, name: str) -> dict[str, Any]:
     return {**show_ledger(root.path(name)), "file": name}
 
 
-def about_audit(root: Root, name: str) -> dict[str, Any]:
-    """The facts of the page of an audit; how exposed single records are stays out."""
-    from locum.report import audit_facts
-
-    found = _kept(root, name, "audit.json")
-    if found is None:
-        raise ConfigError(f"No attack was run on {name!r} yet.")
-    facts = audit_facts(found)
-    return facts | {"risk": (root.folder / beside(name, "risk.csv")).is_file()}
-
-
-def about_risk(root: Root, name: str) -> dict[str, Any]:
-    """The most exposed records of an audit, from the private file beside the release."""
-    place = root.path(str(beside(name, "risk.csv")))
-    with place.open(newline="") as stream:
-        rows = list(csv.DictReader(stream))
-    return {"rows": rows[:_RISKS], "records": len(rows), "exposed": sum(row["exposed"] == "yes" for row in rows)}
-
-
-def about_decision(root: Root, jobs: Jobs, name: str) -> dict[str, Any]:
-    """All that the page of a decision shows."""
-    from locum.release import load
-    from locum.report import audit_facts, decision_facts
-
-    audit, evaluation = (_kept(root, name, ending) for ending in ("audit.json", "evaluation.json"))
-    facts = decision_facts(
-        load(root.path(name)), audit=None if audit is None else audit_facts(audit), evaluation=evaluation
-    )
-    return facts | {"release": about_release(root, jobs, name)}
-
-
 def about_plan(root: Root, fit: Fit) -> dict[str, Any]:
-    """What a fit would cost, what would be left, and its command line; no record is read."""
-    from locum.data import ledger_for
-    from locum.errors import PrivacyError
-    from locum.recipes import show_ledger
+    """What a fit would cost, what is left, and its command line; no record is used."""
+    from locum.recipes import show_cost
 
-    out: dict[str, Any] = {"command": fit.command(), "cost": None, "holding": None, "problem": ""}
+    out = {"command": fit.command(), "cost": None, "holding": None, "problem": ""}
     if fit.no_dp:
         return out
-    out["cost"] = {"epsilon": fit.epsilon, "delta": fit.delta}
-    out["limit"] = proven(fit.epsilon, fit.delta)
-    ledger = ledger_for(str(root.path(fit.places(("data",))[0])))
-    if ledger.is_file():
-        known = [h for h in show_ledger(ledger)["holdings"] if h["name"] == fit.holding]
-        if known:
-            out["holding"] = known[0]
-            left = known[0]["left"]
-            if fit.epsilon > left["epsilon"] or fit.delta > left["delta"]:
-                out["problem"] = (
-                    f"Only epsilon {left['epsilon']:g} and delta {left['delta']:g} are left for {fit.holding!r}: ask "
-                    "for less, or decide on a larger budget in a terminal with `locum ledger set-budget`."
-                )
-    try:
-        DP(fit.epsilon, fit.delta)
-    except (ConfigError, PrivacyError) as error:
-        out["problem"] = str(error)
-    return out
+    return out | show_cost(str(root.path(fit.places(("data",))[0])), DP(fit.epsilon, fit.delta), fit.holding)
 
 
-def proven(epsilon: float, delta: float) -> float:
-    """The highest AUC of any attack on a release with this budget."""
-    from locum.accounting import attack_limit, plan_head
-
-    return attack_limit(plan_head(DP(epsilon, delta)).events)
-
-
-def measured(root: Root) -> list[dict[str, Any]]:
+def measured(root: Root, jobs: Jobs) -> list[dict[str, Any]]:
     """What attacks and evaluations measured on the releases below the root, for the dial's curves."""
-    from locum.release import load
-
     out = []
     for name in root.listing()["releases"]:
         try:
-            release = load(root.folder / name)
-            audit, evaluation = (_kept(root, name, ending) for ending in ("audit.json", "evaluation.json"))
+            facts = about_release(root, jobs, name)
         except LocumError:
+            # The desk says what is wrong with it.
             continue
-        attacks = [r for r in (audit or {}).get("results", ()) if r.get("measure") == "auc"]
-        strongest = max(attacks, key=lambda r: float(r["attack"]["value"]), default=None)
-        rows = (evaluation or {}).get("rows", ())
+        strongest, use = facts["page"]["strongest"], facts["page"]["usefulness"]
         out.append(
             {
                 "release": name,
-                "epsilon": None if release.claim.dp is None else release.claim.dp.epsilon,
-                "classes": len(release.manifest.classes),
-                "features": release.manifest.embedding.dim,
-                "attack": None if strongest is None else {"name": strongest["name"], **strongest["attack"]},
-                "auc": rows[0]["scores"]["auc"] if rows else None,
+                "epsilon": None if facts["claim"].get("dp") is None else facts["claim"]["dp"]["epsilon"],
+                "classes": len(facts["classes"]),
+                "features": facts["features"],
+                "attack": None if strongest is None else {"name": strongest["name"], **strongest["auc"]},
+                "auc": None if use is None else use["released"],
             }
         )
     return out
 
 
-def _kept(root: Root, name: str, ending: str) -> Mapping[str, Any] | None:
-    """The JSON about a release that is kept beside it, if it is about this very release."""
-    from locum.release import load
-
-    place = root.folder / beside(name, ending)
-    if not place.is_file() or place.is_symlink() or place.stat().st_size > _MOST_JSON:
-        return None
-    try:
-        found = json.loads(place.read_bytes())
-    except (ValueError, RecursionError):
-        return None
-    # Beside a release that was made anew lies the audit of the old one.
-    same = isinstance(found, dict) and found.get("fingerprint") == load(root.path(name)).fingerprint
-    return found if same else None
-
-
-def outcome_of(place: Path) -> str | None:
-    """What the holder decided, as the passport says; None without a decision."""
-    from locum.release import open_release
-
-    passport = open_release(place).passport_files.passport
-    return None if passport is None or passport.decision is None else passport.decision.outcome
+def check_approved(root: Root, jobs: Jobs, name: str) -> None:
+    """Refuse to hand out a release that nobody approved."""
+    if about_release(root, jobs, name)["outcome"] != "approved":
+        raise ConfigError("Only a release that somebody approved can be downloaded: decide about it first.")
 
 
 def _ledger_of(root: Root, tip: str) -> str | None:
     """The ledger below the root that has a charge."""
-    from locum.accounting import Ledger
+    from locum.recipes import ledger_knows
 
-    for name in root.listing()["ledgers"]:
-        try:
-            if Ledger(root.folder / name).knows(tip):
-                return str(name)
-        except LocumError:
-            continue
-    return None
+    return next((name for name in root.listing()["ledgers"] if ledger_knows(root.folder / name, tip)), None)

@@ -67,6 +67,8 @@ def serve_studio(
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listening.bind((ADDRESS, port))
+        # Whoever opens the link at once waits until the server takes over.
+        listening.listen()
     except (OSError, OverflowError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise ConfigError(f"The studio cannot listen on port {port}: {reason}. Leave --port out.") from None

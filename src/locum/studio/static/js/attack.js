@@ -1,7 +1,6 @@
 // Attack: one row per attack, in words; the proven bound above, canaries below; single records only on request.
 
 import { html, useEffect, useState } from "../vendor/htm-preact.js";
-import { get } from "./api.js";
 import { Badge, Button, Card, Check, Command, DataPicker, Lines, Note, Problem, Progress, Select, count, figure, go, number, upward, useFacts, useJob, verdictTone } from "./ui.js";
 
 const WIDTH = 400;
@@ -43,7 +42,7 @@ const Risk = ({ release }) => {
     <tbody>${value.rows.slice(0, 30).map((row) => html`<tr><td class="number">${row.row}</td><td>${row.subject || "–"}</td><td>${row.class}</td><td>${row.seen_by}</td><td class="number">${number(row.non_members_as_high, 4)}</td><td>${row.exposed}</td></tr>`)}</tbody></table></div>`;
 };
 
-const Found = ({ release, facts }) => html`
+const Found = ({ release, facts, risk }) => html`
   <${Card} title=${facts.title} aside=${facts.policy && html`<${Badge} tone=${facts.policy.met ? "good" : "bad"}>policy ${facts.policy.name}: ${facts.policy.met ? "met" : "not met"}<//>`} tone=${verdictTone(facts.verdict)} id="found">
     <p>${facts.sentence}</p>
     ${facts.limit && html`<p><strong>Proven above:</strong> ${facts.limit.sentence}</p>`}
@@ -57,7 +56,7 @@ const Found = ({ release, facts }) => html`
     ${facts.skipped.length > 0 && html`<details><summary>${count(facts.skipped.length, "attack")} could not be run</summary><${Lines} items=${facts.skipped.map(([name, why]) => `${name}: ${why}`)} /></details>`}
   <//>
   ${facts.policy && html`<${Card} title=${`Rules of the policy ${facts.policy.name}`} id="rules"><ul class="lines">${facts.policy.rules.map((rule) => html`<li><strong>${rule.met ? "Met" : "Not met"}:</strong> ${rule.rule} (${rule.found})${rule.met ? "" : html`. ${rule.why}`}</li>`)}</ul><//>`}
-  ${facts.risk && html`<${Card} title="Single records" id="risk"><${Risk} release=${release} /><//>`}`;
+  ${risk && html`<${Card} title="Single records" id="risk"><${Risk} release=${release} /><//>`}`;
 
 export const Attack = ({ desk, parameters }) => {
   const [release, setRelease] = useState(parameters.release ?? (desk.releases.length === 1 ? desk.releases[0] : ""));
@@ -68,17 +67,14 @@ export const Attack = ({ desk, parameters }) => {
   const [policy, setPolicy] = useState("research-sharing");
   const [accepted, setAccepted] = useState([]);
   const [canaries, setCanaries] = useState(false);
-  const [found, setFound] = useState(null);
   const run = useJob("audit", (args) => args.release === release);
   const facts = about.value;
   useEffect(() => {
-    setFound(null);
     setAccepted([]);
     const near = desk.data.filter((path) => path.replace(/[^/]*$/, "") === release.replace(/[^/]*$/, ""));
     const guess = facts?.made?.data ?? (near.length === 1 ? near[0] : "");
     setMembers(guess);
     setOthers(guess.replace(/#.*$/, ""));
-    if (facts?.audit) get("audit", { release }).then(setFound, () => {});
   }, [facts?.fingerprint, again]);
   useEffect(() => {
     if (run.result) setAgain((n) => n + 1);
@@ -109,6 +105,6 @@ export const Attack = ({ desk, parameters }) => {
         <${Problem}>${run.problem}<//>
         ${run.job?.command && html`<details><summary>The same in a terminal</summary><${Command}>${run.job.command}<//></details>`}`}
     </div><//>
-    ${found && html`<${Found} release=${release} facts=${found} />`}
+    ${facts?.audit && html`<${Found} release=${release} facts=${facts.audit} risk=${facts.has_risk} />`}
   </div>`;
 };

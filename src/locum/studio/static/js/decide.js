@@ -55,7 +55,8 @@ const Settled = ({ facts }) => {
 export const Decide = ({ desk, parameters, refresh }) => {
   const [again, setAgain] = useState(0);
   const release = parameters.release ?? (desk.releases.length === 1 ? desk.releases[0] : "");
-  const { value: facts, error } = useFacts(release ? "decision" : null, { release }, again);
+  const { value, error } = useFacts(release ? "release" : null, { path: release }, again);
+  const facts = value ? { ...value.page, release: value } : null;
   const [checks, setChecks] = useState({});
   const [notes, setNotes] = useState({});
   const [outcome, setOutcome] = useState("");

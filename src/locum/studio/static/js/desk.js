@@ -18,7 +18,7 @@ export const standing = (release) => {
   if (release.outcome === "approved") return ["good", "approved"];
   if (release.outcome === "refused") return ["bad", "refused"];
   if (!release.audit) return ["", "not attacked yet"];
-  return release.audit.met ? ["", "policy met, not decided"] : ["bad", "policy not met"];
+  return release.audit.policy?.met ? ["", "policy met, not decided"] : ["bad", "policy not met"];
 };
 
 const ReleaseRow = ({ path }) => {

@@ -71,7 +71,7 @@ const Views = ({ base, steps, name, at, curve, limits, dots, attacks, mode, auc,
   }, [settled, steps]);
   return html`<div class="views">
     <${Card} title="Map" id="map" aside=${html`<small>${mode === "records" ? "your records" : "made-up records"}: grey rings; samples: colored</small>`} tone=${mode === "records" ? "eyes" : ""}>
-      ${base ? html`<${Map} points=${points} means=${same ? means : []} behind=${base.real.points} bounds=${bounds} shown=${at} label=${`Map of samples at ${name}: ${base.classes.length} classes`} /><${Legend} classes=${base.classes} />` : html`<p class="muted">The map appears when the first setting is computed.</p>`}
+      ${base ? html`<${Map} points=${points} means=${same ? means : []} behind=${base.real.points} bounds=${bounds} shown=${at} settled=${settled} label=${`Map of samples at ${name}: ${base.classes.length} classes`} /><${Legend} classes=${base.classes} />` : html`<p class="muted">The map appears when the first setting is computed.</p>`}
     <//>
     <${Card} title="Usefulness" id="use">
       <p class="headline">${auc}</p>

@@ -35,7 +35,7 @@ export function boundsOf(sets) {
   return [left, right, low, high];
 }
 
-export const Map = ({ points = [], means = [], behind = [], bounds, label, shown }) => {
+export const Map = ({ points = [], means = [], behind = [], bounds, label, shown, settled }) => {
   const canvas = useRef(null);
   const [size, setSize] = useState([0, 0]);
   const dark = useDark();
@@ -85,7 +85,7 @@ export const Map = ({ points = [], means = [], behind = [], bounds, label, shown
       pen.stroke();
     });
     own.dataset.shown = String(shown ?? "");
-    own.dataset.points = String(points.length);
-  }, [points, means, behind, bounds, size, dark, shown]);
+    own.dataset.settled = String(settled ?? "");
+  }, [points, means, behind, bounds, size, dark, shown, settled]);
   return html`<canvas class="map" ref=${canvas} role="img" aria-label=${label}></canvas>`;
 };

@@ -1,0 +1,179 @@
+"""All that is known about a release: its folder, and what was found about it and is kept beside it."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from locum.data import ledger_for
+from locum.errors import ConfigError, DataError
+from locum.io import beside_folder
+from locum.recipes.ledger import show_ledger
+from locum.recipes.verify import verify_opened_release
+from locum.release import open_release
+from locum.report import audit_facts, decision_facts
+from locum.types import DP, at_most
+
+# What `locum audit` and `locum evaluate` are told to write next to a release.
+AUDIT, EVALUATION, RISK, HEAD = "-audit.json", "-evaluation.json", "-risk.csv", "-head.safetensors"
+_MOST_BYTES = 64 * 2**20
+_RISKS = 200
+
+
+def review_release(release: Path) -> dict[str, Any]:
+    """Gather what is known about a release: its claim, its checks, attacks, usefulness and decision.
+
+    Findings are taken from `RELEASE-audit.json` and `RELEASE-evaluation.json` next to the release, if they are about
+    this very release.
+
+    Parameters
+    ----------
+    release
+        Folder of the release.
+
+    Returns
+    -------
+    dict
+        Plain JSON; `audit` is what `audit_facts` gives, or None, and `page` what `decision_facts` gives. Internal: it
+        depends on records.
+
+    Raises
+    ------
+    ReleaseError
+        If the folder is not an intact release.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from locum.data import load_sample, write_embeddings
+    >>> from locum.recipes import fit_release, review_release
+    >>> write_embeddings("tumors.npz", load_sample("breast-cancer"))
+    >>> made = fit_release("tumors.npz", Path("release-to-review"), no_dp=True)
+    >>> facts = review_release(made.release)
+    >>> facts["decision"], facts["audit"], facts["page"]["verdict"]["state"]
+    ('no decision is recorded', None, 'open')
+    """
+    opened = open_release(release)
+    verified, manifest = verify_opened_release(opened), opened.release.manifest
+    audit, evaluation = (_kept(release, ending, verified.fingerprint) for ending in (AUDIT, EVALUATION))
+    attacks = None if audit is None else audit_facts(audit)
+    page = decision_facts(opened.release, audit=attacks, evaluation=evaluation)
+    passport = opened.passport_files.passport
+    return {
+        "fingerprint": verified.fingerprint,
+        "generator": verified.generator,
+        "kind": manifest.kind,
+        "classes": list(manifest.class_names),
+        "features": manifest.embedding.dim,
+        "claim": page["claim"],
+        "checks": list(verified.checks),
+        "not_checked": list(verified.not_checked),
+        "signature": opened.passport_files.signature is not None,
+        "decision": verified.decision,
+        "outcome": None if passport is None or passport.decision is None else passport.decision.outcome,
+        "refused": verified.refused,
+        "override": verified.override,
+        "audit": attacks,
+        "page": page,
+        "has_risk": beside_folder(release, RISK).is_file(),
+        "has_head": beside_folder(release, HEAD).is_file(),
+    }
+
+
+def read_risk(release: Path) -> dict[str, Any]:
+    """Read the most exposed records from `RELEASE-risk.csv` next to a release.
+
+    Parameters
+    ----------
+    release
+        Folder of the release.
+
+    Returns
+    -------
+    dict
+        `rows`, at most 200 as the file has them, `records`, how many there are, and `exposed`, how many of them are.
+        Private: it names records.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from locum.recipes import read_risk
+    >>> read_risk(Path("release"))  # doctest: +SKIP
+    """
+    file = beside_folder(release, RISK)
+    if not file.is_file():
+        raise ConfigError(f"There is no risk map of {release.name!r}: run the attacks on it first.")
+    try:
+        with file.open(newline="") as stream:
+            rows = list(csv.DictReader(stream))
+        exposed = sum(row["exposed"] == "yes" for row in rows)
+    except (ValueError, KeyError, csv.Error):
+        raise DataError(f"{file.name!r} is not a risk map, or is damaged: run the attacks again.") from None
+    return {"rows": rows[:_RISKS], "records": len(rows), "exposed": exposed}
+
+
+def show_cost(data: str, budget: DP, holding: str = "default") -> dict[str, Any]:
+    """Say what a private fit would cost, and what the ledger of the data has left; no record is used.
+
+    Parameters
+    ----------
+    data
+        File or folder of records.
+    budget
+        The budget of the fit.
+    holding
+        Name of the holding that would pay.
+
+    Returns
+    -------
+    dict
+        `cost`, `limit` (the highest AUC of any attack, on average), `holding` as `show_ledger` shows it, or None if
+        it would be opened, and `problem`, a sentence if it would be refused.
+
+    Examples
+    --------
+    >>> from locum.recipes import show_cost
+    >>> from locum.types import DP, at_most
+    >>> found = show_cost("scans.npz", DP(epsilon=1.0, delta=1e-6))
+    >>> found["holding"], round(found["limit"], 3)
+    (None, 0.566)
+    """
+    from locum.accounting import attack_limit, plan_head
+
+    plan = plan_head(budget)
+    out: dict[str, Any] = {
+        "cost": {"epsilon": budget.epsilon, "delta": budget.delta},
+        "limit": attack_limit(plan.events, budget.relation),
+        "holding": None,
+        "problem": "",
+    }
+    ledger = ledger_for(data)
+    if not ledger.is_file():
+        return out
+    known = {one["name"]: one for one in show_ledger(ledger)["holdings"]}
+    if holding in known:
+        out["holding"] = known[holding]
+        left = known[holding]["left"]
+        if plan.epsilon > left["epsilon"] or budget.delta > left["delta"]:
+            some = f"only epsilon {at_most(left['epsilon'])} and delta {at_most(left['delta'])} are left"
+            amount = "nothing is left" if left["epsilon"] < 1e-4 or left["delta"] <= 0 else some
+            out["problem"] = (
+                f"The budget of {holding!r} does not allow this: {amount}. Ask for less, or decide on a larger "
+                "budget with `locum ledger set-budget`."
+            )
+    return out
+
+
+def _kept(release: Path, ending: str, fingerprint: str) -> Mapping[str, Any] | None:
+    """The JSON about a release that is kept beside it; not that of an earlier release of the same name."""
+    file = beside_folder(release, ending)
+    if not file.is_file() or file.is_symlink() or file.stat().st_size > _MOST_BYTES:
+        return None
+    try:
+        found = json.loads(file.read_bytes())
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) and found.get("fingerprint") == fingerprint else None
