@@ -26,7 +26,7 @@ ENTER, LINK = "/enter", "/link"
 SECRET_HEADER = "x-locum-secret"
 
 POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; connect-src 'self'; "
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
     "img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
 HEADERS = (

@@ -1,0 +1,90 @@
+"""Pictures of every screen of the studio, light and dark, for the docs: docs/images/studio.
+
+    python scripts/studio_pictures.py [--out FOLDER]
+
+Opens `locum studio --demo` in Chromium; needs playwright. Look at the pictures before you commit them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from io import BytesIO
+from pathlib import Path
+
+from PIL import Image
+from playwright.sync_api import Page, sync_playwright
+
+FLAGS = [
+    "--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update",
+    "--disable-sync", "--no-first-run",
+]  # fmt: skip
+RELEASE = "vectors/digits-release"
+SCREENS = {
+    "desk": "#/desk",
+    "data": "#/data?path=vectors/digits.npz",
+    "dial": "#/dial?units=5000&classes=benign,malignant,unclear",
+    "make": "#/make?data=images/digits",
+    "attack": f"#/attack?release={RELEASE}",
+    "decide": f"#/decide?release={RELEASE}",
+    "receive": f"#/receive?release={RELEASE}",
+}
+OUT = Path(__file__).resolve().parents[1] / "docs" / "images" / "studio"
+
+
+def main() -> None:
+    """Take the pictures."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, default=OUT, help="folder to write")
+    out = parser.parse_args().out
+    out.mkdir(parents=True, exist_ok=True)
+    chromium = shutil.which("chromium") or shutil.which("google-chrome")
+    with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
+        command = [sys.executable, "-m", "locum", "studio", folder, "--demo", "--no-browser"]
+        server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        try:
+            browser = playwright.chromium.launch(executable_path=chromium, args=FLAGS)
+            page = browser.new_page(viewport={"width": 1280, "height": 800})
+            page.goto(link_of(server))
+            page.wait_for_url("**/")
+            for scheme in ("light", "dark"):
+                page.emulate_media(color_scheme=scheme)
+                for name, address in SCREENS.items():
+                    page.goto(page.url.split("#")[0] + address)
+                    quiet(page)
+                    save(page.screenshot(full_page=name != "attack"), out / f"{name}-{scheme}.png")
+        finally:
+            server.terminate()
+            server.wait(10)
+
+
+def link_of(server: subprocess.Popen[str]) -> str:
+    """The link that the studio prints."""
+    assert server.stdout is not None
+    for line in server.stdout:
+        if found := re.search(r"http://\S+", line):
+            return found[0]
+    raise SystemExit("the studio did not start")
+
+
+def quiet(page: Page) -> None:
+    """Wait until nothing is loading or working."""
+    for _ in range(600):
+        time.sleep(0.3)
+        if page.evaluate("!document.querySelector('.progress') && !document.body.innerText.includes('reading…')"):
+            break
+    time.sleep(0.7)
+
+
+def save(raw: bytes, file: Path) -> None:
+    """Write a picture with 64 colors, which is enough for a page and a third of the size."""
+    Image.open(BytesIO(raw)).convert("RGB").quantize(64, dither=Image.Dither.NONE).save(file, optimize=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,118 @@
+"""All that is known about a release, gathered from its folder and from beside it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from locum.data import load_sample, split, write_embeddings
+from locum.errors import ConfigError, DataError, ReleaseError
+from locum.recipes import (
+    audit_data,
+    evaluate_release,
+    fit_release,
+    ledger_knows,
+    read_risk,
+    review_release,
+    show_cost,
+    show_ledger,
+)
+from locum.types import DP
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A private release, attacked and measured as the studio does it."""
+    import numpy as np
+
+    folder = tmp_path_factory.mktemp("review")
+    parts = split(load_sample("breast-cancer"), {"train": 0.6, "val": 0.2, "test": 0.2}, rng=np.random.default_rng(0))
+    for name, part in parts.items():
+        write_embeddings(folder / f"{name}.npz", part)
+    release = fit_release(str(folder / "train.npz"), folder / "release", classes_public=True).release
+    audit_data(
+        release,
+        str(folder / "train.npz"),
+        str(folder / "val.npz"),
+        attacks=["nearest distance"],
+        out=folder / "release-audit.json",
+        risk=folder / "release-risk.csv",
+        seed=0,
+    )
+    found = evaluate_release(release, str(folder / "test.npz"), seeds=1).to_dict()
+    (folder / "release-evaluation.json").write_text(json.dumps(found))
+    return folder
+
+
+def test_findings_beside_the_release_are_found(made: Path) -> None:
+    facts = review_release(made / "release")
+    assert facts["audit"]["results"][0]["name"] == "nearest distance"
+    assert facts["page"]["usefulness"]["released"]["value"] > 0.5
+    assert facts["page"]["strongest"]["name"] == "nearest distance"
+    assert facts["outcome"] is None
+    assert facts["has_risk"]
+    assert not facts["has_head"]
+    assert json.loads(json.dumps(facts)) == facts
+
+
+@pytest.mark.parametrize("change", ["other", "damaged", "link"])
+def test_findings_about_another_release_are_not(made: Path, tmp_path: Path, change: str) -> None:
+    import shutil
+
+    shutil.copytree(made / "release", tmp_path / "release")
+    findings: dict[str, Any] = json.loads((made / "release-audit.json").read_text())
+    file = tmp_path / "release-audit.json"
+    if change == "other":
+        file.write_text(json.dumps(findings | {"fingerprint": "0" * 64}))
+    elif change == "damaged":
+        file.write_text(json.dumps(findings)[:-10])
+    else:
+        file.symlink_to(made / "release-audit.json")
+    assert review_release(tmp_path / "release")["audit"] is None
+
+
+def test_a_damaged_release_is_an_error(made: Path, tmp_path: Path) -> None:
+    import shutil
+
+    shutil.copytree(made / "release", tmp_path / "release")
+    (tmp_path / "release" / "more.txt").write_text("x")
+    with pytest.raises(ReleaseError):
+        review_release(tmp_path / "release")
+
+
+def test_the_risk_map_is_read(made: Path, tmp_path: Path) -> None:
+    found = read_risk(made / "release")
+    assert len(found["rows"]) == 200 < found["records"]
+    assert {"row", "class", "exposed"} <= set(found["rows"][0])
+    with pytest.raises(ConfigError, match="no risk map"):
+        read_risk(tmp_path / "release")
+    (tmp_path / "bad-risk.csv").write_text("a,b\n1,2\n")
+    with pytest.raises(DataError, match="not a risk map"):
+        read_risk(tmp_path / "bad")
+
+
+def test_the_cost_is_held_against_what_is_left(made: Path, tmp_path: Path) -> None:
+    spent = show_cost(str(made / "train.npz"), DP(1.0, 1e-6))
+    assert "nothing is left" in spent["problem"]
+    assert spent["holding"]["name"] == "default"
+    fresh = show_cost(str(tmp_path / "scans"), DP(1.0, 1e-6))
+    assert fresh["problem"] == ""
+    assert fresh["holding"] is None
+    assert 0.56 < fresh["limit"] < 0.57
+    # Looking opens no ledger.
+    assert not (tmp_path / ".locum").exists()
+    other = show_cost(str(made / "train.npz"), DP(1.0, 1e-6), "another")
+    assert other["holding"] is None
+
+
+def test_a_ledger_knows_its_charges_and_no_others(made: Path, tmp_path: Path) -> None:
+    ledger = made / ".locum" / "ledger.sqlite"
+    tip = show_ledger(ledger)["holdings"][0]["charges"][0]["tip"]
+    assert ledger_knows(ledger, tip)
+    assert not ledger_knows(ledger, "0" * 64)
+    assert not ledger_knows(tmp_path / "nowhere.sqlite", tip)
+    (tmp_path / "text.sqlite").write_text("no ledger")
+    assert not ledger_knows(tmp_path / "text.sqlite", tip)
