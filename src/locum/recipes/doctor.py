@@ -30,6 +30,7 @@ EXTRAS: dict[str, tuple[tuple[str, ...], str]] = {
     "rebalance": (("imbalanced-learn",), "rare classes"),
     "federated": (("flwr",), "learning across sites"),
     "simulation": (("ray",), "simulations on Flower's own engine"),
+    "studio": (("fastapi", "uvicorn"), "a local web page: make, attack, decide, receive"),
     "figures": (("matplotlib",), "figures of studies"),
 }
 

@@ -137,7 +137,7 @@ def show_cost(data: str, budget: DP, holding: str = "default") -> dict[str, Any]
     --------
     >>> from locum.recipes import show_cost
     >>> from locum.types import DP, at_most
-    >>> found = show_cost("scans.npz", DP(epsilon=1.0, delta=1e-6))
+    >>> found = show_cost("elsewhere/scans.npz", DP(epsilon=1.0, delta=1e-6))
     >>> found["holding"], round(found["limit"], 3)
     (None, 0.566)
     """
