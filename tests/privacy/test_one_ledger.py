@@ -202,3 +202,19 @@ def test_another_unit_is_no_reason_for_a_second_budget(tmp_path: Path) -> None:
         ledger.open_for(DP(1.0, 1e-5, "subject"), "scans")
     assert "name another holding" not in str(told.value)
     assert "the same people" in str(told.value)
+
+
+def test_a_folder_of_parquet_files_has_the_ledger_that_its_files_name(tmp_path: Path) -> None:
+    from dataclasses import replace
+
+    from locum.data import ledger_for, load_sample, write_embeddings
+
+    data = load_sample("breast-cancer")
+    (tmp_path / "parts").mkdir()
+    write_embeddings(tmp_path / "parts" / "a.parquet", data)
+    assert ledger_for(tmp_path / "parts") == tmp_path / ".locum" / "ledger.sqlite"
+    (tmp_path / "named").mkdir()
+    named = replace(data, info=replace(data.info, ledger=str(tmp_path / "images" / ".locum" / "ledger.sqlite")))
+    write_embeddings(tmp_path / "named" / "a.parquet", named)
+    assert ledger_for(tmp_path / "named") == ledger_for(tmp_path / "named" / "a.parquet")
+    assert ledger_for(tmp_path / "named") == tmp_path / "images" / ".locum" / "ledger.sqlite"

@@ -9,7 +9,7 @@ from typing import BinaryIO
 
 from locum.data.formats.assemble import ALL, SPLITS
 from locum.errors import DataError
-from locum.io import printable, split_path, write_atomically
+from locum.io import parquet_files, printable, split_path, write_atomically
 from locum.types import EmbeddingSet
 
 SUFFIXES = (".csv", ".npz", ".parquet", ".safetensors")
@@ -98,7 +98,9 @@ def read_splits(path: str | os.PathLike[str]) -> dict[str, EmbeddingSet]:
     name = os.fspath(path)
     file = Path(name)
     if file.is_dir():
-        raise DataError(_about_folder(name))
+        if not parquet_files(file):
+            raise DataError(_about_folder(name))
+        return _checked(_reader(".parquet"), name)
     if not file.exists():
         split = split_path(name)[1]
         if split is not None:
@@ -109,8 +111,12 @@ def read_splits(path: str | os.PathLike[str]) -> dict[str, EmbeddingSet]:
         raise DataError(f"{name} is not a kind of file that can be read: {_READABLE}.")
     if file.stat().st_size == 0:
         raise DataError(f"{name} is empty: export it again; {_READABLE}.")
+    return _checked(_reader(suffix), name)
+
+
+def _checked(read: Callable[[str], dict[str, EmbeddingSet]], name: str) -> dict[str, EmbeddingSet]:
     try:
-        return _reader(suffix)(name)
+        return read(name)
     except DataError as error:
         raise DataError(_safe(str(error))) from None
 

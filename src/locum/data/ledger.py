@@ -8,7 +8,7 @@ from pathlib import Path
 
 from locum.data.files import SUFFIXES, read_splits
 from locum.errors import DataError
-from locum.io import ledger_path, split_path
+from locum.io import ledger_path, parquet_files, split_path
 from locum.types import EmbeddingInfo
 
 
@@ -41,10 +41,12 @@ def ledger_for(data: str | os.PathLike[str], info: EmbeddingInfo | None = None) 
 
 
 def _described(file: str) -> EmbeddingInfo:
-    if Path(file).suffix.lower() not in SUFFIXES or not Path(file).is_file():
+    # Files of one folder that name different ledgers are refused when they are read.
+    first = (parquet_files(file) or [Path(file)])[0]
+    if first.suffix.lower() not in SUFFIXES or not first.is_file():
         return EmbeddingInfo()
-    state = Path(file).stat()
-    return _info_of(str(Path(file).resolve()), state.st_mtime_ns, state.st_size)
+    state = first.stat()
+    return _info_of(str(first.resolve()), state.st_mtime_ns, state.st_size)
 
 
 @lru_cache(maxsize=16)

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         ledger_path as ledger_path,
         lies_in_release as lies_in_release,
         make_state_folder as make_state_folder,
+        parquet_files as parquet_files,
         private_folder as private_folder,
         split_path as split_path,
     )

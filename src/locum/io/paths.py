@@ -192,6 +192,37 @@ def beside_folder(folder: Path, ending: str) -> Path:
     return named.with_name(f"{named.name}{ending}")
 
 
+def parquet_files(folder: str | os.PathLike[str]) -> list[Path]:
+    """The files of a data set that is a folder of Parquet files, by name.
+
+    Parameters
+    ----------
+    folder
+        A path; it need not exist.
+
+    Returns
+    -------
+    list of Path
+        Empty if it is no folder, is one that was written as a whole, or has no such files at its top. Names that
+        begin with a dot or an underscore are not data.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from locum.io import parquet_files
+    >>> Path("parts").mkdir()
+    >>> for name in ("b.parquet", "a.parquet", "_summary.parquet", "notes.txt"):
+    ...     Path("parts", name).touch()
+    >>> [file.name for file in parquet_files("parts")]
+    ['a.parquet', 'b.parquet']
+    """
+    place = Path(folder)
+    if not place.is_dir() or (place / MANIFEST).is_file():
+        return []
+    found = [p for p in place.iterdir() if p.suffix.lower() == ".parquet" and not p.name.startswith((".", "_"))]
+    return sorted(p for p in found if p.is_file())
+
+
 def check_input(
     path: str | os.PathLike[str], thing: str = "file or folder", hint: str = "check the spelling"
 ) -> None:

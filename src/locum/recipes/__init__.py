@@ -88,6 +88,7 @@ if TYPE_CHECKING:
         show_cost as show_cost,
     )
     from locum.recipes.sample import sample_to_file as sample_to_file
+    from locum.recipes.sample_parts import sample_to_folder as sample_to_folder
     from locum.recipes.sign import (
         make_key_pair as make_key_pair,
         read_passphrase as read_passphrase,

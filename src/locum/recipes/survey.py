@@ -24,7 +24,7 @@ from locum.data import (
 from locum.embed import BACKBONES, DEFAULT_BACKBONE, NO_CLASSES, ScannedImages, holds_images, open_images, scan_images
 from locum.errors import ConfigError, DataError, LocumError, PrivacyError
 from locum.generate.private import MOST_RECORDS, subjects
-from locum.io import check_input, one_line, split_path
+from locum.io import check_input, one_line, parquet_files, split_path
 from locum.recipes.fit_privacy import check_not_lost, check_two, public_classes, public_values, with_unit_of
 from locum.recipes.inputs import (
     check_no_backbone,
@@ -268,7 +268,7 @@ def _records(
 
 
 def _look_at_file(data: str, file: str, split: str | None, tell: Progress) -> _Found:
-    if Path(file).is_dir() or Path(file).suffix.lower() not in SUFFIXES:
+    if not parquet_files(file) and (Path(file).is_dir() or Path(file).suffix.lower() not in SUFFIXES):
         # Not a kind of data that can be read: as everywhere else, an error.
         read_splits(file)
     survey = DataSurvey(data, "vectors", _megabytes(file))

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -25,7 +27,7 @@ from locum.data.formats.tables import (
     raw_splits,
 )
 from locum.errors import DataError
-from locum.io import reading_file
+from locum.io import parquet_files, reading_file
 from locum.types import EmbeddingSet
 
 _VECTORS = ("embedding", "vector", "X")
@@ -33,19 +35,19 @@ _ROW_NUMBERS = re.compile(r"__index_level_\d+__")
 
 
 def read_parquet(path: str) -> dict[str, EmbeddingSet]:
-    """All splits of a Parquet file.
+    """All splits of a Parquet file, or of a folder of them, which must have the same columns.
 
     The vector is the only column of lists of numbers, or the one called embedding, vector or X;
     without such a column each column of numbers is a feature, as in a CSV. Label, subject and
     split columns are named as in a CSV. Beside a column of vectors, further columns of text or
     whole numbers become attributes; columns of other kinds (images, times, fractions) are left out.
     """
-    from pyarrow.parquet import ParquetFile
-
-    with reading_file(path, "a Parquet file"), ParquetFile(path) as file:
-        table = file.read()
-        # Arrow trusts the text and offsets of a file unless told to check.
-        table.validate(full=True)
+    tables = [_read_table(str(part), path) for part in parquet_files(path) or [Path(path)]]
+    if any(not table.schema.equals(tables[0].schema, check_metadata=True) for table in tables[1:]):
+        raise DataError(
+            f"{path} holds Parquet files with different columns, classes or sources: give files that belong together."
+        )
+    table = pa.concat_tables(tables)
     # pandas adds row numbers, which say nothing about a record.
     table = table.select([n for n in table.column_names if not _ROW_NUMBERS.fullmatch(n)])
     if table.num_rows == 0 or table.num_columns == 0:
@@ -67,19 +69,75 @@ def read_parquet(path: str) -> dict[str, EmbeddingSet]:
     return assemble(raw_splits(X, columns, roles, source), path, info, names)
 
 
+def _read_table(file: str, named: str) -> pa.Table:
+    from pyarrow.parquet import ParquetFile
+
+    # The name of a single file can be a patient's: the error names what was asked for.
+    with reading_file(named, "a Parquet file"), ParquetFile(file) as opened:
+        table = opened.read()
+        # Arrow trusts the text and offsets of a file unless told to check.
+        table.validate(full=True)
+    return table
+
+
 def write_parquet(stream: BinaryIO, data: EmbeddingSet) -> None:
     """Write `data` without loss: `embedding`, `label` as text, `subject`, `attr_...`."""
-    from pyarrow.parquet import write_table
+    write_parquet_stream(stream, [data])
 
+
+def write_parquet_stream(stream: BinaryIO, pieces: Iterable[EmbeddingSet]) -> int:
+    """Write pieces of one data set to a Parquet file, one row group each, and return how many rows there are.
+
+    Parameters
+    ----------
+    stream
+        Where to write.
+    pieces
+        One or more sets with the same columns, classes and source; only one is held at a time.
+
+    Returns
+    -------
+    int
+        The number of rows.
+
+    Examples
+    --------
+    >>> from locum.data import load_sample, read_embeddings, write_parquet_stream
+    >>> tumors = load_sample("breast-cancer")
+    >>> with open("pieces.parquet", "wb") as stream:
+    ...     write_parquet_stream(stream, (tumors.take(range(i, i + 100)) for i in (0, 100)))
+    200
+    >>> len(read_embeddings("pieces.parquet"))
+    200
+    """
+    from pyarrow.parquet import ParquetWriter
+
+    writer, rows = None, 0
+    for piece in pieces:
+        table = _table(piece)
+        if writer is None:
+            # Vectors hardly ever repeat a number: a dictionary of them would be longer than they are.
+            writer = ParquetWriter(
+                stream, table.schema, use_dictionary=[n for n in table.column_names if n != "embedding"]
+            )
+        writer.write_table(table, row_group_size=len(piece))
+        rows += len(piece)
+    if writer is None:
+        raise DataError("A Parquet file needs one piece of data or more; got none.")
+    writer.close()
+    return rows
+
+
+def _table(data: EmbeddingSet) -> pa.Table:
     columns: dict[str, Any] = {
         "embedding": pa.FixedSizeListArray.from_arrays(pa.array(data.X.ravel()), data.dim),
-        "label": pa.array(data.labels.tolist(), pa.string()),
+        "label": pa.array(data.info.class_names, pa.string()).take(pa.array(data.y)),
     }
     if data.subject is not None:
         columns["subject"] = _writable(data.subject)
     columns.update({ATTRIBUTE + k: _writable(v) for k, v in data.attributes.items()})
     meta = {"class_names": json.dumps(data.info.class_names), "info": info_to_json(data.info)}
-    write_table(pa.table(columns).replace_schema_metadata(meta), stream)
+    return pa.table(columns).replace_schema_metadata(meta)
 
 
 def _writable(column: Any) -> Any:
