@@ -212,7 +212,9 @@ def test_a_folder_of_parquet_files_has_the_ledger_that_its_files_name(tmp_path: 
     data = load_sample("breast-cancer")
     (tmp_path / "parts").mkdir()
     write_embeddings(tmp_path / "parts" / "a.parquet", data)
-    assert ledger_for(tmp_path / "parts") == tmp_path / ".locum" / "ledger.sqlite"
+    # The files alone and together are the same records: one ledger.
+    assert ledger_for(tmp_path / "parts") == ledger_for(tmp_path / "parts" / "a.parquet")
+    assert ledger_for(tmp_path / "parts") == tmp_path / "parts" / ".locum" / "ledger.sqlite"
     (tmp_path / "named").mkdir()
     named = replace(data, info=replace(data.info, ledger=str(tmp_path / "images" / ".locum" / "ledger.sqlite")))
     write_embeddings(tmp_path / "named" / "a.parquet", named)

@@ -45,9 +45,11 @@ def split_path(path: str | os.PathLike[str]) -> tuple[str, str | None]:
 def state_folder(data: str | os.PathLike[str]) -> Path:
     """The folder `.locum` for what must stay with the data: beside them, whichever way their path is written.
 
-    `data` is a file or a folder; all links to it and all spellings of its path give the same place.
+    `data` is a file or a folder; all links to it and all spellings of its path give the same place. A folder of
+    Parquet files has the place that each of its files has: it must not have a second ledger.
     """
-    return _real(split_path(data)[0]).parent / STATE_FOLDER
+    place = _real(split_path(data)[0])
+    return (place if parquet_files(place) else place.parent) / STATE_FOLDER
 
 
 def make_state_folder(data: str | os.PathLike[str]) -> Path:
