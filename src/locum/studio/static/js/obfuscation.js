@@ -14,7 +14,7 @@ const Slider = ({ id, name, values, value, onChange }) => {
   const words = `${name} ${short(value)}`;
   return html`<div class="dial">
     <div class="row"><label for=${id}><output for=${id}>${words}</output></label> <${Term} name=${name}>What is this?<//></div>
-    <input id=${id} type="range" min="0" max=${values.length - 1} value=${values.indexOf(value)} disabled=${values.length < 2} aria-valuetext=${words} onInput=${(event) => onChange(values[Number(event.target.value)])} />
+    <input id=${id} type="range" aria-label=${name} min="0" max=${values.length - 1} value=${values.indexOf(value)} disabled=${values.length < 2} aria-valuetext=${words} onInput=${(event) => onChange(values[Number(event.target.value)])} />
     <div class="ends"><span>keeps more</span><span>hides more</span></div>
   </div>`;
 };
