@@ -136,7 +136,9 @@ def test_results_are_private_and_beside_the_data(measured: Any, root: Path) -> N
     assert "sex" not in json.dumps(manifest), "what is hidden was handed to the obfuscator"
 
 
-def test_the_command_lines_do_the_same(measured: Any, root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_lines_do_the_same(
+    measured: Any, root: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     from locum.cli.main import main
 
     action, result, _ = measured
@@ -146,9 +148,9 @@ def test_the_command_lines_do_the_same(measured: Any, root: Path, capsys: pytest
     for line in (*action.command().split("\n"), copies):
         words = shlex.split(line)
         assert words[0] == "locum"
-        with pytest.MonkeyPatch.context() as patch, pytest.raises(SystemExit) as ended:
-            patch.chdir(root)
-            patch.setattr("sys.argv", words)
+        monkeypatch.chdir(root)
+        monkeypatch.setattr("sys.argv", words)
+        with pytest.raises(SystemExit) as ended:
             main()
         assert not ended.value.code, (line, capsys.readouterr().err)
     assert json.loads(report.read_bytes())["points"] == before["points"]

@@ -25,8 +25,7 @@ _MARK = ".locum-studio-demo"
 
 
 def make_studio_demo(folder: Path) -> Path:
-    """Fill a folder for `locum studio --demo`: digits as images and as vectors, two tables, and a release
-    of digits.
+    """Fill a folder for `locum studio --demo`: digits (images, vectors, and a release), and two tables.
 
     One table, `patients/diabetes.csv`, has something to keep (`progression`) and something to hide (`sex`). The
     release has a guarantee at epsilon 1, was attacked, and its usefulness was measured; nobody has decided about it
