@@ -58,6 +58,7 @@ if TYPE_CHECKING:
         apply_obfuscator as apply_obfuscator,
         fit_obfuscator as fit_obfuscator,
     )
+    from locum.recipes.obfuscate_data import list_columns as list_columns
     from locum.recipes.obfuscate_trade_off import (
         TradeOffSummary as TradeOffSummary,
         measure_trade_off as measure_trade_off,

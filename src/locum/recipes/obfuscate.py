@@ -29,6 +29,7 @@ from locum.recipes.obfuscate_data import (
     check_place,
     column,
     columns_of,
+    identifies,
     joined,
     read_rows,
     taken,
@@ -412,8 +413,6 @@ def default_lambda(saved: SavedObfuscator) -> float:
 
 
 def _table_to_learn(rows: Rows, data: str, utility: Sequence[str], drop: Sequence[str]) -> Rows:
-    import pandas as pd
-
     for name in drop:
         if name not in columns_of(rows):
             raise ConfigError(f"{data!r} has no column {name!r}, which --drop names: check the spelling.")
@@ -421,10 +420,7 @@ def _table_to_learn(rows: Rows, data: str, utility: Sequence[str], drop: Sequenc
     if not len(frame.columns):
         raise ConfigError("--utility and --drop leave no column to obfuscate: drop fewer.")
     for name in frame.columns:
-        dtype, types = frame[name].dtype, pd.api.types
-        if types.is_numeric_dtype(dtype) or types.is_bool_dtype(dtype) or types.is_datetime64_any_dtype(dtype):
-            continue
-        if frame[name].astype(str).nunique() > max(20, len(frame) // 2):
+        if identifies(frame[name]):
             # Categories leave with the obfuscator: these would be identifiers.
             raise DataError(
                 f"Column {name!r} has a different value for most records: it would identify them, and its values "

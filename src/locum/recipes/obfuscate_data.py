@@ -24,6 +24,7 @@ from locum.io import (
     write_bytes,
     write_folder_atomically,
 )
+from locum.recipes.inputs import choose_split
 from locum.release import entry_of
 
 if TYPE_CHECKING:
@@ -96,6 +97,60 @@ def taken(rows: Rows, chosen: Array) -> Rows:
 def columns_of(rows: Rows) -> list[str]:
     """The names of the columns."""
     return list(rows.attributes) if isinstance(rows, ImageTable) else [str(name) for name in rows.columns]
+
+
+def list_columns(data: str) -> dict[str, Any]:
+    """The columns of a table, or the attributes of images, for choosing what to keep and what to hide.
+
+    No value of a record is returned, but the counts depend on all of them: do not share this.
+
+    Parameters
+    ----------
+    data
+        What `fit_obfuscator` reads. If the data have splits, "train" is used.
+
+    Returns
+    -------
+    dict
+        `kind` ("table" or "image") and `columns`; of each its `name`, the number of different `values`, whether some
+        are `missing`, and whether it `identifies` records, so that an obfuscator refuses it.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from locum.recipes import list_columns
+    >>> _ = Path("staff.csv").write_text("age,job\\n20,cook\\n30,nurse\\n40,nurse\\n")
+    >>> [(column["name"], column["values"]) for column in list_columns("staff.csv")["columns"]]
+    [('age', 3), ('job', 2)]
+    """
+    import pandas as pd
+
+    rows = choose_split(read_rows(data), data, "train")
+    images = isinstance(rows, ImageTable)
+    found = {str(n): pd.Series(v) for n, v in (rows.attributes if images else rows).items()}
+    return {
+        "kind": "image" if images else "table",
+        "columns": [
+            {
+                "name": name,
+                # As text: lists and the like cannot be counted.
+                "values": int(series.dropna().astype(str).nunique()),
+                "missing": bool(series.isna().any()),
+                "identifies": not images and identifies(series),
+            }
+            for name, series in found.items()
+        ],
+    }
+
+
+def identifies(series: pd.Series) -> bool:
+    """Whether a column is text with a different value for most records; numbers and times are covered by noise."""
+    import pandas as pd
+
+    dtype, types = series.dtype, pd.api.types
+    if types.is_numeric_dtype(dtype) or types.is_bool_dtype(dtype) or types.is_datetime64_any_dtype(dtype):
+        return False
+    return bool(series.astype(str).nunique() > max(20, len(series) // 2))
 
 
 def column(rows: Rows, name: str, path: str, option: str) -> Array:

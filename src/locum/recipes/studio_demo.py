@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from locum.data import load_sample, split, write_embeddings
+from locum.data import load_sample, split, write_embeddings, write_frame
 from locum.errors import ConfigError
 from locum.io import ledger_path, private_folder, write_atomically, write_bytes
 from locum.recipes.audit import audit_data
@@ -17,15 +17,19 @@ from locum.recipes.evaluate import evaluate_release
 from locum.recipes.fit import fit_release
 from locum.recipes.fit_privacy import names_read
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 FOLDER = "locum-studio-demo"
 _MARK = ".locum-studio-demo"
 
 
 def make_studio_demo(folder: Path) -> Path:
-    """Fill a folder for `locum studio --demo`: digits as images and as vectors, a table, and a release of digits.
+    """Fill a folder for `locum studio --demo`: digits (images, vectors, and a release), and two tables.
 
-    The release has a guarantee at epsilon 1, was attacked, and its usefulness was measured; nobody has decided about
-    it yet. A folder from an earlier demo is used again as it is.
+    One table, `patients/diabetes.csv`, has something to keep (`progression`) and something to hide (`sex`). The
+    release has a guarantee at epsilon 1, was attacked, and its usefulness was measured; nobody has decided about it
+    yet. A folder from an earlier demo is used again as it is.
 
     Parameters
     ----------
@@ -55,9 +59,12 @@ def make_studio_demo(folder: Path) -> Path:
     if made.exists():
         raise ConfigError(f"{str(made)!r} is not from an earlier demo: choose another folder, or rename it.")
     # Folders of their own, so that each has a ledger of its own.
-    images, vectors, tables = (private_folder(made / name) for name in ("images", "vectors", "tables"))
+    images, vectors, tables, patients = (
+        private_folder(made / name) for name in ("images", "vectors", "tables", "patients")
+    )
     write_digit_images(images / "digits")
     write_embeddings(tables / "tumors.csv", load_sample("breast-cancer"))
+    write_frame(_diabetes(), patients / "diabetes.csv")
     digits, release = vectors / "digits.npz", vectors / "digits-release"
     parts = split(load_sample("digits"), SHARES, rng=np.random.default_rng(0))
     arrays: dict[str, Any] = {f"{name}_x": part.X for name, part in parts.items()}
@@ -79,3 +86,15 @@ def make_studio_demo(folder: Path) -> Path:
     # Last: a demo that was stopped halfway is not used.
     write_bytes(made / _MARK, b"Everything here was made by `locum studio --demo` and can be deleted.\n")
     return made
+
+
+def _diabetes() -> pd.DataFrame:
+    """442 patients that ship with scikit-learn; how far their disease progressed is above the median or not."""
+    from sklearn.datasets import load_diabetes
+
+    table, progression = load_diabetes(scaled=False, as_frame=True, return_X_y=True)
+    # Codes, whose meaning scikit-learn does not give.
+    table["sex"] = table["sex"].astype(int)
+    table["progression"] = np.where(progression > progression.median(), "high", "low")
+    out: pd.DataFrame = table
+    return out

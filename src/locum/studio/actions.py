@@ -6,20 +6,25 @@ Jobs run in the root, so paths are relative to it, and the command line works in
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from abc import abstractmethod
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from locum.errors import ConfigError
 from locum.io import split_path, write_bytes
 from locum.types import DEFAULT_DELTA, DEFAULT_EPSILON, DP, Progress
 
 Place = Annotated[str, Field(min_length=1, max_length=1000)]
 Word = Annotated[str, Field(min_length=1, max_length=200)]
 Tell = Callable[..., None]
+# Of an obfuscator: from next to nothing to next to everything hidden, and labels from not written to fully written.
+NOISES, LAMBDAS = [0.0, 0.5, 1.0, 2.0, 4.0, 8.0], [-50.0, -2.0, 0.0]
 
 
 def beside(release: str, ending: str) -> Path:
@@ -329,6 +334,122 @@ class Preview(Action):
         return ["plan", "--records", str(self.units), "--classes", str(len(self.classes)), *auc]
 
 
+class MeasureTradeOff(Action):
+    """Fit an obfuscator, and measure what receivers and attackers find in its copies at each setting."""
+
+    READS = ("data",)
+    WRITES = ("out",)
+    TITLE = "Measure a trade-off"
+
+    data: Place
+    keep: Annotated[list[Word], Field(min_length=1, max_length=20)]
+    hide: Word
+    drop: Annotated[list[Word], Field(max_length=1000)] = []
+    noises: Annotated[list[Annotated[float, Field(ge=0, le=1000)]], Field(min_length=1, max_length=12)] = NOISES
+    lambdas: Annotated[list[Annotated[float, Field(ge=-10_000, le=0)]], Field(min_length=1, max_length=3)] = LAMBDAS
+    limit: Annotated[int, Field(ge=40, le=1_000_000)] = 1500
+    # Half to learn from and half to test on: with few records the intervals are wide enough as it is.
+    holdout: Annotated[float, Field(gt=0, lt=1)] = 0.5
+
+    @property
+    def out(self) -> str:
+        """Private folder beside the data, one per choice, so that none replaces the obfuscator of another."""
+        file = Path(split_path(self.data)[0])
+        words = "-".join(["keep", *self.keep, "hide", self.hide])
+        return str(file.with_name(f"{file.stem}-{re.sub(r'[^a-zA-Z0-9]+', '-', words)[:80].strip('-')}"))
+
+    @property
+    def left_out(self) -> list[str]:
+        """Columns that copies do not have: what is hidden is not handed out. Images have no columns to leave out."""
+        hidden = [] if Path(split_path(self.data)[0]).suffix.lower() == ".npz" else [self.hide]
+        return [*hidden, *(name for name in self.drop if name != self.hide)]
+
+    def run(self, progress: Progress, tell: Tell) -> Any:
+        from locum.io import private_folder
+        from locum.recipes import fit_obfuscator, measure_trade_off
+
+        if self.hide in self.keep:
+            raise ConfigError(f"{self.hide!r} cannot be both kept and hidden: choose another column to hide.")
+        folder = private_folder(Path(self.out))
+        obfuscator = f"{self.out}/obfuscator"
+        copies = (folder / "copies").with_suffix(Path(split_path(self.data)[0]).suffix.lower())
+        progress(0, 1, "Fitting an obfuscator")
+        try:
+            fit_obfuscator(
+                self.data,
+                Path(obfuscator),
+                utility=self.keep,
+                drop=self.left_out,
+                limit=self.limit,
+                overwrite=True,
+            )
+        except BaseException:
+            # Only if it is empty: an earlier run may have left its results there.
+            with suppress(OSError):
+                folder.rmdir()
+            raise
+        found = measure_trade_off(
+            Path(obfuscator),
+            self.data,
+            folder / "trade-off",
+            private=self.hide,
+            noises=self.noises,
+            lambdas=self.lambdas,
+            holdout=self.holdout,
+            limit=self.limit,
+            overwrite=True,
+            progress=progress,
+        )
+        report, base = found.report, found.report["baselines"]
+        return {
+            "keep": self.keep,
+            "hide": self.hide,
+            "noises": sorted(self.noises),
+            "lambdas": sorted(self.lambdas),
+            "points": [
+                {
+                    **point["knobs"],
+                    "receiver": point["utility"],
+                    "attacker": point["attacker"],
+                    "attacker_name": point["attacker_name"],
+                }
+                for point in report["points"]
+            ],
+            "levels": {
+                "receiver": {"originals": base["original utility"], "guessing": base["most frequent utility"]},
+                "attacker": {
+                    "originals": base["original attacker"],
+                    "guessing": base["most frequent"],
+                    "kept_alone": base["label alone"],
+                },
+            },
+            "measured": report["measured"],
+            "caution": report["caution"],
+            "report": str(folder / "trade-off" / "report.html"),
+            "apply": shlex.join(["locum", "obfuscate", "apply", obfuscator, self.data, "-o", str(copies)]),
+        }
+
+    def words(self) -> list[str]:
+        out = ["obfuscate", "fit", self.data, "-o", f"{self.out}/obfuscator"]
+        for option, names in (("--utility", self.keep), ("--drop", self.left_out)):
+            for name in names:
+                out += [option, name]
+        return [*out, "--limit", str(self.limit), "--force"]
+
+    def measuring(self) -> list[str]:
+        """The second command line."""
+        out = ["obfuscate", "trade-off", f"{self.out}/obfuscator", self.data, "-o", f"{self.out}/trade-off"]
+        out += ["--private", self.hide, "--noise", _listed(self.noises), "--lambda", _listed(self.lambdas)]
+        return [*out, "--holdout", f"{self.holdout:g}", "--limit", str(self.limit), "--force"]
+
+    def command(self) -> str:
+        return f"{super().command()}\n{shlex.join(['locum', *self.measuring()])}"
+
+
+def _listed(values: list[float]) -> str:
+    return ",".join(f"{value:g}" for value in values)
+
+
 ACTIONS: dict[str, type[Action]] = {
     "fit": Fit,
     "audit": Audit,
@@ -338,4 +459,5 @@ ACTIONS: dict[str, type[Action]] = {
     "predict": Predict,
     "map": SampleMap,
     "preview": Preview,
+    "trade-off": MeasureTradeOff,
 }

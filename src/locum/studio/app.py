@@ -178,6 +178,10 @@ def _reading(app: FastAPI, root: Root, jobs: Jobs) -> None:
     def data(path: Name) -> dict[str, Any]:
         return facts.about_data(root, path)
 
+    @app.get("/api/columns")
+    def columns(path: Name) -> dict[str, Any]:
+        return facts.about_columns(root, path)
+
     @app.get("/api/release")
     def release(path: Name) -> dict[str, Any]:
         return facts.about_release(root, jobs, path)
@@ -238,8 +242,7 @@ def _working(app: FastAPI, root: Root, jobs: Jobs) -> None:
         _check_places(root, body)
         return facts.about_plan(root, body)
 
-    @app.post("/api/jobs", status_code=201)
-    def start(body: JobBody) -> dict[str, Any]:
+    def asked_for(body: JobBody) -> Action:
         if body.kind not in ACTIONS:
             raise ConfigError(f"There is no job {body.kind!r}: there are {', '.join(ACTIONS)}.")
         try:
@@ -247,6 +250,15 @@ def _working(app: FastAPI, root: Root, jobs: Jobs) -> None:
         except ValidationError as error:
             raise ConfigError(_first(error.errors())) from None
         _check_places(root, action)
+        return action
+
+    @app.post("/api/command")
+    def command(body: JobBody) -> dict[str, str]:
+        return {"command": asked_for(body).command()}
+
+    @app.post("/api/jobs", status_code=201)
+    def start(body: JobBody) -> dict[str, Any]:
+        action = asked_for(body)
         return jobs.about(jobs.start(body.kind, action.model_dump(), action.command()))
 
     @app.get("/api/jobs")

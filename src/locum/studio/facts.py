@@ -23,6 +23,13 @@ def about_data(root: Root, name: str) -> dict[str, Any]:
     }
 
 
+def about_columns(root: Root, name: str) -> dict[str, Any]:
+    """The columns of a table, without any value."""
+    from locum.recipes import list_columns
+
+    return list_columns(str(root.path(name))) | {"path": name}
+
+
 def about_release(root: Root, jobs: Jobs, name: str) -> dict[str, Any]:
     """A release, what was found about it, and where it stands on its way out."""
     from locum.recipes import review_release

@@ -17,12 +17,13 @@ _OWN = {
     "none of your records.",
     "k-Same": "each record is replaced by the mean of a group of k. Nobody stands alone in a group, but nothing is "
     "proven about what else an attacker knows.",
-    "lambda": "how strongly an obfuscator hides what must stay private, against keeping what the receiver needs.",
+    "lambda": "how plainly an obfuscator writes what you keep into each copy: 0 not at all, -50 fully.",
     "ledger": "the file beside your data that remembers every charge. It cannot be overspent, and nothing is ever "
     "removed from it.",
     "look": "a preview on your own records. It costs nothing, but settings that were chosen after it are not covered "
     "by the guarantee, so the ledger and the release say so.",
     "map": "vectors drawn in two dimensions. Similar ones lie close together; most of what they hold is not shown.",
+    "noise": "how much of a record an obfuscator hides: 0 hides least.",
     "passport": "the file in a release that says what it protects, what attackers found, and what was decided.",
     "policy": "what you require of a release before it may leave.",
     "proven limit": "the AUC that no attack exceeds on average, however clever, as long as the guarantee holds.",
