@@ -29,5 +29,5 @@ def studio(
 
     if demo:
         root = make_studio_demo(root)
-        output.say(f"demo        {root} holds handwritten digits that ship with scikit-learn")
+        output.say(f"demo        {root} holds data that ship with scikit-learn, and a release of digits")
     serve_studio(root, port=port, browser=browser, announce=output.say)
