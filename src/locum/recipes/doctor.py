@@ -31,6 +31,7 @@ EXTRAS: dict[str, tuple[tuple[str, ...], str]] = {
     "federated": (("flwr",), "learning across sites"),
     "simulation": (("ray",), "simulations on Flower's own engine"),
     "figures": (("matplotlib",), "figures of studies"),
+    "studio": (("fastapi", "uvicorn"), "the local web page"),
 }
 
 

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from locum.errors import ConfigError, LocumError
+from locum.errors import ConfigError, DataError, LocumError
 from locum.studio.actions import Fit, beside
 from locum.studio.jobs import Jobs
 from locum.studio.places import Root
 from locum.types import DP
+
+if TYPE_CHECKING:
+    from locum.release import Release
 
 _RISKS = 200
 _MOST_JSON = 64 * 2**20
@@ -69,13 +73,11 @@ def about_release(root: Root, jobs: Jobs, name: str) -> dict[str, Any]:
         "outcome": outcome_of(place),
         "refused": verified.refused,
         "override": verified.override,
-        "audit": None if audit is None else {"verdict": audit["verdict"], "met": audit["may_leave"]},
+        "audit": None if audit is None else {"verdict": audit.get("verdict"), "met": audit.get("may_leave")},
         "evaluated": evaluation is not None,
         "ledger": _ledger_of(root, verified.claim.dp.ledger) if verified.claim.dp else None,
-        "made": None if made is None else {"data": made["arguments"]["data"], "command": made["command"]},
-        "head": beside(name, "head.safetensors").as_posix()
-        if (root.folder / beside(name, "head.safetensors")).is_file()
-        else None,
+        "made": None if made is None else {"data": made["arguments"].get("data"), "command": made["command"]},
+        "head": None if kept_beside(root, name, "head.safetensors") is None else str(beside(name, "head.safetensors")),
     }
 
 
@@ -93,16 +95,20 @@ def about_audit(root: Root, name: str) -> dict[str, Any]:
     found = _kept(root, name, "audit.json")
     if found is None:
         raise ConfigError(f"No attack was run on {name!r} yet.")
-    facts = audit_facts(found)
-    return facts | {"risk": (root.folder / beside(name, "risk.csv")).is_file()}
+    with _reading(beside(name, "audit.json")):
+        facts = audit_facts(found)
+    return facts | {"risk": kept_beside(root, name, "risk.csv") is not None}
 
 
 def about_risk(root: Root, name: str) -> dict[str, Any]:
     """The most exposed records of an audit, from the private file beside the release."""
-    place = root.path(str(beside(name, "risk.csv")))
-    with place.open(newline="") as stream:
+    place = kept_beside(root, name, "risk.csv")
+    if place is None:
+        raise ConfigError(f"No risks of single records are kept beside {name!r}: attack the release first.")
+    with _reading(place), place.open(newline="") as stream:
         rows = list(csv.DictReader(stream))
-    return {"rows": rows[:_RISKS], "records": len(rows), "exposed": sum(row["exposed"] == "yes" for row in rows)}
+        exposed = sum(row["exposed"] == "yes" for row in rows)
+    return {"rows": rows[:_RISKS], "records": len(rows), "exposed": exposed}
 
 
 def about_decision(root: Root, jobs: Jobs, name: str) -> dict[str, Any]:
@@ -111,9 +117,11 @@ def about_decision(root: Root, jobs: Jobs, name: str) -> dict[str, Any]:
     from locum.report import audit_facts, decision_facts
 
     audit, evaluation = (_kept(root, name, ending) for ending in ("audit.json", "evaluation.json"))
-    facts = decision_facts(
-        load(root.path(name)), audit=None if audit is None else audit_facts(audit), evaluation=evaluation
-    )
+    release = load(root.path(name))
+    with _reading(beside(name, "audit.json")):
+        facts = decision_facts(
+            release, audit=None if audit is None else audit_facts(audit), evaluation=evaluation
+        )
     return facts | {"release": about_release(root, jobs, name)}
 
 
@@ -128,7 +136,7 @@ def about_plan(root: Root, fit: Fit) -> dict[str, Any]:
         return out
     out["cost"] = {"epsilon": fit.epsilon, "delta": fit.delta}
     out["limit"] = proven(fit.epsilon, fit.delta)
-    ledger = ledger_for(str(root.path(fit.places(("data",))[0])))
+    ledger = ledger_for(str(root.records(fit.data)))
     if ledger.is_file():
         known = [h for h in show_ledger(ledger)["holdings"] if h["name"] == fit.holding]
         if known:
@@ -164,28 +172,46 @@ def measured(root: Root) -> list[dict[str, Any]]:
             audit, evaluation = (_kept(root, name, ending) for ending in ("audit.json", "evaluation.json"))
         except LocumError:
             continue
-        attacks = [r for r in (audit or {}).get("results", ()) if r.get("measure") == "auc"]
-        strongest = max(attacks, key=lambda r: float(r["attack"]["value"]), default=None)
-        rows = (evaluation or {}).get("rows", ())
-        out.append(
-            {
-                "release": name,
-                "epsilon": None if release.claim.dp is None else release.claim.dp.epsilon,
-                "classes": len(release.manifest.classes),
-                "features": release.manifest.embedding.dim,
-                "attack": None if strongest is None else {"name": strongest["name"], **strongest["attack"]},
-                "auc": rows[0]["scores"]["auc"] if rows else None,
-            }
-        )
+        with suppress(LocumError), _reading(beside(name, "audit.json")):
+            out.append(_measured(release, audit or {}, evaluation or {}) | {"release": name})
     return out
+
+
+def _measured(release: Release, audit: Mapping[str, Any], evaluation: Mapping[str, Any]) -> dict[str, Any]:
+    attacks = [r for r in audit.get("results", ()) if r.get("measure") == "auc"]
+    strongest = max(attacks, key=lambda r: float(r["attack"]["value"]), default=None)
+    rows = evaluation.get("rows", ())
+    return {
+        "epsilon": None if release.claim.dp is None else release.claim.dp.epsilon,
+        "classes": len(release.manifest.classes),
+        "features": release.manifest.embedding.dim,
+        "attack": None if strongest is None else {"name": strongest["name"], **strongest["attack"]},
+        "auc": rows[0]["scores"]["auc"] if rows else None,
+    }
+
+
+def kept_beside(root: Root, name: str, ending: str) -> Path | None:
+    """The file about a release that is kept beside it, if there is one; a link could lead anywhere."""
+    root.path(name)
+    place = root.folder / beside(name, ending)
+    return place if place.is_file() and not place.is_symlink() and place.stat().st_size <= _MOST_JSON else None
+
+
+@contextmanager
+def _reading(file: Path) -> Iterator[None]:
+    """What we wrote beside a release may have been edited since: one sentence, and never a fault of the studio."""
+    try:
+        yield
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError, csv.Error):
+        raise DataError(f"{file.name!r} is damaged, or was edited: attack or measure the release again.") from None
 
 
 def _kept(root: Root, name: str, ending: str) -> Mapping[str, Any] | None:
     """The JSON about a release that is kept beside it, if it is about this very release."""
     from locum.release import load
 
-    place = root.folder / beside(name, ending)
-    if not place.is_file() or place.is_symlink() or place.stat().st_size > _MOST_JSON:
+    place = kept_beside(root, name, ending)
+    if place is None:
         return None
     try:
         found = json.loads(place.read_bytes())

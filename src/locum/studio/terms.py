@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from locum.report.text import AUDIT_GLOSSARY, GLOSSARY
+from locum.report import AUDIT_GLOSSARY, GLOSSARY
 
 _OWN = {
     "budget": "the epsilon and delta that all releases of one data holding may cost together. What is spent is never "
