@@ -139,6 +139,8 @@ class Studio:
         found = wait_for(lambda: j if (j := self.job(job))["state"] not in ("running", "waiting") else None, 120)
         return dict(found)
 
+    wait_for = staticmethod(wait_for)
+
     @property
     def state(self) -> Path:
         return self.root / ".locum" / "studio"
@@ -171,6 +173,11 @@ def write_data(file: Path, records: int = 300, features: int = 6) -> Path:
         arrays |= {f"{name}_y": np.array(["ant", "bee"])[y]}
     np.savez(file, **arrays)
     return file
+
+
+@pytest.fixture(scope="session")
+def data_writer() -> Callable[..., Path]:
+    return write_data
 
 
 @pytest.fixture

@@ -17,6 +17,7 @@ from locum.io import LEDGER, MANIFEST, STATE_FOLDER, private_folder
 
 # How far the desk looks, so that a home folder does not take minutes.
 _DEPTH, _ENTRIES = 4, 20_000
+_LONGEST = 200
 _DATA = frozenset({".npz", ".parquet", ".csv", ".safetensors"})
 _IMAGES = frozenset({".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff", ".webp", ".gif", ".dcm"})
 # What our own verbs write beside data and releases: results, not data.
@@ -85,7 +86,9 @@ class Root:
     def new(self, text: str) -> Path:
         """A place below the root for something new; its folder must be there."""
         found = self.path(text, missing=True)
-        if found.name == LEDGER or not text.isprintable() or not found.parent.is_dir():
+        # What is kept beside a release has its name and more.
+        long = len(os.fsencode(found.name)) > _LONGEST
+        if long or found.name == LEDGER or not text.isprintable() or not found.parent.is_dir():
             raise NotBelowRootError(f"Nothing can be written at {text[:100]!r}: choose a name below the root.")
         return found
 
