@@ -225,9 +225,19 @@ def same(words: str) -> str:
 
 
 @pytest.mark.parametrize(
-    "target", ["data?path=", "release?path=", "ledger?path=", "audit?release=", "risk?release=", "decision?release=",
-               "zip?release=", "verify?key=data.npz&release=", "verify?release=data.npz&key="]
-)  # fmt: skip
+    "target",
+    [
+        "data?path=",
+        "release?path=",
+        "ledger?path=",
+        "audit?release=",
+        "risk?release=",
+        "decision?release=",
+        "zip?release=",
+        "verify?key=data.npz&release=",
+        "verify?release=data.npz&key=",
+    ],
+)
 def test_reading_outside_the_root_is_as_reading_nothing(studio: Any, escapes: list[str], target: str) -> None:
     for name in escapes:
         for split in ("", "#train"):

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 from locum.recipes import show_ledger
 from locum.studio.actions import ACTIONS, Audit, Evaluate, Fit, Predict, Preview, SampleMap, Survey, Train
@@ -37,6 +38,7 @@ def quiet(*_: Any, **__: Any) -> None:
     pass
 
 
+@pytest.mark.slow
 def test_a_command_does_the_same_as_its_job(
     tmp_path: Path, shell: Any, data_writer: Callable[[Path], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -47,13 +49,20 @@ def test_a_command_does_the_same_as_its_job(
         data_writer(folder / data)
     ledger, head = ".locum/ledger.sqlite", f"{release}-head.safetensors"
     actions = [
-        Fit(data=f"{data}#train", out=release, classes=["ant", "bee"], epsilon=0.123456789, delta=1.23456789e-7, holding="-h"),
+        Fit(
+            data=f"{data}#train",
+            out=release,
+            classes=["ant", "bee"],
+            epsilon=0.123456789,
+            delta=1.23456789e-7,
+            holding="-h",
+        ),
         Train(release=release),
         Predict(head=head, data=f"{data}#test"),
         Evaluate(release=release, test=f"{data}#test", seeds=2),
         Audit(release=release, members=f"{data}#train", non_members=f"{data}#val", ledger=ledger, policy="internal"),
         SampleMap(release=release),
-    ]  # fmt: skip
+    ]
     for action in actions:
         answer = shell(action.command(), told)
         # 3: a policy is not met, which is an answer too.
@@ -79,9 +88,23 @@ def test_a_command_does_the_same_as_its_job(
 
 def test_the_other_commands_run_too(tmp_path: Path, shell: Any, data_writer: Callable[[Path], Path]) -> None:
     data_writer(tmp_path / "it's.npz")
-    for action in (Survey(data="it's.npz"), Preview(units=500, classes=["a", "b", "c"])):
+    groups = {"no_dp": True, "generator": "ksame", "k": 5, "drop_duplicates": True, "non_members": "it's.npz#val"}
+    private = {"unit": "record", "classes_public": True}
+    for action in (
+        Survey(data="it's.npz"),
+        Preview(units=500, classes=["a", "b", "c"]),
+        Fit(data="it's.npz#train", out="groups", **groups),
+        Fit(data="it's.npz#train", out="private", **private),
+    ):
         answer = shell(action.command(), tmp_path)
         assert answer.returncode == 0, (action.command(), answer.stderr)
+
+
+@pytest.mark.parametrize("name", ["a,b", " a", "a ", "", ","])
+def test_a_class_that_no_command_line_can_name_is_refused(name: str) -> None:
+    with pytest.raises(ValidationError):
+        Fit(data="d", out="o", classes=["good", name])
+    assert Fit(data="d", out="o", classes=["a", "two words"]).words()[-1] == "a,two words"
 
 
 def test_every_action_names_its_paths() -> None:

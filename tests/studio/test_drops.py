@@ -1,4 +1,4 @@
-"""Files that are dropped on the page: whatever they are called, they arrive whole, in one place, and replace nothing."""
+"""Files that are dropped on the page: whatever their names, they arrive whole, in one place, and replace nothing."""
 
 from __future__ import annotations
 
@@ -29,9 +29,32 @@ def files(place: Path) -> dict[str, bytes]:
 
 @pytest.mark.parametrize(
     "name",
-    ["..", "../x", "a/../../x", "/etc/x", "/x", "a//b", "a/", ".hidden", "a/.hidden", ".", "a\\b", "..\\x", "a\0b", "x" * 300,
-     "é" * 200, "a\nb", "\x1b[31m", "a/" * 25 + "b", "\u202e", "a\u2028b", ".locum/studio/studio.json", "a\x7f", ""],
-)  # fmt: skip
+    [
+        "..",
+        "../x",
+        "a/../../x",
+        "/etc/x",
+        "/x",
+        "a//b",
+        "a/",
+        ".hidden",
+        "a/.hidden",
+        ".",
+        "a\\b",
+        "..\\x",
+        "a\0b",
+        "x" * 300,
+        "é" * 200,
+        "a\nb",
+        "\x1b[31m",
+        "a/" * 25 + "b",
+        "\u202e",
+        "a\u2028b",
+        ".locum/studio/studio.json",
+        "a\x7f",
+        "",
+    ],
+)
 def test_hostile_names_are_refused(studio: Any, name: str) -> None:
     drop = begin(studio)
     before = files(studio.root.parent)

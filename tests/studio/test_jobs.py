@@ -178,9 +178,24 @@ def test_a_cancelled_private_fit_pays_once(
 
 @pytest.mark.parametrize(
     "job",
-    ["..", ".", "%2e%2e", "..%2f..", "x", "%00", "0" * 20 + "-" + "0" * 8, "a" * 3000, "%ff", "turn.lock", "*", "%0a",
-     "../../studio.json", "0" * 20 + "-0000000g", "٣" * 20 + "-00000000"],
-)  # fmt: skip
+    [
+        "..",
+        ".",
+        "%2e%2e",
+        "..%2f..",
+        "x",
+        "%00",
+        "0" * 20 + "-" + "0" * 8,
+        "a" * 3000,
+        "%ff",
+        "turn.lock",
+        "*",
+        "%0a",
+        "../../studio.json",
+        "0" * 20 + "-0000000g",
+        "٣" * 20 + "-00000000",
+    ],
+)
 def test_other_ids_are_no_jobs(studio: Any, job: str) -> None:
     job = job if job.isascii() else "%d9%a3" * 20 + "-00000000"
     for method, target in (("GET", ""), ("GET", "/events"), ("POST", "/cancel")):

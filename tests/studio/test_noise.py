@@ -11,46 +11,42 @@ from contextlib import suppress
 from typing import Any
 
 METHODS = [
-    b"GET",
-    b"POST",
-    b"PUT",
-    b"DELETE",
-    b"HEAD",
-    b"OPTIONS",
-    b"TRACE",
-    b"CONNECT",
-    b"PATCH",
-    b"PRI",
-    b"\xff",
+    b"GET", b"POST", b"PUT", b"DELETE", b"HEAD", b"OPTIONS", b"TRACE", b"CONNECT", b"PATCH", b"PRI", b"\xff",
     b"get",
-]
+]  # fmt: skip
 PATHS = [
-    b"/", b"/enter", b"/enter?token=%ff", b"/link", b"/static/studio.css", b"/static/../app.py", b"/static/%2e%2e/app.py",
-    b"/api/desk", b"/api/jobs", b"/api/jobs/..", b"/api/jobs/%00/events", b"/api/jobs/%2e%2e/cancel", b"/api/plan",
-    b"/api/data?path=%00", b"/api/data?path=%ff%fe", b"/api/data?path=" + b"a" * 3000, b"/api/data", b"/api/drops",
-    b"/api/data?path=a&path=b", b"/api/curves?units=nan&classes=2", b"/api/curves?units=1e999&classes=-1", b"/api/keys",
-    b"/api/drops/x/file?path=..", b"/api/drops/" + b"0" * 32 + b"/keep", b"/api/decide", b"/api/zip?release=..", b"*",
-    b"/api/epsilon?want_auc=x&units=2&classes=2", b"/\xff\xfe", b"/%ff%fe", b"/%", b"//", b"/a b", b"http://evil.example/",
-    b"/api/ledger?path=.locum/ledger.sqlite", b"/api/verify?release=a&key=%0d%0a", b"", b"/?" + b"&" * 2000, b"/#", b"/\x00",
+    b"/", b"/enter", b"/enter?token=%ff", b"/link", b"/static/studio.css", b"/static/../app.py",
+    b"/static/%2e%2e/app.py", b"/api/desk", b"/api/jobs", b"/api/jobs/..", b"/api/jobs/%00/events",
+    b"/api/jobs/%2e%2e/cancel", b"/api/plan", b"/api/data?path=%00", b"/api/data?path=%ff%fe",
+    b"/api/data?path=" + b"a" * 3000, b"/api/data", b"/api/drops", b"/api/data?path=a&path=b",
+    b"/api/curves?units=nan&classes=2", b"/api/curves?units=1e999&classes=-1", b"/api/keys",
+    b"/api/drops/x/file?path=..", b"/api/drops/" + b"0" * 32 + b"/keep", b"/api/decide", b"/api/zip?release=..",
+    b"*", b"/api/epsilon?want_auc=x&units=2&classes=2", b"/\xff\xfe", b"/%ff%fe", b"/%", b"//", b"/a b",
+    b"http://evil.example/", b"/api/ledger?path=.locum/ledger.sqlite", b"/api/verify?release=a&key=%0d%0a", b"",
+    b"/?" + b"&" * 2000, b"/#", b"/\x00",
 ]  # fmt: skip
 BODIES = [
     b"", b"{", b"[]", b"null", b"1", b'"x"', b"{}", b"\xff\xfe", b"[" * 5000, b'{"a":' * 5000, b"9" * 6000, b"NaN",
-    b'{"kind": 1}', b'{"kind": "fit"}', b'{"kind": "fit", "arguments": []}', b'{"kind": "\\ud800", "arguments": {}}',
-    b'{"kind": "fit", "arguments": {"data": "\\ud800", "out": "\\u0000"}}', b'{"kind": "none", "arguments": {}}',
-    b'{"kind": "fit", "arguments": {"data": "data.npz", "out": "../x"}}', b'{"kind": "survey", "arguments": {"data": 1e999}}',
-    b'{"kind": "fit", "arguments": {"\\ud800": 1}}', b'{"data": "nowhere", "out": "x", "epsilon": NaN}', b'{"name": ".."}',
+    b'{"kind": 1}', b'{"kind": "fit"}', b'{"kind": "fit", "arguments": []}',
+    b'{"kind": "\\ud800", "arguments": {}}', b'{"kind": "fit", "arguments": {"data": "\\ud800", "out": "\\u0000"}}',
+    b'{"kind": "none", "arguments": {}}', b'{"kind": "fit", "arguments": {"data": "data.npz", "out": "../x"}}',
+    b'{"kind": "survey", "arguments": {"data": 1e999}}', b'{"kind": "fit", "arguments": {"\\ud800": 1}}',
+    b'{"data": "nowhere", "out": "x", "epsilon": NaN}', b'{"name": ".."}',
     b'{"data": "data.npz", "out": "x", "epsilon": -1}', b'{"data": "data.npz", "out": "x", "classes": [[[]]]}',
     b'{"release": [], "outcome": {}, "checklist": 3}', b'{"name": "\\n", "passphrase": 5}', b"a" * 70000,
 ]  # fmt: skip
 EXTRAS = [
-    b"", b"Content-Length: -1", b"Content-Length: 5, 6", b"Content-Length: 99999999999999999999", b"Transfer-Encoding: gzip",
-    b"Transfer-Encoding: chunked\r\nContent-Length: 3", b"Transfer-Encoding : chunked", b"Transfer-Encoding: \x0bchunked",
-    b"Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Key: x\r\nSec-WebSocket-Version: 13", b"Expect: 100-continue",
-    b"Upgrade: h2c\r\nConnection: Upgrade, HTTP2-Settings", b"Range: bytes=0-,1-,2-", b"Range: bytes=x", b"A: " + b"b" * 20000,
-    b"Cookie: \xff\xfe", b"Cookie: " + b"a=b; " * 2000, b"Content-Type: \xff", b"Content-Type: multipart/form-data; boundary=",
-    b"Content-Type: application/json; charset=\xff", b"Last-Event-ID: " + b"9" * 30, b"Last-Event-ID: \xb2", b": x", b"no colon",
-    b" folded: x", b"X: a\r\n folded", b"X-Locum-Key: \xff", b"X-Locum-Secret: \xff", b"Origin: \xff", b"Content-Encoding: gzip",
-    b"If-None-Match: *", b"If-Range: x\r\nRange: bytes=1-2", b"Accept: \x00", b"\r\n", b"X-Forwarded-For: 1\r\nForwarded: host=a",
+    b"", b"Content-Length: -1", b"Content-Length: 5, 6", b"Content-Length: 99999999999999999999",
+    b"Transfer-Encoding: gzip", b"Transfer-Encoding: chunked\r\nContent-Length: 3", b"Transfer-Encoding : chunked",
+    b"Transfer-Encoding: \x0bchunked",
+    b"Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Key: x\r\nSec-WebSocket-Version: 13",
+    b"Expect: 100-continue", b"Upgrade: h2c\r\nConnection: Upgrade, HTTP2-Settings", b"Range: bytes=0-,1-,2-",
+    b"Range: bytes=x", b"A: " + b"b" * 20000, b"Cookie: \xff\xfe", b"Cookie: " + b"a=b; " * 2000,
+    b"Content-Type: \xff", b"Content-Type: multipart/form-data; boundary=",
+    b"Content-Type: application/json; charset=\xff", b"Last-Event-ID: " + b"9" * 30, b"Last-Event-ID: \xb2", b": x",
+    b"no colon", b" folded: x", b"X: a\r\n folded", b"X-Locum-Key: \xff", b"X-Locum-Secret: \xff", b"Origin: \xff",
+    b"Content-Encoding: gzip", b"If-None-Match: *", b"If-Range: x\r\nRange: bytes=1-2", b"Accept: \x00", b"\r\n",
+    b"X-Forwarded-For: 1\r\nForwarded: host=a",
 ]  # fmt: skip
 
 

@@ -52,8 +52,15 @@ def as_nobody(code: str, *words: str) -> subprocess.CompletedProcess[str]:
     # The system's own Python: others may not be able to read ours.
     return subprocess.run(
         [shutil.which("python3", path="/usr/bin:/bin") or sys.executable, "-c", code, *words],
-        user=NOBODY, group=NOBODY, extra_groups=[], cwd="/", capture_output=True, text=True, check=False, timeout=60,
-    )  # fmt: skip
+        user=NOBODY,
+        group=NOBODY,
+        extra_groups=[],
+        cwd="/",
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
 
 
 @pytest.fixture
@@ -104,8 +111,12 @@ def test_another_user_gets_nothing(start: Callable[..., Any], shared: Path) -> N
     browser.chmod(0o755)
     again = subprocess.run(
         [sys.executable, "-m", "locum", "studio", str(shared)],
-        env={**os.environ, "BROWSER": f"{browser} %s"}, capture_output=True, text=True, check=False, timeout=60,
-    )  # fmt: skip
+        env={**os.environ, "BROWSER": f"{browser} %s"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
     assert again.returncode == 0, again.stderr
     token = re.findall(r"token=([\w-]+)", again.stdout + again.stderr)[0]
     studio.wait_for(lambda: (shared / "copy.html").exists())
@@ -127,8 +138,12 @@ def refused(root: Path, *options: str, **how: Any) -> str:
     """The one sentence with which the studio does not start."""
     answer = subprocess.run(
         [sys.executable, "-m", "locum", "studio", str(root), "--no-browser", *options],
-        capture_output=True, text=True, check=False, timeout=60, **how,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+        **how,
+    )
     assert (answer.returncode, answer.stdout) == (2, "")
     assert answer.stderr.startswith("error: ")
     assert answer.stderr.count("\n") == 1
@@ -179,7 +194,7 @@ def test_a_bad_root_or_port_is_one_sentence(start: Callable[..., Any], tmp_path:
 def test_a_folder_that_cannot_be_written_is_one_sentence(shared: Path) -> None:
     code = (
         "import os, sys\nsys.argv = ['locum', 'studio', sys.argv[1], '--no-browser']\n"
-        "from locum.studio import serve_studio\nimport locum.io.safe_text, locum.cli.studio, locum.recipes.studio_demo\n"
+        "from locum.studio import serve_studio\nimport locum.io.safe_text, locum.cli.studio, locum.cli.program\n"
         # Imported first: another user cannot read the packages everywhere.
         f"os.setgroups([]); os.setgid({NOBODY}); os.setuid({NOBODY})\nfrom locum.cli.main import main\nmain()"
     )

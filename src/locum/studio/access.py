@@ -155,12 +155,14 @@ class Guard:
             gone = message["type"] == "http.disconnect"
             return message
 
-        get = receiving
+        get: Receive = receiving
         if not (scope["method"] == "PUT" and scope["path"].startswith(DROPS)):
             # Read here: what reads it inside turns every exception into one of its own.
             body = await _read(receiving)
             if body is None:
-                await answer_in_words(sending, 413, "That is more than a page sends: drop files on it instead.", page=page)
+                await answer_in_words(
+                    sending, 413, "That is more than a page sends: drop files on it instead.", page=page
+                )
                 return
             get = _after({"type": "http.request", "body": body, "more_body": False}, receiving)
         try:

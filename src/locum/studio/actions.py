@@ -80,7 +80,10 @@ class Fit(Action):
     epsilon: Annotated[float, Field(gt=0, le=100)] = DEFAULT_EPSILON
     delta: Annotated[float, Field(gt=0, lt=1)] = DEFAULT_DELTA
     unit: Literal["auto", "record", "subject"] = "auto"
-    classes: Annotated[list[Word], Field(max_length=1000)] | None = None
+    # As the command line takes them: separated by commas.
+    classes: (
+        Annotated[list[Annotated[Word, Field(pattern=r"^[^,\s]([^,]*[^,\s])?$")]], Field(max_length=1000)] | None
+    ) = None
     classes_public: bool = False
     holding: Word = "default"
     k: Annotated[int, Field(ge=2, le=10_000)] | None = None

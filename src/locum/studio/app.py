@@ -310,7 +310,8 @@ def _deciding(app: FastAPI, root: Root) -> None:
 
         release = root.path(body.release)
         audit, evaluation = (
-            facts.kept_beside(root, body.release, ending) for ending in ("audit.json", "evaluation.json"))
+            facts.kept_beside(root, body.release, ending) for ending in ("audit.json", "evaluation.json")
+        )
         return decide_release(
             release,
             outcome=body.outcome,

@@ -77,7 +77,9 @@ def about_release(root: Root, jobs: Jobs, name: str) -> dict[str, Any]:
         "evaluated": evaluation is not None,
         "ledger": _ledger_of(root, verified.claim.dp.ledger) if verified.claim.dp else None,
         "made": None if made is None else {"data": made["arguments"].get("data"), "command": made["command"]},
-        "head": None if kept_beside(root, name, "head.safetensors") is None else str(beside(name, "head.safetensors")),
+        "head": None
+        if kept_beside(root, name, "head.safetensors") is None
+        else str(beside(name, "head.safetensors")),
     }
 
 
@@ -119,9 +121,7 @@ def about_decision(root: Root, jobs: Jobs, name: str) -> dict[str, Any]:
     audit, evaluation = (_kept(root, name, ending) for ending in ("audit.json", "evaluation.json"))
     release = load(root.path(name))
     with _reading(beside(name, "audit.json")):
-        facts = decision_facts(
-            release, audit=None if audit is None else audit_facts(audit), evaluation=evaluation
-        )
+        facts = decision_facts(release, audit=None if audit is None else audit_facts(audit), evaluation=evaluation)
     return facts | {"release": about_release(root, jobs, name)}
 
 

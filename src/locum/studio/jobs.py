@@ -145,7 +145,9 @@ class Jobs:
         if not any(event["kind"] in ENDED for event in self.events(job)):
             with (place / EVENTS).open("ab") as stream:
                 # On a line of its own, whatever was being written when the process was killed.
-                stream.write(b"\n" * (not _ends_a_line(place / EVENTS)) + json.dumps({"kind": "cancelled"}).encode() + b"\n")
+                stream.write(
+                    b"\n" * (not _ends_a_line(place / EVENTS)) + json.dumps({"kind": "cancelled"}).encode() + b"\n"
+                )
 
     def running(self) -> int:
         """How many jobs are running or waiting."""

@@ -63,7 +63,7 @@ class Root:
     def path(self, text: str, *, missing: bool = False) -> Path:
         """The path below the root that a page names; `missing` allows one that is not there yet.
 
-        A link that leads out, `..`, an absolute path, what is hidden and a file that is not there get the same answer.
+        A link that leads out, `..`, an absolute path, what is hidden and what is not there get the same answer.
         """
         pure = PurePosixPath(text)
         if text and len(text) < 1000 and "\0" not in text and not pure.is_absolute() and ".." not in pure.parts:

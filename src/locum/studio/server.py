@@ -115,9 +115,8 @@ def _serve(root: Root, port: int, browser: bool, announce: Callable[[str], None]
         for name in (_STATE, _LINK):
             (root.state / name).unlink(missing_ok=True)
         if left := jobs.running():
-            announce(
-                f"{left} job{'s go' if left > 1 else ' goes'} on; `locum studio` shows {'them' if left > 1 else 'it'}."
-            )
+            go, them = ("s go", "them") if left > 1 else (" goes", "it")
+            announce(f"{left} job{go} on; `locum studio` shows {them}.")
 
 
 class _Protocol(H11Protocol):

@@ -39,7 +39,9 @@ def main(place: Path, events: int) -> int:
         report.tell("failed", words=root.hide(one_line(str(error))))
         return error.exit_code
     except OSError as error:
-        report.tell("failed", words=root.hide(one_line(f"{error.strerror or error}: {error.filename or 'no file'!r}.")))
+        report.tell(
+            "failed", words=root.hide(one_line(f"{error.strerror or error}: {error.filename or 'no file'!r}."))
+        )
         return 1
     except MemoryError:
         report.tell("failed", words="This asks for more than the machine's memory holds: try fewer records.")
