@@ -54,6 +54,7 @@ EXTRAS = {
     "transformers": "huggingface",
     "matplotlib": "figures",
     "fastapi": "studio",
+    "h11": "studio",
     "uvicorn": "studio",
 }
 

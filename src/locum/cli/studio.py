@@ -24,10 +24,11 @@ def studio(
 
     It listens on this machine only, and reads nothing outside of FOLDER. The link that it prints works once.
     """
-    from locum.recipes import make_studio_demo
     from locum.studio import serve_studio
 
     if demo:
+        from locum.recipes import make_studio_demo
+
         root = make_studio_demo(root)
         output.say(f"demo        {root} holds data that ship with scikit-learn, and a release of digits")
     serve_studio(root, port=port, browser=browser, announce=output.say)

@@ -84,6 +84,7 @@ if TYPE_CHECKING:
     )
     from locum.recipes.report import default_report_path as default_report_path, make_report as make_report
     from locum.recipes.review import (
+        findings_beside as findings_beside,
         read_risk as read_risk,
         review_release as review_release,
         show_cost as show_cost,

@@ -60,7 +60,11 @@ def review_release(release: Path) -> dict[str, Any]:
     verified, manifest = verify_opened_release(opened), opened.release.manifest
     audit, evaluation = (_kept(release, ending, verified.fingerprint) for ending in (AUDIT, EVALUATION))
     attacks = None if audit is None else audit_facts(audit)
-    page = decision_facts(opened.release, audit=attacks, evaluation=evaluation)
+    try:
+        page = decision_facts(opened.release, audit=attacks, evaluation=evaluation)
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError):
+        # Somebody may have edited it since.
+        raise DataError(f"{release.name + EVALUATION!r} is damaged: measure the release again.") from None
     passport = opened.passport_files.passport
     return {
         "fingerprint": verified.fingerprint,
@@ -78,8 +82,39 @@ def review_release(release: Path) -> dict[str, Any]:
         "override": verified.override,
         "audit": attacks,
         "page": page,
-        "has_risk": beside_folder(release, RISK).is_file(),
-        "has_head": beside_folder(release, HEAD).is_file(),
+        "has_risk": _file_beside(release, RISK) is not None,
+        "has_head": _file_beside(release, HEAD) is not None,
+    }
+
+
+def findings_beside(release: Path) -> dict[str, Path]:
+    """Find what was found about a release in the files next to it.
+
+    Parameters
+    ----------
+    release
+        Folder of the release.
+
+    Returns
+    -------
+    dict of str to Path
+        The files `audit` and `evaluation`, as far as they are there and about this very release.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from locum.data import load_sample, write_embeddings
+    >>> from locum.recipes import findings_beside, fit_release
+    >>> write_embeddings("tumors.npz", load_sample("breast-cancer"))
+    >>> findings_beside(fit_release("tumors.npz", Path("release-without-findings"), no_dp=True).release)
+    {}
+    """
+    fingerprint = open_release(release).fingerprint
+    endings = {"audit": AUDIT, "evaluation": EVALUATION}
+    return {
+        name: beside_folder(release, ending)
+        for name, ending in endings.items()
+        if _kept(release, ending, fingerprint) is not None
     }
 
 
@@ -103,8 +138,8 @@ def read_risk(release: Path) -> dict[str, Any]:
     >>> from locum.recipes import read_risk
     >>> read_risk(Path("release"))  # doctest: +SKIP
     """
-    file = beside_folder(release, RISK)
-    if not file.is_file():
+    file = _file_beside(release, RISK)
+    if file is None:
         raise ConfigError(f"There is no risk map of {release.name!r}: run the attacks on it first.")
     try:
         with file.open(newline="") as stream:
@@ -169,11 +204,18 @@ def show_cost(data: str, budget: DP, holding: str = "default") -> dict[str, Any]
 
 def _kept(release: Path, ending: str, fingerprint: str) -> Mapping[str, Any] | None:
     """The JSON about a release that is kept beside it; not that of an earlier release of the same name."""
-    file = beside_folder(release, ending)
-    if not file.is_file() or file.is_symlink() or file.stat().st_size > _MOST_BYTES:
+    file = _file_beside(release, ending)
+    if file is None:
         return None
     try:
         found = json.loads(file.read_bytes())
     except (ValueError, RecursionError):
         return None
     return found if isinstance(found, dict) and found.get("fingerprint") == fingerprint else None
+
+
+def _file_beside(release: Path, ending: str) -> Path | None:
+    """A file that is kept beside a release, if it is there; a link could lead anywhere."""
+    file = beside_folder(release, ending)
+    small = file.is_file() and not file.is_symlink() and file.stat().st_size <= _MOST_BYTES
+    return file if small else None

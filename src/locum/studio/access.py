@@ -11,7 +11,6 @@ import hmac
 import secrets
 import threading
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
-from http.cookies import CookieError, SimpleCookie
 from typing import Any
 
 Scope = MutableMapping[str, Any]
@@ -99,7 +98,7 @@ class Access:
             return 403, "This request comes from another page, and was refused."
         if entering:
             return None
-        if not _same(self._session, self._sent_cookie(headers)):
+        if not any(_same(self._session, value) for value in self._sent_cookies(headers)):
             return (
                 401,
                 "You are not let in: open the link that `locum studio` printed, or run it again for a new one.",
@@ -108,16 +107,10 @@ class Access:
             return 403, "This page is not let in any more: run `locum studio` again for a new link."
         return None
 
-    def _sent_cookie(self, headers: dict[str, list[str]]) -> str:
-        try:
-            found = SimpleCookie("; ".join(headers.get("cookie", []))).get(self.cookie)
-        except CookieError:
-            return ""
-        return "" if found is None else found.value
-
-
-class _TooLargeError(Exception):
-    """A request is longer than any that the page sends."""
+    def _sent_cookies(self, headers: dict[str, list[str]]) -> list[str]:
+        """All values of our cookie: other servers on this machine set cookies too, of any form and of any name."""
+        pairs = (pair.partition("=") for line in headers.get("cookie", []) for pair in line.split(";"))
+        return [value.strip() for name, _, value in pairs if name.strip() == self.cookie]
 
 
 class Guard:
@@ -149,28 +142,58 @@ class Guard:
                 message = {**message, "headers": [*given, *own]}
             await send(message)
 
+        page = not scope["path"].startswith("/api/")
         refused = self._access.refuses(scope)
         if refused is not None:
-            await answer_in_words(sending, *refused, page=not scope["path"].startswith("/api/"))
+            await answer_in_words(sending, *refused, page=page)
             return
-        sizes = 0
+        gone = False
 
         async def receiving() -> Message:
-            nonlocal sizes
+            nonlocal gone
             message = await receive()
-            sizes += len(message.get("body", b""))
-            if sizes > _MOST_BYTES and not scope["path"].startswith(DROPS):
-                raise _TooLargeError
+            gone = message["type"] == "http.disconnect"
             return message
 
+        get: Receive = receiving
+        if not (scope["method"] == "PUT" and scope["path"].startswith(DROPS)):
+            # Read here: what reads it inside turns every exception into one of its own.
+            body = await _read(receiving)
+            if body is None:
+                await answer_in_words(
+                    sending, 413, "That is more than a page sends: drop files on it instead.", page=page
+                )
+                return
+            get = _after({"type": "http.request", "body": body, "more_body": False}, receiving)
         try:
-            await self._app(scope, receiving, sending)
-        except _TooLargeError:
-            await answer_in_words(sending, 413, "That is more than a page sends: drop files on it instead.")
+            await self._app(scope, get, sending)
         except Exception as error:
-            self._tell(error)
+            # Somebody who leaves in the middle of a file is no fault of ours.
+            if not gone:
+                self._tell(error)
             if not began:
-                await answer_in_words(sending, 500, "Something went wrong in the studio, and was written to its log.")
+                await answer_in_words(
+                    sending, 500, "Something went wrong in the studio, and was written to its log.", page=page
+                )
+
+
+async def _read(receive: Receive) -> bytes | None:
+    """The body of a request; None if it is longer than any that a page sends."""
+    body, more = b"", True
+    while more and len(body) <= _MOST_BYTES:
+        message = await receive()
+        body += message.get("body", b"")
+        more = message.get("more_body", False)
+    return None if len(body) > _MOST_BYTES else body
+
+
+def _after(first: Message, receive: Receive) -> Receive:
+    waiting = [first]
+
+    async def get() -> Message:
+        return waiting.pop() if waiting else await receive()
+
+    return get
 
 
 async def answer_in_words(send: Send, status: int, words: str, *, page: bool = False) -> None:
@@ -179,7 +202,8 @@ async def answer_in_words(send: Send, status: int, words: str, *, page: bool = F
 
     body = f"{words}\n".encode() if page else json.dumps({"error": words}).encode()
     kind = b"text/plain; charset=utf-8" if page else b"application/json"
-    headers = [(b"content-type", kind), (b"content-length", str(len(body)).encode())]
+    # Closed: the rest of a body that nobody wants could take forever to arrive.
+    headers = [(b"content-type", kind), (b"content-length", str(len(body)).encode()), (b"connection", b"close")]
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})
 

@@ -18,6 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from locum.errors import ConfigError
 from locum.io import split_path, write_bytes
+from locum.studio.places import Root
 from locum.types import DEFAULT_DELTA, DEFAULT_EPSILON, DP, Progress
 
 Place = Annotated[str, Field(min_length=1, max_length=1000)]
@@ -30,6 +31,16 @@ NOISES, LAMBDAS = [0.0, 0.5, 1.0, 2.0, 4.0, 8.0], [-50.0, -2.0, 0.0]
 def beside(release: str, ending: str) -> Path:
     """Where something about a release is kept: next to it, never inside it."""
     return Path(release).with_name(f"{Path(release).name}-{ending}")
+
+
+def _named(place: str) -> str:
+    """A path as a command line takes it: one that begins with a dash is no option."""
+    return f"./{place}" if place.startswith("-") else place
+
+
+def _number(value: float) -> str:
+    """A number as a command line takes it, to the last digit: a budget must not be rounded."""
+    return repr(value).removesuffix(".0")
 
 
 class Action(BaseModel):
@@ -53,10 +64,11 @@ class Action(BaseModel):
         """The command line that does the same in a terminal, in the root."""
         return shlex.join(["locum", *self.words()])
 
-    def places(self, names: tuple[str, ...]) -> list[str]:
-        """The files and folders in these fields, without `#split`."""
-        given = [getattr(self, name) for name in names]
-        return [split_path(place)[0] for place in given if place is not None]
+    def check(self, root: Root) -> None:
+        """Refuse paths that do not lie below the root."""
+        for names, look in ((self.READS, root.records), (self.WRITES, root.new)):
+            for place in filter(None, (getattr(self, name) for name in names)):
+                look(place)
 
 
 class Fit(Action):
@@ -73,7 +85,10 @@ class Fit(Action):
     epsilon: Annotated[float, Field(gt=0, le=100)] = DEFAULT_EPSILON
     delta: Annotated[float, Field(gt=0, lt=1)] = DEFAULT_DELTA
     unit: Literal["auto", "record", "subject"] = "auto"
-    classes: Annotated[list[Word], Field(max_length=1000)] | None = None
+    # As the command line takes them: separated by commas.
+    classes: (
+        Annotated[list[Annotated[Word, Field(pattern=r"^[^,\s]([^,]*[^,\s])?$")]], Field(max_length=1000)] | None
+    ) = None
     classes_public: bool = False
     holding: Word = "default"
     k: Annotated[int, Field(ge=2, le=10_000)] | None = None
@@ -101,7 +116,7 @@ class Fit(Action):
         ).to_dict()
 
     def words(self) -> list[str]:
-        out = ["fit", self.data, "-o", self.out]
+        out = ["fit", _named(self.data), "-o", self.out]
         if self.generator != "auto":
             out += ["--generator", self.generator]
         if self.k is not None:
@@ -109,7 +124,7 @@ class Fit(Action):
         if self.no_dp:
             out += ["--no-dp"]
         else:
-            out += ["--epsilon", f"{self.epsilon:g}", "--delta", f"{self.delta:g}"]
+            out += ["--epsilon", _number(self.epsilon), "--delta", _number(self.delta)]
             out += [] if self.unit == "auto" else ["--unit", self.unit]
             out += [] if self.holding == "default" else ["--holding", self.holding]
         if self.classes is not None:
@@ -156,12 +171,12 @@ class Audit(Action):
         return found.to_dict()
 
     def words(self) -> list[str]:
-        out = ["audit", self.release, "--members", self.members, "--non-members", self.non_members]
+        out = ["audit", _named(self.release), "--members", self.members, "--non-members", self.non_members]
         out += ["--policy", self.policy] + ([] if self.ledger is None else ["--ledger", self.ledger])
         for name in self.accept:
             out += ["--accept", name.split(":")[0]]
         out += ["--thorough"] * self.thorough
-        out += [] if self.minutes is None else ["--minutes", f"{self.minutes:g}"]
+        out += [] if self.minutes is None else ["--minutes", _number(self.minutes)]
         out += [] if self.canaries is None else ["--canaries", str(self.canaries)]
         for option, ending in (("-o", "audit.json"), ("--html", "audit.html"), ("--risk", "risk.csv")):
             out += [option, str(beside(self.release, ending))]
@@ -191,7 +206,7 @@ class Evaluate(Action):
 
     def words(self) -> list[str]:
         train = [] if self.train is None else ["--train", self.train]
-        return ["evaluate", self.release, "--test", self.test, *train, "--seeds", str(self.seeds), "--json"]
+        return ["evaluate", _named(self.release), "--test", self.test, *train, "--seeds", str(self.seeds), "--json"]
 
     def command(self) -> str:
         return f"{super().command()} > {shlex.quote(str(beside(self.release, 'evaluation.json')))}"
@@ -232,7 +247,7 @@ class Train(Action):
         return train_head(Path(self.release), head, overwrite=True, progress=progress).to_dict()
 
     def words(self) -> list[str]:
-        return ["train", self.release, "-o", str(beside(self.release, "head.safetensors")), "--force"]
+        return ["train", _named(self.release), "-o", str(beside(self.release, "head.safetensors")), "--force"]
 
 
 class Predict(Action):
@@ -256,7 +271,7 @@ class Predict(Action):
         return found.to_dict() | {"out": str(self.out)}
 
     def words(self) -> list[str]:
-        return ["predict", self.head, self.data, "-o", str(self.out), "--force"]
+        return ["predict", _named(self.head), _named(self.data), "-o", str(self.out), "--force"]
 
 
 class SampleMap(Action):
@@ -281,7 +296,7 @@ class SampleMap(Action):
         )
 
     def words(self) -> list[str]:
-        return ["report", self.release, "--share", "--map", self.method, "-o", str(self.out), "--force"]
+        return ["report", _named(self.release), "--share", "--map", self.method, "-o", str(self.out), "--force"]
 
 
 class Preview(Action):
@@ -330,7 +345,7 @@ class Preview(Action):
         return recipes.preview_budgets(**made_up, delta=self.delta, unit=unit, **both)
 
     def words(self) -> list[str]:
-        auc = ["--real-auc", f"{self.real_auc:g}"]
+        auc = ["--real-auc", _number(self.real_auc)]
         return ["plan", "--records", str(self.units), "--classes", str(len(self.classes)), *auc]
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from fastapi import FastAPI, Query, Request
+from fastapi import Depends, FastAPI, Query, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse, HTMLResponse, JSONResponse, PlainTextResponse, Response
 from fastapi.sse import EventSourceResponse, ServerSentEvent
@@ -19,7 +20,7 @@ from locum.errors import ConfigError, LocumError, PolicyError, missing_extra
 from locum.io import one_line
 from locum.studio import facts
 from locum.studio.access import ENTER, LINK, Access
-from locum.studio.actions import ACTIONS, Action, Fit, beside
+from locum.studio.actions import ACTIONS, Action, Fit
 from locum.studio.drops import Drops
 from locum.studio.jobs import Jobs
 from locum.studio.places import NotBelowRootError, Root
@@ -90,7 +91,7 @@ class KeyBody(Body):
 
 def make_app(root: Root, access: Access, jobs: Jobs) -> FastAPI:
     """The application without its guard: `Guard` decides who reaches it."""
-    app = FastAPI(title="Locum studio", docs_url=None, redoc_url=None, openapi_url=None)
+    app = FastAPI(title="Locum studio", docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False)
     drops = Drops(root)
     drops.clear()
     _errors(app, root)
@@ -125,7 +126,9 @@ def _errors(app: FastAPI, root: Root) -> None:
 
     @app.exception_handler(OSError)
     def refused(_: Request, error: OSError) -> JSONResponse:
-        return told(400, f"{error.strerror or 'The system refused'}: {error.filename or 'no file is named'}.")
+        # In quotes, so that a path with spaces is hidden as a whole.
+        where = f": {error.filename!r}" if error.filename else ""
+        return told(400, f"{error.strerror or 'The system refused'}{where}.")
 
     @app.exception_handler(Exception)
     def unforeseen(_: Request, error: Exception) -> JSONResponse:
@@ -239,7 +242,7 @@ def _dial(app: FastAPI, root: Root, jobs: Jobs) -> None:
 def _working(app: FastAPI, root: Root, jobs: Jobs) -> None:
     @app.post("/api/plan")
     def plan(body: Fit) -> dict[str, Any]:
-        _check_places(root, body)
+        body.check(root)
         return facts.about_plan(root, body)
 
     def asked_for(body: JobBody) -> Action:
@@ -249,7 +252,7 @@ def _working(app: FastAPI, root: Root, jobs: Jobs) -> None:
             action = ACTIONS[body.kind].model_validate(body.arguments)
         except ValidationError as error:
             raise ConfigError(_first(error.errors())) from None
-        _check_places(root, action)
+        action.check(root)
         return action
 
     @app.post("/api/command")
@@ -259,7 +262,7 @@ def _working(app: FastAPI, root: Root, jobs: Jobs) -> None:
     @app.post("/api/jobs", status_code=201)
     def start(body: JobBody) -> dict[str, Any]:
         action = asked_for(body)
-        return jobs.about(jobs.start(body.kind, action.model_dump(), action.command()))
+        return _shown(jobs.about(jobs.start(body.kind, action.model_dump(), action.command())))
 
     @app.get("/api/jobs")
     def all_jobs() -> list[dict[str, Any]]:
@@ -274,7 +277,11 @@ def _working(app: FastAPI, root: Root, jobs: Jobs) -> None:
         jobs.cancel(job)
         return _shown(jobs.about(job))
 
-    @app.get("/api/jobs/{job}/events", response_class=EventSourceResponse)
+    def known(job: str) -> None:
+        # Before the answer begins: a job that is not there is an error, not a stream that breaks.
+        jobs.about(job)
+
+    @app.get("/api/jobs/{job}/events", response_class=EventSourceResponse, dependencies=[Depends(known)])
     async def events(job: str, request: Request) -> AsyncIterator[ServerSentEvent]:
         given = request.headers.get("last-event-id", "0")
         seen = int(given) if given.isdecimal() and len(given) < 12 else 0
@@ -285,7 +292,7 @@ def _working(app: FastAPI, root: Root, jobs: Jobs) -> None:
                 seen = event["number"]
                 yield ServerSentEvent(data=event, id=str(seen))
             if over:
-                yield ServerSentEvent(data=_shown(jobs.about(job)), event="over")
+                yield ServerSentEvent(data=_shown(await asyncio.to_thread(jobs.about, job)), event="over")
                 return
             await asyncio.sleep(_LOOK)
 
@@ -305,10 +312,10 @@ def _deciding(app: FastAPI, root: Root, jobs: Jobs) -> None:
 
     @app.post("/api/decide")
     def decide(body: DecideBody) -> dict[str, Any]:
-        from locum.recipes import decide_release
+        from locum.recipes import decide_release, findings_beside
 
         release = root.path(body.release)
-        audit, evaluation = (_if_there(root, body.release, ending) for ending in ("audit.json", "evaluation.json"))
+        found = findings_beside(release)
         return decide_release(
             release,
             outcome=body.outcome,
@@ -317,8 +324,8 @@ def _deciding(app: FastAPI, root: Root, jobs: Jobs) -> None:
             checklist={name: check.model_dump() for name, check in body.checklist.items()},
             key=root.path(body.key),
             passphrase=body.passphrase.encode() if body.passphrase else None,
-            audit=audit,
-            evaluation=evaluation if body.include_measured else None,
+            audit=found.get("audit"),
+            evaluation=found.get("evaluation") if body.include_measured else None,
             include_measured=body.include_measured,
             override=body.override,
             overwrite=body.overwrite,
@@ -330,7 +337,8 @@ def _deciding(app: FastAPI, root: Root, jobs: Jobs) -> None:
 
         place = root.path(release)
         facts.check_approved(root, jobs, release)
-        name = f"{place.name}.zip".encode("ascii", "replace").decode()
+        # Quotes and line breaks would end the header.
+        name = re.sub(r"[^A-Za-z0-9._-]", "_", f"{place.name}.zip")
         headers = {"content-disposition": f'attachment; filename="{name}"'}
         return Response(pack_release(place), media_type="application/zip", headers=headers)
 
@@ -354,7 +362,7 @@ def _dropping(app: FastAPI, root: Root, drops: Drops) -> None:
         from locum.recipes import receive_release
 
         try:
-            found = receive_release(drops.only(drop), root.folder / "received")
+            found = receive_release(drops.only(drop), root.new("received"))
         finally:
             drops.forget(drop)
         return found | {"path": root.name(Path(found["path"]))}
@@ -363,19 +371,6 @@ def _dropping(app: FastAPI, root: Root, drops: Drops) -> None:
     def forget(drop: str) -> dict[str, str]:
         drops.forget(drop)
         return {}
-
-
-def _check_places(root: Root, action: Action) -> None:
-    """Every path of a job lies below the root."""
-    for name in action.places(action.READS):
-        root.path(name)
-    for name in action.places(action.WRITES):
-        root.new(name)
-
-
-def _if_there(root: Root, release: str, ending: str) -> Path | None:
-    place = root.folder / beside(release, ending)
-    return place if place.is_file() else None
 
 
 def _first(errors: Any) -> str:

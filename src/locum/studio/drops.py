@@ -45,28 +45,39 @@ class Drops:
         if not 1 <= len(parts) <= 20 or not all(map(_good, parts)):
             raise ConfigError(f"{path[:100]!r} is not a name that a dropped file can have: rename it.")
         file = folder.joinpath(*parts)
-        for above in reversed([p for p in file.parents if folder in p.parents]):
-            private_folder(above)
         sizes[0] += 1
         try:
+            for above in reversed([p for p in file.parents if folder in p.parents]):
+                private_folder(above)
             descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         except OSError as error:
             raise DataError(f"{path[:100]!r} cannot be copied: {error.strerror}.") from None
-        with os.fdopen(descriptor, "wb") as stream:
-            async for chunk in chunks:
-                sizes[1] += len(chunk)
-                if sizes[0] > _MOST_FILES or sizes[1] > _MOST_BYTES:
-                    raise DataError("That is too much to drop on a page: copy it below the root instead.")
-                stream.write(chunk)
+        try:
+            with os.fdopen(descriptor, "wb") as stream:
+                async for chunk in chunks:
+                    sizes[1] += len(chunk)
+                    if sizes[0] > _MOST_FILES or sizes[1] > _MOST_BYTES:
+                        raise DataError("That is too much to drop on a page: copy it below the root instead.")
+                    stream.write(chunk)
+        except BaseException:
+            # Half a file must never be kept as if it were whole.
+            file.unlink(missing_ok=True)
+            raise
 
     def keep(self, drop: str) -> str:
         """Put a dropped file or folder into the root, under its own name; what is there is never replaced."""
-        folder = self._place(drop)
-        target = self._root.new(self.only(drop).name)
-        if target.exists():
-            raise ConfigError(f"There is {target.name!r} already: rename what you drop, or remove that first.")
-        os.rename(self.only(drop), target)
-        shutil.rmtree(folder, ignore_errors=True)
+        dropped = self.only(drop)
+        target = self._root.new(dropped.name)
+        try:
+            if os.path.lexists(self._root.folder / dropped.name):
+                raise FileExistsError
+            # Unlike a rename, a link never replaces a file; a folder never replaces one that holds anything.
+            os.rename(dropped, target) if dropped.is_dir() else os.link(dropped, target)
+        except FileExistsError:
+            raise ConfigError(
+                f"There is {dropped.name!r} already: rename what you drop, or remove that first."
+            ) from None
+        self.forget(drop)
         return self._root.name(target)
 
     def only(self, drop: str) -> Path:
@@ -83,8 +94,8 @@ class Drops:
 
     def clear(self) -> None:
         """Remove what an earlier server left half copied."""
-        for place in self._folder.iterdir():
-            shutil.rmtree(place, ignore_errors=True)
+        shutil.rmtree(self._folder, ignore_errors=True)
+        private_folder(self._folder)
 
     def _place(self, drop: str) -> Path:
         place = self._folder / drop

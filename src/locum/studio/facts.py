@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from locum.errors import ConfigError, LocumError
+from locum.errors import LocumError, PolicyError
 from locum.studio.actions import Fit, beside
 from locum.studio.jobs import Jobs
 from locum.studio.places import Root
@@ -40,7 +40,7 @@ def about_release(root: Root, jobs: Jobs, name: str) -> dict[str, Any]:
     return facts | {
         "path": name,
         "ledger": _ledger_of(root, paid["ledger"]) if paid else None,
-        "made": None if made is None else {"data": made["arguments"]["data"], "command": made["command"]},
+        "made": None if made is None else {"data": made["arguments"].get("data"), "command": made["command"]},
         "head": beside(name, "head.safetensors").as_posix() if facts["has_head"] else None,
     }
 
@@ -59,7 +59,7 @@ def about_plan(root: Root, fit: Fit) -> dict[str, Any]:
     out = {"command": fit.command(), "cost": None, "holding": None, "problem": ""}
     if fit.no_dp:
         return out
-    return out | show_cost(str(root.path(fit.places(("data",))[0])), DP(fit.epsilon, fit.delta), fit.holding)
+    return out | show_cost(str(root.records(fit.data)), DP(fit.epsilon, fit.delta), fit.holding)
 
 
 def measured(root: Root, jobs: Jobs) -> list[dict[str, Any]]:
@@ -88,7 +88,7 @@ def measured(root: Root, jobs: Jobs) -> list[dict[str, Any]]:
 def check_approved(root: Root, jobs: Jobs, name: str) -> None:
     """Refuse to hand out a release that nobody approved."""
     if about_release(root, jobs, name)["outcome"] != "approved":
-        raise ConfigError("Only a release that somebody approved can be downloaded: decide about it first.")
+        raise PolicyError("Only a release that somebody approved can be downloaded: decide about it first.")
 
 
 def _ledger_of(root: Root, tip: str) -> str | None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import re
 import secrets
 import signal
 import subprocess
@@ -30,6 +31,8 @@ ENDED = frozenset({"done", "failed", "cancelled"})
 # How many jobs are kept; the oldest that ended are removed.
 _KEPT = 200
 _PATIENCE = 5.0
+_TAIL = 2**14
+_ID = re.compile(r"\d{20}-[0-9a-f]{8}")
 
 
 class Jobs:
@@ -55,42 +58,56 @@ class Jobs:
         place = private_folder(self.folder / job)
         body = {"kind": kind, "arguments": dict(arguments), "command": command, "started": int(time.time())}
         write_bytes(place / JOB, json.dumps(body).encode())
-        write_bytes(place / EVENTS, b"")
-        with _private(place / LOG) as log:
+        with _private(place / LOG) as log, _private(place / EVENTS) as events:
+            # The process inherits the lock, so that there is no moment at which it lives without.
+            fcntl.flock(events, fcntl.LOCK_EX)
             self._started[job] = subprocess.Popen(
-                [sys.executable, "-m", "locum.studio.work", str(place)],
+                [sys.executable, "-m", "locum.studio.work", str(place), str(events.fileno())],
                 cwd=self._cwd,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
+                pass_fds=(events.fileno(),),
             )
         write_bytes(place / PROCESS, str(self._started[job].pid).encode())
         return job
 
     def all(self) -> list[dict[str, Any]]:
-        """Every job without its result, the newest first."""
-        return [self.about(place.name) for place in sorted(self.folder.glob("*-*"), reverse=True) if _whole(place)]
+        """Every job without its result, the newest first; what is damaged is left out."""
+        found = []
+        for place in sorted(self.folder.glob("*-*"), reverse=True):
+            with suppress(NotBelowRootError):
+                found.append(self.about(place.name))
+        return found
 
     def about(self, job: str) -> dict[str, Any]:
         """What a job is and how far it got."""
         place = self._place(job)
-        body = json.loads((place / JOB).read_bytes())
-        events = self.events(job)
-        last = events[-1] if events else {"kind": "waiting"}
-        steps = [event for event in events if event["kind"] == "progress"]
-        state = str(last["kind"]) if last["kind"] in ENDED else "running"
-        if state == "running" and not self._alive(job):
-            state = "killed"
-        elif state == "running" and not any(event["kind"] == "started" for event in events):
-            state = "waiting"
+        try:
+            kind, arguments = read_job(place)
+            body = json.loads((place / JOB).read_bytes())
+            known = {"command": str(body["command"]), "started": int(body["started"])}
+        except (ConfigError, OSError, ValueError, KeyError, TypeError):
+            raise _no_job(job) from None
+        # Looked at first: after the end of a process nothing is added, so that its last event is its last.
+        alive = self._alive(job)
+        last = _last(place / EVENTS)
+        steps, state = [], str(last.get("kind")) if last.get("kind") in ENDED else "killed"
+        if state == "killed" and alive:
+            # Only the few jobs that have not ended are read from the start.
+            events = self.events(job)
+            state = "running" if any(event["kind"] == "started" for event in events) else "waiting"
+            steps = [event for event in events if event["kind"] == "progress"]
         words = {
-            "failed": last.get("words", ""),
+            "failed": str(last.get("words", "")),
             "killed": "It was ended from outside, or the machine was restarted.",
         }
         return {
             "id": job,
-            **body,
+            "kind": kind,
+            "arguments": arguments,
+            **known,
             "state": state,
             "progress": steps[-1] if steps and state == "running" else None,
             "words": words.get(state, ""),
@@ -98,13 +115,16 @@ class Jobs:
 
     def result(self, job: str) -> Any:
         """What came of a job that is done; None otherwise."""
-        place = self._place(job) / RESULT
-        return json.loads(place.read_bytes()) if place.is_file() else None
+        try:
+            return json.loads((self._place(job) / RESULT).read_bytes())
+        except (OSError, ValueError):
+            return None
 
     def events(self, job: str, after: int = 0) -> list[dict[str, Any]]:
         """Events of a job with numbers above `after`; a line that is still being written is left for later."""
         lines = (self._place(job) / EVENTS).read_bytes().split(b"\n")[:-1]
-        return [{"number": i, **json.loads(line)} for i, line in enumerate(lines[after:], start=after + 1)]
+        numbered = ((i, _event(line)) for i, line in enumerate(lines[after:], start=after + 1))
+        return [{**event, "number": i} for i, event in numbered if event is not None]
 
     def over(self, job: str) -> bool:
         """Whether nothing more will happen to a job."""
@@ -124,17 +144,20 @@ class Jobs:
                 time.sleep(0.05)
         if not any(event["kind"] in ENDED for event in self.events(job)):
             with (place / EVENTS).open("ab") as stream:
-                stream.write(json.dumps({"kind": "cancelled"}).encode() + b"\n")
+                # On a line of its own, whatever was being written when the process was killed.
+                stream.write(
+                    b"\n" * (not _ends_a_line(place / EVENTS)) + json.dumps({"kind": "cancelled"}).encode() + b"\n"
+                )
 
     def running(self) -> int:
         """How many jobs are running or waiting."""
         return sum(job["state"] in ("running", "waiting") for job in self.all())
 
     def _alive(self, job: str) -> bool:
-        process = self._started.get(job)
-        if process is not None and process.poll() is None:
-            return True
-        # Of an earlier server: the lock ends with the process that holds it.
+        if (process := self._started.get(job)) is not None:
+            # Otherwise it stays in the list of processes for as long as the server runs.
+            process.poll()
+        # Also of an earlier server: the lock ends with the last process that holds it.
         with (self._place(job) / EVENTS).open("rb") as stream:
             try:
                 fcntl.flock(stream, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -144,16 +167,19 @@ class Jobs:
 
     def _place(self, job: str) -> Path:
         place = self.folder / job
-        if "/" in job or job.startswith(".") or not _whole(place):
-            raise NotBelowRootError(f"There is no job {job[:60]!r}.")
+        if not _ID.fullmatch(job) or not _whole(place):
+            raise _no_job(job)
         return place
 
     def _forget(self) -> None:
         import shutil
 
         for place in sorted(self.folder.glob("*-*"))[:-_KEPT]:
-            if not _whole(place) or self.over(place.name):
-                shutil.rmtree(place, ignore_errors=True)
+            with suppress(NotBelowRootError):
+                if not self.over(place.name):
+                    continue
+            shutil.rmtree(place, ignore_errors=True)
+            self._started.pop(place.name, None)
 
 
 class Reporter:
@@ -163,12 +189,14 @@ class Reporter:
     ----------
     place
         Folder of the job.
+    events
+        Descriptor of its events, locked by whoever started the process.
     """
 
-    def __init__(self, place: Path) -> None:
+    def __init__(self, place: Path, events: int) -> None:
         self._place = place
-        self._stream = (place / EVENTS).open("ab", buffering=0)
-        fcntl.flock(self._stream, fcntl.LOCK_EX)
+        os.set_inheritable(events, False)
+        self._stream = os.fdopen(events, "ab", buffering=0)
         self._last = 0.0
 
     def tell(self, kind: str, **facts: Any) -> None:
@@ -200,20 +228,52 @@ def read_job(place: Path) -> tuple[str, dict[str, Any]]:
     try:
         body = json.loads((place / JOB).read_bytes())
         return str(body["kind"]), dict(body["arguments"])
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         raise ConfigError(f"{str(place)!r} is not the folder of a job: the studio starts jobs.") from None
 
 
+def _no_job(job: str) -> NotBelowRootError:
+    return NotBelowRootError(f"There is no job {job[:60]!r}.")
+
+
 def _whole(place: Path) -> bool:
-    return (place / JOB).is_file() and (place / EVENTS).is_file()
+    files = (place / JOB, place / EVENTS)
+    return not any(p.is_symlink() for p in (place, *files)) and all(p.is_file() for p in files)
+
+
+def _event(line: bytes) -> dict[str, Any] | None:
+    """An event; None for a line that a killed process left unfinished."""
+    try:
+        event = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return event if isinstance(event, dict) and isinstance(event.get("kind"), str) else None
+
+
+def _last(file: Path) -> dict[str, Any]:
+    """The last event of a file, without reading all of it: a job can tell much, and pages ask often."""
+    with file.open("rb") as stream:
+        stream.seek(max(0, os.fstat(stream.fileno()).st_size - _TAIL))
+        lines = stream.read().split(b"\n")[:-1]
+    # The events that end a job are short: a longer line need not be read.
+    return next((event for line in reversed(lines) if (event := _event(line)) is not None), {})
+
+
+def _ends_a_line(file: Path) -> bool:
+    with file.open("rb") as stream:
+        size = os.fstat(stream.fileno()).st_size
+        stream.seek(max(0, size - 1))
+        return size == 0 or stream.read() == b"\n"
 
 
 def _process(place: Path) -> int | None:
     """The process of a job, which leads a group of its own."""
     try:
-        return int((place / PROCESS).read_text())
+        number = int((place / PROCESS).read_text())
     except (OSError, ValueError):
         return None
+    # 0 would be our own group, and 1 that of the system.
+    return number if number > 1 else None
 
 
 @contextmanager

@@ -2,26 +2,36 @@
 
 from __future__ import annotations
 
+import asyncio
+import fcntl
 import http.client
 import json
 import logging
 import os
 import socket
+import time
 import traceback
 import webbrowser
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from html import escape
 from pathlib import Path
 
+import h11
+import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
 from locum.errors import ConfigError
 from locum.io import write_bytes
-from locum.studio.access import ENTER, LINK, SECRET_HEADER, Access, Guard
+from locum.studio.access import ENTER, HEADERS, LINK, SECRET_HEADER, Access, Guard
 from locum.studio.jobs import Jobs
 from locum.studio.places import Root
 
 ADDRESS = "127.0.0.1"
 # Known to the owner alone: how to ask a running studio for another link.
-_STATE, _LINK, _LOG = "studio.json", "open.html", "studio.log"
+_STATE, _LINK, _LOG, _LOCK = "studio.json", "open.html", "studio.log", "studio.lock"
+# Anybody on the machine can connect: how many may, and how long the head of a request may take, in seconds.
+_MOST_CONNECTIONS, _PATIENCE = 200, 10.0
 
 
 def serve_studio(
@@ -54,22 +64,27 @@ def serve_studio(
     >>> from locum.studio import serve_studio
     >>> serve_studio(Path("scans-and-releases"))  # doctest: +SKIP
     """
-    import uvicorn
+    root = _root(folder)
+    with _only_one(root) as first:
+        if first:
+            _serve(root, port, browser, announce)
+            return
+    link = _running(root)
+    announce(f"The studio runs here already. Open it with this link, which works once:\n\n  {link}\n")
+    _open(root, link, browser)
 
+
+def _serve(root: Root, port: int, browser: bool, announce: Callable[[str], None]) -> None:
     from locum.studio.app import make_app
 
-    root = _root(folder)
-    if (link := _running(root)) is not None:
-        announce(f"The studio runs here already. Open it with this link, which works once:\n\n  {link}\n")
-        _open(root, link, browser)
-        return
     listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listening.bind((ADDRESS, port))
-        # Whoever opens the link at once waits until the server takes over.
-        listening.listen()
+        # From now on: a browser may be quicker than what follows.
+        listening.listen(_MOST_CONNECTIONS)
     except (OSError, OverflowError) as error:
+        listening.close()
         reason = getattr(error, "strerror", None) or str(error)
         raise ConfigError(f"The studio cannot listen on port {port}: {reason}. Leave --port out.") from None
     port = listening.getsockname()[1]
@@ -84,7 +99,7 @@ def serve_studio(
         server_header=False,
         lifespan="off",
         ws="none",
-        http="h11",
+        http=_Protocol,
         timeout_graceful_shutdown=1,
     )
     state = {"port": port, "secret": access.secret, "process": os.getpid()}
@@ -96,39 +111,104 @@ def serve_studio(
     try:
         uvicorn.Server(settings).run(sockets=[listening])
     finally:
+        # Here: uvicorn ends by the signal that it was sent.
         for name in (_STATE, _LINK):
             (root.state / name).unlink(missing_ok=True)
-    if left := jobs.running():
-        announce(
-            f"{left} job{'s go' if left > 1 else ' goes'} on; `locum studio` shows {'them' if left > 1 else 'it'}."
-        )
+        if left := jobs.running():
+            go, them = ("s go", "them") if left > 1 else (" goes", "it")
+            announce(f"{left} job{go} on; `locum studio` shows {them}.")
+
+
+class _Protocol(H11Protocol):
+    """HTTP for strangers: what is no request gets our headers too, and nobody keeps a connection by being slow."""
+
+    _late: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        if len(self.connections) > _MOST_CONNECTIONS:
+            # Otherwise there would be no files left to open.
+            transport.abort()
+            return
+        self._expect_a_head()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        self._expect_a_head()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        self._stop_waiting()
+
+    def _expect_a_head(self) -> None:
+        """Wait for the rest of a request's head, but not longer if it comes in small pieces."""
+        if self.conn.their_state is not h11.IDLE:
+            self._stop_waiting()
+        elif self._late is None and not self.transport.is_closing():
+            self._late = self.loop.call_later(_PATIENCE, self.transport.abort)
+
+    def _stop_waiting(self) -> None:
+        if self._late is not None:
+            self._late.cancel()
+            self._late = None
+
+    def send_400_response(self, msg: str) -> None:
+        own = [*HEADERS, ("content-type", "text/plain; charset=utf-8"), ("connection", "close")]
+        head = h11.Response(status_code=400, headers=own, reason=b"Bad Request")
+        # In the middle of another answer there is no place for this one.
+        with suppress(h11.LocalProtocolError):
+            for event in (head, h11.Data(data=b"This is not a request that a browser sends.\n"), h11.EndOfMessage()):
+                self.transport.write(self.conn.send(event) or b"")
+        self.transport.close()
 
 
 def _root(folder: Path) -> Root:
-    if not folder.is_dir():
-        raise ConfigError(f"There is no folder {str(folder)!r}: name the folder that holds your data and releases.")
-    root = Root(folder)
     try:
-        place = root.state
+        if not folder.is_dir():
+            raise ConfigError(
+                f"There is no folder {str(folder)!r}: name the folder that holds your data and releases."
+            )
+        root = Root(folder)
+        _ = root.state
     except OSError as error:
-        raise ConfigError(f"The studio cannot write in {str(folder)!r}: {error.strerror}.") from None
-    if os.name == "posix" and place.stat().st_mode & 0o077:
-        place.chmod(0o700)
+        raise ConfigError(
+            f"The studio cannot keep its files in {str(folder)!r}: {error.strerror}. Choose a folder of your own."
+        ) from None
     return root
 
 
-def _running(root: Root) -> str | None:
-    """A new link of the studio that runs on this root; None if there is none."""
-    try:
-        state = json.loads((root.state / _STATE).read_bytes())
-        port, secret = int(state["port"]), str(state["secret"])
-        connection = http.client.HTTPConnection(ADDRESS, port, timeout=2)
-        connection.request("POST", LINK, headers={SECRET_HEADER: secret, "content-length": "0"})
-        answer = connection.getresponse()
-        token = json.loads(answer.read())["token"] if answer.status == 200 else None
-    except (OSError, ValueError, KeyError, TypeError, http.client.HTTPException):
-        return None
-    return None if token is None else f"http://{ADDRESS}:{port}{ENTER}?token={token}"
+@contextmanager
+def _only_one(root: Root) -> Iterator[bool]:
+    """Whether no other studio runs on this root; none can be started meanwhile.
+
+    A lock ends with the process that holds it. The port of a studio that was killed may be somebody else's by now.
+    """
+    with open(os.open(root.state / _LOCK, os.O_RDWR | os.O_CREAT, 0o600), "rb") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield False
+            return
+        (root.state / _STATE).unlink(missing_ok=True)
+        yield True
+
+
+def _running(root: Root) -> str:
+    """A new link of the studio that runs on this root."""
+    for _ in range(20):
+        try:
+            state = json.loads((root.state / _STATE).read_bytes())
+            port, secret = int(state["port"]), str(state["secret"])
+            connection = http.client.HTTPConnection(ADDRESS, port, timeout=5)
+            connection.request("POST", LINK, headers={SECRET_HEADER: secret, "content-length": "0"})
+            answer = connection.getresponse()
+            if answer.status == 200:
+                return f"http://{ADDRESS}:{port}{ENTER}?token={json.loads(answer.read())['token']}"
+        except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError, http.client.HTTPException):
+            pass
+        # It may be starting.
+        time.sleep(0.1)
+    raise ConfigError("The studio runs here already, but does not answer: stop it, and run this again.")
 
 
 def _open(root: Root, link: str, browser: bool) -> None:
@@ -146,8 +226,8 @@ def _open(root: Root, link: str, browser: bool) -> None:
 def _log_to(file: Path) -> Callable[[BaseException], None]:
     def tell(error: BaseException) -> None:
         text = "".join(traceback.format_exception(error))
-        descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-        with os.fdopen(descriptor, "a") as stream:
+        # A full disk must not keep the page from its answer.
+        with suppress(OSError), open(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "a") as stream:
             stream.write(text)
 
     return tell

@@ -1,4 +1,4 @@
-"""`python -m locum.studio.work FOLDER`: the process of one job. It needs no server, and outlives one."""
+"""`python -m locum.studio.work FOLDER DESCRIPTOR`: the process of one job. It needs no server, and outlives one."""
 
 from __future__ import annotations
 
@@ -15,14 +15,17 @@ from locum.studio.jobs import RESULT, Reporter, read_job
 from locum.studio.places import Root
 
 
-def main(place: Path) -> int:
+def main(place: Path, events: int) -> int:
     """Do the job in a folder, tell what happens, and leave the result there."""
     signal.signal(signal.SIGTERM, _stop)
-    report, root = Reporter(place), Root(Path.cwd())
+    report, root = Reporter(place, events), Root(Path.cwd())
     try:
         kind, arguments = read_job(place)
+        action = ACTIONS[kind].model_validate(arguments)
         with report.turn():
-            result = ACTIONS[kind].model_validate(arguments).run(report, report.tell)
+            # Again: the root may have changed since the page asked.
+            action.check(root)
+            result = action.run(report, report.tell)
         write_bytes(place / RESULT, json.dumps(result, allow_nan=False).encode())
         report.tell("done")
         return 0
@@ -36,7 +39,9 @@ def main(place: Path) -> int:
         report.tell("failed", words=root.hide(one_line(str(error))))
         return error.exit_code
     except OSError as error:
-        report.tell("failed", words=root.hide(one_line(f"{error.strerror or error}: {error.filename or ''}")))
+        report.tell(
+            "failed", words=root.hide(one_line(f"{error.strerror or error}: {error.filename or 'no file'!r}."))
+        )
         return 1
     except MemoryError:
         report.tell("failed", words="This asks for more than the machine's memory holds: try fewer records.")
@@ -51,4 +56,4 @@ def _stop(number: int, frame: FrameType | None) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1])))
+    sys.exit(main(Path(sys.argv[1]), int(sys.argv[2])))

@@ -1,0 +1,114 @@
+"""The command line that a page shows does what its job does."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from locum.recipes import show_ledger
+from locum.studio.actions import ACTIONS, Audit, Evaluate, Fit, Predict, Preview, SampleMap, Survey, Train
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> Callable[[str, Path], subprocess.CompletedProcess[str]]:
+    """Run a command line in a folder, where `locum` is this very one."""
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    (programs / "locum").write_text(f'#!/bin/sh\nexec {sys.executable} -m locum "$@"\n')
+    (programs / "python").write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+    for program in programs.iterdir():
+        program.chmod(0o755)
+
+    def run(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
+        env = {**os.environ, "PATH": f"{programs}:{os.environ['PATH']}"}
+        return subprocess.run(command, shell=True, cwd=folder, env=env, capture_output=True, text=True, timeout=120)
+
+    return run
+
+
+def quiet(*_: Any, **__: Any) -> None:
+    pass
+
+
+@pytest.mark.slow
+def test_a_command_does_the_same_as_its_job(
+    tmp_path: Path, shell: Any, data_writer: Callable[[Path], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data, release = 'it\'s my "data" $HOME;.npz', "-a release of 'mine'"
+    told, done = tmp_path / "told", tmp_path / "done"
+    for folder in (told, done):
+        folder.mkdir()
+        data_writer(folder / data)
+    ledger, head = ".locum/ledger.sqlite", f"{release}-head.safetensors"
+    actions = [
+        Fit(
+            data=f"{data}#train",
+            out=release,
+            classes=["ant", "bee"],
+            epsilon=0.123456789,
+            delta=1.23456789e-7,
+            holding="-h",
+        ),
+        Train(release=release),
+        Predict(head=head, data=f"{data}#test"),
+        Evaluate(release=release, test=f"{data}#test", seeds=2),
+        Audit(release=release, members=f"{data}#train", non_members=f"{data}#val", ledger=ledger, policy="internal"),
+        SampleMap(release=release),
+    ]
+    for action in actions:
+        answer = shell(action.command(), told)
+        # 3: a policy is not met, which is an answer too.
+        assert answer.returncode in (0, 3), (action.command(), answer.stderr)
+        monkeypatch.chdir(done)
+        action.run(quiet, quiet)
+        names = [{p.name for p in folder.iterdir()} for folder in (told, done)]
+        assert names[0] == names[1], action
+    paid = [show_ledger(folder / ledger)["holdings"] for folder in (told, done)]
+    for holdings in paid:
+        assert [(h["name"], len(h["charges"])) for h in holdings] == [("-h", 1)]
+        # The budget is the one that was asked for, to the last digit.
+        assert holdings[0]["budget"] == {"epsilon": 0.123456789, "delta": 1.23456789e-7}
+    assert paid[0][0]["spent"] == paid[1][0]["spent"]
+    claims = [json.loads((folder / release / "manifest.json").read_bytes())["claim"] for folder in (told, done)]
+    for claim in claims:
+        claim["dp"].pop("ledger")
+    assert claims[0] == claims[1]
+    for ending in ("evaluation.json", "audit.json"):
+        shapes = [sorted(json.loads((folder / f"{release}-{ending}").read_bytes())) for folder in (told, done)]
+        assert shapes[0] == shapes[1]
+
+
+def test_the_other_commands_run_too(tmp_path: Path, shell: Any, data_writer: Callable[[Path], Path]) -> None:
+    data_writer(tmp_path / "it's.npz")
+    groups = {"no_dp": True, "generator": "ksame", "k": 5, "drop_duplicates": True, "non_members": "it's.npz#val"}
+    private = {"unit": "record", "classes_public": True}
+    for action in (
+        Survey(data="it's.npz"),
+        Preview(units=500, classes=["a", "b", "c"]),
+        Fit(data="it's.npz#train", out="groups", **groups),
+        Fit(data="it's.npz#train", out="private", **private),
+    ):
+        answer = shell(action.command(), tmp_path)
+        assert answer.returncode == 0, (action.command(), answer.stderr)
+
+
+@pytest.mark.parametrize("name", ["a,b", " a", "a ", "", ","])
+def test_a_class_that_no_command_line_can_name_is_refused(name: str) -> None:
+    with pytest.raises(ValidationError):
+        Fit(data="d", out="o", classes=["good", name])
+    assert Fit(data="d", out="o", classes=["a", "two words"]).words()[-1] == "a,two words"
+
+
+def test_every_action_names_its_paths() -> None:
+    """A field that is a path but is not listed would not be checked."""
+    paths = {"data", "out", "non_members", "members", "release", "ledger", "test", "train", "head"}
+    for action in ACTIONS.values():
+        assert set(action.model_fields) & paths == {*action.READS, *action.WRITES}
