@@ -46,6 +46,7 @@ const App = () => {
   const desk = useFacts("desk", {}, again);
   const [help, setHelp] = useState(null);
   const before = useRef(null);
+  const entered = useRef(false);
   const open = (term) => {
     before.current = document.activeElement;
     setHelp({ term });
@@ -60,6 +61,11 @@ const App = () => {
     document.title = `${title} – Locum studio`;
     scrollTo(0, 0);
   }, [known]);
+  useEffect(() => {
+    // The button that led here may be gone: the keyboard goes on at the top of the screen.
+    if (document.activeElement === document.body && document.hasFocus() && entered.current) document.getElementById("main").focus({ preventScroll: true });
+    entered.current = true;
+  }, [known, JSON.stringify(parameters)]);
   return html`<${Help.Provider} value=${open}>
     <a class="skip" href="#main" onClick=${(event) => { event.preventDefault(); document.getElementById("main").focus(); }}>Skip to the content</a>
     <div class="shell">

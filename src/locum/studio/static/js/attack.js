@@ -2,7 +2,7 @@
 
 import { html, useEffect, useState } from "../vendor/htm-preact.js";
 import { get } from "./api.js";
-import { Badge, Button, Card, Check, Command, DataPicker, Lines, Note, Problem, Progress, Select, count, figure, go, number, upward, useFacts, useJob, verdictTone } from "./ui.js";
+import { Badge, Button, Card, Check, Command, DataPicker, Lines, NoRelease, Note, Problem, Progress, Select, count, figure, go, number, upward, useFacts, useJob, verdictTone } from "./ui.js";
 
 const WIDTH = 400;
 
@@ -89,7 +89,7 @@ export const Attack = ({ desk, parameters }) => {
   if (canaries) body.canaries = 1000;
   return html`<header><h1>Attack a release</h1><p>Attackers try to tell the records that were used from others of the same population. An attack that finds nothing proves nothing about a better one.</p></header>
   <div class="stack">
-    <${Card} title="What to attack" id="what"><div class="form">
+    <${Card} title="What to attack" id="what">${!desk.releases.length ? html`<${NoRelease} />` : html`<div class="form">
       <div class="columns">
         <${Select} label="Release" value=${release} options=${desk.releases} empty="Choose a release" onChange=${(chosen) => go("attack", { release: chosen })} />
         <${Select} label="Policy" term="policy" value=${policy} onChange=${setPolicy} options=${[["public", "public: anyone may get it"], ["research-sharing", "research-sharing: named researchers"], ["internal", "internal: stays in the house"]]} />
@@ -108,7 +108,7 @@ export const Attack = ({ desk, parameters }) => {
         <${Progress} run=${run} verb="Attacking" />
         <${Problem}>${run.problem}<//>
         ${run.job?.command && html`<details><summary>The same in a terminal</summary><${Command}>${run.job.command}<//></details>`}`}
-    </div><//>
+    </div>`}<//>
     ${found && html`<${Found} release=${release} facts=${found} />`}
   </div>`;
 };

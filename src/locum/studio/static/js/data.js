@@ -42,7 +42,7 @@ export const Data = ({ desk, parameters }) => {
   <div class="stack">
     <${Card}><div class="form">
       <${DataPicker} label="Data set" data=${desk.data} value=${path} onChange=${(chosen) => go("data", { path: chosen })} />
-      <div class="row"><${Button} disabled=${!path} busy=${run.busy} onClick=${() => run.start({ data: path })}>Look again<//>${path && html`<${Button} kind="main" onClick=${() => go("make", { data: path })}>Make a release of it<//>`}</div>
+      ${desk.data.length > 0 && html`<div class="row"><${Button} disabled=${!path} busy=${run.busy} onClick=${() => run.start({ data: path })}>Look again<//>${path && html`<${Button} kind="main" onClick=${() => go("make", { data: path })}>Make a release of it<//>`}</div>`}
       <${Progress} run=${run} verb="Looking at every record" /><${Problem}>${run.problem}<//>
     </div><//>
     ${seen && html`
@@ -51,7 +51,7 @@ export const Data = ({ desk, parameters }) => {
       <div class="masonry">
         <${Card} title="At a glance" id="facts"><${Facts} survey=${seen} /><//>
         <${Card} title=${count(seen.classes.length, "class", "classes")} id="classes"><div class="scroll" tabindex="0" aria-label="Classes"><table><thead><tr><th>Class</th><th class="number">Records</th>${seen.subjects && html`<th class="number">Subjects</th>`}<th>Share</th></tr></thead><tbody>
-          ${seen.classes.slice(0, 60).map((one) => html`<tr><td>${one.name}</td><td class="number">${one.records.toLocaleString("en-US")}</td>${seen.subjects && html`<td class="number">${one.subjects?.toLocaleString("en-US") ?? "–"}</td>`}<td><div class="bar" aria-hidden="true"><span class="spent" style=${{ width: `${(100 * one.records) / most}%` }}></span></div></td></tr>`)}
+          ${seen.classes.slice(0, 60).map((one) => html`<tr><td>${one.name}</td><td class="number">${one.records.toLocaleString("en-US")}</td>${seen.subjects && html`<td class="number">${one.subjects?.toLocaleString("en-US") ?? "–"}</td>`}<td class="middle"><div class="bar" aria-hidden="true"><span class="spent" style=${{ width: `${(100 * one.records) / most}%` }}></span></div></td></tr>`)}
         </tbody></table></div>${seen.classes.length > 60 && html`<small>and ${seen.classes.length - 60} more</small>`}<//>
         <${Card} title="A private release makes public" id="public"><${Lines} items=${seen.public} empty="These data cannot be released as they are." /><//>
         <${Card} title="It keeps private" id="private"><${Lines} items=${seen.private} empty="" /><//>

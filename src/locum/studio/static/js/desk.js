@@ -50,6 +50,7 @@ const JOB_TONES = { done: "good", failed: "bad", killed: "bad" };
 export const Jobs = () => {
   const [jobs, setJobs] = useState(null);
   const [problem, setProblem] = useState("");
+  const cancel = (job) => post(`jobs/${job}/cancel`).catch((error) => setProblem(error.message));
   useEffect(() => {
     let timer;
     let current = true;
@@ -74,7 +75,7 @@ export const Jobs = () => {
     ${jobs.slice(0, 8).map((job) => html`<tr key=${job.id}>
       <td>${job.title}</td><td>${job.arguments.release ?? job.arguments.data ?? job.arguments.head ?? "made-up records"}</td>
       <td><${Badge} tone=${JOB_TONES[job.state] ?? ""}>${job.state}<//>${job.progress ? html` <small>${job.progress.note} ${job.progress.total > 1 ? `${job.progress.done} of ${job.progress.total}` : ""}</small>` : ""}${job.words && html`<br /><small>${job.words}</small>`}</td>
-      <td>${["running", "waiting"].includes(job.state) && html`<${Button} kind="quiet" onClick=${() => post(`jobs/${job.id}/cancel`)}>Cancel<//>`}</td>
+      <td>${["running", "waiting"].includes(job.state) && html`<${Button} kind="quiet" onClick=${() => cancel(job.id)}>Cancel<//>`}</td>
     </tr>`)}
   </tbody></table></div>`;
 };

@@ -33,11 +33,15 @@ function usePreview(body, manual) {
     current.current = asked;
     setBase(null);
     setSteps([]);
-    const same = (args) => Object.entries(body).every(([name, value]) => JSON.stringify(args[name]) === JSON.stringify(value));
-    // The same preview may be there from before. One on records is noted in the ledger each time, so it is asked for.
-    const found = manual ? null : (await get("jobs")).find((job) => job.kind === "preview" && job.state === "done" && same(job.arguments));
-    if (found) take((await get(`jobs/${found.id}`)).result);
-    else run.start(body);
+    try {
+      const same = (args) => Object.entries(body).every(([name, value]) => JSON.stringify(args[name]) === JSON.stringify(value));
+      // The same preview may be there from before. One on records is noted in the ledger each time, so it is asked for.
+      const found = manual ? null : (await get("jobs")).find((job) => job.kind === "preview" && job.state === "done" && same(job.arguments));
+      if (found) return take((await get(`jobs/${found.id}`)).result);
+    } catch {
+      // Whatever keeps the jobs from being read keeps one from being started, and that is told.
+    }
+    return run.start(body);
   };
   useEffect(() => {
     if (run.result) take(run.result);
@@ -70,7 +74,7 @@ const Views = ({ base, steps, name, at, curve, limits, dots, attacks, mode, auc,
     return c.points.length === d.points.length && knob === "epsilon" ? mixedPoints(c.points, d.points, u) : u < 0.5 ? c.points : d.points;
   }, [settled, steps]);
   return html`<div class="views">
-    <${Card} title="Map" id="map" aside=${html`<small>${mode === "records" ? "your records" : "made-up records"}: grey rings; samples: colored</small>`} tone=${mode === "records" ? "eyes" : ""}>
+    <${Card} title="Map" id="map" aside=${html`<small>${mode === "records" ? "your records" : "made-up records"}: gray rings; samples: colored</small>`} tone=${mode === "records" ? "eyes" : ""}>
       ${base ? html`<${Map} points=${points} means=${same ? means : []} behind=${base.real.points} bounds=${bounds} shown=${at} label=${`Map of samples at ${name}: ${base.classes.length} classes`} /><${Legend} classes=${base.classes} />` : html`<p class="muted">The map appears when the first setting is computed.</p>`}
     <//>
     <${Card} title="Usefulness" id="use">
@@ -151,13 +155,13 @@ const Epsilon = ({ desk, parameters, numbers, mode, data }) => {
       ${records && html`<${Note} tone="bad">For your eyes only: this reads your records. Each preview is noted in the ledger, and a release made afterwards says that its settings were chosen after previews on the records. <${Term} name="look">Why?<//><//>`}
       <div class="dial">
         <div class="row between"><label for="epsilon"><output for="epsilon">epsilon ${short(epsilon)}</output></label>
-          <div class="row"><${Button} kind="main" onClick=${() => go("make", { epsilon: String(epsilon), delta, data: data || parameters.data })}>Make a release with this<//></div></div>
+          <div class="row"><${Button} kind="main" onClick=${() => go("make", { epsilon: String(epsilon), delta, unit: !records && unit === "subject" ? unit : "", data: data || parameters.data })}>Make a release with this<//></div></div>
         <input id="epsilon" type="range" min="0" max=${STEPS} value=${toPlace(epsilon)} aria-valuetext=${`epsilon ${short(epsilon)}`} onInput=${(event) => setEpsilon(toEpsilon(Number(event.target.value)))} />
         <div class="ends"><span>more private</span><span>more accurate</span></div>
       </div>
       <div class="columns small">
         <${Text} label="Delta" term="delta" value=${delta} onChange=${setDelta} inputmode="decimal" />
-        <${Select} label="Unit" term="unit" value=${unit} onChange=${setUnit} options=${[["record", "one record"], ["subject", "one subject"]]} />
+        ${!records && html`<${Select} label="Unit" term="unit" value=${unit} onChange=${setUnit} options=${[["record", "one record"], ["subject", "one subject"]]} />`}
         <${Text} label="I need an AUC of at least" value=${want} onChange=${setWant} inputmode="decimal" placeholder="0.9" />
         <div class="field end"><${Button} disabled=${!want} onClick=${solve}>Find epsilon<//></div>
       </div>
@@ -230,7 +234,7 @@ export const Dial = ({ desk, parameters }) => {
     <div id="panel" role="tabpanel" aria-labelledby=${`tab-${tab}`} class="stack">
       ${tab === "noise" ? html`<${Obfuscation} desk=${desk} />` : html`
         <details class="card about" open=${!good || mode === "records"}><summary>${mode === "public" ? html`Preview on public numbers: about ${Number(units).toLocaleString("en-US")} records or people, ${list.length} classes, ${features} features, an AUC of ${realAuc} on real data` : "Preview on my records, for my eyes only"}</summary><div class="form">
-          <div class="row">
+          <div class="row apart">
             <${Radio} name="mode" label="Public numbers" checked=${mode === "public"} onChange=${() => setMode("public")} />
             <${Radio} name="mode" label="My records, for my eyes only" checked=${mode === "records"} onChange=${() => setMode("records")} />
           </div>

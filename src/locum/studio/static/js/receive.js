@@ -48,7 +48,7 @@ export const Receive = ({ desk, parameters, refresh }) => {
   <div class="stack">
     <${Card}>
       <${Drop} words="Drop the folder or the .zip of a release here." end="receive" onDone=${(found) => { refresh(); go("receive", { release: found.path }); }} />
-      <${Select} label="Or open one that is here" value=${release} options=${desk.releases} empty="Choose a release" onChange=${(chosen) => go("receive", { release: chosen })} />
+      ${desk.releases.length > 0 && html`<${Select} label="Or open one that is here" value=${release} options=${desk.releases} empty="Choose a release" onChange=${(chosen) => go("receive", { release: chosen })} />`}
     <//>
     <${Problem}>${error}<//>
     ${facts && html`
