@@ -39,7 +39,7 @@ const Risk = ({ release }) => {
   if (!asked) return html`<p>Which records stand out is listed in a private file. It names rows and subjects of your data. <${Button} onClick=${() => setAsked(true)}>Show the most exposed records<//></p>`;
   if (!value) return html`<${Problem}>${error}<//>`;
   return html`<p>${value.exposed ? `${count(value.exposed, "record")} of ${value.records.toLocaleString("en-US")} are exposed beyond chance.` : `None of ${value.records.toLocaleString("en-US")} records is exposed beyond chance. That is no all-clear.`} Leaving records out because of this list voids a guarantee.</p>
-    <div class="scroll" tabindex="0" aria-label="The most exposed records"><table><thead><tr><th class="number">Row</th><th>Subject</th><th>Class</th><th>Seen by</th><th class="number">Non-members as high</th><th>Exposed</th></tr></thead>
+    <div class="scroll tall" tabindex="0" role="group" aria-label="The most exposed records"><table><thead><tr><th class="number">Row</th><th>Subject</th><th>Class</th><th>Seen by</th><th class="number">Non-members as high</th><th>Exposed</th></tr></thead>
     <tbody>${value.rows.slice(0, 30).map((row) => html`<tr><td class="number">${row.row}</td><td>${row.subject || "–"}</td><td>${row.class}</td><td>${row.seen_by}</td><td class="number">${number(row.non_members_as_high, 4)}</td><td>${row.exposed}</td></tr>`)}</tbody></table></div>`;
 };
 

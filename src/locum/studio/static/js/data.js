@@ -7,9 +7,10 @@ import { Button, Card, DataPicker, Lines, Note, Problem, Progress, count, go, me
 const Facts = ({ survey }) => {
   const sizes = survey.image_sizes.map((one) => `${one.width} × ${one.height}`).slice(0, 3).join(", ");
   const { subjects, unreadable, duplicates } = survey;
+  const parts = Object.entries(survey.splits);
   return html`<dl class="facts">
     <dt>Kind</dt><dd>${survey.kind}, ${megabytes(survey.megabytes)}</dd>
-    <dt>Records</dt><dd>${survey.records.toLocaleString("en-US")} in ${Object.entries(survey.splits).map(([name, n]) => `${name} ${n.toLocaleString("en-US")}`).join(", ")}</dd>
+    <dt>Records</dt><dd>${survey.records.toLocaleString("en-US")}${parts.length > 1 ? `: ${parts.map(([name, n]) => `${name} ${n.toLocaleString("en-US")}`).join(", ")}` : ""}</dd>
     ${survey.features && html`<dt>Features</dt><dd>${survey.features}${survey.backbone ? `, by ${survey.backbone}` : ""}</dd>`}
     ${sizes && html`<dt>Image sizes</dt><dd>${sizes}${survey.different_sizes > 3 ? ` and ${survey.different_sizes - 3} more` : ""}</dd>`}
     <dt>Subjects</dt><dd>${subjects ? `${subjects.count.toLocaleString("en-US")}, with ${subjects.median} records in the middle and at most ${subjects.most}${subjects.in_several_splits ? `; ${subjects.in_several_splits} are in several parts` : ""}` : "not known: a guarantee would be about one record each"}</dd>
@@ -50,8 +51,8 @@ export const Data = ({ desk, parameters }) => {
       ${seen.problems.map((words) => html`<${Note} tone="open">${words}<//>`)}
       <div class="masonry">
         <${Card} title="At a glance" id="facts"><${Facts} survey=${seen} /><//>
-        <${Card} title=${count(seen.classes.length, "class", "classes")} id="classes"><div class="scroll" tabindex="0" aria-label="Classes"><table><thead><tr><th>Class</th><th class="number">Records</th>${seen.subjects && html`<th class="number">Subjects</th>`}<th>Share</th></tr></thead><tbody>
-          ${seen.classes.slice(0, 60).map((one) => html`<tr><td>${one.name}</td><td class="number">${one.records.toLocaleString("en-US")}</td>${seen.subjects && html`<td class="number">${one.subjects?.toLocaleString("en-US") ?? "–"}</td>`}<td class="middle"><div class="bar" aria-hidden="true"><span class="spent" style=${{ width: `${(100 * one.records) / most}%` }}></span></div></td></tr>`)}
+        <${Card} title=${count(seen.classes.length, "class", "classes")} id="classes"><div class="scroll tall" tabindex="0" role="group" aria-label="Classes"><table><thead><tr><th>Class</th><th class="number">Records</th>${seen.subjects && html`<th class="number">Subjects</th>`}<th>Share</th></tr></thead><tbody>
+          ${seen.classes.slice(0, 60).map((one) => html`<tr><td class="name">${one.name}</td><td class="number">${one.records.toLocaleString("en-US")}</td>${seen.subjects && html`<td class="number">${one.subjects?.toLocaleString("en-US") ?? "–"}</td>`}<td class="middle"><div class="bar" aria-hidden="true"><span class="spent" style=${{ width: `${(100 * one.records) / most}%` }}></span></div></td></tr>`)}
         </tbody></table></div>${seen.classes.length > 60 && html`<small>and ${seen.classes.length - 60} more</small>`}<//>
         <${Card} title="A private release makes public" id="public"><${Lines} items=${seen.public} empty="These data cannot be released as they are." /><//>
         <${Card} title="It keeps private" id="private"><${Lines} items=${seen.private} empty="" /><//>
