@@ -2,7 +2,7 @@
 
 import { html, useEffect, useState } from "../vendor/htm-preact.js";
 import { get } from "./api.js";
-import { Badge, Button, Card, Check, Command, DataPicker, Lines, NoRelease, Note, Problem, Progress, Select, count, figure, go, number, upward, useFacts, useJob, verdictTone } from "./ui.js";
+import { Badge, Button, Card, Check, Command, DataPicker, Lines, NoRelease, Note, Problem, Progress, Scroll, Select, count, figure, go, number, upward, useFacts, useJob, verdictTone } from "./ui.js";
 
 const WIDTH = 400;
 
@@ -39,8 +39,8 @@ const Risk = ({ release }) => {
   if (!asked) return html`<p>Which records stand out is listed in a private file. It names rows and subjects of your data. <${Button} onClick=${() => setAsked(true)}>Show the most exposed records<//></p>`;
   if (!value) return html`<${Problem}>${error}<//>`;
   return html`<p>${value.exposed ? `${count(value.exposed, "record")} of ${value.records.toLocaleString("en-US")} are exposed beyond chance.` : `None of ${value.records.toLocaleString("en-US")} records is exposed beyond chance. That is no all-clear.`} Leaving records out because of this list voids a guarantee.</p>
-    <div class="scroll tall" tabindex="0" role="group" aria-label="The most exposed records"><table><thead><tr><th class="number">Row</th><th>Subject</th><th>Class</th><th>Seen by</th><th class="number">Non-members as high</th><th>Exposed</th></tr></thead>
-    <tbody>${value.rows.slice(0, 30).map((row) => html`<tr><td class="number">${row.row}</td><td>${row.subject || "–"}</td><td>${row.class}</td><td>${row.seen_by}</td><td class="number">${number(row.non_members_as_high, 4)}</td><td>${row.exposed}</td></tr>`)}</tbody></table></div>`;
+    <${Scroll} tall label="The most exposed records"><table><thead><tr><th class="number">Row</th><th>Subject</th><th>Class</th><th>Seen by</th><th class="number">Non-members as high</th><th>Exposed</th></tr></thead>
+    <tbody>${value.rows.slice(0, 30).map((row) => html`<tr><td class="number">${row.row}</td><td>${row.subject || "–"}</td><td>${row.class}</td><td>${row.seen_by}</td><td class="number">${number(row.non_members_as_high, 4)}</td><td>${row.exposed}</td></tr>`)}</tbody></table><//>`;
 };
 
 const Found = ({ release, facts }) => html`

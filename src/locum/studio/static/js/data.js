@@ -2,7 +2,7 @@
 
 import { html, useEffect, useState } from "../vendor/htm-preact.js";
 import { get } from "./api.js";
-import { Button, Card, DataPicker, Lines, Note, Problem, Progress, count, go, megabytes, short, useJob } from "./ui.js";
+import { Button, Card, DataPicker, Lines, Note, Problem, Progress, Scroll, count, go, megabytes, short, useJob } from "./ui.js";
 
 const Facts = ({ survey }) => {
   const sizes = survey.image_sizes.map((one) => `${one.width} × ${one.height}`).slice(0, 3).join(", ");
@@ -51,9 +51,9 @@ export const Data = ({ desk, parameters }) => {
       ${seen.problems.map((words) => html`<${Note} tone="open">${words}<//>`)}
       <div class="masonry">
         <${Card} title="At a glance" id="facts"><${Facts} survey=${seen} /><//>
-        <${Card} title=${count(seen.classes.length, "class", "classes")} id="classes"><div class="scroll tall" tabindex="0" role="group" aria-label="Classes"><table><thead><tr><th>Class</th><th class="number">Records</th>${seen.subjects && html`<th class="number">Subjects</th>`}<th>Share</th></tr></thead><tbody>
+        <${Card} title=${count(seen.classes.length, "class", "classes")} id="classes"><${Scroll} tall label="Classes"><table><thead><tr><th>Class</th><th class="number">Records</th>${seen.subjects && html`<th class="number">Subjects</th>`}<th>Share</th></tr></thead><tbody>
           ${seen.classes.slice(0, 60).map((one) => html`<tr><td class="name">${one.name}</td><td class="number">${one.records.toLocaleString("en-US")}</td>${seen.subjects && html`<td class="number">${one.subjects?.toLocaleString("en-US") ?? "–"}</td>`}<td class="middle"><div class="bar" aria-hidden="true"><span class="spent" style=${{ width: `${(100 * one.records) / most}%` }}></span></div></td></tr>`)}
-        </tbody></table></div>${seen.classes.length > 60 && html`<small>and ${seen.classes.length - 60} more</small>`}<//>
+        </tbody></table><//>${seen.classes.length > 60 && html`<small>and ${seen.classes.length - 60} more</small>`}<//>
         <${Card} title="A private release makes public" id="public"><${Lines} items=${seen.public} empty="These data cannot be released as they are." /><//>
         <${Card} title="It keeps private" id="private"><${Lines} items=${seen.private} empty="" /><//>
       </div>`}

@@ -3,7 +3,7 @@
 import { html, useEffect, useState } from "../vendor/htm-preact.js";
 import { get, post } from "./api.js";
 import { Drop } from "./drop.js";
-import { Badge, Budget, Button, Card, Problem, count, megabytes, useFacts, verdictTone } from "./ui.js";
+import { Badge, Budget, Button, Card, Problem, Scroll, count, megabytes, useFacts, verdictTone } from "./ui.js";
 
 const DataRow = ({ path }) => {
   const { value, error } = useFacts("data", { path });
@@ -71,13 +71,13 @@ export const Jobs = () => {
   }, []);
   if (problem) return html`<${Problem}>${problem}<//>`;
   if (!jobs?.length) return html`<p class="muted">${jobs ? "No job has run yet." : "reading…"}</p>`;
-  return html`<div class="scroll"><table><thead><tr><th>Job</th><th>On</th><th>State</th><th><span class="muted">Cancel</span></th></tr></thead><tbody>
+  return html`<${Scroll} label="Jobs"><table><thead><tr><th>Job</th><th>On</th><th>State</th><th><span class="muted">Cancel</span></th></tr></thead><tbody>
     ${jobs.slice(0, 8).map((job) => html`<tr key=${job.id}>
       <td>${job.title}</td><td class="name">${job.arguments.release ?? job.arguments.data ?? job.arguments.head ?? "made-up records"}</td>
       <td><${Badge} tone=${JOB_TONES[job.state] ?? ""}>${job.state}<//>${job.progress ? html` <small>${job.progress.note} ${job.progress.total > 1 ? `${job.progress.done} of ${job.progress.total}` : ""}</small>` : ""}${job.words && html`<br /><small>${job.words}</small>`}</td>
       <td>${["running", "waiting"].includes(job.state) && html`<${Button} kind="quiet" onClick=${() => cancel(job.id)}>Cancel<//>`}</td>
     </tr>`)}
-  </tbody></table></div>`;
+  </tbody></table><//>`;
 };
 
 export const Desk = ({ desk, refresh }) => html`
@@ -93,7 +93,7 @@ export const Desk = ({ desk, refresh }) => html`
     <//>
     <div class="columns">
       <${Card} title="Budgets" id="budgets">
-        ${desk.ledgers.length ? html`<div class="scroll"><table><thead><tr><th>Ledger of</th><th>Holding</th><th>Spent</th><th>For</th></tr></thead><tbody>${desk.ledgers.map((path) => html`<${LedgerRows} key=${path} path=${path} />`)}</tbody></table></div>` : html`<p class="muted">Nothing was spent yet. The first private release opens a budget.</p>`}
+        ${desk.ledgers.length ? html`<${Scroll} label="Budgets"><table><thead><tr><th>Ledger of</th><th>Holding</th><th>Spent</th><th>For</th></tr></thead><tbody>${desk.ledgers.map((path) => html`<${LedgerRows} key=${path} path=${path} />`)}</tbody></table><//>` : html`<p class="muted">Nothing was spent yet. The first private release opens a budget.</p>`}
       <//>
       <${Card} title="Jobs" id="jobs"><${Jobs} /><//>
     </div>

@@ -11,6 +11,13 @@ const [LEAST, MOST, STEPS] = [0.1, 10, 400];
 const toEpsilon = (place) => Number((LEAST * (MOST / LEAST) ** (place / STEPS)).toPrecision(2));
 const toPlace = (epsilon) => Math.round((STEPS * Math.log(Math.min(MOST, Math.max(LEAST, epsilon)) / LEAST)) / Math.log(MOST / LEAST));
 
+// The next number with two digits, for the keyboard: one press, one change.
+const nextEpsilon = (epsilon, up) => {
+  const unit = 10 ** (Math.floor(Math.log10(epsilon) + 1e-9) - 1);
+  const step = !up && Math.abs(epsilon / unit - 10) < 0.05 ? unit / 10 : unit;
+  return Math.min(MOST, Math.max(LEAST, Number((epsilon + (up ? step : -step)).toPrecision(2))));
+};
+
 const PUBLIC = "Made-up records with the numbers you typed. None of your records is read, so nothing you choose here is tuned on them.";
 
 // Steps as they arrive from the job, or all at once from a result that is there already.
@@ -124,6 +131,12 @@ const Epsilon = ({ desk, parameters, numbers, mode, data }) => {
     const known = steps.filter((step) => step.auc);
     return records && known.length > 1 ? { x: known.map((s) => s.epsilon), y: known.map((s) => s.auc.value), low: known.map((s) => s.auc.low), high: known.map((s) => s.auc.high) } : null;
   }, [steps, records]);
+  const press = (event) => {
+    const up = { ArrowRight: true, ArrowUp: true, ArrowLeft: false, ArrowDown: false }[event.key];
+    if (up === undefined) return;
+    event.preventDefault();
+    setEpsilon((old) => nextEpsilon(old, up));
+  };
   const solve = async () => {
     setSolved("");
     try {
@@ -154,9 +167,9 @@ const Epsilon = ({ desk, parameters, numbers, mode, data }) => {
     <${Card} tone=${records ? "eyes" : ""}>
       ${records && html`<${Note} tone="bad">For your eyes only: this reads your records. Each preview is noted in the ledger, and a release made afterwards says that its settings were chosen after previews on the records. <${Term} name="look">Why?<//><//>`}
       <div class="dial">
-        <div class="row between"><label for="epsilon"><output for="epsilon">epsilon ${short(epsilon)}</output></label>
+        <div class="row between"><output for="epsilon">epsilon ${short(epsilon)}</output>
           <div class="row"><${Button} kind="main" onClick=${() => go("make", { epsilon: String(epsilon), delta, unit: !records && unit === "subject" ? unit : "", data: data || parameters.data })}>Make a release with this<//></div></div>
-        <input id="epsilon" type="range" min="0" max=${STEPS} value=${toPlace(epsilon)} aria-valuetext=${`epsilon ${short(epsilon)}`} onInput=${(event) => setEpsilon(toEpsilon(Number(event.target.value)))} />
+        <input id="epsilon" type="range" aria-label="Epsilon" min="0" max=${STEPS} value=${toPlace(epsilon)} aria-valuetext=${`epsilon ${short(epsilon)}`} onKeyDown=${press} onInput=${(event) => setEpsilon(toEpsilon(Number(event.target.value)))} />
         <div class="ends"><span>more private</span><span>more accurate</span></div>
       </div>
       <div class="columns small">
@@ -193,8 +206,8 @@ const Groups = ({ parameters, numbers, mode, data }) => {
   return html`
     <${Card} tone=${records ? "eyes" : ""}>
       <div class="dial">
-        <div class="row between"><label for="k"><output for="k">k = ${at}</output></label><${Button} kind="main" onClick=${() => go("make", { k: String(at), data: data || parameters.data })}>Make a release with this<//></div>
-        <input id="k" type="range" min="0" max=${Math.max(0, ks.length - 1)} value=${Math.max(0, ks.indexOf(at))} disabled=${ks.length < 2} aria-valuetext=${`k ${at}`} onInput=${(event) => setK(ks[Number(event.target.value)])} />
+        <div class="row between"><output for="k">k = ${at}</output><${Button} kind="main" onClick=${() => go("make", { k: String(at), data: data || parameters.data })}>Make a release with this<//></div>
+        <input id="k" type="range" aria-label="k" min="0" max=${Math.max(0, ks.length - 1)} value=${Math.max(0, ks.indexOf(at))} disabled=${ks.length < 2} aria-valuetext=${`k ${at}`} onInput=${(event) => setK(ks[Number(event.target.value)])} />
         <div class="ends"><span>more accurate</span><span>more private</span></div>
       </div>
       <${Note} tone="open">Groups hide who is who inside a group. Nothing is proven about an attacker who knows something else: there is no limit here, only 1 in k.<//>

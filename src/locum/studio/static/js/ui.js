@@ -173,6 +173,9 @@ export const Radio = ({ name, label, checked, onChange, hint }) => html`
 export const Button = ({ children, kind = "", busy, ...rest }) => html`
   <button type="button" class=${`button ${kind}`} disabled=${busy || rest.disabled} ...${rest}>${busy ? html`<span class="spinner" aria-hidden="true"></span>` : null}${children}</button>`;
 
+// A table that may be wider or longer than its place, without links to tab to: the keyboard can scroll it.
+export const Scroll = ({ label, tall, children }) => html`<div class=${`scroll ${tall ? "tall" : ""}`} tabindex="0" role="group" aria-label=${label}>${children}</div>`;
+
 export const Badge = ({ tone = "", children }) => html`<span class=${`badge ${tone}`}>${children}</span>`;
 
 export const verdictTone = (verdict) =>
