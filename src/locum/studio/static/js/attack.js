@@ -72,14 +72,18 @@ export const Attack = ({ desk, parameters }) => {
   const run = useJob("audit", (args) => args.release === release);
   const facts = about.value;
   useEffect(() => {
-    setFound(null);
     setAccepted([]);
     const near = desk.data.filter((path) => path.replace(/[^/]*$/, "") === release.replace(/[^/]*$/, ""));
     const guess = facts?.made?.data ?? (near.length === 1 ? near[0] : "");
     setMembers(guess);
     setOthers(guess.replace(/#.*$/, ""));
-    if (facts?.audit) get("audit", { release }).then(setFound, () => {});
-  }, [facts?.fingerprint, again]);
+  }, [facts?.fingerprint]);
+  // The facts about the release come later than the end of the job: an audit is read when they name one.
+  const audited = Boolean(facts?.audit);
+  useEffect(() => {
+    if (audited) get("audit", { release }).then(setFound, () => {});
+    else setFound(null);
+  }, [facts?.fingerprint, audited, again]);
   useEffect(() => {
     if (run.result) setAgain((n) => n + 1);
   }, [run.result]);
