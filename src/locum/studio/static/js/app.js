@@ -46,6 +46,7 @@ const App = () => {
   const desk = useFacts("desk", {}, again);
   const [help, setHelp] = useState(null);
   const before = useRef(null);
+  const entered = useRef("");
   const open = (term) => {
     before.current = document.activeElement;
     setHelp({ term });
@@ -60,6 +61,13 @@ const App = () => {
     document.title = `${title} – Locum studio`;
     scrollTo(0, 0);
   }, [known]);
+  const chosen = [...document.querySelectorAll("main select")].indexOf(document.activeElement);
+  useEffect(() => {
+    // What led here may be gone: the keyboard goes on in the same list, or at the top of the screen.
+    if (entered.current === known) document.querySelectorAll("main select")[chosen]?.focus({ preventScroll: true });
+    if (entered.current && document.activeElement === document.body) document.getElementById("main").focus({ preventScroll: true });
+    entered.current = known;
+  }, [known, JSON.stringify(parameters)]);
   return html`<${Help.Provider} value=${open}>
     <a class="skip" href="#main" onClick=${(event) => { event.preventDefault(); document.getElementById("main").focus(); }}>Skip to the content</a>
     <div class="shell">

@@ -1,7 +1,7 @@
 // Attack: one row per attack, in words; the proven bound above, canaries below; single records only on request.
 
 import { html, useEffect, useState } from "../vendor/htm-preact.js";
-import { Badge, Button, Card, Check, Command, DataPicker, Lines, Note, Problem, Progress, Select, count, figure, go, number, upward, useFacts, useJob, verdictTone } from "./ui.js";
+import { Badge, Button, Card, Check, Command, DataPicker, Lines, NoRelease, Note, Problem, Progress, Scroll, Select, count, figure, go, number, upward, useFacts, useJob, verdictTone } from "./ui.js";
 
 const WIDTH = 400;
 
@@ -38,8 +38,8 @@ const Risk = ({ release }) => {
   if (!asked) return html`<p>Which records stand out is listed in a private file. It names rows and subjects of your data. <${Button} onClick=${() => setAsked(true)}>Show the most exposed records<//></p>`;
   if (!value) return html`<${Problem}>${error}<//>`;
   return html`<p>${value.exposed ? `${count(value.exposed, "record")} of ${value.records.toLocaleString("en-US")} are exposed beyond chance.` : `None of ${value.records.toLocaleString("en-US")} records is exposed beyond chance. That is no all-clear.`} Leaving records out because of this list voids a guarantee.</p>
-    <div class="scroll" tabindex="0" aria-label="The most exposed records"><table><thead><tr><th class="number">Row</th><th>Subject</th><th>Class</th><th>Seen by</th><th class="number">Non-members as high</th><th>Exposed</th></tr></thead>
-    <tbody>${value.rows.slice(0, 30).map((row) => html`<tr><td class="number">${row.row}</td><td>${row.subject || "–"}</td><td>${row.class}</td><td>${row.seen_by}</td><td class="number">${number(row.non_members_as_high, 4)}</td><td>${row.exposed}</td></tr>`)}</tbody></table></div>`;
+    <${Scroll} tall label="The most exposed records"><table><thead><tr><th class="number">Row</th><th>Subject</th><th>Class</th><th>Seen by</th><th class="number">Non-members as high</th><th>Exposed</th></tr></thead>
+    <tbody>${value.rows.slice(0, 30).map((row) => html`<tr><td class="number">${row.row}</td><td>${row.subject || "–"}</td><td>${row.class}</td><td>${row.seen_by}</td><td class="number">${number(row.non_members_as_high, 4)}</td><td>${row.exposed}</td></tr>`)}</tbody></table><//>`;
 };
 
 const Found = ({ release, facts, risk }) => html`
@@ -75,7 +75,7 @@ export const Attack = ({ desk, parameters }) => {
     const guess = facts?.made?.data ?? (near.length === 1 ? near[0] : "");
     setMembers(guess);
     setOthers(guess.replace(/#.*$/, ""));
-  }, [facts?.fingerprint, again]);
+  }, [facts?.fingerprint]);
   useEffect(() => {
     if (run.result) setAgain((n) => n + 1);
   }, [run.result]);
@@ -85,7 +85,7 @@ export const Attack = ({ desk, parameters }) => {
   if (canaries) body.canaries = 1000;
   return html`<header><h1>Attack a release</h1><p>Attackers try to tell the records that were used from others of the same population. An attack that finds nothing proves nothing about a better one.</p></header>
   <div class="stack">
-    <${Card} title="What to attack" id="what"><div class="form">
+    <${Card} title="What to attack" id="what">${!desk.releases.length ? html`<${NoRelease} />` : html`<div class="form">
       <div class="columns">
         <${Select} label="Release" value=${release} options=${desk.releases} empty="Choose a release" onChange=${(chosen) => go("attack", { release: chosen })} />
         <${Select} label="Policy" term="policy" value=${policy} onChange=${setPolicy} options=${[["public", "public: anyone may get it"], ["research-sharing", "research-sharing: named researchers"], ["internal", "internal: stays in the house"]]} />
@@ -104,7 +104,7 @@ export const Attack = ({ desk, parameters }) => {
         <${Progress} run=${run} verb="Attacking" />
         <${Problem}>${run.problem}<//>
         ${run.job?.command && html`<details><summary>The same in a terminal</summary><${Command}>${run.job.command}<//></details>`}`}
-    </div><//>
+    </div>`}<//>
     ${facts?.audit && html`<${Found} release=${release} facts=${facts.audit} risk=${facts.has_risk} />`}
   </div>`;
 };

@@ -5,6 +5,25 @@ import { useDark } from "./map.js";
 
 const color = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
+// Where the words of a level are farthest from the curves and dots: left or right, above or below its line. The mark
+// does not count, so that words stay where they are while the dial turns.
+function freePlace(u, y, wide, tall, points) {
+  const { left, top, width, height } = u.bbox;
+  const line = u.valToPos(y, "y", true);
+  const obstacles = points.flatMap(({ x, value, low, high }) => [value, low ?? value, high ?? value].map((one) => [u.valToPos(x, "x", true), u.valToPos(one, "y", true)]));
+  for (const series of u.data.slice(1)) u.data[0].forEach((x, i) => obstacles.push([u.valToPos(x, "x", true), u.valToPos(series[i], "y", true)]));
+  const gap = tall * 0.5;
+  let best = null;
+  for (const base of [line - gap, line + gap + tall * 0.8])
+    for (const x of [left + gap, left + width - wide - gap]) {
+      const [high, low] = [base - tall, base];
+      if (high < top - gap || low > top + height + gap) continue;
+      const room = Math.min(...obstacles.map(([px, py]) => Math.hypot(Math.max(x - px, px - x - wide, 0), Math.max(high - py, py - low, 0))));
+      if (!best || room > best.room + 1) best = { room, place: [x, base] };
+    }
+  return best?.place ?? [left + gap, line - gap];
+}
+
 // curve: {x, y, low?, high?}; dots: [{x, value, low, high}]; levels: [{y, words}].
 export const Chart = ({ curve, dots = [], levels = [], at, from, to, label, axis, logarithmic = true, height = 220 }) => {
   const box = useRef(null);
@@ -20,11 +39,12 @@ export const Chart = ({ curve, dots = [], levels = [], at, from, to, label, axis
       const { left, top, width, height: tall } = u.bbox;
       const { at: mark, dots: points, levels: lines } = now.current;
       pen.save();
+      // A little beyond the frame, so that a dot on its edge is drawn whole.
+      const edge = 6 * ratio;
       pen.beginPath();
-      pen.rect(left, top, width, tall);
+      pen.rect(left - edge, top - edge, width + 2 * edge, tall + 2 * edge);
       pen.clip();
-      pen.font = `${11 * ratio}px system-ui, sans-serif`;
-      for (const { y, words } of lines) {
+      for (const { y } of lines) {
         const place = u.valToPos(y, "y", true);
         pen.strokeStyle = color("--muted");
         pen.setLineDash([5 * ratio, 4 * ratio]);
@@ -34,9 +54,6 @@ export const Chart = ({ curve, dots = [], levels = [], at, from, to, label, axis
         pen.lineTo(left + width, place);
         pen.stroke();
         pen.setLineDash([]);
-        pen.fillStyle = color("--muted");
-        pen.textAlign = "left";
-        pen.fillText(words, left + 6 * ratio, place - 5 * ratio);
       }
       for (const { x, value, low, high } of points) {
         const [px, py] = [u.valToPos(x, "x", true), u.valToPos(value, "y", true)];
@@ -59,12 +76,24 @@ export const Chart = ({ curve, dots = [], levels = [], at, from, to, label, axis
         pen.lineTo(place, top + tall);
         pen.stroke();
       }
+      // Last, on a halo of the card's color: nothing is drawn through words.
+      pen.font = `${11 * ratio}px system-ui, sans-serif`;
+      pen.textAlign = "left";
+      pen.lineJoin = "round";
+      for (const { y, words } of lines) {
+        const [x, base] = freePlace(u, y, pen.measureText(words).width, 11 * ratio, points);
+        pen.strokeStyle = color("--surface");
+        pen.lineWidth = 4 * ratio;
+        pen.strokeText(words, x, base);
+        pen.fillStyle = color("--muted");
+        pen.fillText(words, x, base);
+      }
       pen.restore();
     };
     const look = { stroke: color("--muted"), grid: { stroke: color("--line"), width: 1 }, ticks: { stroke: color("--line") }, font: "12px system-ui, sans-serif", labelFont: "12px system-ui, sans-serif" };
     const band = Boolean(curve.low);
     const line = { stroke: color("--accent"), width: 2.5, points: { show: false } };
-    const edge = { stroke: "transparent", points: { show: false } };
+    const outline = { stroke: "transparent", points: { show: false } };
     const fill = dark ? "rgb(108 179 232 / .22)" : "rgb(19 94 150 / .16)";
     const u = new uPlot(
       {
@@ -77,7 +106,7 @@ export const Chart = ({ curve, dots = [], levels = [], at, from, to, label, axis
           { ...look, label: axis, labelSize: 20, size: 34, splits: logarithmic ? () => [0.1, 0.3, 1, 3, 10] : undefined, values: (_, ticks) => ticks.map((tick) => (tick === null ? "" : String(Number(tick.toPrecision(2))))), filter: logarithmic ? (_, ticks) => ticks : undefined },
           { ...look, size: 44 },
         ],
-        series: band ? [{}, edge, edge, line] : [{}, line],
+        series: band ? [{}, outline, outline, line] : [{}, line],
         bands: band ? [{ series: [2, 1], fill }] : [],
         hooks: { draw: [marks] },
       },

@@ -2,14 +2,15 @@
 
 import { html, useEffect, useState } from "../vendor/htm-preact.js";
 import { get } from "./api.js";
-import { Button, Card, DataPicker, Lines, Note, Problem, Progress, count, go, megabytes, short, useJob } from "./ui.js";
+import { Button, Card, DataPicker, Lines, Note, Problem, Progress, Scroll, count, go, megabytes, short, useJob } from "./ui.js";
 
 const Facts = ({ survey }) => {
   const sizes = survey.image_sizes.map((one) => `${one.width} × ${one.height}`).slice(0, 3).join(", ");
   const { subjects, unreadable, duplicates } = survey;
+  const parts = Object.entries(survey.splits);
   return html`<dl class="facts">
     <dt>Kind</dt><dd>${survey.kind}, ${megabytes(survey.megabytes)}</dd>
-    <dt>Records</dt><dd>${survey.records.toLocaleString("en-US")} in ${Object.entries(survey.splits).map(([name, n]) => `${name} ${n.toLocaleString("en-US")}`).join(", ")}</dd>
+    <dt>Records</dt><dd>${survey.records.toLocaleString("en-US")}${parts.length > 1 ? `: ${parts.map(([name, n]) => `${name} ${n.toLocaleString("en-US")}`).join(", ")}` : ""}</dd>
     ${survey.features && html`<dt>Features</dt><dd>${survey.features}${survey.backbone ? `, by ${survey.backbone}` : ""}</dd>`}
     ${sizes && html`<dt>Image sizes</dt><dd>${sizes}${survey.different_sizes > 3 ? ` and ${survey.different_sizes - 3} more` : ""}</dd>`}
     <dt>Subjects</dt><dd>${subjects ? `${subjects.count.toLocaleString("en-US")}, with ${subjects.median} records in the middle and at most ${subjects.most}${subjects.in_several_splits ? `; ${subjects.in_several_splits} are in several parts` : ""}` : "not known: a guarantee would be about one record each"}</dd>
@@ -42,7 +43,7 @@ export const Data = ({ desk, parameters }) => {
   <div class="stack">
     <${Card}><div class="form">
       <${DataPicker} label="Data set" data=${desk.data} value=${path} onChange=${(chosen) => go("data", { path: chosen })} />
-      <div class="row"><${Button} disabled=${!path} busy=${run.busy} onClick=${() => run.start({ data: path })}>Look again<//>${path && html`<${Button} kind="main" onClick=${() => go("make", { data: path })}>Make a release of it<//>`}</div>
+      ${desk.data.length > 0 && html`<div class="row"><${Button} disabled=${!path} busy=${run.busy} onClick=${() => run.start({ data: path })}>Look again<//>${path && html`<${Button} kind="main" onClick=${() => go("make", { data: path })}>Make a release of it<//>`}</div>`}
       <${Progress} run=${run} verb="Looking at every record" /><${Problem}>${run.problem}<//>
     </div><//>
     ${seen && html`
@@ -50,9 +51,9 @@ export const Data = ({ desk, parameters }) => {
       ${seen.problems.map((words) => html`<${Note} tone="open">${words}<//>`)}
       <div class="masonry">
         <${Card} title="At a glance" id="facts"><${Facts} survey=${seen} /><//>
-        <${Card} title=${count(seen.classes.length, "class", "classes")} id="classes"><div class="scroll" tabindex="0" aria-label="Classes"><table><thead><tr><th>Class</th><th class="number">Records</th>${seen.subjects && html`<th class="number">Subjects</th>`}<th>Share</th></tr></thead><tbody>
-          ${seen.classes.slice(0, 60).map((one) => html`<tr><td>${one.name}</td><td class="number">${one.records.toLocaleString("en-US")}</td>${seen.subjects && html`<td class="number">${one.subjects?.toLocaleString("en-US") ?? "–"}</td>`}<td><div class="bar" aria-hidden="true"><span class="spent" style=${{ width: `${(100 * one.records) / most}%` }}></span></div></td></tr>`)}
-        </tbody></table></div>${seen.classes.length > 60 && html`<small>and ${seen.classes.length - 60} more</small>`}<//>
+        <${Card} title=${count(seen.classes.length, "class", "classes")} id="classes"><${Scroll} tall label="Classes"><table><thead><tr><th>Class</th><th class="number">Records</th>${seen.subjects && html`<th class="number">Subjects</th>`}<th>Share</th></tr></thead><tbody>
+          ${seen.classes.slice(0, 60).map((one) => html`<tr><td class="name">${one.name}</td><td class="number">${one.records.toLocaleString("en-US")}</td>${seen.subjects && html`<td class="number">${one.subjects?.toLocaleString("en-US") ?? "–"}</td>`}<td class="middle"><div class="bar" aria-hidden="true"><span class="spent" style=${{ width: `${(100 * one.records) / most}%` }}></span></div></td></tr>`)}
+        </tbody></table><//>${seen.classes.length > 60 && html`<small>and ${seen.classes.length - 60} more</small>`}<//>
         <${Card} title="A private release makes public" id="public"><${Lines} items=${seen.public} empty="These data cannot be released as they are." /><//>
         <${Card} title="It keeps private" id="private"><${Lines} items=${seen.private} empty="" /><//>
       </div>`}

@@ -2,7 +2,7 @@
 
 import { html, useEffect, useState } from "../vendor/htm-preact.js";
 import { download, post } from "./api.js";
-import { Badge, Button, Card, Check, Command, DataPicker, Field, Lines, Note, Problem, Progress, Radio, Select, Term, Text, figure, go, upward, useFacts, useJob, verdictTone } from "./ui.js";
+import { Badge, Button, Card, Check, Command, DataPicker, Field, Lines, NoRelease, Note, Problem, Progress, Radio, Select, Term, Text, figure, go, upward, useFacts, useJob, verdictTone } from "./ui.js";
 
 const TONES = { met: "good", "not met": "bad", open: "open" };
 
@@ -21,7 +21,7 @@ const Keys = ({ keys, value, onChange, onMade }) => {
   };
   if (keys.length) return html`<${Select} label="Sign with the key" term="signature" value=${value} options=${keys} empty="Choose a key" onChange=${onChange} />`;
   return html`<fieldset><legend>There is no key below this folder yet. Make one:</legend>
-    <div class="columns"><${Text} label="File of the private key" value=${name} onChange=${setName} hint="The public key, for receivers, ends in .pub." />
+    <div class="columns"><${Text} label="File of the private key" value=${name} onChange=${setName} autocomplete="username" hint="The public key, for receivers, ends in .pub." />
     <${Field} label="Passphrase" hint="Encrypts the key. Leave it empty only on a computer that nobody else uses.">${(own) => html`<input ...${own} type="password" autocomplete="new-password" value=${passphrase} onInput=${(event) => setPassphrase(event.target.value)} />`}<//></div>
     <div><${Button} onClick=${make}>Make a key pair<//></div><${Problem}>${problem}<//></fieldset>`;
 };
@@ -88,7 +88,7 @@ export const Decide = ({ desk, parameters, refresh }) => {
   };
   return html`<header><h1>May it leave?</h1><p>Everything that matters about one release, on one page. The page does not decide: you do, and you sign it.</p></header>
   <div class="stack">
-    <${Select} label="Release" value=${release} options=${desk.releases} empty="Choose a release" onChange=${(chosen) => go("decide", { release: chosen })} />
+    ${!desk.releases.length ? html`<${NoRelease} />` : html`<${Select} label="Release" value=${release} options=${desk.releases} empty="Choose a release" onChange=${(chosen) => go("decide", { release: chosen })} />`}
     <${Problem}>${error}<//>
     ${facts && html`
       <${Card} tone=${TONES[facts.verdict.state]}>
@@ -119,17 +119,17 @@ export const Decide = ({ desk, parameters, refresh }) => {
         <div><h3><${Term} name="Five Safes">Five Safes<//>: tick what you have satisfied yourself of</h3>
         ${facts.safes.map((safe) => html`<div class="safe" key=${safe.name}>
           <${Check} label=${safe.title} hint=${safe.question} checked=${Boolean(checks[safe.name])} onChange=${(on) => setChecks({ ...checks, [safe.name]: on })} />
-          <input class="remark" type="text" aria-label=${`Remark on ${safe.title}`} placeholder="Remark (stays here)" maxlength="300" value=${notes[safe.name] ?? ""} onInput=${(event) => setNotes({ ...notes, [safe.name]: event.target.value })} />
+          <input class="remark" type="text" aria-label=${`Remark on ${safe.title}`} placeholder="Remark (stays here)" maxlength="300" autocomplete="off" value=${notes[safe.name] ?? ""} onInput=${(event) => setNotes({ ...notes, [safe.name]: event.target.value })} />
         </div>`)}</div>
-        <fieldset><legend>Decision</legend><div class="row">
+        <fieldset><legend>Decision</legend><div class="row apart">
           <${Radio} name="outcome" label="Approve: it may leave" checked=${outcome === "approved"} onChange=${() => setOutcome("approved")} />
           <${Radio} name="outcome" label="Refuse: it stays" checked=${outcome === "refused"} onChange=${() => setOutcome("refused")} />
         </div></fieldset>
-        ${outcome === "approved" && against && html`<${Text} label="Why you approve although the policy is not met" hint="This becomes part of the signature: every receiver reads it." value=${override} onChange=${setOverride} maxlength="500" />`}
+        ${outcome === "approved" && against && html`<${Text} label="Why you approve although the policy is not met" hint="This becomes part of the signature: every receiver reads it." value=${override} onChange=${setOverride} maxlength="500" autocomplete="off" />`}
         <div class="columns"><${Text} label="Your name" value=${name} onChange=${setName} autocomplete="name" hint="Stays here, in the file of the decision." />
-        <${Text} label="Reason" value=${reason} onChange=${setReason} hint="Stays here too." maxlength="1000" /></div>
+        <${Text} label="Reason" value=${reason} onChange=${setReason} hint="Stays here too." maxlength="1000" autocomplete="off" /></div>
         <${Keys} keys=${keys} value=${key} onChange=${setKey} onMade=${(made) => { setKeys([made]); setKey(made); refresh(); }} />
-        ${keys.length > 0 && html`<${Field} label="Passphrase of the key" hint="Empty if it has none. It is not kept.">${(own) => html`<input ...${own} type="password" autocomplete="off" value=${passphrase} onInput=${(event) => setPassphrase(event.target.value)} />`}<//>`}
+        ${keys.length > 0 && html`<input type="text" hidden readonly autocomplete="username" value=${key} /><${Field} label="Passphrase of the key" hint="Empty if it has none. It is not kept.">${(own) => html`<input ...${own} type="password" autocomplete="current-password" value=${passphrase} onInput=${(event) => setPassphrase(event.target.value)} />`}<//>`}
         ${(facts.strongest || facts.usefulness) && html`<${Check} label="Put the measured figures into the passport, rounded" hint="They depend on records, and no guarantee covers them. Verdicts are there in any case." checked=${figures} onChange=${setFigures} />`}
         ${outcome === "approved" && open.length > 0 && html`<${Note} tone="open">Still open: ${open.map((safe) => safe.title.toLowerCase()).join(", ")}.<//>`}
         <div class="row"><${Button} kind=${outcome === "refused" ? "danger" : "main"} busy=${state.busy} disabled=${!ready} onClick=${sign}>${outcome === "refused" ? "Refuse and sign" : "Approve and sign"}<//></div>

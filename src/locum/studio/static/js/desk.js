@@ -3,12 +3,12 @@
 import { html, useEffect, useState } from "../vendor/htm-preact.js";
 import { get, post } from "./api.js";
 import { Drop } from "./drop.js";
-import { Badge, Budget, Button, Card, Problem, count, megabytes, useFacts, verdictTone } from "./ui.js";
+import { Badge, Budget, Button, Card, Problem, Scroll, count, megabytes, useFacts, verdictTone } from "./ui.js";
 
 const DataRow = ({ path }) => {
   const { value, error } = useFacts("data", { path });
   return html`<tr>
-    <td><strong>${path}</strong></td>
+    <td class="name"><strong>${path}</strong></td>
     <td>${error ? html`<${Problem}>${error}<//>` : value ? `${value.kind}, ${count(value.files, "file")}, ${megabytes(value.megabytes)}` : html`<span class="muted">reading…</span>`}</td>
     <td><div class="row"><a class="quiet" href=${`#/data?${new URLSearchParams({ path })}`}>Look at it</a><a class="quiet" href=${`#/make?${new URLSearchParams({ data: path })}`}>Make a release</a></div></td>
   </tr>`;
@@ -26,7 +26,7 @@ const ReleaseRow = ({ path }) => {
   const link = (screen) => `#/${screen}?${new URLSearchParams({ release: path })}`;
   const [tone, words] = value ? standing(value) : ["", ""];
   return html`<tr>
-    <td><strong>${path}</strong></td>
+    <td class="name"><strong>${path}</strong></td>
     <td>${error ? html`<${Problem}>${error}<//>` : value ? value.claim.title : html`<span class="muted">reading…</span>`}</td>
     <td>${value && html`${value.audit && html`<${Badge} tone=${verdictTone(value.audit.verdict)}>${value.audit.verdict}<//> `}<${Badge} tone=${tone}>${words}<//>`}</td>
     <td><div class="row"><a class="quiet" href=${link("attack")}>Attack</a><a class="quiet" href=${link("decide")}>Decide</a></div></td>
@@ -36,10 +36,10 @@ const ReleaseRow = ({ path }) => {
 const LedgerRows = ({ path }) => {
   const { value, error } = useFacts("ledger", { path });
   const place = path.replace(/\/?\.locum\/ledger\.sqlite$/, "") || "this folder";
-  if (error) return html`<tr><td>${place}</td><td colspan="3"><${Problem}>${error}<//></td></tr>`;
-  if (!value) return html`<tr><td>${place}</td><td colspan="3" class="muted">reading…</td></tr>`;
+  if (error) return html`<tr><td class="name">${place}</td><td colspan="3"><${Problem}>${error}<//></td></tr>`;
+  if (!value) return html`<tr><td class="name">${place}</td><td colspan="3" class="muted">reading…</td></tr>`;
   return value.holdings.map((holding) => html`<tr>
-    <td><strong>${place}</strong></td><td>${holding.name}</td>
+    <td class="name"><strong>${place}</strong></td><td>${holding.name}</td>
     <td><${Budget} holding=${holding} /></td>
     <td>${count(holding.charges.length, "release")} paid for, per ${holding.unit}${value.looks ? html`<br /><small>${count(value.looks, "look")} at the records ${value.looks === 1 ? "was" : "were"} noted</small>` : ""}</td>
   </tr>`);
@@ -50,6 +50,7 @@ const JOB_TONES = { done: "good", failed: "bad", killed: "bad" };
 export const Jobs = () => {
   const [jobs, setJobs] = useState(null);
   const [problem, setProblem] = useState("");
+  const cancel = (job) => post(`jobs/${job}/cancel`).catch((error) => setProblem(error.message));
   useEffect(() => {
     let timer;
     let current = true;
@@ -70,13 +71,13 @@ export const Jobs = () => {
   }, []);
   if (problem) return html`<${Problem}>${problem}<//>`;
   if (!jobs?.length) return html`<p class="muted">${jobs ? "No job has run yet." : "reading…"}</p>`;
-  return html`<div class="scroll"><table><thead><tr><th>Job</th><th>On</th><th>State</th><th><span class="muted">Cancel</span></th></tr></thead><tbody>
+  return html`<${Scroll} label="Jobs"><table><thead><tr><th>Job</th><th>On</th><th>State</th><th><span class="muted">Cancel</span></th></tr></thead><tbody>
     ${jobs.slice(0, 8).map((job) => html`<tr key=${job.id}>
-      <td>${job.title}</td><td>${job.arguments.release ?? job.arguments.data ?? job.arguments.head ?? "made-up records"}</td>
+      <td>${job.title}</td><td class="name">${job.arguments.release ?? job.arguments.data ?? job.arguments.head ?? "made-up records"}</td>
       <td><${Badge} tone=${JOB_TONES[job.state] ?? ""}>${job.state}<//>${job.progress ? html` <small>${job.progress.note} ${job.progress.total > 1 ? `${job.progress.done} of ${job.progress.total}` : ""}</small>` : ""}${job.words && html`<br /><small>${job.words}</small>`}</td>
-      <td>${["running", "waiting"].includes(job.state) && html`<${Button} kind="quiet" onClick=${() => post(`jobs/${job.id}/cancel`)}>Cancel<//>`}</td>
+      <td>${["running", "waiting"].includes(job.state) && html`<${Button} kind="quiet" onClick=${() => cancel(job.id)}>Cancel<//>`}</td>
     </tr>`)}
-  </tbody></table></div>`;
+  </tbody></table><//>`;
 };
 
 export const Desk = ({ desk, refresh }) => html`
@@ -92,7 +93,7 @@ export const Desk = ({ desk, refresh }) => html`
     <//>
     <div class="columns">
       <${Card} title="Budgets" id="budgets">
-        ${desk.ledgers.length ? html`<div class="scroll"><table><thead><tr><th>Ledger of</th><th>Holding</th><th>Spent</th><th>For</th></tr></thead><tbody>${desk.ledgers.map((path) => html`<${LedgerRows} key=${path} path=${path} />`)}</tbody></table></div>` : html`<p class="muted">Nothing was spent yet. The first private release opens a budget.</p>`}
+        ${desk.ledgers.length ? html`<${Scroll} label="Budgets"><table><thead><tr><th>Ledger of</th><th>Holding</th><th>Spent</th><th>For</th></tr></thead><tbody>${desk.ledgers.map((path) => html`<${LedgerRows} key=${path} path=${path} />`)}</tbody></table><//>` : html`<p class="muted">Nothing was spent yet. The first private release opens a budget.</p>`}
       <//>
       <${Card} title="Jobs" id="jobs"><${Jobs} /><//>
     </div>

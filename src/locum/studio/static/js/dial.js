@@ -11,6 +11,13 @@ const [LEAST, MOST, STEPS] = [0.1, 10, 400];
 const toEpsilon = (place) => Number((LEAST * (MOST / LEAST) ** (place / STEPS)).toPrecision(2));
 const toPlace = (epsilon) => Math.round((STEPS * Math.log(Math.min(MOST, Math.max(LEAST, epsilon)) / LEAST)) / Math.log(MOST / LEAST));
 
+// The next number with two digits, for the keyboard: one press, one change.
+const nextEpsilon = (epsilon, up) => {
+  const unit = 10 ** (Math.floor(Math.log10(epsilon) + 1e-9) - 1);
+  const step = !up && Math.abs(epsilon / unit - 10) < 0.05 ? unit / 10 : unit;
+  return Math.min(MOST, Math.max(LEAST, Number((epsilon + (up ? step : -step)).toPrecision(2))));
+};
+
 const PUBLIC = "Made-up records with the numbers you typed. None of your records is read, so nothing you choose here is tuned on them.";
 
 // Steps as they arrive from the job, or all at once from a result that is there already.
@@ -33,11 +40,15 @@ function usePreview(body, manual) {
     current.current = asked;
     setBase(null);
     setSteps([]);
-    const same = (args) => Object.entries(body).every(([name, value]) => JSON.stringify(args[name]) === JSON.stringify(value));
-    // The same preview may be there from before. One on records is noted in the ledger each time, so it is asked for.
-    const found = manual ? null : (await get("jobs")).find((job) => job.kind === "preview" && job.state === "done" && same(job.arguments));
-    if (found) take((await get(`jobs/${found.id}`)).result);
-    else run.start(body);
+    try {
+      const same = (args) => Object.entries(body).every(([name, value]) => JSON.stringify(args[name]) === JSON.stringify(value));
+      // The same preview may be there from before. One on records is noted in the ledger each time, so it is asked for.
+      const found = manual ? null : (await get("jobs")).find((job) => job.kind === "preview" && job.state === "done" && same(job.arguments));
+      if (found) return take((await get(`jobs/${found.id}`)).result);
+    } catch {
+      // Whatever keeps the jobs from being read keeps one from being started, and that is told.
+    }
+    return run.start(body);
   };
   useEffect(() => {
     if (run.result) take(run.result);
@@ -70,7 +81,7 @@ const Views = ({ base, steps, name, at, curve, limits, dots, attacks, mode, auc,
     return c.points.length === d.points.length && knob === "epsilon" ? mixedPoints(c.points, d.points, u) : u < 0.5 ? c.points : d.points;
   }, [settled, steps]);
   return html`<div class="views">
-    <${Card} title="Map" id="map" aside=${html`<small>${mode === "records" ? "your records" : "made-up records"}: grey rings; samples: colored</small>`} tone=${mode === "records" ? "eyes" : ""}>
+    <${Card} title="Map" id="map" aside=${html`<small>${mode === "records" ? "your records" : "made-up records"}: gray rings; samples: colored</small>`} tone=${mode === "records" ? "eyes" : ""}>
       ${base ? html`<${Map} points=${points} means=${same ? means : []} behind=${base.real.points} bounds=${bounds} shown=${at} settled=${settled} label=${`Map of samples at ${name}: ${base.classes.length} classes`} /><${Legend} classes=${base.classes} />` : html`<p class="muted">The map appears when the first setting is computed.</p>`}
     <//>
     <${Card} title="Usefulness" id="use">
@@ -120,6 +131,12 @@ const Epsilon = ({ desk, parameters, numbers, mode, data }) => {
     const known = steps.filter((step) => step.auc);
     return records && known.length > 1 ? { x: known.map((s) => s.epsilon), y: known.map((s) => s.auc.value), low: known.map((s) => s.auc.low), high: known.map((s) => s.auc.high) } : null;
   }, [steps, records]);
+  const press = (event) => {
+    const up = { ArrowRight: true, ArrowUp: true, ArrowLeft: false, ArrowDown: false }[event.key];
+    if (up === undefined) return;
+    event.preventDefault();
+    setEpsilon((old) => nextEpsilon(old, up));
+  };
   const solve = async () => {
     setSolved("");
     try {
@@ -150,14 +167,14 @@ const Epsilon = ({ desk, parameters, numbers, mode, data }) => {
     <${Card} tone=${records ? "eyes" : ""}>
       ${records && html`<${Note} tone="bad">For your eyes only: this reads your records. Each preview is noted in the ledger, and a release made afterwards says that its settings were chosen after previews on the records. <${Term} name="look">Why?<//><//>`}
       <div class="dial">
-        <div class="row between"><label for="epsilon"><output for="epsilon">epsilon ${short(epsilon)}</output></label>
-          <div class="row"><${Button} kind="main" onClick=${() => go("make", { epsilon: String(epsilon), delta, data: data || parameters.data })}>Make a release with this<//></div></div>
-        <input id="epsilon" type="range" min="0" max=${STEPS} value=${toPlace(epsilon)} aria-valuetext=${`epsilon ${short(epsilon)}`} onInput=${(event) => setEpsilon(toEpsilon(Number(event.target.value)))} />
+        <div class="row between"><output for="epsilon">epsilon ${short(epsilon)}</output>
+          <div class="row"><${Button} kind="main" onClick=${() => go("make", { epsilon: String(epsilon), delta, unit: !records && unit === "subject" ? unit : "", data: data || parameters.data })}>Make a release with this<//></div></div>
+        <input id="epsilon" type="range" aria-label="Epsilon" min="0" max=${STEPS} value=${toPlace(epsilon)} aria-valuetext=${`epsilon ${short(epsilon)}`} onKeyDown=${press} onInput=${(event) => setEpsilon(toEpsilon(Number(event.target.value)))} />
         <div class="ends"><span>more private</span><span>more accurate</span></div>
       </div>
       <div class="columns small">
         <${Text} label="Delta" term="delta" value=${delta} onChange=${setDelta} inputmode="decimal" />
-        <${Select} label="Unit" term="unit" value=${unit} onChange=${setUnit} options=${[["record", "one record"], ["subject", "one subject"]]} />
+        ${!records && html`<${Select} label="Unit" term="unit" value=${unit} onChange=${setUnit} options=${[["record", "one record"], ["subject", "one subject"]]} />`}
         <${Text} label="I need an AUC of at least" value=${want} onChange=${setWant} inputmode="decimal" placeholder="0.9" />
         <div class="field end"><${Button} disabled=${!want} onClick=${solve}>Find epsilon<//></div>
       </div>
@@ -189,8 +206,8 @@ const Groups = ({ parameters, numbers, mode, data }) => {
   return html`
     <${Card} tone=${records ? "eyes" : ""}>
       <div class="dial">
-        <div class="row between"><label for="k"><output for="k">k = ${at}</output></label><${Button} kind="main" onClick=${() => go("make", { k: String(at), data: data || parameters.data })}>Make a release with this<//></div>
-        <input id="k" type="range" min="0" max=${Math.max(0, ks.length - 1)} value=${Math.max(0, ks.indexOf(at))} disabled=${ks.length < 2} aria-valuetext=${`k ${at}`} onInput=${(event) => setK(ks[Number(event.target.value)])} />
+        <div class="row between"><output for="k">k = ${at}</output><${Button} kind="main" onClick=${() => go("make", { k: String(at), data: data || parameters.data })}>Make a release with this<//></div>
+        <input id="k" type="range" aria-label="k" min="0" max=${Math.max(0, ks.length - 1)} value=${Math.max(0, ks.indexOf(at))} disabled=${ks.length < 2} aria-valuetext=${`k ${at}`} onInput=${(event) => setK(ks[Number(event.target.value)])} />
         <div class="ends"><span>more accurate</span><span>more private</span></div>
       </div>
       <${Note} tone="open">Groups hide who is who inside a group. Nothing is proven about an attacker who knows something else: there is no limit here, only 1 in k.<//>
@@ -230,7 +247,7 @@ export const Dial = ({ desk, parameters }) => {
     <div id="panel" role="tabpanel" aria-labelledby=${`tab-${tab}`} class="stack">
       ${tab === "noise" ? html`<${Obfuscation} desk=${desk} />` : html`
         <details class="card about" open=${!good || mode === "records"}><summary>${mode === "public" ? html`Preview on public numbers: about ${Number(units).toLocaleString("en-US")} records or people, ${list.length} classes, ${features} features, an AUC of ${realAuc} on real data` : "Preview on my records, for my eyes only"}</summary><div class="form">
-          <div class="row">
+          <div class="row apart">
             <${Radio} name="mode" label="Public numbers" checked=${mode === "public"} onChange=${() => setMode("public")} />
             <${Radio} name="mode" label="My records, for my eyes only" checked=${mode === "records"} onChange=${() => setMode("records")} />
           </div>

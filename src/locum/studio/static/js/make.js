@@ -80,7 +80,7 @@ export const Make = ({ desk, parameters, refresh }) => {
           <div class="columns small">
             <${Text} label="Epsilon" term="epsilon" value=${epsilon} onChange=${setEpsilon} inputmode="decimal" hint="Less is more private; 1 is usual." />
             <${Text} label="Delta" term="delta" value=${delta} onChange=${setDelta} inputmode="decimal" hint="At most one in ten times the number of people." />
-            <${Select} label="Unit" term="unit" value=${unit} onChange=${setUnit} options=${[["auto", "the subject, where known"], ["record", "one record"], ["subject", "one subject"]]} />
+            <${Select} label="Unit" term="unit" value=${unit} onChange=${setUnit} options=${[["auto", "subject, if known"], ["record", "one record"], ["subject", "one subject"]]} />
           </div>
           <p><a href=${`#/dial?${new URLSearchParams({ epsilon, delta, data })}`}>Turn the dial</a> to see what an epsilon means for privacy and for use.</p>
           <fieldset><legend>Names of the classes leave with the release</legend>

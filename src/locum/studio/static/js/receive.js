@@ -13,6 +13,9 @@ const Signature = ({ release, publics }) => {
     <${Problem}>${error}<//>`;
 };
 
+const FEW = 12;
+const Names = ({ names }) => (names.length <= FEW ? names.join(", ") : html`<details class="notes"><summary>${names.length}: ${names.slice(0, 3).join(", ")} and more</summary>${names.join(", ")}</details>`);
+
 const Samples = ({ release }) => {
   const run = useJob("map", (args) => args.release === release);
   const map = run.result?.map;
@@ -48,7 +51,7 @@ export const Receive = ({ desk, parameters, refresh }) => {
   <div class="stack">
     <${Card}>
       <${Drop} words="Drop the folder or the .zip of a release here." end="receive" onDone=${(found) => { refresh(); go("receive", { release: found.path }); }} />
-      <${Select} label="Or open one that is here" value=${release} options=${desk.releases} empty="Choose a release" onChange=${(chosen) => go("receive", { release: chosen })} />
+      ${desk.releases.length > 0 && html`<${Select} label="Or open one that is here" value=${release} options=${desk.releases} empty="Choose a release" onChange=${(chosen) => go("receive", { release: chosen })} />`}
     <//>
     <${Problem}>${error}<//>
     ${facts && html`
@@ -60,7 +63,7 @@ export const Receive = ({ desk, parameters, refresh }) => {
           ${facts.override && html`<${Note} tone="bad">Signed although the policy was not met, because: ${facts.override}<//>`}
           <details><summary>${facts.checks.length} checks passed</summary><${Lines} items=${facts.checks} /></details>
           <div><h3>Not checked</h3><${Lines} items=${facts.not_checked} empty="Nothing was left out." /></div>
-          <dl class="facts"><dt>Classes</dt><dd>${facts.classes.join(", ")}</dd><dt>Vectors</dt><dd>${facts.features} numbers each; no picture comes out</dd><dt>Fingerprint</dt><dd><code>${facts.fingerprint}</code></dd></dl>
+          <dl class="facts"><dt>Classes</dt><dd><${Names} names=${facts.classes} /></dd><dt>Vectors</dt><dd>${facts.features} numbers each; no picture comes out</dd><dt>Fingerprint</dt><dd><code>${facts.fingerprint}</code></dd></dl>
           <${Command}>${`locum verify ${facts.path}`}<//>
         <//>
         <${Card} title="Who sent it?" id="signature"><${Signature} release=${facts.path} publics=${desk.publics} /><//>

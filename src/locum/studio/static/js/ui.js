@@ -108,7 +108,13 @@ export function useJob(kind, matches = () => true, onStep = () => {}) {
       setProblem(error.message);
     }
   };
-  const cancel = async () => job?.id && setJob(await post(`jobs/${job.id}/cancel`));
+  const cancel = async () => {
+    try {
+      if (job?.id) setJob(await post(`jobs/${job.id}/cancel`));
+    } catch (error) {
+      setProblem(error.message);
+    }
+  };
   const busy = job !== null && ["starting", "waiting", "running"].includes(job.state);
   const result = job?.state === "done" ? job.result : null;
   return { job, start, cancel, busy, result, problem: problem || (job?.state === "failed" || job?.state === "killed" ? job.words : "") };
@@ -167,6 +173,9 @@ export const Radio = ({ name, label, checked, onChange, hint }) => html`
 export const Button = ({ children, kind = "", busy, ...rest }) => html`
   <button type="button" class=${`button ${kind}`} disabled=${busy || rest.disabled} ...${rest}>${busy ? html`<span class="spinner" aria-hidden="true"></span>` : null}${children}</button>`;
 
+// A table that may be wider or longer than its place, without links to tab to: the keyboard can scroll it.
+export const Scroll = ({ label, tall, children }) => html`<div class=${`scroll ${tall ? "tall" : ""}`} tabindex="0" role="group" aria-label=${label}>${children}</div>`;
+
 export const Badge = ({ tone = "", children }) => html`<span class=${`badge ${tone}`}>${children}</span>`;
 
 export const verdictTone = (verdict) =>
@@ -174,12 +183,18 @@ export const verdictTone = (verdict) =>
 
 export const Command = ({ children }) => {
   const [copied, setCopied] = useState(false);
+  const words = useRef(null);
   const copy = async () => {
-    await navigator.clipboard.writeText(children);
-    setCopied(true);
-    setTimeout(() => setCopied(false), 1500);
+    try {
+      await navigator.clipboard.writeText(children);
+      setCopied(true);
+      setTimeout(() => setCopied(false), 1500);
+    } catch {
+      // Not allowed in this browser: the words are selected, for the usual keys.
+      getSelection().selectAllChildren(words.current);
+    }
   };
-  return html`<div class="command"><code tabindex="0" aria-label="The same in a terminal">${children}</code>
+  return html`<div class="command"><code ref=${words} tabindex="0" role="group" aria-label="The same in a terminal">${children}</code>
     <button type="button" class="quiet" onClick=${copy}>${copied ? "Copied" : "Copy"}</button></div>`;
 };
 
@@ -209,12 +224,17 @@ export const Progress = ({ run, verb = "Working" }) => {
   </div>`;
 };
 
-export const SPLITS = [["", "the usual part"], ["#train", "train"], ["#val", "validation"], ["#test", "test"]];
+export const NoData = () => html`<p class="note">There are no data below this folder yet. <a href="#/desk">Drop some on the desk</a> first.</p>`;
+
+export const NoRelease = () => html`<p class="note">There is no release below this folder yet. <a href="#/make">Make one</a>, or <a href="#/receive">receive one</a>.</p>`;
+
+export const SPLITS = [["", "usual"], ["#train", "train"], ["#val", "validation"], ["#test", "test"]];
 
 // A data set and, if it has several, one of its parts.
 export const DataPicker = ({ label, hint, data, value, onChange }) => {
   const at = value.lastIndexOf("#");
   const [path, split] = at > 0 ? [value.slice(0, at), value.slice(at)] : [value, ""];
+  if (!data.length) return html`<${NoData} />`;
   return html`<div class="pair">
     <${Select} label=${label} hint=${hint} value=${path} options=${data} empty="Choose a data set" onChange=${(chosen) => onChange(chosen && chosen + split)} />
     <${Select} label="Part" value=${split} options=${SPLITS} onChange=${(chosen) => onChange(path + chosen)} />
