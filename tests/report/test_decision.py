@@ -70,3 +70,8 @@ def test_names_from_a_hostile_release_stay_on_one_line(make: Make) -> None:
     facts = decision_facts(make(), audit=audited(0.5, 0.5) | {"answer": "two\nlines\x1b[31m"})
     assert "\n" not in facts["verdict"]["sentence"]
     assert "\x1b" not in facts["verdict"]["sentence"]
+
+
+def test_a_claim_has_a_title_that_a_reader_understands(make: Make) -> None:
+    assert decision_facts(make())["claim"]["title"] == "No guarantee"
+    assert "k" in decision_facts(make(rows=True))["claim"]["title"]

@@ -11,7 +11,7 @@ import pytest
 from locum.recipes import fit_release
 from locum.release import load
 
-READ = ("release?path=", "audit?release=", "risk?release=", "decision?release=", "zip?release=")
+READ = ("release?path=", "risk?release=", "zip?release=")
 
 
 @pytest.fixture(scope="module")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -58,9 +59,30 @@ def make_studio_demo(folder: Path) -> Path:
         return made
     if made.exists():
         raise ConfigError(f"{str(made)!r} is not from an earlier demo: choose another folder, or rename it.")
+    # Under another name first: a demo that was stopped halfway is made anew.
+    half = folder / f".{FOLDER}.part"
+    shutil.rmtree(half, ignore_errors=True)
+    _fill(private_folder(half))
+    half.rename(made)
+    return made
+
+
+def _diabetes() -> pd.DataFrame:
+    """442 patients that ship with scikit-learn; how far their disease progressed is above the median or not."""
+    from sklearn.datasets import load_diabetes
+
+    table, progression = load_diabetes(scaled=False, as_frame=True, return_X_y=True)
+    # Codes, whose meaning scikit-learn does not give.
+    table["sex"] = table["sex"].astype(int)
+    table["progression"] = np.where(progression > progression.median(), "high", "low")
+    out: pd.DataFrame = table
+    return out
+
+
+def _fill(folder: Path) -> None:
     # Folders of their own, so that each has a ledger of its own.
     images, vectors, tables, patients = (
-        private_folder(made / name) for name in ("images", "vectors", "tables", "patients")
+        private_folder(folder / name) for name in ("images", "vectors", "tables", "patients")
     )
     write_digit_images(images / "digits")
     write_embeddings(tables / "tumors.csv", load_sample("breast-cancer"))
@@ -83,18 +105,4 @@ def make_studio_demo(folder: Path) -> Path:
     )
     measured = evaluate_release(release, f"{digits}#test", train=f"{digits}#train", seeds=1)
     write_bytes(vectors / "digits-release-evaluation.json", json.dumps(measured.to_dict(), indent=2).encode())
-    # Last: a demo that was stopped halfway is not used.
-    write_bytes(made / _MARK, b"Everything here was made by `locum studio --demo` and can be deleted.\n")
-    return made
-
-
-def _diabetes() -> pd.DataFrame:
-    """442 patients that ship with scikit-learn; how far their disease progressed is above the median or not."""
-    from sklearn.datasets import load_diabetes
-
-    table, progression = load_diabetes(scaled=False, as_frame=True, return_X_y=True)
-    # Codes, whose meaning scikit-learn does not give.
-    table["sex"] = table["sex"].astype(int)
-    table["progression"] = np.where(progression > progression.median(), "high", "low")
-    out: pd.DataFrame = table
-    return out
+    write_bytes(folder / _MARK, b"Everything here was made by `locum studio --demo` and can be deleted.\n")

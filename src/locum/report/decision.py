@@ -7,7 +7,7 @@ from typing import Any
 
 from locum.release import Release
 from locum.report.text import interval_text, plain
-from locum.types import Estimate
+from locum.types import Estimate, PrivacyClaim, at_least
 
 # The Five Safes of Desai, Ritchie and Welpton (2016): what to ask, besides the figures.
 SAFES = {
@@ -67,7 +67,7 @@ def decision_facts(
     claim = release.claim
     facts = {
         "verdict": _verdict(audit),
-        "claim": {**claim.to_dict(), "title": claim.title, "sentence": claim.sentence(), "warning": claim.warning},
+        "claim": {**claim.to_dict(), "title": _title(claim), "sentence": claim.sentence(), "warning": claim.warning},
         "limit": None if audit is None or audit["limit"] is None else audit["limit"]["sentence"],
         "strongest": None if audit is None else _strongest(audit),
         "usefulness": None if evaluation is None else _usefulness(evaluation),
@@ -77,6 +77,14 @@ def decision_facts(
     }
     out: dict[str, Any] = plain(facts)
     return out
+
+
+def _title(claim: PrivacyClaim) -> str:
+    """The kind of a claim as a reader would call it, with its numbers."""
+    if claim.dp is not None:
+        numbers = f"epsilon {at_least(claim.dp.epsilon)}, delta {at_least(claim.dp.delta)}"
+        return f"Differential privacy: {numbers}, per {claim.unit}"
+    return "No guarantee" if claim.kind == "none" else claim.title
 
 
 def _verdict(audit: Mapping[str, Any] | None) -> dict[str, Any]:
