@@ -6,6 +6,8 @@ import json
 import os
 import re
 import shutil
+import signal
+import socket
 import stat
 import subprocess
 import sys
@@ -237,3 +239,32 @@ def test_a_damaged_state_is_one_sentence(start: Callable[..., Any], tmp_path: Pa
     (studio.state / "studio.json").write_bytes(state)
     assert "does not answer" in refused(tmp_path)
     assert studio.ask("GET", "/").status == 200
+
+
+def test_the_port_of_a_killed_studio_is_not_trusted(start: Callable[..., Any], tmp_path: Path) -> None:
+    """Whoever listens there now could send the owner's browser to a page of their own."""
+    studio = start(tmp_path)
+    studio.close(signal.SIGKILL)
+    assert (studio.state / "studio.json").exists()
+    with socket.socket() as stranger:
+        stranger.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        stranger.bind(("127.0.0.1", studio.port))
+        stranger.listen()
+        again = start(tmp_path)
+        assert again.port != studio.port
+        stranger.settimeout(0.2)
+        with pytest.raises(TimeoutError):
+            stranger.accept()
+
+
+def test_a_second_start_gives_a_link_of_the_first(start: Callable[..., Any], tmp_path: Path) -> None:
+    studio = start(tmp_path)
+    again = subprocess.run(
+        [sys.executable, "-m", "locum", "studio", str(tmp_path), "--no-browser"],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    (link,) = re.findall(rf"http://127\.0\.0\.1:{studio.port}(/enter\?token=[\w-]+)", again.stdout)
+    assert [studio.raw("GET", link).status for _ in range(2)] == [200, 403]
