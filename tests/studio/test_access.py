@@ -165,7 +165,8 @@ def test_every_answer_has_the_headers(studio: Any) -> None:
     for answer in answers:
         assert {name: answer.headers.get(name) for name, _ in HEADERS} == dict(HEADERS)
     # Also what never reaches an application.
-    for raw in (b"nonsense\r\n\r\n", b"GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n", b"GET /" + b"a" * 10**6):
+    # The last is no longer than what is taken in at once: whoever still sends loses the answer.
+    for raw in (b"nonsense\r\n\r\n", b"GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n", b"GET /" + b"a" * 70_000):
         back = studio.send(raw).decode()
         assert back.startswith("HTTP/1.1 400")
         assert all(f"{name}: {value}\r\n" in back for name, value in HEADERS)
