@@ -6,12 +6,11 @@ import json
 import os
 import re
 import shutil
-import sqlite3
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -20,7 +19,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from locum.recipes import audit_data
+from locum.recipes import audit_data, show_ledger
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 FLAGS = [
@@ -221,7 +220,6 @@ def test_the_demo_has_something_on_every_screen(demo: Visit) -> None:
     expect(page.get_by_role("heading", name="Complete and unchanged")).to_be_visible()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_every_screen_at_every_size(demo: Visit, scheme: str) -> None:
     page, found = demo.page, {}
@@ -280,7 +278,6 @@ def test_the_dial(demo: Visit) -> None:
     assert not re.search("digits|tumors", sent), "on public numbers no request names data"
 
 
-@pytest.mark.slow
 def test_a_look_at_the_records_is_noted_for_good(demo: Visit) -> None:
     page = demo.screen("dial")
     page.locator("summary", has_text="Preview on public numbers").click()
@@ -292,8 +289,7 @@ def test_a_look_at_the_records_is_noted_for_good(demo: Visit) -> None:
     page.get_by_role("button", name="Look at my records, and note it").click()
     expect(page.get_by_text("measured on your records")).to_be_visible()
     demo.settle()
-    with sqlite3.connect(demo.root / "tables" / ".locum" / "ledger.sqlite") as ledger:
-        assert ledger.execute("select count(*) from sqlite_master").fetchone()[0] > 0
+    assert show_ledger(demo.root / "tables" / ".locum" / "ledger.sqlite")["looks"] == 1
     demo.screen("make", data="tables/tumors.csv")
     make_release(demo, "tables/tumors-release")
     claim = json.loads((demo.root / "tables" / "tumors-release" / "manifest.json").read_text())["claim"]
@@ -527,7 +523,6 @@ def tab_to(page: Any, wanted: str, tag: str = "", most: int = 90) -> dict[str, A
     raise AssertionError(f"Tab does not reach {wanted!r}")
 
 
-@pytest.mark.slow
 def test_the_keyboard_is_enough(demo: Visit) -> None:
     page, keys = demo.page, demo.page.keyboard
     demo.screen("desk")
