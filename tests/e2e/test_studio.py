@@ -237,6 +237,43 @@ def test_every_screen_at_every_size(demo: Visit, scheme: str) -> None:
     assert dark == (scheme == "dark")
 
 
+def test_an_empty_folder_and_then_long_names(browser: Any, tmp_path: Path, rng: np.random.Generator) -> None:
+    root = tmp_path / "root"
+    root.mkdir()
+    server = Server(root, cwd=tmp_path)
+    try:
+        visit = Visit(browser, server)
+        page = visit.page
+        page.set_viewport_size({"width": 390, "height": 844})
+        for name, words in (
+            ("data", "There are no data"),
+            ("make", "There are no data"),
+            ("attack", "There is no release"),
+        ):
+            visit.screen(name)
+            expect(page.locator("main .note")).to_contain_text(words)
+            assert visit.overflow() <= 0, name
+            assert visit.violations() == [], name
+        # No line can break inside these, and 50 classes are the most that need not be declared.
+        folder, y = root / ("unbroken" * 12), np.arange(1500) % 50
+        folder.mkdir()
+        names = np.array(
+            [f"malignant_neoplasm_of_upper_lobe_bronchus_or_lung_without_a_break_{c:02d}" for c in range(50)]
+        )
+        np.savez(folder / "vectors.npz", X=rng.normal(size=(1500, 4)) + y[:, None], y=names[y])
+        page.reload()
+        visit.screen("desk")
+        for name in ("desk", "data", "make"):
+            visit.screen(name)
+            for width in (390, 1280):
+                page.set_viewport_size({"width": width, "height": 800})
+                assert visit.overflow() <= 0, f"{name} at {width}"
+                assert visit.violations() == [], f"{name} at {width}"
+        visit.check()
+    finally:
+        server.close()
+
+
 def test_the_dial(demo: Visit) -> None:
     page = demo.screen("dial")
     slider, output = page.get_by_role("slider", name="Epsilon"), page.locator(".dial output")
