@@ -6,7 +6,6 @@ import json
 import os
 import re
 import shutil
-import sqlite3
 import subprocess
 import sys
 import threading
@@ -20,7 +19,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from locum.recipes import audit_data
+from locum.recipes import audit_data, show_ledger
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 FLAGS = [
@@ -221,7 +220,6 @@ def test_the_demo_has_something_on_every_screen(demo: Visit) -> None:
     expect(page.get_by_role("heading", name="Complete and unchanged")).to_be_visible()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_every_screen_at_every_size(demo: Visit, scheme: str) -> None:
     page, found = demo.page, {}
@@ -237,6 +235,43 @@ def test_every_screen_at_every_size(demo: Visit, scheme: str) -> None:
     assert not any(found.values()), "\n".join(f"{where}: {words}" for where, words in found.items() if words)
     dark = page.evaluate("getComputedStyle(document.documentElement).backgroundColor") == "rgb(16, 22, 27)"
     assert dark == (scheme == "dark")
+
+
+def test_an_empty_folder_and_then_long_names(browser: Any, tmp_path: Path, rng: np.random.Generator) -> None:
+    root = tmp_path / "root"
+    root.mkdir()
+    server = Server(root, cwd=tmp_path)
+    try:
+        visit = Visit(browser, server)
+        page = visit.page
+        page.set_viewport_size({"width": 390, "height": 844})
+        for name, words in (
+            ("data", "There are no data"),
+            ("make", "There are no data"),
+            ("attack", "There is no release"),
+        ):
+            visit.screen(name)
+            expect(page.locator("main .note")).to_contain_text(words)
+            assert visit.overflow() <= 0, name
+            assert visit.violations() == [], name
+        # No line can break inside these, and 50 classes are the most that need not be declared.
+        folder, y = root / ("unbroken" * 12), np.arange(1500) % 50
+        folder.mkdir()
+        names = np.array(
+            [f"malignant_neoplasm_of_upper_lobe_bronchus_or_lung_without_a_break_{c:02d}" for c in range(50)]
+        )
+        np.savez(folder / "vectors.npz", X=rng.normal(size=(1500, 4)) + y[:, None], y=names[y])
+        page.reload()
+        visit.screen("desk")
+        for name in ("desk", "data", "make"):
+            visit.screen(name)
+            for width in (390, 1280):
+                page.set_viewport_size({"width": width, "height": 800})
+                assert visit.overflow() <= 0, f"{name} at {width}"
+                assert visit.violations() == [], f"{name} at {width}"
+        visit.check()
+    finally:
+        server.close()
 
 
 def test_the_dial(demo: Visit) -> None:
@@ -280,7 +315,6 @@ def test_the_dial(demo: Visit) -> None:
     assert not re.search("digits|tumors", sent), "on public numbers no request names data"
 
 
-@pytest.mark.slow
 def test_a_look_at_the_records_is_noted_for_good(demo: Visit) -> None:
     page = demo.screen("dial")
     page.locator("summary", has_text="Preview on public numbers").click()
@@ -292,8 +326,7 @@ def test_a_look_at_the_records_is_noted_for_good(demo: Visit) -> None:
     page.get_by_role("button", name="Look at my records, and note it").click()
     expect(page.get_by_text("measured on your records")).to_be_visible()
     demo.settle()
-    with sqlite3.connect(demo.root / "tables" / ".locum" / "ledger.sqlite") as ledger:
-        assert ledger.execute("select count(*) from sqlite_master").fetchone()[0] > 0
+    assert show_ledger(demo.root / "tables" / ".locum" / "ledger.sqlite")["looks"] == 1
     demo.screen("make", data="tables/tumors.csv")
     make_release(demo, "tables/tumors-release")
     claim = json.loads((demo.root / "tables" / "tumors-release" / "manifest.json").read_text())["claim"]
@@ -527,7 +560,6 @@ def tab_to(page: Any, wanted: str, tag: str = "", most: int = 90) -> dict[str, A
     raise AssertionError(f"Tab does not reach {wanted!r}")
 
 
-@pytest.mark.slow
 def test_the_keyboard_is_enough(demo: Visit) -> None:
     page, keys = demo.page, demo.page.keyboard
     demo.screen("desk")
