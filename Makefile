@@ -34,7 +34,7 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.ready-run: $(BIN)/python pyproject.toml constraints.txt
-	$(PIP) --editable '.[images]'
+	$(PIP) --editable '.[studio]'
 	touch $@
 
 $(VENV)/.ready-dev: $(VENV)/.ready-run
