@@ -52,7 +52,7 @@ def test_the_verdict_is_that_of_the_policy(make: Make, met: bool) -> None:
 def test_the_strongest_attack_is_the_one_with_the_highest_auc(make: Make) -> None:
     facts = decision_facts(make(), audit=audited(0.51, 0.64))
     assert facts["strongest"]["name"] == "LiRA"
-    assert "64%" in facts["strongest"]["words"]
+    assert "64 %" in facts["strongest"]["words"]
     assert facts["strongest"]["how"]
     assert facts["strongest"]["tried"] == 2
 

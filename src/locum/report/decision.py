@@ -118,7 +118,7 @@ def _strongest(audit: Mapping[str, Any]) -> dict[str, Any] | None:
         "verdict": found["verdict"],
         "auc": found["attack"],
         "limit": found["limit"],
-        "words": f"Shown a record that was used and one that was not, it picks the right one {auc:.0%} of the time "
+        "words": f"Shown a record that was used and one that was not, it picks the right one {100 * auc:.0f} % of the time "
         f"({interval_text(found['attack'], 3)} as an AUC). A coin flip gives 50 %.",
         "tried": len(audit["results"]),
     }
