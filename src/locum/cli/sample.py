@@ -22,7 +22,8 @@ from locum.errors import ConfigError
 
 
 def _is_folder(out: Path) -> bool:
-    return out.suffix.lower() not in (".csv", ".npz", ".parquet", ".safetensors")
+    """Whether files are to be written into it; a name with another ending is more likely a mistake."""
+    return not out.suffix or out.is_dir()
 
 
 def _unused(ctx: typer.Context, value: Path | None) -> Path | None:
@@ -38,7 +39,7 @@ def sample(
             "--out",
             "-o",
             metavar="FILE|FOLDER",
-            help=".npz, .parquet, .safetensors or .csv; a name without such an ending is a folder of Parquet files.",
+            help=".npz, .parquet, .safetensors or .csv; a name without an ending is a folder of Parquet files.",
             rich_help_panel=WHERE,
             callback=_unused,
         ),
