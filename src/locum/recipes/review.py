@@ -194,9 +194,13 @@ def show_cost(data: str, budget: DP, holding: str = "default") -> dict[str, Any]
         left = known[holding]["left"]
         if plan.epsilon > left["epsilon"] or budget.delta > left["delta"]:
             some = f"only epsilon {at_most(left['epsilon'])} and delta {at_most(left['delta'])} are left"
-            amount = "nothing is left" if left["epsilon"] < 1e-4 or left["delta"] <= 0 else some
+            nothing = left["epsilon"] < 1e-4 or left["delta"] <= 0
             out["problem"] = (
-                f"The budget of {holding!r} does not allow this: {amount}. Ask for less, or decide on a larger "
+                f"The budget of {holding!r} is spent: nothing is left. All data sets of one folder share it. Use the "
+                "release that was made, or decide on a larger budget with `locum ledger set-budget`, which weakens "
+                "the guarantee for everyone in the data."
+                if nothing
+                else f"The budget of {holding!r} does not allow this: {some}. Ask for less, or decide on a larger "
                 "budget with `locum ledger set-budget`."
             )
     return out

@@ -97,10 +97,17 @@ def _verdict(audit: Mapping[str, Any] | None) -> dict[str, Any]:
             "rules": [],
         }
     policy = audit["policy"]
+    found = audit["sentence"]
+    doubts = sum(result["verdict"] == "inconclusive" for result in audit["results"])
+    if policy["met"] and audit["verdict"] == "inconclusive" and doubts:
+        # "Not a pass" beside "met" reads as a contradiction: the rules say how many doubts they allow.
+        found = (
+            f"{doubts} of {len(audit['results'])} attacks could not tell. The rules of the policy allow that here."
+        )
     return {
         "state": "met" if policy["met"] else "not met",
         "title": f"Policy {policy['name']}: {'met' if policy['met'] else 'NOT met'}",
-        "sentence": f"{audit['sentence']} {audit['answer']}",
+        "sentence": f"{found} {audit['answer']}",
         "rules": policy["rules"],
     }
 

@@ -374,5 +374,7 @@ def _dropping(app: FastAPI, root: Root, drops: Drops) -> None:
 def _first(errors: Any) -> str:
     """The first fault that a check of fields found, in a sentence."""
     first = errors[0]
-    where = ".".join(str(part) for part in first["loc"] if part not in ("body", "query", "path"))
+    # The first part says where in the request the field was; a field may have such a name too.
+    at = first["loc"][1:] if first["loc"][:1] and first["loc"][0] in ("body", "query", "path") else first["loc"]
+    where = ".".join(str(part) for part in at)
     return f"{where or 'The request'}: {str(first['msg'])[:1].lower()}{str(first['msg'])[1:]}."

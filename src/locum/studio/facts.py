@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from locum.data import SPLITS
 from locum.errors import LocumError, PolicyError
 from locum.studio.actions import Fit, beside
 from locum.studio.jobs import Jobs
@@ -18,6 +19,8 @@ def about_data(root: Root, name: str) -> dict[str, Any]:
     return {
         "path": name,
         "kind": "folder of images" if place.is_dir() else f"{place.suffix.lower().lstrip('.')} file",
+        # Of a folder only: the parts of a file are known after it was opened.
+        "parts": [part for part in SPLITS if (place / part).is_dir()] if place.is_dir() else None,
         "files": len(files),
         "megabytes": sum(p.stat().st_size for p in files) / 1e6,
     }

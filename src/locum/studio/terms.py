@@ -11,7 +11,7 @@ _OWN = {
     "data holding": "a named body of data with one budget, such as the scans of one hospital.",
     "delta": "the probability that the guarantee fails altogether. It must be far below one in the number of people.",
     "epsilon": "how much one person may change what anyone can conclude from a release. Less is more private; 1 is "
-    "usual and strong.",
+    "usual and strong: the odds of any conclusion about one person change by a factor of at most 2.7, or exp(1).",
     "Five Safes": "five questions to ask before data leave: about projects, people, settings, data, outputs.",
     "forecast": "what a release is expected to be good for, from releases of other data that were measured. It reads "
     "none of your records.",
@@ -20,12 +20,14 @@ _OWN = {
     "lambda": "how plainly an obfuscator writes what you keep into each copy: 0 not at all, -50 fully.",
     "ledger": "the file beside your data that remembers every charge. It cannot be overspent, and nothing is ever "
     "removed from it.",
+    "LiRA": "a strong attack: it trains many generators with and without a record, and compares.",
     "look": "a preview on your own records. It costs nothing, but settings that were chosen after it are not covered "
     "by the guarantee, so the ledger and the release say so.",
     "map": "vectors drawn in two dimensions. Similar ones lie close together; most of what they hold is not shown.",
     "noise": "how much of a record an obfuscator hides: 0 hides least.",
     "passport": "the file in a release that says what it protects, what attackers found, and what was decided.",
-    "policy": "what you require of a release before it may leave.",
+    "policy": "what you require of a release before it may leave. The more people may get it, the stricter: "
+    "internal, then research-sharing, then public.",
     "proven limit": "the AUC that no attack exceeds on average, however clever, as long as the guarantee holds.",
     "signature": "shows that the owner of a key vouches for exactly these files.",
     "subject": "one person with all their records.",

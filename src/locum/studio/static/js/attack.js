@@ -44,9 +44,9 @@ const Risk = ({ release }) => {
 
 const Found = ({ release, facts, risk }) => html`
   <${Card} title=${facts.title} aside=${facts.policy && html`<${Badge} tone=${facts.policy.met ? "good" : "bad"}>policy ${facts.policy.name}: ${facts.policy.met ? "met" : "not met"}<//>`} tone=${verdictTone(facts.verdict)} id="found">
-    <p>${facts.sentence}</p>
+    <p>${facts.sentence} ${facts.answer}</p>
     ${facts.limit && html`<p><strong>Proven above:</strong> ${facts.limit.sentence}</p>`}
-    ${facts.limit?.open_assumptions?.length > 0 && html`<${Note} tone="open">The limit proves nothing until these assumptions are accepted: ${facts.limit.open_assumptions.join("; ")}<//>`}
+    ${facts.limit?.open_assumptions?.length > 0 && html`<${Note} tone="open">The limit proves nothing until these assumptions are accepted: ${facts.limit.open_assumptions.join("; ")}. If you know them to be true, tick them above and attack again.<//>`}
     ${facts.epsilon_audit ? html`<p><strong>Shown below:</strong> ${facts.epsilon_audit.words}</p>` : ""}
     ${facts.problems.map((one) => html`<${Note} tone="open">${one.words}: ${one.effect}.<//>`)}
     <div class="row"><${Button} kind="main" onClick=${() => go("decide", { release })}>Decide about it<//></div>
@@ -79,6 +79,8 @@ export const Attack = ({ desk, parameters }) => {
   useEffect(() => {
     if (run.result) setAgain((n) => n + 1);
   }, [run.result]);
+  const held = useFacts(members ? "data" : null, { path: members.replace(/#.*$/, "") });
+  const same = members !== "" && members === others && held.value?.parts?.length === 0;
   const body = { release, members, non_members: others, policy };
   const assumptions = facts?.claim.assumptions ?? [];
   if (facts?.ledger) Object.assign(body, { ledger: facts.ledger, accept: assumptions.filter((line) => accepted.includes(line)) });
@@ -93,14 +95,16 @@ export const Attack = ({ desk, parameters }) => {
       <${Problem}>${about.error}<//>
       ${facts && html`
         <div class="columns">
-          <${DataPicker} label="Records it was made from" data=${desk.data} value=${members} onChange=${setMembers} />
-          <${DataPicker} label="Other records of the same population" data=${desk.data} value=${others} onChange=${setOthers} hint="With parts, the usual one is validation, else test." />
+          <${DataPicker} label="Records it was made from" data=${desk.data} value=${members} onChange=${setMembers} usual="train, or all" />
+          <${DataPicker} label="Other records of the same population" data=${desk.data} value=${others} onChange=${setOthers} usual="val, or test" hint="Records that were not used: the part “val”, else “test”." />
         </div>
+        ${same && html`<${Note} tone="open">This data set has no parts, so all its records were used. Choose another data set of the same population for the other records.<//>`}
         <p>${facts.claim.title}. ${facts.ledger ? "Its ledger is here, so attacks are held against the proven limit." : facts.claim.dp ? "Its ledger is not below this folder, so the proven limit is not used." : ""}</p>
         ${facts.ledger && assumptions.length > 0 && html`<fieldset><legend>The guarantee assumes this. Accept what you know to be true:</legend>
           ${assumptions.map((line) => html`<${Check} key=${line} label=${line} checked=${accepted.includes(line)} onChange=${(on) => setAccepted(on ? [...accepted, line] : accepted.filter((one) => one !== line))} />`)}</fieldset>`}
         ${facts.claim.dp && html`<${Check} label="Also test the claimed epsilon with 1,000 canaries" hint="Invented records in runs of their own; no record is read." checked=${canaries} onChange=${setCanaries} />`}
-        <div class="row"><${Button} kind="main" busy=${run.busy} disabled=${!members || !others} onClick=${() => run.start(body)}>${facts.audit ? "Attack again" : "Run the attacks"}<//><small>All quick attacks, and LiRA for at most five minutes.</small></div>
+        ${facts.ledger && assumptions.some((line) => !accepted.includes(line)) && html`<p class="muted">Without your tick above the proven limit does not count, and a policy may then not be met.</p>`}
+        <div class="row"><${Button} kind="main" busy=${run.busy} disabled=${!members || !others || same} onClick=${() => run.start(body)}>${facts.audit ? "Attack again" : "Run the attacks"}<//><small>All quick attacks, and LiRA for at most five minutes.</small></div>
         <${Progress} run=${run} verb="Attacking" />
         <${Problem}>${run.problem}<//>
         ${run.job?.command && html`<details><summary>The same in a terminal</summary><${Command}>${run.job.command}<//></details>`}`}

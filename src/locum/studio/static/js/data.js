@@ -42,7 +42,7 @@ export const Data = ({ desk, parameters }) => {
   return html`<header><h1>Data</h1><p>What you hold, before anything is made of it. Nothing on this screen leaves this computer.</p></header>
   <div class="stack">
     <${Card}><div class="form">
-      <${DataPicker} label="Data set" data=${desk.data} value=${path} onChange=${(chosen) => go("data", { path: chosen })} />
+      <${DataPicker} label="Data set" data=${desk.data} value=${path} usual="all" onChange=${(chosen) => go("data", { path: chosen })} />
       ${desk.data.length > 0 && html`<div class="row"><${Button} disabled=${!path} busy=${run.busy} onClick=${() => run.start({ data: path })}>Look again<//>${path && html`<${Button} kind="main" onClick=${() => go("make", { data: path })}>Make a release of it<//>`}</div>`}
       <${Progress} run=${run} verb="Looking at every record" /><${Problem}>${run.problem}<//>
     </div><//>

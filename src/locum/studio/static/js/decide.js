@@ -2,7 +2,7 @@
 
 import { html, useEffect, useState } from "../vendor/htm-preact.js";
 import { download, post } from "./api.js";
-import { Badge, Button, Card, Check, Command, DataPicker, Field, Lines, NoRelease, Note, Problem, Progress, Radio, Select, Term, Text, figure, go, upward, useFacts, useJob, verdictTone } from "./ui.js";
+import { Badge, Button, Card, Check, Command, DataPicker, Field, Lines, NoRelease, Note, Problem, Progress, Radio, Select, Term, Text, figure, go, upward, useFacts, useJob, useReveal, verdictTone } from "./ui.js";
 
 const TONES = { met: "good", "not met": "bad", open: "open" };
 
@@ -22,7 +22,7 @@ const Keys = ({ keys, value, onChange, onMade }) => {
   if (keys.length) return html`<${Select} label="Sign with the key" term="signature" value=${value} options=${keys} empty="Choose a key" onChange=${onChange} />`;
   return html`<fieldset><legend>There is no key below this folder yet. Make one:</legend>
     <div class="columns"><${Text} label="File of the private key" value=${name} onChange=${setName} autocomplete="username" hint="The public key, for receivers, ends in .pub." />
-    <${Field} label="Passphrase" hint="Encrypts the key. Leave it empty only on a computer that nobody else uses.">${(own) => html`<input ...${own} type="password" autocomplete="new-password" value=${passphrase} onInput=${(event) => setPassphrase(event.target.value)} />`}<//></div>
+    <${Field} label="Passphrase" hint="Encrypts the key. Note it down: nobody can recover it. Leave it empty only on a computer that nobody else uses.">${(own) => html`<input ...${own} type="password" autocomplete="new-password" value=${passphrase} onInput=${(event) => setPassphrase(event.target.value)} />`}<//></div>
     <div><${Button} onClick=${make}>Make a key pair<//></div><${Problem}>${problem}<//></fieldset>`;
 };
 
@@ -33,22 +33,23 @@ const Measure = ({ release, data, desk, onDone }) => {
     if (run.result) onDone();
   }, [run.result]);
   return html`<p>Nobody has measured what it is good for.</p>
-    <${DataPicker} label="Real records to test on" data=${desk.data} value=${test} onChange=${setTest} hint="With parts, the usual one is test." />
+    <${DataPicker} label="Real records to test on" data=${desk.data} value=${test} onChange=${setTest} usual="test, or all" hint="Records that were not used: the part “test”." />
     <div class="row"><${Button} disabled=${!test} busy=${run.busy} onClick=${() => run.start({ release, test, train: data && data !== test ? data : test.includes("#") ? null : test })}>Measure it<//></div>
     <${Progress} run=${run} verb="Training and testing classifiers" /><${Problem}>${run.problem}<//>`;
 };
 
-const Settled = ({ facts }) => {
+const Settled = ({ facts, publicKey, signed }) => {
+  useReveal("settled", signed);
   const { release } = facts;
   const [problem, setProblem] = useState("");
   const good = release.outcome === "approved";
   const name = `${release.path.split("/").pop()}.zip`;
   const fetchIt = () => download("zip", { release: release.path }, name).catch((error) => setProblem(error.message));
   return html`<${Card} title=${good ? "Approved and signed" : "Refused and signed"} tone=${good ? "good" : "bad"} id="settled">
-    <p>${release.decision}. Name and reason are in <code>${release.path}-decision.json</code>, which stays here; the passport holds its salted hash.</p>
-    ${good ? html`<div class="row"><${Button} kind="main" onClick=${fetchIt}>Download ${name}<//><small>Send it together with nothing else; give the public key over another channel.</small></div>` : html`<p>A refused release cannot be downloaded here.</p>`}
+    <p>${release.decision[0].toUpperCase() + release.decision.slice(1)}. Name and reason are in <code>${release.path}-decision.json</code>: do not send that file. The release holds only a salted hash of it.</p>
+    ${good ? html`<div class="row"><${Button} kind="main" onClick=${fetchIt}>Download ${name}<//><small>Send this file only. Give the receiver your public key, <code>${publicKey}</code>, in another way, so that nobody can swap both.</small></div>` : html`<p>A refused release cannot be downloaded here.</p>`}
     <${Problem}>${problem}<//>
-    <details><summary>How a receiver checks it</summary><${Command}>${`locum verify ${release.path.split("/").pop()} --key holder.pem.pub`}<//></details>
+    <details><summary>How a receiver checks it</summary><${Command}>${`locum verify ${release.path.split("/").pop()} --key ${publicKey.split("/").pop()}`}<//></details>
   <//>`;
 };
 
@@ -68,8 +69,12 @@ export const Decide = ({ desk, parameters, refresh }) => {
   const [override, setOverride] = useState("");
   const [figures, setFigures] = useState(false);
   const [state, setState] = useState({});
+  const [signed, setSigned] = useState(0);
   const against = facts?.verdict.state === "not met";
   const open = facts ? facts.safes.filter((safe) => !checks[safe.name]) : [];
+  const missing = facts
+    ? [!outcome && "the decision", ...(outcome === "approved" ? open.map((safe) => safe.title.toLowerCase()) : []), outcome === "approved" && against && !override.trim() && "why you approve against the policy", !name.trim() && "your name", !reason.trim() && "the reason", !key && "a key"].filter(Boolean)
+    : [];
   const ready = outcome && name.trim() && reason.trim() && key && (outcome === "refused" || (!open.length && (!against || override.trim())));
   const sign = async () => {
     setState({ busy: true });
@@ -81,6 +86,12 @@ export const Decide = ({ desk, parameters, refresh }) => {
       });
       setState({});
       setPassphrase("");
+      // A second decision is begun afresh: the button must not ask for the first one again.
+      setOutcome("");
+      setChecks({});
+      setReason("");
+      setOverride("");
+      setSigned((n) => n + 1);
       setAgain((n) => n + 1);
     } catch (failed) {
       setState({ problem: failed.message });
@@ -95,8 +106,9 @@ export const Decide = ({ desk, parameters, refresh }) => {
         <p class="verdict">${facts.verdict.title}</p><p>${facts.verdict.sentence}</p>
         ${facts.verdict.state === "open" && html`<div><${Button} kind="main" onClick=${() => go("attack", { release })}>Run the attacks<//></div>`}
         ${facts.verdict.rules.some((rule) => !rule.met) && html`<ul class="lines">${facts.verdict.rules.filter((rule) => !rule.met).map((rule) => html`<li><strong>Not met:</strong> ${rule.rule} (${rule.found}). ${rule.why}</li>`)}</ul>`}
+        ${against && html`<p><a href=${`#/attack?${new URLSearchParams({ release })}`}>See the attacks</a>: with an assumption that you accept, more records, or another policy, attack it again. Otherwise refuse it.</p>`}
       <//>
-      <div class="masonry">
+      <div class="halves"><div class="stack">
         <${Card} title="What is guaranteed" id="claim">
           <p><strong>${facts.claim.title}</strong></p><p>${facts.claim.sentence}</p>
           ${facts.claim.warning && html`<${Note} tone="bad">${facts.claim.warning}<//>`}
@@ -109,12 +121,13 @@ export const Decide = ({ desk, parameters, refresh }) => {
             ${facts.strongest.limit && html`<p>The guarantee allows ${upward(facts.strongest.limit)} on average, and no attack more.</p>`}
             <p><a href=${`#/attack?${new URLSearchParams({ release })}`}>All ${facts.strongest.tried} attacks</a></p>` : html`<p class="muted">No attack was run.</p>`}
         <//>
+        </div><div class="stack">
         <${Card} title="What usefulness is lost" id="use">
           ${facts.usefulness ? html`<p>${facts.usefulness.words}</p><small>AUC ${figure(facts.usefulness.released)}${facts.usefulness.real ? `; from real data ${figure(facts.usefulness.real)}` : ""}, on ${facts.usefulness.records.toLocaleString("en-US")} records.</small>` : html`<${Measure} release=${release} data=${facts.release.made?.data} desk=${desk} onDone=${() => setAgain((n) => n + 1)} />`}
         <//>
         <${Card} title="What is not covered" id="uncovered"><${Lines} items=${facts.not_covered} empty="The claim names nothing." /><//>
-      </div>
-      ${facts.release.outcome && html`<${Settled} facts=${facts} />`}
+      </div></div>
+      ${facts.release.outcome && html`<${Settled} key=${`${signed} ${facts.release.outcome}`} facts=${facts} publicKey=${`${key || "holder.pem"}.pub`} signed=${signed > 0} />`}
       <${Card} title=${facts.release.outcome ? "Decide again" : "Your decision"} id="decision"><form class="form" onSubmit=${(event) => event.preventDefault()}>
         <div><h3><${Term} name="Five Safes">Five Safes<//>: tick what you have satisfied yourself of</h3>
         ${facts.safes.map((safe) => html`<div class="safe" key=${safe.name}>
@@ -131,7 +144,7 @@ export const Decide = ({ desk, parameters, refresh }) => {
         <${Keys} keys=${keys} value=${key} onChange=${setKey} onMade=${(made) => { setKeys([made]); setKey(made); refresh(); }} />
         ${keys.length > 0 && html`<input type="text" hidden readonly autocomplete="username" value=${key} /><${Field} label="Passphrase of the key" hint="Empty if it has none. It is not kept.">${(own) => html`<input ...${own} type="password" autocomplete="current-password" value=${passphrase} onInput=${(event) => setPassphrase(event.target.value)} />`}<//>`}
         ${(facts.strongest || facts.usefulness) && html`<${Check} label="Put the measured figures into the passport, rounded" hint="They depend on records, and no guarantee covers them. Verdicts are there in any case." checked=${figures} onChange=${setFigures} />`}
-        ${outcome === "approved" && open.length > 0 && html`<${Note} tone="open">Still open: ${open.map((safe) => safe.title.toLowerCase()).join(", ")}.<//>`}
+        ${missing.length > 0 && html`<${Note} tone="open">Still open: ${missing.join(", ")}.<//>`}
         <div class="row"><${Button} kind=${outcome === "refused" ? "danger" : "main"} busy=${state.busy} disabled=${!ready} onClick=${sign}>${outcome === "refused" ? "Refuse and sign" : "Approve and sign"}<//></div>
         <${Problem}>${state.problem}<//>
       </form><//>`}

@@ -81,15 +81,15 @@ export const Jobs = () => {
 };
 
 export const Desk = ({ desk, refresh }) => html`
-  <header><h1>Desk</h1><p>What lies below this folder. Records stay here; what leaves is a release that somebody has approved.</p></header>
+  <header><h1>Desk</h1><p>The data sets and releases in this folder. To send one: look at the data, make a release, attack it, decide. Records stay here; only a release that somebody approved leaves.</p></header>
   <div class="stack">
     ${!desk.complete && html`<p class="note open">This folder holds more than the desk shows: open the studio on a smaller one.</p>`}
     <${Card} title="Data sets" id="data">
-      ${desk.data.length ? html`<div class="scroll"><table><thead><tr><th>Name</th><th>What</th><th>Next</th></tr></thead><tbody>${desk.data.map((path) => html`<${DataRow} key=${path} path=${path} />`)}</tbody></table></div>` : html`<p class="muted">There are none yet: drop a folder of images, with one folder per class, or a file of vectors.</p>`}
+      ${desk.data.length ? html`<div class="scroll"><table><thead><tr><th>Name</th><th>What</th><th>Next</th></tr></thead><tbody>${desk.data.map((path) => html`<${DataRow} key=${path} path=${path} />`)}</tbody></table></div>` : html`<p class="muted">There are none yet: drop a folder of images, with one folder per class, or a file of records (.npz, .csv, .parquet).</p>`}
       <${Drop} words="Drop a folder of images or a file of records here: it is copied into this folder, on this computer." end="keep" onDone=${refresh} />
     <//>
     <${Card} title="Releases" id="releases">
-      ${desk.releases.length ? html`<div class="scroll"><table><thead><tr><th>Name</th><th>Claim</th><th>Stands</th><th>Next</th></tr></thead><tbody>${desk.releases.map((path) => html`<${ReleaseRow} key=${path} path=${path} />`)}</tbody></table></div>` : html`<p class="muted">There are none yet.</p>`}
+      ${desk.releases.length ? html`<div class="scroll"><table><thead><tr><th>Name</th><th>Guarantee</th><th>Status</th><th>Next</th></tr></thead><tbody>${desk.releases.map((path) => html`<${ReleaseRow} key=${path} path=${path} />`)}</tbody></table></div>` : html`<p class="muted">There are none yet. Make one from a data set, or <a href="#/receive">receive one</a> that you were sent.</p>`}
     <//>
     <div class="columns">
       <${Card} title="Budgets" id="budgets">

@@ -246,7 +246,7 @@ export const Dial = ({ desk, parameters }) => {
     <div class="tabs" role="tablist" aria-label="Kind of protection" onKeyDown=${move}>${Object.entries(TABS).map(([name, [title, about]]) => html`<button type="button" role="tab" id=${`tab-${name}`} aria-selected=${tab === name} aria-controls="panel" tabindex=${tab === name ? 0 : -1} onClick=${() => setTab(name)}>${title} <small>${about}</small></button>`)}</div>
     <div id="panel" role="tabpanel" aria-labelledby=${`tab-${tab}`} class="stack">
       ${tab === "noise" ? html`<${Obfuscation} desk=${desk} />` : html`
-        <details class="card about" open=${!good || mode === "records"}><summary>${mode === "public" ? html`Preview on public numbers: about ${Number(units).toLocaleString("en-US")} records or people, ${list.length} classes, ${features} features, an AUC of ${realAuc} on real data` : "Preview on my records, for my eyes only"}</summary><div class="form">
+        <details class="card about" open=${!good || mode === "records"}><summary>${mode === "public" ? html`Preview on public numbers: about ${Number(units).toLocaleString("en-US")} records or people, ${list.length} classes, ${features} features, an AUC of ${realAuc} on real data. Open this to type your own.` : "Preview on my records, for my eyes only"}</summary><div class="form">
           <div class="row apart">
             <${Radio} name="mode" label="Public numbers" checked=${mode === "public"} onChange=${() => setMode("public")} />
             <${Radio} name="mode" label="My records, for my eyes only" checked=${mode === "records"} onChange=${() => setMode("records")} />
@@ -256,7 +256,7 @@ export const Dial = ({ desk, parameters }) => {
             <${Text} label="Records or people" value=${units} onChange=${setUnits} inputmode="numeric" hint="About: a number that may be public." />
             <${Text} label="Classes" value=${names} onChange=${setNames} hint="Separated by commas." />
             <${Text} label="Features" value=${features} onChange=${setFeatures} inputmode="numeric" hint="1280 for images; for a table, its columns." />
-            <${Text} label="AUC on real data" value=${realAuc} onChange=${setRealAuc} inputmode="decimal" hint="As far as you know from elsewhere." />
+            <${Text} label="AUC on real data" value=${realAuc} onChange=${setRealAuc} inputmode="decimal" hint="How well a classifier tells the classes apart: 0.5 guesses, 1 is perfect. A guess will do." />
           </div>` : html`<${DataPicker} label="Records" data=${desk.data} value=${data} onChange=${setData} />`}
         </div></details>
         ${good ? (tab === "epsilon" ? html`<${Epsilon} key=${mode} desk=${desk} parameters=${parameters} numbers=${numbers} mode=${mode} data=${data} />` : html`<${Groups} key=${mode} parameters=${parameters} numbers=${numbers} mode=${mode} data=${data} />`) : html`<${Note} tone="open">A preview needs 20 records or more, two classes or more, two features or more, and an AUC above 0.5 and at most 1.<//>`}`}

@@ -2,7 +2,7 @@
 
 import { html, useEffect, useState } from "../vendor/htm-preact.js";
 import { post } from "./api.js";
-import { Badge, Budget, Button, Card, Check, Command, DataPicker, Note, Problem, Progress, Radio, Select, Term, Text, figure, go, short, upward, useJob, verdictTone } from "./ui.js";
+import { Badge, Budget, Button, Card, Check, Command, DataPicker, Note, Problem, Progress, Radio, Select, Term, Text, figure, go, short, upward, useFacts, useJob, useReveal, verdictTone } from "./ui.js";
 
 const freeName = (desk, data) => {
   const base = data.replace(/#.*$/, "").replace(/\.(npz|csv|parquet|safetensors)$/i, "");
@@ -11,17 +11,20 @@ const freeName = (desk, data) => {
   return name;
 };
 
-const Made = ({ result }) => html`<${Card} title=${`${result.release} was made`} tone=${result.claim.dp ? "good" : "open"} id="made">
+const Made = ({ result }) => {
+  useReveal("made");
+  return html`<${Card} title=${`${result.release} was made`} tone=${result.claim.dp ? "good" : "open"} id="made">
   <dl class="facts">
     <dt>Guarantee</dt><dd>${result.claim.dp ? `epsilon ${short(result.claim.dp.epsilon)}, delta ${short(result.claim.dp.delta)}, per ${result.claim.unit}` : "none: nothing is proven about any single person"}</dd>
     ${result.limit && html`<dt>Proven limit</dt><dd>${result.limit.sentence}</dd>`}
-    ${result.left && html`<dt>Left of the budget</dt><dd>epsilon ${short(result.left.epsilon)}, delta ${short(result.left.delta)}</dd>`}
+    ${result.left && html`<dt>Left of the budget</dt><dd>${result.left.epsilon < 1e-4 ? "nothing: another release of these data needs a larger budget" : `epsilon ${short(result.left.epsilon)}, delta ${short(result.left.delta)}`}</dd>`}
     ${result.forecasts?.length > 0 && html`<dt>Expected use</dt><dd>about ${Math.round(100 * result.forecasts[0].kept.value)} % of what real data give above chance (${Math.round(100 * result.forecasts[0].kept.low)} to ${Math.round(100 * result.forecasts[0].kept.high)} %), by releases of other data</dd>`}
-    <dt>First attack</dt><dd>${result.membership ? html`<${Badge} tone=${verdictTone(result.membership.verdict)}>${result.membership.verdict}<//> AUC ${figure(result.membership.attack)}` : result.problem}</dd>
+    <dt>First attack</dt><dd>${result.membership ? html`<${Badge} tone=${verdictTone(result.membership.verdict)}>${result.membership.verdict}<//> AUC ${figure(result.membership.attack)}` : result.problem?.includes("--non-members") ? "not run: it needs records that were not used" : result.problem}</dd>
     <dt>Fingerprint</dt><dd><code>${result.fingerprint}</code></dd>
   </dl>
   <div class="row"><${Button} kind="main" onClick=${() => go("attack", { release: result.release })}>Attack it<//><${Button} onClick=${() => go("decide", { release: result.release })}>Decide about it<//></div>
 <//>`;
+};
 
 export const Make = ({ desk, parameters, refresh }) => {
   const [data, setData] = useState(parameters.data ?? (desk.data.length === 1 ? desk.data[0] : ""));
@@ -65,11 +68,15 @@ export const Make = ({ desk, parameters, refresh }) => {
     if (run.result) refresh();
   }, [run.result]);
   const { value: cost, error } = plan;
-  return html`<header><h1>Make a release</h1><p>A release is a small decoder that anyone can sample and train on. Your records stay here.</p></header>
+  const held = useFacts(data ? "data" : null, { path: data.replace(/#.*$/, "") });
+  // What it cost is known; a second one needs another name.
+  const paid = !run.busy && run.result?.release === out;
+  return html`<header><h1>Make a release</h1><p>A release is a stand-in for your data: a small file that others draw samples from and train on. Your records stay here.</p></header>
   <div class="wide-left">
     <div class="stack">
       <${Card} title="What to make" id="what"><div class="form">
-        <${DataPicker} label="Records" data=${desk.data} value=${data} onChange=${chosen} hint="With parts, the release is made of “train”." />
+        <${DataPicker} label="Records" data=${desk.data} value=${data} onChange=${chosen} usual="train, or all" hint="The release is made of the part “train”, or of all records if there are no parts." />
+        ${held.value?.parts?.length === 0 && html`<${Note} tone="open">This data set has no parts: all its records would be used, and none would be left to attack the release with or to measure its use. Put some into folders “train”, “val” and “test” first, or keep another data set of the same population.<//>`}
         <${Text} label="Name of the release" value=${out} onChange=${setOut} hint="A new folder below this one." />
         <fieldset><legend>Guarantee</legend>
           <${Radio} name="kind" label="Differential privacy" checked=${kind === "dp"} onChange=${() => setKind("dp")} hint="Proven, whatever an attacker knows. Paid from the budget of these data." />
@@ -79,13 +86,13 @@ export const Make = ({ desk, parameters, refresh }) => {
         ${kind === "dp" && html`
           <div class="columns small">
             <${Text} label="Epsilon" term="epsilon" value=${epsilon} onChange=${setEpsilon} inputmode="decimal" hint="Less is more private; 1 is usual." />
-            <${Text} label="Delta" term="delta" value=${delta} onChange=${setDelta} inputmode="decimal" hint="At most one in ten times the number of people." />
+            <${Text} label="Delta" term="delta" value=${delta} onChange=${setDelta} inputmode="decimal" hint="1e-6 suits up to 100,000 people." />
             <${Select} label="Unit" term="unit" value=${unit} onChange=${setUnit} options=${[["auto", "subject, if known"], ["record", "one record"], ["subject", "one subject"]]} />
           </div>
-          <p><a href=${`#/dial?${new URLSearchParams({ epsilon, delta, data })}`}>Turn the dial</a> to see what an epsilon means for privacy and for use.</p>
+          <p><a href=${`#/dial?${new URLSearchParams({ epsilon, delta, data })}`}>Turn the dial</a> before you pay: it shows how private and how useful a release of about so many records is at each epsilon.</p>
           <fieldset><legend>Names of the classes leave with the release</legend>
             <${Radio} name="names" label="Everyone may know the class names in the data" checked=${names === "public"} onChange=${() => setNames("public")} hint="The claim will say that it assumes this." />
-            <${Radio} name="names" label="I declare all classes that can occur" checked=${names === "declared"} onChange=${() => setNames("declared")} />
+            <${Radio} name="names" label="I declare all classes that can occur" checked=${names === "declared"} onChange=${() => setNames("declared")} hint="You type them, so none is taken from the data. Needed if a class has fewer than 20 records." />
             ${names === "declared" && html`<${Text} label="Classes, separated by commas" value=${classes} onChange=${setClasses} />`}
           </fieldset>`}
         ${kind === "k" && html`<${Text} label="k: smallest size of a group" term="k-Same" value=${k} onChange=${setK} inputmode="numeric" />`}
@@ -95,8 +102,8 @@ export const Make = ({ desk, parameters, refresh }) => {
     </div>
     <${Card} title="What it costs" id="cost">
       <${Problem}>${error}<//>
-      ${cost ? html`
-        ${cost.cost ? html`<p>Epsilon <strong>${short(cost.cost.epsilon)}</strong> and delta <strong>${short(cost.cost.delta)}</strong> of the budget, for good.</p>
+      ${paid ? html`<p>Paid: ${out} was made. For another release, choose another name.</p>` : cost ? html`
+        ${cost.cost ? html`<p>Epsilon <strong>${short(cost.cost.epsilon)}</strong> and delta <strong>${short(cost.cost.delta)}</strong> of the budget. What is spent is never given back.</p>
           <p>No attack on it can have an AUC above <strong>${upward(cost.limit)}</strong> on average (a coin flip has 0.5). <${Term} name="proven limit">What is this?<//></p>
           ${cost.holding ? html`<${Budget} holding=${cost.holding} asked=${cost.cost.epsilon} />` : html`<p class="muted">Nothing was spent on these data yet: this opens their budget with exactly this amount.</p>`}` : html`<p>Nothing is paid, because nothing is guaranteed.</p>`}
         <${Problem}>${cost.problem}<//>

@@ -84,6 +84,7 @@ export const Map = ({ points = [], means = [], behind = [], bounds, label, shown
       pen.strokeStyle = dark ? "#10161b" : "#ffffff";
       pen.stroke();
     });
+    own.dataset.points = String(Math.min(points.length, MOST));
     own.dataset.shown = String(shown ?? "");
     own.dataset.settled = String(settled ?? "");
     own.dataset.points = String(points.length);

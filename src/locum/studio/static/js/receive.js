@@ -37,10 +37,10 @@ const Classifier = ({ release, head, data, onTrained }) => {
     ${head ? html`<p>A classifier is in <code>${head}</code>.</p>` : html`<p>A classifier is made from the release alone.</p>`}
     <div class="row"><${Button} kind=${head ? "" : "main"} busy=${train.busy} onClick=${() => train.start({ release })}>${head ? "Train again" : "Train a classifier"}<//></div>
     <${Progress} run=${train} verb="Training" /><${Problem}>${train.problem}<//>
-    ${head && html`<${DataPicker} label="Your own records to classify" data=${data} value=${records} onChange=${setRecords} hint="Images are embedded as the release specifies." />
+    ${head && html`<div class="form"><${DataPicker} label="Your own records to classify" data=${data} value=${records} onChange=${setRecords} hint="Images are embedded as the release specifies." />
       <div class="row"><${Button} kind="main" disabled=${!records} busy=${predict.busy} onClick=${() => predict.start({ head, data: records })}>Predict<//></div>
       <${Progress} run=${predict} verb="Predicting" /><${Problem}>${predict.problem}<//>
-      ${predict.result && html`<${Note} tone="good">Predictions are in ${predict.result.out}.${scores?.accuracy ? ` Against the labels in the data: accuracy ${figure(scores.accuracy)}${scores.auc ? `, AUC ${figure(scores.auc)}` : ""}.` : ""}<//>`}`}`;
+      ${predict.result && html`<${Note} tone="good">Predictions are in ${predict.result.out}.${scores?.accuracy ? ` Against the labels in the data: accuracy ${figure(scores.accuracy)}${scores.auc ? `, AUC ${figure(scores.auc)}` : ""}.` : ""}<//>`}</div>`}`;
 };
 
 export const Receive = ({ desk, parameters, refresh }) => {
@@ -55,21 +55,22 @@ export const Receive = ({ desk, parameters, refresh }) => {
     <//>
     <${Problem}>${error}<//>
     ${facts && html`
-      <div class="masonry">
-        <${Card} title=${facts.refused ? "Complete, but refused" : "Complete and unchanged"} tone=${facts.refused ? "bad" : "good"} id="checked">
+      <div class="halves"><div class="stack">
+        <${Card} title=${facts.outcome === "refused" ? "Complete, but refused" : facts.refused ? "Complete, but its policy is not met" : "Complete and unchanged"} tone=${facts.refused ? "bad" : "good"} id="checked">
           <p><strong>${facts.claim.title}</strong></p><p>${facts.claim.sentence}</p>
           ${facts.claim.warning && html`<${Note} tone="bad">${facts.claim.warning}<//>`}
           <p><${Badge} tone=${facts.outcome === "approved" ? "good" : facts.outcome === "refused" ? "bad" : "open"}>${facts.decision}<//></p>
           ${facts.override && html`<${Note} tone="bad">Signed although the policy was not met, because: ${facts.override}<//>`}
           <details><summary>${facts.checks.length} checks passed</summary><${Lines} items=${facts.checks} /></details>
-          <div><h3>Not checked</h3><${Lines} items=${facts.not_checked} empty="Nothing was left out." /></div>
+          <div><h3>Not checked</h3><${Lines} items=${facts.not_checked.map((line) => line.replace("give the sender's public key with --key", "choose the sender's public key at “Who sent it?”"))} empty="Nothing was left out." /></div>
           <dl class="facts"><dt>Classes</dt><dd><${Names} names=${facts.classes} /></dd><dt>Vectors</dt><dd>${facts.features} numbers each; no picture comes out</dd><dt>Fingerprint</dt><dd><code>${facts.fingerprint}</code></dd></dl>
           <${Command}>${`locum verify ${facts.path}`}<//>
         <//>
         <${Card} title="Who sent it?" id="signature"><${Signature} release=${facts.path} publics=${desk.publics} /><//>
+        </div><div class="stack">
         <${Card} title="What samples look like" id="samples"><${Samples} release=${facts.path} /><//>
         <${Card} title="Use it" id="train"><${Classifier} release=${facts.path} head=${facts.head} data=${desk.data} onTrained=${() => setAgain((n) => n + 1)} /><//>
         <${Card} title="What it does not protect" id="uncovered"><${Lines} items=${facts.claim.not_covered} empty="The claim names nothing." /><//>
-      </div>`}
+      </div></div>`}
   </div>`;
 };

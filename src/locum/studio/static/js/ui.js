@@ -228,16 +228,22 @@ export const NoData = () => html`<p class="note">There are no data below this fo
 
 export const NoRelease = () => html`<p class="note">There is no release below this folder yet. <a href="#/make">Make one</a>, or <a href="#/receive">receive one</a>.</p>`;
 
-export const SPLITS = [["", "usual"], ["#train", "train"], ["#val", "validation"], ["#test", "test"]];
+export const SPLITS = [["#train", "train"], ["#val", "validation"], ["#test", "test"]];
 
-// A data set and, if it has several, one of its parts.
-export const DataPicker = ({ label, hint, data, value, onChange }) => {
+// What has just appeared may lie outside the window: it is brought into view, by the id of its card.
+export const useReveal = (id, when = true) =>
+  useEffect(() => {
+    if (when) document.getElementById(`${id}-title`)?.closest("section").scrollIntoView({ block: "nearest" });
+  }, [when]);
+
+// A data set and, if it has several, one of its parts; `usual` says which is taken if none is named.
+export const DataPicker = ({ label, hint, data, value, onChange, usual = "usual" }) => {
   const at = value.lastIndexOf("#");
   const [path, split] = at > 0 ? [value.slice(0, at), value.slice(at)] : [value, ""];
   if (!data.length) return html`<${NoData} />`;
   return html`<div class="pair">
     <${Select} label=${label} hint=${hint} value=${path} options=${data} empty="Choose a data set" onChange=${(chosen) => onChange(chosen && chosen + split)} />
-    <${Select} label="Part" value=${split} options=${SPLITS} onChange=${(chosen) => onChange(path + chosen)} />
+    <${Select} label="Part" value=${split} options=${[["", usual], ...SPLITS]} onChange=${(chosen) => onChange(path + chosen)} />
   </div>`;
 };
 
