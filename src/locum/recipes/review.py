@@ -58,7 +58,7 @@ def review_release(release: Path) -> dict[str, Any]:
     """
     opened = open_release(release)
     verified, manifest = verify_opened_release(opened), opened.release.manifest
-    audit, evaluation = (_kept(release, ending, verified.fingerprint) for ending in (AUDIT, EVALUATION))
+    audit, evaluation = (finding_beside(release, ending, verified.fingerprint) for ending in (AUDIT, EVALUATION))
     attacks = None if audit is None else audit_facts(audit)
     try:
         page = decision_facts(opened.release, audit=attacks, evaluation=evaluation)
@@ -114,7 +114,7 @@ def findings_beside(release: Path) -> dict[str, Path]:
     return {
         name: beside_folder(release, ending)
         for name, ending in endings.items()
-        if _kept(release, ending, fingerprint) is not None
+        if finding_beside(release, ending, fingerprint) is not None
     }
 
 
@@ -202,8 +202,8 @@ def show_cost(data: str, budget: DP, holding: str = "default") -> dict[str, Any]
     return out
 
 
-def _kept(release: Path, ending: str, fingerprint: str) -> Mapping[str, Any] | None:
-    """The JSON about a release that is kept beside it; not that of an earlier release of the same name."""
+def finding_beside(release: Path, ending: str, fingerprint: str) -> Mapping[str, Any] | None:
+    """The JSON about a release in the file beside it; None if it is that of an earlier release of the same name."""
     file = _file_beside(release, ending)
     if file is None:
         return None
