@@ -38,7 +38,7 @@ NAMES = ("site-a", "site-b", "site-c")
 
 
 def run(folder: Path, *, signers: dict[str, str] | None = None, looked: str = "", **more: Any) -> Path:
-    """A paid federation of three sites with keys; `signers` swaps keys, and the site `looked` has looked at records."""
+    """A paid federation of three sites with keys; `signers` swaps keys; `looked` has seen a preview."""
     settings = FederationSettings(("ant", "bee"), dim=4, mode="sums", **more)
     folder.mkdir(exist_ok=True)
     (folder / "federation.toml").write_text(settings.to_toml())

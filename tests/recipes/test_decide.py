@@ -10,6 +10,7 @@ import signal
 import stat
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +29,15 @@ from locum.recipes import (
     verify_release,
     write_passport,
 )
+from locum.recipes.passport import draft_passport
 from locum.release import Release, load
-from locum.release.passport import FIVE_SAFES, read_decision, write_passport_files
+from locum.release.passport import (
+    FIVE_SAFES,
+    make_signature,
+    read_decision,
+    read_private_key,
+    write_passport_files,
+)
 from locum.types import AttackResult, DPClaim, Estimate, PrivacyClaim
 
 pytest.importorskip("cryptography")
@@ -204,7 +212,7 @@ def test_an_approval_does_not_get_rid_of_the_audit_by_a_refusal_or_a_new_passpor
     release: Path, key: Path, tmp_path: Path
 ) -> None:
     audit = write_audit(release, tmp_path / "release-audit.json", leak=True)
-    with pytest.raises(ConfigError, match="'release-audit.json' holds an audit"):
+    with pytest.raises(ConfigError, match="holds an audit"):
         decide(release, key)
     write_passport(release, audit=audit)
     for outcome in ("refused", "approved"):
@@ -232,6 +240,27 @@ def test_a_decision_about_another_release_is_kept(
     kept = release.with_name(f"release-decision-{first.sha256[:8]}.json")
     assert stat.S_IMODE(kept.stat().st_mode) == 0o600
     assert not verify_release(sent, key=public, decision=kept).refused
+
+
+def test_a_decision_does_not_survive_another_audit_in_the_passport(
+    release: Path, key: Path, public: Path, tmp_path: Path
+) -> None:
+    """Who has the key, but did not decide, writes a better audit into the passport and signs again."""
+    made = decide(release, key, "refused", audit=write_audit(release, tmp_path / "bad.json", leak=True, policy=False))
+    verify_release(release, key=public, decision=Path(made.file))
+    good = draft_passport(
+        release,
+        audit=write_audit(release, tmp_path / "good.json", leak=False, policy=True),
+        evaluation=None,
+        include_measured=False,
+        overwrite=True,
+    )
+    files = good.filled(read_decision(Path(made.file)).entry()).passport_files
+    signature = make_signature(files.hashes, read_private_key(key))
+    write_passport_files(release, replace(files, signature=signature).contents(), remove=good.found)
+    verify_release(release, key=public)
+    with pytest.raises(IntegrityError, match="contradicts"):
+        verify_release(release, key=public, decision=Path(made.file))
 
 
 def test_a_decision_whose_signature_was_removed_is_no_decision(release: Path, key: Path) -> None:

@@ -127,7 +127,8 @@ def decide_release(
         What the key was encrypted with, if it was.
     audit
         The JSON that `locum audit` wrote about this release. If the passport that is replaced reports an audit, it
-        must be given again; an approval also needs the one in `RELEASE-audit.json` next to the release, if it is there.
+        must be given again. An approval also needs the one in `RELEASE-audit.json` next to the release, if there is
+        one.
     evaluation, include_measured
         As in `write_passport`.
     override
