@@ -163,6 +163,9 @@ def test_approving_against_the_audit_needs_a_public_reason(
     before = everything(tmp_path)
     with pytest.raises(PolicyError, match="--override REASON"):
         decide(release, key, audit=audit)
+    for blank in ("", "   "):
+        with pytest.raises(ConfigError, match="--override takes"):
+            decide(release, key, audit=audit, override=blank)
     assert everything(tmp_path) == before
     made = decide(release, key, audit=audit, override="agreed with the ethics board")
     found = verify_release(release, key=public, decision=Path(made.file))
