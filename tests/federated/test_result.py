@@ -17,7 +17,7 @@ from locum.federated.aggregation import decoder_tensors, initial_network
 from locum.federated.result import TOGETHER, build_result, pooled, site_counts
 from locum.federated.secure import noise_of_each
 from locum.federated.terms import Terms, read_terms
-from locum.generate.private import COUNTS_ONLY, MEANS, query_sums
+from locum.generate.private import COUNTS_ONLY, LOOKED, MEANS, query_sums
 
 Make = Callable[..., FederationSettings]
 
@@ -144,6 +144,11 @@ class TestClaims:
             assert claim.dp.epsilon == epsilon_of([Gaussian(4.0 / (k or 3))], 1e-5)
             assert any("colluding with the coordinator" in told for told in claim.not_covered)
             assert any("more than" in told and "subject" in told for told in claim.not_covered) == (k is not None)
+
+    @pytest.mark.parametrize("secure", [False, True])
+    def test_a_look_at_one_site_is_named(self, little: Make, secure: bool) -> None:
+        sites = {name: terms(4.0, name, **({"looked": True} if name == "c" else {})) for name in "abc"}
+        assert LOOKED in self.claim(little(mode="sums", secure=secure), sites).not_covered
 
     def test_sites_with_different_guarantees_are_refused(self, little: Make) -> None:
         for secure, names in ((False, "ab"), (True, "abc")):

@@ -23,6 +23,7 @@ from locum.federated.result import build_result
 from locum.federated.secure import new_key, public_key
 from locum.federated.state import SiteState
 from locum.federated.terms import read_terms
+from locum.generate.private import LOOKED
 from locum.mechanisms import discrete_gaussian
 from locum.train.dp import PrivateRun
 
@@ -115,6 +116,19 @@ class TestWhatLeaves:
         assert told[0]["size"] == 50
         assert told[0]["noise"] == plan.sums_noise
         assert events_from_json(told[0]["terms"]["events"]) == plan.events
+
+    @pytest.mark.parametrize("looks", [0, 1])
+    def test_a_look_at_the_records_is_told(self, site_of: Make, little: Terms, looks: int) -> None:
+        file, settings = site_of(), little(mode="sums")
+        for _ in range(looks):
+            Ledger(SiteFile.read(file).ledger_file).note_look("elsewhere", "preview of budgets")
+        joined = ask(file, settings)
+        claim = read_terms(joined.facts).claim
+        assert claim.kind == "dp"
+        assert (LOOKED in claim.not_covered) == bool(looks)
+        # The site checks the result against what it told, and binds it in its ledger.
+        finish(file, settings, joined)
+        assert kinds(file)[-1] == "release"
 
     def test_the_reply_to_finish_is_empty(self, site_of: Make, little: Terms) -> None:
         settings = little(mode="sums")

@@ -151,7 +151,10 @@ def test_the_epsilon_that_a_site_sends_is_ignored() -> None:
     assert not terms.is_test
 
 
-@pytest.mark.parametrize("facts", [FACTS, {**FACTS, "terms": None}], ids=["paid", "test"])
+LOOKED_FACTS = {**FACTS, "terms": {**PAID, "looked": True}}
+
+
+@pytest.mark.parametrize("facts", [FACTS, LOOKED_FACTS, {**FACTS, "terms": None}], ids=["paid", "looked", "test"])
 def test_terms_come_back_the_same(facts: dict[str, Any]) -> None:
     terms = read_terms(facts)
     assert read_terms(json.loads(json.dumps(terms.to_dict()))) == terms

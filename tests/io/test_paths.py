@@ -28,6 +28,15 @@ def test_a_link_shares_the_ledger_of_what_it_points_to(tmp_path: Path) -> None:
     assert ledger_path(tmp_path / "b" / "link.npz") == ledger_path(tmp_path / "a" / "data.npz")
 
 
+def test_a_folder_of_links_to_parquet_files_has_their_ledger(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+    for part in ("0.parquet", "1.parquet"):
+        (tmp_path / "a" / part).touch()
+        (tmp_path / "b" / part).symlink_to(tmp_path / "a" / part)
+    assert ledger_path(tmp_path / "b") == ledger_path(tmp_path / "a") == ledger_path(tmp_path / "b" / "0.parquet")
+
+
 def test_what_follows_the_last_mark_is_the_split_unless_the_file_is_called_so(tmp_path: Path) -> None:
     assert split_path("a.npz#train") == ("a.npz", "train")
     assert split_path("a#b.npz#nonsense") == ("a#b.npz", "nonsense")

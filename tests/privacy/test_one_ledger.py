@@ -220,3 +220,19 @@ def test_a_folder_of_parquet_files_has_the_ledger_that_its_files_name(tmp_path: 
     write_embeddings(tmp_path / "named" / "a.parquet", named)
     assert ledger_for(tmp_path / "named") == ledger_for(tmp_path / "named" / "a.parquet")
     assert ledger_for(tmp_path / "named") == tmp_path / "images" / ".locum" / "ledger.sqlite"
+
+
+def test_a_part_without_rows_does_not_hide_the_ledger_of_the_others(tmp_path: Path) -> None:
+    """A look was noted in another ledger than the one that `fit` reads."""
+    from dataclasses import replace
+
+    import pyarrow.parquet as pq
+
+    from locum.data import ledger_for, load_sample, read_embeddings, write_embeddings
+
+    data, named = load_sample("breast-cancer"), str(tmp_path / "images" / ".locum" / "ledger.sqlite")
+    (tmp_path / "parts").mkdir()
+    write_embeddings(tmp_path / "parts" / "b.parquet", replace(data, info=replace(data.info, ledger=named)))
+    pq.write_table(pq.read_table(tmp_path / "parts" / "b.parquet").slice(0, 0), tmp_path / "parts" / "a.parquet")
+    assert read_embeddings(tmp_path / "parts").info.ledger == named
+    assert ledger_for(tmp_path / "parts") == Path(named)

@@ -13,7 +13,7 @@ import pytest
 
 from locum import EmbeddingSet
 from locum.accounting import Ledger, joint_ledger
-from locum.data import write_embeddings
+from locum.data import ledger_for, write_embeddings
 from locum.errors import ConfigError, LocumError, PrivacyError
 from locum.federated import (
     Coordinator,
@@ -28,6 +28,7 @@ from locum.federated.receipts import read_site_key, read_site_keys
 from locum.federated.result import run_claim
 from locum.federated.terms import read_terms
 from locum.generate import ClassGaussian
+from locum.generate.private import LOOKED
 from locum.recipes import merge_to_folder, verify_release
 from locum.release import load
 from locum.types import DP
@@ -36,8 +37,8 @@ Forge = Callable[..., None]
 NAMES = ("site-a", "site-b", "site-c")
 
 
-def run(folder: Path, *, signers: dict[str, str] | None = None, **more: Any) -> Path:
-    """A paid federation of three sites with keys; `signers` swaps keys."""
+def run(folder: Path, *, signers: dict[str, str] | None = None, looked: str = "", **more: Any) -> Path:
+    """A paid federation of three sites with keys; `signers` swaps keys; `looked` has seen a preview."""
     settings = FederationSettings(("ant", "bee"), dim=4, mode="sums", **more)
     folder.mkdir(exist_ok=True)
     (folder / "federation.toml").write_text(settings.to_toml())
@@ -51,6 +52,8 @@ def run(folder: Path, *, signers: dict[str, str] | None = None, **more: Any) -> 
         (home / "site.toml").write_text(f'data = "records.npz"\nfederation = "../federation.toml"\n{budget}\n')
         files[name] = home / "site.toml"
         make_site_key(folder / "keys", name)
+        if name == looked:
+            Ledger(ledger_for(home / "records.npz")).note_look("default", "preview of budgets")
     keys = {name: read_site_key(folder / "keys" / f"{(signers or {}).get(name, name)}.key") for name in NAMES}
     channel = LocalChannel(files, keys)
     return Coordinator(settings, folder / "out", keys=read_site_keys(folder / "keys")).run(channel)
@@ -77,6 +80,21 @@ def test_an_honest_result_passes(tmp_path: Path, more: dict[str, Any]) -> None:
     ledger = tmp_path / "run" / "site-b" / ".locum" / "ledger.sqlite"
     noted = "the ledger noted this release when the coordinator sent it as the result"
     assert noted in verify_release(release, ledger=ledger).checks
+
+
+def test_a_look_at_one_site_is_in_the_claim_and_cannot_be_left_out(forge: Forge, tmp_path: Path) -> None:
+    release = run(tmp_path / "run", looked="site-b")
+    verify_release(release, site_keys=tmp_path / "run" / "keys")
+    assert LOOKED in load(release).claim.not_covered
+
+    def forget(body: dict[str, Any]) -> None:
+        body["claim"]["not_covered"].remove(LOOKED)
+        for site in body["settings"]["sites"]:
+            site.pop("looked", None)
+
+    forge(release, forget)
+    with pytest.raises(PrivacyError, match="false"):
+        verify_release(release, site_keys=tmp_path / "run" / "keys")
 
 
 def test_without_keys_it_says_what_was_not_checked(copy: Path) -> None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 import signal
 import stat
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +29,15 @@ from locum.recipes import (
     verify_release,
     write_passport,
 )
+from locum.recipes.passport import draft_passport
 from locum.release import Release, load
-from locum.release.passport import FIVE_SAFES, read_decision, write_passport_files
+from locum.release.passport import (
+    FIVE_SAFES,
+    make_signature,
+    read_decision,
+    read_private_key,
+    write_passport_files,
+)
 from locum.types import AttackResult, DPClaim, Estimate, PrivacyClaim
 
 pytest.importorskip("cryptography")
@@ -154,6 +163,9 @@ def test_approving_against_the_audit_needs_a_public_reason(
     before = everything(tmp_path)
     with pytest.raises(PolicyError, match="--override REASON"):
         decide(release, key, audit=audit)
+    for blank in ("", "   "):
+        with pytest.raises(ConfigError, match="--override takes"):
+            decide(release, key, audit=audit, override=blank)
     assert everything(tmp_path) == before
     made = decide(release, key, audit=audit, override="agreed with the ethics board")
     found = verify_release(release, key=public, decision=Path(made.file))
@@ -197,6 +209,94 @@ def test_an_approval_does_not_drop_the_audit(release: Path, key: Path, tmp_path:
         decide(release, key, overwrite=True)
     with pytest.raises(PolicyError):
         decide(release, key, audit=audit, overwrite=True)
+
+
+def test_an_approval_does_not_get_rid_of_the_audit_by_a_refusal_or_a_new_passport(
+    release: Path, key: Path, tmp_path: Path
+) -> None:
+    audit = write_audit(release, tmp_path / "release-audit.json", leak=True)
+    with pytest.raises(ConfigError, match="holds an audit"):
+        decide(release, key)
+    write_passport(release, audit=audit)
+    for outcome in ("refused", "approved"):
+        with pytest.raises(ConfigError, match="--audit FILE"):
+            decide(release, key, outcome, overwrite=True)
+    write_passport(release, overwrite=True)
+    with pytest.raises(ConfigError, match="--audit FILE"):
+        decide(release, key, overwrite=True)
+    # That of an earlier release of this name says nothing about this one.
+    audit.write_text(json.dumps(json.loads(audit.read_text()) | {"fingerprint": "0" * 64}))
+    decide(release, key, overwrite=True)
+
+
+def test_a_decision_about_another_release_is_kept(
+    blobs: tuple[np.ndarray, np.ndarray], release: Path, key: Path, public: Path, tmp_path: Path
+) -> None:
+    first = decide(release, key)
+    sent = Path(shutil.copytree(release, tmp_path / "sent"))
+    X, y = blobs
+    ClassGaussian(random_state=0).fit(X + 1, y).release(no_dp=True).save(release, overwrite=True)
+    with pytest.raises(ConfigError, match="--force"):
+        decide(release, key, "refused")
+    second = decide(release, key, "refused", overwrite=True)
+    assert verify_release(release, key=public, decision=Path(second.file)).refused
+    kept = release.with_name(f"release-decision-{first.sha256[:8]}.json")
+    assert stat.S_IMODE(kept.stat().st_mode) == 0o600
+    assert not verify_release(sent, key=public, decision=kept).refused
+
+
+def test_a_decision_does_not_survive_another_audit_in_the_passport(
+    release: Path, key: Path, public: Path, tmp_path: Path
+) -> None:
+    """Who has the key, but did not decide, writes a better audit into the passport and signs again."""
+    made = decide(release, key, "refused", audit=write_audit(release, tmp_path / "bad.json", leak=True, policy=False))
+    verify_release(release, key=public, decision=Path(made.file))
+    good = draft_passport(
+        release,
+        audit=write_audit(release, tmp_path / "good.json", leak=False, policy=True),
+        evaluation=None,
+        include_measured=False,
+        overwrite=True,
+    )
+    files = good.filled(read_decision(Path(made.file)).entry()).passport_files
+    signature = make_signature(files.hashes, read_private_key(key))
+    write_passport_files(release, replace(files, signature=signature).contents(), remove=good.found)
+    verify_release(release, key=public)
+    with pytest.raises(IntegrityError, match="contradicts"):
+        verify_release(release, key=public, decision=Path(made.file))
+
+
+def test_a_decision_whose_signature_was_removed_is_no_decision(release: Path, key: Path) -> None:
+    decide(release, key)
+    assert any("anyone could have written" in line for line in verify_release(release).not_checked)
+    (release / "signature.json").unlink()
+    with pytest.raises(IntegrityError, match="a decision is signed"):
+        verify_release(release)
+
+
+def test_a_file_left_by_a_kill_does_not_cost_the_next_decision(
+    release: Path, key: Path, public: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Killed after the release was replaced but before the older decision was removed, then killed again."""
+    first = decide(release, key, "refused")
+    file = Path(first.file)
+    older = file.read_bytes()
+    decide(release, key, overwrite=True)
+    previous = file.with_name(file.name + ".previous")
+    previous.write_bytes(older)
+
+    class Kill(BaseException):
+        """What no code catches."""
+
+    def kill(*_: Any, **__: Any) -> None:
+        raise Kill
+
+    monkeypatch.setattr(deciding, "write_passport_files", kill)
+    # A kill runs no handler either.
+    monkeypatch.setattr(deciding, "_is_written", lambda *_: True)
+    with pytest.raises(Kill):
+        decide(release, key, "refused", overwrite=True)
+    assert not verify_release(release, key=public, decision=previous).refused
 
 
 def test_open_checks_are_named_and_nothing_is_written(release: Path, key: Path, tmp_path: Path) -> None:

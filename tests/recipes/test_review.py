@@ -8,18 +8,22 @@ from typing import Any
 
 import pytest
 
-from locum.data import load_sample, split, write_embeddings
+from locum.accounting import Ledger
+from locum.data import ledger_for, load_sample, split, write_embeddings
 from locum.errors import ConfigError, DataError, ReleaseError
 from locum.recipes import (
     audit_data,
+    decide_release,
     evaluate_release,
     fit_release,
     ledger_knows,
+    make_key_pair,
     read_risk,
     review_release,
     show_cost,
     show_ledger,
 )
+from locum.release.passport import FIVE_SAFES
 from locum.types import DP
 
 
@@ -106,6 +110,38 @@ def test_the_cost_is_held_against_what_is_left(made: Path, tmp_path: Path) -> No
     assert not (tmp_path / ".locum").exists()
     other = show_cost(str(made / "train.npz"), DP(1.0, 1e-6), "another")
     assert other["holding"] is None
+
+
+def test_all_that_is_left_may_be_asked_for_and_no_other_unit_or_relation(tmp_path: Path) -> None:
+    data, ledger = str(tmp_path / "scans.npz"), Ledger(ledger_for(tmp_path / "scans.npz"))
+    ledger.set_budget("default", epsilon=1.0, delta=1e-6, unit="subject")
+    assert show_cost(data, DP(1.0, 1e-6, "subject"))["problem"] == ""
+    assert "are left" in show_cost(data, DP(1.01, 1e-6, "subject"))["problem"]
+    assert "are left" in show_cost(data, DP(1.0, 1.1e-6, "subject"))["problem"]
+    for other in (DP(0.5, 1e-6), DP(0.5, 1e-6, "subject", None, "replace-one")):
+        found = show_cost(data, other)
+        assert "counts by subject and add-or-remove" in found["problem"]
+        assert found["holding"]["name"] == "default"
+    # Not read, the data may well have subjects.
+    assert show_cost(data, DP(0.5, 1e-6), unit_from_data=True)["problem"] == ""
+
+
+def test_an_attack_after_the_decision_makes_it_outdated(made: Path, tmp_path: Path) -> None:
+    import shutil
+
+    pytest.importorskip("cryptography")
+    release = Path(shutil.copytree(made / "release", tmp_path / "release"))
+    audit = tmp_path / "release-audit.json"
+    shutil.copy(made / "release-audit.json", audit)
+    assert not review_release(release)["outdated"]
+    make_key_pair(tmp_path / "key")
+    checks = {name: {"ok": True} for name in FIVE_SAFES}
+    given: dict[str, Any] = {"name": "R. Okafor", "reason": "Agreed.", "checklist": checks, "key": tmp_path / "key"}
+    decide_release(release, outcome="approved", audit=audit, override="Agreed in the board.", **given)
+    assert not review_release(release)["outdated"]
+    audit.write_text(json.dumps(json.loads(audit.read_text()) | {"verdict": "leak"}))
+    found = review_release(release)
+    assert (found["outcome"], found["outdated"]) == ("approved", True)
 
 
 def test_a_ledger_knows_its_charges_and_no_others(made: Path, tmp_path: Path) -> None:

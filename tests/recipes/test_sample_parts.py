@@ -121,6 +121,8 @@ def test_a_folder_of_somebody_else_is_left_alone(release: Path, tmp_path: Path) 
         sample_to_folder(release, tmp_path / "new", n=0)
     with pytest.raises(ConfigError, match="variance"):
         sample_to_folder(release, tmp_path / "new", n=10, variance=-1)
+    with pytest.raises(ConfigError, match="`seed`"):
+        sample_to_folder(release, tmp_path / "new", n=10, seed=-1, workers=1)
     assert not (tmp_path / "new").exists()
 
 

@@ -49,10 +49,20 @@ def test_the_verdict_is_that_of_the_policy(make: Make, met: bool) -> None:
     assert facts["verdict"]["rules"][0]["met"] is met
 
 
+def test_attacks_without_a_policy_are_not_denied(make: Make) -> None:
+    verdict = decision_facts(make(), audit={**audited(0.51, 0.52), "policy": None})["verdict"]
+    assert verdict["state"] == "open"
+    assert "No attack was run" not in verdict["sentence"]
+
+
+def test_nearly_always_is_not_always(make: Make) -> None:
+    assert "99.6%" in decision_facts(make(), audit=audited(0.51, 0.996))["strongest"]["words"]
+
+
 def test_the_strongest_attack_is_the_one_with_the_highest_auc(make: Make) -> None:
     facts = decision_facts(make(), audit=audited(0.51, 0.64))
     assert facts["strongest"]["name"] == "LiRA"
-    assert "64 %" in facts["strongest"]["words"]
+    assert "64.0 %" in facts["strongest"]["words"]
     assert facts["strongest"]["how"]
     assert facts["strongest"]["tried"] == 2
 

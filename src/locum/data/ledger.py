@@ -41,19 +41,21 @@ def ledger_for(data: str | os.PathLike[str], info: EmbeddingInfo | None = None) 
 
 
 def _described(file: str) -> EmbeddingInfo:
-    # Files of one folder that name different ledgers are refused when they are read.
-    first = (parquet_files(file) or [Path(file)])[0]
-    if first.suffix.lower() not in SUFFIXES or not first.is_file():
-        return EmbeddingInfo()
-    state = first.stat()
-    return _info_of(str(first.resolve()), state.st_mtime_ns, state.st_size)
+    # Files of one folder that name different ledgers are refused when they are read. One without a row is none here.
+    for one in parquet_files(file) or [Path(file)]:
+        if one.suffix.lower() in SUFFIXES and one.is_file():
+            state = one.stat()
+            info = _info_of(str(one.resolve()), state.st_mtime_ns, state.st_size)
+            if info is not None:
+                return info
+    # A table of image paths or of mixed columns: it says nothing about a ledger.
+    return EmbeddingInfo()
 
 
 @lru_cache(maxsize=16)
-def _info_of(file: str, changed: int, size: int) -> EmbeddingInfo:
+def _info_of(file: str, changed: int, size: int) -> EmbeddingInfo | None:
     """What a file says about itself, read once as long as it does not change: a site asks at every request."""
     try:
         return next(iter(read_splits(file).values())).info
     except DataError:
-        # A table of image paths or of mixed columns: it says nothing about a ledger.
-        return EmbeddingInfo()
+        return None

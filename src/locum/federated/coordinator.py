@@ -186,7 +186,7 @@ class Coordinator:
         if self._keys is None or terms.claim.dp is None:
             return True
         key = self._keys.get(name)
-        paid = paid_terms(terms.claim.dp, terms.claim.unit)
+        paid = paid_terms(terms.claim)
         return key is not None and is_receipt(terms.receipt, paid, self.settings, run, key)
 
     def _train(

@@ -92,5 +92,7 @@ def read_site_key(file: str | Path) -> EllipticCurvePrivateKey:
 
 def _message(terms: Mapping[str, Any], settings: FederationSettings, run: str) -> bytes:
     paid = {name: terms[name] for name in _SIGNED}
+    if "looked" in terms:
+        paid["looked"] = terms["looked"]
     body = {"format": "locum-receipt", "version": 1, "run": run, "settings": settings.to_dict(), **paid}
     return json.dumps(body, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()

@@ -150,13 +150,14 @@ def _shared_noise_claim(settings: FederationSettings, claims: Sequence[PrivacyCl
     )
     if k < m:
         outside += (f"a subject with records at more than {k} of the {m} sites",)
-    return PrivacyClaim("dp", tuple(dict.fromkeys((*claims[0].not_covered, *outside))), unit=claims[0].unit, dp=dp)
+    own = (item for claim in claims for item in claim.not_covered)
+    return PrivacyClaim("dp", tuple(dict.fromkeys((*own, *outside))), unit=claims[0].unit, dp=dp)
 
 
 def _costs(terms: Mapping[str, Terms]) -> list[dict[str, Any]]:
     """What each site paid, and its receipt if it signed one; without names."""
     costs = [
-        paid_terms(t.claim.dp, t.claim.unit) | ({} if t.receipt is None else {"receipt": dict(t.receipt)})
+        paid_terms(t.claim) | ({} if t.receipt is None else {"receipt": dict(t.receipt)})
         for t in terms.values()
         if t.claim.dp is not None
     ]

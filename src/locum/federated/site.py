@@ -24,16 +24,23 @@ from locum.federated.secure import check_keys, masked, new_key, noise_of_each, p
 from locum.federated.settings import FederationSettings
 from locum.federated.site_file import SiteFile, SiteRecords
 from locum.federated.state import SiteState
-from locum.federated.terms import SitePlan, agreed_reference, paid_terms, plan_site, requested_sums
+from locum.federated.terms import (
+    NOT_COVERED,
+    SitePlan,
+    agreed_reference,
+    paid_terms,
+    plan_site,
+    requested_sums,
+)
 from locum.federated.verification import check_run_claim
 from locum.generate import with_labels
-from locum.generate.private import Whitener, exact_query, subjects
+from locum.generate.private import LOOKED, Whitener, exact_query, subjects
 from locum.io import STATE_FOLDER
 from locum.mechanisms import ExactSums, noisy
 from locum.release import Release, parse_manifest
 from locum.train import CVAELoss, fingerprint
 from locum.train.dp import PrivateRun
-from locum.types import DPClaim, EmbeddingSet
+from locum.types import DPClaim, EmbeddingSet, PrivacyClaim
 
 
 class Site:
@@ -161,10 +168,12 @@ class Site:
             if ledger is None or charge is None:
                 return sent, None
             ledger.finish(charge, fingerprint({}, torch.from_numpy(sent.to_array())), "sums")
+            looked = ledger.looks() > 0
         state.identity = charge.identity
         paid = tuple(events_to_json(charge.events))
         dp = DPClaim(charge.epsilon, charge.delta, self.file.relation, paid, charge.tip)  # type: ignore[arg-type]
-        return sent, paid_terms(dp, self.file.unit)
+        outside = (*NOT_COVERED, LOOKED) if looked else NOT_COVERED
+        return sent, paid_terms(PrivacyClaim("dp", outside, unit=self.file.unit, dp=dp))  # type: ignore[arg-type]
 
     def _train(self, request: Request, settings: FederationSettings, state: SiteState) -> Reply:
         records = self.file.records(settings)

@@ -30,6 +30,7 @@ from locum.federated.settings import FederationSettings
 from locum.generate.private import (
     COUNTS_ONLY,
     FLOATING,
+    LOOKED,
     MEANS,
     MEANS_AND_PRODUCTS,
     TEST,
@@ -196,22 +197,25 @@ class Terms:
         """As plain JSON, in the form that a site sends."""
         facts: dict[str, Any] = {"noise": self.noise, "size": self.size, "terms": None}
         if self.paid is not None and self.paid.dp is not None:
-            facts["terms"] = paid_terms(self.paid.dp, self.paid.unit)
+            facts["terms"] = paid_terms(self.paid)
         if self.receipt is not None:
             facts["receipt"] = dict(self.receipt)
         return facts
 
 
-def paid_terms(dp: DPClaim, unit: str) -> dict[str, Any]:
-    """A payment in the form that a site sends and `read_terms` reads."""
-    return {
+def paid_terms(claim: PrivacyClaim) -> dict[str, Any]:
+    """A payment in the form that a site sends and `read_terms` reads; `looked` is there only if somebody did."""
+    dp = claim.dp
+    assert dp is not None
+    paid = {
         "epsilon": dp.epsilon,
         "delta": dp.delta,
-        "unit": unit,
+        "unit": claim.unit,
         "relation": dp.relation,
         "events": [dict(event) for event in dp.events],
         "ledger": dp.ledger,
     }
+    return {**paid, "looked": True} if LOOKED in claim.not_covered else paid
 
 
 def read_terms(facts: Mapping[str, Any]) -> Terms:
@@ -231,6 +235,10 @@ def read_terms(facts: Mapping[str, Any]) -> Terms:
         )
         steps = any(isinstance(event, PoissonGaussian) for event in events)
         outside = (*NOT_COVERED, FLOATING) if steps else NOT_COVERED
+        if "looked" in sent:
+            if sent["looked"] is not True:
+                raise ValueError
+            outside = (*outside, LOOKED)
         claim = PrivacyClaim("dp", outside, unit=sent["unit"], dp=dp, assumptions=ASSUMPTIONS if steps else ())
         return Terms(noise, size, claim, _receipt(facts.get("receipt")))
     except (KeyError, TypeError, ValueError, OverflowError, MemoryError, RecursionError, LocumError):

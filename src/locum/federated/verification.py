@@ -91,9 +91,7 @@ def check_run_claim(release: Release, settings: FederationSettings) -> None:
         # Noise and size are not listed, and no claim depends on them.
         claim = read_terms({"noise": 1.0, "size": 1, "terms": site}).claim
         assert claim.dp is not None
-        if site.keys() - {"receipt"} != paid_terms(claim.dp, claim.unit).keys() or not _same(
-            site["epsilon"], claim.dp.epsilon
-        ):
+        if site.keys() - {"receipt"} != paid_terms(claim).keys() or not _same(site["epsilon"], claim.dp.epsilon):
             raise altered
         claims.append(claim)
     expected = run_claim(settings, claims)

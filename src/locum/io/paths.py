@@ -46,10 +46,13 @@ def state_folder(data: str | os.PathLike[str]) -> Path:
     """The folder `.locum` for what must stay with the data: beside them, whichever way their path is written.
 
     `data` is a file or a folder; all links to it and all spellings of its path give the same place. A folder of
-    Parquet files has the place that each of its files has: it must not have a second ledger.
+    Parquet files has the place that each of its files has, also if they are links: it must not have a second ledger.
     """
     place = _real(split_path(data)[0])
-    return (place if parquet_files(place) else place.parent) / STATE_FOLDER
+    homes = {_real(file).parent for file in parquet_files(place)}
+    if not homes:
+        return place.parent / STATE_FOLDER
+    return (homes.pop() if len(homes) == 1 else place) / STATE_FOLDER
 
 
 def make_state_folder(data: str | os.PathLike[str]) -> Path:

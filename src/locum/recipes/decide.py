@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,8 @@ from locum.io import (
     regular_bytes,
     write_bytes,
 )
-from locum.recipes.passport import draft_passport
+from locum.recipes.passport import PassportDraft, draft_passport
+from locum.recipes.review import AUDIT, finding_beside
 from locum.recipes.sign import read_signing_key, sign_opened
 from locum.recipes.verify import verify_opened_release
 from locum.release.passport import PASSPORT, Decision, key_id, make_decision, read_decision, write_passport_files
@@ -104,7 +105,8 @@ def decide_release(
     Name, reason and checklist go into a private file beside the release, which only its owner may read; the passport
     gets the outcome, the date and the file's hash. The decision is written first, then all files of the release in
     one step: a release that is signed always has its decision. While a decision is being replaced, the old one is
-    kept in a file that ends in `.previous`.
+    kept in a file that ends in `.previous`. One about another release, as an earlier one of the same name, is kept
+    for good, in a file with the first digits of its hash in the name.
 
     Parameters
     ----------
@@ -124,8 +126,9 @@ def decide_release(
     passphrase
         What the key was encrypted with, if it was.
     audit
-        The JSON that `locum audit` wrote about this release. If the passport that is replaced reports an audit, an
-        approval needs it again.
+        The JSON that `locum audit` wrote about this release. If the passport that is replaced reports an audit, it
+        must be given again. An approval also needs the one in `RELEASE-audit.json` next to the release, if there is
+        one.
     evaluation, include_measured
         As in `write_passport`.
     override
@@ -180,16 +183,13 @@ def decide_release(
             release, audit=audit, evaluation=evaluation, include_measured=include_measured, overwrite=overwrite
         )
         decision = make_decision(draft.fingerprint, outcome, name, reason, checklist, draft.audit)
-        if decision.outcome == "approved" and audit is None and draft.old is not None and draft.old.audit is not None:
-            raise ConfigError(
-                "The passport of this release reports an audit, which an approval must not drop: give the file of "
-                "that audit with --audit FILE."
-            )
+        if audit is None:
+            _check_no_audit(release, draft, decision.outcome)
         opened = draft.filled(decision.entry())
         verified = verify_opened_release(opened)
         signature = sign_opened(opened, private, override)
         contents = replace(opened.passport_files, signature=signature).contents()
-        _write(place, decision, release, contents, draft.found)
+        _write(place, decision, release, contents, draft)
     return DecideSummary(
         path=str(release),
         file=str(place),
@@ -243,19 +243,33 @@ def _check_place(place: Path, release: Path, overwrite: bool) -> None:
         raise ConfigError(f"{str(place)!r} is not a decision: it is left alone. Choose another file.") from None
 
 
+def _check_no_audit(release: Path, draft: PassportDraft, outcome: str) -> None:
+    """Refuse to drop an audit: an approval after that would need no override."""
+    reported = draft.old is not None and draft.old.audit is not None
+    if reported or (outcome == "approved" and finding_beside(release, AUDIT, draft.fingerprint) is not None):
+        place = "The passport of this release reports" if reported else f"{release.name + AUDIT!r} holds"
+        raise ConfigError(f"{place} an audit, which a decision must not drop: give its file with --audit FILE.")
+
+
 def _write(
-    place: Path, decision: Decision, release: Path, contents: Mapping[str, bytes], remove: Collection[str]
+    place: Path, decision: Decision, release: Path, contents: Mapping[str, bytes], draft: PassportDraft
 ) -> None:
     """First the decision, then the files of the release in one step; an error leaves both as they were."""
     previous = place.with_name(f"{place.name}.previous")
-    old = regular_bytes(place) if place.exists() else None
-    # After a kill it is the decision of the release that is still there.
-    keeps = old is not None and not previous.exists()
+    known = read_decision(place) if place.exists() else None
+    old = None if known is None else known.dumps().encode()
+    if known is not None and old is not None and known.release != draft.fingerprint:
+        # An earlier release of this name may have left: nothing else tells who approved it.
+        write_bytes(place.with_name(f"{place.stem}-{known.sha256[:8]}{place.suffix}"), old)
+    entry = None if draft.old is None else draft.old.decision
+    signed = known is not None and entry is not None and known.sha256 == entry.sha256
+    # After a kill the one that is kept, not the one in its place, can be that of the release.
+    keeps = old is not None and (signed or not previous.exists())
     try:
         if old is not None and keeps:
             write_bytes(previous, old)
         write_bytes(place, decision.dumps().encode())
-        write_passport_files(release, contents, remove=remove)
+        write_passport_files(release, contents, remove=draft.found)
     except BaseException:
         # Interrupted after the last step, the release already has its new files.
         if not _is_written(release, contents):
@@ -263,7 +277,8 @@ def _write(
             if keeps:
                 previous.unlink(missing_ok=True)
         raise
-    previous.unlink(missing_ok=True)
+    if old is not None:
+        previous.unlink(missing_ok=True)
 
 
 def _is_written(release: Path, contents: Mapping[str, bytes]) -> bool:

@@ -5,15 +5,18 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from locum.data import ledger_for
-from locum.errors import ConfigError, DataError
+from locum.errors import ConfigError, DataError, PrivacyError
 from locum.io import beside_folder
 from locum.recipes.ledger import show_ledger
+from locum.recipes.passport import audit_entry
 from locum.recipes.verify import verify_opened_release
 from locum.release import open_release
+from locum.release.passport import Passport
 from locum.report import audit_facts, decision_facts
 from locum.types import DP, at_most
 
@@ -37,8 +40,8 @@ def review_release(release: Path) -> dict[str, Any]:
     Returns
     -------
     dict
-        Plain JSON; `audit` is what `audit_facts` gives, or None, and `page` what `decision_facts` gives. Internal: it
-        depends on records.
+        Plain JSON; `audit` is what `audit_facts` gives, or None, and `page` what `decision_facts` gives. `outdated`
+        says that this audit has another outcome than the one that was decided on. Internal: it depends on records.
 
     Raises
     ------
@@ -58,7 +61,7 @@ def review_release(release: Path) -> dict[str, Any]:
     """
     opened = open_release(release)
     verified, manifest = verify_opened_release(opened), opened.release.manifest
-    audit, evaluation = (_kept(release, ending, verified.fingerprint) for ending in (AUDIT, EVALUATION))
+    audit, evaluation = (finding_beside(release, ending, verified.fingerprint) for ending in (AUDIT, EVALUATION))
     attacks = None if audit is None else audit_facts(audit)
     try:
         page = decision_facts(opened.release, audit=attacks, evaluation=evaluation)
@@ -78,6 +81,7 @@ def review_release(release: Path) -> dict[str, Any]:
         "signature": opened.passport_files.signature is not None,
         "decision": verified.decision,
         "outcome": None if passport is None or passport.decision is None else passport.decision.outcome,
+        "outdated": _is_outdated(passport, audit),
         "refused": verified.refused,
         "override": verified.override,
         "audit": attacks,
@@ -114,7 +118,7 @@ def findings_beside(release: Path) -> dict[str, Path]:
     return {
         name: beside_folder(release, ending)
         for name, ending in endings.items()
-        if _kept(release, ending, fingerprint) is not None
+        if finding_beside(release, ending, fingerprint) is not None
     }
 
 
@@ -150,7 +154,7 @@ def read_risk(release: Path) -> dict[str, Any]:
     return {"rows": rows[:_RISKS], "records": len(rows), "exposed": exposed}
 
 
-def show_cost(data: str, budget: DP, holding: str = "default") -> dict[str, Any]:
+def show_cost(data: str, budget: DP, holding: str = "default", *, unit_from_data: bool = False) -> dict[str, Any]:
     """Say what a private fit would cost, and what the ledger of the data has left; no record is used.
 
     Parameters
@@ -161,6 +165,8 @@ def show_cost(data: str, budget: DP, holding: str = "default") -> dict[str, Any]
         The budget of the fit.
     holding
         Name of the holding that would pay.
+    unit_from_data
+        The data decide on the unit, whatever `budget` says; they are not read, so the unit is not checked.
 
     Returns
     -------
@@ -176,7 +182,7 @@ def show_cost(data: str, budget: DP, holding: str = "default") -> dict[str, Any]
     >>> found["holding"], round(found["limit"], 3)
     (None, 0.566)
     """
-    from locum.accounting import attack_limit, plan_head
+    from locum.accounting import Ledger, attack_limit, plan_head
 
     plan = plan_head(budget)
     out: dict[str, Any] = {
@@ -192,6 +198,11 @@ def show_cost(data: str, budget: DP, holding: str = "default") -> dict[str, Any]
     if holding in known:
         out["holding"] = known[holding]
         left = known[holding]["left"]
+        kept = Ledger(ledger).holding(holding)
+        try:
+            kept.check_terms(replace(budget, unit=kept.unit) if unit_from_data else budget)
+        except PrivacyError as error:
+            return out | {"problem": str(error)}
         if plan.epsilon > left["epsilon"] or budget.delta > left["delta"]:
             some = f"only epsilon {at_most(left['epsilon'])} and delta {at_most(left['delta'])} are left"
             nothing = left["epsilon"] < 1e-4 or left["delta"] <= 0
@@ -206,8 +217,16 @@ def show_cost(data: str, budget: DP, holding: str = "default") -> dict[str, Any]
     return out
 
 
-def _kept(release: Path, ending: str, fingerprint: str) -> Mapping[str, Any] | None:
-    """The JSON about a release that is kept beside it; not that of an earlier release of the same name."""
+def _is_outdated(passport: Passport | None, audit: Mapping[str, Any] | None) -> bool:
+    """Whether the release was attacked again, with another outcome, since somebody decided about it."""
+    if passport is None or passport.decision is None or audit is None:
+        return False
+    found, known = audit_entry(audit, passport.release.fingerprint, include_measured=False), passport.audit
+    return known is None or (known.verdict, known.policy) != (found.verdict, found.policy)
+
+
+def finding_beside(release: Path, ending: str, fingerprint: str) -> Mapping[str, Any] | None:
+    """The JSON about a release in the file beside it; None if it is that of an earlier release of the same name."""
     file = _file_beside(release, ending)
     if file is None:
         return None

@@ -93,6 +93,8 @@ def sample_to_folder(
     for name, value in (("n", n), ("rows_per_file", rows_per_file), ("workers", 1 if workers is None else workers)):
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
             raise ConfigError(f"`{name}` must be a whole number, 1 or more; got {value!r}.")
+    if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int) or seed < 0):
+        raise ConfigError(f"`seed` must be a whole number, 0 or more; got {seed!r}.")
     # Wrong settings fail here, before a folder is made.
     source.sample(1, variance=variance, random_state=0)
     check_output_folder(out, overwrite=False, resumes=SETTINGS)

@@ -181,7 +181,7 @@ def _check_override(opened: OpenedRelease, override: str | None) -> None:
     if override is not None and not against:
         why = "that the holder did not refuse and " if holder_refuses(passport) else ""
         raise ConfigError(f"--override is for a release {why}whose audit does not meet its policy: leave it out.")
-    if override is not None and not (0 < len(override) <= 500 and override.isprintable()):
+    if override is not None and not (override.strip() and len(override) <= 500 and override.isprintable()):
         raise ConfigError(f"--override takes up to 500 printable letters; got {override[:80]!r}.")
 
 

@@ -244,6 +244,8 @@ def verify_opened(opened: OpenedRelease, *, key: str | Path | None = None) -> Ve
         )
     else:
         not_checked.append("the signature was not checked: the release has none, and anyone could have made it")
+    if signed_by is None and passport is not None and passport.decision is not None:
+        not_checked.append("whose decision it is: without the sender's public key anyone could have written it")
     return Verification(
         path=str(opened.path),
         fingerprint=opened.fingerprint,

@@ -90,10 +90,11 @@ def _title(claim: PrivacyClaim) -> str:
 def _verdict(audit: Mapping[str, Any] | None) -> dict[str, Any]:
     """Whether the policy is met, not met, or open because nobody has attacked the release."""
     if audit is None or audit["policy"] is None:
+        none = "No attack was run on this release: run the attacks first."
         return {
             "state": "open",
             "title": "No policy was checked",
-            "sentence": "No attack was run on this release: run the attacks first.",
+            "sentence": none if audit is None else audit["sentence"],
             "rules": [],
         }
     policy = audit["policy"]
@@ -125,8 +126,8 @@ def _strongest(audit: Mapping[str, Any]) -> dict[str, Any] | None:
         "verdict": found["verdict"],
         "auc": found["attack"],
         "limit": found["limit"],
-        "words": f"Shown a record that was used and one that was not, it picks the right one {100 * auc:.0f} % of the time "
-        f"({interval_text(found['attack'], 3)} as an AUC). A coin flip gives 50 %.",
+        "words": f"Shown a record that was used and one that was not, it picks the right one {100 * auc:.1f} % of the "
+        f"time ({interval_text(found['attack'], 3)} as an AUC). A coin flip gives 50 %.",
         "tried": len(audit["results"]),
     }
 

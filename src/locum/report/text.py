@@ -122,8 +122,8 @@ ATTACK_WORDS = {
     "likelihood ratio": "Computes whether the release makes a record likelier than the population does.",
     "latent search": "Searches the decoder for the code that comes nearest to a record.",
     "ELBO": "Computes how likely the decoder makes a record.",
-    "LiRA on sums": "Reads every noisy sum in the release, and computes what a record would have added to it: the "
-    "strongest attacker that a guarantee is about.",
+    "LiRA on sums": "Reads every noisy sum in the release, and computes whether it contains what a record would have "
+    "added to it.",
     "LiRA": "Trains many generators with and without a record, and compares the release with both.",
     "RMIA": "Trains many generators, and compares a record with others of the population.",
 }

@@ -62,7 +62,8 @@ def about_plan(root: Root, fit: Fit) -> dict[str, Any]:
     out = {"command": fit.command(), "cost": None, "holding": None, "problem": ""}
     if fit.no_dp:
         return out
-    return out | show_cost(str(root.records(fit.data)), DP(fit.epsilon, fit.delta), fit.holding)
+    budget = DP(fit.epsilon, fit.delta, "subject" if fit.unit == "subject" else "record")
+    return out | show_cost(str(root.records(fit.data)), budget, fit.holding, unit_from_data=fit.unit == "auto")
 
 
 def measured(root: Root, jobs: Jobs) -> list[dict[str, Any]]:
@@ -90,8 +91,11 @@ def measured(root: Root, jobs: Jobs) -> list[dict[str, Any]]:
 
 def check_approved(root: Root, jobs: Jobs, name: str) -> None:
     """Refuse to hand out a release that nobody approved."""
-    if about_release(root, jobs, name)["outcome"] != "approved":
+    facts = about_release(root, jobs, name)
+    if facts["outcome"] != "approved":
         raise PolicyError("Only a release that somebody approved can be downloaded: decide about it first.")
+    if facts["outdated"]:
+        raise PolicyError("An attack since the approval had another outcome: decide about the release again.")
 
 
 def _ledger_of(root: Root, tip: str) -> str | None:

@@ -9,9 +9,9 @@ _OWN = {
     "given back.",
     "class names": "the names of the categories in your data. They leave with a release, so they must be public.",
     "data holding": "a named body of data with one budget, such as the scans of one hospital.",
-    "delta": "the probability that the guarantee fails altogether. It must be far below one in the number of people.",
-    "epsilon": "how much one person may change what anyone can conclude from a release. Less is more private; 1 is "
-    "usual and strong: the odds of any conclusion about one person change by a factor of at most 2.7, or exp(1).",
+    "delta": "a small probability with which epsilon may not hold. It must be far below one in the number of people.",
+    "epsilon": "how much one unit, a record or a subject, may change what anyone can conclude from a release. Less "
+    "is more private; 1 is usual and strong: the odds of any conclusion change by a factor of at most 2.7, or exp(1).",
     "Five Safes": "five questions to ask before data leave: about projects, people, settings, data, outputs.",
     "forecast": "what a release is expected to be good for, from releases of other data that were measured. It reads "
     "none of your records.",
@@ -28,7 +28,8 @@ _OWN = {
     "passport": "the file in a release that says what it protects, what attackers found, and what was decided.",
     "policy": "what you require of a release before it may leave. The more people may get it, the stricter: "
     "internal, then research-sharing, then public.",
-    "proven limit": "the AUC that no attack exceeds on average, however clever, as long as the guarantee holds.",
+    "proven limit": "the AUC that no attack on who was used exceeds, however clever, averaged over the noise of one "
+    "release. Several releases of the same data have a higher one together.",
     "signature": "shows that the owner of a key vouches for exactly these files.",
     "subject": "one person with all their records.",
     "unit": "what the guarantee is about: one record, or one subject with all their records.",

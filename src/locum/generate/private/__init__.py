@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     )
     from locum.generate.private.guarantee import (
         FLOATING as FLOATING,
+        LOOKED as LOOKED,
         TEST as TEST,
         reference_settings as reference_settings,
         rounded_shares as rounded_shares,

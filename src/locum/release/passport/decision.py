@@ -190,7 +190,6 @@ def make_decision(
         raise ConfigError(f"`outcome` must be 'approved' or 'refused'; got {outcome!r}.")
     if unknown := sorted(set(checklist) - set(FIVE_SAFES)):
         raise ConfigError(f"The checks are {', '.join(FIVE_SAFES)}; got {unknown[0]!r}.")
-    policy = None if audit is None else audit.policy
     try:
         checks = Checklist.model_validate({safe: {"ok": False} for safe in FIVE_SAFES} | dict(checklist))
         if outcome == "approved" and (missing := checks.open_checks()):
@@ -201,7 +200,7 @@ def make_decision(
             name=name,
             reason=reason,
             decided_on=datetime.now(UTC).strftime(_MOMENT),
-            policy=None if policy is None else DecidedPolicy(name=policy.name, met=policy.met),
+            policy=_decided(audit),
             checklist=checks,
             salt=secrets.token_hex(32),
         )
@@ -210,6 +209,12 @@ def make_decision(
         raise ConfigError(
             f"`{place}` of the decision cannot be used: {fault.removeprefix('Value error, ')}."
         ) from None
+
+
+def _decided(audit: AuditEntry | None) -> DecidedPolicy | None:
+    """What a decision keeps of the audit that it is based on."""
+    policy = None if audit is None else audit.policy
+    return None if policy is None else DecidedPolicy(name=policy.name, met=policy.met)
 
 
 def parse_decision(raw: bytes) -> Decision:
@@ -317,5 +322,5 @@ def check_decision(decision: Decision, passport: Passport | None) -> None:
             "The decision is not the one that the passport names: its hash differs. It was altered, or another one "
             "took its place."
         )
-    if decision.entry() != passport.decision:
+    if decision.entry() != passport.decision or decision.policy != _decided(passport.audit):
         raise IntegrityError("The passport contradicts the decision that it names: do not trust the passport.")

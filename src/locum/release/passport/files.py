@@ -77,7 +77,7 @@ def read_passport_files(path: Path, manifest: Manifest, fingerprint: str) -> Pas
     """Read passport and signature of a release that `read_folder` read, with every check that needs no key.
 
     The passport must belong to this release and list every other passport file with its hash; a signature must be
-    over the hashes found. Who signed is not checked here.
+    over the hashes found, and be there if the passport names a decision. Who signed is not checked here.
 
     Parameters
     ----------
@@ -126,6 +126,11 @@ def read_passport_files(path: Path, manifest: Manifest, fingerprint: str) -> Pas
                 f"{SIGNATURE} was made for other files than these: the release was altered after it was signed, or "
                 "must be signed again."
             )
+    if signature is None and passport is not None and passport.decision is not None:
+        raise IntegrityError(
+            f"The passport names a decision, but the release has no {SIGNATURE}: a decision is signed as it is made, "
+            "so the files were altered. Ask the sender for a signed release."
+        )
     return PassportFiles(passport, signature, hashes, listed)
 
 

@@ -87,7 +87,6 @@ export const Map = ({ points = [], means = [], behind = [], bounds, label, shown
     own.dataset.points = String(Math.min(points.length, MOST));
     own.dataset.shown = String(shown ?? "");
     own.dataset.settled = String(settled ?? "");
-    own.dataset.points = String(points.length);
   }, [points, means, behind, bounds, size, dark, shown, settled]);
   return html`<canvas class="map" ref=${canvas} role="img" aria-label=${label}></canvas>`;
 };
