@@ -126,8 +126,8 @@ def _strongest(audit: Mapping[str, Any]) -> dict[str, Any] | None:
         "verdict": found["verdict"],
         "auc": found["attack"],
         "limit": found["limit"],
-        "words": f"Shown a record that was used and one that was not, it picks the right one {100 * auc:.1f} % of the "
-        f"time ({interval_text(found['attack'], 3)} as an AUC). A coin flip gives 50 %.",
+        "words": f"Shown a record that was used and one that was not, it picks the right one {100 * auc:.1f} % of "
+        f"the time ({interval_text(found['attack'], 3)} as an AUC). A coin flip gives 50 %.",
         "tried": len(audit["results"]),
     }
 

@@ -11,7 +11,7 @@ _OWN = {
     "data holding": "a named body of data with one budget, such as the scans of one hospital.",
     "delta": "a small probability with which epsilon may not hold. It must be far below one in the number of people.",
     "epsilon": "how much one unit, a record or a subject, may change what anyone can conclude from a release. Less "
-    "is more private; 1 is usual and strong: the odds of any conclusion change by a factor of at most 2.7, or exp(1).",
+    "is more private; 1 is usual and strong: the odds of any conclusion change at most by a factor of 2.7 (exp(1)).",
     "Five Safes": "five questions to ask before data leave: about projects, people, settings, data, outputs.",
     "forecast": "what a release is expected to be good for, from releases of other data that were measured. It reads "
     "none of your records.",

@@ -34,6 +34,7 @@ export const Make = ({ desk, parameters, refresh }) => {
   const [delta, setDelta] = useState(parameters.delta ?? "1e-6");
   const [unit, setUnit] = useState(parameters.unit ?? "auto");
   const [k, setK] = useState(parameters.k ?? "5");
+  const [holding, setHolding] = useState("default");
   const [names, setNames] = useState("");
   const [classes, setClasses] = useState("");
   const [sure, setSure] = useState(false);
@@ -46,7 +47,7 @@ export const Make = ({ desk, parameters, refresh }) => {
   };
   const body = { data, out };
   if (kind === "dp") {
-    Object.assign(body, { epsilon: Number(epsilon), delta: Number(delta), unit });
+    Object.assign(body, { epsilon: Number(epsilon), delta: Number(delta), unit, holding: holding.trim() || "default" });
     if (names === "public") body.classes_public = true;
     if (names === "declared") body.classes = classes.split(",").map((one) => one.trim()).filter(Boolean);
   } else {
@@ -90,6 +91,7 @@ export const Make = ({ desk, parameters, refresh }) => {
             <${Select} label="Unit" term="unit" value=${unit} onChange=${setUnit} options=${[["auto", "subject, if known"], ["record", "one record"], ["subject", "one subject"]]} />
           </div>
           <p><a href=${`#/dial?${new URLSearchParams({ epsilon, delta, data })}`}>Turn the dial</a> before you pay: it shows how private and how useful a release of about so many records is at each epsilon.</p>
+          <details><summary>Budget: ${holding.trim() || "default"}</summary><${Text} label="Name of the data holding" term="data holding" value=${holding} onChange=${setHolding} maxlength="100" hint="All data sets of a folder share the budget “default”. Another name opens a second budget: right only if nobody is in both data sets." /></details>
           <fieldset><legend>Names of the classes leave with the release</legend>
             <${Radio} name="names" label="Everyone may know the class names in the data" checked=${names === "public"} onChange=${() => setNames("public")} hint="The claim will say that it assumes this." />
             <${Radio} name="names" label="I declare all classes that can occur" checked=${names === "declared"} onChange=${() => setNames("declared")} hint="You type them, so none is taken from the data. Needed if a class has fewer than 20 records." />
