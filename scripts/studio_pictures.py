@@ -56,7 +56,7 @@ def main() -> None:
                 page.emulate_media(color_scheme=scheme)
                 for name, address in SCREENS.items():
                     page.goto(page.url.split("#")[0] + address)
-                    quiet(page)
+                    quiet(page, "canvas.map" if name == "dial" else "main h1")
                     save(page.screenshot(full_page=name != "attack"), out / f"{name}-{scheme}.png")
         finally:
             server.terminate()
@@ -72,8 +72,9 @@ def link_of(server: subprocess.Popen[str]) -> str:
     raise SystemExit("the studio did not start")
 
 
-def quiet(page: Page) -> None:
-    """Wait until nothing is loading or working."""
+def quiet(page: Page, there: str) -> None:
+    """Wait until something is there, and nothing is loading or working."""
+    page.locator(there).first.wait_for(timeout=120_000)
     for _ in range(600):
         time.sleep(0.3)
         if page.evaluate("!document.querySelector('.progress') && !document.body.innerText.includes('reading…')"):
@@ -82,8 +83,8 @@ def quiet(page: Page) -> None:
 
 
 def save(raw: bytes, file: Path) -> None:
-    """Write a picture with 64 colors, which is enough for a page and a third of the size."""
-    Image.open(BytesIO(raw)).convert("RGB").quantize(64, dither=Image.Dither.NONE).save(file, optimize=True)
+    """Write a picture with 256 colors, which is enough for a page and half of the size."""
+    Image.open(BytesIO(raw)).convert("RGB").quantize(256, dither=Image.Dither.NONE).save(file, optimize=True)
 
 
 if __name__ == "__main__":

@@ -36,12 +36,11 @@ const ReleaseRow = ({ path }) => {
 const LedgerRows = ({ path }) => {
   const { value, error } = useFacts("ledger", { path });
   const place = path.replace(/\/?\.locum\/ledger\.sqlite$/, "") || "this folder";
-  if (error) return html`<tr><td class="name">${place}</td><td colspan="3"><${Problem}>${error}<//></td></tr>`;
-  if (!value) return html`<tr><td class="name">${place}</td><td colspan="3" class="muted">reading…</td></tr>`;
+  if (error) return html`<tr><td class="name">${place}</td><td colspan="2"><${Problem}>${error}<//></td></tr>`;
+  if (!value) return html`<tr><td class="name">${place}</td><td colspan="2" class="muted">reading…</td></tr>`;
   return value.holdings.map((holding) => html`<tr>
     <td class="name"><strong>${place}</strong></td><td>${holding.name}</td>
-    <td><${Budget} holding=${holding} /></td>
-    <td>${count(holding.charges.length, "release")} paid for, per ${holding.unit}${value.looks ? html`<br /><small>${count(value.looks, "look")} at the records ${value.looks === 1 ? "was" : "were"} noted</small>` : ""}</td>
+    <td><${Budget} holding=${holding} /><small>${count(holding.charges.length, "release")} paid for, per ${holding.unit}${value.looks ? `; ${count(value.looks, "look")} at the records ${value.looks === 1 ? "was" : "were"} noted` : ""}</small></td>
   </tr>`);
 };
 
@@ -93,7 +92,7 @@ export const Desk = ({ desk, refresh }) => html`
     <//>
     <div class="columns">
       <${Card} title="Budgets" id="budgets">
-        ${desk.ledgers.length ? html`<${Scroll} label="Budgets"><table><thead><tr><th>Ledger of</th><th>Holding</th><th>Spent</th><th>For</th></tr></thead><tbody>${desk.ledgers.map((path) => html`<${LedgerRows} key=${path} path=${path} />`)}</tbody></table><//>` : html`<p class="muted">Nothing was spent yet. The first private release opens a budget.</p>`}
+        ${desk.ledgers.length ? html`<${Scroll} label="Budgets"><table><thead><tr><th>Ledger of</th><th>Holding</th><th>Spent</th></tr></thead><tbody>${desk.ledgers.map((path) => html`<${LedgerRows} key=${path} path=${path} />`)}</tbody></table><//>` : html`<p class="muted">Nothing was spent yet. The first private release opens a budget.</p>`}
       <//>
       <${Card} title="Jobs" id="jobs"><${Jobs} /><//>
     </div>
