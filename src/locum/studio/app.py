@@ -86,8 +86,6 @@ class KeyBody(Body):
     name: Annotated[str, Field(min_length=1, max_length=100)]
     passphrase: Annotated[str, Field(max_length=1024)] | None = None
 
-    path: Annotated[str, Field(min_length=1, max_length=1000)]
-
 
 def make_app(root: Root, access: Access, jobs: Jobs) -> FastAPI:
     """The application without its guard: `Guard` decides who reaches it."""
