@@ -48,6 +48,7 @@ const Settled = ({ facts, publicKey, signed }) => {
   return html`<${Card} title=${good ? "Approved and signed" : "Refused and signed"} tone=${good ? "good" : "bad"} id="settled">
     <p>${release.decision[0].toUpperCase() + release.decision.slice(1)}. Name and reason are in <code>${release.path}-decision.json</code>: do not send that file. The release holds only a salted hash of it.</p>
     ${good ? html`<div class="row"><${Button} kind="main" onClick=${fetchIt}>Download ${name}<//><small>Send this file only. Give the receiver your public key, <code>${publicKey}</code>, in another way, so that nobody can swap both.</small></div>` : html`<p>A refused release cannot be downloaded here.</p>`}
+    ${release.outdated && html`<${Note} tone="bad">The attacks were run again since: decide again before it leaves.<//>`}
     <${Problem}>${problem}<//>
     <details><summary>How a receiver checks it</summary><${Command}>${`locum verify ${release.path.split("/").pop()} --key ${publicKey.split("/").pop()}`}<//></details>
   <//>`;

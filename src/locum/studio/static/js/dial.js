@@ -104,7 +104,8 @@ const Epsilon = ({ desk, parameters, numbers, mode, data }) => {
   const [want, setWant] = useState("");
   const [solved, setSolved] = useState("");
   const [asked, setAsked] = useState(null);
-  const measured = useFacts("measured");
+  // What was measured on records belongs to the mode that admits to looking at them.
+  const measured = useFacts(mode === "records" ? "measured" : null);
   const { units, classes, features, realAuc } = numbers;
   const names = classes.names;
   const public_ = { units, classes: names.length, features, real_auc: realAuc, delta };
@@ -148,13 +149,12 @@ const Epsilon = ({ desk, parameters, numbers, mode, data }) => {
     }
   };
   let [auc, limit] = ["…", "…"];
-  let limitAt = null;
   if (table) {
     const [a, b, t] = between(table, epsilon, "epsilon");
     const mix = (part) => mixed(a.auc[part], b.auc[part], t);
     auc = `AUC about ${number(mix("value"), 2)} (${number(mix("low"), 2)} to ${number(mix("high"), 2)})`;
-    limitAt = Math.max(a.limit, mixed(a.limit, b.limit, t));
-    limit = `AUC at most ${upward(limitAt)}`;
+    // That of the next larger epsilon: a value in between could be too low.
+    limit = `AUC at most ${upward(t === 0 ? a.limit : b.limit)}`;
   }
   if (records && own) {
     const [a, b, t] = between(steps, epsilon, "epsilon");
@@ -162,7 +162,7 @@ const Epsilon = ({ desk, parameters, numbers, mode, data }) => {
   }
   const realLine = records ? base?.real_auc?.value : realAuc;
   const attacks = [...steps.filter((step) => step.attack).map((step) => ({ x: step.epsilon, ...step.attack })), ...(measured.value ?? []).filter((one) => one.epsilon && one.attack).map((one) => ({ x: one.epsilon, ...one.attack }))];
-  const dots = (measured.value ?? []).filter((one) => one.epsilon && one.auc && one.classes === names.length && one.features === features).map((one) => ({ x: one.epsilon, ...one.auc }));
+  const dots = (measured.value ?? []).filter((one) => one.epsilon && one.auc && one.classes === base?.classes.length && one.features === base?.features).map((one) => ({ x: one.epsilon, ...one.auc }));
   return html`
     <${Card} tone=${records ? "eyes" : ""}>
       ${records && html`<${Note} tone="bad">For your eyes only: this reads your records. Each preview is noted in the ledger, and a release made afterwards says that its settings were chosen after previews on the records. <${Term} name="look">Why?<//><//>`}
@@ -184,9 +184,9 @@ const Epsilon = ({ desk, parameters, numbers, mode, data }) => {
       <${Progress} run=${run} verb="Computing a dozen settings" /><${Problem}>${run.problem}<//>
     <//>
     ${drawn && html`<${Views} base=${base} steps=${steps} knob="epsilon" name=${`epsilon ${short(epsilon)}`} at=${epsilon} mode=${mode} auc=${auc} limitWords=${limit}
-      curve=${{ curve: own ?? drawn.use, levels: realLine ? [{ y: realLine, words: records ? "real data" : "real data, as you said" }] : [], words: records ? "Measured on records that these previews did not use; the band is a 95 % interval." : "A forecast from releases of other data; the band is where those lay. Dots: releases here of such data, measured." }}
-      limits=${{ curve: drawn.limit, levels: [{ y: 0.5, words: "a coin flip" }], from: 0.45, to: 1.005, words: "The line is proven: averaged over the noise, no attack gets above it; a single one can, by chance. Dots: attacks on releases here and on the previews, with 95 % intervals." }}
-      dots=${records ? [] : dots} attacks=${attacks} />`}`;
+      curve=${{ curve: own ?? drawn.use, levels: realLine ? [{ y: realLine, words: records ? "real data" : "real data, as you said" }] : [], words: records ? "Measured on records that these previews did not use; the band is a 95 % interval. Dots: releases here of such data." : "A forecast from releases of other data; the band is where those lay." }}
+      limits=${{ curve: drawn.limit, levels: [{ y: 0.5, words: "a coin flip" }], from: 0.45, to: 1.005, words: `The line is proven: averaged over the noise, no attack gets above it; a single one can, by chance. Dots: attacks on the previews${records ? " and on releases here" : ""}, with 95 % intervals.` }}
+      dots=${dots} attacks=${attacks} />`}`;
 };
 
 const Groups = ({ parameters, numbers, mode, data }) => {
