@@ -614,3 +614,21 @@ def test_the_keyboard_is_enough(demo: Visit) -> None:
     expect(page.get_by_role("heading", name="Approved and signed")).to_be_visible()
     decision = json.loads((demo.root / "vectors" / "digits-release-decision.json").read_text())
     assert decision["outcome"] == "approved"
+
+
+def test_the_link_lets_a_browser_in_from_a_local_file_and_only_once(browser: Any, tmp_path: Path) -> None:
+    """As `locum studio` opens it: a strict cookie is not sent along a redirect that began elsewhere."""
+    (tmp_path / "root").mkdir()
+    server = Server(tmp_path / "root", cwd=tmp_path)
+    try:
+        (tmp_path / "open.html").write_text(f'<meta http-equiv="refresh" content="0;url={server.link}">')
+        for context, works in ((browser.new_context(), True), (browser.new_context(), False)):
+            page = context.new_page()
+            page.goto((tmp_path / "open.html").as_uri())
+            if works:
+                expect(page.get_by_role("heading", name="Desk")).to_be_visible()
+            else:
+                expect(page.get_by_text("This link was used already")).to_be_visible()
+            context.close()
+    finally:
+        server.close()

@@ -13,10 +13,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from locum.data import load_sample, read_embeddings, write_embeddings
+from locum.data import DRAWN, load_sample, read_embeddings, write_embeddings
 from locum.errors import ConfigError, DataError
 from locum.recipes import fit_release, sample_to_folder
-from locum.recipes.sample_parts import SETTINGS
 from locum.release import load
 
 
@@ -70,6 +69,8 @@ def test_a_draw_goes_on_where_it_was(release: Path, tmp_path: Path) -> None:
     sample_to_folder(release, tmp_path / "cut", **given)
     for name in ("part-000003.parquet", "part-000007.parquet"):
         (tmp_path / "cut" / name).unlink()
+    with pytest.raises(DataError, match="800 of 1000 vectors"):
+        read_embeddings(tmp_path / "cut")
     assert sample_to_folder(release, tmp_path / "cut", **given)["resumed"] == 8
     assert contents(tmp_path / "cut") == contents(tmp_path / "whole")
 
@@ -107,7 +108,7 @@ def test_other_settings_are_refused(release: Path, tmp_path: Path, change: dict[
 
 def test_a_seed_that_nobody_chose_is_not_kept(release: Path, tmp_path: Path) -> None:
     sample_to_folder(release, tmp_path / "out", n=100, workers=1)
-    assert json.loads((tmp_path / "out" / SETTINGS).read_text())["entropy"] is None
+    assert json.loads((tmp_path / "out" / DRAWN).read_text())["entropy"] is None
     with pytest.raises(ConfigError, match="complete draw"):
         sample_to_folder(release, tmp_path / "out", n=100, workers=1)
 

@@ -14,14 +14,12 @@ from typing import Any
 import numpy as np
 
 from locum._version import __version__
-from locum.data import write_parquet_stream
+from locum.data import DRAWN, write_parquet_stream
 from locum.errors import ConfigError
 from locum.io import check_output_folder, hold_folder, write_atomically, write_bytes
 from locum.release import Release, load
 from locum.types import EmbeddingSet, Progress
 
-# What marks a folder that `sample` fills, and says how to go on.
-SETTINGS = "_samples.json"
 ROWS_PER_FILE = 1_000_000
 # Numbers that are drawn at once: 16 MB of them.
 _AT_ONCE = 4_000_000
@@ -97,7 +95,7 @@ def sample_to_folder(
         raise ConfigError(f"`seed` must be a whole number, 0 or more; got {seed!r}.")
     # Wrong settings fail here, before a folder is made.
     source.sample(1, variance=variance, random_state=0)
-    check_output_folder(out, overwrite=False, resumes=SETTINGS)
+    check_output_folder(out, overwrite=False, resumes=DRAWN)
     wanted = {
         "release": source.fingerprint,
         "rows": n,
@@ -130,7 +128,7 @@ def sample_to_folder(
 def _begin(out: Path, wanted: dict[str, Any]) -> int:
     """Note what is drawn, or find the note of the call that this one continues; the seed of all files."""
     out.mkdir(parents=True, exist_ok=True)
-    file = out / SETTINGS
+    file = out / DRAWN
     if not file.exists():
         fresh = {**wanted, "entropy": str(secrets.randbits(128) if wanted["seed"] is None else wanted["seed"])}
         _write(out, fresh)
@@ -153,7 +151,7 @@ def _begin(out: Path, wanted: dict[str, Any]) -> int:
 
 
 def _write(out: Path, settings: dict[str, Any]) -> None:
-    write_bytes(out / SETTINGS, json.dumps(settings, indent=1, sort_keys=True).encode())
+    write_bytes(out / DRAWN, json.dumps(settings, indent=1, sort_keys=True).encode())
 
 
 def _name(part: int) -> str:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from locum.data import SPLITS
 from locum.errors import LocumError, PolicyError
+from locum.io import parquet_files
 from locum.studio.actions import Fit, beside
 from locum.studio.jobs import Jobs
 from locum.studio.places import Root
@@ -18,7 +20,7 @@ def about_data(root: Root, name: str) -> dict[str, Any]:
     files = [p for p in place.rglob("*") if p.is_file()] if place.is_dir() else [place]
     return {
         "path": name,
-        "kind": "folder of images" if place.is_dir() else f"{place.suffix.lower().lstrip('.')} file",
+        "kind": _folder_kind(place) if place.is_dir() else f"{place.suffix.lower().lstrip('.')} file",
         # Of a folder only: the parts of a file are known after it was opened.
         "parts": [part for part in SPLITS if (place / part).is_dir()] if place.is_dir() else None,
         "files": len(files),
@@ -103,3 +105,7 @@ def _ledger_of(root: Root, tip: str) -> str | None:
     from locum.recipes import ledger_knows
 
     return next((name for name in root.listing()["ledgers"] if ledger_knows(root.folder / name, tip)), None)
+
+
+def _folder_kind(place: Path) -> str:
+    return "folder of Parquet files" if parquet_files(place) else "folder of images"

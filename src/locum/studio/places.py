@@ -13,7 +13,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from locum.errors import DataError
-from locum.io import LEDGER, MANIFEST, STATE_FOLDER, private_folder
+from locum.io import LEDGER, MANIFEST, STATE_FOLDER, parquet_files, private_folder
 
 # How far the desk looks, so that a home folder does not take minutes.
 _DEPTH, _ENTRIES = 4, 20_000
@@ -119,6 +119,9 @@ class Root:
                 if names & {"decoder.safetensors", "rows.safetensors"}:
                     found["releases"].add(self.name(folder))
                 continue
+            whole = folder if folder != self.folder and len(parquet_files(folder)) > 1 else None
+            if whole is not None:
+                found["data"].add(self.name(whole))
             for name in names:
                 suffix, place = Path(name).suffix.lower(), self.name(folder / name)
                 if suffix == ".pub":
@@ -127,7 +130,7 @@ class Root:
                         found["keys"].add(place.removesuffix(".pub"))
                 elif name.endswith(_HEAD):
                     found["heads"].add(place)
-                elif suffix in _DATA and not _OURS.search(name):
+                elif suffix in _DATA and not _OURS.search(name) and (whole is None or suffix != ".parquet"):
                     found["data"].add(place)
             if any(Path(name).suffix.lower() in _IMAGES for name in names):
                 # Images in the root itself are no data set below it.

@@ -31,6 +31,8 @@ from locum.io import parquet_files, reading_file
 from locum.types import EmbeddingSet
 
 _VECTORS = ("embedding", "vector", "X")
+# What `sample` writes beside the files of a draw.
+DRAWN = "_samples.json"
 _ROW_NUMBERS = re.compile(r"__index_level_\d+__")
 
 
@@ -48,6 +50,7 @@ def read_parquet(path: str) -> dict[str, EmbeddingSet]:
             f"{path} holds Parquet files with different columns, classes or sources: give files that belong together."
         )
     table = pa.concat_tables(tables)
+    _check_complete(Path(path), table.num_rows)
     # pandas adds row numbers, which say nothing about a record.
     table = table.select([n for n in table.column_names if not _ROW_NUMBERS.fullmatch(n)])
     if table.num_rows == 0 or table.num_columns == 0:
@@ -67,6 +70,18 @@ def read_parquet(path: str) -> dict[str, EmbeddingSet]:
     names = names_from_json(_decoded(meta.get(b"class_names")), path)
     info = info_from_json(_decoded(meta.get(b"info")), path)
     return assemble(raw_splits(X, columns, roles, source), path, info, names)
+
+
+def _check_complete(folder: Path, rows: int) -> None:
+    """Refuse a draw of `sample` that was stopped, or that lost a file: nobody would notice what is missing."""
+    try:
+        expected = json.loads((folder / DRAWN).read_bytes())["rows"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return
+    if rows != expected:
+        raise DataError(
+            f"{folder} holds {rows} of {expected} vectors of a draw: run `locum sample` again to complete it."
+        )
 
 
 def _read_table(file: str, named: str) -> pa.Table:
