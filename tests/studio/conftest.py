@@ -20,6 +20,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
+from locum.studio.jobs import Jobs
+
 # A busy machine is slow; nothing waits longer.
 PATIENCE = 60.0
 
@@ -191,9 +193,10 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Studio]]:
 
     yield begin
     for one in running:
-        for job in (one.state / "jobs").glob("*/process"):
-            with suppress(OSError, ValueError):
-                os.killpg(int(job.read_text()), signal.SIGKILL)
+        # By their locks: the number of a process that has ended may be another's by now.
+        jobs = Jobs(one.state / "jobs", one.root)
+        for job in jobs.all():
+            jobs.cancel(job["id"])
         one.close(signal.SIGKILL)
 
 
