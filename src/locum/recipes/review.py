@@ -177,7 +177,7 @@ def show_cost(data: str, budget: DP, holding: str = "default", *, unit_from_data
     Examples
     --------
     >>> from locum.recipes import show_cost
-    >>> from locum.types import DP, at_most
+    >>> from locum.types import DP
     >>> found = show_cost("elsewhere/scans.npz", DP(epsilon=1.0, delta=1e-6))
     >>> found["holding"], round(found["limit"], 3)
     (None, 0.566)

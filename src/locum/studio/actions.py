@@ -17,7 +17,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from locum.errors import ConfigError
-from locum.io import split_path, write_bytes
+from locum.io import beside_folder, split_path, write_bytes
 from locum.studio.places import Root
 from locum.types import DEFAULT_DELTA, DEFAULT_EPSILON, DP, Progress
 
@@ -30,7 +30,7 @@ NOISES, LAMBDAS = [0.0, 0.5, 1.0, 2.0, 4.0, 8.0], [-50.0, -2.0, 0.0]
 
 def beside(release: str, ending: str) -> Path:
     """Where something about a release is kept: next to it, never inside it."""
-    return Path(release).with_name(f"{Path(release).name}-{ending}")
+    return beside_folder(Path(release), f"-{ending}")
 
 
 def _named(place: str) -> str:

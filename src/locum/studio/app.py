@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import AsyncIterator, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -95,9 +96,9 @@ def make_app(root: Root, access: Access, jobs: Jobs) -> FastAPI:
     _errors(app, root)
     _pages(app, access)
     _reading(app, root, jobs)
-    _dial(app, root, jobs)
+    _dial(app, root)
     _working(app, root, jobs)
-    _deciding(app, root, jobs)
+    _deciding(app, root)
     _dropping(app, root, drops)
     return app
 
@@ -161,11 +162,12 @@ def _pages(app: FastAPI, access: Access) -> None:
     def static(name: str) -> Response:
         file = STATIC / name
         # Only what was shipped, by its name in the folder.
-        if name not in _shipped() or not file.is_file():
+        if name not in _shipped():
             raise HTTPException(404)
         return FileResponse(file, media_type=_KINDS.get(file.suffix, "text/plain"))
 
 
+@cache
 def _shipped() -> frozenset[str]:
     return frozenset(p.relative_to(STATIC).as_posix() for p in STATIC.rglob("*") if p.is_file())
 
@@ -208,7 +210,7 @@ def _reading(app: FastAPI, root: Root, jobs: Jobs) -> None:
         return TERMS
 
 
-def _dial(app: FastAPI, root: Root, jobs: Jobs) -> None:
+def _dial(app: FastAPI, root: Root) -> None:
     @app.get("/api/curves")
     def curves(
         units: Units, classes: Count, features: Features = 1280, real_auc: Auc = 0.95, delta: Delta = DEFAULT_DELTA
@@ -234,7 +236,7 @@ def _dial(app: FastAPI, root: Root, jobs: Jobs) -> None:
 
     @app.get("/api/measured")
     def measured() -> list[dict[str, Any]]:
-        return facts.measured(root, jobs)
+        return facts.measured(root)
 
 
 def _working(app: FastAPI, root: Root, jobs: Jobs) -> None:
@@ -299,7 +301,7 @@ def _shown(job: dict[str, Any]) -> dict[str, Any]:
     return job | {"title": ACTIONS[job["kind"]].TITLE if job["kind"] in ACTIONS else job["kind"]}
 
 
-def _deciding(app: FastAPI, root: Root, jobs: Jobs) -> None:
+def _deciding(app: FastAPI, root: Root) -> None:
     @app.post("/api/keys", status_code=201)
     def key(body: KeyBody) -> dict[str, Any]:
         from locum.recipes import make_key_pair
@@ -334,7 +336,7 @@ def _deciding(app: FastAPI, root: Root, jobs: Jobs) -> None:
         from locum.release import pack_release
 
         place = root.path(release)
-        facts.check_approved(root, jobs, release)
+        facts.check_approved(place)
         # Quotes and line breaks would end the header.
         name = re.sub(r"[^A-Za-z0-9._-]", "_", f"{place.name}.zip")
         headers = {"content-disposition": f'attachment; filename="{name}"'}

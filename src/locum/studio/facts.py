@@ -68,12 +68,14 @@ def about_plan(root: Root, fit: Fit) -> dict[str, Any]:
     return out | show_cost(str(root.records(fit.data)), budget, fit.holding, unit_from_data=fit.unit == "auto")
 
 
-def measured(root: Root, jobs: Jobs) -> list[dict[str, Any]]:
+def measured(root: Root) -> list[dict[str, Any]]:
     """What attacks and evaluations measured on the releases below the root, for the dial's curves."""
+    from locum.recipes import review_release
+
     out = []
     for name in root.listing()["releases"]:
         try:
-            facts = about_release(root, jobs, name)
+            facts = review_release(root.path(name))
         except LocumError:
             # The desk says what is wrong with it.
             continue
@@ -91,9 +93,11 @@ def measured(root: Root, jobs: Jobs) -> list[dict[str, Any]]:
     return out
 
 
-def check_approved(root: Root, jobs: Jobs, name: str) -> None:
+def check_approved(release: Path) -> None:
     """Refuse to hand out a release that nobody approved."""
-    facts = about_release(root, jobs, name)
+    from locum.recipes import review_release
+
+    facts = review_release(release)
     if facts["outcome"] != "approved":
         raise PolicyError("Only a release that somebody approved can be downloaded: decide about it first.")
     if facts["outdated"]:

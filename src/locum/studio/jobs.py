@@ -85,10 +85,9 @@ class Jobs:
         """What a job is and how far it got."""
         place = self._place(job)
         try:
-            kind, arguments = read_job(place)
-            body = json.loads((place / JOB).read_bytes())
-            known = {"command": str(body["command"]), "started": int(body["started"])}
-        except (ConfigError, OSError, ValueError, KeyError, TypeError):
+            body = read_job(place)
+            known = {**body, "command": str(body["command"]), "started": int(body["started"])}
+        except (ConfigError, ValueError, KeyError, TypeError):
             raise _no_job(job) from None
         # Looked at first: after the end of a process nothing is added, so that its last event is its last.
         alive = self._alive(job)
@@ -105,8 +104,6 @@ class Jobs:
         }
         return {
             "id": job,
-            "kind": kind,
-            "arguments": arguments,
             **known,
             "state": state,
             "progress": steps[-1] if steps and state == "running" else None,
@@ -223,11 +220,11 @@ class Reporter:
             yield
 
 
-def read_job(place: Path) -> tuple[str, dict[str, Any]]:
-    """Kind and arguments of the job in a folder."""
+def read_job(place: Path) -> dict[str, Any]:
+    """What the job in a folder is to do: `kind`, `arguments`, and whatever else was noted about it."""
     try:
         body = json.loads((place / JOB).read_bytes())
-        return str(body["kind"]), dict(body["arguments"])
+        return {**body, "kind": str(body["kind"]), "arguments": dict(body["arguments"])}
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         raise ConfigError(f"{str(place)!r} is not the folder of a job: the studio starts jobs.") from None
 

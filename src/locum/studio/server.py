@@ -120,7 +120,7 @@ def _serve(root: Root, port: int, browser: bool, announce: Callable[[str], None]
 
 
 class _Protocol(H11Protocol):
-    """HTTP for strangers: what is no request gets our headers too, and nobody keeps a connection by being slow."""
+    """HTTP for anyone on the machine: a broken request gets our headers too, and a slow one loses its connection."""
 
     _late: asyncio.TimerHandle | None = None
 

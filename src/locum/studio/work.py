@@ -20,8 +20,8 @@ def main(place: Path, events: int) -> int:
     signal.signal(signal.SIGTERM, _stop)
     report, root = Reporter(place, events), Root(Path.cwd())
     try:
-        kind, arguments = read_job(place)
-        action = ACTIONS[kind].model_validate(arguments)
+        job = read_job(place)
+        action = ACTIONS[job["kind"]].model_validate(job["arguments"])
         with report.turn():
             # Again: the root may have changed since the page asked.
             action.check(root)
