@@ -42,6 +42,11 @@ if TYPE_CHECKING:
         reading_file as reading_file,
         regular_bytes as regular_bytes,
     )
+    from locum.io.remote import (
+        file_system as file_system,
+        is_remote as is_remote,
+        remote_errors as remote_errors,
+    )
     from locum.io.safe_text import (
         markdown_text as markdown_text,
         one_line as one_line,

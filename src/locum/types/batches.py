@@ -1,0 +1,109 @@
+"""Records in pieces: the same as an `EmbeddingSet`, for data that do not fit in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+from locum.types.embeddings import EmbeddingInfo, EmbeddingSet
+
+# Rows of a piece: enough that the work on it outweighs the overhead, few enough to stay small beside a program.
+PIECE = 16_384
+
+
+@runtime_checkable
+class Batches(Protocol):
+    """Records that are read piece by piece; every pass gives the same pieces in the same order.
+
+    `locum.data.open_batches` opens files as such; `SetBatches` gives records in memory in pieces.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from locum.types import Batches, EmbeddingSet, SetBatches
+    >>> def largest(batches: Batches) -> float:
+    ...     return max(float(piece.X.max()) for piece in batches)
+    >>> largest(SetBatches(EmbeddingSet.from_arrays(np.eye(4), [0, 1, 0, 1]), rows=2))
+    1.0
+    """
+
+    @property
+    def info(self) -> EmbeddingInfo:
+        """Where the vectors come from, and the names of all classes in all pieces."""
+
+    @property
+    def dim(self) -> int:
+        """Length of each vector."""
+
+    @property
+    def has_subjects(self) -> bool:
+        """Whether every piece says which records belong together."""
+
+    @property
+    def attribute_names(self) -> tuple[str, ...]:
+        """Names of the attributes that every piece has."""
+
+    def __len__(self) -> int:
+        """The number of records."""
+
+    def __iter__(self) -> Iterator[EmbeddingSet]:
+        """The pieces, each with one record or more."""
+
+    def parts(self) -> Sequence[Batches]:
+        """The smallest parts that can be read alone, in order; each can be sent to another process."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SetBatches:
+    """Records in memory, piece by piece.
+
+    Parameters
+    ----------
+    data
+        The records.
+    rows
+        The most records of a piece.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from locum.types import EmbeddingSet, SetBatches
+    >>> batches = SetBatches(EmbeddingSet.from_arrays(np.eye(5), [0, 1, 0, 1, 0]), rows=2)
+    >>> len(batches), [len(piece) for piece in batches]
+    (5, [2, 2, 1])
+    """
+
+    data: EmbeddingSet
+    rows: int = PIECE
+
+    @property
+    def info(self) -> EmbeddingInfo:
+        """Where the vectors come from."""
+        return self.data.info
+
+    @property
+    def dim(self) -> int:
+        """Length of each vector."""
+        return self.data.dim
+
+    @property
+    def has_subjects(self) -> bool:
+        """Whether it is known which records belong together."""
+        return self.data.subject is not None
+
+    @property
+    def attribute_names(self) -> tuple[str, ...]:
+        """Names of the attributes."""
+        return tuple(self.data.attributes)
+
+    def __len__(self) -> int:
+        return len(self.data)
+
+    def __iter__(self) -> Iterator[EmbeddingSet]:
+        for start in range(0, len(self.data), self.rows):
+            yield self.data.take(range(start, min(start + self.rows, len(self.data))))
+
+    def parts(self) -> Sequence[SetBatches]:
+        """One part per piece."""
+        return [SetBatches(piece, self.rows) for piece in self]
