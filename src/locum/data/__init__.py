@@ -11,6 +11,11 @@ from typing import TYPE_CHECKING
 from locum._lazy import lazy_exports
 
 if TYPE_CHECKING:
+    from locum.data.batches import (
+        gather as gather,
+        open_batches as open_batches,
+        opens_in_pieces as opens_in_pieces,
+    )
     from locum.data.duplicates import (
         Copy as Copy,
         check_droppable as check_droppable,
@@ -42,6 +47,7 @@ if TYPE_CHECKING:
     from locum.data.formats.parquet import DRAWN as DRAWN, write_parquet_stream as write_parquet_stream
     from locum.data.ledger import ledger_for as ledger_for
     from locum.data.long_tail import long_tail_counts as long_tail_counts, make_long_tail as make_long_tail
+    from locum.data.memory import check_memory as check_memory, free_memory as free_memory
     from locum.data.partition import (
         partition_by as partition_by,
         partition_dirichlet as partition_dirichlet,

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import os
+import re
+import shutil
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO
 
+from locum.data.batches import gather, open_batches, opens_in_pieces
 from locum.data.formats.assemble import ALL, SPLITS
 from locum.errors import DataError
-from locum.io import parquet_files, printable, split_path, write_atomically
-from locum.types import EmbeddingSet
+from locum.io import file_system, is_remote, printable, remote_errors, split_path, write_atomically
+from locum.types import EmbeddingSet, SetBatches
 
 SUFFIXES = (".csv", ".npz", ".parquet", ".safetensors")
 _IMAGES = {".bmp", ".dcm", ".gif", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp"}
 _LONGEST = 1000
-_READABLE = f"readable are {', '.join(SUFFIXES[:-1])} and {SUFFIXES[-1]}"
+# A split and a number of records to draw.
+_DRAWN = re.compile(r"(train|val|test|all)?\[(\d{1,12})\]")
+_READABLE = f"readable are {', '.join(SUFFIXES[:-1])}, {SUFFIXES[-1]} and .csv.gz"
 
 
 def read_embeddings(path: str | os.PathLike[str], split: str | None = None) -> EmbeddingSet:
@@ -27,7 +33,9 @@ def read_embeddings(path: str | os.PathLike[str], split: str | None = None) -> E
     Parameters
     ----------
     path
-        A .npz, .parquet, .safetensors or .csv file, alone or followed by `#train`, `#val` or `#test`.
+        A .npz, .parquet, .safetensors, .csv or .csv.gz file, a folder of Parquet or .npy files, or an address such as
+        `s3://bucket/vectors`; alone or followed by `#train`, `#val` or `#test`. `FILE#train[1000]` and `FILE#[1000]`
+        draw so many records at random, always the same ones.
     split
         The same choice as an argument. None: as `path` says, or the only one there is.
 
@@ -49,12 +57,13 @@ def read_embeddings(path: str | os.PathLike[str], split: str | None = None) -> E
     (1797, 64)
     """
     file, asked = split_path(os.fspath(path))
+    asked, rows = _part(asked)
     if asked is not None and split is not None and asked != split:
         raise DataError(f"{os.fspath(path)} asks for one split and `split={split!r}` for another: give one of them.")
     asked = split if asked is None else asked
     if asked is not None and asked not in (*SPLITS, ALL):
         raise DataError(f"{asked!r} is not a split: use {file}#train, #val or #test.")
-    sets = read_splits(file)
+    sets = _read(file, rows)
     held = ", ".join(sets)
     if asked is None:
         if len(sets) > 1:
@@ -75,7 +84,7 @@ def read_splits(path: str | os.PathLike[str]) -> dict[str, EmbeddingSet]:
     Parameters
     ----------
     path
-        A .npz, .parquet, .safetensors or .csv file; `FILE#split` gives only that split.
+        As in `read_embeddings`; `FILE#split` gives only that split.
 
     Returns
     -------
@@ -95,23 +104,63 @@ def read_splits(path: str | os.PathLike[str]) -> dict[str, EmbeddingSet]:
     >>> {name: part.info.class_names for name, part in read_splits("splits.npz").items()}
     {'train': ('0', '1', '2'), 'test': ('0', '1', '2')}
     """
-    name = os.fspath(path)
+    file, part = split_path(os.fspath(path))
+    split, rows = _part(part)
+    if split is not None:
+        return {split: read_embeddings(path)}
+    return _read(file, rows)
+
+
+def _part(asked: str | None) -> tuple[str | None, int | None]:
+    """Split and number of records of `train[1000]`."""
+    found = None if asked is None else _DRAWN.fullmatch(asked)
+    if found is None:
+        return asked, None
+    if int(found.group(2)) < 1:
+        raise DataError("A random part needs one record or more: write the number in the brackets.")
+    return found.group(1) or None, int(found.group(2))
+
+
+def _read(name: str, rows: int | None = None) -> dict[str, EmbeddingSet]:
+    """All splits of a file, a folder or an address; `rows` of each if it is given."""
     file = Path(name)
-    if file.is_dir():
-        if not parquet_files(file):
-            raise DataError(_about_folder(name))
-        return _checked(_reader(".parquet"), name)
-    if not file.exists():
-        split = split_path(name)[1]
-        if split is not None:
-            return {split: read_embeddings(name)}
+    remote = is_remote(name)
+    suffix = "".join(Path(name.partition("?")[0]).suffixes[-2:]).lower()
+    suffix = suffix if suffix == ".csv.gz" else Path(name.partition("?")[0]).suffix.lower()
+    if remote and not opens_in_pieces(name):
+        if suffix not in (*SUFFIXES, ".csv.gz"):
+            raise DataError(f"{name} holds no Parquet files at its top, and is no file: {_READABLE}.")
+        return _fetched(name, suffix, rows)
+    if not remote and file.is_dir() and not opens_in_pieces(name):
+        raise DataError(_about_folder(name))
+    if not remote and not file.exists():
         raise DataError(f"There is no file {name}: check the spelling; {_READABLE}.")
-    suffix = file.suffix.lower()
-    if suffix not in SUFFIXES or not file.is_file():
-        raise DataError(f"{name} is not a kind of file that can be read: {_READABLE}.")
-    if file.stat().st_size == 0:
-        raise DataError(f"{name} is empty: export it again; {_READABLE}.")
-    return _checked(_reader(suffix), name)
+    if not remote and not file.is_dir():
+        if suffix not in (*SUFFIXES, ".csv.gz") or not file.is_file():
+            raise DataError(f"{name} is not a kind of file that can be read: {_READABLE}.")
+        if file.stat().st_size == 0:
+            raise DataError(f"{name} is empty: export it again; {_READABLE}.")
+    if opens_in_pieces(name) and suffix != ".safetensors":
+        return _checked(lambda path: {k: gather(v, path, rows) for k, v in open_batches(path).items()}, name)
+    return {k: _drawn(v, rows) for k, v in _checked(_reader(suffix), name).items()}
+
+
+def _drawn(data: EmbeddingSet, rows: int | None) -> EmbeddingSet:
+    return data if rows is None else gather(SetBatches(data), "", rows)
+
+
+def _fetched(address: str, suffix: str, rows: int | None) -> dict[str, EmbeddingSet]:
+    """Read a single file from elsewhere through a private copy that is gone afterward."""
+    system, place = file_system(address)
+    with tempfile.NamedTemporaryFile(suffix=suffix) as copy:
+        with remote_errors(address), system.open_input_stream(place) as stream:
+            # Arrow takes compression from the name; the copy has the file's own bytes.
+            shutil.copyfileobj(stream, copy)
+        copy.flush()
+        try:
+            return {k: _drawn(v, rows) for k, v in _checked(_reader(suffix), copy.name).items()}
+        except DataError as error:
+            raise DataError(str(error).replace(copy.name, address)) from None
 
 
 def _checked(read: Callable[[str], dict[str, EmbeddingSet]], name: str) -> dict[str, EmbeddingSet]:
@@ -158,10 +207,8 @@ def write_embeddings(path: str | os.PathLike[str], data: EmbeddingSet) -> None:
 
 def _reader(suffix: str) -> Callable[[str], dict[str, EmbeddingSet]]:
     """The function for a suffix; its module is imported now, since tables bring pyarrow, which takes its time."""
-    if suffix == ".csv":
+    if suffix in (".csv", ".csv.gz"):
         from locum.data.formats.csv import read_csv as reader
-    elif suffix == ".parquet":
-        from locum.data.formats.parquet import read_parquet as reader
     elif suffix == ".safetensors":
         from locum.data.formats.safetensors import read_safetensors as reader
     else:

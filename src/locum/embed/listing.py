@@ -12,7 +12,7 @@ import numpy as np
 from locum.data import ALL, SPLITS, RawSplit, assemble, is_image_npz, read_image_arrays
 from locum.embed.sources import ArraySource, FileSource, ImageItem, ImageSource
 from locum.errors import DataError
-from locum.io import parquet_files
+from locum.io import array_files, parquet_files
 from locum.types import EmbeddingInfo
 
 _SUFFIXES = frozenset((
@@ -38,7 +38,7 @@ def holds_images(path: str | os.PathLike[str]) -> bool:
     Returns
     -------
     bool
-        True for a folder without a manifest and without Parquet files (even an empty one), a .csv with a column of
+        True for a folder without a manifest, Parquet files or .npy files (even an empty one), a .csv with a column of
         image paths, or an .npz of images.
 
     Examples
@@ -52,7 +52,7 @@ def holds_images(path: str | os.PathLike[str]) -> bool:
     """
     place = Path(path)
     if place.is_dir():
-        return not (place / "manifest.json").is_file() and not parquet_files(place)
+        return not ((place / "manifest.json").is_file() or parquet_files(place) or array_files(place))
     # Opening a pipe would block until something writes to it.
     if not place.is_file():
         return False

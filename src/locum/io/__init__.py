@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         LEDGER as LEDGER,
         MANIFEST as MANIFEST,
         STATE_FOLDER as STATE_FOLDER,
+        array_files as array_files,
         beside_folder as beside_folder,
         check_input as check_input,
         check_manifest_folder as check_manifest_folder,

@@ -6,7 +6,8 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from locum.errors import ConfigError, DataError, FormatError
+from locum.errors import ConfigError, DataError, FormatError, PrivacyError
+from locum.io.remote import file_system, is_remote
 
 # The file that marks a folder as a release, or as another folder that was written as one piece.
 MANIFEST = "manifest.json"
@@ -48,6 +49,11 @@ def state_folder(data: str | os.PathLike[str]) -> Path:
     `data` is a file or a folder; all links to it and all spellings of its path give the same place. A folder of
     Parquet files has the place that each of its files has, also if they are links: it must not have a second ledger.
     """
+    if is_remote(split_path(data)[0]):
+        raise PrivacyError(
+            f"{split_path(data)[0]!r} is not on this machine, so there is no place beside it for a ledger or other "
+            "private files: name a ledger that everybody who uses these data shares with --ledger."
+        )
     place = _real(split_path(data)[0])
     homes = {_real(file).parent for file in parquet_files(place)}
     if not homes:
@@ -228,6 +234,36 @@ def parquet_files(folder: str | os.PathLike[str]) -> list[Path]:
     return sorted(p for p in found if p.is_file())
 
 
+def array_files(folder: str | os.PathLike[str]) -> dict[str, Path]:
+    """The arrays of a data set that is an unpacked .npz: a folder with `X.npy`, `y.npy` and so on.
+
+    Parameters
+    ----------
+    folder
+        A path; it need not exist.
+
+    Returns
+    -------
+    dict of str to Path
+        The files by the names of their arrays; empty if it is no such folder.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from pathlib import Path
+    >>> from locum.io import array_files
+    >>> Path("unpacked").mkdir()
+    >>> for name in ("X", "y"):
+    ...     np.save(f"unpacked/{name}.npy", np.zeros((2, 3)))
+    >>> sorted(array_files("unpacked"))
+    ['X', 'y']
+    """
+    place = Path(folder)
+    if not any((place / f"{name}.npy").is_file() for name in ("X", "train_x", "val_x", "test_x")):
+        return {}
+    return {p.stem: p for p in sorted(place.glob("*.npy")) if p.is_file() and not p.name.startswith((".", "_"))}
+
+
 def check_input(
     path: str | os.PathLike[str], thing: str = "file or folder", hint: str = "check the spelling"
 ) -> None:
@@ -256,6 +292,10 @@ def check_input(
     locum.errors.DataError: There is no file or folder 'scans.npz': check the spelling.
     """
     file, _ = split_path(path)
+    if is_remote(file):
+        # Whether it is there shows when it is read.
+        file_system(file)
+        return
     place = Path(file)
     if not place.exists():
         raise DataError(f"There is no {thing} {file!r}: {hint}.")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol, runtime_checkable
 
 from locum.types.embeddings import EmbeddingInfo, EmbeddingSet
@@ -52,6 +52,12 @@ class Batches(Protocol):
 
     def parts(self) -> Sequence[Batches]:
         """The smallest parts that can be read alone, in order; each can be sent to another process."""
+
+    def only(self, *, subject: bool, attributes: Sequence[str] = ()) -> Batches:
+        """The same records without columns that nobody asks for, which are then not read."""
+
+    def with_classes(self, names: tuple[str, ...]) -> Batches:
+        """The same records with codes in the order of `names`; a label outside them is an error when it is read."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -107,3 +113,14 @@ class SetBatches:
     def parts(self) -> Sequence[SetBatches]:
         """One part per piece."""
         return [SetBatches(piece, self.rows) for piece in self]
+
+    def only(self, *, subject: bool, attributes: Sequence[str] = ()) -> SetBatches:
+        """The same records without columns that nobody asks for."""
+        kept = {name: self.data.attributes[name] for name in attributes}
+        return SetBatches(
+            replace(self.data, subject=self.data.subject if subject else None, attributes=kept), self.rows
+        )
+
+    def with_classes(self, names: tuple[str, ...]) -> SetBatches:
+        """The same records with codes in the order of `names`."""
+        return SetBatches(self.data.with_classes(names), self.rows)

@@ -41,6 +41,11 @@ def split_arrays(
     names: Collection[str], get: Callable[[str], Array], path: str, *, flat: bool = True
 ) -> dict[str, RawSplit]:
     """Columns by split, from arrays that `get` fetches by name; images become rows of pixels if `flat`."""
+    return {split: _columns(split, roles, get, path, flat) for split, roles in split_roles(names, path).items()}
+
+
+def split_roles(names: Collection[str], path: str) -> dict[str, dict[str, str]]:
+    """The name of the array in each role (vectors, images, labels, subject, attr_NAME), by split."""
     found: dict[str, dict[str, str]] = {}
     for name in names:
         if name in META:
@@ -56,8 +61,7 @@ def split_arrays(
         extra = next(iter(found[ALL].values()))
         split = next(k for k in found if k != ALL)
         raise DataError(f"{path} mixes splits with `{extra}`, which has none: name it `{split}_{extra}`, or drop it.")
-    ordered = [s for s in (*SPLITS, ALL) if s in found]
-    return {split: _columns(split, found[split], get, path, flat) for split in ordered}
+    return {split: found[split] for split in (*SPLITS, ALL) if split in found}
 
 
 def holds_images(names: Collection[str]) -> bool:

@@ -105,6 +105,13 @@ def assemble(
     return sets
 
 
+def label_codes(labels: npt.NDArray[Any], names: tuple[str, ...], *, declared: bool) -> npt.NDArray[np.int64]:
+    """Codes of some of the labels of a file: whole numbers are codes if the file itself declares its `names`."""
+    if declared and labels.dtype.kind in "iub":
+        return labels.astype(np.int64)
+    return encode_labels(labels, names)[0]
+
+
 def info_from_json(text: str | None, path: str) -> EmbeddingInfo:
     """Where the vectors come from; "unknown" if the file does not say."""
     if text is None:

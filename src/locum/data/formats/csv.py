@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import re
 from typing import Any, BinaryIO
 
@@ -79,7 +80,8 @@ def _writable(column: npt.NDArray[Any]) -> Any:
 
 
 def _header(path: str) -> list[str]:
-    with reading_file(path, _KIND), open(path, encoding="utf-8-sig", newline="") as file:
+    opener = gzip.open if path.lower().endswith(".gz") else open
+    with reading_file(path, _KIND), opener(path, "rt", encoding="utf-8-sig", newline="") as file:
         names = [cell.strip() for cell in next(csv.reader(file), [])]
     if len(names) < 2:
         raise DataError(f"{path} has fewer than two columns: separate columns by commas, and name them in row 1.")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
-from dataclasses import replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from locum.data.formats.arrays import ATTRIBUTE
-from locum.data.formats.assemble import assemble, info_from_json, info_to_json, names_from_json
+from locum.data.formats.assemble import info_from_json, info_to_json, names_from_json
 from locum.data.formats.tables import (
     LABELS,
     Roles,
@@ -23,12 +23,9 @@ from locum.data.formats.tables import (
     guess_label,
     is_text,
     list_vectors,
-    plain_column,
-    raw_splits,
 )
 from locum.errors import DataError
-from locum.io import parquet_files, reading_file
-from locum.types import EmbeddingSet
+from locum.types import EmbeddingInfo, EmbeddingSet
 
 _VECTORS = ("embedding", "vector", "X")
 # What `sample` writes beside the files of a draw.
@@ -36,44 +33,64 @@ DRAWN = "_samples.json"
 _ROW_NUMBERS = re.compile(r"__index_level_\d+__")
 
 
-def read_parquet(path: str) -> dict[str, EmbeddingSet]:
-    """All splits of a Parquet file, or of a folder of them, which must have the same columns.
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """What the columns of a Parquet file mean, read from its schema."""
+
+    roles: Roles
+    vector: str | None
+    info: EmbeddingInfo
+    names: tuple[str, ...]
+
+    @property
+    def worded(self) -> list[str]:
+        """Columns that are not numbers of a vector."""
+        roles = self.roles
+        return [n for n in (roles.label, roles.subject, roles.split, *roles.attributes.values()) if n is not None]
+
+    @property
+    def numbers(self) -> list[str]:
+        """Columns that the vectors are made of."""
+        return list(self.roles.rest) if self.vector is None else [self.vector]
+
+    def vectors(self, table: pa.Table, source: Source) -> Any:
+        """The vectors of a table, one row per record."""
+        if self.vector is None:
+            return features(table, self.roles.rest, source)
+        return list_vectors(table.column(self.vector), self.vector, source)
+
+
+def find_layout(schema: pa.Schema, path: str) -> Layout:
+    """The meaning of the columns.
 
     The vector is the only column of lists of numbers, or the one called embedding, vector or X;
     without such a column each column of numbers is a feature, as in a CSV. Label, subject and
     split columns are named as in a CSV. Beside a column of vectors, further columns of text or
     whole numbers become attributes; columns of other kinds (images, times, fractions) are left out.
     """
-    tables = [_read_table(str(part), path) for part in parquet_files(path) or [Path(path)]]
-    if any(not table.schema.equals(tables[0].schema, check_metadata=True) for table in tables[1:]):
+    # pandas adds row numbers, which say nothing about a record.
+    kept = pa.schema([field for field in schema if not _ROW_NUMBERS.fullmatch(field.name)], schema.metadata)
+    if not kept.names:
+        raise DataError(f"{path} holds no records: add some.")
+    roles = find_roles(kept.names, path)
+    vector = _vector_column(kept, path)
+    roles = guess_label(roles, kept.names, path) if vector is None else _with_attributes(roles, kept, vector, path)
+    meta = schema.metadata or {}
+    info = info_from_json(_decoded(meta.get(b"info")), path)
+    return Layout(roles, vector, info, names_from_json(_decoded(meta.get(b"class_names")), path))
+
+
+def check_same(path: str, schemas: Sequence[pa.Schema]) -> None:
+    """Refuse files that do not belong together."""
+    if any(not schema.equals(schemas[0], check_metadata=True) for schema in schemas[1:]):
         raise DataError(
             f"{path} holds Parquet files with different columns, classes or sources: give files that belong together."
         )
-    table = pa.concat_tables(tables)
-    _check_complete(Path(path), table.num_rows)
-    # pandas adds row numbers, which say nothing about a record.
-    table = table.select([n for n in table.column_names if not _ROW_NUMBERS.fullmatch(n)])
-    if table.num_rows == 0 or table.num_columns == 0:
-        raise DataError(f"{path} holds no records: add some.")
-    source = Source(path, lambda i: f"record {i}")
-    roles = find_roles(table.column_names, path)
-    vector = _vector_column(table, path)
-    if vector is None:
-        roles = guess_label(roles, table.column_names, path)
-        X = features(table, roles.rest, source)
-    else:
-        roles = _with_attributes(roles, table, vector, path)
-        X = list_vectors(table.column(vector), vector, source)
-    worded = [n for n in (roles.label, roles.subject, roles.split, *roles.attributes.values()) if n is not None]
-    columns = {n: plain_column(table.column(n), n, source) for n in worded}
-    meta = table.schema.metadata or {}
-    names = names_from_json(_decoded(meta.get(b"class_names")), path)
-    info = info_from_json(_decoded(meta.get(b"info")), path)
-    return assemble(raw_splits(X, columns, roles, source), path, info, names)
 
 
-def _check_complete(folder: Path, rows: int) -> None:
+def check_complete(path: str, rows: int) -> None:
     """Refuse a draw of `sample` that was stopped, or that lost a file: nobody would notice what is missing."""
+    folder = Path(path)
     try:
         expected = json.loads((folder / DRAWN).read_bytes())["rows"]
     except (OSError, ValueError, KeyError, TypeError):
@@ -82,17 +99,6 @@ def _check_complete(folder: Path, rows: int) -> None:
         raise DataError(
             f"{folder} holds {rows} of {expected} vectors of a draw: run `locum sample` again to complete it."
         )
-
-
-def _read_table(file: str, named: str) -> pa.Table:
-    from pyarrow.parquet import ParquetFile
-
-    # The name of a single file can be a patient's: the error names what was asked for.
-    with reading_file(named, "a Parquet file"), ParquetFile(file) as opened:
-        table = opened.read()
-        # Arrow trusts the text and offsets of a file unless told to check.
-        table.validate(full=True)
-    return table
 
 
 def write_parquet(stream: BinaryIO, data: EmbeddingSet) -> None:
@@ -169,8 +175,8 @@ def _holds_vectors(kind: pa.DataType) -> bool:
     return bool(lists) and bool(pa.types.is_integer(kind.value_type) or pa.types.is_floating(kind.value_type))
 
 
-def _vector_column(table: pa.Table, path: str) -> str | None:
-    lists: list[str] = [f.name for f in table.schema if _holds_vectors(f.type)]
+def _vector_column(schema: pa.Schema, path: str) -> str | None:
+    lists: list[str] = [f.name for f in schema if _holds_vectors(f.type)]
     if len(lists) < 2:
         return lists[0] if lists else None
     named = [n for n in lists if n in _VECTORS]
@@ -179,13 +185,13 @@ def _vector_column(table: pa.Table, path: str) -> str | None:
     return named[0]
 
 
-def _with_attributes(roles: Roles, table: pa.Table, vector: str, path: str) -> Roles:
+def _with_attributes(roles: Roles, schema: pa.Schema, vector: str, path: str) -> Roles:
     """Further columns of text or whole numbers as attributes beside a column of vectors."""
     if roles.label is None or roles.label == vector:
         raise DataError(f"{path} has vectors but no labels: add a column called {', '.join(LABELS[:-1])} or class.")
     attributes = dict(roles.attributes)
     for name in roles.rest:
-        kind = table.schema.field(name).type
+        kind = schema.field(name).type
         kind = kind.value_type if pa.types.is_dictionary(kind) else kind
         if name == vector or not (is_text(kind) or pa.types.is_integer(kind) or pa.types.is_boolean(kind)):
             continue

@@ -28,7 +28,7 @@ def read_safetensors(path: str) -> dict[str, EmbeddingSet]:
     `info` (backbone, revision, preprocessing) and `values` (for each text column, the list that its
     tensor of codes points into). The length of the header is checked before it is read.
     """
-    _check_header(path)
+    check_header(path)
     from safetensors import safe_open
 
     with reading_file(path, _KIND), safe_open(path, framework="np") as file:
@@ -39,7 +39,7 @@ def read_safetensors(path: str) -> dict[str, EmbeddingSet]:
             if kind not in _READABLE:
                 raise DataError(f"`{name}` in {path} is stored as {kind}, which NumPy lacks: save it as float32.")
         tensors: dict[str, npt.NDArray[Any]] = {name: file.get_tensor(name) for name in names}
-    values = _values(meta.get("values"), path)
+    values = text_values(meta.get("values"), path)
 
     def get(name: str) -> npt.NDArray[Any]:
         return _decoded(tensors[name], values[name], name, path) if name in values else tensors[name]
@@ -71,7 +71,7 @@ def write_safetensors(stream: BinaryIO, data: EmbeddingSet) -> None:
     stream.write(save({k: np.ascontiguousarray(v) for k, v in tensors.items()}, meta))
 
 
-def _check_header(path: str) -> None:
+def check_header(path: str) -> None:
     """Refuse a header that is longer than the file or than the format allows."""
     with reading_file(path, _KIND), open(path, "rb") as file:
         size = os.fstat(file.fileno()).st_size
@@ -85,7 +85,7 @@ def _check_header(path: str) -> None:
         raise DataError(f"{path} is shorter than its header says: it was cut off. Copy it again.")
 
 
-def _values(text: str | None, path: str) -> dict[str, list[str]]:
+def text_values(text: str | None, path: str) -> dict[str, list[str]]:
     if text is None:
         return {}
     try:
