@@ -104,7 +104,7 @@ def test_a_random_part_is_drawn_from_all_of_the_data(stored: tuple[str, Embeddin
     path, data = stored
     drawn = read_embeddings(f"{path}#[100]")
     assert len(drawn) == 100
-    places = [int(np.flatnonzero((data.X == row).all(axis=1))[0]) for row in drawn.X]
+    places = [int(np.flatnonzero((row == data.X).all(axis=1))[0]) for row in drawn.X]
     assert places == sorted(set(places))
     assert min(places) < 50
     assert max(places) > 550

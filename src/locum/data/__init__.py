@@ -24,8 +24,16 @@ if TYPE_CHECKING:
         find_duplicates as find_duplicates,
         list_copies as list_copies,
     )
+    from locum.data.engines import (
+        Engine as Engine,
+        LocalEngine as LocalEngine,
+        RayEngine as RayEngine,
+        connect_ray as connect_ray,
+        total as total,
+    )
     from locum.data.files import (
         SUFFIXES as SUFFIXES,
+        is_drawn as is_drawn,
         read_embeddings as read_embeddings,
         read_splits as read_splits,
         write_embeddings as write_embeddings,
@@ -45,6 +53,7 @@ if TYPE_CHECKING:
         write_npz_stream as write_npz_stream,
     )
     from locum.data.formats.parquet import DRAWN as DRAWN, write_parquet_stream as write_parquet_stream
+    from locum.data.held_out import hold_out as hold_out
     from locum.data.ledger import ledger_for as ledger_for
     from locum.data.long_tail import long_tail_counts as long_tail_counts, make_long_tail as make_long_tail
     from locum.data.memory import check_memory as check_memory, free_memory as free_memory
@@ -73,5 +82,6 @@ if TYPE_CHECKING:
         subject_split as subject_split,
     )
     from locum.data.table_codec import TableCodec as TableCodec
+    from locum.data.whole_subjects import Distinct as Distinct, by_subject as by_subject
 
 __getattr__, __dir__, __all__ = lazy_exports(__name__)

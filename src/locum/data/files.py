@@ -121,6 +121,28 @@ def _part(asked: str | None) -> tuple[str | None, int | None]:
     return found.group(1) or None, int(found.group(2))
 
 
+def is_drawn(path: str | os.PathLike[str]) -> bool:
+    """Whether a path names a random part of some data, such as `FILE#train[1000]`.
+
+    Parameters
+    ----------
+    path
+        A path or an address.
+
+    Returns
+    -------
+    bool
+        True if it ends in a number of records to draw.
+
+    Examples
+    --------
+    >>> from locum.data import is_drawn
+    >>> is_drawn("scans.npz#train[1000]"), is_drawn("scans.npz#train")
+    (True, False)
+    """
+    return _part(split_path(path)[1])[1] is not None
+
+
 def _read(name: str, rows: int | None = None) -> dict[str, EmbeddingSet]:
     """All splits of a file, a folder or an address; `rows` of each if it is given."""
     file = Path(name)

@@ -6,9 +6,10 @@ import os
 from functools import lru_cache
 from pathlib import Path
 
+from locum.data.batches import open_batches, opens_in_pieces
 from locum.data.files import SUFFIXES, read_splits
 from locum.errors import DataError
-from locum.io import ledger_path, parquet_files, split_path
+from locum.io import is_remote, ledger_path, parquet_files, split_path
 from locum.types import EmbeddingInfo
 
 
@@ -36,7 +37,7 @@ def ledger_for(data: str | os.PathLike[str], info: EmbeddingInfo | None = None) 
     '/data/.locum/ledger.sqlite'
     """
     if info is None:
-        info = _described(split_path(data)[0])
+        info = EmbeddingInfo() if is_remote(data) else _described(split_path(data)[0])
     return Path(info.ledger) if info.ledger else ledger_path(data)
 
 
@@ -56,6 +57,9 @@ def _described(file: str) -> EmbeddingInfo:
 def _info_of(file: str, changed: int, size: int) -> EmbeddingInfo | None:
     """What a file says about itself, read once as long as it does not change: a site asks at every request."""
     try:
+        # Without the vectors where that is possible: they may not fit in memory.
+        if opens_in_pieces(file):
+            return next(iter(open_batches(file).values())).info
         return next(iter(read_splits(file).values())).info
     except DataError:
         return None

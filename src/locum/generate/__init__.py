@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from locum.generate.adversary import AS_REAL as AS_REAL
     from locum.generate.base import BaseGenerator as BaseGenerator, Records as Records
     from locum.generate.cgan import CGANGenerator as CGANGenerator
+    from locum.generate.coding import Coder as Coder
     from locum.generate.covariance import safe_rank as safe_rank
     from locum.generate.cvae import CVAEGenerator as CVAEGenerator, hold_out as hold_out
     from locum.generate.export import export_decoder as export_decoder

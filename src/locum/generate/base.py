@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -16,7 +17,9 @@ from sklearn.utils import Tags
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
+from locum.data import Engine, LocalEngine, by_subject
 from locum.errors import ConfigError, DataError, NotFittedError, PrivacyError
+from locum.generate.coding import Census, Coder, census, classes_that_occur, values_that_occur
 from locum.generate.private.guarantee import Guarantee, one_by_one
 from locum.release import (
     Condition,
@@ -30,7 +33,7 @@ from locum.release import (
     rounded_joint,
     to_space,
 )
-from locum.types import EmbeddingInfo, PrivacyClaim
+from locum.types import Batches, EmbeddingInfo, PrivacyClaim
 
 _log = logging.getLogger(__name__)
 
@@ -155,9 +158,14 @@ def lone_mean(names: Sequence[str], labels: npt.NDArray[np.int64], records: Reco
         subjects = rows if records.subject is None else records.subject[rows]
         one = len(np.unique(subjects)) == 1
         if one or (records.X[rows] == records.X[rows[0]]).all():
-            why = "has a single record or subject" if one else "holds the same vector in every record"
-            return f"{name} {why}, and the release would show it as a mean. Leave it out, or merge it with another."
+            return shown_mean(name, one=one)
     return None
+
+
+def shown_mean(name: str, *, one: bool) -> str:
+    """Why a release with the mean of such a group is refused."""
+    why = "has a single record or subject" if one else "holds the same vector in every record"
+    return f"{name} {why}, and the release would show it as a mean. Leave it out, or merge it with another."
 
 
 def lone_condition(records: Records) -> str | None:
@@ -165,12 +173,16 @@ def lone_condition(records: Records) -> str | None:
     for column, condition in enumerate(records.conditions, start=1):
         counts = np.bincount(records.codes[:, column])
         if (counts == 1).any():
-            value = condition.values[int(np.argmax(counts == 1))]
-            return (
-                f"{condition.name!r} has a value that only one record holds ({value!r}), and the release would name "
-                "it. Merge it with another value, or leave the attribute out."
-            )
+            return lone_value(condition, int(np.argmax(counts == 1)))
     return None
+
+
+def lone_value(condition: Condition, code: int) -> str:
+    """Why a release that names such a value is refused."""
+    return (
+        f"{condition.name!r} has a value that only one record holds ({condition.values[code]!r}), and the release "
+        "would name it. Merge it with another value, or leave the attribute out."
+    )
 
 
 class BaseGenerator(Guarantee, BaseEstimator):
@@ -242,18 +254,88 @@ class BaseGenerator(Guarantee, BaseEstimator):
         """
         records = self._check(X, y, subject, attributes or {})
         self._charge = None
-        self._conditions = records.conditions
         _log.info("fitting %s to %d records of %d features", type(self).__name__, *records.X.shape)
-        learned = self._learn(records, validation)
+        # The rounded frequencies are all that is kept of the records' labels.
+        return self._keep(self._learn(records, validation), records.conditions, lambda: rounded_joint(records.codes))
+
+    def fit_batches(
+        self, batches: Batches, *, engine: Engine | None = None, scratch: str | Path | None = None
+    ) -> Self:
+        """Learn from records in pieces, which need not fit in memory; the result is that of `fit` on all of them.
+
+        Parameters
+        ----------
+        batches
+            The records, such as `locum.data.open_batches` gives them. Labels are their class codes.
+        engine
+            Where passes over the data run; None: in this process.
+        scratch
+            If subjects are the unit of a guarantee and are spread over the data: a private folder for a sorted copy.
+            It holds records; remove it afterward. None: such data are refused.
+
+        Returns
+        -------
+        BaseGenerator
+            The fitted generator itself.
+        """
+        self._check_privacy(() if batches.has_subjects else None)
+        wanted = self._wanted_conditions(batches.attribute_names)
+        declared = self._declared_values(wanted)
+        self.n_features_in_ = batches.dim
+        # Declared classes are checked when records are counted; those that occur must be looked for first.
+        named = self.classes if self.privacy is not None and self.classes is not None else classes_that_occur(batches)
+        self.classes_, _ = _encoded(np.asarray(named), named)
+        conditions = values_that_occur(batches, [name for name in wanted if name not in declared])
+        values = {one.name: one for one in conditions}
+        values |= {name: _condition(name, np.array([]), declared[name])[0] for name in declared}
+        coder = Coder(tuple(int(c) for c in self.classes_), tuple(values[name] for name in wanted))
+        found = census(batches, coder)
+        if found.records < 2:
+            raise DataError("A fit needs two records or more; the data hold one.")
+        if self.privacy is not None:
+            by_record = self.privacy.unit == "record"
+            self._check_size(found.records, found.records if by_record else found.units)
+            if not by_record:
+                batches = by_subject(batches, None if scratch is None else Path(scratch))
+        self._charge = None
+        _log.info("fitting %s to %d records of %d features", type(self).__name__, found.records, batches.dim)
+        learned = self._learn_batches(batches, coder, found, engine or LocalEngine())
+        present = np.flatnonzero(found.counts)
+        combos = np.stack(np.unravel_index(present, coder.widths), axis=1)
+        return self._keep(learned, coder.conditions, lambda: rounded_joint(combos, found.counts[present]))
+
+    def _learn_batches(self, batches: Batches, coder: Coder, found: Census, engine: Engine) -> Learned:
+        """Learn from records in pieces; generators that cannot say so."""
+        size = 3 * 4 * len(batches) * batches.dim / 1e9
+        raise ConfigError(
+            f"{type(self).__name__} needs all records in memory, about {size:.1f} GB: use ClassGaussian, which "
+            "reads them in pieces, or a random part of the data."
+        )
+
+    def _wanted_conditions(self, known: Sequence[str]) -> tuple[str, ...]:
+        """The attributes to condition on, which must be among those that the data have."""
+        wanted = getattr(self, "condition_on", None) or ()
+        wanted = (wanted,) if isinstance(wanted, str) else tuple(wanted)
+        if len(set(wanted)) != len(wanted) or len(wanted) > _MOST_CONDITIONS:
+            raise ConfigError(
+                f"`condition_on` must name at most {_MOST_CONDITIONS} attributes, each once; got {wanted!r}."
+            )
+        for name in wanted:
+            if name not in known:
+                raise ConfigError(f"`condition_on` names {name!r}, but `attributes` has {sorted(known) or 'none'}.")
+        return wanted
+
+    def _keep(self, learned: Learned, conditions: tuple[Condition, ...], joint: Callable[[], Joint]) -> Self:
+        """Keep what was learned as a release; `joint` gives the frequencies if they were not learned."""
+        self._conditions = conditions
         self._release = build_release(
             generator=type(self).__name__,
             settings=learned.settings,
             embedding=self._embedding(EmbeddingInfo()),
             classes=self.classes_.tolist(),
             class_names=None,
-            # The rounded frequencies are all that is kept of the records' labels.
-            joint=rounded_joint(records.codes) if learned.joint is None else learned.joint,
-            conditions=records.conditions,
+            joint=joint() if learned.joint is None else learned.joint,
+            conditions=conditions,
             space=self.space,
             decoder=learned.decoder,
             tensors=learned.tensors,
@@ -410,18 +492,9 @@ class BaseGenerator(Guarantee, BaseEstimator):
             y = y.astype(np.int64)
         self.classes_, labels = _encoded(y, None if self.privacy is None else self.classes)
         conditions, columns = [], [labels.astype(np.int64)]
-        wanted = getattr(self, "condition_on", None) or ()
-        wanted = (wanted,) if isinstance(wanted, str) else tuple(wanted)
-        if len(set(wanted)) != len(wanted) or len(wanted) > _MOST_CONDITIONS:
-            raise ConfigError(
-                f"`condition_on` must name at most {_MOST_CONDITIONS} attributes, each once; got {wanted!r}."
-            )
+        wanted = self._wanted_conditions(tuple(attributes))
         declared = self._declared_values(wanted)
         for name in wanted:
-            if name not in attributes:
-                raise ConfigError(
-                    f"`condition_on` names {name!r}, but `attributes` has {sorted(attributes) or 'none'}."
-                )
             given = attributes[name]
             column = np.asarray(given) if self.privacy is None else one_by_one(given)
             if column.shape != (len(X),):

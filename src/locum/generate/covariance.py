@@ -15,14 +15,19 @@ def low_rank_plus_diagonal(
     Off-diagonal entries are shrunk by `shrinkage`, then all but the `rank` strongest directions are folded
     into the diagonal: each feature keeps its exact second moment. For a covariance, center the rows first.
     """
-    n, d = residuals.shape
-    variance = np.square(residuals, dtype=np.float64).mean(axis=0)
-    rank = min(rank, n, d)
+    wide = residuals.astype(np.float64)
+    return factored(wide.T @ wide / len(wide), min(rank, len(wide)), shrinkage)
+
+
+def factored(
+    covariance: npt.NDArray[np.float64], rank: int, shrinkage: float
+) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
+    """`factor (r, d)` and `scale (d,)` as `low_rank_plus_diagonal` has them, from the covariance itself."""
+    d, variance = len(covariance), np.diagonal(covariance).copy()
+    rank = min(rank, d)
     if rank < 1:
         return np.zeros((0, d), dtype=np.float32), np.sqrt(variance).astype(np.float32)
-    wide = residuals.astype(np.float64)
-    covariance = wide.T @ wide / n
-    covariance *= 1 - shrinkage
+    covariance = covariance * (1 - shrinkage)
     covariance[np.diag_indices(d)] = variance
     values, vectors = scipy.linalg.eigh(covariance, subset_by_index=(d - rank, d - 1))
     # Variance that is equal in all directions belongs to the diagonal.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -12,19 +12,21 @@ import numpy as np
 import numpy.typing as npt
 
 from locum.accounting import QueryPlan, plan_head, plan_query
-from locum.data import Reference, load_reference
+from locum.data import Engine, Reference, load_reference, total
 from locum.errors import ConfigError
-from locum.generate.base import BaseGenerator, Learned, Records, lone_condition, lone_mean
-from locum.generate.covariance import low_rank_plus_diagonal, safe_rank
+from locum.generate.base import BaseGenerator, Learned, Records, lone_condition, lone_mean, lone_value, shown_mean
+from locum.generate.coding import CellMoments, Census, Coder, GatheredCells
+from locum.generate.covariance import factored, safe_rank
 from locum.generate.private.estimate import from_sums, reference_hash, statistics_spec
-from locum.generate.private.gradients import HeadQuery
 from locum.generate.private.guarantee import NOT_COVERED, reference_settings, rounded_shares
 from locum.generate.private.head import FIRST, Descent, head_spec, place_means
-from locum.generate.private.paid_sums import PaidSums, identity_of
-from locum.generate.private.query import MEANS, MEANS_AND_PRODUCTS, exact_query
+from locum.generate.private.paid_sums import PaidSums
+from locum.generate.private.query import MEANS, MEANS_AND_PRODUCTS
+from locum.generate.private.sources import ArraySource, BatchSource, Source
 from locum.io import hold_folder
-from locum.release import GaussianSpec, cell_of
-from locum.types import DP, PrivacyClaim
+from locum.metrics import Moments
+from locum.release import Condition, GaussianSpec, cell_of
+from locum.types import DP, PIECE, Batches, PrivacyClaim
 
 Codes = npt.NDArray[np.int64]
 Tensor = npt.NDArray[np.float32]
@@ -164,23 +166,42 @@ class ClassGaussian(BaseGenerator):
     _DECLARES_VALUES = True
 
     def _learn(self, records: Records, validation: Sequence[npt.ArrayLike] | None) -> Learned:
+        self._check_settings()
+        cells, widths = self._cells(records)
+        if self.privacy is not None:
+            source = ArraySource(records.X, cells, self._subjects(records.subject))
+            return self._learn_privately(source, records.X.shape[1], widths)
+        moments = Moments(math.prod(widths), records.X.shape[1])
+        for start in range(0, len(cells), PIECE):
+            moments.add(records.X[start : start + PIECE], cells[start : start + PIECE])
+        lone = lone_condition(records) or lone_mean(self._cell_names(records.conditions), cells, records)
+        return self._from_moments(moments, records.conditions, lone)
+
+    def _learn_batches(self, batches: Batches, coder: Coder, found: Census, engine: Engine) -> Learned:
+        self._check_settings()
+        self._check_cells(coder.widths, coder.conditions)
+        by_subject = self.privacy is not None and self.privacy.unit == "subject"
+        lean = batches.only(subject=by_subject, attributes=[condition.name for condition in coder.conditions])
+        if self.privacy is not None:
+            return self._learn_privately(BatchSource(lean, coder, by_subject, engine), batches.dim, coder.widths)
+        gathered = total(engine, lean, CellMoments(coder, self.space))
+        lone = _lone(found, gathered, coder, self._cell_names(coder.conditions))
+        return self._from_moments(gathered.moments, coder.conditions, lone)
+
+    def _check_settings(self) -> None:
         if isinstance(self.rank, bool) or not isinstance(self.rank, (int, np.integer)) or self.rank < 0:
             raise ConfigError(f"`rank` must be a whole number, 0 or more; got {self.rank!r}. 0 keeps variances only.")
         if not 0 <= self.shrinkage <= 1:
             raise ConfigError(f"`shrinkage` must lie in 0..1; got {self.shrinkage!r}.")
         if not 0 <= self.variance <= 1e6:
             raise ConfigError(f"`variance` must lie in 0..1e6; got {self.variance!r}. 1 is what the data have.")
-        if self.privacy is not None:
-            return self._learn_privately(records)
-        X, (labels, widths) = records.X, self._cells(records)
-        n, d = X.shape
-        used = len(np.unique(labels))
-        means = _means(X, labels, records.codes[:, 0], math.prod(widths))
-        residuals: npt.NDArray[np.float32] = X - means[labels]
+
+    def _from_moments(self, moments: Moments, conditions: tuple[Condition, ...], refusal: str | None) -> Learned:
+        """Means and a covariance; a combination without records gets the mean of its class."""
         # Dividing by n would shrink the spread: each class spent one degree of freedom on its mean.
-        residuals *= np.float32(np.sqrt(n / max(n - used, 1)))
-        rank = safe_rank(self.rank, n, d, used)
-        factor, scale = low_rank_plus_diagonal(residuals, rank, self.shrinkage)
+        rank = safe_rank(self.rank, moments.rows, moments.means.shape[1], int((moments.counts > 0).sum()))
+        factor, scale = factored(moments.covariance(), min(rank, moments.rows), self.shrinkage)
+        means = _filled(moments, len(self.classes_)).astype(np.float32)
         claim = PrivacyClaim(
             kind="none",
             not_covered=(
@@ -189,7 +210,7 @@ class ClassGaussian(BaseGenerator):
                 "the number of records: exact means of coarse values (pixels, grades) can give it away",
                 "class frequencies: rounded to three digits, otherwise exact",
                 "the rank: below the setting, it gives the number of records within a factor of two",
-                *(("conditions: their values, and how often they go together",) if records.conditions else ()),
+                *(("conditions: their values, and how often they go together",) if conditions else ()),
             ),
         )
         return Learned(
@@ -197,7 +218,7 @@ class ClassGaussian(BaseGenerator):
             {"means": means, "factor": factor, "scale": scale},
             claim,
             self._public_settings(),
-            lone_condition(records) or lone_mean(self._cell_names(records), labels, records),
+            refusal,
         )
 
     def plan(self) -> QueryPlan:
@@ -214,30 +235,31 @@ class ClassGaussian(BaseGenerator):
             raise ConfigError(f"`mechanism` must be auto or one of {', '.join(MECHANISMS)}; got {self.mechanism!r}.")
         return "head" if self.mechanism == "auto" else self.mechanism
 
-    def _learn_privately(self, records: Records) -> Learned:
+    def _learn_privately(self, source: Source, d: int, widths: tuple[int, ...]) -> Learned:
         if self.space != "raw":
             raise ConfigError("Under differential privacy ClassGaussian works in the space 'raw': leave `space` out.")
         if not 0 < self.separation <= 100:
             raise ConfigError(f"`separation` must be above 0 and at most 100; got {self.separation!r}. 4 is usual.")
-        mechanism, reference = self._mechanism(), load_reference(self.reference, records.X.shape[1])
-        cells, widths = self._cells(records)
-        subjects = self._subjects(records.subject)
+        mechanism, reference = self._mechanism(), load_reference(self.reference, d)
         checkpoint = None if self.checkpoint is None else Path(self.checkpoint)
         # Two processes with one checkpoint would overwrite each other's payment.
         alone = nullcontext() if checkpoint is None else hold_folder(checkpoint)
+        learn = self._learn_head if mechanism == "head" else self._learn_sums
         with alone, self._open_ledger() as ledger:
-            paid = PaidSums(
-                self.plan(),
-                ledger,
-                self.holding,
-                type(self).__name__,
-                insecure_seed=self.insecure_seed,
-                checkpoint=checkpoint,
-                identity=self._identity(records, subjects, reference),
-            )
-            learn = self._learn_head if mechanism == "head" else self._learn_sums
-            spec, tensors, shares = learn(paid, records.X, cells, subjects, math.prod(widths), reference)
-        conditioned = (VALUES_CHOSEN,) if records.conditions else ()
+
+            def pay() -> PaidSums:
+                return PaidSums(
+                    self.plan(),
+                    ledger,
+                    self.holding,
+                    type(self).__name__,
+                    insecure_seed=self.insecure_seed,
+                    checkpoint=checkpoint,
+                    identity=self._identity(source, reference),
+                )
+
+            paid, spec, tensors, shares = learn(pay, source, math.prod(widths), d, reference)
+        conditioned = (VALUES_CHOSEN,) if len(widths) > 1 else ()
         return Learned(
             spec,
             tensors,
@@ -247,12 +269,14 @@ class ClassGaussian(BaseGenerator):
         )
 
     def _learn_head(
-        self, paid: PaidSums, X: Tensor, codes: Codes, subjects: Codes | None, cells: int, reference: Reference
-    ) -> tuple[GaussianSpec, Tensors, Frequencies]:
+        self, pay: Callable[[], PaidSums], source: Source, cells: int, d: int, reference: Reference
+    ) -> tuple[PaidSums, GaussianSpec, Tensors, Frequencies]:
         """Draw the noisy results of a head, one after the other, and place class means so that they carry it."""
-        query = HeadQuery(X, codes, subjects, cells, reference)
-        descent = Descent(paid.plan.noise_multiplier, cells, X.shape[1])
-        descent.take(paid.draw(lambda: query.first(FIRST), descent.share))
+        query = source.head(cells, reference)
+        first = source.early(lambda: query.first(FIRST))
+        paid = pay()
+        descent = Descent(paid.plan.noise_multiplier, cells, d)
+        descent.take(paid.draw(first, descent.share))
         query.recenter(descent.center)
         descent.take(paid.draw(query.class_sums, descent.share))
         while not descent.done:
@@ -262,54 +286,73 @@ class ClassGaussian(BaseGenerator):
         found, sharpness = place_means(descent.head, reference, self.separation)
         spec = head_spec(descent, reference, self.separation, sharpness)
         return (
+            paid,
             GaussianSpec(variance=float(self.variance), head=spec),
             {**found.tensors(), "transcript": transcript},
             found.shares,
         )
 
     def _learn_sums(
-        self, paid: PaidSums, X: Tensor, codes: Codes, subjects: Codes | None, cells: int, reference: Reference
-    ) -> tuple[GaussianSpec, Tensors, Frequencies]:
+        self, pay: Callable[[], PaidSums], source: Source, cells: int, d: int, reference: Reference
+    ) -> tuple[PaidSums, GaussianSpec, Tensors, Frequencies]:
         """Draw one noisy sum and estimate class means, and a covariance, from it."""
-        noise, shares = paid.plan.noise_multiplier, MEANS_AND_PRODUCTS if self.mechanism == "covariance" else MEANS
-        paid.draw(lambda: exact_query(X, codes, subjects, cells, reference, shares), 1.0)
+        shares = MEANS_AND_PRODUCTS if self.mechanism == "covariance" else MEANS
+        sums = source.early(lambda: source.query(cells, reference, shares))
+        paid = pay()
+        paid.draw(sums, 1.0)
         transcript = paid.finish()
         # Post-processing from here on: no record is used, so it costs nothing, and anyone can repeat it.
-        found = from_sums(transcript.astype(np.float64), noise, cells, X.shape[1], shares, reference)
+        noise = paid.plan.noise_multiplier
+        found = from_sums(transcript.astype(np.float64), noise, cells, d, shares, reference)
         spec = GaussianSpec(variance=float(self.variance), statistics=statistics_spec(reference, shares, noise))
-        return spec, {**found.tensors(), "statistics": transcript}, found.shares
+        return paid, spec, {**found.tensors(), "statistics": transcript}, found.shares
 
     def _cells(self, records: Records) -> tuple[Codes, tuple[int, ...]]:
         """The combination of class and conditions of each record, and how many classes and values there are."""
         widths = (len(self.classes_), *(len(c.values) for c in records.conditions))
-        if records.conditions and math.prod(widths) > MOST_CELLS:
+        self._check_cells(widths, records.conditions)
+        return cell_of(records.codes, widths), widths
+
+    def _check_cells(self, widths: tuple[int, ...], conditions: tuple[Condition, ...]) -> None:
+        if conditions and math.prod(widths) > MOST_CELLS:
             raise ConfigError(
                 f"`condition_on` gives {math.prod(widths)} combinations of class and values, and at most "
                 f"{MOST_CELLS} can be learned: leave an attribute out, or merge values."
             )
-        return cell_of(records.codes, widths), widths
 
-    def _cell_names(self, records: Records) -> list[str]:
+    def _cell_names(self, conditions: tuple[Condition, ...]) -> list[str]:
         """What each combination is called in a message."""
         names = [f"Class {str(name)!r}" for name in self.classes_]
-        for condition in records.conditions:
+        for condition in conditions:
             names = [f"{name} with {condition.name} {value!r}" for name in names for value in condition.values]
         return names
 
-    def _identity(self, records: Records, subjects: Codes | None, reference: Reference) -> str:
+    def _identity(self, source: Source, reference: Reference) -> str:
         """What makes a fit this fit: settings and records. It stays local."""
         settings = {k: v for k, v in self.get_params(deep=False).items() if k not in ("checkpoint", "random_state")}
-        return identity_of({**settings, "reference": reference_hash(reference)}, records.X, records.codes, subjects)
+        return source.identity({**settings, "reference": reference_hash(reference)})
 
 
-def _means(X: Tensor, cells: Codes, classes: Codes, count: int) -> Tensor:
+def _filled(moments: Moments, classes: int) -> npt.NDArray[np.float64]:
     """The mean of each combination; of one without records that of its class, for `joint` never draws it."""
-    out = np.empty((count, X.shape[1]), dtype=np.float64)
-    each = count // (int(classes.max()) + 1)
-    for cell in range(count):
-        rows = cells == cell
-        out[cell] = X[rows if rows.any() else classes == cell // each].mean(axis=0, dtype=np.float64)
-    return out.astype(np.float32)
+    counts, means = moments.counts.reshape(classes, -1), moments.means.reshape(classes, -1, moments.means.shape[1])
+    of_class = (means * counts[:, :, None]).sum(axis=1) / np.maximum(counts.sum(axis=1), 1)[:, None]
+    filled = np.where(counts[:, :, None] > 0, means, of_class[:, None, :])
+    out: npt.NDArray[np.float64] = filled.reshape(moments.means.shape)
+    return out
+
+
+def _lone(found: Census, gathered: GatheredCells, coder: Coder, names: Sequence[str]) -> str | None:
+    """Why a release is refused, if so: as `lone_condition` and `lone_mean` say it for records in memory."""
+    counts = found.counts.reshape(coder.widths)
+    for axis, condition in enumerate(coder.conditions, start=1):
+        of_value = counts.sum(axis=tuple(k for k in range(counts.ndim) if k != axis))
+        if (of_value == 1).any():
+            return lone_value(condition, int(np.argmax(of_value == 1)))
+    for cell, name in enumerate(names):
+        if found.counts[cell] and (found.lone[cell] or gathered.same[cell]):
+            return shown_mean(name, one=bool(found.lone[cell]))
+    return None
 
 
 def _unravel(cell: int, widths: Sequence[int]) -> tuple[int, ...]:

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
         FrechetByClass as FrechetByClass,
         frechet_by_class as frechet_by_class,
         frechet_distance as frechet_distance,
+        frechet_from_moments as frechet_from_moments,
         ledoit_wolf as ledoit_wolf,
     )
     from locum.metrics.intervals import (
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
         paired_difference as paired_difference,
     )
     from locum.metrics.latent import LatentKS as LatentKS, latent_ks as latent_ks, separability as separability
+    from locum.metrics.moments import Moments as Moments
     from locum.metrics.transport import (
         entropic_wasserstein as entropic_wasserstein,
         sliced_wasserstein as sliced_wasserstein,

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from locum.errors import ConfigError, DataError
 from locum.metrics._checks import labels, same_width, table
+from locum.metrics.moments import Moments
 
 _Matrix = npt.NDArray[np.float64]
 
@@ -114,6 +115,44 @@ def frechet_distance(
     variance, root = _traces(a, b, d, alpha)
     value = max(0.0, float(shift @ shift) + variance - 2.0 * root)
     return FrechetResult(value, alpha, _note(n, d, alpha, authors_compat))
+
+
+def frechet_from_moments(a: Moments, b: Moments) -> FrechetResult:
+    """The distance of `frechet_distance` from means and covariances, for data that do not fit in memory.
+
+    Parameters
+    ----------
+    a, b
+        Moments of one group each, with more records than features.
+
+    Returns
+    -------
+    FrechetResult
+        The squared distance, without shrinkage.
+
+    Raises
+    ------
+    ConfigError
+        If there are too few records: shrinkage needs the records themselves.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from locum.metrics import Moments, frechet_from_moments
+    >>> a, b = Moments(1, 1), Moments(1, 1)
+    >>> a.add(np.array([[0.0], [2.0]]))
+    >>> b.add(np.array([[3.0], [5.0]]))
+    >>> frechet_from_moments(a, b).value
+    9.0
+    """
+    n, d = min(a.rows, b.rows), a.means.shape[1]
+    if a.means.shape != b.means.shape or len(a.means) != 1 or n <= d:
+        raise ConfigError(f"A distance from moments needs one group and more records than features; got {n} of {d}.")
+    shift, (one, two) = a.means[0] - b.means[0], (a.covariance(), b.covariance())
+    factor = _factor(one)
+    root = float(np.sqrt(np.maximum(np.linalg.eigvalsh(factor.T @ two @ factor), 0.0)).sum())
+    value = max(0.0, float(shift @ shift) + float(np.trace(one) + np.trace(two)) - 2.0 * root)
+    return FrechetResult(value, 0.0, _note(n, d, 0.0, False))
 
 
 def frechet_by_class(

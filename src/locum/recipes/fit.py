@@ -13,11 +13,14 @@ import numpy as np
 from locum.accounting import Ledger
 from locum.audit import LEAST_NON_MEMBERS, ProvenLimit, check_membership, with_limit
 from locum.data import (
+    Engine,
     check_droppable,
     check_trainable,
     copies_of,
     drop_duplicates,
     find_duplicates,
+    hold_out,
+    is_drawn,
     ledger_for,
     list_copies,
     load_reference,
@@ -30,6 +33,7 @@ from locum.io import (
     check_output_folder,
     hold_folder,
 )
+from locum.recipes.fit_large import IN_MEMORY, MOST_COMPARED, drawn, open_large, sorted_copy
 from locum.recipes.fit_privacy import (
     ConfirmClasses,
     asked_budget,
@@ -48,6 +52,7 @@ from locum.recipes.fit_privacy import (
 from locum.recipes.forecasting import Forecast
 from locum.recipes.generators import GENERATORS, generator_class
 from locum.recipes.inputs import (
+    check_only_real,
     check_source,
     checkpoint_path,
     choose_split,
@@ -58,10 +63,14 @@ from locum.recipes.inputs import (
     table_of_copies,
 )
 from locum.release import load
-from locum.types import DP, AttackResult, EmbeddingSet, PrivacyClaim, Progress
+from locum.types import DP, AttackResult, Batches, EmbeddingSet, PrivacyClaim, Progress, SetBatches
 
 # Above this share of non-members that equal a member the membership check refuses to run.
 _MANY = 0.05
+_HOLDOUT = (
+    "`holdout` must lie between 0 and 1; got {!r}. Without held-out records nobody can tell whether the release "
+    "leaks: or name a file of other records with --non-members."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,6 +200,8 @@ def fit_release(
     refuse_leak: bool = False,
     overwrite: bool = False,
     resume: bool = True,
+    engine: Engine | None = None,
+    in_memory: int = IN_MEMORY,
     verbose: bool = False,
     seed: int = 0,
     progress: Progress | None = None,
@@ -255,6 +266,12 @@ def fit_release(
     resume
         Continue an interrupted fit of a CVAE, or of a Gaussian with a guarantee, which then does not pay again; its
         checkpoint is kept beside the data.
+    engine
+        Where passes over data in pieces run, such as `RayEngine`; None: in this process.
+    in_memory
+        Bytes of vectors up to which data are read as a whole. Larger ones are read in pieces, in one pass per noisy
+        sum, if they are Parquet or safetensors files and the generator is "gaussian"; so are data at an address, and
+        all data with an `engine`. Copies are then counted, but not listed.
     verbose
         Show the progress of training.
     seed
@@ -308,6 +325,11 @@ def fit_release(
             "--fail-on-leak lets records decide whether a release is written, and no budget pays for that: leave it "
             "out, or add --no-dp."
         )
+    if privacy is not None and is_drawn(data):
+        raise PrivacyError(
+            f"{data!r} is a random part of the data, and which records are in it depends on how many there are: a "
+            "guarantee needs all of them, so leave the brackets out, or add --no-dp."
+        )
     if privacy is None and duplicates_removed:
         raise ConfigError("--duplicates-removed is a line of a guarantee: leave it out, or leave out --no-dp.")
     if privacy is not None:
@@ -319,11 +341,27 @@ def fit_release(
     # Before anything is paid for: whoever comes second is refused at once.
     with hold_folder(out):
         wanted = privacy is not None and settings.get("reference", "auto") == "auto"
-        splits = read_sets(data, backbone=backbone, reference=wanted, progress=progress)
+        opened = None
+        if generator == "gaussian" and not drop_duplicates:
+            opened = open_large(data, backbone, in_memory=in_memory if engine is None else -1)
+        splits: dict[str, EmbeddingSet] = {}
+        if opened is None:
+            if engine is not None:
+                raise ConfigError(
+                    "Another engine works on Parquet or safetensors files with the generator gaussian, and without "
+                    "--drop-duplicates: leave --engine out."
+                )
+            splits = read_sets(data, backbone=backbone, reference=wanted, progress=progress)
         if classes is not None:
             splits = {name: part.with_classes(tuple(classes)) for name, part in splits.items()}
+            opened = opened and {name: part.with_classes(tuple(classes)) for name, part in opened.items()}
         if privacy is not None:
-            given = only_real(choose_split(splits, data, "train"), "given")
+            given: Batches
+            if opened is None:
+                given = SetBatches(choose_split(splits, data, "train"))
+            else:
+                given = choose_split(opened, data, "train")
+            check_only_real(given, "given")
             check_two(given)
             privacy = with_unit_of(privacy, given) if unit_from_data else privacy
             names = tuple(classes or ())
@@ -335,7 +373,10 @@ def fit_release(
                 settings["condition_values"] = {**(settings.get("condition_values") or {}), **found_values}
         if drop_duplicates:
             check_droppable(privacy)
-        found = _parts(splits, data, non_members, backbone, holdout, seed, privacy, drop=drop_duplicates)
+        if opened is None:
+            found = _parts(splits, data, non_members, backbone, holdout, seed, privacy, drop=drop_duplicates)
+        else:
+            found = _large_parts(opened, data, non_members, holdout, seed, privacy)
         train, others = found.train, found.others
         if privacy is not None:
             settings["ledger"] = ledger or ledger_for(data, train.info)
@@ -354,8 +395,13 @@ def fit_release(
             chosen = {name: str(value) for name, value in asked.items() if name != "verbose"}
             if drop_duplicates:
                 chosen["drop_duplicates"] = "True"
-            model.set_params(checkpoint=checkpoint_path(data, "fit", chosen) if resume else None)
-        model.fit(train.X, train.y, train.subject, attributes=train.attributes)
+            kept_in = checkpoint_path(data, "fit", chosen, ledger=settings.get("ledger"))
+            model.set_params(checkpoint=kept_in if resume else None)
+        if isinstance(train, EmbeddingSet):
+            model.fit(train.X, train.y, train.subject, attributes=train.attributes)
+        else:
+            with sorted_copy(data, settings.get("ledger")) as scratch:
+                model.fit_batches(train, engine=engine, scratch=scratch)
         problem, membership, limit, left = "", None, None, None
         forecasts: tuple[Forecast, ...] = ()
         if privacy is None:
@@ -371,7 +417,9 @@ def fit_release(
             forecasts = expected_use(release)
         try:
             if others is not None:
-                checked = check_membership(release, train, others, np.random.default_rng(seed))
+                # Chance decides which records are compared: the result is about all of them, only less certain.
+                members, fresh = (drawn(part, data) for part in (train, others))
+                checked = check_membership(release, members, fresh, np.random.default_rng(seed))
                 membership = with_limit(checked, limit)
             else:
                 problem = "There are no other records to check the release with: name some with --non-members."
@@ -415,8 +463,8 @@ def fit_release(
 class _Parts:
     """Records and non-members of a fit, and the copies among them."""
 
-    train: EmbeddingSet
-    others: EmbeddingSet | None
+    train: EmbeddingSet | Batches
+    others: EmbeddingSet | Batches | None
     repeated: int
     shared: int
     dropped: int
@@ -463,10 +511,7 @@ def _parts(
         return _Parts(train, None, repeated, 0, dropped, kept, _list_copies(data, compared))
     else:
         if not 0 < holdout < 1:
-            raise ConfigError(
-                f"`holdout` must lie between 0 and 1; got {holdout!r}. Without held-out records nobody can tell "
-                "whether the release leaks: or name a file of other records with --non-members."
-            )
+            raise ConfigError(_HOLDOUT.format(holdout))
         parts = split(train, {"train": 1 - holdout, "held": holdout}, rng=rng)
         train, others = parts["train"], parts["held"]
     if others.dim != train.dim:
@@ -490,6 +535,34 @@ def _parts(
             "Raise --holdout, or name a file of other records with --non-members."
         )
     return _Parts(train, others, repeated, int(copies.sum()), dropped, kept, listing)
+
+
+def _large_parts(
+    opened: Mapping[str, Batches],
+    data: str,
+    non_members: str | None,
+    holdout: float,
+    seed: int,
+    privacy: DP | None,
+) -> _Parts:
+    """The same for data in pieces; few non-members are enough."""
+    train = choose_split(opened, data, "train")
+    check_only_real(train, "given")
+    spare = [opened[name] for name in ("val", "test") if name in opened and opened[name] is not train]
+    others: EmbeddingSet | Batches | None = None
+    if non_members is not None:
+        others = pick_split(non_members, "val", "test", like=train.info)
+        check_source(train.info, others.info, "non-member")
+        others = others.with_classes(train.info.class_names)
+    elif spare:
+        others = spare[0]
+    elif privacy is None:
+        if not 0 < holdout < 1:
+            raise ConfigError(_HOLDOUT.format(holdout))
+        train, others = hold_out(train, min(holdout, MOST_COMPARED / len(train)), seed)
+    if others is not None and others.dim != train.dim:
+        raise DataError(f"Records have {train.dim} features, non-members {others.dim}: they must be of one kind.")
+    return _Parts(train, others, 0, 0, 0, 0, None)
 
 
 def _list_copies(data: str, parts: Mapping[str, EmbeddingSet]) -> str | None:

@@ -9,17 +9,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from locum.accounting import Ledger
 from locum.audit import ProvenLimit, proven_limit
 from locum.errors import ConfigError, DataError, LocumError, PrivacyError
 from locum.generate import PRIVATE_GENERATORS
 from locum.generate.private import Descent
-from locum.io import MANIFEST, STATE_FOLDER, split_path
+from locum.io import MANIFEST, STATE_FOLDER, is_remote, split_path
 from locum.recipes.forecasting import Forecast, forecast
 from locum.release import GaussianSpec, Release, load
-from locum.types import DEFAULT_DELTA, DEFAULT_EPSILON, DP, EmbeddingSet, PrivacyClaim
+from locum.types import DEFAULT_DELTA, DEFAULT_EPSILON, DP, Batches, PrivacyClaim
 
 # Called with class names, or values of an attribute, in the data; whether they may become public.
 ConfirmClasses = Callable[[Sequence[str]], bool]
@@ -102,18 +101,18 @@ def undeclared_values(
     return out
 
 
-def check_two(data: EmbeddingSet) -> None:
+def check_two(data: Batches) -> None:
     """Refuse a single record: whatever is learned from it is that record."""
     if len(data) < 2:
         raise DataError("A fit needs two records or more; the data hold one.")
 
 
-def with_unit_of(privacy: DP, data: EmbeddingSet) -> DP:
+def with_unit_of(privacy: DP, data: Batches) -> DP:
     """The budget with the unit that the data ask for: the subject wherever subjects are known."""
-    return replace(privacy, unit="record" if data.subject is None else "subject")
+    return replace(privacy, unit="subject" if data.has_subjects else "record")
 
 
-def public_classes(data: EmbeddingSet, unit: str, confirm: ConfirmClasses | None) -> tuple[str, ...]:
+def public_classes(data: Batches, unit: str, confirm: ConfirmClasses | None) -> tuple[str, ...]:
     """The class names of the data; `confirm` is asked about them (None: the holder said that they are public)."""
     names = data.info.class_names
     if len(names) > MOST_CLASSES:
@@ -121,7 +120,7 @@ def public_classes(data: EmbeddingSet, unit: str, confirm: ConfirmClasses | None
             f"The data name {len(names)} classes, and more than {MOST_CLASSES} must be declared, since a folder per "
             "patient is not a set of classes: name those that can occur with `classes` (--classes A,B)."
         )
-    few = _rare(data, data.y, len(names), unit)
+    few = _rare(data, unit, list(names))
     if few:
         # Without their names: these may be patients.
         raise PrivacyError(
@@ -136,24 +135,27 @@ def public_classes(data: EmbeddingSet, unit: str, confirm: ConfirmClasses | None
     return names
 
 
-def public_values(data: EmbeddingSet, name: str, unit: str, confirm: ConfirmClasses | None) -> tuple[str, ...]:
+def public_values(data: Batches, name: str, unit: str, confirm: ConfirmClasses | None) -> tuple[str, ...]:
     """The values of an attribute in the data, by the rules of `public_classes`."""
-    if name not in data.attributes:
-        known = ", ".join(sorted(data.attributes)) or "no attributes"
+    if name not in data.attribute_names:
+        known = ", ".join(sorted(data.attribute_names)) or "no attributes"
         raise ConfigError(f"`condition_on` names {name!r}, but the data have {known}.")
-    values, codes = np.unique(data.attributes[name].astype(np.str_), return_inverse=True)
+    held: set[str] = set()
+    for facts in data.only(subject=False, attributes=[name]).facts():
+        held.update(np.unique(facts.attributes[name].astype(np.str_)).tolist())
+    values = sorted(held)
     way_out = f"name those that can occur with `condition_values` (--condition-values {name}=A,B)."
     if len(values) > MOST_CLASSES:
         raise PrivacyError(
             f"{name!r} has {len(values)} values in the data, and more than {MOST_CLASSES} must be declared: {way_out}"
         )
-    few = _rare(data, codes, len(values), unit)
+    few = _rare(data, unit, values, name)
     if few:
         raise PrivacyError(
             f"{few} of the {len(values)} values of {name!r} in the data have fewer than {LEAST_UNITS} {unit}s, too "
             f"few to take them from the data: {way_out}"
         )
-    found = tuple(values.tolist())
+    found = tuple(values)
     if confirm is not None and not confirm([f"{name}={value}" for value in found]):
         raise PrivacyError(
             f"Values of {name!r} that are not public stay out of a release, and nothing was spent: leave "
@@ -162,10 +164,20 @@ def public_values(data: EmbeddingSet, name: str, unit: str, confirm: ConfirmClas
     return found
 
 
-def _rare(data: EmbeddingSet, codes: npt.NDArray[np.int64], count: int, unit: str) -> int:
-    """How many of the names have too few units to be taken from the data."""
-    units = np.arange(len(data)) if unit == "record" or data.subject is None else data.subject
-    return sum(len(np.unique(units[codes == code])) < LEAST_UNITS for code in range(count))
+def _rare(data: Batches, unit: str, names: Sequence[str], attribute: str | None = None) -> int:
+    """How many class names, or values of an attribute, have too few units to be taken from the data."""
+    counts = dict.fromkeys(names, 0)
+    units: dict[str, set[str]] = {name: set() for name in names}
+    by_subject = unit == "subject" and data.has_subjects
+    for facts in data.only(subject=by_subject, attributes=[] if attribute is None else [attribute]).facts():
+        texts = np.asarray(names)[facts.y] if attribute is None else facts.attributes[attribute].astype(np.str_)
+        for name in np.unique(texts).tolist():
+            mine = texts == name
+            counts[name] += int(mine.sum())
+            # No more than are needed: all subjects of large data would not fit.
+            if facts.subject is not None and len(units[name]) < LEAST_UNITS:
+                units[name].update(np.unique(facts.subject[mine].astype(np.str_)).tolist())
+    return sum((len(units[name]) if by_subject else counts[name]) < LEAST_UNITS for name in names)
 
 
 def with_assumptions(release: Release, *, names_public: str | None, duplicates_removed: bool) -> Release:
@@ -209,7 +221,7 @@ def check_not_lost(data: str, ledger: Path) -> None:
     if ledger.exists() and Ledger(ledger).holdings():
         return
     # Beside the data, and beside the images that vectors were made from.
-    places = {Path(os.path.realpath(split_path(data)[0])).parent}
+    places = set() if is_remote(data) else {Path(os.path.realpath(split_path(data)[0])).parent}
     if ledger.parent.name == STATE_FOLDER:
         places.add(ledger.absolute().parent.parent)
     for manifest in sorted(found for place in places for found in place.glob(f"*/{MANIFEST}")):

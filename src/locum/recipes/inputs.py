@@ -28,11 +28,11 @@ from locum.embed import (
     load_backbone,
     open_images,
 )
-from locum.errors import ConfigError, DataError, LocumError
-from locum.io import ledger_path, make_state_folder, split_path, write_private_table
+from locum.errors import ConfigError, DataError, LocumError, PrivacyError
+from locum.io import is_remote, ledger_path, make_state_folder, split_path, write_private_table
 from locum.metrics import accuracy, auc_macro, balanced_accuracy, calibration_interval, clopper_pearson, f1
 from locum.release import Release
-from locum.types import EmbeddingInfo, EmbeddingSet, Estimate, Progress
+from locum.types import Batches, EmbeddingInfo, EmbeddingSet, Estimate, Progress, SetBatches
 
 _log = logging.getLogger(__name__)
 
@@ -127,17 +127,24 @@ def scored(y: npt.NDArray[np.int64], proba: npt.NDArray[np.float64]) -> dict[str
     return out
 
 
-def checkpoint_path(data: str, kind: str, *identity: object) -> Path | None:
+def checkpoint_path(data: str, kind: str, *identity: object, ledger: Path | None = None) -> Path | None:
     """A private file beside the data for one fit, named after all that makes it this fit; None if it cannot be kept.
 
-    `identity` is plain JSON, or is turned into text.
+    `identity` is plain JSON, or is turned into text. For data at an address it is beside their ledger.
     """
-    try:
-        folder = make_state_folder(data)
-    except OSError:
+    folder = state_place(data, ledger)
+    if folder is None:
         return None
     text = json.dumps([str(Path(split_path(data)[0]).resolve()), data, *identity], sort_keys=True, default=str)
     return folder / f"{kind}-{hashlib.sha256(text.encode()).hexdigest()[:16]}.checkpoint"
+
+
+def state_place(data: str, ledger: Path | None = None) -> Path | None:
+    """The private folder beside the data, or that of their ledger; None if nothing can be kept there."""
+    try:
+        return make_state_folder(data) if ledger is None or not is_remote(data) else ledger.absolute().parent
+    except (OSError, PrivacyError):
+        return None
 
 
 def keep_private_list(data: str, kind: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> str | None:
@@ -182,12 +189,20 @@ def unreadable_sentence(file: str, unreadable: int, images: int) -> str:
 
 def only_real(data: EmbeddingSet, what: str) -> EmbeddingSet:
     """`data`, if all of it is real, as far as it says; `what` says whose they are."""
-    if GENERATED in data.attributes and (data.attributes[GENERATED].astype(np.str_) != "no").any():
-        raise DataError(
-            f'The {what} data hold generated records: their attribute `{GENERATED}` is not all "no". Give the real '
-            "ones alone."
-        )
+    check_only_real(SetBatches(data), what)
     return data
+
+
+def check_only_real(data: Batches, what: str) -> None:
+    """Refuse data that say that some of their records are generated."""
+    if GENERATED not in data.attribute_names:
+        return
+    for facts in data.only(subject=False, attributes=[GENERATED]).facts():
+        if (facts.attributes[GENERATED].astype(np.str_) != "no").any():
+            raise DataError(
+                f'The {what} data hold generated records: their attribute `{GENERATED}` is not all "no". Give the '
+                "real ones alone."
+            )
 
 
 def read_sets(

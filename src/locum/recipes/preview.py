@@ -28,7 +28,7 @@ from locum.recipes.forecasting import REAL_AUC, forecast
 from locum.recipes.inputs import choose_split, only_real, read_sets, scored
 from locum.recipes.preview_map import MOST_POINTS, MadeUp, Plane, class_means, listed, plane_of, rounded, shown_points
 from locum.release import Release
-from locum.types import DP, EmbeddingInfo, EmbeddingSet, Estimate, Progress, Relation, Unit, no_progress
+from locum.types import DP, EmbeddingInfo, EmbeddingSet, Estimate, Progress, Relation, SetBatches, Unit, no_progress
 
 Codes = npt.NDArray[np.int64]
 OnStep = Callable[[dict[str, Any]], None]
@@ -415,7 +415,7 @@ class _Read:
         splits = read_sets(data, backbone=backbone, reference=reference == "auto", progress=progress)
         given = only_real(choose_split(splits, data, "train"), "given")
         check_trainable(given)
-        counted = with_unit_of(DP(1.0, 1e-6), given).unit if unit == "auto" else _unit(unit)
+        counted = with_unit_of(DP(1.0, 1e-6), SetBatches(given)).unit if unit == "auto" else _unit(unit)
         if counted == "subject" and given.subject is None:
             raise PrivacyError("The unit `subject` needs subjects, which the data do not have: use `record`.")
         units = len(_unit_codes(given, counted)[1])

@@ -36,7 +36,16 @@ from locum.recipes.inputs import (
     unreadable_sentence,
 )
 from locum.recipes.ledger import show_ledger
-from locum.types import DEFAULT_DELTA, DEFAULT_EPSILON, DP, EmbeddingInfo, EmbeddingSet, Progress, no_progress
+from locum.types import (
+    DEFAULT_DELTA,
+    DEFAULT_EPSILON,
+    DP,
+    EmbeddingInfo,
+    EmbeddingSet,
+    Progress,
+    SetBatches,
+    no_progress,
+)
 
 Kind = Literal["images", "vectors", "table", "unknown"]
 _MOST_SIZES = 10
@@ -358,7 +367,7 @@ def _counted(found: _Found) -> DataSurvey:
         refused.append(str(error))
     unit = "record"
     if given is not None:
-        privacy = with_unit_of(DP(DEFAULT_EPSILON, DEFAULT_DELTA), given)
+        privacy = with_unit_of(DP(DEFAULT_EPSILON, DEFAULT_DELTA), SetBatches(given))
         unit = privacy.unit
         refused += _refusals(given, privacy, labeled=found.labeled)
     listing = keep_private_list(survey.data, "duplicates", *table_of_copies(found.copies, found.names))
@@ -388,11 +397,11 @@ def _refusals(given: EmbeddingSet, privacy: DP, *, labeled: bool) -> list[str]:
     units = len(given) if given.subject is None else len(np.unique(given.subject))
     checks: list[Callable[[], object]] = [
         lambda: only_real(given, "given"),
-        lambda: check_two(given),
+        lambda: check_two(SetBatches(given)),
         lambda: None if given.subject is None else subjects(given.subject),
     ]
     if labeled:
-        checks.append(lambda: public_classes(given, privacy.unit, None))
+        checks.append(lambda: public_classes(SetBatches(given), privacy.unit, None))
     out = [said for check in checks if (said := _said(check)) is not None]
     if _said(lambda: replace(privacy, n_public=units)) is not None:
         out.append(
@@ -464,7 +473,7 @@ def _attributes(
         held = [part.attributes[name].astype(np.str_) for part in sets.values() if name in part.attributes]
         refused = None
         if given is not None:
-            refused = _said(lambda name=name: public_values(given, name, unit, None))  # type: ignore[misc]
+            refused = _said(lambda name=name: public_values(SetBatches(given), name, unit, None))  # type: ignore[misc]
         out.append({"name": name, "values": len(np.unique(np.concatenate(held))), "refused": refused})
     return tuple(out)
 

@@ -117,7 +117,7 @@ def build_release(
     return Release(manifest, {k: _float32(v) for k, v in tensors.items()})
 
 
-def rounded_joint(codes: npt.NDArray[np.int64]) -> Joint:
+def rounded_joint(codes: npt.NDArray[np.int64], counts: npt.NDArray[np.int64] | None = None) -> Joint:
     """Frequency of each combination, rounded to three digits, at least 0.001, summing to 1.
 
     Exact frequencies would narrow down the number of records. Combinations with conditions that only one record has
@@ -127,6 +127,8 @@ def rounded_joint(codes: npt.NDArray[np.int64]) -> Joint:
     ----------
     codes
         Class codes of shape (n,), or of shape (n, 1 + conditions): the class, then each condition.
+    counts
+        How many records each row stands for, if no row occurs twice; None: one.
 
     Returns
     -------
@@ -140,7 +142,9 @@ def rounded_joint(codes: npt.NDArray[np.int64]) -> Joint:
     >>> rounded_joint(np.array([0, 0, 1]))
     (((0,), 0.667), ((1,), 0.333))
     """
-    combos, counts = np.unique(np.asarray(codes).reshape(len(codes), -1), axis=0, return_counts=True)
+    combos = np.asarray(codes).reshape(len(codes), -1)
+    if counts is None:
+        combos, counts = np.unique(combos, axis=0, return_counts=True)
     if combos.shape[1] > 1 and (counts > 1).any():
         combos, counts = combos[counts > 1], counts[counts > 1]
     thousandths = np.maximum(np.round(1000 * counts / counts.sum()), 1)

@@ -14,7 +14,12 @@ if TYPE_CHECKING:
         Verdict as Verdict,
         worst_verdict as worst_verdict,
     )
-    from locum.types.batches import PIECE as PIECE, Batches as Batches, SetBatches as SetBatches
+    from locum.types.batches import (
+        PIECE as PIECE,
+        Batches as Batches,
+        Facts as Facts,
+        SetBatches as SetBatches,
+    )
     from locum.types.budget import (
         DEFAULT_DELTA as DEFAULT_DELTA,
         DEFAULT_EPSILON as DEFAULT_EPSILON,

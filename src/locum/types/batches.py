@@ -2,14 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import Protocol, runtime_checkable
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+import numpy.typing as npt
 
 from locum.types.embeddings import EmbeddingInfo, EmbeddingSet
 
 # Rows of a piece: enough that the work on it outweighs the overhead, few enough to stay small beside a program.
 PIECE = 16_384
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Facts:
+    """What is known about some records beside their vectors.
+
+    Parameters
+    ----------
+    y
+        Class codes.
+    subject
+        A subject per record; None if not known.
+    attributes
+        Further facts per record, by name.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from locum.types import Facts
+    >>> Facts(np.array([0, 1])).subject is None
+    True
+    """
+
+    y: npt.NDArray[np.int64]
+    subject: npt.NDArray[Any] | None = None
+    attributes: Mapping[str, npt.NDArray[Any]] = field(default_factory=dict)
 
 
 @runtime_checkable
@@ -49,6 +79,12 @@ class Batches(Protocol):
 
     def __iter__(self) -> Iterator[EmbeddingSet]:
         """The pieces, each with one record or more."""
+
+    def facts(self) -> Iterator[Facts]:
+        """The records without their vectors, which are not read, in pieces of any size."""
+
+    def state(self) -> str:
+        """A text that changes when the records change, such as the sizes and times of files. It stays local."""
 
     def parts(self) -> Sequence[Batches]:
         """The smallest parts that can be read alone, in order; each can be sent to another process."""
@@ -109,6 +145,14 @@ class SetBatches:
     def __iter__(self) -> Iterator[EmbeddingSet]:
         for start in range(0, len(self.data), self.rows):
             yield self.data.take(range(start, min(start + self.rows, len(self.data))))
+
+    def state(self) -> str:
+        """A hash of the vectors and labels."""
+        return hashlib.sha256(self.data.X.tobytes() + self.data.y.tobytes()).hexdigest()
+
+    def facts(self) -> Iterator[Facts]:
+        """The records without their vectors."""
+        yield Facts(self.data.y, self.data.subject, self.data.attributes)
 
     def parts(self) -> Sequence[SetBatches]:
         """One part per piece."""

@@ -23,7 +23,7 @@ from locum.data.formats.assemble import (
 from locum.data.formats.safetensors import check_header, text_values
 from locum.errors import DataError
 from locum.io import array_files, reading_file
-from locum.types import PIECE, EmbeddingInfo, EmbeddingSet, encode_labels
+from locum.types import PIECE, EmbeddingInfo, EmbeddingSet, Facts, encode_labels
 
 _KINDS = {
     "F16": "<f2", "F32": "<f4", "F64": "<f8", "BOOL": "|b1", "I8": "|i1", "I16": "<i2", "I32": "<i4", "I64": "<i8",
@@ -101,6 +101,16 @@ class MappedBatches:
         for part in self.parts():
             yield part._read()
 
+    def state(self) -> str:
+        """Where the vectors are, and the size and time of their file."""
+        found = os.stat(self.X.file)
+        return repr((self.path, self.split, self.start, self.stop, found.st_size, found.st_mtime_ns))
+
+    def facts(self) -> Iterator[Facts]:
+        """The records without their vectors, which are not read."""
+        for part in self.parts():
+            yield part._facts()
+
     def parts(self) -> Sequence[MappedBatches]:
         """One part per piece."""
         starts = range(self.start, self.stop, PIECE)
@@ -115,13 +125,21 @@ class MappedBatches:
         """The same records with codes in the order of `names`."""
         return replace(self, classes=names)
 
-    def _read(self) -> EmbeddingSet:
-        def rows(array: _Array) -> npt.NDArray[Any]:
-            return array.rows(self.path, self.start, self.stop)
+    def _rows(self, array: _Array) -> npt.NDArray[Any]:
+        return array.rows(self.path, self.start, self.stop)
 
-        labels = label_codes(_flat(rows(self.y)), self.names, declared=self.declared)
-        subject = None if self.subject is None else rows(self.subject)
-        raw = RawSplit(rows(self.X), labels, subject, {name: rows(array) for name, array in self.attributes.items()})
+    def _facts(self) -> Facts:
+        # A column of ones in place of the vectors: the checks of the other columns are the same.
+        made = self._checked(np.ones((len(self), 1), dtype=np.float32))
+        return Facts(made.y, made.subject, made.attributes)
+
+    def _read(self) -> EmbeddingSet:
+        return self._checked(self._rows(self.X))
+
+    def _checked(self, X: npt.NDArray[Any]) -> EmbeddingSet:
+        labels = label_codes(_flat(self._rows(self.y)), self.names, declared=self.declared)
+        subject = None if self.subject is None else self._rows(self.subject)
+        raw = RawSplit(X, labels, subject, {name: self._rows(array) for name, array in self.attributes.items()})
         made = assemble({self.split: raw}, self.path, self.source, self.names)[self.split]
         return made if self.classes is None else made.with_classes(self.classes)
 

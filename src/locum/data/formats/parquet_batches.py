@@ -18,7 +18,7 @@ from locum.data.formats.parquet import Layout, check_complete, check_same, find_
 from locum.data.formats.tables import LABELS, Source, is_text, plain_column, raw_splits
 from locum.errors import DataError
 from locum.io import file_system, is_remote, parquet_files, reading_file, remote_errors
-from locum.types import EmbeddingInfo, EmbeddingSet, encode_labels
+from locum.types import EmbeddingInfo, EmbeddingSet, Facts, encode_labels
 
 # Bytes of a file that are read ahead; whole column chunks would be as large as the writer made them.
 _AHEAD = 2**22
@@ -76,9 +76,31 @@ class ParquetBatches:
     def __iter__(self) -> Iterator[EmbeddingSet]:
         wanted, rows = [*self.layout.numbers, *self.layout.worded], max(256, min(_NUMBERS // max(self.dim, 1), 2**16))
         for start, table in _tables(self.path, self.files, self.groups, wanted, rows):
-            piece = self._piece(table, start)
+            source = _source(self.path, start)
+            piece = self._piece(table, self.layout.vectors(table, source), source)
+            if piece is None:
+                continue
+            if piece.dim != self.dim:
+                raise DataError(
+                    f"Vectors in {self.path} must have one length; the first has {self.dim} numbers and "
+                    f"{source.where(0)} has {piece.dim}."
+                )
+            yield piece
+
+    def state(self) -> str:
+        """The row groups, and the sizes and times of the files."""
+        with _guarded(self.path):
+            found = _system(self.path).get_file_info(list(self.files))
+        return repr((self.split, self.groups, [(one.path, one.size, one.mtime_ns) for one in found]))
+
+    def facts(self) -> Iterator[Facts]:
+        """The records without their vectors, which are not read."""
+        for start, table in _tables(self.path, self.files, self.groups, self.layout.worded, _LONG):
+            source = _source(self.path, start)
+            # A column of ones in place of the vectors: the checks of the other columns are the same.
+            piece = self._piece(table, np.ones((table.num_rows, 1), dtype=np.float32), source)
             if piece is not None:
-                yield piece
+                yield Facts(piece.y, piece.subject, piece.attributes)
 
     def parts(self) -> Sequence[ParquetBatches]:
         """One part per row group."""
@@ -95,22 +117,17 @@ class ParquetBatches:
         """The same records with codes in the order of `names`."""
         return replace(self, classes=names)
 
-    def _piece(self, table: pa.Table, start: int) -> EmbeddingSet | None:
+    def _piece(self, table: pa.Table, X: npt.NDArray[Any], source: Source) -> EmbeddingSet | None:
         """The records of a table that belong to the split; None if there are none."""
-        source, roles = Source(self.path, lambda i: f"record {start + i}"), self.layout.roles
+        roles = self.layout.roles
         assert roles.label is not None, "the layout settles the label"
         columns = {n: plain_column(table.column(n), n, source) for n in self.layout.worded if n != roles.label}
         columns[roles.label] = _codes(table.column(roles.label), roles.label, self, source)
-        found = raw_splits(self.layout.vectors(table, source), columns, roles, source)
+        found = raw_splits(X, columns, roles, source)
         if self.split not in found:
             return None
         part: RawSplit = found[self.split]
         made = assemble({self.split: part}, self.path, self.layout.info, self.names)[self.split]
-        if made.dim != self.dim:
-            raise DataError(
-                f"Vectors in {self.path} must have one length; the first has {self.dim} numbers and "
-                f"{source.where(0)} has {made.dim}."
-            )
         return made if self.classes is None else made.with_classes(self.classes)
 
 
@@ -221,6 +238,10 @@ def _tables(
                     start += batch.num_rows
                 if start - group.first != opened.metadata.row_group(group.number).num_rows:
                     raise DataError(f"{path} is damaged, or is not a Parquet file: copy or export it again.")
+
+
+def _source(path: str, start: int) -> Source:
+    return Source(path, lambda i: f"record {start + i}")
 
 
 def _check_label(schema: pa.Schema, layout: Layout, path: str) -> None:
