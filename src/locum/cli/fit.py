@@ -17,6 +17,7 @@ from locum.cli.options import (
     WHAT,
     WHERE,
     Data,
+    EngineName,
     FitUnitName,
     Force,
     GeneratorName,
@@ -27,6 +28,7 @@ from locum.cli.options import (
     sensible_epsilon,
     unused_folder,
 )
+from locum.errors import ConfigError
 from locum.types import DEFAULT_DELTA, DEFAULT_EPSILON
 
 if TYPE_CHECKING:
@@ -220,6 +222,18 @@ def fit(
         bool,
         typer.Option(help="Keep a private checkpoint next to the data and resume from it.", rich_help_panel=WHERE),
     ] = True,
+    engine: Annotated[
+        EngineName,
+        typer.Option(help="Read large data in this process, or on a Ray cluster.", rich_help_panel=WHERE),
+    ] = EngineName.local,
+    address: Annotated[
+        str | None,
+        typer.Option(
+            metavar="auto|ADDRESS|local",
+            help="The Ray cluster: this machine's, one elsewhere, or one started for this run (default: local).",
+            rich_help_panel=WHERE,
+        ),
+    ] = None,
     seed: Annotated[
         int, typer.Option(min=0, max=MOST_SEED, help="Seed for weights, batches and splits.", rich_help_panel=WHAT)
     ] = 0,
@@ -236,6 +250,9 @@ def fit(
     budget = None if no_dp else _budget(epsilon, delta, n_public, unit.value, relation.value)
     if no_dp:
         _check_no_guarantee(ctx)
+    if engine is not EngineName.ray and address is not None:
+        raise ConfigError("--address is for a Ray cluster: add --engine ray, or leave it out.")
+    from locum.data import RayEngine
     from locum.recipes import fit_release
 
     settings: dict[str, Any] = {
@@ -275,6 +292,7 @@ def fit(
             refuse_leak=fail_on_leak,
             overwrite=force,
             resume=resume,
+            engine=RayEngine(address or "local") if engine is EngineName.ray else None,
             verbose=not (as_json or output.is_quiet()),
             seed=seed,
             progress=progress,
@@ -348,8 +366,6 @@ def _check_no_guarantee(ctx: typer.Context) -> None:
     """Refuse options of a guarantee together with --no-dp."""
     from click.core import ParameterSource
 
-    from locum.errors import ConfigError
-
     given = [name for name in _GUARANTEE if ctx.get_parameter_source(name) is not ParameterSource.DEFAULT]
     if given:
         raise ConfigError(
@@ -369,8 +385,6 @@ def _confirm_classes(names: Sequence[str]) -> bool:
 
 def _values(texts: Sequence[str]) -> dict[str, list[str]]:
     """The values of each attribute, from words such as sex=F,M."""
-    from locum.errors import ConfigError
-
     out: dict[str, list[str]] = {}
     for text in texts:
         name, equals, values = text.partition("=")

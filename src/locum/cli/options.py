@@ -27,7 +27,7 @@ WHAT, SETTINGS, PRIVACY, CHECK, WHERE = (
     "Where to write",
 )
 
-DATA_HELP = "Vectors (.npz, .parquet, .safetensors, .csv) or images (see `embed`); DATA#train picks a split."
+DATA_HELP = "Vectors (.npz, .parquet, .safetensors, .csv, s3://...) or images (see `embed`); DATA#train is a split."
 BACKBONE_HELP = "For images: the place of the release's model, if it is a custom one (onnx:FILE or hf:FOLDER)."
 
 
@@ -111,6 +111,13 @@ class GeneratorName(StrEnum):
     cvae = "cvae"
     cgan = "cgan"
     ksame = "ksame"
+
+
+class EngineName(StrEnum):
+    """Where long work runs."""
+
+    local = "local"
+    ray = "ray"
 
 
 class UnitName(StrEnum):

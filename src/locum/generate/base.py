@@ -254,6 +254,7 @@ class BaseGenerator(Guarantee, BaseEstimator):
         """
         records = self._check(X, y, subject, attributes or {})
         self._charge = None
+        self._conditions = records.conditions
         _log.info("fitting %s to %d records of %d features", type(self).__name__, *records.X.shape)
         # The rounded frequencies are all that is kept of the records' labels.
         return self._keep(self._learn(records, validation), records.conditions, lambda: rounded_joint(records.codes))
@@ -298,6 +299,7 @@ class BaseGenerator(Guarantee, BaseEstimator):
             if not by_record:
                 batches = by_subject(batches, None if scratch is None else Path(scratch))
         self._charge = None
+        self._conditions = coder.conditions
         _log.info("fitting %s to %d records of %d features", type(self).__name__, found.records, batches.dim)
         learned = self._learn_batches(batches, coder, found, engine or LocalEngine())
         present = np.flatnonzero(found.counts)
@@ -327,7 +329,6 @@ class BaseGenerator(Guarantee, BaseEstimator):
 
     def _keep(self, learned: Learned, conditions: tuple[Condition, ...], joint: Callable[[], Joint]) -> Self:
         """Keep what was learned as a release; `joint` gives the frequencies if they were not learned."""
-        self._conditions = conditions
         self._release = build_release(
             generator=type(self).__name__,
             settings=learned.settings,
