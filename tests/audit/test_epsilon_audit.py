@@ -161,7 +161,7 @@ def test_precision_that_is_spent_twice_is_caught(unit: str, monkeypatch: pytest.
 @pytest.mark.parametrize("unit", ["record", "subject"])
 def test_gradients_that_are_no_longer_clipped_are_caught(unit: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of steps alone: class sums have length 1 by construction."""
-    for name in ("_cut", "_cut_subject"):
+    for name in ("_cut", "_cut_subjects"):
         monkeypatch.setattr(gradients, name, lambda residuals, *rest: np.trunc(residuals * gradients._FULL))
     found = audit_epsilon(guaranteed("head", 1.0, unit), canaries=1000, records=200, seed=0)
     assert not found.ok

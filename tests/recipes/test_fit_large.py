@@ -44,13 +44,11 @@ def data(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 def test_the_same_claim_and_one_payment(data: str, tmp_path: Path) -> None:
-    made = [
-        fit_release(
-            data, tmp_path / name, privacy=DP(0.5, 1e-6), unit_from_data=True, classes_public=True, in_memory=m
-        )
+    given: dict[str, Any] = {"privacy": DP(0.5, 1e-6), "unit_from_data": True, "classes_public": True}
+    whole, pieces = (
+        fit_release(data, tmp_path / name, holding=name, in_memory=m, **given)
         for name, m in (("whole", 2**28), ("pieces", 0))
-    ]
-    whole, pieces = made
+    )
     assert pieces.claim.unit == whole.claim.unit
     assert pieces.claim.assumptions == whole.claim.assumptions
     assert pieces.claim.dp is not None

@@ -180,43 +180,63 @@ class _Pairs:
     def __init__(self, subject: npt.NDArray[np.int64], whole: Array) -> None:
         order = np.argsort(subject, kind="stable")
         _, starts, counts = np.unique(subject[order], return_index=True, return_counts=True)
-        several = counts > 1
-        groups = [order[start : start + count] for start, count in zip(starts[several], counts[several], strict=True)]
-        self._rows = groups
-        # Products of two vectors do not change from step to step.
-        self._alike = [(whole[rows] @ whole[rows].T).astype(np.int64) for rows in groups]
+        # Subjects with as many records together: the rows of each (subjects, records), and the products of any two of
+        # its vectors, which do not change from step to step.
+        self._groups: list[tuple[npt.NDArray[np.int64], Integers]] = []
+        for size in np.unique(counts[counts > 1]).tolist():
+            every = order[starts[counts == size][:, None] + np.arange(size)]
+            step = max(1, _ROWS // size)
+            for start in range(0, len(every), step):
+                rows = every[start : start + step]
+                vectors = whole[rows]
+                # Whole numbers below 2**18: exact in double precision, whatever else is in the product.
+                self._groups.append((rows, (vectors @ vectors.transpose(0, 2, 1)).astype(np.int64)))
 
     def cut(self, residuals: Array) -> Array:
         """Whole residuals (classes, n) such that no subject's sum of residuals times vectors is longer than 1."""
         # A subject with one record is like a record.
         out = _cut(residuals)
-        for rows, alike in zip(self._rows, self._alike, strict=True):
-            out[:, rows] = _cut_subject(residuals[:, rows], alike)
+        for rows, alike in self._groups:
+            out[:, rows] = _cut_subjects(residuals[:, rows], alike)
         return out
 
 
-def _cut_subject(residuals: Array, alike: Integers) -> Array:
-    """Whole residuals of one subject's records, scaled down together until their sum is not longer than 1."""
+def _cut_subjects(residuals: Array, alike: Integers) -> Array:
+    """Whole residuals (classes, subjects, records), each subject's scaled down until its sum is not longer than 1."""
     # No number larger than the grid, so that products of them fit into 64 bits.
-    size = 1 / max(1.0, float(np.abs(residuals).max(initial=0.0)))
+    size = 1 / np.maximum(1.0, np.abs(residuals).max(axis=(0, 2), initial=0.0))
+    out = np.zeros_like(residuals)
+    left = np.arange(len(size))
     for _ in range(64):
-        whole: Array = np.trunc(residuals * (size * _FULL))
-        square = _length_squared(whole, alike)
-        if square <= _GRID**4:
-            return whole
-        # Rounded down a little, so that the next one fits; the square root is taken of a whole number.
-        size *= min(_GRID**2 / float(np.sqrt(float(square))), 1.0) * (1 - 2.0**-12)
+        whole: Array = np.trunc(residuals[:, left] * (size[left] * _FULL)[None, :, None])
+        high, rest, square = _lengths_squared(whole, alike[left])
+        # At most 2**72, the square of the square of the grid.
+        fits = (high < _GRID**2) | ((high == _GRID**2) & (rest == 0))
+        out[:, left[fits]] = whole[:, fits]
+        left = left[~fits]
+        if not len(left):
+            return out
+        # Rounded down a little, so that the next one fits.
+        size[left] *= np.minimum(_GRID**2 / np.sqrt(square[~fits]), 1.0) * (1 - 2.0**-12)
     _check(np.zeros(1, dtype=bool))
     return np.zeros_like(residuals)
 
 
-def _length_squared(whole: Array, alike: Integers) -> int:
-    """The squared length of a sum of residuals times vectors, in exact arithmetic: over all pairs of records."""
-    same = (whole.T @ whole).astype(np.int64)
+def _lengths_squared(whole: Array, alike: Integers) -> tuple[Integers, Integers, Array]:
+    """The squared length of each subject's sum of residuals times vectors: over all pairs of its records.
+
+    It is `high * 2**36 + rest` in exact arithmetic, with `rest` below 2**36; the third is the same as a
+    floating-point number.
+    """
+    own = whole.transpose(1, 2, 0)
+    same = (own @ own.transpose(0, 2, 1)).astype(np.int64)
     # Halves whose products, added over all pairs, stay below 2**63.
     (a, b), (c, d) = ((matrix >> 18, matrix & (2**18 - 1)) for matrix in (same, alike))
-    high, low = int((a * c).sum()), int((b * d).sum())
-    return (high << 36) + ((int((a * d).sum()) + int((b * c).sum())) << 18) + low
+    high, low = (a * c).sum(axis=(1, 2)), (b * d).sum(axis=(1, 2))
+    middle = (a * d).sum(axis=(1, 2)) + (b * c).sum(axis=(1, 2)) + (low >> 18)
+    high += middle >> 18
+    rest = ((middle & (2**18 - 1)) << 18) + (low & (2**18 - 1))
+    return high, rest, high * 2.0**36 + rest
 
 
 def _cut(residuals: Array) -> Array:
