@@ -5,8 +5,8 @@
 Each line is a process of its own with one thread. The peer is a bare pass: `iter_batches` of pyarrow, and the sums of
 each class in NumPy. "means" and "covariance" need one pass over the vectors, "head" (the default) one per noisy sum,
 "no guarantee" reads the vectors four times: to hold some out, to count twice, and to learn. The last lines run the
-same fits through Ray on the cores of this machine. --quick stops at 1 million (100 thousand for the head); --data keeps
-the made-up vectors (2.5 GB) for another run.
+same fits through Ray on the cores of this machine. --quick stops at 1 million (100 thousand for the head); --data
+keeps the made-up vectors (2.5 GB) for another run.
 """
 
 from __future__ import annotations

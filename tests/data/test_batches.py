@@ -188,3 +188,49 @@ def test_records_in_memory_in_pieces() -> None:
     assert [len(piece) for piece in batches] == [7] * 7 + [1]
     _same(gather(batches, "memory"), data)
     assert gather(batches.only(subject=False), "memory").subject is None
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    st.lists(st.sampled_from(["1", "2", "10", "cat", "007", " 3 ", "2.0"]), min_size=1, max_size=30),
+    st.booleans(),
+    st.booleans(),
+)
+def test_a_csv_in_pieces_is_the_csv(
+    tmp_path_factory: Any, labels: list[str], split: str | None, packed: bool
+) -> None:
+    folder = tmp_path_factory.mktemp("tables")
+    names = ["train", "test", "val"]
+    rows = [
+        f"{i},{i / 7},{label},p{i % 4}.0,{'true' if i % 3 else 'false'}{',' + names[i % 3] if split else ''}"
+        for i, label in enumerate(labels)
+    ]
+    header = "a,b,label,subject,attr_x" + (",split" if split else "")
+    raw = "\n".join([header, *rows, ""]).encode()
+    place = folder / ("t.csv.gz" if packed else "t.csv")
+    place.write_bytes(gzip.compress(raw) if packed else raw)
+    whole = read_splits(place)
+    pieces = open_batches(place)
+    assert set(pieces) == set(whole)
+    for name, batches in pieces.items():
+        _same(gather(batches, "t"), whole[name])
+        facts = list(batches.facts())
+        assert np.concatenate([fact.y for fact in facts]).tolist() == whole[name].y.tolist()
+
+
+def test_a_csv_of_several_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("locum.data.formats.csv._BLOCK", 2000)
+    data = _records(500)
+    write_embeddings(tmp_path / "t.csv", data)
+    pieces = open_batches(tmp_path / "t.csv")["all"]
+    assert len(list(pieces)) > 5
+    _same(gather(pieces, "t"), read_embeddings(tmp_path / "t.csv"))
+    text = (tmp_path / "t.csv").read_text().splitlines()
+    text[300] = "x" + text[300]
+    (tmp_path / "bad.csv").write_text("\n".join(text))
+    with pytest.raises(DataError, match=r"Column `x0` of .* holds text, not numbers"):
+        gather(open_batches(tmp_path / "bad.csv")["all"], "t")
+    text[300] = "1,2"
+    (tmp_path / "bad.csv").write_text("\n".join(text))
+    with pytest.raises(DataError, match=r"Row 301 of .* has 2 fields where the header has"):
+        open_batches(tmp_path / "bad.csv")

@@ -17,7 +17,7 @@ from locum.types import Batches, EmbeddingSet
 
 
 def opens_in_pieces(path: str | os.PathLike[str]) -> bool:
-    """Whether `open_batches` reads this kind of data: Parquet, safetensors, or a folder of .npy files.
+    """Whether `open_batches` reads this kind of data: Parquet, safetensors, CSV, or a folder of .npy files.
 
     Parameters
     ----------
@@ -27,19 +27,21 @@ def opens_in_pieces(path: str | os.PathLike[str]) -> bool:
     Returns
     -------
     bool
-        False for a CSV, an .npz and images, which are read as a whole.
+        False for an .npz and images, which are read as a whole.
 
     Examples
     --------
     >>> from locum.data import opens_in_pieces
-    >>> opens_in_pieces("vectors.parquet"), opens_in_pieces("table.csv")
+    >>> opens_in_pieces("vectors.parquet"), opens_in_pieces("vectors.npz")
     (True, False)
     """
     text = os.fspath(path)
     suffix = Path(text.partition("?")[0]).suffix.lower()
     if is_remote(text):
         return suffix == ".parquet" or (suffix == "" and _has_parquet(text))
-    return suffix in (".parquet", ".safetensors") or bool(parquet_files(text) or array_files(text))
+    if suffix in (".parquet", ".safetensors", ".csv") or text.lower().endswith(".csv.gz"):
+        return True
+    return bool(parquet_files(text) or array_files(text))
 
 
 def _has_parquet(address: str) -> bool:
@@ -56,8 +58,8 @@ def open_batches(path: str | os.PathLike[str]) -> dict[str, Batches]:
     Parameters
     ----------
     path
-        A Parquet file or a folder of them, here or at an address such as `s3://bucket/vectors`; a safetensors file;
-        or a folder with `X.npy`, `y.npy` and so on.
+        A Parquet file or a folder of them, here or at an address such as `s3://bucket/vectors`; a safetensors file; a
+        CSV table, also compressed with gzip; or a folder with `X.npy`, `y.npy` and so on.
 
     Returns
     -------
@@ -85,6 +87,10 @@ def open_batches(path: str | os.PathLike[str]) -> dict[str, Batches]:
         from locum.data.formats.mapped import open_mapped
 
         found = open_mapped(text)
+    elif text.lower().endswith((".csv", ".csv.gz")):
+        from locum.data.formats.csv_batches import open_csv
+
+        found = open_csv(text)
     else:
         from locum.data.formats.parquet_batches import open_parquet
 

@@ -162,7 +162,7 @@ def _read(name: str, rows: int | None = None) -> dict[str, EmbeddingSet]:
             raise DataError(f"{name} is not a kind of file that can be read: {_READABLE}.")
         if file.stat().st_size == 0:
             raise DataError(f"{name} is empty: export it again; {_READABLE}.")
-    if opens_in_pieces(name) and suffix != ".safetensors":
+    if suffix not in (".npz", ".safetensors", ".csv", ".csv.gz"):
         return _checked(lambda path: {k: gather(v, path, rows) for k, v in open_batches(path).items()}, name)
     return {k: _drawn(v, rows) for k, v in _checked(_reader(suffix), name).items()}
 

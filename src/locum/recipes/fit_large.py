@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from locum.data import gather, is_drawn, open_batches, opens_in_pieces
+from locum.embed import holds_images
 from locum.errors import DataError
 from locum.io import is_remote, split_path
 from locum.recipes.inputs import check_no_backbone, state_place
@@ -23,7 +24,7 @@ MOST_COMPARED = 20_000
 def open_large(data: str, backbone: str | None, *, in_memory: int) -> dict[str, Batches] | None:
     """The data in pieces, by split; None if they are small, or can only be read as a whole."""
     file, split = split_path(data)
-    if is_drawn(data) or not opens_in_pieces(file):
+    if is_drawn(data) or not opens_in_pieces(file) or _small_table(file, in_memory) or holds_images(file):
         return None
     check_no_backbone(data, backbone)
     opened = open_batches(file)
@@ -33,6 +34,14 @@ def open_large(data: str, backbone: str | None, *, in_memory: int) -> dict[str, 
         opened = {split: opened[split]}
     size = sum(4 * len(part) * part.dim for part in opened.values())
     return opened if size > in_memory or is_remote(file) else None
+
+
+def _small_table(file: str, in_memory: int) -> bool:
+    """Whether a CSV cannot hold too many numbers: one takes two characters, or a tenth of that if compressed."""
+    name = file.lower()
+    if is_remote(file) or not name.endswith((".csv", ".csv.gz")):
+        return False
+    return Path(file).stat().st_size * (2 if name.endswith(".csv") else 20) <= in_memory
 
 
 @contextmanager

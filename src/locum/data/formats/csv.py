@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import gzip
 import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -29,12 +31,13 @@ from locum.errors import DataError
 from locum.io import reading_file
 from locum.types import EmbeddingInfo, EmbeddingSet
 
-_KIND = "a table in UTF-8 text with commas"
+KIND = "a table in UTF-8 text with commas"
 # A row of many thousand numbers must fit in one block.
 _BLOCK = 1 << 24
 _WHOLE = re.compile(r"0|-?[1-9]\d{0,17}")
 # A whole number as tables with gaps write it.
 _WITH_ZEROS = re.compile(r"^(-?\d+)\.0+$")
+_NO_NUMBER = re.compile(r"In CSV column #(\d+): (?:Row #\d+: )?CSV conversion error to double")
 _FRACTION = re.compile(r"[-+]?\d*\.\d*([eE][-+]?\d+)?")
 
 
@@ -47,14 +50,14 @@ def read_csv(path: str) -> dict[str, EmbeddingSet]:
     Surrounding blanks are stripped. A column of labels or attributes that holds whole numbers only is read as
     numbers, so 10 sorts after 9; "007" stays text. Subjects are text, and 7.0 is 7.
     """
-    names = _header(path)
+    names = read_header(path)
     roles = guess_label(find_roles(names, path), names, path)
     table = _table(path, names, roles)
     if table.num_rows == 0:
         raise DataError(f"{path} has a header but no records: add rows.")
     source = Source(path, lambda i: f"row {i + 2} (the header is row 1)")
     X = features(table, roles.rest, source)
-    columns = {name: _column(table, name, roles, source) for name in _worded(roles)}
+    columns = {name: _column(table, name, roles, source) for name in worded(roles)}
     return assemble(raw_splits(X, columns, roles, source), path, EmbeddingInfo())
 
 
@@ -79,9 +82,9 @@ def _writable(column: npt.NDArray[Any]) -> Any:
     return column.astype(np.str_).tolist() if column.dtype.kind in "US" else column
 
 
-def _header(path: str) -> list[str]:
+def read_header(path: str) -> list[str]:
     opener = gzip.open if path.lower().endswith(".gz") else open
-    with reading_file(path, _KIND), opener(path, "rt", encoding="utf-8-sig", newline="") as file:
+    with reading_file(path, KIND), opener(path, "rt", encoding="utf-8-sig", newline="") as file:
         names = [cell.strip() for cell in next(csv.reader(file), [])]
     if len(names) < 2:
         raise DataError(f"{path} has fewer than two columns: separate columns by commas, and name them in row 1.")
@@ -98,12 +101,45 @@ def _header(path: str) -> list[str]:
     return names
 
 
-def _worded(roles: Roles) -> list[str]:
+def worded(roles: Roles) -> list[str]:
     """Columns to read as text, so that 007 keeps its zeros."""
     return [n for n in (roles.label, roles.subject, roles.split, *roles.attributes.values()) if n is not None]
 
 
-def _table(path: str, names: list[str], roles: Roles) -> pa.Table:
+def _table(path: str, names: Sequence[str], roles: Roles) -> pa.Table:
+    from pyarrow import csv as arrow
+
+    options, bad = _options(names, {n: pa.string() for n in worded(roles)})
+    with reading_file(path, KIND), _explained(path, names, bad):
+        return arrow.read_csv(path, **options)
+
+
+def table_pieces(
+    path: str, names: Sequence[str], roles: Roles, *, numbers: bool = True
+) -> Iterator[tuple[int, pa.Table]]:
+    """How many rows came before, and the rows, of each block of a table; without `numbers` the words alone."""
+    from pyarrow import csv as arrow
+
+    options, bad = _options(names, {n: pa.string() for n in worded(roles)})
+    wanted = {n: pa.float64() for n in roles.rest} if numbers else {}
+    options["convert_options"].column_types = {**options["convert_options"].column_types, **wanted}
+    options["convert_options"].include_columns = [*worded(roles), *wanted]
+    with reading_file(path, KIND), _explained(path, names, bad):
+        reader = arrow.open_csv(path, **options)
+    start = 0
+    with reader:
+        while True:
+            with reading_file(path, KIND), _explained(path, names, bad):
+                batch = next(reader, None)
+            if batch is None:
+                return
+            if batch.num_rows:
+                yield start, pa.Table.from_batches([batch])
+            start += batch.num_rows
+
+
+def _options(names: Sequence[str], types: Mapping[str, pa.DataType]) -> tuple[dict[str, Any], list[Any]]:
+    """Options of the parser, and a list that gets the first row that it cannot read."""
     from pyarrow import csv as arrow
 
     bad: list[Any] = []
@@ -112,28 +148,47 @@ def _table(path: str, names: list[str], roles: Roles) -> pa.Table:
         bad.append(row)
         return "error"
 
-    parse = arrow.ParseOptions(newlines_in_values=True, invalid_row_handler=keep)
-    convert = arrow.ConvertOptions(
-        column_types={n: pa.string() for n in _worded(roles)},
-        strings_can_be_null=True,
-        quoted_strings_can_be_null=False,
-    )
-    # One thread: otherwise rows are not counted, and an error may leave a reader thread behind.
-    options = arrow.ReadOptions(column_names=names, skip_rows=1, block_size=_BLOCK, use_threads=False)
-    with reading_file(path, _KIND):
-        try:
-            return arrow.read_csv(path, read_options=options, parse_options=parse, convert_options=convert)
-        except pa.ArrowInvalid:
-            if not bad:
-                raise
+    return {
+        # One thread: otherwise rows are not counted, and an error may leave a reader thread behind.
+        "read_options": arrow.ReadOptions(
+            column_names=list(names), skip_rows=1, block_size=_BLOCK, use_threads=False
+        ),
+        "parse_options": arrow.ParseOptions(newlines_in_values=True, invalid_row_handler=keep),
+        "convert_options": arrow.ConvertOptions(
+            column_types=dict(types), strings_can_be_null=True, quoted_strings_can_be_null=False
+        ),
+    }, bad
+
+
+@contextmanager
+def _explained(path: str, names: Sequence[str], bad: Sequence[Any]) -> Iterator[None]:
+    """Say which row or column cannot be read; no entry is repeated."""
+    try:
+        yield
+    except pa.ArrowInvalid as error:
+        if bad:
             row = bad[0]
             raise DataError(
                 f"Row {row.number} of {path} has {row.actual_columns} fields where the header has "
                 f"{row.expected_columns}: the file was cut off, or a comma is missing or extra."
             ) from None
+        found = _NO_NUMBER.search(str(error))
+        if found is None:
+            raise
+        name = names[int(found.group(1))]
+        raise DataError(
+            f"Column `{name}` of {path} holds text, not numbers: write it as numbers, or rename it to "
+            f"`{ATTRIBUTE}{name}` to keep it as an attribute."
+        ) from None
 
 
 def _column(table: pa.Table, name: str, roles: Roles, source: Source) -> npt.NDArray[Any]:
+    text = column_text(table, name, roles, source)
+    return text if name == roles.subject else tidy(text, truth=name in roles.attributes.values())
+
+
+def column_text(table: pa.Table, name: str, roles: Roles, source: Source) -> npt.NDArray[Any]:
+    """The entries of a column of words, without blanks around them."""
     column = table.column(name)
     if is_text(column.type):
         column = pc.utf8_trim_whitespace(column)
@@ -143,10 +198,10 @@ def _column(table: pa.Table, name: str, roles: Roles, source: Source) -> npt.NDA
     if name == roles.subject:
         # Each entry by itself: another type for all because of one entry would make other subjects of everybody.
         return np.array([_WITH_ZEROS.sub(r"\1", entry) for entry in text.tolist()])
-    return _tidy(text, truth=name in roles.attributes.values())
+    return text
 
 
-def _tidy(text: npt.NDArray[Any], *, truth: bool) -> npt.NDArray[Any]:
+def tidy(text: npt.NDArray[Any], *, truth: bool) -> npt.NDArray[Any]:
     """Numbers where every entry is one; otherwise the text itself."""
     found = np.unique(text).tolist()
     if all(_WHOLE.fullmatch(v) for v in found):

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from locum.data.formats.csv import _header
+from locum.data.formats.csv import read_header
 from locum.errors import DataError
 from locum.io import reading_file, write_atomically
 
@@ -113,7 +113,7 @@ def _read_csv(path: str) -> pd.DataFrame:
     import pyarrow as pa
     from pyarrow import csv as arrow
 
-    names, bad = _header(path), []
+    names, bad = read_header(path), []
     if len(set(names)) < len(names):
         raise DataError(f"The first row of {path} names a column twice: rename one.")
 
