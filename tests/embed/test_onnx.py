@@ -106,6 +106,22 @@ def test_an_unknown_name_lists_the_known() -> None:
             load_backbone(name)
 
 
+def test_the_device_is_checked_before_an_image_is_read(tmp_path: Path) -> None:
+    import onnxruntime
+
+    own = f"onnx:{model(tmp_path / 'own.onnx')}"
+    pixels = np.random.default_rng(0).normal(size=(2, 3, 8, 8)).astype(np.float32)
+    np.testing.assert_array_equal(load_backbone(own, device="cpu").run(pixels), load_backbone(own).run(pixels))
+    with pytest.raises(ConfigError, match="got 'tpu'"):
+        load_backbone(own, device="tpu")
+    with pytest.raises(ConfigError, match="Hugging Face models run on the CPU"):
+        load_backbone("dinov2-small", device="cuda")
+    for device, provider in (("cuda", "CUDAExecutionProvider"), ("mps", "CoreMLExecutionProvider")):
+        if provider not in onnxruntime.get_available_providers():
+            with pytest.raises(ConfigError, match=f"cannot use '{device}' here"):
+                load_backbone(own, device=device)
+
+
 def test_the_runtime_sends_no_telemetry(tmp_path: Path) -> None:
     """In a fresh home: ONNX Runtime would leave an identity and a queue of reports there."""
     import os

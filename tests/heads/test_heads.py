@@ -2,12 +2,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 
 from locum.data import load_sample, split
-from locum.errors import ConfigError
+from locum.errors import ConfigError, DataError
 from locum.generate import ClassGaussian
 from locum.heads import LinearHead, MLPHead
+from locum.types import EmbeddingSet, SetBatches
 
 Blobs = tuple[np.ndarray, np.ndarray]
 
@@ -74,3 +76,40 @@ def test_a_stream_s_classes_may_come_in_any_order(blobs: Blobs) -> None:
         release.stream(128, random_state=0), classes=names, samples_per_epoch=2000, validation=(X, names[y])
     )
     assert head.score(X, names[y]) > 0.85
+
+
+def test_a_head_from_pieces_is_as_good_as_one_from_memory() -> None:
+    parts = split(load_sample("digits"), {"train": 0.7, "test": 0.3}, rng=np.random.default_rng(0))
+    train, test = parts["train"], parts["test"]
+    for head in (LinearHead(max_epochs=40, random_state=0), MLPHead(hidden=64, max_epochs=20, random_state=0)):
+        whole = clone(head).fit(train.X, train.y)
+        pieces = clone(head).fit_batches(SetBatches(train, rows=90))
+        # Both scalers come from training rows, one without and one with the rows that are held out.
+        np.testing.assert_allclose(pieces.mean_, train.X.mean(axis=0), rtol=1e-4, atol=1e-5)
+        a, b = (model.score(test.X, test.y) for model in (whole, pieces))
+        assert a > 0.9
+        assert b == pytest.approx(a, abs=0.025)
+        again = clone(head).fit_batches(SetBatches(train, rows=90))
+        np.testing.assert_array_equal(again.predict_proba(test.X), pieces.predict_proba(test.X))
+
+
+def test_pieces_with_few_classes_other_validation_rows_and_settings_that_need_all_rows() -> None:
+    data = load_sample("breast-cancer")
+    named = data.with_classes(("other", *data.info.class_names))
+    other = EmbeddingSet.from_arrays(data.X[:60], [*data.labels[:30], *["unknown"] * 30])
+    settings = {"max_epochs": 100, "patience": 2, "learning_rate": 0.05, "random_state": 0}
+    fitted = LinearHead(**settings).fit_batches(SetBatches(named, rows=50), validation=other)
+    assert fitted.classes_.tolist() == [1, 2]
+    assert fitted.history_.stopped_early
+    assert fitted.score(named.X, named.y) > 0.9
+    plain = LinearHead(standardize=False, max_epochs=1, patience=None, class_weight="balanced", random_state=0)
+    plain.fit_batches(SetBatches(named, rows=50))
+    assert not plain.mean_.any()
+    assert (plain.scale_ == 1).all()
+    assert not plain.history_.validation_loss
+    with pytest.raises(ConfigError, match="need all rows in memory"):
+        LinearHead(sampler="class_balanced").fit_batches(SetBatches(named))
+    with pytest.raises(ConfigError, match="share no class"):
+        LinearHead().fit_batches(SetBatches(named), validation=other.take(range(30, 60)))
+    with pytest.raises(DataError, match="two classes"):
+        LinearHead().fit_batches(SetBatches(named.take(named.y == 1)))

@@ -62,6 +62,22 @@ def test_the_same_claim_and_one_payment(data: str, tmp_path: Path) -> None:
     assert sorted(p.name for p in state.iterdir() if "ledger" not in p.name) == []
 
 
+def test_a_network_in_pieces(data: str, tmp_path: Path) -> None:
+    settings = {"max_epochs": 20, "hidden": (32,), "latent": 4}
+    whole, pieces = (
+        fit_release(data, tmp_path / f"c{m}", generator="cvae", settings=settings, no_dp=True, in_memory=m)
+        for m in (2**28, 0)
+    )
+    assert pieces.membership is not None
+    assert pieces.records + pieces.held_out == 4000
+    one, two = load(whole.release), load(pieces.release)
+    assert one.manifest.settings == two.manifest.settings
+    np.testing.assert_allclose(one.tensors["offset"], two.tensors["offset"], atol=0.15)
+    (X, _), (Z, _) = (release.sample(4000, random_state=0) for release in (one, two))
+    np.testing.assert_allclose(X.std(axis=0), Z.std(axis=0), rtol=0.15)
+    assert not list((Path(data) / ".locum").glob("fit-*"))
+
+
 def test_without_a_guarantee(data: str, tmp_path: Path) -> None:
     whole, pieces = (fit_release(data, tmp_path / f"r{m}", no_dp=True, in_memory=m) for m in (2**28, 0))
     assert pieces.membership is not None

@@ -110,10 +110,52 @@ def test_a_hundred_thousand_streamed_rows_hold_no_repeat(network: Release) -> No
     assert len(np.unique(torch.cat(rows).numpy(), axis=0)) == 100_000
 
 
-def test_workers_of_a_loader_do_not_repeat_each_other(network: Release) -> None:
-    loader = DataLoader(network.stream(batch_size=50, random_state=0), batch_size=None, num_workers=2)
-    rows = [x for x, _ in (next(it) for it in [iter(loader)] for _ in range(20))]
-    assert len(np.unique(torch.cat(rows).numpy(), axis=0)) == 1000
+def drawn(loader: DataLoader, batches: int) -> np.ndarray:
+    """The rows of the first batches of one pass over the loader."""
+    passes = iter(loader)
+    return torch.cat([next(passes)[0] for _ in range(batches)]).numpy()
+
+
+@pytest.mark.parametrize("persistent", [False, True])
+def test_workers_and_epochs_never_repeat_a_row_and_a_seed_repeats_them_all(
+    network: Release, persistent: bool
+) -> None:
+    def two_epochs(seed: int) -> np.ndarray:
+        loader = DataLoader(
+            network.stream(batch_size=50, random_state=seed),
+            batch_size=None,
+            num_workers=2,
+            persistent_workers=persistent,
+        )
+        return np.concatenate([drawn(loader, 10), drawn(loader, 10)])
+
+    rows = two_epochs(0)
+    assert len(np.unique(rows, axis=0)) == len(rows) == 1000
+    np.testing.assert_array_equal(rows, two_epochs(0))
+    assert len(np.unique(np.concatenate([rows, two_epochs(1)]), axis=0)) == 2000
+
+
+def test_workers_that_are_started_anew_draw_the_rows_of_forked_ones(network: Release) -> None:
+    found = [
+        drawn(
+            DataLoader(
+                network.stream(batch_size=20, random_state=0),
+                batch_size=None,
+                num_workers=2,
+                multiprocessing_context=how,
+            ),
+            4,
+        )
+        for how in ("fork", "spawn")
+    ]
+    np.testing.assert_array_equal(*found)
+    assert len(np.unique(found[0], axis=0)) == 80
+
+
+def test_two_loaders_of_one_stream_share_no_row(network: Release) -> None:
+    stream = network.stream(batch_size=20, random_state=0)
+    rows = [drawn(DataLoader(stream, batch_size=None, num_workers=n), 4) for n in (0, 1, 2)]
+    assert len(np.unique(np.concatenate(rows), axis=0)) == 240
 
 
 def test_streams_start_anew_with_other_rows(network: Release) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from locum.cli import output
-from locum.cli.options import WHERE, Force, Json, existing, unused_file
+from locum.cli.options import WHERE, DeviceName, Force, Json, existing, unused_file
 
 if TYPE_CHECKING:
     from locum.recipes import EmbedSummary
@@ -90,6 +90,13 @@ def embed(
     workers: Annotated[
         int | None, typer.Option(min=1, help="Threads (default: one per core).", rich_help_panel="Images")
     ] = None,
+    device: Annotated[
+        DeviceName,
+        typer.Option(
+            help="Where the model runs; auto takes a CUDA GPU if there is one. Stay with one for all data.",
+            rich_help_panel="Images",
+        ),
+    ] = DeviceName.auto,
     no_reference: Annotated[
         bool,
         typer.Option(
@@ -122,6 +129,7 @@ def embed(
             cache=cache or not no_cache,
             strict=strict,
             workers=workers,
+            device=device.value,
             index=index,
             reference=not no_reference,
             overwrite=force,

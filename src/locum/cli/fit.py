@@ -17,6 +17,7 @@ from locum.cli.options import (
     WHAT,
     WHERE,
     Data,
+    DeviceName,
     EngineName,
     FitUnitName,
     Force,
@@ -72,6 +73,13 @@ def fit(
             help="Gaussian, CVAE: attributes besides the class, separated by commas.", rich_help_panel=SETTINGS
         ),
     ] = None,
+    device: Annotated[
+        DeviceName,
+        typer.Option(
+            help="CVAE, CGAN: where to train; auto takes a GPU if there is one. With a guarantee the CPU.",
+            rich_help_panel=SETTINGS,
+        ),
+    ] = DeviceName.auto,
     authors_compat: Annotated[
         bool,
         typer.Option(
@@ -259,6 +267,7 @@ def fit(
         "preset": preset,
         "decoder_noise": decoder_noise,
         "max_epochs": epochs,
+        "device": None if device is DeviceName.auto else device.value,
         "condition_on": listed(condition_on) if condition_on else None,
         "condition_values": _values(condition_values) if condition_values else None,
         "authors_compat": authors_compat or None,

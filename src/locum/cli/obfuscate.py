@@ -13,6 +13,7 @@ from locum.cli.options import (
     MOST_SEED,
     PRIVACY,
     WHERE,
+    DeviceName,
     Force,
     Json,
     existing,
@@ -117,6 +118,10 @@ def fit(
     seed: Annotated[
         int, typer.Option(min=0, max=MOST_SEED, help="Seed for weights and batches.", rich_help_panel="Training")
     ] = 0,
+    device: Annotated[
+        DeviceName,
+        typer.Option(help="Where to train; auto takes a GPU if there is one.", rich_help_panel="Training"),
+    ] = DeviceName.auto,
     force: Force = False,
     as_json: Json = False,
 ) -> None:
@@ -140,6 +145,7 @@ def fit(
         channels=1 if gray else 3,
         limit=limit,
         seed=seed,
+        device=device.value,
         overwrite=force,
         resume=resume,
         verbose=not (as_json or output.is_quiet()),

@@ -156,3 +156,12 @@ class RelationName(StrEnum):
 
     add_or_remove = "add-or-remove"
     replace_one = "replace-one"
+
+
+class DeviceName(StrEnum):
+    """Where networks run."""
+
+    auto = "auto"
+    cpu = "cpu"
+    cuda = "cuda"
+    mps = "mps"

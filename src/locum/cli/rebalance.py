@@ -15,6 +15,7 @@ from locum.cli.options import (
     MOST_SEED,
     WHERE,
     Data,
+    DeviceName,
     Force,
     Json,
     class_counts,
@@ -121,6 +122,10 @@ def run(
             min=0, max=MOST_SEED, help="Seed for the generator and its samples.", rich_help_panel="What to add"
         ),
     ] = 0,
+    device: Annotated[
+        DeviceName,
+        typer.Option(help="CVAE: where to train; auto takes a GPU if there is one.", rich_help_panel="What to add"),
+    ] = DeviceName.auto,
     force: Force = False,
     as_json: Json = False,
 ) -> None:
@@ -141,6 +146,7 @@ def run(
             variance=variance,
             backbone=backbone,
             seed=seed,
+            device=device.value,
             overwrite=force,
             verbose=not (as_json or output.is_quiet()),
             progress=progress,
@@ -199,6 +205,10 @@ def compare(
         str | None,
         typer.Option(help="For images: the vision model (default: efflite0).", rich_help_panel="What to compare"),
     ] = None,
+    device: Annotated[
+        DeviceName,
+        typer.Option(help="Where to train; auto takes a GPU if there is one.", rich_help_panel="What to compare"),
+    ] = DeviceName.auto,
     force: Force = False,
     as_json: Json = False,
 ) -> None:
@@ -218,6 +228,7 @@ def compare(
             head=head.value,
             figure=figure,
             backbone=backbone,
+            device=device.value,
             overwrite=force,
             progress=progress,
         )

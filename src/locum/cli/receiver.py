@@ -15,6 +15,7 @@ from locum.cli.options import (
     DATA_HELP,
     MOST_SEED,
     WHERE,
+    DeviceName,
     Force,
     Json,
     ReleaseFolder,
@@ -71,6 +72,13 @@ def train(
             min=0, max=MOST_SEED, help="Seeds draws, weights and batches.", rich_help_panel="The classifier"
         ),
     ] = 0,
+    device: Annotated[
+        DeviceName,
+        typer.Option(
+            help="Where to train; auto takes a GPU if there is one.",
+            rich_help_panel="The classifier",
+        ),
+    ] = DeviceName.auto,
     calibrate: Annotated[
         bool,
         typer.Option(
@@ -95,6 +103,7 @@ def train(
             head=head.value,
             samples=samples,
             seed=seed,
+            device=device.value,
             calibrate=calibrate,
             overwrite=force,
             progress=progress,

@@ -37,6 +37,8 @@ class Backbone:
         Whether these calls run at once, each on one core; False if `run` makes them wait for each other.
     batch
         How many images a thread prepares and runs at a time.
+    device
+        Where it runs: "cpu", "cuda" or "mps". Vectors of different devices differ in their last digits.
 
     Examples
     --------
@@ -53,6 +55,7 @@ class Backbone:
     run: Run
     concurrent: bool
     batch: int = 4
+    device: str = "cpu"
 
     @property
     def info(self) -> EmbeddingInfo:

@@ -29,7 +29,7 @@ _PER_QUERY = 500
 
 
 class VectorStore:
-    """A private SQLite file of vectors, keyed by weights, preprocessing and the image's content.
+    """A private SQLite file of vectors, keyed by weights, preprocessing, device and the image's content.
 
     A vector is on disk when `put` returns, and the next process can open the file that a killed one leaves. Two
     processes may share a file. It holds no names, but its vectors are as private as the images: mode 0600. An
@@ -41,8 +41,10 @@ class VectorStore:
         self.file = file
         self.dim = backbone.dim
         info = backbone.info
-        # Weights and pixels determine a vector; the model's name does not.
-        identity = "\n".join((info.revision or info.backbone, info.preprocessing))
+        # Weights and pixels determine a vector; the model's name does not. A GPU rounds differently: a run that is
+        # resumed elsewhere must not mix vectors of two devices.
+        where = () if backbone.device == "cpu" else (backbone.device,)
+        identity = "\n".join((info.revision or info.backbone, info.preprocessing, *where))
         self._model = hashlib.sha256(identity.encode()).digest()
         with self._told():
             self._db = sqlite3.connect("", isolation_level=None) if file is None else _opened(file)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from locum.embed.backbone import Backbone
-from locum.embed.onnx import session_runner, start_session
+from locum.embed.onnx import device_of, session_runner, start_session
 from locum.embed.preprocessing import Preprocessing
 from locum.errors import ConfigError, DataError
 from locum.io import write_bytes
@@ -27,7 +27,7 @@ DIM = 1280
 _EXPORT = 1
 
 
-def load_efflite(number: int) -> Backbone:
+def load_efflite(number: int, device: str = "auto") -> Backbone:
     """EfficientNet-Lite `number`: the average of its last feature map, 1280 numbers per image.
 
     The whole image is resized to a square: nothing at the border is cut off, but the aspect ratio changes. The model
@@ -36,8 +36,9 @@ def load_efflite(number: int) -> Backbone:
     """
     revision, side = MODELS[number]
     preprocessing = Preprocessing(resize=(side, side), fine=True, scale=1, mean=(127.0,) * 3, std=(128.0,) * 3)
-    run = session_runner(start_session(_model(number, revision, side)))
-    return Backbone(f"efflite{number}", revision, preprocessing, DIM, run, concurrent=True)
+    session = start_session(_model(number, revision, side), device)
+    run, where = session_runner(session), device_of(session)
+    return Backbone(f"efflite{number}", revision, preprocessing, DIM, run, concurrent=True, device=where)
 
 
 def _model(number: int, revision: str, side: int) -> bytes:

@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -22,12 +22,20 @@ if TYPE_CHECKING:
 SETTINGS = "preprocessor_config.json"
 
 
-def start_session(model: bytes | str) -> InferenceSession:
+# What runs a model on each device. A GPU must choose the same algorithms for the same shape, in full precision.
+# "auto" is CUDA or the CPU: Core ML computes in half precision.
+_CUDA = ("CUDAExecutionProvider", {"cudnn_conv_algo_search": "HEURISTIC", "use_tf32": "0"})
+_PROVIDERS: dict[str, list[Any]] = {"cpu": [], "cuda": [_CUDA], "mps": ["CoreMLExecutionProvider"], "auto": [_CUDA]}
+
+
+def start_session(model: bytes | str, device: str = "auto") -> InferenceSession:
     """A session that uses one core per call: each thread that decodes images also runs the model.
 
     With one core per call no thread waits for another, and the bits of a vector do not depend on which images share
-    its batch (tests/embed/test_onnx_model.py).
+    its batch (tests/embed/test_onnx_model.py). On a GPU they could: `session_runner` sees to it.
     """
+    if device not in _PROVIDERS:
+        raise ConfigError(f"`device` must be one of auto, cpu, cuda, mps; got {device!r}.")
     # It sends telemetry unless this is set before the import.
     os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
     import onnxruntime
@@ -36,17 +44,38 @@ def start_session(model: bytes | str) -> InferenceSession:
     options.intra_op_num_threads = 1
     options.inter_op_num_threads = 1
     options.log_severity_level = 3
+    available = onnxruntime.get_available_providers()
+    wanted = [one for one in _PROVIDERS[device] if (one if isinstance(one, str) else one[0]) in available]
     try:
-        return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+        session = onnxruntime.InferenceSession(model, options, providers=[*wanted, "CPUExecutionProvider"])
     except Exception as error:  # the runtime has no common class for errors from damaged files
         raise DataError("The model is damaged, or is not an ONNX file that this ONNX Runtime can run.") from error
+    # The runtime falls back to the CPU without an error.
+    if device in ("cuda", "mps") and device_of(session) != device:
+        raise ConfigError(f"ONNX Runtime cannot use {device!r} here: leave --device out, or install its GPU version.")
+    return session
+
+
+def device_of(session: InferenceSession) -> str:
+    """Where a session runs: "cpu", "cuda" or "mps"."""
+    names = {"CUDAExecutionProvider": "cuda", "CoreMLExecutionProvider": "mps"}
+    return names.get(session.get_providers()[0], "cpu")
 
 
 def session_runner(session: InferenceSession) -> Run:
-    """A function from pixels to vectors; a feature map or a list of tokens is averaged over positions."""
-    name = session.get_inputs()[0].name
+    """A function from pixels to vectors; a feature map or a list of tokens is averaged over positions.
+
+    On a GPU it runs one image at a time, because the order of sums changes with the size of a batch: a vector must
+    depend on its own image alone, or a guarantee for one record would not cover what it changes in others.
+    """
+    name, alone = session.get_inputs()[0].name, device_of(session) != "cpu"
 
     def run(pixels: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+        if not alone:
+            return run_batch(pixels)
+        return np.concatenate([run_batch(image) for image in np.split(pixels, len(pixels))])
+
+    def run_batch(pixels: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
         out = session.run(None, {name: pixels})[0]
         if out.ndim == 4:
             out = out.mean(axis=(2, 3))
@@ -57,7 +86,7 @@ def session_runner(session: InferenceSession) -> Run:
     return run
 
 
-def load_onnx(file: str) -> Backbone:
+def load_onnx(file: str, device: str = "auto") -> Backbone:
     """The user's own model: it takes images (n, 3, height, width), and its first output is used.
 
     The preprocessing is read from `preprocessor_config.json` beside the file, in the format of Hugging Face models;
@@ -67,7 +96,7 @@ def load_onnx(file: str) -> Backbone:
     if not path.is_file():
         raise ConfigError(f"There is no file {file!r}: give the ONNX file as onnx:FILE.")
     raw = path.read_bytes()
-    session = start_session(raw)
+    session = start_session(raw, device)
     inputs = session.get_inputs()
     if len(inputs) != 1 or len(inputs[0].shape) != 4 or inputs[0].type != "tensor(float)":
         raise DataError(f"{file!r} must take one input of float images (n, 3, height, width): export it that way.")
@@ -89,7 +118,8 @@ def load_onnx(file: str) -> Backbone:
     run = session_runner(session)
     dim = _width(run, preprocessing, file)
     batch = 1 if fixed == 1 else 4
-    return Backbone("onnx", hashlib.sha256(raw).hexdigest(), preprocessing, dim, run, concurrent=True, batch=batch)
+    revision, where = hashlib.sha256(raw).hexdigest(), device_of(session)
+    return Backbone("onnx", revision, preprocessing, dim, run, concurrent=True, batch=batch, device=where)
 
 
 def _width(run: Run, preprocessing: Preprocessing, file: str) -> int:

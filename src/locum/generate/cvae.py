@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict, fields, replace
+import logging
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -13,25 +14,53 @@ import torch
 from torch import Tensor
 
 from locum.accounting import SGDPlan
-from locum.data import kfold, load_reference
-from locum.errors import ConfigError, DataError
-from locum.generate.base import BaseGenerator, Learned, Records, lone_class, lone_condition
-from locum.generate.covariance import low_rank_plus_diagonal, safe_rank
+from locum.data import Engine, kfold, load_reference
+from locum.errors import ConfigError, DataError, PrivacyError
+from locum.generate.base import (
+    BaseGenerator,
+    Learned,
+    Records,
+    lone_class,
+    lone_condition,
+    lone_value,
+    shown_mean,
+)
+from locum.generate.coding import Census, Coder
+from locum.generate.covariance import factored, safe_rank
 from locum.generate.export import export_decoder
 from locum.generate.presets import SCALING_DISCLOSES, Preset, check_settings, preset_for
 from locum.generate.private.guarantee import FLOATING, NOT_COVERED, reference_settings, rounded_shares
 from locum.generate.private.networks import check_private, folded, train_privately
 from locum.generate.private.whitening import Whitener, plan_network
-from locum.generate.scaling import Scaler, fit_scaler, with_labels
+from locum.generate.scaling import Scaler, fit_scaler, scaler_of, with_labels
 from locum.io import ProgressBar
 from locum.nets import CVAE, plain_cvae, residual_cvae
 from locum.release import NetworkSpec, to_space
-from locum.train import Checkpoint, History, LoopSettings, fingerprint, run_loop, seeded, shuffled_batches
+from locum.train import (
+    Checkpoint,
+    History,
+    LoopSettings,
+    ShuffledRows,
+    Survey,
+    cpu_only,
+    fingerprint,
+    held_out_records,
+    pick_device,
+    run_loop,
+    seeded,
+    seeded_weights,
+    shuffled_batches,
+    survey,
+)
 from locum.train.dp import ASSUMPTIONS
-from locum.types import DP, EmbeddingSet, PrivacyClaim
+from locum.types import DP, Batches, EmbeddingSet, PrivacyClaim, SetBatches
+
+_log = logging.getLogger(__name__)
 
 # One record in ten is held out for early stopping.
 FOLDS = 10
+# The one class of a network that sees no labels.
+UNLABELED = "unlabeled"
 NOISE_RANK = 64
 NOISE_SHRINKAGE = 0.1
 
@@ -97,6 +126,9 @@ class CVAEGenerator(BaseGenerator):
         The name of the data in the ledger.
     insecure_seed
         A seed for batches and noise, for tests: nothing is paid and nothing claimed.
+    device
+        Where to train: "auto" (a GPU if there is one), "cpu", "cuda" or "mps"; with `privacy` the CPU. It is not
+        released, and weights from another device differ in their last digits.
     checkpoint
         A private file (mode 0600) from which an interrupted fit resumes: without `privacy` to the same result, which
         needs a `random_state`; with it without a second charge.
@@ -131,6 +163,7 @@ class CVAEGenerator(BaseGenerator):
 
     history_: History
     _scaler: Scaler | Whitener
+    _validation: Batches | EmbeddingSet | None = None
 
     def __init__(
         self,
@@ -156,6 +189,7 @@ class CVAEGenerator(BaseGenerator):
         ledger: str | Path | None = None,
         holding: str = "default",
         insecure_seed: int | None = None,
+        device: str = "auto",
         checkpoint: str | Path | None = None,
         verbose: bool = False,
         random_state: int | None = None,
@@ -182,6 +216,7 @@ class CVAEGenerator(BaseGenerator):
         self.ledger = ledger
         self.holding = holding
         self.insecure_seed = insecure_seed
+        self.device = device
         self.checkpoint = checkpoint
         self.verbose = verbose
         self.random_state = random_state
@@ -235,64 +270,191 @@ class CVAEGenerator(BaseGenerator):
     def _learn(self, records: Records, validation: Sequence[npt.ArrayLike] | None) -> Learned:
         if self.privacy is not None:
             return self._learn_privately(records, validation)
-        settings = self.settings_
-        # Fault F1 is in the code of the thesis and of the replica paper, not in that of the federated paper.
-        self._std_from_log = 1.0 if self.authors_compat and self.preset != "federated" else 0.5
+        settings = self._plain_settings()
         train, held = records, None
         if validation is not None:
             held = self._validation_records(validation, records)
         elif settings.patience:
             train, held = hold_out(records, np.random.default_rng(self._seed(3)))
-        loop = LoopSettings(
-            settings.max_epochs,
-            settings.batch_size,
-            settings.learning_rate,
-            settings.weight_decay,
-            settings.patience or None,
-        )
-        if settings.scaling == "public":
-            raise ConfigError("The scaling 'public' belongs to differential privacy: take 'class', or set `privacy`.")
         self._scaler = scaler = fit_scaler(settings.scaling, train.X, train.codes[:, 0], len(self.classes_))
         joined = self._joined(train.X, train.codes)
-        dim = train.X.shape[1]
-        self.module_ = self._build(dim, joined.shape[1] - dim, settings)
-        rng = seeded(self._seed(4))
-
-        def loss(i: Tensor, rng: torch.Generator) -> Tensor:
-            return self._loss(joined[i], rng, settings.beta).mean()
-
-        validate = None
-        other = joined[:0]
-        if held is not None and settings.patience:
-            other = self._joined(held.X, held.codes)
-
-            def validate() -> float:
-                # The same noise each time: epochs differ by their weights alone.
-                return float(self._loss(other, seeded(0), settings.beta).mean())
-
-        checkpoint = self._checkpoint(settings, joined, other)
-        with ProgressBar(f"fitting {type(self).__name__}", show=self.verbose) as progress:
-            self.history_ = run_loop(
-                self.module_,
-                shuffled_batches(len(joined), settings.batch_size),
-                loss,
-                loop,
-                rng,
-                validate=validate,
-                checkpoint=checkpoint,
-                progress=progress,
-            )
-        if checkpoint is not None:
-            checkpoint.remove()
+        other = [] if held is None or not settings.patience else [self._joined(held.X, held.codes)]
+        order = shuffled_batches(len(joined), settings.batch_size)
+        self._train(
+            settings,
+            lambda rng: (joined[i] for i in order(rng)),
+            lambda: other,
+            self._checkpoint(settings, joined, *other),
+        )
         # A release names the conditions of all records, and holds the class means of those used for training.
         refusal = lone_condition(records)
         if settings.scaling == "class" and self._conditional:
             refusal = refusal or lone_class(self.classes_, train)
-        return self._learned(settings, scaler, joined, refusal)
+        return self._learned(settings, scaler, [joined], refusal)
+
+    def fit_batches(
+        self,
+        batches: Batches,
+        *,
+        engine: Engine | None = None,
+        scratch: str | Path | None = None,
+        validation: Batches | EmbeddingSet | None = None,
+    ) -> Self:
+        """Learn from records that do not fit in memory, without a guarantee.
+
+        All records are read for the classes that occur, for the scaler, for those held out, and once per epoch, in an
+        order that is random over the parts of the data and over a buffer of 128 MB (`locum.train.ShuffledRows`).
+        Without `validation` about a tenth is held out for early stopping, at most 65,536 records, and never a part of
+        a subject. If all records fit in the buffer, the result is as good as that of `fit`.
+
+        A private fit needs all records in memory, about 8 bytes per record and feature (10 GB for a million records
+        of 1,280 features): each of its batches is drawn from all records with equal chances. `ClassGaussian` has no
+        such need.
+
+        Parameters
+        ----------
+        batches
+            The records; `condition_on` names attributes that they have.
+        engine, scratch
+            Not used: one process trains.
+        validation
+            Other records for early stopping, read after each epoch.
+
+        Returns
+        -------
+        CVAEGenerator
+            The fitted generator itself. Its classes are the class codes that occur.
+
+        Raises
+        ------
+        PrivacyError
+            With `privacy`.
+        """
+        if self.privacy is not None:
+            raise PrivacyError(
+                "A private fit of a network draws each batch from all records with equal chances, so they must be in "
+                f"memory (about {8e-9 * len(batches) * batches.dim:.2g} GB): load them and call `fit`, or use "
+                "ClassGaussian."
+            )
+        self._plain_settings()
+        if validation is not None and self.condition_on:
+            raise ConfigError("`validation` cannot be given with `condition_on`: leave it out, a tenth is held out.")
+        self._validation = validation
+        try:
+            return super().fit_batches(batches)
+        finally:
+            self._validation = None
+
+    def _learn_batches(self, batches: Batches, coder: Coder, found: Census, engine: Engine) -> Learned:
+        settings, validation = self._plain_settings(), self._validation
+        wanted = [condition.name for condition in coder.conditions]
+        parts = batches.only(subject=batches.has_subjects, attributes=wanted).parts()
+        if not self._conditional:
+            self.classes_ = np.array([UNLABELED])
+
+        def read(piece: EmbeddingSet) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]:
+            codes = coder.codes(piece.y, piece.attributes)
+            return to_space(piece.X, self.space), codes if self._conditional else np.zeros_like(codes)
+
+        def others() -> Iterator[Tensor]:
+            for piece in kept:
+                yield self._joined(*read(piece))
+
+        seen = survey(parts, read, len(self.classes_), self._seed(3))
+        self._scaler = scaler = scaler_of(settings.scaling, seen.moments)
+        held = seen.held_out() if validation is None and settings.patience else None
+        kept: Iterable[EmbeddingSet] = () if held is None else held_out_records(parts, held)
+        if validation is not None and settings.patience:
+            kept = self._validation_pieces(validation, batches, coder)
+        rows = ShuffledRows(parts, read, settings.batch_size, held)
+        moments = seen.moments
+        identity = (moments.counts, moments.means, moments.within, np.array([len(part) for part in parts]))
+        self._train(
+            settings,
+            lambda rng: (self._joined(X, codes) for X, codes in rows(rng)),
+            others,
+            self._checkpoint(settings, *map(torch.from_numpy, identity)),
+        )
+        inputs = (self._joined(X, codes) for X, codes in rows.in_order())
+        learned = self._learned(settings, scaler, inputs, self._lone(settings, seen, coder, found))
+        return learned if self._conditional else replace(learned, joint=(((0,), 1.0),))
+
+    def _lone(self, settings: Preset, seen: Survey, coder: Coder, found: Census) -> str | None:
+        """Why a release is refused, if so: as `lone_condition` and `lone_class`, from what a pass has found."""
+        table = found.counts.reshape(coder.widths)
+        for column, condition in enumerate(coder.conditions, start=1):
+            of_value = table.sum(axis=tuple(axis for axis in range(table.ndim) if axis != column))
+            if (of_value == 1).any():
+                return lone_value(condition, int(np.argmax(of_value == 1)))
+        if settings.scaling == "class" and self._conditional:
+            for c, label in enumerate(self.classes_):
+                one = len(seen.units[c]) == 1
+                if one or (seen.moments.low[c] == seen.moments.high[c]).all():
+                    return shown_mean(f"Class {str(label)!r}", one=one)
+        return None
+
+    def _validation_pieces(
+        self, validation: Batches | EmbeddingSet, batches: Batches, coder: Coder
+    ) -> Iterable[EmbeddingSet]:
+        """The pieces of other records, with the class codes of the records."""
+        given = SetBatches(validation) if isinstance(validation, EmbeddingSet) else validation
+        if given.dim != batches.dim:
+            raise DataError(f"Validation vectors must have {batches.dim} features; got {given.dim}.")
+        return _Relabeled(given, batches.info.class_names, coder.classes if self._conditional else None)
+
+    def _plain_settings(self) -> Preset:
+        """Checked settings of a fit without a guarantee."""
+        settings = self.settings_
+        if settings.scaling == "public":
+            raise ConfigError("The scaling 'public' belongs to differential privacy: take 'class', or set `privacy`.")
+        _loop_settings(settings)
+        pick_device(self.device)
+        # Fault F1 is in the code of the thesis and of the replica paper, not in that of the federated paper.
+        self._std_from_log = 1.0 if self.authors_compat and self.preset != "federated" else 0.5
+        return settings
+
+    def _train(
+        self,
+        settings: Preset,
+        batches: Callable[[torch.Generator], Iterable[Tensor]],
+        others: Callable[[], Iterable[Tensor]],
+        checkpoint: Checkpoint | None,
+    ) -> None:
+        """Train a new network on batches of its inputs; `others` gives inputs for early stopping, if any."""
+        device = pick_device(self.device)
+        self.module_ = self._build(self.n_features_in_, sum(self._sizes()), settings).to(device)
+
+        def loss(joined: Tensor, rng: torch.Generator) -> Tensor:
+            return self._loss(joined.to(device), rng, settings.beta).mean()
+
+        def validate() -> float:
+            # The same noise each time: epochs differ by their weights alone.
+            rng, total, count = seeded(0), 0.0, 0
+            for joined in others():
+                total += len(joined) * float(self._loss(joined.to(device), rng, settings.beta).mean())
+                count += len(joined)
+            return total / count
+
+        stops = any(True for _ in others())
+        with ProgressBar(f"fitting {type(self).__name__}", show=self.verbose) as progress:
+            self.history_ = run_loop(
+                self.module_,
+                batches,
+                loss,
+                _loop_settings(settings),
+                seeded(self._seed(4)),
+                validate=validate if stops else None,
+                checkpoint=checkpoint,
+                progress=progress,
+            )
+        self.module_.to("cpu")
+        if checkpoint is not None:
+            checkpoint.remove()
 
     def _learn_privately(self, records: Records, validation: Sequence[npt.ArrayLike] | None) -> Learned:
         settings = self.settings_
         check_private(settings, authors_compat=self.authors_compat, validation=validation is not None)
+        cpu_only(self.device)
         if self.space != "raw":
             raise ConfigError("Under differential privacy vectors are scaled to length 1 anyway: leave `space` out.")
         self._std_from_log = 0.5
@@ -323,19 +485,23 @@ class CVAEGenerator(BaseGenerator):
         claim = replace(claim, assumptions=ASSUMPTIONS if claim.kind == "dp" else ())
         return Learned(self._spec(settings, program), tensors, claim, public, joint=rounded_shares(fit.shares))
 
-    def _learned(self, settings: Preset, scaler: Scaler, joined: Tensor, refusal: str | None) -> Learned:
+    def _learned(self, settings: Preset, scaler: Scaler, inputs: Iterable[Tensor], refusal: str | None) -> Learned:
         program, tensors = export_decoder(self.module_.decoder)
         tensors |= {"span": scaler.span, "offset": scaler.offset}
         if settings.decoder_noise != "none":
-            with torch.no_grad():
-                draw, _, _ = self._reconstruct(joined, seeded(1))
-            errors = (joined[:, : self.module_.dim] - draw).numpy() * scaler.span
-            wanted = NOISE_RANK if settings.decoder_noise == "low-rank" else 0
-            rank = safe_rank(wanted, len(errors), errors.shape[1], groups=len(self.classes_))
-            factor, scale = low_rank_plus_diagonal(errors, rank, NOISE_SHRINKAGE)
-            tensors["noise_scale"] = scale
-            if settings.decoder_noise == "low-rank":
-                tensors["noise_factor"] = factor
+            joint, d, rng = settings.decoder_noise == "low-rank", self.module_.dim, seeded(1)
+            second, n = np.zeros((d, d) if joint else d), 0
+            for joined in inputs:
+                with torch.no_grad():
+                    draw, _, _ = self._reconstruct(joined, rng)
+                errors = ((joined[:, :d] - draw).numpy() * scaler.span).astype(np.float64)
+                second += errors.T @ errors if joint else np.square(errors).sum(axis=0)
+                n += len(errors)
+            if joint:
+                rank = safe_rank(NOISE_RANK, n, d, groups=len(self.classes_))
+                tensors["noise_factor"], tensors["noise_scale"] = factored(second / n, rank, NOISE_SHRINKAGE)
+            else:
+                tensors["noise_scale"] = np.sqrt(second / n).astype(np.float32)
         spec = self._spec(settings, program)
         claim = PrivacyClaim(
             kind="none",
@@ -376,14 +542,14 @@ class CVAEGenerator(BaseGenerator):
         return error + beta * penalty.sum(dim=1)
 
     def _reconstruct(self, joined: Tensor, rng: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
-        noise = torch.randn(len(joined), self.module_.latent, generator=rng)
+        # Drawn on the CPU: a seed means the same on every device.
+        noise = torch.randn(len(joined), self.module_.latent, generator=rng).to(joined.device)
         out: tuple[Tensor, Tensor, Tensor] = self.module_(joined, noise, self._std_from_log)
         return out
 
     def _build(self, dim: int, condition: int, settings: Preset) -> CVAE:
         sigmoid = settings.scaling == "minmax"
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(self._seed(5))
+        with seeded_weights(self._seed(5)):
             if settings.residual:
                 return residual_cvae(dim, condition, settings.latent, sigmoid=sigmoid)
             return plain_cvae(dim, condition, settings.hidden, settings.latent, sigmoid=sigmoid)
@@ -394,13 +560,17 @@ class CVAEGenerator(BaseGenerator):
         if self.random_state is None:
             raise ConfigError("A fit can only resume if it is seeded: set `random_state` together with `checkpoint`.")
         identity = {k: v for k, v in self.get_params().items() if k not in ("checkpoint", "verbose")}
-        identity["settings"] = repr(settings)
+        # On another device a fit would not resume to the same result.
+        identity |= {"settings": repr(settings), "device": pick_device(self.device).type}
         return Checkpoint(Path(self.checkpoint), fingerprint(identity, *tensors))
 
     def _joined(self, X: npt.NDArray[np.float32], codes: npt.NDArray[np.int64]) -> Tensor:
         """Network input: scaled vectors, then the label and conditions one-hot."""
-        sizes = [len(self.classes_), *(len(c.values) for c in self._conditions)] if self._conditional else []
-        return with_labels(self._scaler.forward(X, codes[:, 0]), codes, sizes)
+        return with_labels(self._scaler.forward(X, codes[:, 0]), codes, self._sizes())
+
+    def _sizes(self) -> list[int]:
+        """How many values the label and each condition have, of those that the networks see."""
+        return [len(self.classes_), *(len(c.values) for c in self._conditions)] if self._conditional else []
 
     def _inputs(self, X: npt.ArrayLike, y: npt.ArrayLike) -> Tensor:
         release = self._fitted()
@@ -425,6 +595,33 @@ class CVAEGenerator(BaseGenerator):
                 f"Validation vectors must have {records.X.shape[1]} features and one label each; got shape {X.shape}."
             )
         return Records(to_space(X, self.space), codes, None, ())
+
+
+def _loop_settings(settings: Preset) -> LoopSettings:
+    return LoopSettings(
+        settings.max_epochs,
+        settings.batch_size,
+        settings.learning_rate,
+        settings.weight_decay,
+        settings.patience or None,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Relabeled:
+    """Pieces of other records with the labels of the fit; with `present` None their labels are not used."""
+
+    batches: Batches
+    names: tuple[str, ...]
+    present: tuple[int, ...] | None
+
+    def __iter__(self) -> Iterator[EmbeddingSet]:
+        for piece in self.batches:
+            if self.present is not None:
+                piece = piece.with_classes(self.names)
+                if len(unknown := piece.y[~np.isin(piece.y, self.present)]):
+                    raise DataError(f"Label {self.names[unknown[0]]!r} was not among the classes at fit.")
+            yield piece
 
 
 def hold_out(records: Records, rng: np.random.Generator) -> tuple[Records, Records | None]:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
 from torch.nn import functional
+
+from locum.train import ClassMoments
 
 Array = npt.NDArray[np.float32]
 Labels = npt.NDArray[np.int64]
@@ -92,6 +94,20 @@ def fit_scaler(kind: Scaling, X: Array, labels: Labels, classes: int) -> Scaler:
     else:
         offset = np.stack([X[labels == c].mean(axis=0, dtype=np.float64) for c in range(classes)])
         span = np.sqrt(np.square(X - offset[labels], dtype=np.float64).mean(axis=0))
+    return _scaler(offset, span)
+
+
+def scaler_of(kind: Scaling, moments: ClassMoments) -> Scaler:
+    """The same from moments of the training vectors, in which every class must occur."""
+    if kind == "minmax":
+        offset = moments.low.min(axis=0, keepdims=True)
+        return _scaler(offset, moments.high.max(axis=0) - offset[0])
+    if kind == "zscore":
+        return _scaler(moments.mean[None], np.sqrt(moments.variance))
+    return _scaler(moments.means, np.sqrt(moments.within / moments.counts.sum()))
+
+
+def _scaler(offset: npt.NDArray[Any], span: npt.NDArray[Any]) -> Scaler:
     flat = span <= 1e-6 * (np.abs(offset).max(axis=0) + 1e-6)
     return Scaler(offset.astype(np.float32), np.where(flat, 0, span).astype(np.float32))
 

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from locum.errors import ConfigError
 from locum.generate.base import Attributes
-from locum.generate.cvae import CVAEGenerator
+from locum.generate.cvae import UNLABELED, CVAEGenerator
 
 
 class VAEGenerator(CVAEGenerator):
@@ -24,7 +24,7 @@ class VAEGenerator(CVAEGenerator):
         As in `CVAEGenerator`. There is one class, so the scaling "class" is "zscore".
     max_epochs, batch_size, learning_rate, weight_decay, patience
         As in `CVAEGenerator`.
-    space, authors_compat, checkpoint, verbose, random_state
+    space, authors_compat, device, checkpoint, verbose, random_state
         As in `CVAEGenerator`.
     condition_on
         Must be empty: a VAE sees vectors alone.
@@ -86,4 +86,4 @@ class VAEGenerator(CVAEGenerator):
 def _unlabeled(X: Any) -> npt.NDArray[np.str_]:
     shape = getattr(X, "shape", None)
     n = shape[0] if shape else len(X)
-    return np.full(n, "unlabeled")
+    return np.full(n, UNLABELED)

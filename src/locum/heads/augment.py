@@ -10,11 +10,11 @@ import numpy.typing as npt
 import torch
 from sklearn.base import clone
 from torch import Tensor
-from torch.utils.data import IterableDataset, get_worker_info
+from torch.utils.data import IterableDataset
 
 from locum.errors import ConfigError, DataError
 from locum.heads.sampling import augment_probability, row_batches
-from locum.release import to_space
+from locum.release import WorkerSeeds, to_space
 from locum.train import seeded
 
 # Fresh rows per call of the generator: large enough that only the decoder costs time; 1280 features take 40 MB.
@@ -179,18 +179,13 @@ class AugmentedBatches(IterableDataset[tuple[Tensor, Tensor]]):
         self._x, self._codes = torch.from_numpy(rows), torch.from_numpy(codes)
         self._size = batch_size
         self._epoch = row_batches(self._codes, len(self.classes), len(rows), sampler, epochs=1)
-        self._seeds = np.random.SeedSequence(random_state)
+        self._seeds = WorkerSeeds(random_state)
         p = augment_probability(np.bincount(codes), p_min, p_max)
         seed = int(np.random.SeedSequence(self._seeds.entropy, spawn_key=(2**32 - 1,)).generate_state(1)[0])
         self._fresh = FreshRows(generator, rows, labels, self.classes, p, seed)
 
     def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
-        worker = get_worker_info()
-        seeds = self._seeds.spawn(1)[0]
-        if worker is not None:
-            # Workers are copies of this object: their number and the loader's seed distinguish them.
-            seeds = np.random.SeedSequence(entropy=[seeds.generate_state(1)[0], worker.seed % 2**63, worker.id])
-        rng = seeded(int(seeds.generate_state(1, np.uint64)[0] >> np.uint64(1)))
+        rng = seeded(int(self._seeds.next().generate_state(1, np.uint64)[0] >> np.uint64(1)))
         for x, i in self._fresh.mixed_in(self._x, self._codes, self._positions(rng), rng):
             yield x, self._codes[i]
 

@@ -25,7 +25,18 @@ from locum.heads.balance import ClassBalance, class_weights
 from locum.heads.objective import Batch, Plan, fold, make_plan
 from locum.heads.remix import Remix
 from locum.heads.sampling import augment_probability, row_batches
-from locum.train import History, LoopSettings, run_loop, seeded
+from locum.train import (
+    History,
+    LoopSettings,
+    ShuffledRows,
+    held_out_records,
+    pick_device,
+    run_loop,
+    seeded,
+    seeded_weights,
+    survey,
+)
+from locum.types import Batches, EmbeddingSet, SetBatches
 
 Floats = npt.NDArray[np.float64]
 Labels = npt.NDArray[Any]
@@ -57,6 +68,7 @@ class HeadSettings(ClassifierMixin, BaseEstimator):
         counts: Any = None,
         prior: Any = None,
         tau: float = 1.0,
+        device: str = "auto",
     ) -> None:
         self.learning_rate = learning_rate
         self.batch_size = batch_size
@@ -75,6 +87,7 @@ class HeadSettings(ClassifierMixin, BaseEstimator):
         self.counts = counts
         self.prior = prior
         self.tau = tau
+        self.device = device
 
     def _settings(self) -> LoopSettings:
         return LoopSettings(self.max_epochs, self.batch_size, self.learning_rate, self.weight_decay, self.patience)
@@ -107,6 +120,8 @@ class TorchHead(HeadSettings):
         Training; as in `LinearHead`.
     loss, sampler, remix, augment, p_min, p_max, class_weight, counts, prior, tau
         For classes of unequal size; as in `LinearHead`.
+    device
+        As in `LinearHead`.
 
     Attributes
     ----------
@@ -211,6 +226,52 @@ class TorchHead(HeadSettings):
         plan = self._plan(np.maximum(np.bincount(codes, minlength=len(self.classes_)), 1))
         return self._train(epoch, plan, self._seed(), validation)
 
+    def fit_batches(self, batches: Batches, *, validation: Batches | EmbeddingSet | None = None) -> Self:
+        """Learn from rows that do not fit in memory; labels are class codes, those that occur.
+
+        All rows are read once for the scaler, once for those held out, and once per epoch, in an order that is random
+        over the parts of the data and over a buffer of 128 MB (`locum.train.ShuffledRows`). Without `validation`
+        about a tenth is held out for early stopping, at most 65,536 rows, and never a part of a subject; labels of
+        `validation` that do not occur in `batches` are ignored. `augment`, and a `sampler` other than "instance",
+        need all rows in memory.
+        """
+        if self.sampler != "instance" or self.augment is not None:
+            raise ConfigError("`sampler` and `augment` need all rows in memory: leave them out, or use `fit`.")
+        settings, seed, parts = self._settings(), self._seed(), batches.parts()
+        pick_device(self.device)
+        names = batches.info.class_names
+        found = survey(parts, lambda piece: (piece.X, piece.y[:, None]), len(names), seed)
+        present = np.flatnonzero(found.moments.counts)
+        if len(present) < 2:
+            raise DataError("A classifier needs at least two classes; got one class. Add records of another class.")
+        self.classes_, self.n_features_in_ = present, batches.dim
+        mean, scale = np.zeros(batches.dim), np.ones(batches.dim)
+        if self.standardize:
+            mean, scale = found.moments.mean, np.sqrt(found.moments.variance)
+        self._set_scaler(torch.from_numpy(mean).float(), torch.from_numpy(scale).float())
+        held = found.held_out() if validation is None and self.patience is not None else None
+        kept: Iterable[EmbeddingSet] = () if held is None else held_out_records(parts, held)
+        if validation is not None and self.patience is not None:
+            kept = SetBatches(validation) if isinstance(validation, EmbeddingSet) else validation
+        rows = ShuffledRows(
+            parts, lambda piece: (piece.X, np.searchsorted(present, piece.y)[:, None]), settings.batch_size, held
+        )
+
+        def epoch(rng: torch.Generator) -> Iterator[Batch]:
+            return (Batch(self._scaled(tensor(X)), torch.from_numpy(codes)[:, 0]) for X, codes in rows(rng))
+
+        def others() -> Iterator[Batch]:
+            for piece in kept:
+                own = _codes_in(piece, names)
+                if (known := np.isin(own, present)).any():
+                    codes = np.searchsorted(present, own[known])
+                    yield Batch(self._scaled(tensor(piece.X[known])), torch.from_numpy(codes))
+
+        plan = self._plan(found.moments.counts[present])
+        if validation is not None and self.patience is not None and not any(True for _ in others()):
+            raise ConfigError("The validation rows share no class with the training rows: give other rows.")
+        return self._run(epoch, plan, seed, others)
+
     def predict_proba(self, X: Any) -> npt.NDArray[np.float64]:
         """Probability of each class, in the order of `classes_`, under `prior`; not calibrated."""
         check_is_fitted(self, "module_")
@@ -234,10 +295,15 @@ class TorchHead(HeadSettings):
         """Fit the scaler on the training rows, and apply it."""
         x = tensor(X)
         if not self.standardize:
-            self.mean_, self.scale_ = torch.zeros(x.shape[1]), torch.ones(x.shape[1])
+            self._set_scaler(torch.zeros(x.shape[1]), torch.ones(x.shape[1]))
             return x
-        self.mean_, self.scale_ = spread(x, weight)
+        self._set_scaler(*spread(x, weight))
         return self._scaled(x)
+
+    def _set_scaler(self, mean: Tensor, scale: Tensor) -> None:
+        """Scale inputs with these numbers from now on."""
+        # A constant feature carries no information: leave it at zero instead of dividing by a tiny number.
+        self.mean_, self.scale_ = mean, torch.where(scale > 1e-6 * (mean.abs() + 1e-6), scale, torch.ones_like(scale))
 
     def _scaled(self, x: Tensor) -> Tensor:
         return (x - self.mean_) / self.scale_
@@ -250,22 +316,45 @@ class TorchHead(HeadSettings):
         validation: Pair | None,
         held_weight: Floats | None = None,
     ) -> Self:
-        def loss(batch: Batch, rng: torch.Generator) -> Tensor:
-            return plan.objective(self.module_, batch, rng)
-
-        validate = None
+        others: list[Batch] = []
         if validation is not None and self.patience is not None:
-            held = self._validation(validation, plan.balance.draw_weight, held_weight)
+            others = [self._validation(validation, plan.balance.draw_weight, held_weight)]
+        return self._run(epoch, plan, seed, lambda: others)
 
-            def validate() -> float:
+    def _run(
+        self,
+        epoch: Callable[[torch.Generator], Iterator[Batch]],
+        plan: Plan,
+        seed: int,
+        others: Callable[[], Iterable[Batch]],
+    ) -> Self:
+        """Train a new network on batches; `others` gives rows for early stopping, if any."""
+        device = pick_device(self.device)
+
+        def network(x: Tensor) -> Tensor:
+            # Logits come back: losses keep their numbers on the CPU, and there is little to compute on them.
+            out: Tensor = self.module_(x.to(device)).cpu()
+            return out
+
+        def loss(batch: Batch, rng: torch.Generator) -> Tensor:
+            return plan.objective(network, batch, rng)
+
+        def validate() -> float:
+            total, count = 0.0, 0
+            for held in others():
                 # The same seed each time, so that epochs can be compared.
-                return float(plan.objective.mean(self.module_(held.x), held.target, held.weight, seeded(seed)))
+                value = plan.objective.mean(network(held.x), held.target, held.weight, seeded(seed))
+                total, count = total + len(held.x) * float(value), count + len(held.x)
+            return total / count
 
-        # Initial weights and dropout use torch's global generator: seed it here, and restore it afterwards.
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
-            self.module_ = self._network(self.n_features_in_, len(self.classes_))
-            self.history_ = run_loop(self.module_, epoch, loss, self._settings(), seeded(seed), validate=validate)
+        stops = any(True for _ in others())
+        # Initial weights and dropout use torch's global generator.
+        with seeded_weights(seed, device):
+            self.module_ = self._network(self.n_features_in_, len(self.classes_)).to(device)
+            self.history_ = run_loop(
+                self.module_, epoch, loss, self._settings(), seeded(seed), validate=validate if stops else None
+            )
+        self.module_.to("cpu")
         fold(self.module_, plan.objective.loss.scale, plan.shift)
         return self
 
@@ -282,7 +371,7 @@ class TorchHead(HeadSettings):
 class LinearHead(TorchHead):
     """Softmax regression on z-scored embeddings, trained like the probe of the papers.
 
-    The settings after `random_state` are for classes of unequal size; their defaults treat every record alike.
+    The settings from `loss` to `tau` are for classes of unequal size; their defaults treat every record alike.
 
     Parameters
     ----------
@@ -329,6 +418,9 @@ class LinearHead(TorchHead):
         the prior that training implies: the share of draws, times class weights, divided by the counts of balanced
         softmax or times the weights of the class-balanced loss. So `prior="uniform"` with cross entropy is post-hoc
         logit adjustment. It is exact in the limit for proper losses; see `Loss.tilt` for the others.
+    device
+        Where to train: "auto" (a GPU if there is one), "cpu", "cuda" or "mps". Weights from another device differ in
+        their last digits.
 
     Attributes
     ----------
@@ -367,6 +459,8 @@ class MLPHead(TorchHead):
         Training; as in `LinearHead`.
     loss, sampler, remix, augment, p_min, p_max, class_weight, counts, prior, tau
         For classes of unequal size; as in `LinearHead`.
+    device
+        As in `LinearHead`.
 
     Attributes
     ----------
@@ -410,6 +504,7 @@ class MLPHead(TorchHead):
         counts: Any = None,
         prior: Any = None,
         tau: float = 1.0,
+        device: str = "auto",
     ) -> None:
         super().__init__(
             learning_rate,
@@ -429,6 +524,7 @@ class MLPHead(TorchHead):
             counts=counts,
             prior=prior,
             tau=tau,
+            device=device,
         )
         self.hidden = hidden
         self.dropout = dropout
@@ -447,8 +543,7 @@ def spread(x: Tensor, weight: Tensor | None = None) -> tuple[Tensor, Tensor]:
         share = (weight / weight.sum()).to(x.dtype)
         mean = share @ x
         scale = (share @ (x - mean).square_()).sqrt()
-    # A constant feature carries no information: leave it at zero instead of dividing by a tiny number.
-    return mean, torch.where(scale > 1e-6 * (mean.abs() + 1e-6), scale, torch.ones_like(scale))
+    return mean, scale
 
 
 def tensor(X: npt.NDArray[np.float32]) -> Tensor:
@@ -480,6 +575,12 @@ def known_codes(y: Labels, classes: Labels) -> tuple[npt.NDArray[np.bool_], npt.
         raise ConfigError("The validation rows share no class with the training rows: give other rows.")
     order = np.argsort(classes)
     return known, order[np.searchsorted(classes, y[known], sorter=order)]
+
+
+def _codes_in(piece: EmbeddingSet, names: tuple[str, ...]) -> npt.NDArray[np.int64]:
+    """The place of each record's class among `names`; -1 if it is not there."""
+    place = {name: code for code, name in enumerate(names)}
+    return np.array([place.get(name, -1) for name in piece.info.class_names])[piece.y]
 
 
 def held_out(codes: npt.NDArray[np.int64], seed: int) -> npt.NDArray[np.int64] | None:

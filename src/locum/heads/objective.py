@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -38,7 +39,7 @@ class Objective:
     remix: Remix | None = None
     sizes: Tensor | None = None
 
-    def __call__(self, module: nn.Module, batch: Batch, rng: torch.Generator) -> Tensor:
+    def __call__(self, module: Callable[[Tensor], Tensor], batch: Batch, rng: torch.Generator) -> Tensor:
         """The value for one batch."""
         if self.remix is None or self.sizes is None:
             return self.mean(module(batch.x), batch.target, batch.weight, rng)

@@ -130,9 +130,11 @@ class SavedHead:
         program, tensors = _exported(head, order)
         source = release.manifest
         names = [source.class_names[place[known[i]]] for i in order]
+        # The device belongs to the machine, not to the head.
+        chosen = {name: value for name, value in head.get_params(deep=False).items() if name != "device"}
         manifest = HeadManifest(
             written_by=f"locum {__version__}",
-            settings={**_plain(head.get_params(deep=False)), **_plain(settings or {})},
+            settings={**_plain(chosen), **_plain(settings or {})},
             embedding=source.embedding,
             classes=tuple(known[i] for i in order),
             class_names=tuple(names),

@@ -21,7 +21,17 @@ from locum.nets import Obfuscator
 from locum.obfuscate.knobs import checked_lambda, checked_noise, probabilities, written
 from locum.obfuscate.labels import Masking, UtilityLabels
 from locum.obfuscate.noise import PaperNoise, ShapedNoise, SpectralNoise
-from locum.train import Checkpoint, History, LoopSettings, fingerprint, run_loop, seeded, shuffled_batches
+from locum.train import (
+    Checkpoint,
+    History,
+    LoopSettings,
+    fingerprint,
+    pick_device,
+    run_loop,
+    seeded,
+    seeded_weights,
+    shuffled_batches,
+)
 from locum.types import Progress
 
 Array = npt.NDArray[Any]
@@ -61,6 +71,7 @@ class BaseObfuscator(BaseEstimator):
         authors_compat: bool = False,
         validation_share: float = 0.1,
         random_state: int | None = None,
+        device: str = "auto",
         checkpoint: str | Path | None = None,
         progress: Progress | None = None,
     ) -> None:
@@ -72,6 +83,7 @@ class BaseObfuscator(BaseEstimator):
         self.authors_compat = authors_compat
         self.validation_share = validation_share
         self.random_state = random_state
+        self.device = device
         self.checkpoint = checkpoint
         self.progress = progress
 
@@ -124,9 +136,9 @@ class BaseObfuscator(BaseEstimator):
         x, y = torch.from_numpy(inputs), torch.from_numpy(codes)
         batches = shuffled_batches(len(kept), self._setting("batch_size"))
         training, validation = torch.from_numpy(kept), torch.from_numpy(held)
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
-            self.module_ = self._network(inputs)
+        device = pick_device(self.device)
+        with seeded_weights(seed, device):
+            self.module_ = self._network(inputs).to(device)
             beta = None if self.preset == "paper" else self._setting("beta")
             objective = Objective(self.module_, self._rebuilding, beta)
             settings = LoopSettings(
@@ -138,13 +150,14 @@ class BaseObfuscator(BaseEstimator):
             self.history_ = run_loop(
                 self.module_,
                 lambda rng: (training[i] for i in batches(rng)),
-                lambda rows, rng: objective(x[rows], y[rows], rng),
+                lambda rows, rng: objective(x[rows].to(device), y[rows].to(device), rng),
                 settings,
                 seeded(seed),
                 validate=(lambda: objective.mean(x[validation], y[validation], seeded(seed))) if len(held) else None,
                 checkpoint=self._checkpoint(x, y),
                 progress=self.progress,
             )
+        self.module_.to("cpu")
         rest = self._split(inputs[kept])[1]
         self.noise_ = self._noise(rest, codes[kept])
 
@@ -238,9 +251,12 @@ class BaseObfuscator(BaseEstimator):
         if self.random_state is None:
             raise ConfigError("A fit that can be resumed needs a seed: pass `random_state` with `checkpoint`.")
         settings = {k: v for k, v in self.get_params().items() if k not in ("checkpoint", "progress")}
+        # On another device a fit would not resume to the same result.
+        settings["device"] = pick_device(self.device).type
         return Checkpoint(Path(self.checkpoint), fingerprint(settings, x, y))
 
     def _check(self) -> None:
+        pick_device(self.device)
         if self.preset not in ("calibrated", "paper"):
             raise ConfigError(f"`preset` must be 'calibrated' or 'paper'; got {self.preset!r}.")
         if self.authors_compat and self.preset != "paper":
@@ -274,16 +290,18 @@ class Objective:
         classified = torch.stack([functional.nll_loss(g, y[:, i]) for i, g in enumerate(groups)]).sum()
         if self.beta is None:
             return self.rebuilding(self.module.join(needed, rest), x).mean() + classified
-        withheld = torch.rand(len(x), 1, generator=rng) < _WITHHELD
-        labels = torch.where(withheld, self._uniform(len(x)), self._one_hot(y))
-        noisy = rest + torch.randn(rest.shape, generator=rng)
+        # Drawn on the CPU: a seed means the same on every device.
+        withheld = (torch.rand(len(x), 1, generator=rng) < _WITHHELD).to(x.device)
+        labels = torch.where(withheld, self._uniform(len(x)).to(x.device), self._one_hot(y))
+        noisy = rest + torch.randn(rest.shape, generator=rng).to(x.device)
         length = 0.5 * rest.square().sum(dim=1)
         return (self.rebuilding(self.module.join(labels, noisy), x) + self.beta * length).mean() + classified
 
     def mean(self, x: Tensor, y: Tensor, rng: torch.Generator) -> float:
         """The same over many rows, in chunks."""
         parts = zip(x.split(_VALIDATION_CHUNK), y.split(_VALIDATION_CHUNK), strict=True)
-        return sum(float(self(a, b, rng)) * len(a) for a, b in parts) / len(x)
+        device = next(self.module.parameters()).device
+        return sum(float(self(a.to(device), b.to(device), rng)) * len(a) for a, b in parts) / len(x)
 
     def _one_hot(self, y: Tensor) -> Tensor:
         sizes = self.module.classes

@@ -57,6 +57,8 @@ class TableObfuscator(BaseObfuscator):
         Share of the records held out for validation (fault F14); the weights of the best epoch are kept. 0: none.
     random_state
         Seed of the training; None: a fresh one.
+    device
+        Where to train: "auto" (a GPU if there is one), "cpu", "cuda" or "mps". It is not saved.
     checkpoint
         A private file from which an interrupted fit resumes; needs `random_state`.
     progress

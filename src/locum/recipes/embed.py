@@ -99,6 +99,7 @@ def embed_to_file(
     cache: Path | bool = True,
     strict: bool = False,
     workers: int | None = None,
+    device: str = "auto",
     index: Path | None = None,
     reference: bool = True,
     overwrite: bool = False,
@@ -127,6 +128,8 @@ def embed_to_file(
         Stop at the first image that cannot be read.
     workers
         Number of threads; None: one per core.
+    device
+        Where the model runs, as in `load_backbone`.
     index
         A .csv file that says which image became which row.
     reference
@@ -171,7 +174,7 @@ def embed_to_file(
     if len(named) > 1 and out.suffix.lower() != ".npz":
         raise ConfigError(f"The images have the splits {', '.join(named)}: only an .npz file can hold several.")
     started = time.monotonic()
-    model = load_backbone(backbone, window=window)
+    model = load_backbone(backbone, window=window, device=device)
     try:
         done = embed_images(source, model, cache=cache, strict=strict, workers=workers, progress=progress)
     except StrictError as error:

@@ -270,8 +270,8 @@ def fit_release(
         Where passes over data in pieces run, such as `RayEngine`; None: in this process.
     in_memory
         Bytes of vectors up to which data are read as a whole. Larger ones are read in pieces, in one pass per noisy
-        sum, if they are Parquet or safetensors files and the generator is "gaussian"; so are data at an address, and
-        all data with an `engine`. Copies are then counted, but not listed.
+        sum, if they are Parquet or safetensors files and the generator is "gaussian", or "cvae" without a guarantee;
+        so are data at an address, and all data with an `engine`. Copies are then counted, but not listed.
     verbose
         Show the progress of training.
     seed
@@ -338,11 +338,17 @@ def fit_release(
         check_droppable(privacy)
     # Wrong settings are reported before data are read; those that depend on the data come after.
     _build(generator, settings, seed)
+    if "device" in settings:
+        from locum.train import cpu_only, pick_device  # torch
+
+        (pick_device if privacy is None else cpu_only)(settings["device"])
     # Before anything is paid for: whoever comes second is refused at once.
     with hold_folder(out):
         wanted = privacy is not None and settings.get("reference", "auto") == "auto"
         opened = None
-        if generator == "gaussian" and not drop_duplicates:
+        # A private network draws its batches from all records, which must be in memory for that.
+        in_pieces = generator == "gaussian" or (generator == "cvae" and privacy is None and engine is None)
+        if in_pieces and not drop_duplicates:
             opened = open_large(data, backbone, in_memory=in_memory if engine is None else -1)
         splits: dict[str, EmbeddingSet] = {}
         if opened is None:

@@ -118,6 +118,7 @@ def fit_obfuscator(
     channels: int = 3,
     limit: int | None = None,
     seed: int = 0,
+    device: str = "auto",
     overwrite: bool = False,
     resume: bool = True,
     verbose: bool = False,
@@ -152,6 +153,8 @@ def fit_obfuscator(
         Use only the first records of each split.
     seed
         Seed of the training.
+    device
+        Where to train, as in `TableObfuscator`.
     overwrite
         Replace `out` if it is an obfuscator.
     resume
@@ -185,6 +188,7 @@ def fit_obfuscator(
         "max_epochs": epochs,
         "beta": beta,
         "authors_compat": authors_compat,
+        "device": device,
     }
     # Report wrong settings before data are read.
     TableObfuscator(**settings)._check()

@@ -19,6 +19,7 @@ from locum.io import check_output_file, split_path
 from locum.rebalance import GenerativeOverSampler
 from locum.recipes.inputs import GENERATED, check_source, choose_split, only_real, read_sets
 from locum.release import Release, load
+from locum.train import pick_device
 from locum.types import EmbeddingSet, Progress
 
 PRIVATE = (
@@ -99,6 +100,7 @@ def rebalance_to_file(
     variance: float | None = None,
     backbone: str | None = None,
     seed: int = 0,
+    device: str = "auto",
     overwrite: bool = False,
     verbose: bool = False,
     progress: Progress | None = None,
@@ -129,6 +131,8 @@ def rebalance_to_file(
         Model that embeds images, or the path of a custom one.
     seed
         Seed of generator and sampling.
+    device
+        Where a CVAE is trained, as in `CVAEGenerator`; the others need none.
     overwrite
         Replace `out` if it exists.
     verbose
@@ -155,7 +159,7 @@ def rebalance_to_file(
     if per_class is not None and (strategy != "auto" or amount != 1.0):
         raise ConfigError("--per-class sets exact sizes: leave --strategy and --amount out.")
     wanted = _strategy(strategy) if per_class is None else dict(per_class)
-    source = _source(generator, verbose)
+    source = _source(generator, verbose, device)
     release = source if isinstance(source, Release) else None
     splits = read_sets(data, like=release.info if release else None, backbone=backbone, progress=progress)
     train = only_real(choose_split(splits, data, "train"), "given")
@@ -212,12 +216,14 @@ def _strategy(text: str) -> str | float:
     return ratio
 
 
-def _source(generator: str, verbose: bool) -> BaseGenerator | Release:
+def _source(generator: str, verbose: bool, device: str) -> BaseGenerator | Release:
     """The generator of that name, or the release in that folder."""
+    if device != "auto":
+        pick_device(device)
     if generator == "gaussian":
         return ClassGaussian()
     if generator in _GENERATORS:
-        return CVAEGenerator(generator.removeprefix("cvae-"), verbose=verbose)
+        return CVAEGenerator(generator.removeprefix("cvae-"), device=device, verbose=verbose)
     if not Path(generator).is_dir():
         raise ConfigError(f"--generator takes {', '.join(_GENERATORS)} or a release folder; got {generator!r}.")
     return load(generator)

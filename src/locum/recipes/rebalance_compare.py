@@ -30,6 +30,7 @@ from locum.rebalance import (
     shot_group,
 )
 from locum.recipes.inputs import check_source, choose_split, only_real, pick_split, read_sets
+from locum.train import pick_device
 from locum.types import EmbeddingSet, Estimate, Progress, no_progress
 
 HEADS = ("default", "thesis")
@@ -133,6 +134,7 @@ def compare_methods(
     head: str = "default",
     figure: Path | None = None,
     backbone: str | None = None,
+    device: str = "auto",
     overwrite: bool = False,
     progress: Progress | None = None,
 ) -> Comparison:
@@ -161,6 +163,8 @@ def compare_methods(
         File for a figure of accuracy by class; None: no figure.
     backbone
         Model that embeds images, or the path of a custom one.
+    device
+        Where heads and CVAEs are trained, as in `LinearHead`.
     overwrite
         Replace `figure` if it exists.
     progress
@@ -183,10 +187,11 @@ def compare_methods(
     if seeds < 1:
         raise ConfigError(f"`seeds` must be 1 or more; got {seeds!r}. Intervals need 2.")
     _check_figure(figure, overwrite=overwrite)
+    pick_device(device)
     train = only_real(choose_split(read_sets(data, backbone=backbone, progress=progress), data, "train"), "given")
     check_trainable(train, min_per_class=1)
     unseen = _aligned(train, only_real(pick_split(test, "test", "val", like=train.info, backbone=backbone), "test"))
-    task = _Task(train, unseen, head)
+    task = _Task(train, unseen, head, device)
     simple = tuple(name for name in SIMPLE if name in chosen) or SIMPLE
     tell = progress or no_progress
     reference = _best(task, simple, tell)
@@ -198,7 +203,7 @@ def compare_methods(
         fitted: dict[str, BaseGenerator] = {}
         for i, name in enumerate(chosen):
             tell(seed * len(chosen) + i, seeds * len(chosen), name)
-            model, note = _trained(name, train.X, task.y, task.head, seed, fitted)
+            model, note = _trained(task, name, np.arange(len(train)), seed, fitted)
             guesses[name].append(task.names[model.predict(unseen.X)])
             notes[name] = note or notes.get(name, "")
     rows = tuple(_row(task, name, guesses, reference, notes[name]) for name in chosen)
@@ -221,17 +226,20 @@ def compare_methods(
 class _Task:
     """Both sets, the kind of head, and codes `y` of the training records into `names`, the classes they have."""
 
-    def __init__(self, train: EmbeddingSet, test: EmbeddingSet, head: str) -> None:
-        self.train, self.test, self.head = train, test, head
+    def __init__(self, train: EmbeddingSet, test: EmbeddingSet, head: str, device: str) -> None:
+        self.train, self.test, self.head, self.device = train, test, head, device
         self.names, y = np.unique(train.labels, return_inverse=True)
         self.y = y.astype(np.int64)
 
 
 def _trained(
-    name: str, X: Matrix, y: Codes, head: str, seed: int, fitted: dict[str, BaseGenerator]
+    task: _Task, name: str, index: Codes, seed: int, fitted: dict[str, BaseGenerator]
 ) -> tuple[LinearHead, str]:
     """A head trained with this method, and its note; fitted generators are kept in `fitted` and reused."""
+    X, y = task.train.X[index], task.y[index]
     method, source = METHODS[name], _generator(METHODS[name])
+    if isinstance(source, CVAEGenerator):
+        source = clone(source).set_params(device=task.device)
     # Seeded by its place among all methods, so that the result does not depend on which others are compared.
     rng = np.random.default_rng([seed, list(METHODS).index(name)])
     extra = dict(method.head)
@@ -241,6 +249,7 @@ def _trained(
         extra["augment"] = fitted[repr(source)]
     if isinstance(method.resample, BySampler) and source is not None:
         sampler = clone(method.resample.sampler)
+        sampler.set_params(generator=clone(source))
         sampler.set_params(random_state=int(rng.integers(2**31 - 1)), generator__random_state=seed)
         rows = Resampled(*sampler.fit_resample(X, y))
         if sampler.generator_ is not None:
@@ -248,7 +257,8 @@ def _trained(
             fitted[repr(source)] = sampler.generator_
     else:
         rows = method.resample(X, y, rng)
-    model = LinearHead(**_settings(head, len(y), len(rows.y)), **extra, random_state=seed)
+    settings = _settings(task.head, len(y), len(rows.y))
+    model = LinearHead(**settings, **extra, random_state=seed, device=task.device)
     return model.fit(rows.X, rows.y, rows.sample_weight), rows.note
 
 
@@ -286,7 +296,7 @@ def _cross_validated(task: _Task, name: str) -> float:
     for seen, held in kfold(task.train, min(FOLDS, units), np.random.default_rng(0)) if units > 1 else ():
         # With only one class left there is nothing to learn, and the fold counts as wrong.
         if len(np.unique(task.y[seen])) > 1:
-            model, _ = _trained(name, task.train.X[seen], task.y[seen], task.head, 0, {})
+            model, _ = _trained(task, name, seen, 0, {})
             guess[held] = model.predict(task.train.X[held])
     return balanced_accuracy(task.y, guess)
 

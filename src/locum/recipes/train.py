@@ -20,6 +20,7 @@ from locum.recipes.evaluate import HEADS
 from locum.recipes.inputs import scored
 from locum.recipes.sample import check_rows
 from locum.release import Release, load
+from locum.train import pick_device
 from locum.types import EmbeddingSet, Estimate, PrivacyClaim, Progress, no_progress
 
 SAMPLES = 10_000
@@ -132,6 +133,7 @@ def train_head(
     head: str = "auto",
     samples: int | None = None,
     seed: int = 0,
+    device: str = "auto",
     calibrate: bool = False,
     overwrite: bool = False,
     settings: Mapping[str, Any] | None = None,
@@ -163,6 +165,8 @@ def train_head(
         How many vectors to train on; None: 10,000 of a decoder (more for very many classes), or all rows of a table.
     seed
         Seed of sampling and training.
+    device
+        Where to train, as in `LinearHead`; a rule that is not trained needs none.
     calibrate
         Fit a temperature on samples that the head was not trained on, never on records.
     overwrite
@@ -189,6 +193,8 @@ def train_head(
     (('malignant', 'benign'), 200)
     """
     model = None if head in ("auto", "bayes") and not settings else _build(head, dict(settings or {}), seed)
+    if device != "auto":
+        pick_device(device)
     check_output_file(out, overwrite=overwrite, suffixes=(".safetensors",))
     if out.absolute().parent.resolve() == release.resolve():
         raise ConfigError("A head inside the release's folder would spoil the release: write it beside the folder.")
@@ -211,7 +217,7 @@ def train_head(
         saved = bayes_head(source)
     else:
         tell(1, 3, f"training on {len(rows)} rows")
-        model = model or _build(head, {}, seed)
+        model = (model or _build(head, {}, seed)).set_params(device=device)
         model.fit(rows.X, source.classes[rows.y])
         saved = SavedHead.from_fitted(model, source, {"samples": len(rows)})
     tell(2, 3, "scoring")

@@ -65,6 +65,7 @@ if TYPE_CHECKING:
         to_space as to_space,
     )
     from locum.release.release import Release as Release, load as load
+    from locum.release.stream import WorkerSeeds as WorkerSeeds
     from locum.release.verification import (
         OpenedRelease as OpenedRelease,
         Verification as Verification,

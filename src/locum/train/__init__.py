@@ -12,6 +12,12 @@ if TYPE_CHECKING:
         History as History,
         fingerprint as fingerprint,
     )
+    from locum.train.device import (
+        DEVICES as DEVICES,
+        cpu_only as cpu_only,
+        pick_device as pick_device,
+        seeded_weights as seeded_weights,
+    )
     from locum.train.loop import (
         LoopSettings as LoopSettings,
         run_loop as run_loop,
@@ -19,5 +25,14 @@ if TYPE_CHECKING:
         shuffled_batches as shuffled_batches,
     )
     from locum.train.losses import CVAELoss as CVAELoss, RowLoss as RowLoss, RowLossByAutograd as RowLossByAutograd
+    from locum.train.moments import ClassMoments as ClassMoments
+    from locum.train.shuffled import (
+        HeldOut as HeldOut,
+        ShuffledRows as ShuffledRows,
+        Survey as Survey,
+        held_out_records as held_out_records,
+        record_units as record_units,
+        survey as survey,
+    )
 
 __getattr__, __dir__, __all__ = lazy_exports(__name__)

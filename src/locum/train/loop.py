@@ -67,6 +67,14 @@ class LoopSettings:
             raise ConfigError(f"`weight_decay` must be 0 or more; got {self.weight_decay!r}.")
 
 
+def batch_sizes(n: int, batch_size: int) -> list[int]:
+    """The sizes of batches of `n` records; a last batch of one record joins the one before it."""
+    stops = [*range(batch_size, n, batch_size), n]
+    if len(stops) > 1 and n - stops[-2] == 1:
+        del stops[-2]
+    return [b - a for a, b in pairwise([0, *stops])]
+
+
 def shuffled_batches(n: int, batch_size: int) -> Callable[[torch.Generator], Iterator[Tensor]]:
     """Batches of positions in a new random order for each epoch; the last one may be smaller.
 
@@ -90,10 +98,7 @@ def shuffled_batches(n: int, batch_size: int) -> Callable[[torch.Generator], Ite
     >>> [len(positions) for positions in shuffled_batches(9, 4)(seeded(0))]
     [4, 5]
     """
-    stops = [*range(batch_size, n, batch_size), n]
-    if len(stops) > 1 and n - stops[-2] == 1:
-        del stops[-2]
-    sizes = [b - a for a, b in pairwise([0, *stops])]
+    sizes = batch_sizes(n, batch_size)
 
     def batches(rng: torch.Generator) -> Iterator[Tensor]:
         yield from torch.randperm(n, generator=rng).split(sizes)
