@@ -39,7 +39,11 @@ if TYPE_CHECKING:
         read_image_arrays as read_image_arrays,
         write_npz_stream as write_npz_stream,
     )
-    from locum.data.formats.parquet import DRAWN as DRAWN, write_parquet_stream as write_parquet_stream
+    from locum.data.formats.parquet import (
+        DRAWN as DRAWN,
+        EMBEDDED as EMBEDDED,
+        write_parquet_stream as write_parquet_stream,
+    )
     from locum.data.ledger import ledger_for as ledger_for
     from locum.data.long_tail import long_tail_counts as long_tail_counts, make_long_tail as make_long_tail
     from locum.data.partition import (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -37,6 +37,8 @@ class Backbone:
         Whether these calls run at once, each on one core; False if `run` makes them wait for each other.
     batch
         How many images a thread prepares and runs at a time.
+    model
+        The ONNX file behind `run`, with which another process can run the same; None for other models.
 
     Examples
     --------
@@ -53,6 +55,7 @@ class Backbone:
     run: Run
     concurrent: bool
     batch: int = 4
+    model: bytes | None = field(default=None, repr=False)
 
     @property
     def info(self) -> EmbeddingInfo:

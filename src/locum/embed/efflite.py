@@ -36,8 +36,9 @@ def load_efflite(number: int) -> Backbone:
     """
     revision, side = MODELS[number]
     preprocessing = Preprocessing(resize=(side, side), fine=True, scale=1, mean=(127.0,) * 3, std=(128.0,) * 3)
-    run = session_runner(start_session(_model(number, revision, side)))
-    return Backbone(f"efflite{number}", revision, preprocessing, DIM, run, concurrent=True)
+    model = _model(number, revision, side)
+    run = session_runner(start_session(model))
+    return Backbone(f"efflite{number}", revision, preprocessing, DIM, run, concurrent=True, model=model)
 
 
 def _model(number: int, revision: str, side: int) -> bytes:

@@ -394,7 +394,26 @@ def _collect(
 
 
 def ledger_of(source: ImageSource) -> str:
-    """The ledger of images on this machine; empty if they are in a store, where nothing lies beside them."""
+    """The ledger of images on this machine; empty if they are in a store, where nothing lies beside them.
+
+    Parameters
+    ----------
+    source
+        The images.
+
+    Returns
+    -------
+    str
+        What `EmbeddingInfo.ledger` records.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from locum.embed import ledger_of, open_images
+    >>> np.savez("paid.npz", train_images=np.zeros((2, 8, 8), np.uint8), train_labels=[0, 1])
+    >>> ledger_of(open_images("paid.npz")).endswith(".locum/ledger.sqlite")
+    True
+    """
     return "" if source.home is None else str(source.home / STATE_FOLDER / LEDGER)
 
 

@@ -89,7 +89,8 @@ def load_onnx(file: str) -> Backbone:
     run = session_runner(session)
     dim = _width(run, preprocessing, file)
     batch = 1 if fixed == 1 else 4
-    return Backbone("onnx", hashlib.sha256(raw).hexdigest(), preprocessing, dim, run, concurrent=True, batch=batch)
+    revision = hashlib.sha256(raw).hexdigest()
+    return Backbone("onnx", revision, preprocessing, dim, run, concurrent=True, batch=batch, model=raw)
 
 
 def _width(run: Run, preprocessing: Preprocessing, file: str) -> int:

@@ -178,7 +178,7 @@ def image_errors(address: str) -> Iterator[None]:
 
 @dataclass(frozen=True, kw_only=True)
 class RemoteSource(ImageSource):
-    """Images in a store, with names relative to an address such as `s3://bucket/scans`; read, never copied to disk."""
+    """Images in a store, with names relative to an address such as `s3://bucket/scans`; nothing is copied to disk."""
 
     address: str
     home: Path | None = None
@@ -190,9 +190,9 @@ class RemoteSource(ImageSource):
     def read(self, i: int) -> bytes:
         """The bytes of the object. A store that fails stops the run: the image is there, and must not be left out."""
         system, place = self._store
-        with image_errors(self.address):
-            with system.open_input_stream(f"{place}/{self.items[i].name}", compression=None) as stream:
-                return bytes(stream.read())
+        file = f"{place}/{self.items[i].name}"
+        with image_errors(self.address), system.open_input_stream(file, compression=None) as stream:
+            return bytes(stream.read())
 
     def decode(self, content: bytes, window: tuple[float, float] | None) -> Image:
         """By content, as of a file."""
