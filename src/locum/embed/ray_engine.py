@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import signal
+import socket
 import threading
 import time
 from collections import Counter, deque
@@ -94,6 +95,7 @@ class RayEngine:
         if self.address == "local":
             given |= {"num_cpus": cores(), "include_dashboard": False, "object_store_memory": _STORE_BYTES}
         try:
+            _knock(self.address)
             ray.init(address=self.address, **given)
         except (ConnectionError, RuntimeError, ValueError, OSError) as error:
             text = " ".join(str(error).split())
@@ -309,6 +311,13 @@ def _unseen(place: str) -> str:
         f"A node of the cluster does not see what is in {place!r}: use a folder on a disk that all nodes share, or "
         "an address such as s3://bucket/folder."
     )
+
+
+def _knock(address: str) -> None:
+    """Raise OSError if nobody answers at an address: Ray itself would try for minutes."""
+    host, _, port = address.rpartition("/")[2].rpartition(":")
+    if host and port.isdigit():
+        socket.create_connection((host, int(port)), timeout=10).close()
 
 
 @contextmanager

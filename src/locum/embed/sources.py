@@ -167,13 +167,11 @@ def image_errors(address: str) -> Iterator[None]:
     except OSError as error:
         found = _STORE_ERROR.search(str(error))
         reason = found.group() if found else "the connection failed"
-    else:
-        return
-    # Raised outside `except`: the store's own error names the image.
-    raise DataError(
-        f"An image in {address!r} cannot be read: {reason}. Check the network and the credentials, then run the same "
-        "command again."
-    )
+        # Not chained: the store's own error names the image.
+        raise DataError(
+            f"An image in {address!r} cannot be read: {reason}. Check the network and the credentials, then run the "
+            "same command again."
+        ) from None
 
 
 @dataclass(frozen=True, kw_only=True)
