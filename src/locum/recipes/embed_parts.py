@@ -20,6 +20,7 @@ from locum.embed import (
     ShardedVectors,
     StrictError,
     can_keep,
+    check_shard_folder,
     embed_to_shards,
     keep_drawn_reference,
     load_backbone,
@@ -113,6 +114,7 @@ def embed_to_folder(
         "input": None if is_remote(images) else Path(images),
     }
     check_distinct({role: file for role, file in given.items() if file is not None})
+    check_shard_folder(out)
     started = time.monotonic()
     engine = engine or LocalEngine()
     with engine.started():
@@ -121,7 +123,9 @@ def embed_to_folder(
             raise DataError(NO_CLASSES)
         named = ledger_text(source, ledger)
         model = load_backbone(backbone, window=window)
-        kept = _reference(source, model, out, tell, progress) if reference else _shipped(model)
+        kept = model.name if model.name in REFERENCES else ""
+        if reference and not kept:
+            kept = _reference(source, model, out, tell, progress)
         info = replace(model.info, class_names=source.class_names, ledger=named, reference=kept)
         if index is not None:
             rows = ((item.split, str(row), item.name) for row, item in enumerate(source.items))
@@ -160,10 +164,6 @@ def embed_to_folder(
     }
 
 
-def _shipped(model: Backbone) -> str:
-    return model.name if model.name in REFERENCES else ""
-
-
 def _reference(
     source: ImageSource,
     model: Backbone,
@@ -171,11 +171,11 @@ def _reference(
     tell: Callable[[str], None] | None,
     progress: Progress | None,
 ) -> str:
-    """Public statistics of the model: shipped, or made beside images or output; empty if there is no place."""
+    """Public statistics of a model, made beside the images or the output; empty if there is no place."""
     if source.home is not None and can_keep(source.home):
         return keep_drawn_reference(model, source.home / STATE_FOLDER, tell=tell, progress=progress)
     if is_remote(out):
-        return _shipped(model)
+        return ""
     return keep_drawn_reference(model, Path(out).absolute().parent, tell=tell, progress=progress)
 
 
