@@ -109,6 +109,21 @@ def test_actors_write_what_one_process_writes(
 
 
 @pytest.mark.usefixtures("cluster")
+def test_progress_is_shown_within_a_shard(scans: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("locum.embed.ray_engine._ASK_EVERY", 0.05)
+    told: list[int] = []
+    embed_to_folder(
+        str(scans / "train"),
+        str(tmp_path / "v"),
+        engine=RayEngine(actors=1),
+        progress=lambda done, total, note="": told.append(done),
+    )
+    assert told == sorted(set(told))
+    assert len(told) > 1, "there is one shard"
+    assert told[-1] == 41
+
+
+@pytest.mark.usefixtures("cluster")
 def test_killed_processes_change_nothing(scans: Path, whole: Path, tmp_path: Path) -> None:
     killed: list[int] = []
 

@@ -33,6 +33,8 @@ from locum.errors import ConfigError, DataError, LocumError
 _STORE_BYTES = 256 * 1024**2
 # A shard at which so many processes died is not tried again.
 _DEATHS = 4
+# How often actors are asked how far they are, in seconds.
+_ASK_EVERY = 2.0
 # How long nothing may happen before the run stops: no actor could start, and none is at work.
 _PATIENCE = 300.0
 
@@ -159,12 +161,15 @@ class _Queue:
         # Sent once per node, not with each actor.
         model = ray.put(backbone.model)
         # Their restarts are ours: a shard then goes to whoever is free, not to the actor that died at it.
-        remote = ray.remote(num_cpus=cpus, max_restarts=0, max_task_retries=0)(_Actor)
+        # One thread embeds, another answers how far it is.
+        remote = ray.remote(num_cpus=cpus, max_restarts=0, max_task_retries=0, max_concurrency=2)(_Actor)
         witness = _witness(work, shards)
         self._new = lambda: remote.remote(model, facts, work, cpus, witness)
         # What each pending call is about: the actor, and its shard (None: it is starting).
         self._calls: dict[Any, tuple[Any, Shard | None]] = {}
         self._idle: list[Any] = []
+        # Images of unfinished shards that were reported as done.
+        self._reported: Counter[int] = Counter()
         for _ in range(min(actors, len(shards))):
             self._start()
 
@@ -176,7 +181,9 @@ class _Queue:
                 while self._idle and self._waiting:
                     actor, shard = self._idle.pop(), self._waiting.popleft()
                     self._calls[actor.embed.remote(shard)] = (actor, shard)
-                ready, _ = self._ray.wait(list(self._calls), timeout=5.0)
+                ready, _ = self._ray.wait(list(self._calls), timeout=_ASK_EVERY)
+                if not ready:
+                    self._ask()
                 for call in ready:
                     if (one := self._answer(call)) is not None:
                         self._left -= 1
@@ -192,16 +199,37 @@ class _Queue:
             for actor in [*self._idle, *(actor for actor, _ in self._calls.values())]:
                 self._ray.kill(actor)
 
+    def _ask(self) -> None:
+        """Report how far the shards in work are."""
+        from ray.exceptions import RayError
+
+        asked = {actor.done.remote(): shard for actor, shard in self._calls.values() if shard is not None}
+        for answer in self._ray.wait(list(asked), num_returns=len(asked), timeout=1.0)[0] if asked else ():
+            try:
+                self._report(asked[answer], self._ray.get(answer))
+            except RayError:
+                # It has died; its call says so.
+                continue
+
+    def _report(self, shard: Shard, done: int) -> None:
+        # A shard that is tried again is not counted twice.
+        if (new := done - self._reported[shard.number]) > 0:
+            self._reported[shard.number] = done
+            self._on_images(new)
+
     def _start(self) -> None:
         actor = self._new()
         self._calls[actor.start.remote()] = (actor, None)
 
     def _answer(self, call: Any) -> Finished | None:
-        from ray.exceptions import RayError
+        from ray.exceptions import RayError, RayTaskError
 
         actor, shard = self._calls.pop(call)
         try:
             answer = self._ray.get(call)
+        except RayTaskError:
+            # The process lives: what it could not do, another could not do either.
+            raise
         except RayError as error:
             self._died(shard, error)
             return None
@@ -210,7 +238,7 @@ class _Queue:
         self._idle.append(actor)
         if shard is None or not isinstance(answer, Finished):
             return None
-        self._on_images(len(shard.items))
+        self._report(shard, len(shard.items))
         return answer
 
     def _died(self, shard: Shard | None, error: Exception) -> None:
@@ -272,6 +300,11 @@ class _Actor:
         self._model, self._facts, self._work, self._witness = model, facts, work, witness
         self._threads = default_threads(work.source, cpus)
         self._backbone: Backbone | None = None
+        self._done = 0
+
+    def done(self) -> int:
+        """How many images of the shard in work are done."""
+        return self._done
 
     def start(self) -> _Problem | None:
         """Start the session; a node that does not see the files says so, instead of finding them missing."""
@@ -292,8 +325,13 @@ class _Actor:
     def embed(self, shard: Shard) -> Finished | _Problem:
         """Embed and write one shard."""
         assert self._backbone is not None, "the driver starts it first"
+        self._done = 0
+
+        def count(n: int) -> None:
+            self._done += n
+
         try:
-            return write_shard(shard, self._work, self._backbone, self._threads)
+            return write_shard(shard, self._work, self._backbone, self._threads, count)
         except (LocumError, OSError) as error:
             return _problem(error)
 
