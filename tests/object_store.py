@@ -13,7 +13,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -132,9 +132,18 @@ class Proxy:
 
 @contextmanager
 def flaky_proxy(
-    store: Store, *, fail: float = 0.2, delay: float = 0.2, seconds: float = 0.1, seed: int = 0
+    store: Store,
+    *,
+    fail: float = 0.2,
+    delay: float = 0.2,
+    seconds: float = 0.1,
+    seed: int = 0,
+    refuse: Callable[[str, str], bool] = lambda method, path: False,
 ) -> Iterator[Proxy]:
-    """A proxy before `store` that answers 500 to a share of requests and delays another; addresses lead to it."""
+    """A proxy before `store` that answers 500 to a share of requests and delays another; addresses lead to it.
+
+    Requests that `refuse` names by method and path always get a 500.
+    """
     told, rng, lock = Proxy(), random.Random(seed), threading.Lock()
 
     class Handler(BaseHTTPRequestHandler):
@@ -145,7 +154,7 @@ def flaky_proxy(
             if "chunked" in (self.headers.get("Transfer-Encoding") or ""):
                 body = self._chunks()
             with lock:
-                drawn = rng.random()
+                drawn = -1.0 if refuse(self.command, self.path) else rng.random()
                 told.requests += 1
                 told.failed += drawn < fail
                 told.delayed += fail <= drawn < fail + delay

@@ -127,6 +127,29 @@ def test_a_large_object_is_whole_after_failures(store: Store) -> None:
     assert store.objects(out) == {"part.parquet": raw}
 
 
+@pytest.mark.slow
+def test_an_object_whose_parts_do_not_all_arrive_is_not_there(store: Store) -> None:
+    out, raw = f"{store.bucket()}/vectors", os.urandom(24 * 2**20)
+    failing = flaky_proxy(store, fail=0.0, delay=0.0, refuse=lambda method, path: "partNumber=2" in path)
+    with failing, pytest.raises(DataError, match="cannot be used"):
+        ShardFolder(out).write("part.parquet", raw)
+    assert store.objects(out) == {}
+    ShardFolder(out).write("part.parquet", raw)
+    assert store.objects(out) == {"part.parquet": raw}
+
+
+@pytest.mark.slow
+def test_an_image_that_the_store_never_gives_stops_the_run_and_is_not_named(store: Store, remote: str) -> None:
+    out = f"{store.bucket()}/vectors"
+    name = open_images(remote).only("test").items[12].name
+    failing = flaky_proxy(store, fail=0.0, delay=0.0, refuse=lambda method, path: path.split("?")[0].endswith(name))
+    with failing, pytest.raises(DataError, match=r"An image in .* cannot be read: ") as told:
+        embed_to_folder(f"{remote}/test", f"{out}/", rows_per_file=8)
+    assert "MILLER" not in str(told.value)
+    assert set(store.objects(out)) == {EMBEDDED, "part-000000.parquet"}
+    assert embed_to_folder(f"{remote}/test", f"{out}/", rows_per_file=8)["resumed"] == 1
+
+
 def test_a_run_that_was_killed_is_finished_by_the_next(store: Store, remote: str, expected: dict[str, bytes]) -> None:
     out = f"{store.bucket()}/vectors"
     words = [sys.executable, "-m", "locum", "embed", remote, "-o", f"{out}/", "--rows-per-file", "8", "--json"]

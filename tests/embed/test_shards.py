@@ -263,3 +263,22 @@ def test_an_attribute_called_row_is_refused(tmp_path: Path) -> None:
     )
     with pytest.raises(ConfigError, match="an attribute `row`"):
         embed_to_folder(str(tmp_path / "i.npz"), str(tmp_path / "out"))
+
+
+def test_patients_of_dicom_files_are_the_same_in_a_folder(tmp_path: Path, same: Same) -> None:
+    samples = Path(pytest.importorskip("pydicom").__file__).parent / "data" / "test_files"
+    if not (samples / "CT_small.dcm").is_file():
+        pytest.skip("pydicom came without its test files")
+    images = tmp_path / "in" / "images"
+    for label in "ab":
+        (images / label).mkdir(parents=True)
+        Image.new("RGB", (8, 8), (ord(label), 0, 0)).save(images / label / "plain.png")
+    (images / "b" / "MILLER.dcm").write_bytes((samples / "CT_small.dcm").read_bytes())
+    embed_to_file(str(images), tmp_path / "one.npz", cache=False)
+    embed_to_folder(str(images), str(tmp_path / "many"), rows_per_file=1)
+    expected = read_splits(tmp_path / "one.npz")
+    assert len(set(expected["all"].subject)) == 3
+    same(tmp_path / "many", expected)
+    (images / "b" / "MILLER.dcm").rename(images / "b" / "MILLER.png")
+    with pytest.raises(DataError, match=r"rename them to end in \.dcm"):
+        embed_to_folder(str(images), str(tmp_path / "other"), rows_per_file=1)
