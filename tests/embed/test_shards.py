@@ -164,6 +164,13 @@ def test_strict_stops_and_names_the_image_in_a_private_file_only(scans: Path, tm
     assert contents(tmp_path / "out").keys() == {EMBEDDED}
 
 
+def test_strict_also_counts_what_an_earlier_run_left_out(copy: Path, scans: Path, whole: Path) -> None:
+    with pytest.raises(DataError, match="--strict was given"):
+        embed_to_folder(str(scans), str(copy), rows_per_file=8, strict=True)
+    assert embed_to_folder(str(scans), str(copy), rows_per_file=8)["resumed"] == 8
+    assert contents(copy) == contents(whole)
+
+
 @given(st.lists(st.integers(0, 20), min_size=3, max_size=3), st.integers(1, 9))
 def test_shards_cover_each_row_once_and_no_two_splits(sizes: list[int], rows: int) -> None:
     items = [ImageItem(str(i), split) for split, n in zip(SPLITS, sizes, strict=True) for i in range(n)]
@@ -255,6 +262,17 @@ def test_wrong_words_are_one_sentence(words: list[str], told: str, scans: Path, 
     assert done.stderr.startswith("error: ")
     assert done.stderr.count("\n") == 1
     assert list(tmp_path.iterdir()) == []
+
+
+def test_arrays_of_images_are_known_by_their_pixels(tmp_path: Path, same: Same) -> None:
+    pixels = np.random.default_rng(0).integers(0, 256, (6, 8, 8), dtype=np.uint8)
+    for name, images in (("a", pixels), ("b", pixels + 1)):
+        np.savez(tmp_path / f"{name}.npz", train_images=images, train_labels=[0, 1] * 3)
+    embed_to_file(str(tmp_path / "a.npz"), tmp_path / "one.npz", cache=False)
+    embed_to_folder(str(tmp_path / "a.npz"), str(tmp_path / "out"), rows_per_file=4)
+    same(tmp_path / "out", read_splits(tmp_path / "one.npz"))
+    with pytest.raises(ConfigError, match="of other images"):
+        embed_to_folder(str(tmp_path / "b.npz"), str(tmp_path / "out"), rows_per_file=4)
 
 
 def test_an_attribute_called_row_is_refused(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ from locum.data import ALL, EMBEDDED, write_parquet_stream
 from locum.embed.backbone import Backbone
 from locum.embed.embedding import StrictError, fill_subjects, run_images
 from locum.embed.listing import may_name_subjects
-from locum.embed.sources import FileSource, ImageItem, ImageSource, RemoteSource
+from locum.embed.sources import ArraySource, FileSource, ImageItem, ImageSource, RemoteSource
 from locum.errors import ConfigError, DataError
 from locum.io import (
     check_output_folder,
@@ -338,6 +338,9 @@ def embed_to_shards(
     by_name = {shard.name: shard for shard in shards}
     with folder.hold():
         finished = _finished(folder, settings, by_name)
+        if strict:
+            # An earlier run may have left images out.
+            finished = {name: one for name, one in finished.items() if not one.skipped}
         todo = [shard for shard in shards if shard.name not in finished]
         resumed = len(finished)
         folder.make()
@@ -482,6 +485,11 @@ def _listing(source: ImageSource) -> str:
     else:
         place = str(source.home)
     found = hashlib.sha256(json.dumps([place, source.attribute_names]).encode())
+    if isinstance(source, ArraySource):
+        # Their names are row numbers, as in any other file.
+        for split, array in source.arrays.items():
+            found.update(f"{split} {array.shape} {array.dtype.str}\n".encode())
+            found.update(np.ascontiguousarray(array).data)
     for item in source.items:
         line = json.dumps([item.name, item.split, item.label, item.subject, item.attributes])
         found.update(line.encode() + b"\n")
