@@ -93,10 +93,6 @@ def measured(job: str, data: Path, engine: str) -> dict[str, Any]:
 
 def one(job: str, data: str, engine: str) -> None:
     """Run a job and print what it took."""
-    if engine == "ray":
-        from locum.data import connect_ray
-
-        connect_ray("local")
     start, cpu = time.perf_counter(), time.process_time()
     passes = peer(data) if job == "peer" else fit(job, data, engine)
     used = resource.getrusage(resource.RUSAGE_SELF)

@@ -82,7 +82,7 @@ def test_strict_ends_with_2_and_leaves_no_vectors(folder: Path, program: Run, tm
         ([".", "-o", "v.npz", "--window", "5"], "LOW,HIGH"),
         ([".", "-o", "v.npz", "--backbone", "magic"], "There is no backbone"),
         ([".", "-o", "v.txt"], "no suffix that can be written"),
-        ([".", "-o", "."], "is a folder"),
+        ([".", "-o", "."], "is not a folder that Locum wrote"),
         ([".", "-o", "nowhere/v.npz"], "its folder does not exist"),
         ([".", "-o", "v.npz", "--window", "nan,1"], "A window is two finite numbers"),
         ([".", "-o", "v.npz", "--index", "rows.txt"], "ends in .csv"),

@@ -3,18 +3,41 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from locum.cli import output
-from locum.cli.options import WHERE, DeviceName, Force, Json, existing, unused_file
+from locum.cli.options import WHERE, DeviceName, EngineName, Force, Json, existing, unused_file
+from locum.errors import ConfigError
+from locum.io import is_remote
 
 if TYPE_CHECKING:
+    from locum.embed import Engine
     from locum.recipes import EmbedSummary
 
 
-IMAGES_HELP = "A folder with one folder per class, a .csv with a column `path`, or an .npz of images."
+ENGINE = "Who does the work"
+# What one file of vectors can be; `locum.data` would bring numpy.
+_ENDINGS = (".csv", ".npz", ".parquet", ".safetensors")
+IMAGES_HELP = "A folder with one folder per class (also s3://...), a .csv with a column `path`, or an .npz of images."
+
+
+def _is_folder(out: str) -> bool:
+    """Whether files are to be written into it; a folder whose name ends like a file is more likely a mistake."""
+    return is_remote(out) or out.endswith("/") or (Path(out).is_dir() and Path(out).suffix.lower() not in _ENDINGS)
+
+
+def _unused(ctx: typer.Context, value: str) -> str:
+    """A file that can be written; a folder is checked where it is filled, since it may be half full."""
+    if not ctx.resilient_parsing and not _is_folder(value):
+        unused_file(ctx, Path(value))
+    return value
+
+
+def _there(ctx: typer.Context, value: str) -> str:
+    """Images that are there; those in a store are looked for later."""
+    return value if is_remote(value) else str(existing(ctx, value))
 
 
 def _list(show: bool) -> None:
@@ -31,16 +54,16 @@ def _list(show: bool) -> None:
 
 
 def embed(
-    images: Annotated[str, typer.Argument(metavar="IMAGES", help=IMAGES_HELP, callback=existing)],
+    images: Annotated[str, typer.Argument(metavar="IMAGES", help=IMAGES_HELP, callback=_there)],
     out: Annotated[
-        Path,
+        str,
         typer.Option(
             "--out",
             "-o",
-            metavar="FILE",
-            help="File of vectors to write, best .npz.",
+            metavar="FILE|FOLDER/",
+            help="File of vectors, best .npz; a name that ends in / (also s3://...) is a folder of Parquet files.",
             rich_help_panel=WHERE,
-            callback=unused_file,
+            callback=_unused,
         ),
     ],
     backbone: Annotated[
@@ -88,7 +111,44 @@ def embed(
         bool, typer.Option("--no-cache", help="Keep nothing: an interrupted run starts over.", rich_help_panel=WHERE)
     ] = False,
     workers: Annotated[
-        int | None, typer.Option(min=1, help="Threads (default: one per core).", rich_help_panel="Images")
+        int | None,
+        typer.Option(
+            min=1,
+            help="Threads (default: one per core); with the engine ray, CPUs per actor (default: 1).",
+            rich_help_panel=ENGINE,
+        ),
+    ] = None,
+    engine: Annotated[
+        EngineName,
+        typer.Option(help="Into a folder: embed in this process, or on a Ray cluster.", rich_help_panel=ENGINE),
+    ] = EngineName.local,
+    address: Annotated[
+        str | None,
+        typer.Option(
+            metavar="auto|ADDRESS|local",
+            help="The Ray cluster: this machine's, one elsewhere, or one started for this run (default: local).",
+            rich_help_panel=ENGINE,
+        ),
+    ] = None,
+    actors: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N", min=1, help="Processes on the Ray cluster (default: as many as fit).", rich_help_panel=ENGINE
+        ),
+    ] = None,
+    rows_per_file: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N", min=1, help="Into a folder: images per file (default: 10,000).", rich_help_panel=WHERE
+        ),
+    ] = None,
+    ledger: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="For images in a store: the ledger that pays for private fits of their vectors.",
+            rich_help_panel=WHERE,
+        ),
     ] = None,
     device: Annotated[
         DeviceName,
@@ -111,19 +171,42 @@ def embed(
     """Turn images into vectors with a frozen vision model; a killed run resumes where it stopped.
 
     Unreadable images are left out and listed in FILE.skipped.csv, copies are kept and listed in FILE.duplicates.csv.
-    Both stay with you: names can be patients' names.
+    Both stay with you: names can be patients' names. Into a folder, copies are not listed.
     """
     limits = _window(window)
     if cache is not None and no_cache:
-        from locum.errors import ConfigError
-
         raise ConfigError("--cache and --no-cache exclude each other; leave one out.")
-    with output.resumable(not no_cache), output.progress_bar("embed") as progress:
+    if engine is not EngineName.ray and (address is not None or actors is not None):
+        raise ConfigError("--address and --actors are for a Ray cluster: add --engine ray, or leave them out.")
+    if _is_folder(out):
+        _check_folder(out, cache, force)
+        _into_folder(
+            images,
+            out,
+            _engine(engine, address, actors, workers),
+            as_json,
+            backbone=backbone,
+            window=limits,
+            strict=strict,
+            index=index,
+            ledger=ledger,
+            reference=not no_reference,
+            **({} if rows_per_file is None else {"rows_per_file": rows_per_file}),
+        )
+        return
+    if rows_per_file is not None or engine is EngineName.ray:
+        raise ConfigError(
+            f"--rows-per-file and --engine ray are for a folder; {out!r} is a file: end it in / to make a folder."
+        )
+    with (
+        output.resumable(cache is not None or not (no_cache or is_remote(images))),
+        output.progress_bar("embed") as progress,
+    ):
         from locum.recipes import embed_to_file
 
         summary = embed_to_file(
             images,
-            out,
+            Path(out),
             backbone=backbone,
             window=limits,
             cache=cache or not no_cache,
@@ -131,12 +214,68 @@ def embed(
             workers=workers,
             device=device.value,
             index=index,
+            ledger=ledger,
             reference=not no_reference,
             overwrite=force,
             tell=output.say_aside,
             progress=progress,
         )
     output.show(summary, as_json, show_embed)
+
+
+def _check_folder(out: str, cache: Path | None, force: bool) -> None:
+    """Refuse what goes with a file only."""
+    if is_remote(out) and not out.endswith("/") and Path(out).suffix.lower() in _ENDINGS:
+        raise ConfigError(f"Only a folder of Parquet files can be written to a store: end {out!r} in /.")
+    if cache is not None:
+        raise ConfigError("A folder needs no --cache: a stopped run goes on with the next file. Leave it out.")
+    if force:
+        raise ConfigError("--force is for a file: remove the folder first, or choose another.")
+
+
+def _engine(name: EngineName, address: str | None, actors: int | None, workers: int | None) -> Engine:
+    from locum.embed import LocalEngine, RayEngine
+
+    if name is EngineName.local:
+        return LocalEngine(workers)
+    return RayEngine(address or "local", actors, workers)
+
+
+def _into_folder(images: str, out: str, engine: Engine, as_json: bool, **settings: Any) -> None:
+    from locum.recipes import embed_to_folder
+
+    with output.resumable(), output.progress_bar("embed") as progress:
+        result = embed_to_folder(images, out, engine=engine, tell=output.say_aside, progress=progress, **settings)
+    output.show(result, as_json, _show_folder)
+
+
+def _show_folder(result: dict[str, Any]) -> None:
+    """The same for a folder."""
+    parts = ", ".join(f"{n} {split}" for split, n in result["splits"].items()) if len(result["splits"]) > 1 else ""
+    images = _counted(result["images"], "image", "images")
+    classes = _counted(len(result["classes"]), "class", "classes")
+    files = _counted(result["files"], "file", "files")
+    output.say(
+        f"{images}{f' ({parts})' if parts else ''} of {classes} became vectors of {result['features']} numbers, in "
+        f"{files}: {result['folder']}"
+    )
+    output.say(f"backbone    {result['backbone']} (weights {result['revision'][:16]})")
+    output.say(f"pixels      {result['preprocessing']}")
+    if result["reference"]:
+        output.say(f"reference   {result['reference']} (public statistics for private fits)")
+    if result["ledger"] is None:
+        output.say("ledger      none: images in a store have none beside them")
+        output.say_indented("with --ledger FILE all vectors of these images share one budget")
+    kept = f"; {result['resumed']} of the files were there already" if result["resumed"] else ""
+    output.say(f"computed    {result['computed']} in {result['seconds']:.1f} s{kept}")
+    if result["skipped"]:
+        skipped = _counted(result["skipped"], "image", "images")
+        file = result["skipped_file"]
+        where = "their rows are in _embedded.json" if file is None else f"listed in {file}"
+        output.say(f"skipped     {skipped} that cannot be read; {where} (private)")
+    if result["ignored"]:
+        ignored = _counted(result["ignored"], "file without an image's suffix", "files without an image's suffix")
+        output.say(f"ignored     {ignored}")
 
 
 def show_embed(summary: EmbedSummary) -> None:
@@ -178,8 +317,6 @@ def _counted(n: int, one: str, many: str) -> str:
 
 
 def _window(text: str | None) -> tuple[float, float] | None:
-    from locum.errors import ConfigError
-
     if text is None:
         return None
     try:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
         open_batches as open_batches,
         opens_in_pieces as opens_in_pieces,
     )
+    from locum.data.cluster import ray_cluster as ray_cluster
     from locum.data.duplicates import (
         Copy as Copy,
         check_droppable as check_droppable,
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
         Engine as Engine,
         LocalEngine as LocalEngine,
         RayEngine as RayEngine,
-        connect_ray as connect_ray,
         total as total,
     )
     from locum.data.files import (
@@ -52,7 +52,11 @@ if TYPE_CHECKING:
         read_image_arrays as read_image_arrays,
         write_npz_stream as write_npz_stream,
     )
-    from locum.data.formats.parquet import DRAWN as DRAWN, write_parquet_stream as write_parquet_stream
+    from locum.data.formats.parquet import (
+        DRAWN as DRAWN,
+        EMBEDDED as EMBEDDED,
+        write_parquet_stream as write_parquet_stream,
+    )
     from locum.data.held_out import hold_out as hold_out
     from locum.data.ledger import ledger_for as ledger_for
     from locum.data.long_tail import long_tail_counts as long_tail_counts, make_long_tail as make_long_tail

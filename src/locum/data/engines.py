@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import logging
-import os
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Protocol, Self, TypeVar
 
-from locum.errors import ConfigError
+from locum.data.cluster import ray_cluster
+from locum.errors import LocumError
 from locum.types import Batches
 
 Result = TypeVar("Result")
@@ -28,6 +28,9 @@ Sums = TypeVar("Sums", bound=Mergeable)
 
 class Engine(Protocol):
     """Runs the same work on every part of some data."""
+
+    def started(self) -> AbstractContextManager[Any]:
+        """Keep what several passes need, such as a connection."""
 
     def map(self, batches: Batches, work: Callable[[Batches], Result]) -> Iterator[Result]:
         """What `work` returns for each part, in the order of the parts."""
@@ -83,6 +86,10 @@ class LocalEngine:
     [1000, 797]
     """
 
+    def started(self) -> AbstractContextManager[Any]:
+        """Nothing to keep."""
+        return nullcontext()
+
     def map(self, batches: Batches, work: Callable[[Batches], Result]) -> Iterator[Result]:
         """What `work` returns for each part, in the order of the parts."""
         return map(work, batches.parts())
@@ -108,22 +115,37 @@ class RayEngine:
     def __init__(self, address: str = "auto") -> None:
         self.address = address
 
+    def started(self) -> AbstractContextManager[Any]:
+        """Stay connected for several passes."""
+        return ray_cluster(self.address)
+
     def map(self, batches: Batches, work: Callable[[Batches], Result]) -> Iterator[Result]:
         """What `work` returns for each part, in the order of the parts."""
-        ray = connect_ray(self.address)
-        cpus = max(1, int(ray.cluster_resources().get("CPU", 1)))
-        parts = batches.parts()
-        size = max(1, -(-len(parts) // (_TASKS * cpus)))
-        task = ray.remote(num_cpus=1, max_retries=-1)(_each)
-        done = ray.put(work)
-        waiting: deque[Any] = deque()
-        for start in range(0, len(parts), size):
-            waiting.append(task.remote(done, list(parts[start : start + size])))
-            # A bounded number of results is on its way.
-            if len(waiting) >= 2 * cpus:
-                yield from ray.get(waiting.popleft())
-        while waiting:
-            yield from ray.get(waiting.popleft())
+        with ray_cluster(self.address) as ray:
+            cpus = max(1, int(ray.cluster_resources().get("CPU", 1)))
+            parts = batches.parts()
+            size = max(1, -(-len(parts) // (_TASKS * cpus)))
+            task = ray.remote(num_cpus=1, max_retries=-1)(_each)
+            shared = ray.put(work)
+            waiting: deque[Any] = deque()
+            for start in range(0, len(parts), size):
+                waiting.append(task.remote(shared, list(parts[start : start + size])))
+                # A bounded number of results is on its way.
+                if len(waiting) >= 2 * cpus:
+                    yield from _received(ray, waiting.popleft())
+            while waiting:
+                yield from _received(ray, waiting.popleft())
+
+
+def _received(ray: Any, call: Any) -> list[Any]:
+    """What a task returned; an error of ours as it was raised there."""
+    try:
+        found: list[Any] = ray.get(call)
+    except ray.exceptions.RayTaskError as error:
+        if isinstance(error.cause, LocumError):
+            raise error.cause from None
+        raise
+    return found
 
 
 def _each(work: Callable[[Batches], Result], parts: Sequence[Batches]) -> list[Result]:
@@ -132,42 +154,3 @@ def _each(work: Callable[[Batches], Result], parts: Sequence[Batches]) -> list[R
     # As many tasks as processors run at once: each gets one thread.
     with threadpool_limits(1):
         return [work(part) for part in parts]
-
-
-def connect_ray(address: str = "auto") -> Any:
-    """The module `ray`, connected to a cluster.
-
-    Parameters
-    ----------
-    address
-        "auto" for the cluster that this machine belongs to, "local" to start one on this machine, or HOST:PORT.
-
-    Returns
-    -------
-    module
-        `ray`. A connection that is there already is used.
-
-    Raises
-    ------
-    ConfigError
-        If Ray is not installed, or there is no such cluster.
-
-    Examples
-    --------
-    >>> from locum.data import connect_ray
-    >>> connect_ray("nowhere")  # doctest: +SKIP
-    """
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    try:
-        import ray
-    except ImportError as error:
-        raise ConfigError("A cluster needs Ray, which is not installed: pip install 'locum[cluster]'.") from error
-    if not ray.is_initialized():
-        try:
-            ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
-        except (ConnectionError, ValueError, RuntimeError) as error:
-            raise ConfigError(
-                f"There is no Ray cluster at {address!r}: start one with `ray start --head`, name its HOST:PORT, or "
-                "use 'local' to start one on this machine."
-            ) from error
-    return ray

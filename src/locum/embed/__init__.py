@@ -24,10 +24,16 @@ if TYPE_CHECKING:
         keep_drawn_reference as keep_drawn_reference,
         make_drawn_reference as make_drawn_reference,
     )
-    from locum.embed.embedding import Embedded as Embedded, StrictError as StrictError, embed_images as embed_images
+    from locum.embed.embedding import (
+        Embedded as Embedded,
+        StrictError as StrictError,
+        embed_images as embed_images,
+        ledger_of as ledger_of,
+    )
     from locum.embed.listing import holds_images as holds_images, open_images as open_images
     from locum.embed.pixels import UnreadableImageError as UnreadableImageError
     from locum.embed.preprocessing import Preprocessing as Preprocessing
+    from locum.embed.ray_engine import RayEngine as RayEngine
     from locum.embed.registry import (
         BACKBONES as BACKBONES,
         DEFAULT_BACKBONE as DEFAULT_BACKBONE,
@@ -36,6 +42,15 @@ if TYPE_CHECKING:
         load_backbone as load_backbone,
     )
     from locum.embed.scanning import ScannedImages as ScannedImages, scan_images as scan_images
+    from locum.embed.shards import (
+        ROW as ROW,
+        ROWS_PER_FILE as ROWS_PER_FILE,
+        Engine as Engine,
+        LocalEngine as LocalEngine,
+        ShardedVectors as ShardedVectors,
+        check_shard_folder as check_shard_folder,
+        embed_to_shards as embed_to_shards,
+    )
     from locum.embed.sources import NO_CLASSES as NO_CLASSES, ImageItem as ImageItem, ImageSource as ImageSource
 
 __getattr__, __dir__, __all__ = lazy_exports(__name__)

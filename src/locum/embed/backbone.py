@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -39,6 +39,8 @@ class Backbone:
         How many images a thread prepares and runs at a time.
     device
         Where it runs: "cpu", "cuda" or "mps". Vectors of different devices differ in their last digits.
+    model
+        The ONNX file behind `run`, with which another process can run the same; None for other models.
 
     Examples
     --------
@@ -56,6 +58,7 @@ class Backbone:
     concurrent: bool
     batch: int = 4
     device: str = "cpu"
+    model: bytes | None = field(default=None, repr=False)
 
     @property
     def info(self) -> EmbeddingInfo:

@@ -147,13 +147,13 @@ def _foreign(file: Path) -> DataError:
     )
 
 
-def can_keep(home: Path) -> bool:
+def can_keep(home: Path | None) -> bool:
     """Whether private files can be kept beside the data; the folder for them is made on the way.
 
     Parameters
     ----------
     home
-        The folder in which `.locum` is, or will be.
+        The folder in which `.locum` is, or will be; None for images in a store.
 
     Returns
     -------
@@ -167,6 +167,8 @@ def can_keep(home: Path) -> bool:
     >>> can_keep(Path())
     True
     """
+    if home is None:
+        return False
     try:
         private_folder(home / STATE_FOLDER)
     except OSError:

@@ -36,9 +36,10 @@ def load_efflite(number: int, device: str = "auto") -> Backbone:
     """
     revision, side = MODELS[number]
     preprocessing = Preprocessing(resize=(side, side), fine=True, scale=1, mean=(127.0,) * 3, std=(128.0,) * 3)
-    session = start_session(_model(number, revision, side), device)
+    model = _model(number, revision, side)
+    session = start_session(model, device)
     run, where = session_runner(session), device_of(session)
-    return Backbone(f"efflite{number}", revision, preprocessing, DIM, run, concurrent=True, device=where)
+    return Backbone(f"efflite{number}", revision, preprocessing, DIM, run, concurrent=True, device=where, model=model)
 
 
 def _model(number: int, revision: str, side: int) -> bytes:

@@ -25,7 +25,7 @@ from locum.embed.cache import VectorStore
 from locum.embed.listing import open_images
 from locum.embed.pixels import UnreadableImageError
 from locum.embed.registry import DEFAULT_BACKBONE, load_backbone
-from locum.embed.sources import NO_CLASSES, ImageItem, ImageSource
+from locum.embed.sources import NO_CLASSES, ImageItem, ImageSource, RemoteSource
 from locum.errors import DataError
 from locum.io import LEDGER, STATE_FOLDER, private_folder
 from locum.types import EmbeddingInfo, EmbeddingSet, Progress
@@ -47,6 +47,11 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+def default_threads(source: ImageSource, available: int) -> int:
+    """One thread per core; more for images in a store, because each then waits for an answer most of the time."""
+    return min((4 if isinstance(source, RemoteSource) else 1) * available, 32)
+
+
 def run_images(
     source: ImageSource, backbone: Backbone, known: Container[bytes], workers: int | None = None
 ) -> Iterator[list[Outcome]]:
@@ -56,7 +61,7 @@ def run_images(
     At most two batches per thread are in flight, whatever the number of images. An image whose content is in `known`
     is not decoded.
     """
-    threads = workers or min(cores(), 32)
+    threads = workers or default_threads(source, cores())
     chunks = (
         range(i, min(i + backbone.batch, len(source.items))) for i in range(0, len(source.items), backbone.batch)
     )
@@ -271,7 +276,7 @@ def embed_images(
     workers: int | None = None,
     progress: Progress | None = None,
 ) -> Embedded:
-    """Run a backbone over a folder of images, a .csv with a column `path`, or an .npz of images.
+    """Run a backbone over a folder of images (also in a store), a .csv with a column `path`, or an .npz of images.
 
     A killed run resumes where it stopped, because vectors are written to disk twice a second; the result is the same
     as that of an uninterrupted run, bit for bit on one machine. An image that cannot be read is left out and listed
@@ -288,7 +293,7 @@ def embed_images(
         loaded backbone, which has a window of its own.
     cache
         The file to keep vectors in; True for `.locum/vectors.sqlite` beside the images; False for none, so that an
-        interrupted run starts over.
+        interrupted run starts over. Images in a store have none unless a file is given.
     strict
         Stop at the first image that cannot be read.
     workers
@@ -373,7 +378,7 @@ def _collect(
         info=replace(
             model.info,
             class_names=source.class_names,
-            ledger=str(source.home / STATE_FOLDER / LEDGER),
+            ledger=ledger_of(source),
             reference=model.name if model.name in REFERENCES else "",
         ),
         items=tuple(source.items[i] for i in kept),
@@ -388,17 +393,47 @@ def _collect(
     )
 
 
+def ledger_of(source: ImageSource) -> str:
+    """The ledger of images on this machine; empty if they are in a store, where nothing lies beside them.
+
+    Parameters
+    ----------
+    source
+        The images.
+
+    Returns
+    -------
+    str
+        What `EmbeddingInfo.ledger` records.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from locum.embed import ledger_of, open_images
+    >>> np.savez("paid.npz", train_images=np.zeros((2, 8, 8), np.uint8), train_labels=[0, 1])
+    >>> ledger_of(open_images("paid.npz")).endswith(".locum/ledger.sqlite")
+    True
+    """
+    return "" if source.home is None else str(source.home / STATE_FOLDER / LEDGER)
+
+
 def complete_subjects(subjects: Sequence[str | None], contents: Sequence[bytes]) -> tuple[str, ...] | None:
     """The subject of each image, if any image names one; an image that names none is its own subject."""
     if not any(subjects):
         return None
+    return fill_subjects(subjects, contents)
+
+
+def fill_subjects(subjects: Sequence[str | None], contents: Sequence[bytes]) -> tuple[str, ...]:
+    """The same, whether or not one of these images names a subject: others may."""
     return tuple(s or f"unnamed-{content.hex()[:16]}" for s, content in zip(subjects, contents, strict=True))
 
 
 def _cache_file(source: ImageSource, cache: Path | bool) -> Path | None:
     if isinstance(cache, Path):
         return cache
-    if not cache:
+    # Images in a store have nothing beside them.
+    if not cache or source.home is None:
         return None
     try:
         return private_folder(source.home / STATE_FOLDER) / "vectors.sqlite"

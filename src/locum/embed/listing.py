@@ -5,20 +5,25 @@ from __future__ import annotations
 import csv
 import os
 from collections.abc import Iterator
-from pathlib import Path
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from locum.data import ALL, SPLITS, RawSplit, assemble, is_image_npz, read_image_arrays
-from locum.embed.sources import ArraySource, FileSource, ImageItem, ImageSource
+from locum.embed.sources import ArraySource, FileSource, ImageItem, ImageSource, RemoteSource, image_errors
 from locum.errors import DataError
-from locum.io import array_files, parquet_files
+from locum.io import array_files, file_system, is_remote, parquet_files, remote_errors
 from locum.types import EmbeddingInfo
+
+if TYPE_CHECKING:
+    from pyarrow.fs import FileInfo, FileSystem
 
 _SUFFIXES = frozenset((
     ".bmp", ".dcm", ".dicom", ".gif", ".jp2", ".jpe", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff",
     ".webp",
 ))  # fmt: skip
+_DICOM_SUFFIXES = frozenset((".dcm", ".dicom"))
 _SPLIT_FOLDERS = {"train": "train", "val": "val", "valid": "val", "validation": "val", "test": "test"}
 # Names of the columns of a table.
 _PATH = ("path", "file", "filename", "image")
@@ -50,6 +55,8 @@ def holds_images(path: str | os.PathLike[str]) -> bool:
     >>> holds_images("faces.npz"), holds_images("vectors.npz")
     (True, False)
     """
+    if is_remote(path):
+        return _holds_remote_images(os.fspath(path))
     place = Path(path)
     if place.is_dir():
         return not ((place / "manifest.json").is_file() or parquet_files(place) or array_files(place))
@@ -69,7 +76,7 @@ def open_images(path: str | os.PathLike[str]) -> ImageSource:
     path
         A folder of images (one folder per class, or `train`, `val` and `test` with one folder per class in each), a
         .csv with a column `path` and optionally `label`, `subject`, `split` and `attr_...`, or an .npz in MedMNIST's
-        layout.
+        layout. A folder may also be in a store: `s3://bucket/scans`.
 
     Returns
     -------
@@ -92,6 +99,8 @@ def open_images(path: str | os.PathLike[str]) -> ImageSource:
     >>> source.class_names, len(source.items)
     (('cat', 'dog'), 2)
     """
+    if is_remote(path):
+        return _open_remote(os.fspath(path))
     place = Path(path)
     if place.is_dir():
         return _open_folder(place)
@@ -119,9 +128,56 @@ def _open_folder(place: Path) -> FileSource:
             found.append(path.relative_to(place).as_posix())
         else:
             ignored += 1
+    items, names = _folder_items(found, str(place))
+    return FileSource(place=place, home=place.resolve().parent, items=items, class_names=names, ignored=ignored)
+
+
+def _open_remote(address: str) -> RemoteSource:
+    """The same in a store: the same names in the same order as in a copy of the folder on this machine."""
+    from pyarrow import fs
+
+    found: list[str] = []
+    ignored = 0
+    with remote_errors(address):
+        system, place = file_system(address)
+        for info in system.get_file_info(fs.FileSelector(place, recursive=True)):
+            name = info.path[len(place) :].lstrip("/")
+            if info.type != fs.FileType.File or any(part.startswith(".") for part in name.split("/")):
+                continue
+            if PurePosixPath(name).suffix.lower() in _SUFFIXES or _object_is_dicom(system, info, address):
+                found.append(name)
+            else:
+                ignored += 1
+    items, names = _folder_items(found, address)
+    return RemoteSource(address=address, items=items, class_names=names, ignored=ignored)
+
+
+def _object_is_dicom(system: FileSystem, info: FileInfo, address: str) -> bool:
+    """By content, as `_file_is_dicom`: the start of the object is enough."""
+    if info.size < 132:
+        return False
+    with image_errors(address), system.open_input_file(info.path) as stream:
+        return bytes(stream.read_at(132, 0))[128:] == b"DICM"
+
+
+def _holds_remote_images(address: str) -> bool:
+    from pyarrow import fs
+
+    with remote_errors(address):
+        system, place = file_system(address)
+        if system.get_file_info(place).type != fs.FileType.Directory:
+            return False
+        tops = [PurePosixPath(info.path).name for info in system.get_file_info(fs.FileSelector(place))]
+    return "manifest.json" not in tops and not any(
+        name.lower().endswith(".parquet") and not name.startswith((".", "_")) for name in tops
+    )
+
+
+def _folder_items(found: list[str], place: str) -> tuple[list[ImageItem], tuple[str, ...]]:
+    """The images of a folder from their paths in it, in order, and the names of the classes."""
     if not found:
-        raise DataError(f"{str(place)!r} holds no image: give a folder with one folder of images per class.")
-    found.sort()
+        raise DataError(f"{place!r} holds no image: give a folder with one folder of images per class.")
+    found = sorted(found)
     tops = {name.split("/")[0] for name in found}
     in_splits = all("/" in name for name in found) and {t.lower() for t in tops} <= set(_SPLIT_FOLDERS)
     items = [_folder_item(name, in_splits) for name in found]
@@ -131,13 +187,20 @@ def _open_folder(place: Path) -> FileSource:
     unlabeled = sum(item.label is None for item in items)
     if 0 < unlabeled < len(items):
         raise DataError(
-            f"{unlabeled} of {len(items)} images of {str(place)!r} lie beside its class folders: move them into one, "
+            f"{unlabeled} of {len(items)} images of {place!r} lie beside its class folders: move them into one, "
             "or remove them."
         )
-    names = sorted({item.label for item in items if item.label is not None})
-    return FileSource(
-        place=place, home=place.resolve().parent, items=items, class_names=tuple(names), ignored=ignored
-    )
+    return items, tuple(sorted({item.label for item in items if item.label is not None}))
+
+
+def may_name_subjects(source: ImageSource) -> bool:
+    """Whether images of `source` may have subjects, as far as the listing tells: by a table, or as DICOM files."""
+    if any(item.subject for item in source.items):
+        return True
+    if not isinstance(source, FileSource | RemoteSource):
+        return False
+    suffixes = {PurePosixPath(item.name).suffix.lower() for item in source.items}
+    return bool(suffixes & _DICOM_SUFFIXES or suffixes - _SUFFIXES)
 
 
 def _files(place: Path) -> Iterator[Path]:

@@ -119,7 +119,7 @@ def load_onnx(file: str, device: str = "auto") -> Backbone:
     dim = _width(run, preprocessing, file)
     batch = 1 if fixed == 1 else 4
     revision, where = hashlib.sha256(raw).hexdigest(), device_of(session)
-    return Backbone("onnx", revision, preprocessing, dim, run, concurrent=True, batch=batch, device=where)
+    return Backbone("onnx", revision, preprocessing, dim, run, concurrent=True, batch=batch, device=where, model=raw)
 
 
 def _width(run: Run, preprocessing: Preprocessing, file: str) -> int:

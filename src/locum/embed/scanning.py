@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from locum.embed.decode import image_size
 from locum.embed.embedding import UNREADABLE, complete_subjects, cores, why_unreadable
-from locum.embed.sources import FileSource, ImageItem, ImageSource
+from locum.embed.sources import FileSource, ImageItem, ImageSource, RemoteSource
 from locum.types import Progress
 
 _BATCH = 16
@@ -122,7 +122,7 @@ def _look(source: ImageSource, i: int, deadline: float) -> _Seen:
             pixels = hashlib.blake2b(f"{image.mode} {image.size}".encode(), digest_size=32)
             pixels.update(image.tobytes())
             return _Seen(file, pixels.digest(), image.size, subject, decoded=True)
-        size = image_size(raw) if isinstance(source, FileSource) else None
+        size = image_size(raw) if isinstance(source, FileSource | RemoteSource) else None
         return _Seen(file, file, size, subject)
     except UNREADABLE as error:
         return _Seen(problem=why_unreadable(error))

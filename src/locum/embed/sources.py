@@ -5,10 +5,13 @@ A source reads one image at a time, so a run over many images needs no more memo
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -20,15 +23,18 @@ from locum.embed.decode import decode_image
 from locum.embed.dicom import dicom_subject, is_dicom, subject_key
 from locum.embed.pixels import image_from_array
 from locum.errors import DataError, PrivacyError
-from locum.io import regular_bytes
+from locum.io import file_system, regular_bytes
 
 if TYPE_CHECKING:
     from PIL.Image import Image
+    from pyarrow.fs import FileSystem
 
 
 NO_CLASSES = "The images have no classes: put them into one folder per class, or give a table with labels."
 # The limit of a manifest.
 _LONGEST_NAME = 200
+# What a store says went wrong; the rest of its text can hold the name of an image.
+_STORE_ERROR = re.compile(r"AWS Error \w+(?: \(HTTP status \d+\))?(?: during \w+ operation)?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +78,7 @@ class ImageSource(ABC):
     Parameters
     ----------
     home
-        The folder for private files: beside the images, not among them.
+        The folder for private files: beside the images, not among them. None if the images are in a store.
     items
         The images, in order.
     class_names
@@ -92,7 +98,7 @@ class ImageSource(ABC):
     ['0', '1', '1']
     """
 
-    home: Path
+    home: Path | None
     items: Sequence[ImageItem]
     class_names: tuple[str, ...] = ()
     attribute_names: tuple[str, ...] = ()
@@ -127,6 +133,7 @@ class FileSource(ImageSource):
     """Images that are files, with names relative to the folder `place`."""
 
     place: Path
+    home: Path
 
     def read(self, i: int) -> bytes:
         """The bytes of the file."""
@@ -148,6 +155,55 @@ class FileSource(ImageSource):
                 "make their parent folder writable, or give a table with a column `subject`."
             ) from None
         return dicom_subject(content, key)
+
+
+@contextmanager
+def image_errors(address: str) -> Iterator[None]:
+    """Turn a store's failure to give an image into one sentence, without the name of the image."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        found = _STORE_ERROR.search(str(error))
+        reason = found.group() if found else "the connection failed"
+        # Not chained: the store's own error names the image.
+        raise DataError(
+            f"An image in {address!r} cannot be read: {reason}. Check the network and the credentials, then run the "
+            "same command again."
+        ) from None
+
+
+@dataclass(frozen=True, kw_only=True)
+class RemoteSource(ImageSource):
+    """Images in a store, with names relative to an address such as `s3://bucket/scans`; nothing is copied to disk."""
+
+    address: str
+    home: Path | None = None
+
+    @cached_property
+    def _store(self) -> tuple[FileSystem, str]:
+        return file_system(self.address)
+
+    def read(self, i: int) -> bytes:
+        """The bytes of the object. A store that fails stops the run: the image is there, and must not be left out."""
+        system, place = self._store
+        file = f"{place}/{self.items[i].name}"
+        with image_errors(self.address), system.open_input_stream(file, compression=None) as stream:
+            return bytes(stream.read())
+
+    def decode(self, content: bytes, window: tuple[float, float] | None) -> Image:
+        """By content, as of a file."""
+        return decode_image(content, window=window, keep_gray=True)
+
+    def subject(self, content: bytes) -> str | None:
+        """None; a DICOM file is refused, because the key that replaces its patient's number has no place to stay."""
+        if is_dicom(content):
+            raise PrivacyError(
+                "The images hold patient numbers, and the key that replaces them cannot be kept beside images in a "
+                "store: copy the images to a folder of this machine, and embed that."
+            )
+        return None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -301,7 +301,9 @@ class BaseGenerator(Guarantee, BaseEstimator):
         self._charge = None
         self._conditions = coder.conditions
         _log.info("fitting %s to %d records of %d features", type(self).__name__, found.records, batches.dim)
-        learned = self._learn_batches(batches, coder, found, engine or LocalEngine())
+        engine = engine or LocalEngine()
+        with engine.started():
+            learned = self._learn_batches(batches, coder, found, engine)
         present = np.flatnonzero(found.counts)
         combos = np.stack(np.unravel_index(present, coder.widths), axis=1)
         return self._keep(learned, coder.conditions, lambda: rounded_joint(combos, found.counts[present]))

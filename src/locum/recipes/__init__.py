@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from locum.recipes.dial import dial_curves as dial_curves
     from locum.recipes.doctor import examine as examine
     from locum.recipes.embed import EmbedSummary as EmbedSummary, embed_to_file as embed_to_file
+    from locum.recipes.embed_parts import embed_to_folder as embed_to_folder
     from locum.recipes.evaluate import Evaluation as Evaluation, evaluate_release as evaluate_release
     from locum.recipes.evaluate_groups import Breakdown as Breakdown
     from locum.recipes.federate import (

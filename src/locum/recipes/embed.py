@@ -14,14 +14,16 @@ from locum.embed import (
     DEFAULT_BACKBONE,
     NO_CLASSES,
     Embedded,
+    ImageSource,
     StrictError,
     embed_images,
     keep_drawn_reference,
+    ledger_of,
     load_backbone,
     open_images,
 )
 from locum.errors import ConfigError, DataError
-from locum.io import check_output_file, write_atomically, write_private_table
+from locum.io import check_output_file, is_remote, write_atomically, write_private_table
 from locum.recipes.inputs import table_of_copies
 from locum.types import Progress
 
@@ -101,6 +103,7 @@ def embed_to_file(
     workers: int | None = None,
     device: str = "auto",
     index: Path | None = None,
+    ledger: Path | None = None,
     reference: bool = True,
     overwrite: bool = False,
     tell: Callable[[str], None] | None = None,
@@ -115,7 +118,8 @@ def embed_to_file(
     Parameters
     ----------
     images
-        A folder with one folder per class, a .csv with a column `path`, or an .npz of images.
+        A folder with one folder per class (also in a store, such as `s3://bucket/scans`), a .csv with a column
+        `path`, or an .npz of images.
     out
         File of vectors: .csv, .npz, .parquet or .safetensors.
     backbone
@@ -123,7 +127,8 @@ def embed_to_file(
     window
         Values of 16-bit and DICOM images that become black and white; None: each image has its own.
     cache
-        File to keep vectors in; True: `.locum/vectors.sqlite` beside the images; False: none.
+        File to keep vectors in; True: `.locum/vectors.sqlite` beside the images, none if they are in a store;
+        False: none.
     strict
         Stop at the first image that cannot be read.
     workers
@@ -132,6 +137,9 @@ def embed_to_file(
         Where the model runs, as in `load_backbone`.
     index
         A .csv file that says which image became which row.
+    ledger
+        For images in a store: the ledger that pays for private releases of these vectors. Images on this machine have
+        theirs beside them.
     reference
         Make public statistics of a backbone that Locum ships none for, which private fits of these vectors will use.
         They are made once and kept beside the cache; without a cache, beside `out`.
@@ -163,13 +171,14 @@ def embed_to_file(
         "index": index,
         "list of skipped images": skipped_file,
         "list of duplicates": duplicates_file,
-        "input": Path(images),
+        "input": None if is_remote(images) else Path(images),
         "cache": cache if isinstance(cache, Path) else None,
     }
     _check_files({role: file for role, file in given.items() if file is not None}, overwrite)
     source = open_images(images)
     if not source.class_names:
         raise DataError(NO_CLASSES)
+    paid_by = ledger_text(source, ledger)
     named = list(dict.fromkeys(item.split for item in source.items))
     if len(named) > 1 and out.suffix.lower() != ".npz":
         raise ConfigError(f"The images have the splits {', '.join(named)}: only an .npz file can hold several.")
@@ -184,7 +193,7 @@ def embed_to_file(
             "Repair or remove it, or leave --strict out."
         ) from None
     with done as embedded:
-        splits, info = embedded.splits(), embedded.info
+        splits, info = embedded.splits(), replace(embedded.info, ledger=paid_by)
         if reference:
             place = embedded.store.file or out
             info = replace(info, reference=keep_drawn_reference(model, place.parent, tell=tell, progress=progress))
@@ -227,16 +236,33 @@ def embed_to_file(
         )
 
 
+def ledger_text(source: ImageSource, given: Path | None) -> str:
+    """The ledger that vectors of `source` name: beside images on this machine, as given for others, or none."""
+    if source.home is None and given is not None:
+        return str(given.resolve())
+    if given is not None:
+        raise ConfigError(
+            "--ledger is for images in a store: images on this machine have their ledger beside them, so that all "
+            "their vectors share one budget. Leave it out."
+        )
+    return ledger_of(source)
+
+
 def _check_files(files: dict[str, Path], overwrite: bool) -> None:
     """Check that the outputs can be written and that no file has two roles: writing one would destroy the other."""
     out, index = files["output"], files.get("index")
     if index is not None and index.suffix.lower() != ".csv":
         raise ConfigError(f"An index is a table that ends in .csv; got {str(index)!r}.")
+    check_distinct(files)
+    for target in (out,) if index is None else (out, index):
+        check_output_file(target, overwrite=overwrite)
+
+
+def check_distinct(files: dict[str, Path]) -> None:
+    """Check that no file has two roles."""
     for (role, file), (other, second) in combinations(files.items(), 2):
         if _same(file, second):
             raise ConfigError(f"{str(second)!r} is both the {role} and the {other}: choose another file for one.")
-    for target in (out,) if index is None else (out, index):
-        check_output_file(target, overwrite=overwrite)
 
 
 def _same(one: Path, other: Path) -> bool:

@@ -30,6 +30,8 @@ from locum.types import EmbeddingInfo, EmbeddingSet
 _VECTORS = ("embedding", "vector", "X")
 # What `sample` writes beside the files of a draw.
 DRAWN = "_samples.json"
+# What `embed` writes beside the files of a folder.
+EMBEDDED = "_embedded.json"
 _ROW_NUMBERS = re.compile(r"__index_level_\d+__")
 
 
@@ -89,8 +91,9 @@ def check_same(path: str, schemas: Sequence[pa.Schema]) -> None:
 
 
 def check_complete(path: str, rows: int) -> None:
-    """Refuse a draw of `sample` that was stopped, or that lost a file: nobody would notice what is missing."""
+    """Refuse what `sample` or `embed` did not finish, or what lost a file: nobody would notice what is missing."""
     folder = Path(path)
+    _check_embedded(folder, rows)
     try:
         expected = json.loads((folder / DRAWN).read_bytes())["rows"]
     except (OSError, ValueError, KeyError, TypeError):
@@ -101,12 +104,28 @@ def check_complete(path: str, rows: int) -> None:
         )
 
 
+def _check_embedded(folder: Path, rows: int) -> None:
+    try:
+        note = json.loads((folder / EMBEDDED).read_bytes())
+        files, finished = int(note["files"]), [int(entry["rows"]) for entry in note["shards"].values()]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return
+    if len(finished) != files:
+        raise DataError(
+            f"{folder} holds {len(finished)} of {files} files of vectors: run `locum embed` again to complete it."
+        )
+    if rows != sum(finished):
+        raise DataError(
+            f"{folder} holds {rows} of {sum(finished)} vectors: run `locum embed` again to restore what is missing."
+        )
+
+
 def write_parquet(stream: BinaryIO, data: EmbeddingSet) -> None:
     """Write `data` without loss: `embedding`, `label` as text, `subject`, `attr_...`."""
     write_parquet_stream(stream, [data])
 
 
-def write_parquet_stream(stream: BinaryIO, pieces: Iterable[EmbeddingSet]) -> int:
+def write_parquet_stream(stream: BinaryIO, pieces: Iterable[EmbeddingSet], split: str | None = None) -> int:
     """Write pieces of one data set to a Parquet file, one row group each, and return how many rows there are.
 
     Parameters
@@ -115,6 +134,8 @@ def write_parquet_stream(stream: BinaryIO, pieces: Iterable[EmbeddingSet]) -> in
         Where to write.
     pieces
         One or more sets with the same columns, classes and source; only one is held at a time.
+    split
+        "train", "val" or "test", if all rows belong to one and the file should say so. None: there is no such column.
 
     Returns
     -------
@@ -135,7 +156,7 @@ def write_parquet_stream(stream: BinaryIO, pieces: Iterable[EmbeddingSet]) -> in
 
     writer, rows = None, 0
     for piece in pieces:
-        table = _table(piece)
+        table = _table(piece, split)
         if writer is None:
             # Vectors hardly ever repeat a number: a dictionary of them would be longer than they are.
             writer = ParquetWriter(
@@ -149,11 +170,13 @@ def write_parquet_stream(stream: BinaryIO, pieces: Iterable[EmbeddingSet]) -> in
     return rows
 
 
-def _table(data: EmbeddingSet) -> pa.Table:
+def _table(data: EmbeddingSet, split: str | None = None) -> pa.Table:
     columns: dict[str, Any] = {
         "embedding": pa.FixedSizeListArray.from_arrays(pa.array(data.X.ravel()), data.dim),
         "label": pa.array(data.info.class_names, pa.string()).take(pa.array(data.y)),
     }
+    if split is not None:
+        columns["split"] = pa.array([split] * len(data), pa.string())
     if data.subject is not None:
         columns["subject"] = _writable(data.subject)
     columns.update({ATTRIBUTE + k: _writable(v) for k, v in data.attributes.items()})
