@@ -175,7 +175,7 @@ def _fetched(address: str, suffix: str, rows: int | None) -> dict[str, Embedding
     """Read a single file from elsewhere through a private copy that is gone afterward."""
     system, place = file_system(address)
     with tempfile.NamedTemporaryFile(suffix=suffix) as copy:
-        with remote_errors(address), system.open_input_stream(place) as stream:
+        with remote_errors(address), system.open_input_stream(place, compression=None) as stream:
             # Arrow takes compression from the name; the copy has the file's own bytes.
             shutil.copyfileobj(stream, copy)
         copy.flush()
