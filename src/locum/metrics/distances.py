@@ -182,7 +182,8 @@ def pair_distances(
     step = max(1, 2**18 // a.shape[1])
     for s in range(0, len(out), step):
         gap = np.subtract(a[rows_a[s : s + step]], b[rows_b[s : s + step]], dtype=np.float64)
-        out[s : s + step] = np.sqrt(np.einsum("ij,ij->i", gap, gap))
+        # A sum over each row alone; einsum joins rows in its buffer, so that more than 8,192 features sum differently.
+        out[s : s + step] = np.sqrt(np.square(gap, out=gap).sum(axis=1))
     return out
 
 
