@@ -6,6 +6,7 @@ waiting, most of all on a machine that others use too.
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -14,39 +15,59 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
-# The limit belongs to the process: the first who needs it sets it, the last one gives the threads back.
+
+class _Limit:
+    """One thread for all libraries that are loaded, until `end`."""
+
+    def __init__(self, controller: Any) -> None:
+        # Torch has threads of its own, which threadpoolctl does not see.
+        self._torch = sys.modules.get("torch")
+        self._torch_threads = self._torch.get_num_threads() if self._torch is not None else 1
+        blas = controller.select(user_api="blas").info()
+        self.before = max((library["num_threads"] for library in blas), default=1)
+        self._libraries = controller.limit(limits=1)
+        if self._torch is not None:
+            self._torch.set_num_threads(1)
+
+    def end(self) -> None:
+        """Give the threads back."""
+        self._libraries.restore_original_limits()
+        if self._torch is not None:
+            self._torch.set_num_threads(self._torch_threads)
+
+
+# The limit belongs to the process: the first who needs it sets it, the last one ends it.
 _lock = threading.Lock()
-_limited: list[Any] = []
-_threads_before = 1
+_users = 0
+_limit: _Limit | None = None
 
 
 @contextmanager
 def one_thread() -> Iterator[int]:
     """Matrix products use one thread each; yields how many they would have used. Several may ask at the same time.
 
-    Without threadpoolctl, which the extra `fit` brings, nothing changes and 1 is given.
+    It holds for libraries that are loaded by now. Without threadpoolctl, which the extra `fit` brings, nothing changes
+    and 1 is given.
     """
-    global _threads_before
+    global _users, _limit
     try:
         from threadpoolctl import ThreadpoolController
     except ModuleNotFoundError:
         yield 1
         return
     with _lock:
-        if not _limited:
-            blas = ThreadpoolController().select(user_api="blas")
-            _threads_before = max((library["num_threads"] for library in blas.info()), default=1)
-            _limited.append(blas.limit(limits=1))
-        else:
-            _limited.append(None)
-        threads = _threads_before
+        if _limit is None:
+            _limit = _Limit(ThreadpoolController())
+        _users += 1
+        threads = _limit.before
     try:
         yield threads
     finally:
         with _lock:
-            last = _limited.pop()
-            if last is not None:
-                last.restore_original_limits()
+            _users -= 1
+            if not _users:
+                _limit.end()
+                _limit = None
 
 
 def in_threads(run: Callable[[T], None], items: Iterable[T]) -> None:

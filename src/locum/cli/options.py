@@ -113,6 +113,13 @@ class GeneratorName(StrEnum):
     ksame = "ksame"
 
 
+class EngineName(StrEnum):
+    """Where long work runs."""
+
+    local = "local"
+    ray = "ray"
+
+
 class UnitName(StrEnum):
     """Whose presence differential privacy hides."""
 
