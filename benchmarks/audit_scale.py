@@ -2,11 +2,11 @@
 
     python benchmarks/audit_scale.py [--quick] [--threads N] [--blocks]
 
-100,000 records against 100,000 members of 128 features (20,000 with --quick), 1,000 of them copies. Each method runs in
-a process of its own: seconds of the search alone, and the peak of the process's memory above what it held with the data
-loaded. All distances of that size would take 40 GB. Neighbors are compared with ours; an error is that of a distance
-against the same pair in float64. `--blocks` also gives us the members in blocks of 16,384, as from files. faiss is
-optional: without it a line says so. On a machine that others use, only the ratios of one run mean anything.
+100,000 records against 100,000 members of 128 features (20,000 with --quick); one record in a hundred is a copy. Each
+method runs in a process of its own: seconds of the search alone, and the peak of the process's memory above what it
+held with the data loaded. All distances of that size would take 40 GB. Neighbors are compared with ours; an error is
+that of a distance against the same pair in float64. `--blocks` also gives us the members in blocks of 16,384, as from
+files. faiss is optional: without it a line says so. On a machine that others use, even the ratios of one run are rough.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How many threads matrix products use: many small products are faster with one, and blocks of large ones in parallel.
+"""How many threads matrix products use: small ones are faster with one, and blocks of large ones side by side.
 
 A library's threads wait for each other after every product. In a loop of small products they spend their time
 waiting, most of all on a machine that others use too.
@@ -46,8 +46,8 @@ _limit: _Limit | None = None
 def one_thread() -> Iterator[int]:
     """Matrix products use one thread each; yields how many they would have used. Several may ask at the same time.
 
-    It holds for libraries that are loaded by now. Without threadpoolctl, which the extra `fit` brings, nothing changes
-    and 1 is given.
+    It holds for libraries that are loaded by now. Without threadpoolctl, which the extra `fit` brings, nothing
+    changes and 1 is given.
     """
     global _users, _limit
     try:

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from locum.errors import ConfigError, DataError
-from locum.metrics import k_nearest, k_nearest_of_blocks, nearest, squared_distances
-from locum.metrics import distances
+from locum.metrics import distances, k_nearest, k_nearest_of_blocks, nearest, squared_distances
 from locum.metrics.distances import pair_distances
 
 quick = settings(max_examples=30, deadline=None, derandomize=True)

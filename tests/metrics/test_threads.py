@@ -25,10 +25,14 @@ def three_threads():
 
 
 def test_threads_come_back_also_after_an_error() -> None:
-    with pytest.raises(KeyError), one_thread() as before:
-        assert before == 3
-        assert (blas_threads(), torch.get_num_threads()) == ({1}, 1)
-        raise KeyError
+    def fail() -> None:
+        with one_thread() as before:
+            assert before == 3
+            assert (blas_threads(), torch.get_num_threads()) == ({1}, 1)
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        fail()
     assert (blas_threads(), torch.get_num_threads()) == ({3}, 3)
 
 

@@ -9,6 +9,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from locum._threads import one_thread
 from locum.audit.statistics import needed_for, rates_of
 from locum.audit.view import one_per_subject, principal_axes
 from locum.errors import ConfigError, DataError
@@ -182,6 +183,15 @@ def shift(members: EmbeddingSet, non_members: EmbeddingSet, rng: np.random.Gener
     on the other, in both directions: the test is exact for any classifier. It uses one record per subject and at most
     2,000 of each set.
     """
+    # Loaded first: the limit holds for libraries that are there.
+    import scipy.stats  # noqa: F401
+    import sklearn.linear_model  # noqa: F401
+
+    with one_thread():
+        return _shift(members, non_members, rng)
+
+
+def _shift(members: EmbeddingSet, non_members: EmbeddingSet, rng: np.random.Generator) -> tuple[Estimate, float]:
     from scipy.stats import mannwhitneyu
     from sklearn.linear_model import LogisticRegression
 

@@ -1,4 +1,4 @@
-"""Content hashes of records, and which of them occur more than once, in bounded memory whatever the number of records.
+"""Content hashes of records, and which of them occur more than once, in bounded memory.
 
 Hashes of 16 bytes are kept in memory while they are few. Beyond that they go to private files, one per first bits of
 the hash: equal hashes are in one file, so each file is looked at alone. Hashes are keyed with a random key that is

@@ -182,7 +182,7 @@ def pair_distances(
     step = max(1, 2**18 // a.shape[1])
     for s in range(0, len(out), step):
         gap = np.subtract(a[rows_a[s : s + step]], b[rows_b[s : s + step]], dtype=np.float64)
-        # A sum over each row alone; einsum joins rows in its buffer, so that more than 8,192 features sum differently.
+        # Each row alone: einsum joins rows in its buffer, and then the sum of over 8,192 features changes.
         out[s : s + step] = np.sqrt(np.square(gap, out=gap).sum(axis=1))
     return out
 
@@ -274,9 +274,7 @@ class _Search:
         starts = range(0, len(self._q), _QUERIES)
         for j in range(0, len(r), chunk):
             part = r[j : j + chunk]
-            blocks = [
-                _Block.of(part[i : i + _ROWS], self.count + i, self._shift) for i in range(0, len(part), _ROWS)
-            ]
+            blocks = [_Block.of(part[i : i + _ROWS], self.count + i, self._shift) for i in range(0, len(part), _ROWS)]
 
             def compare(start: int, blocks: list[_Block] = blocks) -> None:
                 self._compare(slice(start, min(start + _QUERIES, len(self._q))), blocks, exclude_self)

@@ -99,8 +99,8 @@ def _result(ray: Any, call: Any) -> Floats:
         raise
     except ray.exceptions.WorkerCrashedError:
         raise ConfigError(
-            f"A worker of the Ray cluster died {_RETRIES + 1} times at the same shadows, probably for lack of memory: "
-            "use machines with more, or the engine 'local'."
+            f"A worker of the Ray cluster died {_RETRIES + 1} times at the same shadows, probably for lack of "
+            "memory: use machines with more, or the engine 'local'."
         ) from None
 
 
@@ -109,7 +109,10 @@ _last: dict[str, ShadowFamily] = {}
 
 
 def _train(
-    number: str, shared: tuple[Release, npt.NDArray[np.float32], npt.NDArray[np.int64]], inside: Masks, seeds: list[int]
+    number: str,
+    shared: tuple[Release, npt.NDArray[np.float32], npt.NDArray[np.int64]],
+    inside: Masks,
+    seeds: list[int],
 ) -> Floats:
     if number not in _last:
         _last.clear()

@@ -277,9 +277,7 @@ def shadow_scores(
     return ShadowScores(done.own, found, halves[: len(found)])
 
 
-def make_family(
-    release: Release, X: npt.NDArray[np.float32], codes: npt.NDArray[np.int64]
-) -> ShadowFamily:
+def make_family(release: Release, X: npt.NDArray[np.float32], codes: npt.NDArray[np.int64]) -> ShadowFamily:
     """How shadows of a release are trained on the records of a pool."""
     if release.manifest.generator == "ClassGaussian":
         from locum.audit.shadows.gaussian import GaussianShadows
