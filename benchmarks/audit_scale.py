@@ -6,7 +6,7 @@
 method runs in a process of its own: seconds of the search alone, and the peak of the process's memory above what it
 held with the data loaded. All distances of that size would take 40 GB. Neighbors are compared with ours; an error is
 that of a distance against the same pair in float64. `--blocks` also gives us the members in blocks of 16,384, as from
-files. faiss is optional: without it a line says so. On a machine that others use, even the ratios of one run are rough.
+files. faiss is optional: without it a line says so. On a machine that others use, even ratios of one run are rough.
 """
 
 from __future__ import annotations
