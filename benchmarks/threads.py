@@ -1,4 +1,4 @@
-"""Whether verbs that train or attack are slower with all threads than with one: threads that wait cost more than they save.
+"""Whether verbs are slower with all threads than with one: threads that wait cost more than they save.
 
     python benchmarks/threads.py [--quick] [--runs 3]
 

@@ -282,10 +282,12 @@ def make_family(release: Release, X: npt.NDArray[np.float32], codes: npt.NDArray
     if release.manifest.generator == "ClassGaussian":
         from locum.audit.shadows.gaussian import GaussianShadows
 
-        return GaussianShadows(release, X, codes)
+        with one_thread():
+            return GaussianShadows(release, X, codes)
     from locum.audit.shadows.cvae import CVAEShadows
 
-    return CVAEShadows(release, X, codes)
+    with one_thread():
+        return CVAEShadows(release, X, codes)
 
 
 def _shadow_seed(seed: int, number: int) -> int:
