@@ -17,6 +17,7 @@ HOUSE = ROOT.parents[1] / "scripts" / "house.py"
 LEVELS = {
     "_version": 0, "errors": 0,
     "_lazy": 0.5,  # names the extra that is missing
+    "_threads": 0.5,
     "types": 1, "io": 1,
     "mechanisms": 2, "accounting": 2, "metrics": 2, "release": 2, "nets": 2, "data": 2,
     "embed": 3, "train": 3,

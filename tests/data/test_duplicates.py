@@ -3,17 +3,29 @@
 from __future__ import annotations
 
 import time
+import tracemalloc
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import nullcontext
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from locum.data import Reference, copies_of, drop_duplicates, find_duplicates, list_copies
-from locum.errors import DataError, PrivacyError
+from locum.data import (
+    Reference,
+    copies_of,
+    count_copies_of,
+    count_duplicates,
+    drop_duplicates,
+    find_duplicates,
+    list_copies,
+)
+from locum.errors import ConfigError, DataError, PrivacyError
 from locum.generate.private import query_sums
-from locum.types import DP, EmbeddingSet
+from locum.types import DP, EmbeddingSet, SetBatches
 
 RECORD = DP(1.0, 1e-6, n_public=100)
 SUBJECT = DP(1.0, 1e-6, unit="subject", n_public=100)
@@ -164,3 +176,60 @@ def test_it_is_fast_and_takes_blocks_of_any_layout(rng: np.random.Generator) -> 
     assert time.process_time() - started < 5
     np.testing.assert_array_equal(firsts, np.arange(10_000) % 5000)
     assert all(a < b for a, b in pairwise(np.unique(firsts)))
+
+
+@given(ROWS, ROWS, st.integers(1, 5), st.sampled_from([1, 3, 100]))
+def test_counts_in_pieces_are_those_of_arrays(rows: list[Row], more: list[Row], size: int, in_memory: int) -> None:
+    """Also if hashes go to files, which happens after one record, three or never."""
+    data, others = as_set(rows), as_set(more)
+    pieces, other_pieces = SetBatches(data, size), SetBatches(others, size)
+    repeats = int((find_duplicates(data.X, data.y) != np.arange(len(data))).sum())
+    assert count_duplicates(pieces, in_memory=in_memory) == repeats
+    assert count_copies_of(pieces, other_pieces, in_memory=in_memory) == copies_of(data, others).sum()
+    want = list_copies({"train": data, "test": others})
+    assert list_copies({"train": pieces, "test": other_pieces}, in_memory=in_memory) == want
+    assert list_copies({"train": data, "test": other_pieces}, in_memory=in_memory) == want
+
+
+class Watched:
+    """Records in pieces that note the files that were written meanwhile, and may break off at the end."""
+
+    def __init__(self, data: EmbeddingSet, folder: Path, *, fails: bool) -> None:
+        self.pieces, self.folder, self.fails = SetBatches(data, 10), folder, fails
+        self.seen: set[tuple[int, bool]] = set()
+
+    def __iter__(self) -> Iterator[EmbeddingSet]:
+        for piece in self.pieces:
+            yield piece
+            self.seen |= {(path.stat().st_mode & 0o777, path.is_dir()) for path in self.folder.rglob("*")}
+        if self.fails:
+            raise OSError("the disk is gone")
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_files_are_private_and_removed(tmp_path: Path, fails: bool) -> None:
+    rng = np.random.default_rng(0)
+    data = EmbeddingSet(rng.normal(size=(200, 3)), np.zeros(200, int))
+    batches = Watched(data, tmp_path, fails=fails)
+    with pytest.raises(OSError, match="gone") if fails else nullcontext():
+        count_duplicates(batches, scratch=tmp_path, in_memory=20)
+    assert batches.seen == {(0o700, True), (0o600, False)}
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_memory_does_not_grow_with_the_records(tmp_path: Path) -> None:
+    """Four times the records, in files: the peak stays that of one piece and one group of hashes."""
+    peaks = []
+    for n in (20_000, 80_000):
+        data = EmbeddingSet(np.arange(2 * n, dtype=np.float32).reshape(n, 2) // 4, np.zeros(n, int))
+        tracemalloc.start()
+        assert count_duplicates(SetBatches(data, 1000), scratch=tmp_path, in_memory=2000) == n // 2
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert peaks[1] < 1.3 * peaks[0]
+
+
+def test_a_wrong_bound_of_memory_is_named() -> None:
+    data = EmbeddingSet(np.ones((3, 2)), np.zeros(3, int))
+    with pytest.raises(ConfigError, match="in_memory"):
+        count_duplicates(SetBatches(data), in_memory=0)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from locum.errors import ConfigError, DataError
-from locum.metrics import k_nearest, nearest, squared_distances
+from locum.metrics import distances, k_nearest, k_nearest_of_blocks, nearest, squared_distances
 from locum.metrics.distances import pair_distances
 
 quick = settings(max_examples=30, deadline=None, derandomize=True)
@@ -157,6 +157,89 @@ def test_work_space_of_the_default_is_bounded(rng) -> None:
     tracemalloc.stop()
     assert (distance == 0).all()
     assert peak < 8192 * (12 * 768 + 12_000) + 30e6
+
+
+def first_of_all_pairs(q: np.ndarray, r: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
+    """Every pair, measured alone as the search measures it; the lower position wins a tie."""
+    rows = np.arange(len(r))
+    all_pairs = np.stack([pair_distances(q, r, np.full(len(r), i), rows) for i in range(len(q))])
+    order = np.argsort(all_pairs, axis=1, kind="stable")[:, :k]
+    return np.take_along_axis(all_pairs, order, axis=1), order
+
+
+@quick
+@given(
+    seed=seeds,
+    n=st.integers(1, 30),
+    m=st.integers(1, 400),
+    d=st.integers(1, 9),
+    k=st.integers(1, 90),
+    chunk=st.integers(1, 400),
+    kind=st.sampled_from(["normal", "whole numbers", "all but equal", "one far away"]),
+    dtype=st.sampled_from([np.float32, np.float64]),
+)
+def test_no_bit_depends_on_the_blocks(seed, n, m, d, k, chunk, kind, dtype) -> None:
+    """Also if most records are tied, or float32 cannot tell them apart: then crowds are settled in float64."""
+    rng = np.random.default_rng(seed)
+    k = min(k, m)
+    both = rng.standard_normal((n + m, d))
+    if kind == "whole numbers":
+        both = rng.integers(-1, 2, size=(n + m, d)).astype(np.float64)
+    elif kind == "all but equal":
+        both = 100 + 1e-6 * both
+    elif kind == "one far away":
+        both[rng.integers(n + m)] *= 1e9
+    q, r = both[:n].astype(dtype), both[n:].astype(dtype)
+    want, want_at = first_of_all_pairs(q, r, k)
+    cuts = np.sort(rng.integers(0, m + 1, size=rng.integers(0, 5)))
+    for got, at in (
+        k_nearest(q, r, k),
+        k_nearest(q, r, k, chunk=chunk),
+        k_nearest_of_blocks(q, np.split(r, cuts), k, chunk=chunk),
+    ):
+        np.testing.assert_array_equal(got, want)
+        np.testing.assert_array_equal(at, want_at)
+
+
+def test_no_bit_depends_on_the_threads(rng) -> None:
+    from threadpoolctl import threadpool_limits
+
+    q, r = (rng.standard_normal((3000, 40), dtype=np.float32) for _ in range(2))
+    found = []
+    for threads in (1, 4):
+        with threadpool_limits(threads):
+            found.append(k_nearest(q, r, 3))
+    assert len(q) * r.size > distances._LARGE
+    np.testing.assert_array_equal(found[0][0], found[1][0])
+    np.testing.assert_array_equal(found[0][1], found[1][1])
+
+
+def test_a_distance_does_not_depend_on_the_other_pairs(rng) -> None:
+    """Beyond 8,192 features numpy's einsum sums a row differently, depending on the rows before it."""
+    a, b, rows = rng.standard_normal((50, 9000)), rng.standard_normal((50, 9000)), np.arange(50)
+    alone = [pair_distances(a, b, rows[i : i + 1], rows[i : i + 1])[0] for i in rows]
+    np.testing.assert_array_equal(pair_distances(a, b, rows, rows), alone)
+
+
+def test_copies_are_found_in_blocks(rng) -> None:
+    r = rng.standard_normal((500, 8)).astype(np.float32)
+    distance, index = k_nearest_of_blocks(r[::7], (r[i : i + 33] for i in range(0, 500, 33)), 1)
+    assert (distance == 0).all()
+    np.testing.assert_array_equal(index[:, 0], np.arange(500)[::7])
+
+
+@pytest.mark.parametrize(
+    ("blocks", "k", "error", "words"),
+    [
+        ([], 1, ConfigError, "at most the 0 records"),
+        ([[[1.0]], [[2.0]]], 3, ConfigError, "at most the 2 records"),
+        ([[[1.0, 2.0]]], 1, DataError, "equally many features"),
+        ([[[1.0]], [[np.nan]]], 1, DataError, "finite"),
+    ],
+)
+def test_wrong_blocks_are_named(blocks, k, error, words) -> None:
+    with pytest.raises(error, match=words):
+        k_nearest_of_blocks([[0.0]], blocks, k)
 
 
 def test_squared_distances_by_hand() -> None:

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.object_store import Store, flaky_proxy, object_store
 
 from locum import load
 from locum.accounting import Ledger
@@ -22,7 +23,6 @@ from locum.data import open_batches, read_embeddings, write_embeddings
 from locum.errors import DataError, PrivacyError
 from locum.recipes import evaluate_release, fit_release
 from locum.types import DP, EmbeddingSet
-from tests.object_store import Store, flaky_proxy, object_store
 
 
 @pytest.fixture(scope="module")

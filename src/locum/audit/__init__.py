@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     )
     from locum.audit.report import AuditReport as AuditReport
     from locum.audit.risk import RiskMap as RiskMap, check_risk_file as check_risk_file
+    from locum.audit.shadows.ray_engine import RayShadows as RayShadows
     from locum.audit.statistics import Scores as Scores
     from locum.audit.view import LEAST_NON_MEMBERS as LEAST_NON_MEMBERS
 

@@ -9,8 +9,10 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from locum._threads import one_thread
 from locum.audit.statistics import needed_for, rates_of
 from locum.audit.view import one_per_subject, principal_axes
+from locum.data import copies_of, find_duplicates
 from locum.errors import ConfigError, DataError
 from locum.metrics import auc_interval, feature_scale, nearest
 from locum.types import AttackResult, EmbeddingSet, Estimate
@@ -111,7 +113,7 @@ def check_sets(
                 f"{subjects} subjects are both members and non-members. Give non-members of other subjects."
             )
     out = []
-    repeats = len(members) + len(non_members) - len(_keys(members.X)[1]) - len(_keys(non_members.X)[1])
+    repeats = sum(int((find_duplicates(data.X) != np.arange(len(data))).sum()) for data in (members, non_members))
     if repeats:
         words = f"{repeats} records are exact copies of another record in the same set; each counts as a new record"
         out.append(Problem("repeated records", words, repeats, "nothing"))
@@ -160,11 +162,7 @@ def not_shared(
 
     Sharing more than a twentieth of all non-members is an error.
     """
-    mine, known = _keys(members.X)
-    theirs, others = _keys(non_members.X)
-    shared = known & others
-    inside = np.array([key not in shared for key in mine])
-    outside = np.array([key not in shared for key in theirs])
+    inside, outside = ~copies_of(members, non_members), ~copies_of(non_members, members)
     if (~outside).sum() > _MANY * len(non_members):
         raise DataError(
             f"{int((~outside).sum())} of {len(non_members)} non-members equal a member. "
@@ -182,6 +180,15 @@ def shift(members: EmbeddingSet, non_members: EmbeddingSet, rng: np.random.Gener
     on the other, in both directions: the test is exact for any classifier. It uses one record per subject and at most
     2,000 of each set.
     """
+    # Loaded first: the limit holds for libraries that are there.
+    import scipy.stats  # noqa: F401
+    import sklearn.linear_model  # noqa: F401
+
+    with one_thread():
+        return _shift(members, non_members, rng)
+
+
+def _shift(members: EmbeddingSet, non_members: EmbeddingSet, rng: np.random.Generator) -> tuple[Estimate, float]:
     from scipy.stats import mannwhitneyu
     from sklearn.linear_model import LogisticRegression
 
@@ -230,12 +237,6 @@ def with_problems(result: AttackResult, problems: Sequence[Problem]) -> AttackRe
             voided |= not beaten and result.p_value != 0
     known = [result.inconclusive_because] if result.inconclusive_because else []
     return replace(result, inconclusive_because="; ".join(known + reasons), voided=voided or result.voided)
-
-
-def _keys(X: npt.NDArray[np.float32]) -> tuple[list[bytes], set[bytes]]:
-    """The bytes of each vector, and the set of them; adding 0 turns -0 into 0."""
-    keys = [row.tobytes() for row in X + np.float32(0)]
-    return keys, set(keys)
 
 
 def _near_duplicates(members: EmbeddingSet, non_members: EmbeddingSet) -> list[Problem]:

@@ -13,6 +13,7 @@ from locum.cli.options import (
     DATA_HELP,
     MOST_SEED,
     WHERE,
+    EngineName,
     Force,
     Json,
     existing,
@@ -116,6 +117,18 @@ def audit(
             rich_help_panel="Attacks",
         ),
     ] = None,
+    engine: Annotated[
+        EngineName,
+        typer.Option(help="Train shadows in this process, or on a Ray cluster.", rich_help_panel="Attacks"),
+    ] = EngineName.local,
+    address: Annotated[
+        str | None,
+        typer.Option(
+            metavar="auto|ADDRESS|local",
+            help="The Ray cluster: this machine's, one elsewhere, or one started for this run (default: local).",
+            rich_help_panel="Attacks",
+        ),
+    ] = None,
     canaries: Annotated[
         int | None,
         typer.Option(metavar="N", help="Also test a claimed epsilon with N canaries.", rich_help_panel="Attacks"),
@@ -168,6 +181,8 @@ def audit(
             shadows=shadows,
             minutes=minutes,
             state=state,
+            engine=engine.value,
+            address=address,
             canaries=canaries,
             ledger=ledger,
             accept=accept or (),

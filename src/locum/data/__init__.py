@@ -21,6 +21,8 @@ if TYPE_CHECKING:
         Copy as Copy,
         check_droppable as check_droppable,
         copies_of as copies_of,
+        count_copies_of as count_copies_of,
+        count_duplicates as count_duplicates,
         drop_duplicates as drop_duplicates,
         find_duplicates as find_duplicates,
         list_copies as list_copies,

@@ -14,9 +14,6 @@ from typing import Any
 
 from locum.errors import ConfigError
 
-# What travels through Ray's own store: a model, a rule, sums.
-_STORE_BYTES = 256 * 1024**2
-
 
 @contextmanager
 def ray_cluster(address: str) -> Iterator[Any]:
@@ -72,7 +69,7 @@ def _start(ray: Any, address: str) -> None:
     given: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
     if address == "local":
         cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-        given |= {"num_cpus": cpus, "include_dashboard": False, "object_store_memory": _STORE_BYTES}
+        given |= {"num_cpus": cpus, "include_dashboard": False}
     try:
         _knock(address)
         ray.init(address=address, **given)

@@ -1,6 +1,7 @@
 """Records that equal another: find them, within a split and between splits, and leave them out.
 
 Two records are copies if their vectors hold the same float32 numbers (-0.0 counts as 0.0). Near copies are not found.
+Records that do not fit in memory (`Batches`) are compared by hashes of their contents.
 
 What may be dropped under differential privacy follows from one question: can a unit that comes or goes move the
 records of others? Call a record what a private fit reads of it: vector, label, and the subject if that is the unit.
@@ -20,20 +21,20 @@ The order of the records carries nothing: no private fit depends on it.
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterator, Mapping
+import secrets
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from locum.data.contents import IN_MEMORY, HashStore, contents, known, repeated, short_hashes
 from locum.data.formats.npz import StreamedSplit
 from locum.errors import DataError, PrivacyError
-from locum.types import DP, EmbeddingSet
-
-# Rows that are converted at a time, so that no second copy of the data is needed.
-_BLOCK = 4096
+from locum.types import DP, Batches, EmbeddingSet, SetBatches
 
 
 def find_duplicates(
@@ -176,8 +177,89 @@ def copies_of(data: EmbeddingSet, others: EmbeddingSet) -> npt.NDArray[np.bool_]
     >>> clean.X.tolist()
     [[3.0]]
     """
-    known = set(_contents(others.X))
-    return np.array([key in known for key in _contents(data.X)], dtype=bool)
+    theirs = set(contents(others.X))
+    return np.array([key in theirs for key in contents(data.X)], dtype=bool)
+
+
+def count_duplicates(batches: Batches, *, scratch: Path | None = None, in_memory: int = IN_MEMORY) -> int:
+    """How many records equal an earlier one in vector and label, whatever their number.
+
+    The same as counting with `find_duplicates(X, y)`, without the records in memory: 16 bytes are kept of each, in
+    memory or, if there are many, in private files that are removed at the end.
+
+    Parameters
+    ----------
+    batches
+        The records. They are read once.
+    scratch
+        Folder for the files; None: that of the system for temporary files.
+    in_memory
+        How many records are kept track of without files; the default takes up to 400 MB.
+
+    Returns
+    -------
+    int
+        Private, like the records.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from locum.data import count_duplicates
+    >>> from locum.types import EmbeddingSet, SetBatches
+    >>> data = EmbeddingSet(np.array([[1.0], [2.0], [1.0], [1.0]]), np.array([0, 0, 0, 1]))
+    >>> count_duplicates(SetBatches(data, rows=2))
+    1
+    """
+    key = secrets.token_bytes(16)
+    with HashStore(scratch, in_memory) as store:
+        for piece in batches:
+            store.add(short_hashes(piece.X, piece.y, key))
+        return sum(repeated(group)[1] for group in store.groups())
+
+
+def count_copies_of(
+    data: Batches, others: Batches, *, scratch: Path | None = None, in_memory: int = IN_MEMORY
+) -> int:
+    """How many records of `data` have the vector of a record of `others`, whatever their labels and their number.
+
+    The same as counting with `copies_of`, without the records in memory; see `count_duplicates`.
+
+    Parameters
+    ----------
+    data
+        The records in question, such as non-members or test records. They are read once.
+    others
+        The records to compare with, such as members. They are read once.
+    scratch
+        Folder for private files; None: that of the system for temporary files.
+    in_memory
+        How many records of each are kept track of without files.
+
+    Returns
+    -------
+    int
+        Private, like the records.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from locum.data import count_copies_of
+    >>> from locum.types import EmbeddingSet, SetBatches
+    >>> members = SetBatches(EmbeddingSet(np.array([[1.0], [2.0]]), np.array([0, 1])))
+    >>> test = SetBatches(EmbeddingSet(np.array([[2.0], [3.0]]), np.array([0, 1])))
+    >>> count_copies_of(test, members)
+    1
+    """
+    key = secrets.token_bytes(16)
+    with ExitStack() as stack:
+        mine, theirs = (stack.enter_context(HashStore(scratch, in_memory)) for _ in range(2))
+        for store, batches in ((mine, data), (theirs, others)):
+            for piece in batches:
+                store.add(short_hashes(piece.X, None, key))
+        if mine.has_files or theirs.has_files:
+            mine.spread()
+            theirs.spread()
+        return sum(int(known(a, b).sum()) for a, b in zip(mine.groups(), theirs.groups(), strict=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,17 +297,28 @@ class Copy:
         return self.split != self.first_split
 
 
-def list_copies(parts: Mapping[str, EmbeddingSet | StreamedSplit]) -> list[Copy]:
+def list_copies(
+    parts: Mapping[str, EmbeddingSet | StreamedSplit | Batches],
+    *,
+    scratch: Path | None = None,
+    in_memory: int = IN_MEMORY,
+) -> list[Copy]:
     """Every record that has the vector of an earlier one, with the one that it equals.
 
     A record that equals one of an earlier split is listed with that one. Within a split it is listed with the first
     that agrees in label and subject, else in the label, else in the vector alone.
+
+    `Batches` are read twice, and only their copies are held in memory, unless a part is a `StreamedSplit`.
 
     Parameters
     ----------
     parts
         The splits by name, members first. All have codes into the same class names. Blocks of a `StreamedSplit` are
         used up.
+    scratch
+        Folder for the private files of `Batches` with many records; None: that of the system for temporary files.
+    in_memory
+        How many records of `Batches` are kept track of without files.
 
     Returns
     -------
@@ -244,27 +337,76 @@ def list_copies(parts: Mapping[str, EmbeddingSet | StreamedSplit]) -> list[Copy]
     train 2 equals train 0 label: other
     test 1 equals train 1 label: same
     """
+    wanted = None
+    in_pieces = [SetBatches(p) if isinstance(p, EmbeddingSet) else p for p in parts.values()]
+    several_passes = [p for p in in_pieces if not isinstance(p, StreamedSplit)]
+    if len(several_passes) == len(parts) and not all(isinstance(p, EmbeddingSet) for p in parts.values()):
+        parts = dict(zip(parts, several_passes, strict=True))
+        wanted = _repeated_vectors(several_passes, scratch, in_memory)
     # Place, label and subject of the first record of each kind.
     seen: dict[tuple[Any, ...], tuple[str, int, int, Any]] = {}
     out = []
     for split, part in parts.items():
-        blocks = part.blocks if isinstance(part, StreamedSplit) else [part.X]
-        codes = part.y.tolist()
-        subjects = [None] * len(codes) if part.subject is None else part.subject.tolist()
-        row = 0
-        for block in blocks:
-            for content in _contents(block):
-                mine = (split, row, codes[row], subjects[row])
-                keys = [(content,), (split, content, codes[row]), (split, content, codes[row], subjects[row])]
-                first = seen.get(keys[0])
-                if first is not None:
-                    if first[0] == split:
-                        first = seen.get(keys[2]) or seen.get(keys[1]) or first
-                    out.append(_copy(mine, first))
-                for key in keys:
-                    seen.setdefault(key, mine)
-                row += 1
+        for row, content, code, subject in _rows(part, wanted):
+            mine = (split, row, code, subject)
+            keys = [(content,), (split, content, code), (split, content, code, subject)]
+            first = seen.get(keys[0])
+            if first is not None:
+                if first[0] == split:
+                    first = seen.get(keys[2]) or seen.get(keys[1]) or first
+                out.append(_copy(mine, first))
+            for key in keys:
+                seen.setdefault(key, mine)
     return out
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Wanted:
+    """Hashes of vectors that occur more than once, and the key that they were made with."""
+
+    key: bytes
+    hashes: npt.NDArray[np.uint64]
+
+
+def _repeated_vectors(parts: Sequence[Batches], scratch: Path | None, in_memory: int) -> _Wanted:
+    key = secrets.token_bytes(16)
+    with HashStore(scratch, in_memory) as store:
+        for batches in parts:
+            for piece in batches:
+                store.add(short_hashes(piece.X, None, key))
+        return _Wanted(key, np.concatenate([repeated(group)[0] for group in store.groups()]))
+
+
+def _rows(
+    part: EmbeddingSet | StreamedSplit | Batches, wanted: _Wanted | None
+) -> Iterator[tuple[int, bytes, int, Any]]:
+    """Row, content, class code and subject of each record; only those with a wanted content, if given."""
+    if isinstance(part, StreamedSplit):
+        row = 0
+        for block in part.blocks:
+            here = slice(row, row + len(block))
+            yield from _records(block, part.y[here], None if part.subject is None else part.subject[here], row)
+            row += len(block)
+    elif isinstance(part, EmbeddingSet):
+        yield from _records(part.X, part.y, part.subject, 0)
+    else:
+        row = 0
+        for piece in part:
+            if wanted is None:
+                yield from _records(piece.X, piece.y, piece.subject, row)
+            else:
+                hashes = short_hashes(piece.X, None, wanted.key)
+                for i in np.flatnonzero(known(hashes, wanted.hashes)).tolist():
+                    subject = None if piece.subject is None else piece.subject[i].item()
+                    yield row + i, hashes[i].tobytes(), int(piece.y[i]), subject
+            row += len(piece)
+
+
+def _records(
+    X: npt.NDArray[Any], y: npt.NDArray[Any], subject: npt.NDArray[Any] | None, start: int
+) -> Iterator[tuple[int, bytes, int, Any]]:
+    subjects = [None] * len(X) if subject is None else subject.tolist()
+    yield from zip(range(start, start + len(X)), contents(X), y.tolist(), subjects, strict=True)
 
 
 def _copy(mine: tuple[str, int, int, Any], first: tuple[str, int, int, Any]) -> Copy:
@@ -285,14 +427,5 @@ def _firsts(X: npt.NDArray[Any], columns: Mapping[str, npt.NDArray[Any]]) -> npt
             raise DataError(f"`{name}` must have one entry per record ({len(X)}); got shape {column.shape}.")
         codes.append(np.unique(column, return_inverse=True)[1].tolist())
     seen: dict[tuple[Any, ...], int] = {}
-    keys = zip(_contents(X), *codes, strict=True)
+    keys = zip(contents(X), *codes, strict=True)
     return np.array([seen.setdefault(key, i) for i, key in enumerate(keys)], dtype=np.int64)
-
-
-def _contents(X: npt.NDArray[Any]) -> Iterator[bytes]:
-    """A hash of each vector. It is cryptographic: nobody can make two records that differ count as copies."""
-    for start in range(0, len(X), _BLOCK):
-        # Adding 0 turns -0.0 into 0.0.
-        block = np.ascontiguousarray(X[start : start + _BLOCK], dtype=np.float32) + np.float32(0)
-        for row in block:
-            yield hashlib.blake2b(row.data, digest_size=32).digest()

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from copy import deepcopy
 from typing import Any, Protocol, Self, TypeVar
 
+from locum._threads import one_thread
 from locum.data.cluster import ray_cluster
 from locum.errors import LocumError
 from locum.types import Batches
@@ -140,7 +142,8 @@ class RayEngine:
 def _received(ray: Any, call: Any) -> list[Any]:
     """What a task returned; an error of ours as it was raised there."""
     try:
-        found: list[Any] = ray.get(call)
+        # Arrays of Ray are read-only views of its store, which is closed at the end.
+        found: list[Any] = deepcopy(ray.get(call))
     except ray.exceptions.RayTaskError as error:
         if isinstance(error.cause, LocumError):
             raise error.cause from None
@@ -149,8 +152,6 @@ def _received(ray: Any, call: Any) -> list[Any]:
 
 
 def _each(work: Callable[[Batches], Result], parts: Sequence[Batches]) -> list[Result]:
-    from threadpoolctl import threadpool_limits
-
     # As many tasks as processors run at once: each gets one thread.
-    with threadpool_limits(1):
+    with one_thread():
         return [work(part) for part in parts]

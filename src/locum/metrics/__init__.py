@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         average_nearest_distance as average_nearest_distance,
         feature_scale as feature_scale,
         k_nearest as k_nearest,
+        k_nearest_of_blocks as k_nearest_of_blocks,
         nearest as nearest,
         nearest_distance_profile as nearest_distance_profile,
         squared_distances as squared_distances,

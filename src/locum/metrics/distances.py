@@ -1,24 +1,33 @@
-"""Exact nearest records in bounded memory, and how close released vectors come to real records."""
+"""Exact nearest records in bounded memory, and how close released vectors come to real records.
+
+Every pair is screened by a float32 product with a proven bound of its error; the few pairs that may be among the
+nearest are measured in float64, each alone. So results do not depend, bit for bit, on how the work is divided.
+"""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from locum._threads import in_threads
 from locum.errors import ConfigError
 from locum.metrics._checks import FloatArray, IntArray, at_least, same_width, table
 from locum.metrics.intervals import mean_interval
 from locum.types import Estimate
 
 _CHUNK = 8192
-# Queries per chunk of the reference: a tile of 32 MB of scores was fastest.
-_QUERIES = 1024
+# Scores of so many reference records and queries are held at a time: 4 MB per thread stay in the cache.
+_ROWS, _QUERIES = 2048, 512
+# Only the largest score of so many reference records is looked at, unless it is high enough.
+_GROUP = 64
 # With more candidates than this per query, float32 cannot tell them apart.
 _CROWD = 32
-_ULP32 = 2.0**-24
+# Products of fewer numbers are not worth threads.
+_LARGE = 2**28
 _UNDERFLOW = 2.0**-126
 
 
@@ -27,11 +36,12 @@ def nearest(
 ) -> tuple[npt.NDArray[np.float64], IntArray]:
     """Distance and position of the nearest reference record, for each query.
 
-    Exact; of a few equally near records the first is returned.
+    Exact: a copy has distance 0, and of equally near records the first is returned, bit for bit the same whatever the
+    chunk and the number of threads.
 
-    Work space is under `chunk` (12 d + 12,000) bytes plus 30 MB, whatever the number of records: 200 MB for d = 768
-    and the default chunk. Time is that of one float32 matrix product. Many records that differ by less than 1e-4 of
-    the spread of the data cost one more product, in float64, and are then distinguished down to 1e-7 of that spread.
+    Work space is under 8 d `chunk` bytes plus 50 MB per thread, whatever the number of records. Time is that of one
+    float32 matrix product. Many records that differ by less than 1e-4 of the spread of the data cost one more
+    product, in float64.
 
     Parameters
     ----------
@@ -67,7 +77,7 @@ def k_nearest(
 ) -> tuple[npt.NDArray[np.float64], IntArray]:
     """Distances and positions of the `k` nearest reference records, nearest first.
 
-    Like `nearest`, but up to 1.5 times as slow for small `k` above 1.
+    Like `nearest`, and hardly slower for small `k` above 1.
 
     Parameters
     ----------
@@ -105,29 +115,59 @@ def k_nearest(
         )
     if k > len(r) - exclude_self:
         raise ConfigError(f"`k` must be at most the {len(r) - exclude_self} records to choose from; got {k}.")
+    search = _Search(q, k, r.mean(axis=0, dtype=np.float64).astype(np.float32))
+    search.add(r, chunk, exclude_self=exclude_self)
+    return search.distances, search.positions
 
-    # A common shift keeps distances; near the mean, products are small and lose the fewest digits.
-    shift = r.mean(axis=0, dtype=np.float64).astype(np.float32)
-    best_d = np.full((len(q), k), np.inf)
-    best_i = np.full((len(q), k), -1, dtype=np.int64)
-    scores = np.empty((min(_QUERIES, len(q)), min(chunk, len(r))), dtype=np.float32)
-    for j in range(0, len(r), chunk):
-        r_part = _extended(r[j : j + chunk], shift, reference=True)
-        for i in range(0, len(q), _QUERIES):
-            here = slice(i, min(i + _QUERIES, len(q)))
-            q_part = _extended(q[here], shift, reference=False)
-            tile = np.matmul(q_part, r_part.T, out=scores[: len(q_part), : len(r_part)])
-            if exclude_self:
-                own = np.arange(max(i, j), min(i + len(q_part), j + len(r_part)))
-                tile[own - i, own - j] = -np.inf
-            rows, cols, crowded = _candidates(tile, q_part, r_part, best_d[here])
-            if len(crowded):
-                more = _settle(q[here], r[j : j + chunk], shift, tile, crowded, k)
-                rows, cols = np.append(rows, more[0]), np.append(cols, more[1])
-            if len(rows):
-                distances = pair_distances(q, r, rows + i, cols + j)
-                _merge(best_d[here], best_i[here], rows, cols + j, distances)
-    return best_d, best_i
+
+def k_nearest_of_blocks(
+    queries: npt.ArrayLike, blocks: Iterable[npt.ArrayLike], k: int, *, chunk: int = _CHUNK
+) -> tuple[npt.NDArray[np.float64], IntArray]:
+    """`k_nearest` in a reference that comes block by block, such as the pieces of `Batches`.
+
+    The result is that of `k_nearest` in all blocks together, bit for bit, whatever the blocks. One block is held at a
+    time.
+
+    Parameters
+    ----------
+    queries
+        Finite vectors (n, d).
+    blocks
+        Finite vectors of d features to search, in tables of any lengths; each table is used once.
+    k
+        How many neighbors, from 1 to the number of vectors in all blocks.
+    chunk
+        How many reference records are compared at a time; it changes memory, not the result.
+
+    Returns
+    -------
+    distances : ndarray of shape (n, k)
+        Euclidean distances, float64.
+    positions : ndarray of shape (n, k)
+        Row numbers, counted through all blocks.
+
+    Examples
+    --------
+    >>> from locum.metrics import k_nearest_of_blocks
+    >>> k_nearest_of_blocks([[0.0]], ([[x]] for x in (5.0, 1.0, -2.0)), 2)
+    (array([[1., 2.]]), array([[1, 2]]))
+    """
+    q = table("queries", queries)
+    at_least("k", k, 1)
+    at_least("chunk", chunk, 1)
+    search = None
+    for block in blocks:
+        if not len(np.asarray(block)):
+            continue
+        r = table("blocks", block)
+        same_width("queries", q, "blocks", r)
+        if search is None:
+            search = _Search(q, k, r.mean(axis=0, dtype=np.float64).astype(np.float32))
+        search.add(r, chunk)
+    count = 0 if search is None else search.count
+    if search is None or k > count:
+        raise ConfigError(f"`k` must be at most the {count} records to choose from; got {k}.")
+    return search.distances, search.positions
 
 
 def pair_distances(
@@ -139,10 +179,11 @@ def pair_distances(
     array([1., 1.])
     """
     out = np.empty(len(rows_a))
-    step = max(1, 2**20 // a.shape[1])
+    step = max(1, 2**18 // a.shape[1])
     for s in range(0, len(out), step):
         gap = np.subtract(a[rows_a[s : s + step]], b[rows_b[s : s + step]], dtype=np.float64)
-        out[s : s + step] = np.sqrt(np.einsum("ij,ij->i", gap, gap))
+        # Each row alone: einsum joins rows in its buffer, and then the sum of over 8,192 features changes.
+        out[s : s + step] = np.sqrt(np.square(gap, out=gap).sum(axis=1))
     return out
 
 
@@ -176,84 +217,176 @@ def squared_distances(a: npt.NDArray[np.float64], b: npt.NDArray[np.float64]) ->
     return np.maximum(out, 0.0, out=out)
 
 
-def _extended(x: FloatArray, shift: npt.NDArray[np.float32], *, reference: bool) -> npt.NDArray[np.float32]:
-    """Shifted vectors with one extra column, so that the product is q.r - |r|^2/2: highest is nearest."""
+@dataclass(slots=True, eq=False)
+class _Block:
+    """A few reference records, ready to be compared: shifted vectors and their largest norms."""
+
+    rows: FloatArray
+    start: int
+    shift: npt.NDArray[np.float32]
+    extended: npt.NDArray[np.float32]
+    norms: npt.NDArray[np.float32]
+    _copies: IntArray | None = field(default=None, init=False)
+
+    @classmethod
+    def of(cls, rows: FloatArray, start: int, shift: npt.NDArray[np.float32]) -> _Block:
+        """Vectors with one more column, so that the product with a query is q.r - |r|^2/2: highest is nearest."""
+        out = _shifted(rows, shift)
+        square = np.einsum("ij,ij->i", out[:, :-1], out[:, :-1])
+        out[:, -1] = -0.5 * square
+        # One norm per group: a record far from all others widens the error bound of its own group only.
+        largest = np.maximum.reduceat(square, np.arange(0, len(rows), _GROUP))
+        return cls(rows, start, shift, out, np.sqrt(largest))
+
+    def copy_numbers(self) -> IntArray:
+        """How many earlier rows of the block equal each row: without copies, true ties are few."""
+        if self._copies is None:
+            # Adding 0 turns -0 into 0.
+            plain = np.ascontiguousarray(self.rows + self.rows.dtype.type(0))
+            keys = plain.view(np.dtype((np.void, plain.itemsize * plain.shape[1]))).ravel()
+            _, kind, sizes = np.unique(keys, return_inverse=True, return_counts=True)
+            order = np.argsort(kind, kind="stable")
+            numbers = np.empty(len(keys), dtype=np.int64)
+            numbers[order] = np.arange(len(keys)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+            self._copies = numbers
+        return self._copies
+
+
+def _shifted(x: FloatArray, shift: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+    """Vectors around a common point, with one more column of ones: near 0, products lose the fewest digits."""
     out = np.empty((len(x), x.shape[1] + 1), dtype=np.float32)
     np.subtract(x, shift, out=out[:, :-1], casting="same_kind")
-    out[:, -1] = -0.5 * np.einsum("ij,ij->i", out[:, :-1], out[:, :-1]) if reference else 1.0
+    out[:, -1] = 1.0
     return out
+
+
+class _Search:
+    """The best so far of each query, over all reference records that were added."""
+
+    def __init__(self, queries: FloatArray, k: int, shift: npt.NDArray[np.float32]) -> None:
+        self.count = 0
+        self.distances = np.full((len(queries), k), np.inf)
+        self.positions = np.full((len(queries), k), -1, dtype=np.int64)
+        self._q, self._k, self._shift = queries, k, shift
+
+    def add(self, r: FloatArray, chunk: int, *, exclude_self: bool = False) -> None:
+        """Compare all queries with more reference records; all work on one query is done by one thread."""
+        starts = range(0, len(self._q), _QUERIES)
+        for j in range(0, len(r), chunk):
+            part = r[j : j + chunk]
+            blocks = [_Block.of(part[i : i + _ROWS], self.count + i, self._shift) for i in range(0, len(part), _ROWS)]
+
+            def compare(start: int, blocks: list[_Block] = blocks) -> None:
+                self._compare(slice(start, min(start + _QUERIES, len(self._q))), blocks, exclude_self)
+
+            if len(starts) > 1 and len(self._q) * part.size > _LARGE:
+                in_threads(compare, starts)
+            else:
+                for start in starts:
+                    compare(start)
+            self.count += len(part)
+
+    def _compare(self, here: slice, blocks: list[_Block], exclude_self: bool) -> None:
+        """Compare some queries with some reference records, and keep the nearest."""
+        own, q = self._q[here], _shifted(self._q[here], self._shift)
+        square = np.einsum("ij,ij->i", q[:, :-1], q[:, :-1], dtype=np.float64)
+        best_d, best_i = self.distances[here], self.positions[here]
+        scores = np.empty((-(-max(len(b.rows) for b in blocks) // _GROUP) * _GROUP, len(q)), dtype=np.float32)
+        for block in blocks:
+            n = len(block.rows)
+            tile = scores[: -(-n // _GROUP) * _GROUP]
+            np.matmul(block.extended, q.T, out=tile[:n])
+            tile[n:] = -np.inf
+            if exclude_self:
+                both = np.arange(max(here.start, block.start), min(here.stop, block.start + n))
+                tile[both - block.start, both - here.start] = -np.inf
+            cols, rows, crowded = _candidates(tile, square, block.norms, best_d, q.shape[1] - 1)
+            found = [(cols, rows)] if len(cols) else []
+            for cols, rows in (*found, *_settle(own, block, tile, crowded, best_d)):
+                distances = pair_distances(own, block.rows, cols, rows)
+                _merge(best_d, best_i, cols, rows + block.start, distances)
 
 
 def _candidates(
     tile: npt.NDArray[np.float32],
-    q: npt.NDArray[np.float32],
-    r: npt.NDArray[np.float32],
+    square: npt.NDArray[np.float64],
+    norms: npt.NDArray[np.float32],
     best: npt.NDArray[np.float64],
+    d: int,
 ) -> tuple[IntArray, IntArray, IntArray]:
-    """Rows and columns of the pairs that may be among the k nearest, and the rows with too many.
+    """Queries and rows of the pairs that may be among the k nearest, and the queries with too many.
 
-    A score's error is below `slack`: d + 8 roundings, each at most one unit of the largest term. A pair is left out
-    only if k others beat it by more than both errors.
+    `tile` holds scores of rows by queries. The error of a score is below `slack`: d + 16 roundings, each at most one
+    unit of the largest term. A pair is left out only if k others beat it by more than both errors, and a group of
+    rows if its largest score does.
     """
-    k, d = best.shape[1], r.shape[1] - 1
-    q_square = np.einsum("ij,ij->i", q[:, :-1], q[:, :-1], dtype=np.float64)
-    r_square = max(0.0, -2.0 * float(r[:, -1].min()))
-    slack = (d + 8) * (_ULP32 * (np.sqrt(q_square) + np.sqrt(r_square)) ** 2 + _UNDERFLOW)
-    floor = (q_square - best[:, -1] ** 2) / 2
-    top = tile.max(axis=1)
+    k, unit = best.shape[1], np.float32(2.0**-24)
+    groups = tile.reshape(-1, _GROUP, tile.shape[1])
+    top = groups.max(axis=1)
+    slack = np.square(np.sqrt(square).astype(np.float32) + norms[:, None])
+    slack *= (d + 16) * unit
+    slack += np.float32((d + 16) * _UNDERFLOW)
+    upper = top + slack
+    # What the best so far leaves open, rounded down.
+    kth = np.square(best[:, -1])
+    with np.errstate(invalid="ignore"):
+        floor = ((square - kth) / 2 - 4 * unit * (square + kth)).astype(np.float32)
+    floor[np.isnan(floor)] = -np.inf
     # Nothing beats distance 0: queries that have found k copies are done.
-    active = np.flatnonzero((top >= floor - slack) & (best[:, -1] > 0))
-    some, floor, slack = tile[active], floor[active], slack[active]
+    active = np.flatnonzero((upper.max(axis=0) >= floor) & (best[:, -1] > 0))
     if k == 1:
-        floor = np.maximum(floor, top[active] - slack)
-    elif k <= some.shape[1]:
-        # Partitioning is expensive: only for rows where earlier results do not rule out enough candidates.
-        many = _crowded(some >= _bar(floor - slack), k)
-        kth = np.partition(some[many], -k, axis=1)[:, -k]
-        floor[many] = np.maximum(floor[many], kth - slack[many])
-    hit = some >= _bar(floor - slack)
-    crowd = _crowded(hit, k)
-    hit[crowd] = False
-    rows, cols = np.divmod(np.flatnonzero(hit), some.shape[1])
-    return active[rows], cols, active[crowd]
-
-
-def _bar(limit: npt.NDArray[np.float64]) -> npt.NDArray[np.float32]:
-    """`limit` as a float32 column, rounded down so that no candidate is lost.
-
-    It stays above -inf, which marks a record itself.
-    """
-    bar = np.nextafter(limit.astype(np.float32), np.float32(-np.inf))
-    return np.maximum(bar, np.finfo(np.float32).min)[:, None]
-
-
-def _crowded(hit: npt.NDArray[np.bool_], k: int) -> IntArray:
-    """Rows with too many candidates to measure one by one."""
-    return np.flatnonzero(np.count_nonzero(hit, axis=1) > _CROWD * k)
+        floor[active] = np.maximum(floor[active], (top - slack)[:, active].max(axis=0))
+    elif len(active):
+        # Partitioning is expensive: only where earlier results do not rule out enough.
+        many = active[np.count_nonzero(upper[:, active] >= floor[active], axis=0) > min(k, len(top) - 1)]
+        # The k-th of the largest scores of groups is no higher than the k-th of all scores.
+        lower = (top - slack)[:, many].T
+        if k > len(top):
+            lower = (groups[:, :, many] - slack[:, None, many]).reshape(len(tile), len(many)).T
+        if k <= lower.shape[1]:
+            floor[many] = np.maximum(floor[many], np.partition(lower, lower.shape[1] - k, axis=1)[:, -k])
+    group, col = np.nonzero(upper[:, active] >= floor[active])
+    col = active[col]
+    near = groups[group, :, col] + slack[group, col, None]
+    pair, row = np.nonzero((near >= floor[col, None]) & (near > -np.inf))
+    rows, cols = _GROUP * group[pair] + row, col[pair]
+    crowd = np.bincount(cols, minlength=tile.shape[1]) > _CROWD * k
+    plain = ~crowd[cols]
+    return cols[plain], rows[plain], np.flatnonzero(crowd)
 
 
 def _settle(
-    q: FloatArray,
-    r: FloatArray,
-    shift: npt.NDArray[np.float32],
-    tile: npt.NDArray[np.float32],
-    crowded: IntArray,
-    k: int,
-) -> tuple[IntArray, IntArray]:
-    """Candidates of crowded rows by float64 scores: only the best few, since the rest are practically tied."""
-    keep = min(_CROWD * k, len(r))
-    centered = np.subtract(r, shift, dtype=np.float64)
-    half = 0.5 * np.einsum("ij,ij->i", centered, centered)
-    found = []
-    for s in range(0, len(crowded), 128):
-        rows = crowded[s : s + 128]
-        scores = np.subtract(q[rows], shift, dtype=np.float64) @ centered.T
-        scores -= half
-        scores[tile[rows] == -np.inf] = -np.inf
-        cols = np.argpartition(scores, len(r) - keep, axis=1)[:, len(r) - keep :]
-        real = np.take_along_axis(scores, cols, axis=1) > -np.inf
-        found.append((np.repeat(rows, real.sum(axis=1)), cols[real]))
-    return np.concatenate([f[0] for f in found]), np.concatenate([f[1] for f in found])
+    q: FloatArray, block: _Block, tile: npt.NDArray[np.float32], crowded: IntArray, best: npt.NDArray[np.float64]
+) -> Iterator[tuple[IntArray, IntArray]]:
+    """Candidates of crowded queries by float64 scores, a few queries at a time.
+
+    Rows that are still tied are all candidates, except for copies of one row: of these the first k are enough, and
+    one more where a record itself is left out.
+    """
+    if not len(crowded):
+        return
+    n, k, d = len(block.rows), best.shape[1], q.shape[1]
+    usable = np.flatnonzero(block.copy_numbers() <= k)
+    centered = np.subtract(block.rows[usable], block.shift, dtype=np.float64)
+    squares = np.einsum("ij,ij->i", centered, centered)
+    for s in range(0, len(crowded), 64):
+        cols = crowded[s : s + 64]
+        mine = np.subtract(q[cols], block.shift, dtype=np.float64)
+        square = np.einsum("ij,ij->i", mine, mine)
+        scores = mine @ centered.T
+        scores -= squares / 2
+        slack = (2 * d + 32) * 2.0**-53 * np.square(np.sqrt(square)[:, None] + np.sqrt(squares))
+        scores[(tile[:n, cols] == -np.inf)[usable].T] = -np.inf
+        floor = np.full(len(cols), -np.inf)
+        if k <= len(usable):
+            floor = np.partition(scores - slack, len(usable) - k, axis=1)[:, -k]
+        known = np.square(best[cols, -1])
+        with np.errstate(invalid="ignore"):
+            bar = (square - known) / 2 - (d + 16) * 2.0**-53 * (square + known)
+        floor = np.fmax(floor, bar)
+        near = scores + slack
+        pair, row = np.nonzero((near >= floor[:, None]) & (near > -np.inf))
+        yield cols[pair], usable[row]
 
 
 def _merge(

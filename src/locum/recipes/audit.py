@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from locum.audit import (
     AuditReport,
     EpsilonAudit,
     ProvenLimit,
+    RayShadows,
     attack_name,
     audit,
     audit_epsilon,
@@ -146,6 +147,8 @@ def audit_data(
     shadows: int | None = None,
     minutes: float | None = None,
     state: Path | None = None,
+    engine: Literal["local", "ray"] = "local",
+    address: str | None = None,
     canaries: int | None = None,
     ledger: Path | None = None,
     accept: Sequence[str] = (),
@@ -186,6 +189,10 @@ def audit_data(
         of shadows are given, otherwise as long as it takes.
     state
         File that keeps shadows for a later call with the same `seed`.
+    engine
+        "local" trains shadows in this process, "ray" on a Ray cluster, to which the records are sent.
+    address
+        With "ray": the cluster, as in `locum.audit.RayShadows`; None: one that is started on this machine.
     canaries
         Also test the epsilon that a release claims, with so many canaries.
     ledger
@@ -241,6 +248,7 @@ def audit_data(
     _check_places(release, (out, page), overwrite, state, seed, not usual and any(n in SHADOW_ATTACKS for n in names))
     if risk is not None:
         check_risk_file(risk, overwrite=overwrite)
+    trained_on = _engine(engine, address, any(n in SHADOW_ATTACKS for n in names))
     rules = load_policy(policy)
     limit = _limit(release, ledger, accept)
     if release is not None:
@@ -249,7 +257,13 @@ def audit_data(
         attacked, title = rows_release(pick_split(str(synthetic), "train", backbone=backbone)), str(synthetic)
     # Report wrong numbers and claims before reading data, which may take long.
     with shared_shadows(
-        names, DEFAULT_SHADOWS if usual else shadows, seed=seed, state=state, minutes=minutes, progress=progress
+        names,
+        DEFAULT_SHADOWS if usual else shadows,
+        seed=seed,
+        state=state,
+        minutes=minutes,
+        engine=trained_on,
+        progress=progress,
     ) as made:
         epsilon_audit = None if canaries is None else _epsilon_audit(attacked, canaries, seed, progress)
         inside = pick_split(members, "train", like=attacked.info, backbone=backbone)
@@ -314,6 +328,7 @@ def shared_shadows(
     seed: int | None = None,
     state: Path | None = None,
     minutes: float | None = None,
+    engine: RayShadows | None = None,
     progress: Progress | None = None,
 ) -> Iterator[list[Attack | str]]:
     """Attacks for `audit()`, where the named ones that need shadows share them.
@@ -334,8 +349,25 @@ def shared_shadows(
     with tempfile.TemporaryDirectory(prefix="locum-") as folder:
         path = state or Path(folder) / "shadows.safetensors"
         seconds = None if minutes is None else 60 * minutes
-        made = shadow_attacks(count, shadow_seed, path, seconds=seconds, names=with_shadows, progress=report)
+        made = shadow_attacks(
+            count, shadow_seed, path, seconds=seconds, names=with_shadows, engine=engine, progress=report
+        )
         yield [*(a for a in attacks if a not in with_shadows), *made]
+
+
+def _engine(name: str, address: str | None, with_shadows: bool) -> RayShadows | None:
+    """Where shadows are trained; None: in this process."""
+    if name == "local":
+        if address is not None:
+            raise ConfigError("--address names a Ray cluster: add --engine ray, or leave it out.")
+        return None
+    if name != "ray":
+        raise ConfigError(f"`engine` must be 'local' or 'ray'; got {name!r}.")
+    if not with_shadows:
+        raise ConfigError("--engine ray trains shadows, and none of these attacks has any: add --shadows N.")
+    engine = RayShadows(address or "local")
+    engine.check()
+    return engine
 
 
 def _epsilon_audit(attacked: Release, canaries: int, seed: int | None, progress: Progress | None) -> EpsilonAudit:

@@ -31,7 +31,7 @@ EXTRAS: dict[str, tuple[tuple[str, ...], str]] = {
     "federated": (("flwr",), "learning across sites"),
     "simulation": (("ray",), "simulations on Flower's own engine"),
     "cluster": (("ray",), "many machines: fit, embed, audit"),
-    "remote": (("fsspec", "aiohttp", "huggingface_hub"), "data at hf and https addresses"),
+    "remote": (("fsspec", "huggingface_hub"), "data at hf and https addresses"),
     "studio": (("fastapi", "uvicorn"), "a local web page: make, attack, decide, receive"),
     "figures": (("matplotlib",), "figures of studies"),
 }

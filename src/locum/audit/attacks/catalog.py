@@ -22,7 +22,7 @@ from locum.audit.attacks.reidentification import Reidentification
 from locum.audit.attacks.rmia import RMIA
 from locum.audit.attacks.singling_out import SinglingOut
 from locum.audit.attacks.sum_lira import SumLiRA
-from locum.audit.shadows.shadows import check_shadows
+from locum.audit.shadows.shadows import ShadowEngine, check_shadows
 from locum.errors import ConfigError
 from locum.types import Progress
 
@@ -128,6 +128,7 @@ def shadow_attacks(
     *,
     seconds: float | None = None,
     names: Iterable[str] = tuple(SHADOW_ATTACKS),
+    engine: ShadowEngine | None = None,
     progress: Progress | None = None,
 ) -> tuple[LiRA | RMIA, ...]:
     """Attacks that share shadows: the first trains them, the others read them from a private file.
@@ -146,6 +147,8 @@ def shadow_attacks(
         How long training may take; None: as long as it takes.
     names
         Which attacks, as for `attack_name`: "LiRA", "RMIA" or both.
+    engine
+        Where shadows are trained, such as `RayShadows`; None: in this process.
     progress
         Called with (shadows done, total); None: nothing is shown.
 
@@ -164,7 +167,9 @@ def shadow_attacks(
     check_shadows(shadows)
     kinds: Mapping[str, type[LiRA | RMIA]] = {"LiRA": LiRA, "RMIA": RMIA}
     return tuple(
-        kinds[attack_name(name)](shadows=shadows, seed=seed, state=state, seconds=seconds, progress=progress)
+        kinds[attack_name(name)](
+            shadows=shadows, seed=seed, state=state, seconds=seconds, engine=engine, progress=progress
+        )
         for name in names
     )
 

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from locum.audit.attacks.base import ScoreAttack
-from locum.audit.shadows.shadows import Pool, ShadowScores, enough_shadows, no_shadows, shadow_scores
+from locum.audit.shadows.shadows import Pool, ShadowEngine, ShadowScores, enough_shadows, no_shadows, shadow_scores
 from locum.audit.statistics import Scores
 from locum.errors import ConfigError, NotApplicableError
 from locum.metrics import auc_interval
@@ -50,6 +50,8 @@ class RMIA(ScoreAttack):
         other attacks with the same seed. None: nothing is kept.
     seconds
         How long training may take; fewer shadows are trained if need be. None: as long as it takes.
+    engine
+        Where shadows are trained, such as `RayShadows`; None: in this process.
     progress
         Called with (shadows done, total); None: nothing is shown.
     name
@@ -74,6 +76,7 @@ class RMIA(ScoreAttack):
     seed: int | None = None
     state: str | Path | None = None
     seconds: float | None = None
+    engine: ShadowEngine | None = None
     progress: Progress | None = None
     name: str = "RMIA"
 
@@ -88,7 +91,14 @@ class RMIA(ScoreAttack):
         pool = Pool.of(release, members, non_members)
         seed = int(rng.integers(2**31)) if self.seed is None else self.seed
         found = shadow_scores(
-            release, pool, self.shadows, seed, state=self.state, seconds=self.seconds, progress=self.progress
+            release,
+            pool,
+            self.shadows,
+            seed,
+            state=self.state,
+            seconds=self.seconds,
+            engine=self.engine,
+            progress=self.progress,
         )
         notes = enough_shadows(found, self.name, self.shadows)
         found = found.centered()

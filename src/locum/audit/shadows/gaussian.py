@@ -57,6 +57,7 @@ class GaussianFits:
             self._center[c] = X[self._labels == c].mean(axis=0, dtype=np.float64)
         self._Y: Array = (X - self._center[self._labels]).astype(np.float32)
         self._pool: tuple[Array, Array] | None = None
+        self._whole: Array | None = None
 
     def fits(self, inside: Masks) -> Iterator[GaussianFit]:
         """One fit for each row of `inside`, in order."""
@@ -64,12 +65,17 @@ class GaussianFits:
         sums, counts = np.empty((len(inside), self._classes, d)), np.empty((len(inside), self._classes))
         for c in range(self._classes):
             mine = part[:, self._labels == c]
-            sums[:, c], counts[:, c] = mine @ self._Y[self._labels == c], mine.sum(axis=1)
+            rows, counts[:, c] = self._Y[self._labels == c], mine.sum(axis=1)
+            # One product per pair: its last bits do not depend on how many shadows are fitted together.
+            for pair in range(0, len(inside), 2):
+                sums[pair : pair + 2, c] = mine[pair : pair + 2] @ rows
         with np.errstate(invalid="ignore"):
             shift = sums / counts[:, :, None]
         # A class without records has no mean and is left out below.
         moved = np.sqrt(counts)[:, :, None] * np.nan_to_num(shift)
-        scatter = part @ np.square(self._Y) - np.square(moved).sum(axis=1)
+        squares = np.square(self._Y)
+        scatter = np.concatenate([part[pair : pair + 2] @ squares for pair in range(0, len(inside), 2)])
+        scatter = scatter - np.square(moved).sum(axis=1)
         n, present = counts.sum(axis=1), (counts > 0).sum(axis=1)
         variance = np.maximum(scatter, 0) / np.maximum(n - present, 1)[:, None]
         for s, (rows, products) in enumerate(self._products(inside)):
@@ -95,7 +101,9 @@ class GaussianFits:
         n, d = self._X.shape
         # With few records, two thin products are cheaper than one with a square matrix.
         thin = n <= d and not self._exactly(safe_rank(self._rank, n // 2, d, self._classes))
-        whole = None if thin or not self._rank else self._Y.T @ self._Y
+        if self._whole is None and not thin and self._rank:
+            self._whole = self._Y.T @ self._Y
+        whole = None if thin else self._whole
         last = None
         for s, mask in enumerate(inside):
             if whole is None:
@@ -143,7 +151,8 @@ class GaussianFits:
 class GaussianShadows(GaussianFits):
     """Shadows of a ClassGaussian. The statistic of a record is its log density in closed form."""
 
-    block = 64
+    # Few enough that the work can be divided among many processes.
+    block = 8
 
     def __init__(self, release: Release, X: Array, codes: npt.NDArray[np.int64]) -> None:
         settings = release.manifest.settings

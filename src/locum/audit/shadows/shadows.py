@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Protocol, Self
 
@@ -15,6 +16,7 @@ import numpy.typing as npt
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
+from locum._threads import one_thread
 from locum.audit.decoder import records_of
 from locum.audit.statistics import Scores
 from locum.errors import CheckpointError, ConfigError, NotApplicableError
@@ -78,6 +80,16 @@ class ShadowState:
 
 Masks = npt.NDArray[np.bool_]
 _LEAST_SHADOWS, _MOST_SHADOWS = 4, 10_000
+
+
+class ShadowEngine(Protocol):
+    """Where shadows are trained, if not in this process."""
+
+    def train(
+        self, release: Release, pool: Pool, blocks: Sequence[tuple[Masks, list[int]]], seconds: float | None
+    ) -> Iterator[Floats]:
+        """The statistic of all records under the shadows of each block (masks and seeds), in order."""
+        ...
 
 
 class ShadowFamily(Protocol):
@@ -214,6 +226,7 @@ def shadow_scores(
     *,
     state: str | Path | None = None,
     seconds: float | None = None,
+    engine: ShadowEngine | None = None,
     progress: Progress | None = None,
 ) -> ShadowScores:
     """Train `shadows` generators like the release's on random halves of the pool, and score every record with each.
@@ -222,19 +235,30 @@ def shadow_scores(
     are as many members as non-members. `state` names a private file (mode 0600): after an interruption the same call
     continues from it, and another attack on the same release and records reuses its shadows. A file for other data,
     settings or seeds is refused. With `seconds`, training stops at the last pair that should still fit: fewer shadows
-    come back, at least one pair, which alone can take longer.
+    come back, at least one pair, which alone can take longer. `engine` trains them elsewhere.
+
+    Each product uses one thread: with more, the last bits would depend on the machine, and the small products of
+    shadows would wait for threads most of the time.
     """
     check_shadows(shadows)
     if reason := no_shadows(release):
         raise ConfigError(f"There are no shadows here: {reason}.")
-    family = _family(release, pool)
+    family = make_family(release, pool.X, pool.codes)
     path, key = None if state is None else Path(state), _key(release, pool, seed)
-    done = ShadowState.read(path, key) or ShadowState.begin(path, key, family.own())
+    with one_thread():
+        done = ShadowState.read(path, key) or ShadowState.begin(path, key, family.own())
     report = progress or no_progress
     report(min(len(done.found), shadows), shadows)
     halves = pool.halves(shadows, seed)
     begun, before = time.monotonic(), len(done.found)
-    while len(done.found) < shadows:
+    if engine is not None and before < shadows:
+        # The blocks of one process.
+        cuts = [*range(before, shadows, family.block), shadows]
+        work = [(halves[a:b], [_shadow_seed(seed, i) for i in range(a, b)]) for a, b in pairwise(cuts)]
+        for more in engine.train(release, pool, work, seconds):
+            done = done.with_more(more)
+            report(len(done.found), shadows)
+    while engine is None and len(done.found) < shadows:
         size = family.block
         if seconds is not None:
             trained, spent = len(done.found) - before, time.monotonic() - begun
@@ -245,20 +269,25 @@ def shadow_scores(
                 break
         block = slice(len(done.found), min(len(done.found) + size, shadows))
         seeds = [_shadow_seed(seed, i) for i in range(block.start, block.stop)]
-        done = done.with_more(family.train(halves[block], seeds))
+        with one_thread():
+            more = family.train(halves[block], seeds)
+        done = done.with_more(more)
         report(len(done.found), shadows)
     found = done.found[:shadows]
     return ShadowScores(done.own, found, halves[: len(found)])
 
 
-def _family(release: Release, pool: Pool) -> ShadowFamily:
+def make_family(release: Release, X: npt.NDArray[np.float32], codes: npt.NDArray[np.int64]) -> ShadowFamily:
+    """How shadows of a release are trained on the records of a pool."""
     if release.manifest.generator == "ClassGaussian":
         from locum.audit.shadows.gaussian import GaussianShadows
 
-        return GaussianShadows(release, pool.X, pool.codes)
+        with one_thread():
+            return GaussianShadows(release, X, codes)
     from locum.audit.shadows.cvae import CVAEShadows
 
-    return CVAEShadows(release, pool.X, pool.codes)
+    with one_thread():
+        return CVAEShadows(release, X, codes)
 
 
 def _shadow_seed(seed: int, number: int) -> int:
