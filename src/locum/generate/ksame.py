@@ -168,7 +168,8 @@ def k_groups(
         The subject of each record: text or whole numbers. None: each record is its own subject.
     max_bytes
         If all distances fit in this many bytes (4 n^2) they are kept, otherwise recomputed when needed, which takes
-        up to twice as long and gives the same groups in the memory of a few hundred distances per record. A float64 copy of `X` is needed in both cases.
+        up to twice as long and gives the same groups in the memory of a few hundred distances per record. A float64
+        copy of `X` is needed in both cases.
 
     Returns
     -------
