@@ -167,8 +167,8 @@ def main() -> int:
         with ProcessPoolExecutor(1, mp_context=spawn) as pool:
             seconds, gigabytes, before = pool.submit(run_many, MANY).result()
         print(
-            f"{MANY:,} records, {FEW_FEATURES} features: {seconds:.1f} s, {gigabytes:.2f} GB peak, {before:.2f} GB of it "
-            f"before; all distances would take {4 * MANY**2 / 2**30:.1f} GB"
+            f"{MANY:,} records, {FEW_FEATURES} features: {seconds:.1f} s, {gigabytes:.2f} GB peak, "
+            f"{before:.2f} GB of it before; all distances would take {4 * MANY**2 / 2**30:.1f} GB"
         )
     same &= all(np.array_equal(results[name][2], ours) for name in ("ours, lean", "running totals"))
     print("groups of ours, lean, running totals and textbook: " + ("identical" if same else "DIFFERENT"))

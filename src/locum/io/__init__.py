@@ -52,6 +52,6 @@ if TYPE_CHECKING:
         one_line as one_line,
         printable as printable,
     )
-    from locum.io.threads import one_thread as one_thread
+    from locum.io.threads import one_thread as one_thread, threads_for as threads_for
 
 __getattr__, __dir__, __all__ = lazy_exports(__name__)

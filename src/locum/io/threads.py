@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
+
+# 16 MB of float32. Products of smaller tables take milliseconds.
+_FEW_NUMBERS = 2**22
 
 _lock = threading.Lock()
 _users = 0
 _limits: Any = None
 _before = 1
+_pools: tuple[int, Any] | None = None
 
 
 @contextmanager
@@ -35,11 +40,9 @@ def one_thread() -> Iterator[int]:
     True
     """
     global _users, _limits, _before
-    from threadpoolctl import ThreadpoolController
-
     with _lock:
         if not _users:
-            pools = ThreadpoolController()
+            pools = _thread_pools()
             # The smallest pool: whoever set OMP_NUM_THREADS=1 wants one core used.
             _before = min((int(pool["num_threads"]) for pool in pools.info()), default=1)
             _limits = pools.limit(limits=1)
@@ -52,3 +55,36 @@ def one_thread() -> Iterator[int]:
             if not _users:
                 _limits.restore_original_limits()
                 _limits = None
+
+
+def threads_for(numbers: int) -> AbstractContextManager[Any]:
+    """One thread for work on tables of few numbers; for larger ones as many as there are.
+
+    Parameters
+    ----------
+    numbers
+        Rows times features.
+
+    Returns
+    -------
+    context manager
+        `one_thread()`, or one that changes nothing.
+
+    Examples
+    --------
+    >>> from locum.io import threads_for
+    >>> with threads_for(900 * 1280):
+    ...     pass
+    """
+    return one_thread() if numbers < _FEW_NUMBERS else nullcontext()
+
+
+def _thread_pools() -> Any:
+    """The libraries with threads of their own that are loaded now."""
+    global _pools
+    from threadpoolctl import ThreadpoolController
+
+    # Finding them takes milliseconds, as long as a small fit: look again only after imports.
+    if _pools is None or _pools[0] != len(sys.modules):
+        _pools = len(sys.modules), ThreadpoolController()
+    return _pools[1]
