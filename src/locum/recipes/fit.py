@@ -26,10 +26,7 @@ from locum.data import (
 )
 from locum.errors import ConfigError, DataError, LocumError, PolicyError, PrivacyError
 from locum.generate import BaseGenerator, choose_generator
-from locum.io import (
-    check_output_folder,
-    hold_folder,
-)
+from locum.io import check_output_folder, hold_folder, threads_for
 from locum.recipes.fit_privacy import (
     ConfirmClasses,
     asked_budget,
@@ -371,7 +368,8 @@ def fit_release(
             forecasts = expected_use(release)
         try:
             if others is not None:
-                checked = check_membership(release, train, others, np.random.default_rng(seed))
+                with threads_for((len(train) + len(others)) * train.dim):
+                    checked = check_membership(release, train, others, np.random.default_rng(seed))
                 membership = with_limit(checked, limit)
             else:
                 problem = "There are no other records to check the release with: name some with --non-members."
