@@ -165,6 +165,12 @@ def _drawn(
 ) -> Iterator[int]:
     """Draw the parts, and yield the number of each that is written."""
     count = max(1, min(workers or os.cpu_count() or 1, len(parts)))
+    if count == 1:
+        # In a thread of its own, the allocator would keep more memory.
+        with one_thread():
+            for part in parts:
+                yield _draw(source, out, *part, variance, entropy)
+        return
     # Random numbers, products and Parquet need no interpreter lock: threads use all cores, and have nothing to load.
     # Products of samples are small: threads of their own would mostly wait.
     with one_thread(), ThreadPoolExecutor(count, thread_name_prefix="locum-sample") as pool:
