@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
-# 16 MB of float32. Products of smaller tables take milliseconds.
+# 16 MB of float32: 3,277 records of 1,280 features, whose distances from each other take one thread under a second.
 _FEW_NUMBERS = 2**22
 
 _lock = threading.Lock()
@@ -23,8 +23,7 @@ def one_thread() -> Iterator[int]:
     """Keep matrix products and OpenMP loops of this process on one thread each; as many as before afterwards.
 
     Threads of BLAS spin while they wait. In many small products, or on cores that others use too, that costs several
-    times the work. The limit is the process's: blocks that overlap share it, and the last one lifts it. Products that
-    ran on one thread have the same last bits on every machine of one kind.
+    times the work. The limit is the process's: blocks that overlap share it, and the last one lifts it.
 
     Yields
     ------
