@@ -2,7 +2,7 @@
 
     python benchmarks/sample_parts.py [--quick]
 
-10 million vectors of 64 numbers (1 million with --quick), one process each; then the same draw with one process per
+10 million vectors of 64 numbers (1 million with --quick), one thread each; then the same draw with one thread per
 core, and the largest resident memory of the drawing process at 1 and at 10 parts.
 """
 
@@ -46,14 +46,14 @@ def main() -> None:
         release = ClassGaussian().fit(digits.X, digits.y).release(digits.info, no_dp=True).save(place / "release")
         peer = timed(lambda: random_numbers(place / "random", n, digits.dim))
         print(f"{'':44s}{'seconds':>9s}{'rows/s':>12s}{'x the peer':>12s}")
-        show("random numbers, pyarrow, one process", peer, n, peer)
+        show("random numbers, pyarrow, one thread", peer, n, peer)
         for workers in sorted({1, os.cpu_count() or 1}):
             out = place / f"drawn-{workers}"
 
             def draw(out: Path = out, workers: int = workers) -> None:
                 sample_to_folder(release, out, n=n, rows_per_file=ROWS_PER_FILE, seed=0, workers=workers)
 
-            show(f"sample, {workers} process{'es' * (workers > 1)}", timed(draw), n, peer)
+            show(f"sample, {workers} thread{'s' * (workers > 1)}", timed(draw), n, peer)
         for parts in (1, 10):
             print(f"peak memory of {parts:2d} parts of {ROWS_PER_FILE:,} rows: {peak(release, place, parts)} MB")
 

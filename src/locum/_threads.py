@@ -10,10 +10,24 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, TypeVar
 
 T = TypeVar("T")
+# 16 MB of float32: 3,277 records of 1,280 features, whose distances from each other take one thread under a second.
+_FEW_NUMBERS = 2**22
+# The libraries that were loaded when there were so many modules: finding them takes as long as a small fit.
+_known: tuple[int, Any] | None = None
+
+
+def _libraries() -> Any:
+    """The libraries with threads of their own that are loaded now."""
+    global _known
+    from threadpoolctl import ThreadpoolController
+
+    if _known is None or _known[0] != len(sys.modules):
+        _known = len(sys.modules), ThreadpoolController()
+    return _known[1]
 
 
 class _Limit:
@@ -51,13 +65,13 @@ def one_thread() -> Iterator[int]:
     """
     global _users, _limit
     try:
-        from threadpoolctl import ThreadpoolController
+        import threadpoolctl  # noqa: F401
     except ModuleNotFoundError:
         yield 1
         return
     with _lock:
         if _limit is None:
-            _limit = _Limit(ThreadpoolController())
+            _limit = _Limit(_libraries())
         _users += 1
         threads = _limit.before
     try:
@@ -68,6 +82,11 @@ def one_thread() -> Iterator[int]:
             if not _users:
                 _limit.end()
                 _limit = None
+
+
+def threads_for(numbers: int) -> AbstractContextManager[Any]:
+    """One thread for work on tables of few numbers (rows times features); for larger ones as many as there are."""
+    return one_thread() if numbers < _FEW_NUMBERS else nullcontext()
 
 
 def in_threads(run: Callable[[T], None], items: Iterable[T]) -> None:

@@ -5,6 +5,7 @@ import pytest
 
 from locum.errors import ConfigError, DataError, PrivacyError
 from locum.generate import KSame
+from locum.generate.ksame import _group_means
 
 Blobs = tuple[np.ndarray, np.ndarray]
 
@@ -69,3 +70,14 @@ def test_too_few_records_or_people(blobs: Blobs, settings: dict, subjects: int |
 def test_k_must_be_two_or_more(blobs: Blobs, k: object) -> None:
     with pytest.raises(ConfigError, match="`k` must be"):
         KSame(k=k).fit(*blobs)
+
+
+@pytest.mark.parametrize("size", [3, 700, 40_000])
+def test_means_of_groups_are_those_of_a_loop_over_records(size: int, rng: np.random.Generator) -> None:
+    """Bit for bit, for small groups and for one that holds all records."""
+    X = rng.normal(size=(40_000, 3)).astype(np.float32)
+    groups = rng.permutation(np.arange(len(X)) // size)
+    sums = np.zeros((groups.max() + 1, 3))
+    np.add.at(sums, groups, X)
+    expected = (sums / np.bincount(groups)[:, None]).astype(np.float32)[groups]
+    assert np.array_equal(_group_means(X, groups), expected)

@@ -30,7 +30,7 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {p.name: p.read_bytes() for p in sorted(folder.glob("*.parquet"))}
 
 
-def test_rows_do_not_depend_on_the_number_of_processes(release: Path, tmp_path: Path) -> None:
+def test_rows_do_not_depend_on_the_number_of_threads(release: Path, tmp_path: Path) -> None:
     for workers in (1, 2):
         sample_to_folder(release, tmp_path / str(workers), n=1000, rows_per_file=300, seed=7, workers=workers)
     assert contents(tmp_path / "1") == contents(tmp_path / "2")

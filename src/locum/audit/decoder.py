@@ -42,27 +42,47 @@ def gaussian_log_density(
 ) -> Floats:
     """Log of N(x; means[label], factor.T @ factor + diag(scale ** 2)) for each row, in float64.
 
-    It inverts a matrix of the size of the factor's rank, not of the number of features. Features without variance get
-    a little. A class with an unknown mean (NaN) gives NaN.
+    Features without variance get a little. A class with an unknown mean (NaN) gives NaN.
     """
-    factor = factor.astype(np.float64)
-    own = np.square(scale, dtype=np.float64)
-    total = own + np.square(factor).sum(axis=0)
-    varying = total[total > 0]
-    own = np.maximum(
-        own, np.maximum(_LEAST_OWN * total, _LEAST_OF_MEDIAN * (np.median(varying) if len(varying) else 1))
-    )
-    gap = (X - means[labels]) / np.sqrt(own)
+    spread = Spread.of(factor, scale)
+    gap = (X - means[labels]) / np.sqrt(spread.own)
     squares: Floats = np.einsum("ij,ij->i", gap, gap)
-    log_det = np.log(own).sum()
-    if len(factor):
-        scaled = factor / np.sqrt(own)
-        inner = scipy.linalg.cholesky(np.eye(len(factor)) + scaled @ scaled.T, lower=True)
-        log_det += 2 * np.log(np.diag(inner)).sum()
-        known = scipy.linalg.solve_triangular(inner, scaled @ gap.T, lower=True, check_finite=False)
-        squares = squares - np.einsum("ij,ij->j", known, known)
-    out: Floats = -0.5 * (squares + log_det + X.shape[1] * np.log(2 * np.pi))
+    if len(spread.known):
+        known = gap @ (spread.known * np.sqrt(spread.own)).T
+        squares = squares - np.einsum("ij,ij->i", known, known)
+    out: Floats = -0.5 * (squares + spread.log_det + X.shape[1] * np.log(2 * np.pi))
     return out
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Spread:
+    """A covariance of low rank plus diagonal, inverted: `diag(1 / own) - known.T @ known`.
+
+    `own` is the variance of each feature besides the factor, `log_det` the log of the determinant, and `excess` the
+    mean of total variances over own ones: how many times larger the two terms are than their difference.
+    """
+
+    own: Floats
+    known: Floats
+    log_det: float
+    excess: float
+
+    @classmethod
+    def of(cls, factor: npt.NDArray[np.floating], scale: npt.NDArray[np.floating]) -> Spread:
+        """That of `factor.T @ factor + diag(scale ** 2)`; features without variance get a little."""
+        factor = factor.astype(np.float64)
+        own = np.square(scale, dtype=np.float64)
+        total = own + np.square(factor).sum(axis=0)
+        varying = total[total > 0]
+        least = np.median(varying) if len(varying) else 1
+        own = np.maximum(own, np.maximum(_LEAST_OWN * total, _LEAST_OF_MEDIAN * least))
+        log_det, known = float(np.log(own).sum()), factor / own
+        if len(factor):
+            # A matrix of the size of the factor's rank, not of the number of features.
+            inner = scipy.linalg.cholesky(np.eye(len(factor)) + known @ factor.T, lower=True, check_finite=False)
+            log_det += 2 * float(np.log(np.diag(inner)).sum())
+            known = scipy.linalg.solve_triangular(inner, known, lower=True, check_finite=False)
+        return cls(own, known, log_det, float(np.mean(total / own)))
 
 
 Codes = npt.NDArray[np.int64]

@@ -88,7 +88,7 @@ def sample(
         typer.Option(
             metavar="N",
             min=1,
-            help="Into a folder: processes that draw (default: one per core). The rows do not depend on it.",
+            help="Into a folder: threads that draw (default: one per core). The rows do not depend on it.",
             rich_help_panel=WHERE,
         ),
     ] = None,

@@ -6,6 +6,8 @@ import numpy as np
 import numpy.typing as npt
 import scipy.linalg
 
+from locum._threads import one_thread
+
 
 def low_rank_plus_diagonal(
     residuals: npt.NDArray[np.float32], rank: int, shrinkage: float
@@ -29,7 +31,9 @@ def factored(
         return np.zeros((0, d), dtype=np.float32), np.sqrt(variance).astype(np.float32)
     covariance = covariance * (1 - shrinkage)
     covariance[np.diag_indices(d)] = variance
-    values, vectors = scipy.linalg.eigh(covariance, subset_by_index=(d - rank, d - 1))
+    # Most of it works on single vectors, for which several threads mostly wait.
+    with one_thread():
+        values, vectors = scipy.linalg.eigh(covariance, subset_by_index=(d - rank, d - 1))
     # Variance that is equal in all directions belongs to the diagonal.
     floor = (variance.sum() - values.sum()) / max(d - rank, 1)
     strength = np.sqrt(np.maximum(values - max(floor, 0), 0))

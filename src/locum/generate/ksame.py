@@ -26,8 +26,10 @@ _Ints = npt.NDArray[np.int64]
 _NORM_BITS = 25
 _PER_STEP = 16
 
+_ROWS = 2**14  # rows of groups that are widened to float64 at once
 _BLOCK = 1024  # a block of distances in float64 is 8 MB: it stays in the cache while it is worked on
 _PANEL = 512  # candidates considered together when the distances cannot all be kept
+_FORGET = 0.9  # removed records are worked on until fewer than this share of all are free
 
 
 class KSame(BaseGenerator):
@@ -122,9 +124,19 @@ class KSame(BaseGenerator):
 
 
 def _group_means(X: npt.NDArray[np.float32], groups: npt.NDArray[np.int64]) -> npt.NDArray[np.float32]:
-    sums = np.zeros((int(groups.max()) + 1, X.shape[1]))
-    np.add.at(sums, groups, X)
-    means: npt.NDArray[np.float32] = (sums / np.bincount(groups)[:, None]).astype(np.float32)
+    # Sorted by group, rows of a group are added in their own order: the sums that a loop over records gives.
+    order, counts = np.argsort(groups, kind="stable"), np.bincount(groups)
+    ends = np.cumsum(counts)
+    means = np.empty((len(counts), X.shape[1]), dtype=np.float32)
+    first = 0
+    while first < len(counts):
+        start = ends[first] - counts[first]
+        # Whole groups, and few rows in float64 at a time.
+        last = max(first + 1, int(np.searchsorted(ends, start + _ROWS, side="right")))
+        rows = X[order[start : ends[last - 1]]].astype(np.float64)
+        sums = np.add.reduceat(rows, ends[first:last] - counts[first:last] - start, axis=0)
+        means[first:last] = sums / counts[first:last, None]
+        first = last
     return means[groups]
 
 
@@ -156,7 +168,8 @@ def k_groups(
         The subject of each record: text or whole numbers. None: each record is its own subject.
     max_bytes
         If all distances fit in this many bytes (4 n^2) they are kept, otherwise recomputed when needed, which takes
-        two to three times as long and gives the same groups. A float64 copy of `X` is needed in both cases.
+        up to twice as long and gives the same groups in the memory of a few hundred distances per record. A float64
+        copy of `X` is needed in both cases.
 
     Returns
     -------
@@ -332,50 +345,65 @@ class _Recomputed:
     """
 
     def __init__(self, points: _Floats, max_bytes: int) -> None:
+        n = len(points)
         self._points = points
-        self._index = np.arange(len(points))
-        self._all_totals = np.zeros(len(points), dtype=np.int64)
+        self._index = np.arange(n)
+        self._all_totals = np.zeros(n, dtype=np.int64)
         _all_pairs(points, self._all_totals, None)
-        self._alive = np.ones(len(points), dtype=np.bool_)
-        self._size = max(1, min(_PANEL, max_bytes // (8 * len(points))))  # two panels while one replaces the other
-        self._panel = np.empty(0, dtype=np.int64)
-        self._rows = np.empty((0, len(points)), dtype=np.int32)
+        self._alive = np.ones(n, dtype=np.bool_)
+        self._gone: list[_Ints] = []
+        size = max(1, min(_PANEL, max_bytes // (8 * n)))  # two panels while removed records are forgotten
+        # The place of each candidate, -1 for none, and its distances. Rows of candidates that stay are not moved.
+        self._panel = np.full(size, -1, dtype=np.int64)
+        self._rows = np.zeros((size, n), dtype=np.int32)
         self._choose_panel()
 
     def farthest(self) -> tuple[_Ints, npt.NDArray[np.int32]]:
         if self._totals.max() <= self._bound:
             self._choose_panel()  # its best is the best of all, even where it ties with the new bound
-        return self._index[self._alive], self._rows[np.argmax(self._totals)][self._alive]
+        best = np.flatnonzero(self._totals == self._totals.max())
+        first = best[np.argmin(self._panel[best])]
+        return self._index[self._alive], self._rows[first][self._alive]
 
     def remove(self, members: _Ints) -> None:
         places = np.searchsorted(self._index, members)
         self._alive[places] = False
+        self._gone.append(places)
         self._totals -= self._rows[:, places].sum(axis=1, dtype=np.int64)
-        self._totals[~self._alive[self._panel]] = -1
+        self._totals[~self._alive[self._panel] | (self._panel < 0)] = -1
 
     def _choose_panel(self) -> None:
-        """Update all totals, forget removed records, and take the largest totals as candidates."""
-        alive, known = self._alive, self._index[self._panel]
-        gone, self._points = self._points[~alive], self._points[alive]
-        self._index, self._all_totals = self._index[alive], self._all_totals[alive]
+        """Update all totals and take the largest as candidates."""
+        self._update_totals()
+        # Copies of all points and rows: seldom enough to be cheap, often enough to spare work on removed records.
+        if np.count_nonzero(self._alive) < _FORGET * len(self._alive):
+            self._forget_removed()
+        order = np.argsort(-self._all_totals, kind="stable")
+        size, free = len(self._panel), np.count_nonzero(self._alive)
+        chosen = order[: min(size, free)]
+        self._bound = int(self._all_totals[order[size]]) if free > size else -1
+        self._panel[~np.isin(self._panel, chosen)] = -1
+        fresh = np.setdiff1d(chosen, self._panel)
+        slots = np.flatnonzero(self._panel < 0)[: len(fresh)]
+        self._panel[slots] = fresh
+        facing = _facing(self._points[fresh])
+        for i in _slices(len(self._index)):
+            self._rows[slots, i] = _between(facing, self._points[i])
+        self._totals = np.where(self._panel < 0, -1, self._all_totals[self._panel])
+
+    def _update_totals(self) -> None:
+        gone = self._points[np.concatenate(self._gone)] if self._gone else self._points[:0]
         for j in _slices(len(gone)):
             facing = _facing(gone[j])
             for i in _slices(len(self._index)):
                 self._all_totals[i] -= _between(self._points[i], facing).sum(axis=1).astype(np.int64)
-        order = np.argsort(-self._all_totals, kind="stable")
-        self._panel = np.sort(order[: self._size])
-        self._bound = int(self._all_totals[order[self._size]]) if len(order) > self._size else -1
-        self._totals = self._all_totals[self._panel]
-        self._rows = self._panel_rows(self._rows[:, alive], known)
-        self._alive = np.ones(len(self._index), dtype=np.bool_)
+        self._all_totals[~self._alive] = -1  # below every free record
+        self._gone = []
 
-    def _panel_rows(self, rows: npt.NDArray[np.int32], known: _Ints) -> npt.NDArray[np.int32]:
-        """Distances from the panel to all free records; those of `known` candidates are in `rows`."""
-        out = np.empty((len(self._panel), len(self._index)), dtype=np.int32)
-        ids = self._index[self._panel]
-        again = np.isin(ids, known)
-        out[again] = rows[np.searchsorted(known, ids[again])]
-        fresh = _facing(self._points[self._panel[~again]])
-        for i in _slices(len(self._index)):
-            out[~again, i] = _between(fresh, self._points[i])
-        return out
+    def _forget_removed(self) -> None:
+        alive = self._alive
+        place = np.where(alive, np.cumsum(alive) - 1, -1)
+        self._panel = np.where(self._panel < 0, -1, place[self._panel])
+        self._points, self._index, self._all_totals = self._points[alive], self._index[alive], self._all_totals[alive]
+        self._rows = self._rows[:, alive]
+        self._alive = np.ones(len(self._index), dtype=np.bool_)

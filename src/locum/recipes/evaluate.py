@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from locum._threads import threads_for
 from locum.audit import check_membership
 from locum.errors import ConfigError, DataError
 from locum.generate import KSame
@@ -168,27 +169,29 @@ def evaluate_release(
     splits = {} if train is None else read_sets(train, like=release.info, backbone=backbone)
     train_set = None if train is None else choose_split(splits, train, "train")
     real = None if train_set is None else aligned(release, train_set, "train")
-    sources = _sources(release, real, samples, ks)
-    own = bayes_head(release) if head == "linear" and samples is None and carries_head(release) else None
-    if own is not None:
-        name, draw = sources[0]
-        sources[0] = f"{name}, own rule", draw
-    rows, groups = [], []
-    for done, (name, draw) in enumerate(sources):
-        if progress is not None:
-            progress(done, len(sources), name)
-        known = None if name == "real data" else real
-        ready = own if done == 0 else None
-        row, probas = _row(name, draw, target, known, HEADS[head], seeds, len(release.classes), ready)
-        rows.append(row)
-        # k-Same would double the tables; the release and real data answer whether a gap is the release's own.
-        for attribute in dict.fromkeys(by) if done == 0 or name == "real data" else ():
-            rng = np.random.default_rng(0)
-            groups.append(break_down(attribute, name, test_set, target[1], probas, rng))
-    membership = None
-    if train_set is not None:
-        others = splits["val"] if {"train", "val"} <= set(splits) else test_set
-        membership = check_membership(release, train_set, others, np.random.default_rng(0))
+    used = len(target[1]) + (samples or 5000 if real is None else len(real[1]))
+    with threads_for(used * release.manifest.embedding.dim):
+        sources = _sources(release, real, samples, ks)
+        own = bayes_head(release) if head == "linear" and samples is None and carries_head(release) else None
+        if own is not None:
+            name, draw = sources[0]
+            sources[0] = f"{name}, own rule", draw
+        rows, groups = [], []
+        for done, (name, draw) in enumerate(sources):
+            if progress is not None:
+                progress(done, len(sources), name)
+            known = None if name == "real data" else real
+            ready = own if done == 0 else None
+            row, probas = _row(name, draw, target, known, HEADS[head], seeds, len(release.classes), ready)
+            rows.append(row)
+            # k-Same would double the tables; the release and real data answer whether a gap is the release's own.
+            for attribute in dict.fromkeys(by) if done == 0 or name == "real data" else ():
+                rng = np.random.default_rng(0)
+                groups.append(break_down(attribute, name, test_set, target[1], probas, rng))
+        membership = None
+        if train_set is not None:
+            others = splits["val"] if {"train", "val"} <= set(splits) else test_set
+            membership = check_membership(release, train_set, others, np.random.default_rng(0))
     if progress is not None:
         progress(len(sources), len(sources), "done")
     return Evaluation(head, seeds, len(target[1]), tuple(rows), membership, release.fingerprint, tuple(groups))

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from locum._threads import threads_for
 from locum.accounting import Ledger
 from locum.audit import LEAST_NON_MEMBERS, ProvenLimit, check_membership, with_limit
 from locum.data import (
@@ -29,10 +30,7 @@ from locum.data import (
 )
 from locum.errors import ConfigError, DataError, LocumError, PolicyError, PrivacyError
 from locum.generate import BaseGenerator, choose_generator
-from locum.io import (
-    check_output_folder,
-    hold_folder,
-)
+from locum.io import check_output_folder, hold_folder
 from locum.recipes.fit_large import IN_MEMORY, MOST_COMPARED, drawn, open_large, sorted_copy
 from locum.recipes.fit_privacy import (
     ConfirmClasses,
@@ -425,7 +423,8 @@ def fit_release(
             if others is not None:
                 # Chance decides which records are compared: the result is about all of them, only less certain.
                 members, fresh = (drawn(part, data) for part in (train, others))
-                checked = check_membership(release, members, fresh, np.random.default_rng(seed))
+                with threads_for((len(members) + len(fresh)) * train.dim):
+                    checked = check_membership(release, members, fresh, np.random.default_rng(seed))
                 membership = with_limit(checked, limit)
             else:
                 problem = "There are no other records to check the release with: name some with --non-members."

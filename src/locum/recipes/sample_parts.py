@@ -1,4 +1,4 @@
-"""`sample` into a folder: any number of vectors as Parquet files, in bounded memory, by several processes."""
+"""`sample` into a folder: any number of vectors as Parquet files, in bounded memory, by several threads."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import json
 import os
 import secrets
 from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from multiprocessing import get_context
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from locum._threads import one_thread
 from locum._version import __version__
 from locum.data import DRAWN, write_parquet_stream
 from locum.errors import ConfigError
@@ -23,8 +23,6 @@ from locum.types import EmbeddingSet, Progress
 ROWS_PER_FILE = 1_000_000
 # Numbers that are drawn at once: 16 MB of them.
 _AT_ONCE = 4_000_000
-
-_release: Release | None = None
 
 
 def sample_to_folder(
@@ -40,7 +38,7 @@ def sample_to_folder(
 ) -> dict[str, Any]:
     """Draw any number of vectors into a folder of Parquet files.
 
-    Each file has a seed of its own, so the rows do not depend on the number of processes. An interrupted call goes on
+    Each file has a seed of its own, so the rows do not depend on the number of threads. An interrupted call goes on
     where it was if it is repeated: files that are there are complete. The folder can be read like a file wherever
     data are asked for.
 
@@ -59,7 +57,7 @@ def sample_to_folder(
     seed
         Seed of the whole draw; None: other vectors each time (it is kept in the folder until the draw is complete).
     workers
-        How many processes draw; None: as many as there are cores.
+        How many files are drawn at once, each by a thread; None: as many as there are cores.
     progress
         Called after each file.
 
@@ -109,7 +107,7 @@ def sample_to_folder(
         parts = [(i, min(rows_per_file, n - i * rows_per_file)) for i in range(-(-n // rows_per_file))]
         todo = [part for part in parts if not (out / _name(part[0])).exists()]
         resumed = len(parts) - len(todo)
-        for done, _ in enumerate(_drawn(release, out, todo, variance, entropy, workers), start=resumed + 1):
+        for done, _ in enumerate(_drawn(source, out, todo, variance, entropy, workers), start=resumed + 1):
             if progress is not None:
                 progress(done, len(parts), "files")
         # Whoever knows the seed can tell which vectors are samples: one that nobody chose is not kept.
@@ -159,7 +157,7 @@ def _name(part: int) -> str:
 
 
 def _drawn(
-    release: Path,
+    source: Release,
     out: Path,
     parts: list[tuple[int, int]],
     variance: float | None,
@@ -167,32 +165,32 @@ def _drawn(
     workers: int | None,
 ) -> Iterator[int]:
     """Draw the parts, and yield the number of each that is written."""
-    count = min(workers or os.cpu_count() or 1, len(parts))
-    if count <= 1:
-        _open(str(release))
-        for part in parts:
-            yield _draw(str(out), *part, variance, entropy)
+    count = max(1, min(workers or os.cpu_count() or 1, len(parts)))
+    if count == 1:
+        # In a thread of its own, the allocator would keep more memory.
+        with one_thread():
+            for part in parts:
+                yield _draw(source, out, *part, variance, entropy)
         return
-    # Fresh processes: a fork of one with threads can hang.
-    with ProcessPoolExecutor(count, get_context("spawn"), initializer=_open, initargs=(str(release),)) as pool:
-        for future in as_completed([pool.submit(_draw, str(out), *part, variance, entropy) for part in parts]):
-            yield future.result()
+    # Random numbers, products and Parquet need no interpreter lock: threads use all cores, and have nothing to load.
+    # Products of samples are small: threads of their own would mostly wait.
+    with one_thread(), ThreadPoolExecutor(count, thread_name_prefix="locum-sample") as pool:
+        try:
+            for future in as_completed([pool.submit(_draw, source, out, *part, variance, entropy) for part in parts]):
+                yield future.result()
+        finally:
+            # After an error or an interruption, files that nobody has begun are not drawn.
+            pool.shutdown(cancel_futures=True)
 
 
-def _open(release: str) -> None:
-    global _release
-    _release = load(release)
-
-
-def _draw(out: str, part: int, rows: int, variance: float | None, entropy: int) -> int:
-    """Draw one file; the same whichever process does it, and whatever was drawn before."""
-    assert _release is not None
-    source, rng = _release, np.random.default_rng(np.random.SeedSequence(entropy, spawn_key=(part,)))
+def _draw(source: Release, out: Path, part: int, rows: int, variance: float | None, entropy: int) -> int:
+    """Draw one file; the same whichever thread does it, and whatever was drawn before."""
+    rng = np.random.default_rng(np.random.SeedSequence(entropy, spawn_key=(part,)))
     step = max(1, _AT_ONCE // source.manifest.embedding.dim)
 
     def pieces() -> Iterator[EmbeddingSet]:
         for start in range(0, rows, step):
             yield source.sample_set(min(step, rows - start), variance=variance, random_state=rng)
 
-    write_atomically(Path(out) / _name(part), lambda stream: write_parquet_stream(stream, pieces()))
+    write_atomically(out / _name(part), lambda stream: write_parquet_stream(stream, pieces()))
     return part
