@@ -18,6 +18,8 @@ from locum.data import (
     check_droppable,
     check_trainable,
     copies_of,
+    count_copies_of,
+    count_duplicates,
     drop_duplicates,
     find_duplicates,
     hold_out,
@@ -31,7 +33,7 @@ from locum.data import (
 from locum.errors import ConfigError, DataError, LocumError, PolicyError, PrivacyError
 from locum.generate import BaseGenerator, choose_generator
 from locum.io import check_output_folder, hold_folder
-from locum.recipes.fit_large import IN_MEMORY, MOST_COMPARED, drawn, open_large, sorted_copy
+from locum.recipes.fit_large import FEW_HASHES, IN_MEMORY, MOST_COMPARED, drawn, open_large, sorted_copy
 from locum.recipes.fit_privacy import (
     ConfirmClasses,
     asked_budget,
@@ -58,6 +60,7 @@ from locum.recipes.inputs import (
     only_real,
     pick_split,
     read_sets,
+    state_place,
     table_of_copies,
 )
 from locum.release import load
@@ -380,7 +383,7 @@ def fit_release(
         if opened is None:
             found = _parts(splits, data, non_members, backbone, holdout, seed, privacy, drop=drop_duplicates)
         else:
-            found = _large_parts(opened, data, non_members, holdout, seed, privacy)
+            found = _large_parts(opened, data, non_members, holdout, seed, privacy, ledger)
         train, others = found.train, found.others
         if privacy is not None:
             settings["ledger"] = ledger or ledger_for(data, train.info)
@@ -549,6 +552,7 @@ def _large_parts(
     holdout: float,
     seed: int,
     privacy: DP | None,
+    ledger: Path | None,
 ) -> _Parts:
     """The same for data in pieces; few non-members are enough."""
     train = choose_split(opened, data, "train")
@@ -567,7 +571,13 @@ def _large_parts(
         train, others = hold_out(train, min(holdout, MOST_COMPARED / len(train)), seed)
     if others is not None and others.dim != train.dim:
         raise DataError(f"Records have {train.dim} features, non-members {others.dim}: they must be of one kind.")
-    return _Parts(train, others, 0, 0, 0, 0, None)
+    hashes: dict[str, Any] = {"scratch": state_place(data, ledger), "in_memory": FEW_HASHES}
+    repeated = count_duplicates(train.only(subject=False), **hashes)
+    shared = 0
+    if others is not None:
+        fresh = SetBatches(others) if isinstance(others, EmbeddingSet) else others
+        shared = count_copies_of(fresh.only(subject=False), train.only(subject=False), **hashes)
+    return _Parts(train, others, repeated, shared, 0, repeated, None)
 
 
 def _list_copies(data: str, parts: Mapping[str, EmbeddingSet]) -> str | None:

@@ -17,6 +17,8 @@ from locum.types import Batches, EmbeddingSet, SetBatches
 
 # Bytes of vectors: below, one reading into memory is quicker than a pass per sum.
 IN_MEMORY = 2**28
+# Records whose hashes are compared in memory, at some 50 bytes each; those of more are in private files.
+FEW_HASHES = 2**21
 # Members and non-members of the membership check, drawn at random: an AUC is then known to about 0.006.
 MOST_COMPARED = 20_000
 

@@ -25,7 +25,7 @@ from locum.release import Release
 from locum.types import EmbeddingSet, Progress, no_progress
 
 Floats = npt.NDArray[np.float64]
-FORMAT = "locum-shadows-1"
+FORMAT = "locum-shadows-2"
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -30,7 +30,7 @@ _GRID, _FULL = 2**30, 2**30 - 1
 _GRID_PRODUCT, _FULL_PRODUCT = 2**18, 2**18 - 1
 # Records at a time: few enough to stay in the cache, and their sums of products stay far below 2**53, where
 # floating point is exact.
-_ROWS = 256
+_ROWS = 512
 # Lower bound on the count of a class: a noisy count can be negative.
 _FEWEST = 5.0
 

@@ -20,7 +20,7 @@ Array = npt.NDArray[np.float64]
 # Lengths are clipped at this multiple of what the reference expects.
 LONGEST = 3.0
 # Rows at a time: few enough to stay in the cache.
-_ROWS = 256
+_ROWS = 512
 
 
 def unit_vectors(X: npt.NDArray[np.float32], reference: Reference) -> tuple[Array, Array]:
