@@ -69,7 +69,10 @@ class Distinct:
 def hashed(column: npt.NDArray[Any]) -> npt.NDArray[np.uint64]:
     """A 64-bit hash of each entry's text, the same in every process."""
     texts, inverse = np.unique(column.astype(np.str_), return_inverse=True)
-    own = b"".join(hashlib.blake2b(text.encode(), digest_size=8).digest() for text in texts.tolist())
+    try:
+        own = b"".join(hashlib.blake2b(text.encode(), digest_size=8).digest() for text in texts.tolist())
+    except UnicodeEncodeError:
+        raise DataError("A subject is not text: it holds half of a character. Write it again in UTF-8.") from None
     out: npt.NDArray[np.uint64] = np.frombuffer(own, dtype="<u8")[inverse]
     return out
 
@@ -185,7 +188,8 @@ class _Together(OtherPieces):
             if held:
                 before = held[0].subject
                 assert before is not None, "the data have subjects"
-                if texts[0] != str(before[0]):
+                # The same conversion on both sides: what is equal in one array must be equal here.
+                if texts[0] != before[:1].astype(np.str_)[0]:
                     yield joined(held)
                     held = []
             # Everything up to the last subject is complete.
