@@ -102,9 +102,11 @@ class MappedBatches:
             yield part._read()
 
     def state(self) -> str:
-        """Where the vectors are, and the size and time of their file."""
-        found = os.stat(self.X.file)
-        return repr((self.path, self.split, self.start, self.stop, found.st_size, found.st_mtime_ns))
+        """Where the arrays are, and the sizes and times of their files."""
+        arrays = (self.X, self.y, self.subject, *self.attributes.values())
+        files = sorted({array.file for array in arrays if array is not None})
+        found = [(file, os.stat(file)) for file in files]
+        return repr((self.split, self.start, self.stop, [(f, one.st_size, one.st_mtime_ns) for f, one in found]))
 
     def facts(self) -> Iterator[Facts]:
         """The records without their vectors, which are not read."""
