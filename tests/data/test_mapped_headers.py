@@ -40,7 +40,8 @@ def test_shapes_of_npy_files(arrays: Path, shape: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name, value", [("info", np.array([], "U3")), ("info", np.array(["{}", "{}"])), ("class_names", np.array("a"))]
+    ("name", "value"),
+    [("info", np.array([], "U3")), ("info", np.array(["{}", "{}"])), ("class_names", np.array("a"))],
 )
 def test_descriptions_in_npy_files(arrays: Path, name: str, value: Any) -> None:
     np.save(arrays / f"{name}.npy", value)

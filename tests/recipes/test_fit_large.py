@@ -161,3 +161,9 @@ def test_two_fits_at_once_do_not_share_a_sorted_copy(tmp_path: Path) -> None:
     finally:
         first.kill()
         first.wait()
+
+
+@pytest.mark.parametrize("name", ["gone.csv", "gone.csv.gz"])
+def test_a_table_that_is_not_there(tmp_path: Path, name: str) -> None:
+    with pytest.raises(DataError, match="There is no file"):
+        fit_release(str(tmp_path / name), tmp_path / "release", classes_public=True)

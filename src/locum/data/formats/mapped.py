@@ -225,7 +225,10 @@ def _unpacked(path: str) -> tuple[dict[str, _Array], dict[str, str]]:
             read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
             shape, by_columns, kind = read(file)
             offset = file.tell()
-            if min(shape, default=0) < 0 or offset + kind.itemsize * math.prod(shape) > os.fstat(file.fileno()).st_size:
+            if (
+                min(shape, default=0) < 0
+                or offset + kind.itemsize * math.prod(shape) > os.fstat(file.fileno()).st_size
+            ):
                 raise ValueError("the header does not fit the file")
         if kind.hasobject or by_columns:
             raise DataError(f"`{name}.npy` in {path} holds Python objects or is stored by columns: save it again.")
