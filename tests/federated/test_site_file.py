@@ -101,3 +101,9 @@ def test_vectors_of_another_kind_are_refused(site_of: Make, little: Terms) -> No
         file.records(little(backbone="efflite0"))
     with pytest.raises(DataError, match="subject"):
         SiteFile.read(site_of("subjects", unit="subject")).records(little())
+
+
+def test_a_guarantee_refuses_a_random_part(site_of: Make) -> None:
+    for name, data in (("one", "records.npz#[20]"), ("two", "records.npz#train[20]")):
+        with pytest.raises(PrivacyError, match="random part"):
+            SiteFile.read(site_of(name, data=data))

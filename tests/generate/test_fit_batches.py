@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from locum.accounting import Ledger
-from locum.data import by_subject, gather, write_embeddings
+from locum.data import LocalEngine, by_subject, gather, open_batches, write_embeddings
 from locum.errors import ConfigError, DataError, PrivacyError
 from locum.generate import ClassGaussian, KSame
 from locum.types import DP, EmbeddingSet, SetBatches
@@ -177,3 +177,24 @@ def test_a_mean_that_shows_a_record_is_refused_in_pieces_too() -> None:
 def test_labels_beyond_the_declared_classes_are_refused() -> None:
     with pytest.raises(DataError, match="not among `classes`"):
         ClassGaussian(privacy=DP(1.0, 1e-6), classes=[0, 1], insecure_seed=0).fit_batches(SetBatches(_records()))
+
+
+@pytest.mark.parametrize("unit", ["record", "subject"])
+def test_data_that_change_during_the_fit_are_refused(tmp_path: Path, unit: Any) -> None:
+    """Otherwise a file that is no longer sorted would bring one subject into two pieces."""
+    file = tmp_path / "data.parquet"
+    write_embeddings(file, _records(together=True))
+    passes = 0
+
+    class Meddling(LocalEngine):
+        def map(self, batches: Any, work: Any) -> Any:
+            nonlocal passes
+            passes += 1
+            if passes == 3:
+                write_embeddings(file, _records())
+            return super().map(batches, work)
+
+    model = ClassGaussian(privacy=DP(1.0, 1e-6, unit), classes=[0, 1, 2], insecure_seed=0)
+    with pytest.raises(DataError, match="changed"):
+        model.fit_batches(open_batches(file)["all"], engine=Meddling())
+    assert passes == 3

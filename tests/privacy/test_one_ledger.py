@@ -14,7 +14,7 @@ import locum
 from locum.accounting import Ledger
 from locum.data import read_embeddings, write_embeddings
 from locum.embed import embed_images
-from locum.errors import PrivacyError
+from locum.errors import ConfigError, PrivacyError
 from locum.generate import ClassGaussian
 from locum.io import ledger_path
 from locum.recipes import fit_release
@@ -236,3 +236,47 @@ def test_a_part_without_rows_does_not_hide_the_ledger_of_the_others(tmp_path: Pa
     pq.write_table(pq.read_table(tmp_path / "parts" / "b.parquet").slice(0, 0), tmp_path / "parts" / "a.parquet")
     assert read_embeddings(tmp_path / "parts").info.ledger == named
     assert ledger_for(tmp_path / "parts") == Path(named)
+
+
+def _unpacked(folder: Path) -> Path:
+    folder.mkdir(parents=True)
+    np.save(folder / "X.npy", np.eye(4, dtype=np.float32))
+    np.save(folder / "y.npy", np.array([0, 1, 0, 1]))
+    return folder
+
+
+def test_a_folder_of_links_to_arrays_has_the_ledger_of_the_arrays(tmp_path: Path) -> None:
+    real, other = _unpacked(tmp_path / "one" / "arrays"), tmp_path / "two" / "arrays"
+    other.mkdir(parents=True)
+    for file in real.iterdir():
+        (other / file.name).symlink_to(file)
+    assert locum.ledger_for(other) == locum.ledger_for(real) == ledger_path(real)
+    # As that of the .npz that was unpacked there.
+    assert ledger_path(real) == ledger_path(tmp_path / "one" / "arrays.npz")
+
+
+def test_a_folder_of_arrays_has_the_ledger_that_it_names(tmp_path: Path) -> None:
+    folder = _unpacked(tmp_path / "arrays")
+    np.save(folder / "info.npy", np.array('{"backbone": "made up", "ledger": "/images/.locum/ledger.sqlite"}'))
+    assert locum.ledger_for(folder) == Path("/images/.locum/ledger.sqlite")
+
+
+@pytest.mark.parametrize(
+    "address", ["s3://bucket/ledger.sqlite", "S3:/bucket/ledger.sqlite", "file:///ledger.sqlite"]
+)
+def test_a_ledger_at_an_address_is_refused(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, address: str
+) -> None:
+    """As a path it would be a folder `s3:` wherever the program was started, and so several budgets."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "s3:" / "bucket").mkdir(parents=True)
+    with pytest.raises(ConfigError, match="an address"):
+        fit_release(str(data), tmp_path / "release", classes_public=True, ledger=Path(address))
+    assert not list((tmp_path / "s3:" / "bucket").iterdir())
+
+
+def test_a_release_at_an_address_is_refused(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigError, match="an address"):
+        fit_release(str(data), Path("s3://bucket/release"), classes_public=True)
+    assert not (tmp_path / "s3:").exists()

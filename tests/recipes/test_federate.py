@@ -14,7 +14,7 @@ import pytest
 from locum import EmbeddingSet
 from locum.accounting import Ledger
 from locum.data import write_embeddings
-from locum.errors import ConfigError, DataError, FormatError
+from locum.errors import ConfigError, DataError, FormatError, PrivacyError
 from locum.federated import PersonalModel
 from locum.recipes import predict_personally, simulate_federation
 from locum.recipes.federate import deal_out
@@ -216,3 +216,8 @@ class TestPredict:
         write_embeddings(tmp_path / "other.npz", other)
         with pytest.raises(DataError, match="efflite1"):
             predict_personally(site, str(tmp_path / "other.npz"))
+
+
+def test_a_simulation_with_a_guarantee_refuses_a_random_part(tmp_path: Path) -> None:
+    with pytest.raises(PrivacyError, match="random part"):
+        simulate_federation("scans.npz#[20]", tmp_path / "out", privacy=DP(1.0, 1e-5), classes=["a", "b"])

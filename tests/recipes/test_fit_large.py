@@ -157,3 +157,29 @@ def test_the_disk_is_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert not (tmp_path / "release").exists()
     ledger = Path(data) / ".locum" / "ledger.sqlite"
     assert not ledger.exists() or not Ledger(ledger).holdings()["default"].charges
+
+
+def test_two_fits_at_once_do_not_share_a_sorted_copy(tmp_path: Path) -> None:
+    data = _write(tmp_path / "vectors", 12_000, subjects=True)
+    program = (
+        "import sys\nfrom pathlib import Path\nfrom locum.recipes import fit_release\n"
+        "fit_release(sys.argv[1], Path(sys.argv[2]), classes_public=True, in_memory=0)\n"
+    )
+    first = subprocess.Popen(
+        [sys.executable, "-c", program, data, str(tmp_path / "one")], env={**os.environ, "OMP_NUM_THREADS": "1"}
+    )
+    try:
+        while not list((Path(data) / ".locum").glob("by-subject-*")):
+            assert first.poll() is None
+            time.sleep(0.02)
+        with pytest.raises(ConfigError, match="Another process"):
+            fit_release(data, tmp_path / "two", classes_public=True, in_memory=0, privacy=DP(0.1, 1e-6, "subject"))
+    finally:
+        first.kill()
+        first.wait()
+
+
+@pytest.mark.parametrize("name", ["gone.csv", "gone.csv.gz"])
+def test_a_table_that_is_not_there(tmp_path: Path, name: str) -> None:
+    with pytest.raises(DataError, match="There is no file"):
+        fit_release(str(tmp_path / name), tmp_path / "release", classes_public=True)

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from locum.errors import DataError, PrivacyError
-from locum.io import one_line, sync_folder
+from locum.io import check_local, one_line, sync_folder
 
 # "UDSL": tells a ledger from any other database.
 _OURS, _VERSION = 0x5544534C, 1
@@ -56,6 +56,7 @@ class EntryFile:
     """
 
     def __init__(self, file: str | os.PathLike[str]) -> None:
+        check_local(file)
         self.file = Path(file)
         with self._told():
             fresh = not self.file.exists()

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from locum.data.memory import check_memory
 from locum.errors import DataError
-from locum.io import array_files, file_system, is_remote, parquet_files
+from locum.io import array_files, file_system, is_remote, parquet_files, remote_errors
 from locum.types import Batches, EmbeddingSet
 
 
@@ -49,7 +49,8 @@ def _has_parquet(address: str) -> bool:
 
     system, place = file_system(address)
     selector = fs.FileSelector(place, allow_not_found=True)
-    return any(one.extension.lower() == "parquet" for one in system.get_file_info(selector))
+    with remote_errors(address):
+        return any(one.extension.lower() == "parquet" for one in system.get_file_info(selector))
 
 
 def open_batches(path: str | os.PathLike[str]) -> dict[str, Batches]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from locum.data.batches import open_batches, opens_in_pieces
 from locum.data.files import SUFFIXES, read_splits
 from locum.errors import DataError
-from locum.io import is_remote, ledger_path, parquet_files, split_path
+from locum.io import array_files, is_remote, ledger_path, parquet_files, split_path
 from locum.types import EmbeddingInfo
 
 
@@ -43,6 +43,10 @@ def ledger_for(data: str | os.PathLike[str], info: EmbeddingInfo | None = None) 
 
 def _described(file: str) -> EmbeddingInfo:
     # Files of one folder that name different ledgers are refused when they are read. One without a row is none here.
+    if arrays := array_files(file):
+        states = [one.stat() for one in arrays.values()]
+        changed, size = max(one.st_mtime_ns for one in states), sum(one.st_size for one in states)
+        return _info_of(os.path.realpath(file), changed, size) or EmbeddingInfo()
     for one in parquet_files(file) or [Path(file)]:
         if one.suffix.lower() in SUFFIXES and one.is_file():
             state = one.stat()

@@ -29,6 +29,8 @@ _RUN = 2**26
 # Records of a group of subjects, which is held in memory: as many as make some 64 MB.
 _GROUP = 2**24
 _MOST_GROUPS = 1024
+# What a copy was made from.
+_NOTE = "_sorted.json"
 
 
 class Distinct:
@@ -69,7 +71,10 @@ class Distinct:
 def hashed(column: npt.NDArray[Any]) -> npt.NDArray[np.uint64]:
     """A 64-bit hash of each entry's text, the same in every process."""
     texts, inverse = np.unique(column.astype(np.str_), return_inverse=True)
-    own = b"".join(hashlib.blake2b(text.encode(), digest_size=8).digest() for text in texts.tolist())
+    try:
+        own = b"".join(hashlib.blake2b(text.encode(), digest_size=8).digest() for text in texts.tolist())
+    except UnicodeEncodeError:
+        raise DataError("A subject is not text: it holds half of a character. Write it again in UTF-8.") from None
     out: npt.NDArray[np.uint64] = np.frombuffer(own, dtype="<u8")[inverse]
     return out
 
@@ -185,7 +190,8 @@ class _Together(OtherPieces):
             if held:
                 before = held[0].subject
                 assert before is not None, "the data have subjects"
-                if texts[0] != str(before[0]):
+                # The same conversion on both sides: what is equal in one array must be equal here.
+                if texts[0] != before[:1].astype(np.str_)[0]:
                     yield joined(held)
                     held = []
             # Everything up to the last subject is complete.
@@ -264,9 +270,21 @@ def _sorted(batches: Batches, folder: Path) -> Batches:
     count = min(max(1, -(-n * d // _GROUP)), _MOST_GROUPS)
     needed = 4 * n * d + 64 * n
     private_folder(folder)
+    if any(not file.name.startswith(("run-", _NOTE, ".locum-")) for file in folder.iterdir()):
+        # It is emptied below.
+        raise DataError(f"{str(folder)!r} holds other files: give a folder that is empty or new for the sorted copy.")
     # The state of the data is in it, so that a copy of other data is not taken for this one.
-    settings = {"rows": n, "dim": d, "groups": count, "state": batches.state(), "version": __version__}
-    note = folder / "_sorted.json"
+    settings = {
+        "rows": n,
+        "dim": d,
+        "groups": count,
+        "state": batches.state(),
+        "version": __version__,
+        "attributes": list(batches.attribute_names),
+        # Their order too: records are written with codes into it.
+        "classes": list(batches.info.class_names),
+    }
+    note = folder / _NOTE
     if not note.exists() or json.loads(note.read_bytes()) != settings:
         shutil.rmtree(folder)
         private_folder(folder)
@@ -288,6 +306,11 @@ def _sorted(batches: Batches, folder: Path) -> Batches:
         _write_run(folder / f"run-{run:06d}.parquet", held, count)
     runs = open_parquet(str(folder))["all"]
     assert isinstance(runs, ParquetBatches)
+    if len(runs) != n:
+        raise DataError(
+            f"The sorted copy in {str(folder)!r} has {len(runs)} of {n} records, because another process uses the "
+            "folder or the data changed meanwhile: run the same command again."
+        )
     # Group g has a place in every run, also where it is empty: then the run has no row group for it.
     of_group: dict[int, list[Any]] = {}
     for place, number in zip(runs.groups, _numbers(folder), strict=True):

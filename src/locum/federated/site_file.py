@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from pathlib import Path
 
-from locum.data import ledger_for, read_embeddings
+from locum.data import is_drawn, ledger_for, read_embeddings
 from locum.errors import ConfigError, DataError, PrivacyError
 from locum.federated.settings import FederationSettings
 from locum.io import read_toml
@@ -95,7 +95,11 @@ class SiteFile:
         if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
             raise ConfigError(f"`insecure_seed` must be an integer, 0 or more, or be left out; got {seed!r}.")
         site = cls(path.parent, **found)
-        site.privacy()
+        if site.privacy() is not None and is_drawn(site._place(site.data)):
+            raise PrivacyError(
+                f"`data` in the site file is a random part of the records ({site.data!r}), and which ones are in it "
+                "depends on how many there are: a guarantee needs all of them, so leave the brackets out."
+            )
         return site
 
     def privacy(self) -> DP | None:

@@ -89,16 +89,20 @@ class Census:
         Records of each combination of class and conditions that a coder knows.
     lone
         Combinations whose records all belong to one subject; without subjects, those with one record.
+    state
+        What the data said of their state when counting began.
     """
 
     records: int
     units: int
     counts: Codes
     lone: npt.NDArray[np.bool_]
+    state: str
 
 
 def census(batches: Batches, coder: Coder) -> Census:
     """Count records and subjects in one pass that reads no vectors."""
+    state = batches.state()
     counts = np.zeros(coder.count, dtype=np.int64)
     first: dict[int, str] = {}
     several = np.zeros(coder.count, dtype=bool)
@@ -117,7 +121,7 @@ def census(batches: Batches, coder: Coder) -> Census:
     records = int(counts.sum())
     subjects = batches.has_subjects
     lone = (counts > 0) & (~several if subjects else counts == 1)
-    return Census(records, len(seen) if subjects else records, counts, lone)
+    return Census(records, len(seen) if subjects else records, counts, lone, state)
 
 
 def values_that_occur(batches: Batches, names: Sequence[str]) -> tuple[Condition, ...]:

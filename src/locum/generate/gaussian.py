@@ -183,7 +183,8 @@ class ClassGaussian(BaseGenerator):
         by_subject = self.privacy is not None and self.privacy.unit == "subject"
         lean = batches.only(subject=by_subject, attributes=[condition.name for condition in coder.conditions])
         if self.privacy is not None:
-            return self._learn_privately(BatchSource(lean, coder, by_subject, engine), batches.dim, coder.widths)
+            source = BatchSource(lean, coder, by_subject, engine, batches, found.state)
+            return self._learn_privately(source, batches.dim, coder.widths)
         gathered = total(engine, lean, CellMoments(coder, self.space))
         lone = _lone(found, gathered, coder, self._cell_names(coder.conditions))
         return self._from_moments(gathered.moments, coder.conditions, lone)

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
         regular_bytes as regular_bytes,
     )
     from locum.io.remote import (
+        check_local as check_local,
         file_system as file_system,
         is_remote as is_remote,
         remote_errors as remote_errors,

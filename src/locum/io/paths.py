@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from locum.errors import ConfigError, DataError, FormatError, PrivacyError
-from locum.io.remote import file_system, is_remote
+from locum.io.remote import check_local, file_system, is_remote
 
 # The file that marks a folder as a release, or as another folder that was written as one piece.
 MANIFEST = "manifest.json"
@@ -57,7 +57,9 @@ def state_folder(data: str | os.PathLike[str]) -> Path:
     place = _real(split_path(data)[0])
     homes = {_real(file).parent for file in parquet_files(place)}
     if not homes:
-        return place.parent / STATE_FOLDER
+        # An unpacked .npz is one thing, and has the place of its .npz; so has a folder of links to its arrays.
+        arrays = {_real(file).parent for file in array_files(place).values()}
+        return (arrays.pop() if len(arrays) == 1 else place).parent / STATE_FOLDER
     return (homes.pop() if len(homes) == 1 else place) / STATE_FOLDER
 
 
@@ -362,6 +364,7 @@ def check_output_file(
     """
     if suffixes and path.suffix.lower() not in suffixes:
         raise ConfigError(f"{str(path)!r} must end in {' or '.join(suffixes)}, because that is what is written.")
+    check_local(path)
     _check_link(path, "file")
     if release is not None and _real(release) in _real(path).parents:
         raise ConfigError("A release holds only the files that its manifest lists: write beside it, not into it.")
@@ -402,6 +405,7 @@ def check_output_folder(path: Path, *, overwrite: bool, resumes: str | None = No
     >>> from locum.io import check_output_folder
     >>> check_output_folder(Path("new-release"), overwrite=False)
     """
+    check_local(path)
     _check_link(path, "folder")
     if path.exists() and not overwrite and resumes is None:
         raise ConfigError(f"{str(path)!r} already exists. Choose another folder, or overwrite it with --force.")

@@ -9,13 +9,15 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlsplit
 
-from locum.errors import ConfigError, DataError
+from locum.errors import ConfigError, DataError, LocumError
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
 _ARROW = ("s3", "gs", "gcs", "abfs", "abfss")
 _FSSPEC = ("hf", "https", "http")
+# `Path` makes one slash of two.
+_AS_PATH = re.compile(r"^[a-z][a-z0-9+.-]+:/", re.IGNORECASE)
 _REMOTE = re.compile(r"^([a-z][a-z0-9+.-]*)://", re.IGNORECASE)
 # A store that answers 500 or slowly is asked again so often, each time after a longer wait.
 _ATTEMPTS = 8
@@ -41,6 +43,32 @@ def is_remote(path: str | os.PathLike[str]) -> bool:
     (True, False)
     """
     return _REMOTE.match(os.fspath(path)) is not None
+
+
+def check_local(path: str | os.PathLike[str]) -> None:
+    """Refuse to write to an address: as a path it would be a folder `s3:` wherever the program was started.
+
+    Parameters
+    ----------
+    path
+        A file or folder to be written.
+
+    Raises
+    ------
+    ConfigError
+        If it is an address.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from locum.io import check_local
+    >>> check_local(Path("s3://bucket/release"))
+    Traceback (most recent call last):
+        ...
+    locum.errors.ConfigError: 's3:/bucket/release' is an address, and nothing is written there: give a path on a disk.
+    """
+    if _AS_PATH.match(os.fspath(path)):
+        raise ConfigError(f"{os.fspath(path)!r} is an address, and nothing is written there: give a path on a disk.")
 
 
 def file_system(path: str | os.PathLike[str]) -> tuple[FileSystem, str]:
@@ -167,6 +195,11 @@ def remote_errors(address: str) -> Iterator[None]:
         yield
     except FileNotFoundError as error:
         raise DataError(f"There is nothing at {address!r}: check the spelling.") from error
+    except LocumError:
+        raise
+    except ValueError:
+        # A library's text about a damaged file may quote records.
+        raise DataError(f"{address!r} is no valid address, or what is there is damaged: check both.") from None
     except OSError as error:
         text = " ".join(str(error).split())
         reason = text if len(text) <= 300 else f"{text[:300]} ..."

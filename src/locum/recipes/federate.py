@@ -15,8 +15,8 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from locum.data import load_reference, partition_by, partition_dirichlet, partition_iid, reference_for
-from locum.errors import ConfigError, DataError, LocumError
+from locum.data import is_drawn, load_reference, partition_by, partition_dirichlet, partition_iid, reference_for
+from locum.errors import ConfigError, DataError, LocumError, PrivacyError
 from locum.federated import (
     SIMULATION,
     FederationSettings,
@@ -330,6 +330,11 @@ def simulate_federation(
     _begun_in(out)
     if seed < 0:
         raise ConfigError(f"`seed` must be 0 or more; got {seed!r}.")
+    if privacy is not None and is_drawn(data):
+        raise PrivacyError(
+            f"{data!r} is a random part of the data, and which records are in it depends on how many there are: a "
+            "guarantee needs all of them, so leave the brackets out."
+        )
     records = only_real(choose_split(read_sets(data, progress=progress), data, "train"), "given")
     if classes is not None:
         records = records.with_classes(tuple(classes))

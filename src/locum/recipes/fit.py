@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -407,7 +408,8 @@ def fit_release(
         if isinstance(train, EmbeddingSet):
             model.fit(train.X, train.y, train.subject, attributes=train.attributes)
         else:
-            with sorted_copy(data, settings.get("ledger")) as scratch:
+            by_subject = privacy is not None and privacy.unit == "subject"
+            with sorted_copy(data, settings.get("ledger")) if by_subject else nullcontext() as scratch:
                 model.fit_batches(train, engine=engine, scratch=scratch)
         problem, membership, limit, left = "", None, None, None
         forecasts: tuple[Forecast, ...] = ()

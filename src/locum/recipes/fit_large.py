@@ -11,7 +11,7 @@ from pathlib import Path
 from locum.data import gather, is_drawn, open_batches, opens_in_pieces
 from locum.embed import holds_images
 from locum.errors import DataError
-from locum.io import is_remote, split_path
+from locum.io import hold_folder, is_remote, split_path
 from locum.recipes.inputs import check_no_backbone, state_place
 from locum.types import Batches, EmbeddingSet, SetBatches
 
@@ -43,6 +43,9 @@ def _small_table(file: str, in_memory: int) -> bool:
     name = file.lower()
     if is_remote(file) or not name.endswith((".csv", ".csv.gz")):
         return False
+    if not Path(file).exists():
+        # Reading it says so.
+        return True
     return Path(file).stat().st_size * (2 if name.endswith(".csv") else 20) <= in_memory
 
 
@@ -50,9 +53,13 @@ def _small_table(file: str, in_memory: int) -> bool:
 def sorted_copy(data: str, ledger: Path | None) -> Iterator[Path | None]:
     """A private folder for a copy by subject; it is kept if the fit is killed, and goes when it is done."""
     place = state_place(data, ledger)
-    folder = None if place is None else place / f"by-subject-{hashlib.sha256(data.encode()).hexdigest()[:16]}"
-    yield folder
-    if folder is not None:
+    if place is None:
+        yield None
+        return
+    folder = place / f"by-subject-{hashlib.sha256(data.encode()).hexdigest()[:16]}"
+    # Another fit of the same data would remove the copy while this one reads it.
+    with hold_folder(folder):
+        yield folder
         shutil.rmtree(folder, ignore_errors=True)
 
 

@@ -135,7 +135,9 @@ def checkpoint_path(data: str, kind: str, *identity: object, ledger: Path | None
     folder = state_place(data, ledger)
     if folder is None:
         return None
-    text = json.dumps([str(Path(split_path(data)[0]).resolve()), data, *identity], sort_keys=True, default=str)
+    # An address is the same wherever the program was started.
+    place = "" if is_remote(data) else str(Path(split_path(data)[0]).resolve())
+    text = json.dumps([place, data, *identity], sort_keys=True, default=str)
     return folder / f"{kind}-{hashlib.sha256(text.encode()).hexdigest()[:16]}.checkpoint"
 
 

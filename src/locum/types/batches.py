@@ -147,8 +147,12 @@ class SetBatches:
             yield self.data.take(range(start, min(start + self.rows, len(self.data))))
 
     def state(self) -> str:
-        """A hash of the vectors and labels."""
-        return hashlib.sha256(self.data.X.tobytes() + self.data.y.tobytes()).hexdigest()
+        """A hash of all columns."""
+        digest = hashlib.sha256()
+        subject = () if self.data.subject is None else (self.data.subject,)
+        for column in (self.data.X, self.data.y, *subject, *self.data.attributes.values()):
+            digest.update(str((column.dtype, column.shape)).encode() + column.tobytes())
+        return digest.hexdigest()
 
     def facts(self) -> Iterator[Facts]:
         """The records without their vectors."""

@@ -225,10 +225,7 @@ def encode_labels(
     if values.dtype.kind not in "iubUS":
         raise DataError(f"Labels must be plain text or whole numbers; got {values.dtype}.")
     if values.dtype.kind == "S":
-        try:
-            values = np.char.decode(values, "utf-8")
-        except UnicodeDecodeError as error:
-            raise DataError("Labels must be plain text; got bytes that are not UTF-8.") from error
+        values = _decoded("Labels", values)
     found, codes = np.unique(values, return_inverse=True)
     own = tuple(str(v) for v in found)
     if not names:
@@ -274,7 +271,15 @@ def _column(name: str, values: Any, n: int) -> npt.NDArray[Any]:
         raise DataError(f"`{name}` must have one entry per record ({n}); got shape {a.shape}.")
     if a.dtype.kind not in "iubUS":
         raise DataError(f"`{name}` must be plain text or whole numbers; got {a.dtype}.")
-    return a
+    # As text: an entry of bytes has two texts, 'p1' in an array and "b'p1'" alone, and would be two subjects.
+    return _decoded(f"`{name}`", a) if a.dtype.kind == "S" else a
+
+
+def _decoded(what: str, values: npt.NDArray[Any]) -> npt.NDArray[np.str_]:
+    try:
+        return np.char.decode(values, "utf-8")
+    except UnicodeDecodeError as error:
+        raise DataError(f"{what} must be plain text; got bytes that are not UTF-8.") from error
 
 
 def _frozen(a: npt.NDArray[Any]) -> npt.NDArray[Any]:

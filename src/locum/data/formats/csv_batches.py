@@ -12,9 +12,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from locum.data.formats.assemble import ALL, SPLITS, RawSplit, assemble
-from locum.data.formats.csv import column_text, read_header, table_pieces, tidy, worded
+from locum.data.formats.csv import KIND, column_text, read_header, table_pieces, tidy, worded
 from locum.data.formats.tables import Roles, Source, features, find_roles, guess_label, raw_splits
 from locum.errors import DataError
+from locum.io import reading_file
 from locum.types import EmbeddingInfo, EmbeddingSet, Facts, encode_labels
 
 Array = npt.NDArray[Any]
@@ -73,7 +74,8 @@ class CsvBatches:
 
     def state(self) -> str:
         """The size and the time of the file."""
-        found = os.stat(self.path)
+        with reading_file(self.path, KIND):
+            found = os.stat(self.path)
         return repr((os.path.realpath(self.path), self.split, found.st_size, found.st_mtime_ns))
 
     def parts(self) -> Sequence[CsvBatches]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -20,6 +21,7 @@ from locum.data.formats.assemble import (
     label_codes,
     names_from_json,
 )
+from locum.data.formats.npz import text_array
 from locum.data.formats.safetensors import check_header, text_values
 from locum.errors import DataError
 from locum.io import array_files, reading_file
@@ -102,9 +104,12 @@ class MappedBatches:
             yield part._read()
 
     def state(self) -> str:
-        """Where the vectors are, and the size and time of their file."""
-        found = os.stat(self.X.file)
-        return repr((self.path, self.split, self.start, self.stop, found.st_size, found.st_mtime_ns))
+        """Where the arrays are, and the sizes and times of their files."""
+        arrays = (self.X, self.y, self.subject, *self.attributes.values())
+        files = sorted({array.file for array in arrays if array is not None})
+        with reading_file(self.path, "a file of arrays"):
+            found = [(file, os.stat(file)) for file in files]
+        return repr((self.split, self.start, self.stop, [(f, one.st_size, one.st_mtime_ns) for f, one in found]))
 
     def facts(self) -> Iterator[Facts]:
         """The records without their vectors, which are not read."""
@@ -185,7 +190,12 @@ def _flat(labels: npt.NDArray[Any]) -> npt.NDArray[Any]:
 def _tensors(path: str) -> tuple[dict[str, _Array], dict[str, str]]:
     """The tensors of a safetensors file, and its metadata."""
     check_header(path)
+    from safetensors import safe_open
+
     with reading_file(path, "a safetensors file"):
+        # Checks that every tensor has its own bytes, as many as its shape says.
+        with safe_open(path, framework="np"):
+            pass
         with open(path, "rb") as file:
             length = int.from_bytes(file.read(8), "little")
             header = json.loads(file.read(length))
@@ -215,13 +225,18 @@ def _unpacked(path: str) -> tuple[dict[str, _Array], dict[str, str]]:
             read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
             shape, by_columns, kind = read(file)
             offset = file.tell()
+            if (
+                min(shape, default=0) < 0
+                or offset + kind.itemsize * math.prod(shape) > os.fstat(file.fileno()).st_size
+            ):
+                raise ValueError("the header does not fit the file")
         if kind.hasobject or by_columns:
             raise DataError(f"`{name}.npy` in {path} holds Python objects or is stored by columns: save it again.")
         array = _Array(os.path.abspath(place), offset, shape, kind.str)
         if name == "info":
-            meta[name] = str(array.rows(path, 0, 1).item())
+            meta[name] = str(text_array(array.rows(path, 0, len(array)), name, 0, path))
         elif name == "class_names":
-            meta[name] = json.dumps([str(value) for value in array.rows(path, 0, len(array)).tolist()])
+            meta[name] = json.dumps(text_array(array.rows(path, 0, len(array)), name, 1, path).tolist())
         else:
             out[name] = array
     return out, meta

@@ -209,10 +209,10 @@ def _contents(path: str, *, flat: bool) -> tuple[dict[str, RawSplit], tuple[str,
         raw = split_arrays(keys, get, path, flat=flat)
         names: tuple[str, ...] = ()
         if "class_names" in keys:
-            names = tuple(str(v) for v in _text(get("class_names"), "class_names", 1, path))
+            names = tuple(str(v) for v in text_array(get("class_names"), "class_names", 1, path))
         info = EmbeddingInfo(backbone="pixels") if holds_images(keys) else EmbeddingInfo()
         if "info" in keys:
-            info = info_from_json(str(_text(get("info"), "info", 0, path)), path)
+            info = info_from_json(str(text_array(get("info"), "info", 0, path)), path)
     return raw, names, info
 
 
@@ -233,7 +233,8 @@ def _array(archive: np.lib.npyio.NpzFile, name: str, path: str) -> npt.NDArray[A
     return value
 
 
-def _text(value: npt.NDArray[Any], name: str, ndim: int, path: str) -> npt.NDArray[np.str_]:
+def text_array(value: npt.NDArray[Any], name: str, ndim: int, path: str) -> npt.NDArray[np.str_]:
+    """An array of text with so many axes, or an error."""
     if value.dtype.kind not in "USiu" or value.ndim != ndim:
         form = "one piece of JSON text" if ndim == 0 else "a list of text"
         raise DataError(f"`{name}` in {path} must be {form}; got {value.dtype} of shape {value.shape}.")

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from locum.data import Engine, Reference, total
+from locum.errors import DataError
 from locum.generate.coding import Coder
 from locum.generate.private.gradients import HeadQuery, SoftmaxRule
 from locum.generate.private.guarantee import subjects
@@ -86,13 +87,16 @@ class ArraySource:
 class BatchSource:
     """Records in pieces, one pass over them per sum.
 
-    With `by_subject` every piece must hold all records of each of its subjects (`locum.data.by_subject`).
+    With `by_subject` every piece must hold all records of each of its subjects (`locum.data.by_subject`). `whole` are
+    the data with all columns, and `state` is theirs when they were checked.
     """
 
     batches: Batches
     coder: Coder
     by_subject: bool
     engine: Engine
+    whole: Batches
+    state: str
 
     def head(self, cells: int, reference: Reference) -> HeadSums:
         """The sums for a head; vectors are whitened in every pass."""
@@ -104,7 +108,14 @@ class BatchSource:
 
     def total(self, ask: Callable[[npt.NDArray[np.float32], Codes, Codes | None], ExactSums]) -> ExactSums:
         """The sum of what every piece answers."""
-        return total(self.engine, self.batches, _OfPart(ask, self.coder, self.by_subject))
+        found = total(self.engine, self.batches, _OfPart(ask, self.coder, self.by_subject))
+        # What was found about other data, such as that each subject is in one piece, need not be true of these.
+        if self.whole.state() != self.state:
+            raise DataError(
+                "The data changed while they were read, so these sums are not used: put the data back as they were "
+                "and run the same command again."
+            )
+        return found
 
     def early(self, sums: Callable[[], ExactSums]) -> Callable[[], ExactSums]:
         """The sums, added up now: a record that cannot be used is found before anything is paid."""
