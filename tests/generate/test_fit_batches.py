@@ -198,3 +198,10 @@ def test_data_that_change_during_the_fit_are_refused(tmp_path: Path, unit: Any) 
     with pytest.raises(DataError, match="changed"):
         model.fit_batches(open_batches(file)["all"], engine=Meddling())
     assert passes == 3
+
+
+def test_classes_of_data_in_pieces_are_codes() -> None:
+    with pytest.raises(ConfigError, match="class codes"):
+        ClassGaussian(privacy=DP(1.0, 1e-6), classes=["a", "b", "c"], insecure_seed=0).fit_batches(
+            SetBatches(_records())
+        )

@@ -183,3 +183,17 @@ def test_two_fits_at_once_do_not_share_a_sorted_copy(tmp_path: Path) -> None:
 def test_a_table_that_is_not_there(tmp_path: Path, name: str) -> None:
     with pytest.raises(DataError, match="There is no file"):
         fit_release(str(tmp_path / name), tmp_path / "release", classes_public=True)
+
+
+def test_a_refused_fit_leaves_no_copy_of_records(tmp_path: Path) -> None:
+    data = _write(tmp_path / "vectors", subjects=True)
+    given: dict[str, Any] = {"unit_from_data": True, "classes_public": True, "in_memory": 0}
+    fit_release(data, tmp_path / "one", privacy=DP(0.5, 1e-6), **given)
+    with pytest.raises(PrivacyError, match="does not allow this"):
+        fit_release(data, tmp_path / "two", privacy=DP(0.5, 1e-6), **given)
+    assert not list((Path(data) / ".locum").glob("by-subject-*"))
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="There is no file"):
+        fit_release(str(tmp_path / "none.parquet"), tmp_path / "r", no_dp=True, in_memory=0)

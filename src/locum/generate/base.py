@@ -286,6 +286,10 @@ class BaseGenerator(Guarantee, BaseEstimator):
         # Declared classes are checked when records are counted; those that occur must be looked for first.
         named = self.classes if self.privacy is not None and self.classes is not None else classes_that_occur(batches)
         self.classes_, _ = _encoded(np.asarray(named), named)
+        if self.classes_.dtype.kind not in "iu":
+            raise ConfigError(
+                f"Labels of data in pieces are class codes, so `classes` must be whole numbers; got {named!r}."
+            )
         conditions = values_that_occur(batches, [name for name in wanted if name not in declared])
         values = {one.name: one for one in conditions}
         values |= {name: _condition(name, np.array([]), declared[name])[0] for name in declared}

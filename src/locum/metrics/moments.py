@@ -63,22 +63,18 @@ class Moments:
 
     def add(self, X: npt.NDArray[np.floating], codes: npt.NDArray[np.int64] | None = None) -> None:
         """Add vectors (n, d) with the number of their group; None: all are of the first."""
-        rows = np.asarray(X, dtype=np.float64)
-        if not len(rows):
+        if not len(X):
             return
+        rows = np.asarray(X, dtype=np.float64)
         codes = np.zeros(len(rows), dtype=np.int64) if codes is None else codes
         piece = type(self)(*self.means.shape)
-        piece.low, piece.high = rows.min(axis=0), rows.max(axis=0)
+        piece.low, piece.high = (np.asarray(end, dtype=np.float64) for end in (X.min(axis=0), X.max(axis=0)))
         piece.counts = np.bincount(codes, minlength=len(self.counts)).astype(np.int64)
         if len(piece.counts) > len(self.counts):
             raise ConfigError(f"`codes` must lie below {len(self.counts)}; got {int(codes.max())}.")
         member = (codes[None, :] == np.arange(len(self.counts))[:, None]).astype(np.float64)
         piece.means = (member @ rows) / np.maximum(piece.counts, 1)[:, None]
         rows = rows - piece.means[codes]
-        # What rounding left in the mean of a piece goes out here, so that large offsets cost no digits.
-        rest = (member @ rows) / np.maximum(piece.counts, 1)[:, None]
-        rows -= rest[codes]
-        piece.means += rest
         piece.scatter = rows.T @ rows
         self.merge(piece)
 

@@ -29,6 +29,9 @@ def open_large(data: str, backbone: str | None, *, in_memory: int) -> dict[str, 
     if is_drawn(data) or not opens_in_pieces(file) or _small_table(file, in_memory) or holds_images(file):
         return None
     check_no_backbone(data, backbone)
+    if not is_remote(file) and not Path(file).exists():
+        # Read as a whole, which says it in the usual words.
+        return None
     opened = open_batches(file)
     if split is not None:
         if split not in opened:
@@ -59,7 +62,14 @@ def sorted_copy(data: str, ledger: Path | None) -> Iterator[Path | None]:
     folder = place / f"by-subject-{hashlib.sha256(data.encode()).hexdigest()[:16]}"
     # Another fit of the same data would remove the copy while this one reads it.
     with hold_folder(folder):
-        yield folder
+        try:
+            yield folder
+        except (KeyboardInterrupt, OSError):
+            # The same command goes on with it.
+            raise
+        except BaseException:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
         shutil.rmtree(folder, ignore_errors=True)
 
 

@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import lru_cache
 from typing import TypeVar
 
 import numpy as np
@@ -279,8 +280,14 @@ def _of_records(
     if shares.products:
         cut = np.trunc(unit * _FULL_PRODUCT)
         _check((np.square(cut).sum(axis=1) <= _GRID_PRODUCT**2).all())
-        products[:] = (cut.T @ cut)[np.triu_indices(d)].astype(np.int64)
+        products[:] = (cut.T @ cut)[_upper(d)].astype(np.int64)
     return out
+
+
+@lru_cache(maxsize=4)
+def _upper(d: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """The places on and above the diagonal."""
+    return np.triu_indices(d)
 
 
 def _of_subject(
@@ -317,7 +324,7 @@ def _of_subject(
     part_counts[present] = whole_counts
     part_lengths[:] = whole_length
     if shares.products:
-        part_products[:] = (rows.T @ rows)[np.triu_indices(d)].astype(np.int64)
+        part_products[:] = (rows.T @ rows)[_upper(d)].astype(np.int64)
     return out
 
 
