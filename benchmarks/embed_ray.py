@@ -24,7 +24,7 @@ from PIL import Image
 CHILD = """
 import json, os, sys, time
 from pathlib import Path
-from locum.embed import LocalEngine, RayEngine
+from locum.embed import LocalEmbedding, RayEmbedding
 from locum.recipes import embed_to_folder
 
 def cpu():
@@ -42,7 +42,7 @@ def cpu():
     return sum(facts[pid][1] for pid in ours)
 
 spent = []
-engine = LocalEngine(workers=1) if sys.argv[1] == "local" else RayEngine("local", actors=1, workers=1)
+engine = LocalEmbedding(workers=1) if sys.argv[1] == "local" else RayEmbedding("local", actors=1, workers=1)
 began = time.perf_counter()
 with engine.started():
     start = time.perf_counter() - began

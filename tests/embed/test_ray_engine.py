@@ -22,7 +22,7 @@ import ray
 from tests.object_store import Store, object_store
 
 from locum.data import EMBEDDED
-from locum.embed import Backbone, Preprocessing, RayEngine, embed_to_shards, load_backbone, open_images
+from locum.embed import Backbone, Preprocessing, RayEmbedding, embed_to_shards, load_backbone, open_images
 from locum.embed.ray_engine import _Actor, _Problem, _problem
 from locum.embed.shards import ShardWork
 from locum.errors import ConfigError, DataError, PrivacyError
@@ -97,7 +97,7 @@ def test_actors_write_what_one_process_writes(
         str(scans),
         "vectors",
         rows_per_file=4,
-        engine=RayEngine(actors=2),
+        engine=RayEmbedding(actors=2),
         progress=lambda done, total, note="": told.append((done, total)),
     )
     assert (done["computed"], done["skipped"]) == (60, 1)
@@ -115,7 +115,7 @@ def test_progress_is_shown_within_a_shard(scans: Path, tmp_path: Path, monkeypat
     embed_to_folder(
         str(scans / "train"),
         str(tmp_path / "v"),
-        engine=RayEngine(actors=1),
+        engine=RayEmbedding(actors=1),
         progress=lambda done, total, note="": told.append(done),
     )
     assert told == sorted(set(told))
@@ -135,7 +135,7 @@ def test_killed_processes_change_nothing(scans: Path, whole: Path, tmp_path: Pat
                 os.kill(pid, signal.SIGKILL)
 
     done = embed_to_folder(
-        str(scans), str(tmp_path / "v"), rows_per_file=4, engine=RayEngine(actors=2), progress=kill
+        str(scans), str(tmp_path / "v"), rows_per_file=4, engine=RayEmbedding(actors=2), progress=kill
     )
     assert done["computed"] == 60
     assert killed
@@ -147,7 +147,7 @@ def test_killed_processes_change_nothing(scans: Path, whole: Path, tmp_path: Pat
 def test_from_a_store_to_a_store(scans: Path, whole: Path, store: Store) -> None:
     bucket = store.bucket()
     store.upload(scans, f"{bucket}/scans")
-    embed_to_folder(f"{bucket}/scans", f"{bucket}/v/", rows_per_file=16, engine=RayEngine(actors=1))
+    embed_to_folder(f"{bucket}/scans", f"{bucket}/v/", rows_per_file=16, engine=RayEmbedding(actors=1))
     embed_to_folder(f"{bucket}/scans", f"{bucket}/w/", rows_per_file=16)
     assert store.objects(f"{bucket}/v") == store.objects(f"{bucket}/w")
 
@@ -155,7 +155,7 @@ def test_from_a_store_to_a_store(scans: Path, whole: Path, store: Store) -> None
 @pytest.mark.usefixtures("cluster")
 def test_errors_come_back_as_they_were(scans: Path, tmp_path: Path) -> None:
     with pytest.raises(DataError, match="--strict was given") as told:
-        embed_to_folder(str(scans), str(tmp_path / "v"), strict=True, rows_per_file=4, engine=RayEngine(actors=1))
+        embed_to_folder(str(scans), str(tmp_path / "v"), strict=True, rows_per_file=4, engine=RayEmbedding(actors=1))
     assert "MILLER" not in str(told.value)
     assert "MILLER-bad" in (tmp_path / "v.skipped.csv").read_text()
 
@@ -163,16 +163,18 @@ def test_errors_come_back_as_they_were(scans: Path, tmp_path: Path) -> None:
 @pytest.mark.usefixtures("cluster")
 def test_what_cannot_run_there_is_refused_before_anything_starts(scans: Path, tmp_path: Path) -> None:
     too_many = pytest.raises(ConfigError, match=r"5 actors need 5 CPUs .* has 2 on 1 node")
-    with too_many, RayEngine("auto", actors=5).started():
+    with too_many, RayEmbedding("auto", actors=5).started():
         pass
-    with pytest.raises(ConfigError, match=r"1 actor needs 3 CPUs"), RayEngine("auto", workers=3).started():
+    with pytest.raises(ConfigError, match=r"1 actor needs 3 CPUs"), RayEmbedding("auto", workers=3).started():
         pass
     torch_like = Backbone("hf", "1", Preprocessing((8, 8)), 3, lambda x: x.mean(axis=(2, 3)), concurrent=False)
-    with RayEngine(actors=1).started(), pytest.raises(ConfigError, match="runs ONNX models"):
-        embed_to_shards(open_images(scans), torch_like, str(tmp_path / "a"), info=torch_like.info, engine=RayEngine())
+    with RayEmbedding(actors=1).started(), pytest.raises(ConfigError, match="runs ONNX models"):
+        embed_to_shards(
+            open_images(scans), torch_like, str(tmp_path / "a"), info=torch_like.info, engine=RayEmbedding()
+        )
     np.savez(tmp_path / "i.npz", train_images=np.zeros((2, 8, 8), np.uint8), train_labels=[0, 1])
     with pytest.raises(ConfigError, match="reads images from files"):
-        embed_to_folder(str(tmp_path / "i.npz"), str(tmp_path / "b"), engine=RayEngine(actors=1))
+        embed_to_folder(str(tmp_path / "i.npz"), str(tmp_path / "b"), engine=RayEmbedding(actors=1))
 
 
 def test_too_many_actors_are_one_sentence_at_once(scans: Path, tmp_path: Path) -> None:
@@ -219,7 +221,7 @@ NODES = """
 import sys
 import ray
 from ray.cluster_utils import Cluster
-from locum.embed import RayEngine
+from locum.embed import RayEmbedding
 from locum.recipes import embed_to_folder
 
 node = {"num_cpus": 1, "object_store_memory": 100 * 2**20}
@@ -233,7 +235,7 @@ def remove(done, total, note=""):
         cluster.remove_node(nodes[0], allow_graceful=False)
 
 try:
-    engine = RayEngine(cluster.address, actors=2)
+    engine = RayEmbedding(cluster.address, actors=2)
     done = embed_to_folder(sys.argv[1], sys.argv[2], rows_per_file=4, engine=engine, progress=remove)
     assert removed and removed[0] < 61, removed
     print(done["computed"])

@@ -13,7 +13,7 @@ from locum.errors import ConfigError
 from locum.io import is_remote
 
 if TYPE_CHECKING:
-    from locum.embed import Engine
+    from locum.embed import EmbeddingEngine
     from locum.recipes import EmbedSummary
 
 
@@ -233,15 +233,15 @@ def _check_folder(out: str, cache: Path | None, force: bool) -> None:
         raise ConfigError("--force is for a file: remove the folder first, or choose another.")
 
 
-def _engine(name: EngineName, address: str | None, actors: int | None, workers: int | None) -> Engine:
-    from locum.embed import LocalEngine, RayEngine
+def _engine(name: EngineName, address: str | None, actors: int | None, workers: int | None) -> EmbeddingEngine:
+    from locum.embed import LocalEmbedding, RayEmbedding
 
     if name is EngineName.local:
-        return LocalEngine(workers)
-    return RayEngine(address or "local", actors, workers)
+        return LocalEmbedding(workers)
+    return RayEmbedding(address or "local", actors, workers)
 
 
-def _into_folder(images: str, out: str, engine: Engine, as_json: bool, **settings: Any) -> None:
+def _into_folder(images: str, out: str, engine: EmbeddingEngine, as_json: bool, **settings: Any) -> None:
     from locum.recipes import embed_to_folder
 
     with output.resumable(), output.progress_bar("embed") as progress:

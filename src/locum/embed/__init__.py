@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from locum.embed.listing import holds_images as holds_images, open_images as open_images
     from locum.embed.pixels import UnreadableImageError as UnreadableImageError
     from locum.embed.preprocessing import Preprocessing as Preprocessing
-    from locum.embed.ray_engine import RayEngine as RayEngine
+    from locum.embed.ray_engine import RayEmbedding as RayEmbedding
     from locum.embed.registry import (
         BACKBONES as BACKBONES,
         DEFAULT_BACKBONE as DEFAULT_BACKBONE,
@@ -45,8 +45,8 @@ if TYPE_CHECKING:
     from locum.embed.shards import (
         ROW as ROW,
         ROWS_PER_FILE as ROWS_PER_FILE,
-        Engine as Engine,
-        LocalEngine as LocalEngine,
+        EmbeddingEngine as EmbeddingEngine,
+        LocalEmbedding as LocalEmbedding,
         ShardedVectors as ShardedVectors,
         check_shard_folder as check_shard_folder,
         embed_to_shards as embed_to_shards,

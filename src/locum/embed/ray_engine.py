@@ -32,11 +32,11 @@ _PATIENCE = 300.0
 
 
 @dataclass(frozen=True, slots=True)
-class RayEngine:
+class RayEmbedding:
     """Embed in actors on a Ray cluster.
 
     An actor takes one shard at a time. If its process or its node dies, another actor gets the shard; a new actor is
-    started as long as there is room. The vectors are those of `LocalEngine`, bit for bit on the same kind of
+    started as long as there is room. The vectors are those of `LocalEmbedding`, bit for bit on the same kind of
     processor. Only ONNX models run here. Images and output must be in a store, or on a disk that all nodes share.
 
     Parameters
@@ -51,8 +51,8 @@ class RayEngine:
 
     Examples
     --------
-    >>> from locum.embed import RayEngine
-    >>> RayEngine("auto", actors=8).actors
+    >>> from locum.embed import RayEmbedding
+    >>> RayEmbedding("auto", actors=8).actors
     8
     """
 

@@ -88,7 +88,7 @@ class ShardWork:
     strict: bool
 
 
-class Engine(Protocol):
+class EmbeddingEngine(Protocol):
     """Who embeds the shards."""
 
     def started(self) -> AbstractContextManager[object]:
@@ -103,7 +103,7 @@ class Engine(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class LocalEngine:
+class LocalEmbedding:
     """Embed in the threads of this process, one shard after the other.
 
     Parameters
@@ -113,8 +113,8 @@ class LocalEngine:
 
     Examples
     --------
-    >>> from locum.embed import LocalEngine
-    >>> LocalEngine(workers=2).workers
+    >>> from locum.embed import LocalEmbedding
+    >>> LocalEmbedding(workers=2).workers
     2
     """
 
@@ -254,7 +254,7 @@ def embed_to_shards(
     out: str,
     *,
     info: EmbeddingInfo,
-    engine: Engine | None = None,
+    engine: EmbeddingEngine | None = None,
     rows_per_file: int = ROWS_PER_FILE,
     strict: bool = False,
     progress: Progress | None = None,
@@ -357,7 +357,7 @@ def embed_to_shards(
                 progress(min(done, len(source.items)), len(source.items), f"{rate:.0f} images/s")
 
         try:
-            for one in (engine or LocalEngine()).run(work, backbone, todo, on_images):
+            for one in (engine or LocalEmbedding()).run(work, backbone, todo, on_images):
                 note.add(one)
         except BaseException:
             # A stopped run keeps what it has finished; what stopped it is what matters.

@@ -14,9 +14,9 @@ from locum.embed import (
     NO_CLASSES,
     ROWS_PER_FILE,
     Backbone,
-    Engine,
+    EmbeddingEngine,
     ImageSource,
-    LocalEngine,
+    LocalEmbedding,
     ShardedVectors,
     StrictError,
     can_keep,
@@ -45,7 +45,7 @@ def embed_to_folder(
     backbone: str = DEFAULT_BACKBONE,
     window: tuple[float, float] | None = None,
     rows_per_file: int = ROWS_PER_FILE,
-    engine: Engine | None = None,
+    engine: EmbeddingEngine | None = None,
     strict: bool = False,
     index: Path | None = None,
     ledger: Path | None = None,
@@ -70,7 +70,7 @@ def embed_to_folder(
     rows_per_file
         How many images go into one file.
     engine
-        Who embeds: a `LocalEngine` (None: one with its defaults) or a `RayEngine`.
+        Who embeds: a `LocalEmbedding` (None: one with its defaults) or a `RayEmbedding`.
     index
         A .csv file on this machine that says which image became which row. It is written first, and replaced if it is
         there.
@@ -116,7 +116,7 @@ def embed_to_folder(
     check_distinct({role: file for role, file in given.items() if file is not None})
     check_shard_folder(out)
     started = time.monotonic()
-    engine = engine or LocalEngine()
+    engine = engine or LocalEmbedding()
     with engine.started():
         source = open_images(images)
         if not source.class_names:
