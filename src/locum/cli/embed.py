@@ -188,6 +188,7 @@ def embed(
             backbone=backbone,
             window=limits,
             strict=strict,
+            device=device.value,
             index=index,
             ledger=ledger,
             reference=not no_reference,

@@ -88,6 +88,11 @@ class RayEmbedding:
         """Give shards to actors until all are written."""
         import ray
 
+        if backbone.device != "cpu":
+            raise ConfigError(
+                f"The engine 'ray' embeds on CPUs; got {backbone.device!r}: leave --device out, or use the "
+                "engine 'local'."
+            )
         if backbone.model is None:
             raise ConfigError(
                 f"The engine 'ray' runs ONNX models, and {backbone.name!r} is none: export it and give onnx:FILE, or "
@@ -278,7 +283,7 @@ class _Actor:
             if folder.local is not None and not Path(folder.local, EMBEDDED).is_file():
                 raise ConfigError(_unseen(self._work.folder))
             name, revision, preprocessing, dim, batch = self._facts
-            run = session_runner(start_session(self._model))
+            run = session_runner(start_session(self._model, "cpu"))
             contract = Preprocessing.parse(preprocessing)
             self._backbone = Backbone(name, revision, contract, dim, run, concurrent=True, batch=batch)
         except (LocumError, OSError) as error:

@@ -323,6 +323,8 @@ def embed_to_shards(
         "images": len(source.items),
         "rows_per_file": rows_per_file,
         "list_of_images": _listing(source),
+        # Vectors of another kind of device differ in their last bits.
+        "device": backbone.device,
         **asdict(info),
         "class_names": list(info.class_names),
     }

@@ -17,6 +17,7 @@ from locum.embed import (
     EmbeddingEngine,
     ImageSource,
     LocalEmbedding,
+    RayEmbedding,
     ShardedVectors,
     StrictError,
     can_keep,
@@ -47,6 +48,7 @@ def embed_to_folder(
     rows_per_file: int = ROWS_PER_FILE,
     engine: EmbeddingEngine | None = None,
     strict: bool = False,
+    device: str = "auto",
     index: Path | None = None,
     ledger: Path | None = None,
     reference: bool = True,
@@ -71,6 +73,8 @@ def embed_to_folder(
         How many images go into one file.
     engine
         Who embeds: a `LocalEmbedding` (None: one with its defaults) or a `RayEmbedding`.
+    device
+        As in `embed_to_file`; on a cluster "auto" is the CPU, and nothing else is possible.
     index
         A .csv file on this machine that says which image became which row. It is written first, and replaced if it is
         there.
@@ -122,7 +126,8 @@ def embed_to_folder(
         if not source.class_names:
             raise DataError(NO_CLASSES)
         named = ledger_text(source, ledger)
-        model = load_backbone(backbone, window=window)
+        device = "cpu" if device == "auto" and isinstance(engine, RayEmbedding) else device
+        model = load_backbone(backbone, window=window, device=device)
         kept = model.name if model.name in REFERENCES else ""
         if reference and not kept:
             kept = _reference(source, model, out, tell, progress)
