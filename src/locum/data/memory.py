@@ -68,7 +68,7 @@ def check_memory(path: str, rows: int, dim: int) -> None:
     raise DataError(
         f"{path} holds {rows:,} vectors of {dim:,} numbers, which take about {_giga(needed)} of memory when all of "
         f"them are read, and {_giga(free)} are free: name a random part of them, such as '{path}#[{part}]', or use a "
-        "machine with more memory. Only `fit` with the generator gaussian works piece by piece."
+        "machine with more memory. Only `fit` works piece by piece: with the generator gaussian, or cvae and --no-dp."
     )
 
 
