@@ -16,6 +16,7 @@ from locum.cli.options import (
     EngineName,
     Force,
     Json,
+    address_option,
     existing,
     existing_ledger,
     existing_release,
@@ -123,11 +124,7 @@ def audit(
     ] = EngineName.local,
     address: Annotated[
         str | None,
-        typer.Option(
-            metavar="auto|ADDRESS|local",
-            help="The Ray cluster: this machine's, one elsewhere, or one started for this run (default: local).",
-            rich_help_panel="Attacks",
-        ),
+        address_option("Attacks"),
     ] = None,
     canaries: Annotated[
         int | None,

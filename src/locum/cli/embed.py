@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from locum.cli import output
-from locum.cli.options import WHERE, DeviceName, EngineName, Force, Json, existing, unused_file
+from locum.cli.options import WHERE, DeviceName, EngineName, Force, Json, address_option, existing, unused_file
 from locum.errors import ConfigError
 from locum.io import is_remote
 
@@ -124,11 +124,7 @@ def embed(
     ] = EngineName.local,
     address: Annotated[
         str | None,
-        typer.Option(
-            metavar="auto|ADDRESS|local",
-            help="The Ray cluster: this machine's, one elsewhere, or one started for this run (default: local).",
-            rich_help_panel=ENGINE,
-        ),
+        address_option(ENGINE),
     ] = None,
     actors: Annotated[
         int | None,

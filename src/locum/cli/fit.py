@@ -24,6 +24,7 @@ from locum.cli.options import (
     GeneratorName,
     Json,
     RelationName,
+    address_option,
     existing,
     listed,
     sensible_epsilon,
@@ -236,11 +237,7 @@ def fit(
     ] = EngineName.local,
     address: Annotated[
         str | None,
-        typer.Option(
-            metavar="auto|ADDRESS|local",
-            help="The Ray cluster: this machine's, one elsewhere, or one started for this run (default: local).",
-            rich_help_panel=WHERE,
-        ),
+        address_option(WHERE),
     ] = None,
     seed: Annotated[
         int, typer.Option(min=0, max=MOST_SEED, help="Seed for weights, batches and splits.", rich_help_panel=WHAT)

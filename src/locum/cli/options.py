@@ -120,6 +120,15 @@ class EngineName(StrEnum):
     ray = "ray"
 
 
+def address_option(panel: str) -> Any:
+    """The option --address of verbs that have --engine."""
+    return typer.Option(
+        metavar="auto|ADDRESS|local",
+        help="The Ray cluster: this machine's, one elsewhere, or one started for this run (default: local).",
+        rich_help_panel=panel,
+    )
+
+
 class UnitName(StrEnum):
     """Whose presence differential privacy hides."""
 
