@@ -17,6 +17,9 @@ from locum.io import file_system, is_remote, printable, remote_errors, split_pat
 from locum.types import EmbeddingSet, SetBatches
 
 SUFFIXES = (".csv", ".npz", ".parquet", ".safetensors")
+_SINGLE = (*SUFFIXES, ".csv.gz")
+# Read as a whole: quicker, and more kinds of content.
+_WHOLE = (".csv", ".csv.gz", ".npz", ".safetensors")
 _IMAGES = {".bmp", ".dcm", ".gif", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp"}
 _LONGEST = 1000
 # A split and a number of records to draw.
@@ -145,26 +148,38 @@ def is_drawn(path: str | os.PathLike[str]) -> bool:
 
 def _read(name: str, rows: int | None = None) -> dict[str, EmbeddingSet]:
     """All splits of a file, a folder or an address; `rows` of each if it is given."""
-    file = Path(name)
-    remote = is_remote(name)
-    suffix = "".join(Path(name.partition("?")[0]).suffixes[-2:]).lower()
-    suffix = suffix if suffix == ".csv.gz" else Path(name.partition("?")[0]).suffix.lower()
-    if remote and not opens_in_pieces(name):
-        if suffix not in (*SUFFIXES, ".csv.gz"):
-            raise DataError(f"{name} holds no Parquet files at its top, and is no file: {_READABLE}.")
-        return _fetched(name, suffix, rows)
-    if not remote and file.is_dir() and not opens_in_pieces(name):
-        raise DataError(_about_folder(name))
-    if not remote and not file.exists():
-        raise DataError(f"There is no file {name}: check the spelling; {_READABLE}.")
-    if not remote and not file.is_dir():
-        if suffix not in (*SUFFIXES, ".csv.gz") or not file.is_file():
-            raise DataError(f"{name} is not a kind of file that can be read: {_READABLE}.")
-        if file.stat().st_size == 0:
-            raise DataError(f"{name} is empty: export it again; {_READABLE}.")
-    if suffix not in (".npz", ".safetensors", ".csv", ".csv.gz"):
+    suffix = _suffix(name)
+    if is_remote(name):
+        if not opens_in_pieces(name):
+            if suffix not in _SINGLE:
+                raise DataError(f"{name} holds no Parquet files at its top, and is no file: {_READABLE}.")
+            return _fetched(name, suffix, rows)
+    else:
+        _check_there(name, suffix)
+    # A part of a large file need not be read as a whole; an .npz has no other way.
+    if suffix not in _WHOLE or (rows is not None and suffix != ".npz"):
         return _checked(lambda path: {k: gather(v, path, rows) for k, v in open_batches(path).items()}, name)
     return {k: _drawn(v, rows) for k, v in _checked(_reader(suffix), name).items()}
+
+
+def _suffix(name: str) -> str:
+    """What the name ends in, .csv.gz as one; an address may go on after a question mark."""
+    plain = name.partition("?")[0].lower() if is_remote(name) else name.lower()
+    return ".csv.gz" if plain.endswith(".csv.gz") else Path(plain).suffix
+
+
+def _check_there(name: str, suffix: str) -> None:
+    file = Path(name)
+    if file.is_dir():
+        if not opens_in_pieces(name):
+            raise DataError(_about_folder(name))
+        return
+    if not file.exists():
+        raise DataError(f"There is no file {name}: check the spelling; {_READABLE}.")
+    if suffix not in _SINGLE or not file.is_file():
+        raise DataError(f"{name} is not a kind of file that can be read: {_READABLE}.")
+    if file.stat().st_size == 0:
+        raise DataError(f"{name} is empty: export it again; {_READABLE}.")
 
 
 def _drawn(data: EmbeddingSet, rows: int | None) -> EmbeddingSet:
