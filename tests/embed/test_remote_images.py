@@ -127,8 +127,9 @@ def test_a_large_object_is_whole_after_failures(store: Store) -> None:
     assert store.objects(out) == {"part.parquet": raw}
 
 
-@pytest.mark.slow
-def test_an_object_whose_parts_do_not_all_arrive_is_not_there(store: Store) -> None:
+def test_an_object_whose_parts_do_not_all_arrive_is_not_there(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Eight attempts, each after a longer wait, take a minute.
+    monkeypatch.setattr("locum.io.remote._ATTEMPTS", 2)
     out, raw = f"{store.bucket()}/vectors", os.urandom(24 * 2**20)
     failing = flaky_proxy(store, fail=0.0, delay=0.0, refuse=lambda method, path: "partNumber=2" in path)
     with failing, pytest.raises(DataError, match="cannot be used"):
@@ -138,8 +139,10 @@ def test_an_object_whose_parts_do_not_all_arrive_is_not_there(store: Store) -> N
     assert store.objects(out) == {"part.parquet": raw}
 
 
-@pytest.mark.slow
-def test_an_image_that_the_store_never_gives_stops_the_run_and_is_not_named(store: Store, remote: str) -> None:
+def test_an_image_that_the_store_never_gives_stops_the_run_and_is_not_named(
+    store: Store, remote: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("locum.io.remote._ATTEMPTS", 2)
     out = f"{store.bucket()}/vectors"
     name = open_images(remote).only("test").items[12].name
     failing = flaky_proxy(store, fail=0.0, delay=0.0, refuse=lambda method, path: path.split("?")[0].endswith(name))

@@ -200,6 +200,7 @@ class MadeUp:
             y = rng.integers(0, 3, size=10_000)
             yield EmbeddingSet(rng.normal(size=(10_000, 64)).astype("float32") + y[:, None], y, info=self.info)
     def facts(self): return (Facts(piece.y) for piece in self)
+    def state(self): return str((self.first, self.last))
     def only(self, **_): return self
     def parts(self): return [MadeUp(i, i + 1) for i in range(self.first, self.last)]
 

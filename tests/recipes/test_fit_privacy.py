@@ -16,7 +16,7 @@ from locum.generate import CGANGenerator, ClassGaussian, CVAEGenerator
 from locum.generate.private.guarantee import LOOKED, NOT_COVERED
 from locum.recipes import fit_release, set_budget, show_ledger, verify_release
 from locum.recipes.fit_privacy import LEAST_UNITS, MOST_CLASSES, names_read, public_classes
-from locum.types import DEFAULT_DELTA, DEFAULT_EPSILON, DP
+from locum.types import DEFAULT_DELTA, DEFAULT_EPSILON, DP, SetBatches
 
 
 def labeled(counts: list[int], subject: Any = None) -> EmbeddingSet:
@@ -27,24 +27,24 @@ def labeled(counts: list[int], subject: Any = None) -> EmbeddingSet:
 
 def test_a_folder_per_patient_never_becomes_a_set_of_classes() -> None:
     with pytest.raises(PrivacyError, match=f"name {MOST_CLASSES + 1} classes") as many:
-        public_classes(labeled([LEAST_UNITS] * (MOST_CLASSES + 1)), "record", None)
+        public_classes(SetBatches(labeled([LEAST_UNITS] * (MOST_CLASSES + 1))), "record", None)
     with pytest.raises(PrivacyError, match="2 of the 3 classes in the data have fewer than 20 records") as few:
-        public_classes(labeled([LEAST_UNITS, LEAST_UNITS - 1, 1]), "record", None)
+        public_classes(SetBatches(labeled([LEAST_UNITS, LEAST_UNITS - 1, 1])), "record", None)
     # They may be patients' names.
     assert "name-" not in f"{many.value} {few.value}"
-    assert len(public_classes(labeled([LEAST_UNITS] * MOST_CLASSES), "record", None)) == MOST_CLASSES
+    assert len(public_classes(SetBatches(labeled([LEAST_UNITS] * MOST_CLASSES)), "record", None)) == MOST_CLASSES
 
 
 def test_a_class_is_counted_in_subjects_if_those_are_the_unit() -> None:
     """Forty records of nineteen subjects are too few; forty of twenty are enough."""
     for subjects, enough in ((LEAST_UNITS - 1, False), (LEAST_UNITS, True)):
         data = labeled([40, 40], subject=np.arange(80) % subjects)
-        assert len(public_classes(data, "record", None)) == 2
+        assert len(public_classes(SetBatches(data), "record", None)) == 2
         if enough:
-            assert len(public_classes(data, "subject", None)) == 2
+            assert len(public_classes(SetBatches(data), "subject", None)) == 2
         else:
             with pytest.raises(PrivacyError, match="fewer than 20 subjects"):
-                public_classes(data, "subject", None)
+                public_classes(SetBatches(data), "subject", None)
 
 
 def test_the_holder_is_shown_names_and_decides(tmp_path: Path) -> None:
