@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import example, given, strategies as st
 
 from locum.errors import DataError
 from locum.report import measured as module, shareable_figures
@@ -66,6 +66,7 @@ def test_scale_puts_features_on_one_scale(rng: np.random.Generator) -> None:
 
 
 @given(st.floats(-2, 60), st.floats(0, 1), st.floats(0, 1))
+@example(0.9999999999999999, 0.0, 0.0)
 def test_blurring_keeps_the_figure_inside_its_interval(value: float, below: float, above: float) -> None:
     seen = blurred({"value": value, "low": value - below, "high": value + above, "n": 1237})
     assert set(seen) == {"value", "low", "high"}

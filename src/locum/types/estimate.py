@@ -95,7 +95,8 @@ class Estimate:
         {'value': 0.99, 'low': 0.98, 'high': 1.0}
         """
         value = min(round(self.value, 2), 0.99) if self.value < 1 else round(self.value, 2)
-        low = None if math.isinf(self.low) else math.floor(round(100 * self.low, 6)) / 100
+        # The value may have been brought below 1, and the interval holds it.
+        low = None if math.isinf(self.low) else min(math.floor(round(100 * self.low, 6)) / 100, value)
         high = None if math.isinf(self.high) else math.ceil(round(100 * self.high, 6)) / 100
         return {"value": value, "low": low, "high": high}
 
