@@ -37,7 +37,7 @@ from flwr.supercore.protobuf.translation import PROTOBUF_REQUEST_TYPES
 from flwr.supercore.task_identity import TaskIdentity
 from flwr.supernode.fleet_http_client import FleetHttpClient
 
-from locum.federated.receipts import read_site_key, read_site_keys
+from locum.federated.site_keys import read_site_key, read_site_keys
 from locum.federated.transport import link as link_module
 from locum.federated.transport.flower import FlowerChannel, from_record, to_record
 from locum.federated.transport.link import Link

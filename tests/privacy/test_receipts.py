@@ -24,7 +24,7 @@ from locum.federated import (
     Site,
     make_site_key,
 )
-from locum.federated.receipts import read_site_key, read_site_keys
+from locum.federated.site_keys import read_site_key, read_site_keys
 from locum.federated.result import run_claim
 from locum.federated.terms import read_terms
 from locum.generate import ClassGaussian

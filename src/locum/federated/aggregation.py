@@ -42,22 +42,23 @@ def max_move(settings: FederationSettings, steps: int) -> float:
 
 
 def why_refused(
-    request: Request, reply: Reply, wanted: Mapping[str, tuple[int, ...]], limit: float | None = None
+    request: Request, reply: Reply, wanted: Mapping[str, tuple[int, ...]] | None, limit: float | None = None
 ) -> str:
     """Why a reply is not used, in a few words; empty if it is used.
 
-    `wanted` are the shapes of its tensors. With `limit` no weight may lie farther than that from the one in the
+    `wanted` are the shapes of its tensors; None: the caller checks them. With `limit` no weight may lie farther than that from the one in the
     request. A site that lies within the limit is not detected here: robust averages are for that.
     """
     if (reply.step, reply.round) != (request.step, request.round):
         return "a reply to another request"
     if reply.nonce != request.nonce:
         return "a reply that was sent before"
-    # Only masked sums are integers.
-    if any((value.dtype.kind == "u") != (request.step == "sums") for value in reply.tensors.values()):
+    # Shares are bytes, masked sums are words, and everything else is a number.
+    kind = {"share": np.dtype(np.uint8), "sum": np.dtype(np.uint64)}.get(request.step)
+    if any(value.dtype != (kind or value.dtype) or (kind is None and value.dtype.kind != "f") for value in reply.tensors.values()):
         return "tensors of the wrong type"
     shapes = {name: tuple(value.shape) for name, value in reply.tensors.items()}
-    if shapes != dict(wanted):
+    if wanted is not None and shapes != dict(wanted):
         return "tensors with the wrong names or shapes"
     if not all(_finite(value) for value in reply.tensors.values()):
         return "numbers that are not finite"

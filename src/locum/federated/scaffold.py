@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from locum.errors import ConfigError
-from locum.federated.certificates import check_host, check_new_folder, check_site_name
+from locum.federated.certificates import check_host, check_new_folder
 from locum.federated.settings import FederationSettings
+from locum.federated.site_keys import check_site_name
 
 _TERMS = """\
 # The terms of the federation. They are public: every site gets them and must agree to them.

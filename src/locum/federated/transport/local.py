@@ -33,6 +33,7 @@ class LocalChannel:
         self, files: Mapping[str, str | Path], keys: Mapping[str, EllipticCurvePrivateKey] | None = None
     ) -> None:
         self._files, self._keys = dict(files), dict(keys or {})
+        self._sites: dict[str, Site] = {}
 
     def sites(self) -> list[str]:
         """All sites."""
@@ -46,9 +47,17 @@ class LocalChannel:
         received = unpack(*pack(request))
         assert isinstance(received, Request)
         try:
-            reply = Site(self._files[name], self._keys.get(name)).reply(received)
+            reply = self._site(name).reply(received)
         except LocumError as error:
             return NoReply(f"{type(error).__name__}: {error}")
         returned = unpack(*pack(reply))
         assert isinstance(returned, Reply)
         return returned
+
+    def _site(self, name: str) -> Site:
+        """The site as its file describes it now; what it has read of its records is kept while that is the same."""
+        site = Site(self._files[name], self._keys.get(name))
+        known = self._sites.get(name)
+        if known is None or known.file != site.file:
+            self._sites[name] = site
+        return self._sites[name]

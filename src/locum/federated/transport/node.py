@@ -44,7 +44,7 @@ from flwr.supernode.node_auth_http_interceptor import NodeAuthHttpInterceptor
 
 from locum.errors import ConfigError, LocumError
 from locum.federated.certificates import check_host
-from locum.federated.receipts import read_site_key
+from locum.federated.site_keys import read_site_key
 from locum.federated.site_file import SiteFile
 from locum.federated.transport.flower import reply_to
 
