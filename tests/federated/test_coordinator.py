@@ -29,8 +29,8 @@ class Bent(LocalChannel):
         self.bend = dict(bend)
         self.asked: list[tuple[str, int]] = []
 
-    def ask(self, requests: Mapping[str, Request], *, timeout: float) -> dict[str, Reply | NoReply]:
-        out = super().ask(requests, timeout=timeout)
+    def ask(self, requests: Mapping[str, Request], *, timeout: float, **more: Any) -> dict[str, Reply | NoReply]:
+        out = super().ask(requests, timeout=timeout, **more)
         self.asked += [(q.step, q.round) for q in requests.values()]
         for name, bend in self.bend.items():
             if name in out and isinstance(reply := out[name], Reply):
@@ -160,8 +160,8 @@ def test_sums_that_are_too_large_are_refused(site_of: Make, little: Make, tmp_pa
 
 def test_a_site_that_was_not_asked_is_refused(site_of: Make, little: Make, tmp_path: Path) -> None:
     class Crowded(LocalChannel):
-        def ask(self, requests: Mapping[str, Request], *, timeout: float) -> dict[str, Reply | NoReply]:
-            out = super().ask(requests, timeout=timeout)
+        def ask(self, requests: Mapping[str, Request], *, timeout: float, **more: Any) -> dict[str, Reply | NoReply]:
+            out = super().ask(requests, timeout=timeout, **more)
             return {**out, "intruder": next(iter(out.values()))}
 
     events: list[dict[str, Any]] = []
@@ -219,9 +219,9 @@ def test_a_site_whose_steps_are_used_up_declines(sites: Make, settings: Make, tm
     asked: list[Request] = []
 
     class Listening(LocalChannel):
-        def ask(self, requests: Mapping[str, Request], *, timeout: float) -> dict[str, Reply | NoReply]:
+        def ask(self, requests: Mapping[str, Request], *, timeout: float, **more: Any) -> dict[str, Reply | NoReply]:
             asked.extend(requests.values())
-            return super().ask(requests, timeout=timeout)
+            return super().ask(requests, timeout=timeout, **more)
 
     (out / "coordinator.state").write_bytes(state)
     Coordinator(settings(rounds=2), out).run(channel := Listening(files))
@@ -338,9 +338,9 @@ def test_requests_and_events_hold_nothing_private(site_of: Make, little: Make, t
     asked: list[Request] = []
 
     class Listening(LocalChannel):
-        def ask(self, requests: Mapping[str, Request], *, timeout: float) -> dict[str, Reply | NoReply]:
+        def ask(self, requests: Mapping[str, Request], *, timeout: float, **more: Any) -> dict[str, Reply | NoReply]:
             asked.extend(requests.values())
-            return super().ask(requests, timeout=timeout)
+            return super().ask(requests, timeout=timeout, **more)
 
     events: list[dict[str, Any]] = []
     Coordinator(little(), tmp_path / "out", on_event=events.append).run(Listening(files))

@@ -101,9 +101,9 @@ def test_waiting_for_a_missing_site_costs_nothing(sites: Make, settings: Make, t
     class Late(LocalChannel):
         late = True
 
-        def ask(self, requests: Any, *, timeout: float) -> dict[str, Reply | NoReply]:
+        def ask(self, requests: Any, *, timeout: float, **more: Any) -> dict[str, Reply | NoReply]:
             gone = {n: q for n, q in requests.items() if self.late and n == "site-1" and q.step == "sums"}
-            out = super().ask({n: q for n, q in requests.items() if n not in gone}, timeout=timeout)
+            out = super().ask({n: q for n, q in requests.items() if n not in gone}, timeout=timeout, **more)
             return {**out, **dict.fromkeys(gone, NoReply("gone"))}
 
     channel = Late(files)

@@ -112,8 +112,14 @@ class Channel(Protocol):
     def sites(self) -> list[str]:
         """The sites that can be asked now, by names that the transport has authenticated."""
 
-    def ask(self, requests: Mapping[str, Request], *, timeout: float) -> dict[str, Reply | NoReply]:
-        """Send each site its request; one entry per site, after at most `timeout` seconds."""
+    def ask(
+        self, requests: Mapping[str, Request], *, timeout: float, enough: int | None = None, grace: float = 10.0
+    ) -> dict[str, Reply | NoReply]:
+        """Send each site its request; one entry per site, after at most `timeout` seconds.
+
+        Once `enough` sites have sent a reply that does not decline, the others have `grace` seconds more; None: they
+        have the whole timeout.
+        """
 
 
 def pack(message: Request | Reply) -> tuple[str, dict[str, npt.NDArray[Any]]]:

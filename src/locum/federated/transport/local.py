@@ -39,8 +39,10 @@ class LocalChannel:
         """All sites."""
         return list(self._files)
 
-    def ask(self, requests: Mapping[str, Request], *, timeout: float) -> dict[str, Reply | NoReply]:
-        """Ask one site after the other; `timeout` is not used."""
+    def ask(
+        self, requests: Mapping[str, Request], *, timeout: float, enough: int | None = None, grace: float = 10.0
+    ) -> dict[str, Reply | NoReply]:
+        """Ask one site after the other; nothing is waited for, so `timeout`, `enough` and `grace` are not used."""
         return {name: self._ask_one(name, request) for name, request in requests.items()}
 
     def _ask_one(self, name: str, request: Request) -> Reply | NoReply:

@@ -36,7 +36,12 @@ from flwr.supercore.inflatable.inflatable_protobuf_utils import (
     make_pull_object_fn_protobuf,
     make_push_object_fn_protobuf,
 )
-from flwr.supercore.inflatable.inflatable_utils import pull_and_inflate_object_from_tree, push_objects
+from flwr.supercore.inflatable.inflatable_utils import (
+    ObjectPullError,
+    ObjectPushError,
+    pull_and_inflate_object_from_tree,
+    push_objects,
+)
 from flwr.supercore.primitives.asymmetric import public_key_to_bytes
 from flwr.supercore.task_identity import TaskIdentity
 from flwr.supernode.fleet_http_client import FleetHttpClient
@@ -46,7 +51,7 @@ from locum.errors import ConfigError, LocumError
 from locum.federated.certificates import check_host
 from locum.federated.site_keys import read_site_key
 from locum.federated.site_file import SiteFile
-from locum.federated.transport.flower import reply_to
+from locum.federated.transport.flower import next_pause, reply_to
 
 # A third of what Flower allows between two signs of life, which is 60 s.
 _BEAT = 20.0
@@ -78,7 +83,7 @@ def join(
     key
         The site's private key; the coordinator has the public one. It also signs the site's receipt.
     pause
-        Seconds between two polls.
+        The most seconds between two polls; right after a request they are shorter.
     on_event
         Called with one plain dict per event: connected, lost, and each request with its step and round.
 
@@ -124,17 +129,26 @@ def _serve(
     """Reply to requests until the result has arrived."""
     end = threading.Event()
     threading.Thread(target=_beat, args=(client, node, end), daemon=True).start()
+    happened = time.monotonic()
     try:
         while True:
             pulled = client.PullMessages(PullMessagesRequest(node=node))
             if not pulled.messages_list:
-                time.sleep(pause)
+                time.sleep(next_pause(happened, pause))
                 continue
-            message = _fetch(client, node, pulled.messages_list[0].metadata.run_id, pulled.message_object_trees[0])
-            reply, request = reply_to(message, site_file, private)
-            if request is not None:
-                emit({"event": "request", "step": request.step, "round": request.round, "failed": reply.has_error()})
-            _send(client, node, reply)
+            run, tree = pulled.messages_list[0].metadata.run_id, pulled.message_object_trees[0]
+            try:
+                message = _fetch(client, node, run, tree)
+                reply, request = reply_to(message, site_file, private)
+                if request is not None:
+                    event = {"event": "request", "step": request.step, "round": request.round}
+                    emit({**event, "failed": reply.has_error()})
+                _send(client, node, reply)
+            except (ObjectPullError, ObjectPushError):
+                # The coordinator waited for it no longer, and took it back.
+                continue
+            finally:
+                happened = time.monotonic()
             if request is not None and request.step == "finish" and not reply.has_error():
                 return True
     except BaseException:
