@@ -46,8 +46,9 @@ def why_refused(
 ) -> str:
     """Why a reply is not used, in a few words; empty if it is used.
 
-    `wanted` are the shapes of its tensors; None: the caller checks them. With `limit` no weight may lie farther than that from the one in the
-    request. A site that lies within the limit is not detected here: robust averages are for that.
+    `wanted` are the shapes of its tensors; None: the caller checks them. With `limit` no weight may lie farther than
+    that from the one in the request. A site that lies within the limit is not detected here: robust averages are for
+    that.
     """
     if (reply.step, reply.round) != (request.step, request.round):
         return "a reply to another request"
@@ -55,7 +56,10 @@ def why_refused(
         return "a reply that was sent before"
     # Shares are bytes, masked sums are words, and everything else is a number.
     kind = {"share": np.dtype(np.uint8), "sum": np.dtype(np.uint64)}.get(request.step)
-    if any(value.dtype != (kind or value.dtype) or (kind is None and value.dtype.kind != "f") for value in reply.tensors.values()):
+    if any(
+        value.dtype != (kind or value.dtype) or (kind is None and value.dtype.kind != "f")
+        for value in reply.tensors.values()
+    ):
         return "tensors of the wrong type"
     shapes = {name: tuple(value.shape) for name, value in reply.tensors.items()}
     if wanted is not None and shapes != dict(wanted):

@@ -165,8 +165,8 @@ def mask_terms(settings: FederationSettings, run: str) -> MaskTerms:
     """The public parameters of the masks of a run."""
     if not settings.sites:
         raise ConfigError(
-            "The terms name no sites, and masked sums need their public keys: run `locum federate pin federation.toml "
-            "--keys DIR`, and send the file to every site."
+            "The terms name no sites, and masked sums need their public keys: run `locum federate pin federation.toml"
+            " --keys DIR`, and send the file to every site."
         )
     return MaskTerms(
         run=run,

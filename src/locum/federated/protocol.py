@@ -23,10 +23,10 @@ _MAX_TEXT = 1_000_000
 class Request:
     """From the coordinator to one site.
 
-    "join" asks for a site's terms and noisy sums, or, where sums are masked, for its signed mask keys. Then "share" asks
-    for encrypted shares of its secrets and "begin" for its terms; for each sum, "sum" asks for masked sums, "confirm"
-    for a signed list of those who answered, "open" for the shares that remove the masks. "train" asks for a decoder
-    after local training; "finish" sends the result and asks for nothing.
+    "join" asks for a site's terms and noisy sums, or, where sums are masked, for its signed mask keys. Then "share"
+    asks for encrypted shares of its secrets and "begin" for its terms; for each sum, "sum" asks for masked sums,
+    "confirm" for a signed list of those who answered, "open" for the shares that remove the masks. "train" asks for a
+    decoder after local training; "finish" sends the result and asks for nothing.
 
     Parameters
     ----------

@@ -210,9 +210,7 @@ class SiteQueries:
         classes = len(self._settings.classes)
         if query.kind == "statistics":
             shares: Shares = requested_sums(self._settings)
-            return exact_query(
-                self._records.X, self._records.y, self._subject, classes, self._reference, shares
-            )
+            return exact_query(self._records.X, self._records.y, self._subject, classes, self._reference, shares)
         if self._head is None:
             self._head = HeadQuery(self._records.X, self._records.y, self._subject, classes, self._reference)
         if query.kind == "first":

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -108,7 +108,7 @@ Built = tuple[GaussianSpec | NetworkSpec, dict[str, Any], npt.NDArray[np.float64
 
 
 def _head(settings: FederationSettings, learned: Learned, file: str | Path | None) -> Built:
-    """Class means that carry the head which sites learned together, with all totals: anyone can repeat what follows."""
+    """Class means that carry the head which sites learned together, and all totals, so that anyone can repeat it."""
     assert isinstance(learned.program, HeadProgram)
     descent, reference = learned.program.descent, agreed_reference(settings, file)
     found, sharpness = place_means(descent.head, reference, _SEPARATION)

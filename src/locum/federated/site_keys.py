@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,6 +30,7 @@ def key_id(key: EllipticCurvePublicKey) -> str:
     return hashlib.sha256(key.public_bytes(Encoding.X962, PublicFormat.UncompressedPoint)).hexdigest()
 
 
+@lru_cache(maxsize=4096)
 def read_public_key(name: str, text: str) -> EllipticCurvePublicKey:
     """The public key of a site from the text of its NAME.pub; an error that names the site if it is none."""
     from cryptography.exceptions import UnsupportedAlgorithm

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
         make_federation_keys as make_federation_keys,
         make_key_for_site as make_key_for_site,
         merge_to_folder as merge_to_folder,
+        pin_sites as pin_sites,
         predict_personally as predict_personally,
         simulate_federation as simulate_federation,
         start_federation as start_federation,

@@ -59,8 +59,8 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from locum.errors import ConfigError, FormatError
-from locum.federated.site_keys import read_site_keys
 from locum.federated.settings import FederationSettings
+from locum.federated.site_keys import read_site_keys
 from locum.federated.transport.flower import FlowerChannel, run_federation
 from locum.io import lies_in_release
 

@@ -49,8 +49,8 @@ from flwr.supernode.node_auth_http_interceptor import NodeAuthHttpInterceptor
 
 from locum.errors import ConfigError, LocumError
 from locum.federated.certificates import check_host
-from locum.federated.site_keys import read_site_key
 from locum.federated.site_file import SiteFile
+from locum.federated.site_keys import read_site_key
 from locum.federated.transport.flower import next_pause, reply_to
 
 # A third of what Flower allows between two signs of life, which is 60 s.
