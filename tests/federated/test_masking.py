@@ -24,6 +24,7 @@ from tests.masked_run import QUERY, MaskedRun, key_of, plain_sum
 
 from locum.errors import ConfigError, FormatError, PrivacyError
 from locum.federated.mask_keys import _FIELD, _LOW_ORDER
+from locum.federated.mask_terms import context
 from locum.federated.masking import (
     MaskedStep,
     MaskingSite,
@@ -194,6 +195,18 @@ def test_terms_refuse_what_cannot_be_pinned() -> None:
         announce(MaskTerms(**good), "a", b"m" * 32, key_of("b"))
     with pytest.raises(ConfigError, match="not one of"):
         MaskingSite(MaskTerms(**good), "z", b"m" * 32, key_of("z"))
+
+
+def test_a_context_depends_on_everything() -> None:
+    keys = {name: key_of(name).public_key() for name in ("a", "b", "c")}
+    runs = [("one", "00"), ("two", "00"), ("one", "11")]
+    terms = [MaskTerms(run, text * 32, keys, absent=0, colluding=1, steps=2) for run, text in runs]
+    told = {"announcements": "00", "step": 0, "query": bytes(32), "participants": ("a", "b", "c"), "words": 3}
+    changes: list[dict[str, Any]] = [{}, {"announcements": "11"}, {"step": 1}, {"query": b"q" * 32}]
+    changes += [{"participants": ("a", "b")}, {"words": 4}]
+    found = [context(terms[0], **{**told, **change}) for change in changes]
+    found += [context(other, **told) for other in terms[1:]]  # type: ignore[arg-type]
+    assert len(set(found)) == len(found) == 8
 
 
 # Refusals

@@ -296,6 +296,26 @@ def test_both_kinds_of_shares_of_one_site_are_never_revealed() -> None:
     assert all(set(o["self"]) == set(run.names) and not o["pair"] for o in opened.values())
 
 
+def test_a_coordinator_cannot_compare_two_answers_or_sum_one_site_with_colluders() -> None:
+    """Differences between two lists, queries or repeats of a step, and lists that hold one honest site only."""
+    run = MaskedRun(7, 2, 1)
+    run.share()
+    site, colluder = run.sites["site-00"], "site-06"
+    for few in (["site-00", colluder], ["site-00", "site-01", "site-02", colluder]):
+        with pytest.raises(PrivacyError, match="5 are needed"):
+            site.mask(0, QUERY, few, np.zeros(1, np.int64))
+    with pytest.raises(PrivacyError, match="lacks this site"):
+        site.mask(0, QUERY, run.names[1:], np.zeros(1, np.int64))
+    site.mask(0, QUERY, run.names, np.zeros(1, np.int64))
+    for query, names in ((QUERY, run.names), (QUERY, run.names[:5]), (OTHER_QUERY, run.names)):
+        for asked in (site, run.restarted("site-00")):
+            with pytest.raises(PrivacyError, match="masked once"):
+                asked.mask(0, query, names, np.zeros(1, np.int64))
+    for few in (["site-00", colluder], run.names[:4]):
+        with pytest.raises(PrivacyError, match="5 are needed"):
+            site.confirm(0, few)
+
+
 # Replays
 
 
