@@ -8,7 +8,6 @@ from pathlib import Path
 from locum.accounting import joint_sites
 from locum.errors import ConfigError, PrivacyError
 from locum.federated.receipts import is_receipt, key_id, read_site_keys
-from locum.federated.result import run_claim
 from locum.federated.settings import FederationSettings
 from locum.federated.terms import paid_terms, read_terms
 from locum.release import Release
@@ -94,6 +93,9 @@ def check_run_claim(release: Release, settings: FederationSettings) -> None:
         if site.keys() - {"receipt"} != paid_terms(claim).keys() or not _same(site["epsilon"], claim.dp.epsilon):
             raise altered
         claims.append(claim)
+    # Imported late: it brings torch, and a site checks the result only once it is there.
+    from locum.federated.result import run_claim
+
     expected = run_claim(settings, claims)
     if (
         expected.dp is None

@@ -25,7 +25,6 @@ from flwr.proto.heartbeat_pb2 import SendNodeHeartbeatRequest
 from flwr.proto.message_pb2 import ObjectTree
 from flwr.proto.node_pb2 import Node
 from flwr.supercore.address import parse_address
-from flwr.supercore.error import ApiErrorCode, FlowerError
 from flwr.supercore.inflatable.inflatable_object import (
     get_all_nested_objects,
     get_object_tree,
@@ -203,6 +202,9 @@ def activate(client: FleetHttpClient, private: EllipticCurvePrivateKey, coordina
     try:
         return Node(node_id=client.ActivateNode(asked).node_id)
     except httpx.HTTPStatusError as error:
+        # Imported late: it brings a web server.
+        from flwr.supercore.error import ApiErrorCode, FlowerError
+
         told = FlowerError.from_json(error.response.text)
         if told is not None and told.code == ApiErrorCode.FLEET_NODE_ACTIVATION_FAILED:
             raise ConfigError(
