@@ -73,7 +73,8 @@ def test_a_receiver_s_verbs_do_without_torch() -> None:
 
 
 def loaded_by(code: str) -> set[str]:
-    return set(run(code + "\nimport sys; print('|', *{m.split('.')[0] for m in sys.modules})").rsplit("|", 1)[1].split())
+    told = run(code + "\nimport sys; print('|', *{m.split('.')[0] for m in sys.modules})")
+    return set(told.rsplit("|", 1)[1].split())
 
 
 # What a site in mode "sums" or "head" uses: it must be able to reply without waiting for torch.
