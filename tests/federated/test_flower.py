@@ -33,6 +33,7 @@ from flwr.supercore.run import Run
 from flwr.supercore.task_identity import TaskIdentity
 from flwr.superlink.federation import NoOpFederationManager
 from flwr.superlink.grid import InMemoryGrid
+from safetensors.numpy import save
 
 from locum.federated.transport.flower import (
     FlowerChannel,
@@ -119,11 +120,16 @@ def doubled(asked: Request) -> RecordDict:
 @given(
     facts=st.dictionaries(st.text(max_size=5), st.integers() | st.text(max_size=5) | st.lists(st.booleans())),
     shape=st.lists(st.integers(0, 3), max_size=3),
-    dtype=st.sampled_from([np.float32, np.float64]),
+    dtype=st.sampled_from([np.float32, np.float64, np.uint64]),
     declined=st.none() | st.text(max_size=9),
+    large=st.booleans(),
 )
-def test_what_is_sent_arrives(facts: dict[str, Any], shape: list[int], dtype: Any, declined: str | None) -> None:
+def test_what_is_sent_arrives(
+    facts: dict[str, Any], shape: list[int], dtype: Any, declined: str | None, large: bool
+) -> None:
     tensors = {"decoder/0.weight": np.random.default_rng(0).normal(size=shape).astype(dtype)}
+    if large:
+        tensors["more"] = np.zeros(2**18 + 1, np.float32)
     message = (
         Request("join", 1, "n", facts, tensors)
         if declined is None
@@ -133,6 +139,7 @@ def test_what_is_sent_arrives(facts: dict[str, Any], shape: list[int], dtype: An
     assert type(back) is type(message)
     assert (back.step, back.round, back.nonce, back.facts) == ("join", 1, "n", facts)
     assert back.tensors["decoder/0.weight"].dtype == dtype
+    assert back.tensors.keys() == tensors.keys()
     np.testing.assert_array_equal(back.tensors["decoder/0.weight"], tensors["decoder/0.weight"])
 
 
@@ -151,6 +158,7 @@ def short() -> Array:
     "spoil",
     [
         lambda c: c.pop("tensors"),
+        lambda c: c["locum"].update(tensors=b""),
         lambda c: c.pop("locum"),
         lambda c: c.update(more=ConfigRecord({"loss": 1.0})),
         lambda c: c.update(locum=ConfigRecord({"message": 3})),
@@ -163,6 +171,28 @@ def short() -> Array:
     ],
 )
 def test_what_is_no_message_is_refused(spoil: Callable[[RecordDict], object]) -> None:
+    tensors = {"w": np.zeros(2**18 + 1, np.float32)}
+    content = to_record(Request("train", 3, "n", {}, tensors))
+    spoil(content)
+    with pytest.raises(FormatError, match="could not be read"):
+        from_record(content)
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda c: c["locum"].pop("tensors"),
+        lambda c: c["locum"].pop("message"),
+        lambda c: c["locum"].update(more=1),
+        lambda c: c["locum"].update(message=3),
+        lambda c: c["locum"].update(tensors="text"),
+        lambda c: c["locum"].update(tensors=b"x" * 100),
+        lambda c: c["locum"].update(tensors=c["locum"]["tensors"][:-1]),
+        lambda c: c["locum"].update(tensors=save({"w": np.arange(3)})),
+        lambda c: c.update(tensors=ArrayRecord({"w": Array(np.zeros(3))})),
+    ],
+)
+def test_what_is_no_small_message_is_refused(spoil: Callable[[RecordDict], object]) -> None:
     content = to_record(request())
     spoil(content)
     with pytest.raises(FormatError, match="could not be read"):

@@ -50,7 +50,7 @@ from locum.federated.site_keys import read_site_key, read_site_keys
 from locum.federated.transport import link as link_module
 from locum.federated.transport.flower import FlowerChannel, from_record, to_record
 from locum.federated.transport.link import Link
-from locum.federated.transport.node import _client, _fetch, _send
+from locum.federated.transport.node import _fetch, _send, connection
 
 SETTINGS = FederationSettings(classes=("ant", "bee"), dim=4, mode="sums")
 
@@ -71,7 +71,7 @@ class Ends:
         self.clients: list[FleetHttpClient] = []
 
     def client(self, key: Path) -> FleetHttpClient:
-        self.clients.append(_client(f"127.0.0.1:{self.port}", self.keys / "ca.crt", read_site_key(key)))
+        self.clients.append(connection(f"127.0.0.1:{self.port}", self.keys / "ca.crt", read_site_key(key)))
         return self.clients[-1]
 
     def site(self, name: str) -> tuple[FleetHttpClient, Node]:

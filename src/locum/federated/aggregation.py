@@ -6,16 +6,17 @@ The mean follows every site; median and trimmed mean are averages that a few poi
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
 from locum.errors import ConfigError
 from locum.federated.protocol import Reply, Request, Tensors
 from locum.federated.settings import FederationSettings
-from locum.nets import CVAE, plain_cvae
+
+if TYPE_CHECKING:
+    from locum.nets import CVAE
 
 Decoder = Mapping[str, npt.NDArray[np.float32]]
 # Adam moves no weight by more than 3.2 learning rates per step, whatever the gradients: (1 - 0.9) / sqrt(1 - 0.999).
@@ -26,6 +27,11 @@ _SLACK = 2.0
 
 def initial_network(settings: FederationSettings) -> CVAE:
     """The network that all sites start from: its decoder is the first shared one, its encoder becomes personal."""
+    # Imported late: a site that sends sums needs no torch.
+    import torch
+
+    from locum.nets import plain_cvae
+
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(settings.seed)
         return plain_cvae(settings.dim, len(settings.classes), settings.hidden, settings.latent, sigmoid=False)

@@ -142,7 +142,7 @@ class MaskTerms:
     steps: int
 
     def __post_init__(self) -> None:
-        from locum.federated.certificates import check_site_name
+        from locum.federated.site_keys import check_site_name
 
         if not isinstance(self.run, str) or not 1 <= len(self.run) <= 200:
             raise ConfigError("`run` must be a text of 1 to 200 characters.")

@@ -21,6 +21,7 @@ from flwr.clientapp import ClientApp
 from flwr.common.constant import ErrorCode
 from flwr.proto.node_pb2 import NodeInfo
 from flwr.serverapp import Grid
+from safetensors.numpy import load, save
 
 from locum.errors import FormatError, LocumError, PolicyError
 from locum.federated.protocol import Channel, NoReply, Reply, Request, pack, unpack
@@ -29,6 +30,9 @@ from locum.io import printable
 
 _log = logging.getLogger(__name__)
 _TEXT, _TENSORS = "locum", "tensors"
+# Up to this many bytes of arrays travel inside the record of the text: Flower needs two calls for each part of a
+# message, and two parts for each array.
+_SMALL = 1024**2
 # The node is back, or the message never arrived: nothing was computed yet, so the request is sent again.
 _SEND_AGAIN = {ErrorCode.NODE_UNAVAILABLE, ErrorCode.MESSAGE_UNAVAILABLE, ErrorCode.REPLY_MESSAGE_UNAVAILABLE}
 # Seconds between two polls right after something happened.
@@ -40,6 +44,8 @@ _TRIES = 3
 def to_record(message: Request | Reply) -> RecordDict:
     """A message as the content of one of Flower's messages."""
     text, arrays = pack(message)
+    if sum(array.nbytes for array in arrays.values()) <= _SMALL:
+        return RecordDict({_TEXT: ConfigRecord({"message": text, _TENSORS: save(arrays)})})
     tensors = ArrayRecord({name: Array(value) for name, value in arrays.items()})
     return RecordDict({_TEXT: ConfigRecord({"message": text}), _TENSORS: tensors})
 
@@ -47,9 +53,12 @@ def to_record(message: Request | Reply) -> RecordDict:
 def from_record(content: RecordDict) -> Request | Reply:
     """Undo `to_record`. The content is not trusted: anything else is refused."""
     try:
-        text = content.config_records[_TEXT]["message"]
+        record = content.config_records[_TEXT]
+        text, small = record["message"], record.get(_TENSORS)
+        if isinstance(text, str) and len(content) == 1 and len(record) == 2 and isinstance(small, bytes):
+            return unpack(text, load(small))
         arrays = {str(name): array.numpy() for name, array in content.array_records[_TENSORS].items()}
-        if isinstance(text, str) and len(content) == 2:
+        if isinstance(text, str) and len(content) == 2 and len(record) == 1:
             return unpack(text, arrays)
     except FormatError:
         raise
