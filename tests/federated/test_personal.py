@@ -18,7 +18,7 @@ from locum.errors import DataError, FormatError
 from locum.federated import FederationSettings, PersonalModel, fit_personal
 from locum.federated.aggregation import decoder_tensors, initial_network
 from locum.federated.personal import LAMBDAS, pick_lambda
-from locum.federated.result import build_result
+from locum.federated.result import Learned, build_result
 from locum.federated.site_file import SiteRecords
 from locum.federated.terms import read_terms
 from locum.generate.private import MEANS, query_sums
@@ -42,7 +42,7 @@ def release() -> Release:
     data = records(3000, 0)
     settings = FederationSettings(NAMES, dim=4, mode="sums")
     sums = query_sums(data.X, data.y, None, 3, Reference.plain(4), MEANS)
-    return build_result(settings, "run", {"a": TEST, "b": TEST}, {"a": sums, "b": sums}, {})
+    return build_result(settings, "run", Learned({"a": TEST, "b": TEST}, {"a": sums, "b": sums}, {}))
 
 
 def proba(m: int) -> st.SearchStrategy[np.ndarray]:
@@ -174,7 +174,7 @@ def test_for_a_decoder_the_global_head_is_trained_on_samples(little: Callable[..
     X = (rng.normal(size=(2, 200))[y] + rng.normal(size=(200, 200))).astype(np.float32)
     sums = query_sums(X, y, None, 2, Reference.plain(200), MEANS)
     decoder = decoder_tensors(initial_network(settings))
-    release = build_result(settings, "run", {"a": TEST, "b": TEST}, {"a": sums, "b": sums}, decoder)
+    release = build_result(settings, "run", Learned({"a": TEST, "b": TEST}, {"a": sums, "b": sums}, decoder))
     train = EmbeddingSet.from_arrays(X[:8], np.array(["ant", "bee"])[y[:8]])
     for balanced in (False, True):
         model = fit_personal(release, SiteRecords(train), balanced=balanced)

@@ -21,7 +21,7 @@ from locum.recipes.federate import deal_out
 from locum.release import load
 from locum.types import DP, EmbeddingInfo
 
-TINY = {"hidden": [3], "latent": 2, "rounds": 1, "local_epochs": 1, "batch": 20}
+TINY = {"mode": "decoder", "hidden": [3], "latent": 2, "rounds": 1, "local_epochs": 1, "batch": 20}
 
 
 def records(n: int = 90, **more: Any) -> EmbeddingSet:
@@ -149,7 +149,6 @@ def test_a_simulation_that_was_stopped_resumes(data: str, tmp_path: Path) -> Non
         {"settings": {**TINY, "rounds": 0}},
         {"settings": {**TINY, "speed": 3}},
         {"classes": ["ant", "bee"]},
-        {"privacy": DP(1.0, 1e-4, "record", 50)},
         {"seed": -1},
     ],
     ids=str,

@@ -27,10 +27,10 @@ from locum.federated import (
     make_certificates,
     make_site_key,
     merge_releases,
+    pin_keys,
     simulate,
     write_federation,
 )
-from locum.federated.site_keys import key_id, read_key_texts, read_public_key
 from locum.generate.private import reference_hash
 from locum.io import check_output_folder, hold_folder, write_bytes, write_private_table
 from locum.recipes.inputs import check_source, choose_split, only_real, read_sets
@@ -182,18 +182,7 @@ def pin_sites(terms: Path, keys: Path) -> dict[str, str]:
     >>> sorted(pin_sites(Path("study/federation.toml"), Path("all-keys")))
     ['site-a', 'site-b', 'site-c']
     """
-    settings, found = FederationSettings.read(terms), read_key_texts(keys)
-    if not found:
-        raise ConfigError(f"There is no public key of a site (NAME.pub) in {str(keys)!r}: put them there first.")
-    if settings.sites and dict(settings.sites) != found:
-        raise ConfigError(
-            f"{str(terms)!r} pins other keys already, which sites may have agreed to: start from new terms."
-        )
-    text = terms.read_text(encoding="utf-8")
-    header = "".join(line for line in text.splitlines(keepends=True) if line.startswith("#"))
-    pinned = replace(settings, sites=found)
-    write_bytes(terms, (header + pinned.to_toml()).encode(), mode=0o644)
-    return {name: key_id(read_public_key(name, text)) for name, text in sorted(found.items())}
+    return pin_keys(terms, keys)
 
 
 def usual_absent(sites: int) -> int:
@@ -297,6 +286,7 @@ def simulate_federation(
     if len(parts) < terms.least_sites:
         raise ConfigError(
             f"With these settings a federation needs {terms.least_sites} or more sites; there are {len(parts)}."
+            + (" Two sites can use --mode sums or decoder." if terms.masked else "")
         )
     if privacy is not None and privacy.unit == "subject" and records.subject is None:
         raise DataError("A guarantee per subject needs `subject` in the data; there is none.")
