@@ -202,7 +202,9 @@ def simulate(
     held = write_sites(parts, work, privacy, seed, validation=validation, test=test, reference=reference)
     if engine == "local":
         files = {f"site-{i}": work / f"site-{i}" / "site.toml" for i in range(len(parts))}
-        release = Coordinator(settings, out, reference=reference, on_event=on_event).run(LocalChannel(files))
+        release = Coordinator(settings, out, reference=reference, on_event=on_event).run(
+            LocalChannel(files, on_event=on_event)
+        )
     else:
         from locum.federated.transport.ray import simulate_on_ray
 
