@@ -34,7 +34,7 @@ class Stages:
             self.show(f"{len(event['sites'])} sites joined", 0, 1)
         elif kind in ("round", "sum"):
             self._rounds = True
-            self.show(f"{kind}s with {len(event['sites'])} sites", event[kind], event["of"])
+            self.show(f"{kind}s", event[kind], event["of"])
         elif kind == "table":
             self.notes += table_notes(event)
 

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from locum.data.formats.arrays import ATTRIBUTE
 from locum.data.formats.assemble import assemble
 from locum.data.formats.csv import column_text, read_header, text_table, tidy, worded
-from locum.data.formats.tables import Roles, Source, find_roles, guess_label, raw_splits
+from locum.data.formats.tables import LABELS, Roles, Source, find_roles, guess_label, raw_splits
 from locum.data.reference import Reference
 from locum.errors import DataError
 from locum.types import EmbeddingInfo, EmbeddingSet
@@ -108,6 +108,7 @@ def read_table(path: str, *, attributes: Sequence[str] = (), ranges: Ranges | No
     if ranges is not None and (more := [name for name in ranges if name not in roles.rest]):
         raise DataError(f"There is a range for `{more[0]}`, which is not a feature of {path}: leave it out.")
     source = Source(path, lambda i: f"row {i + 2} (the header is row 1)")
+    _check_label(table, roles, source)
     columns: list[npt.NDArray[np.float64]] = []
     found: dict[str, tuple[float, float]] = {}
     gaps, texts = 0, []
@@ -142,14 +143,28 @@ def _with_attributes(roles: Roles, wanted: Sequence[str], names: Sequence[str], 
     for name in wanted:
         if name in roles.attributes:
             continue
+        if name not in names:
+            known = ", ".join([*names[:20], *(["..."] if len(names) > 20 else [])])
+            raise DataError(f"{path} has no column `{name}`: name one that it has ({known}).")
         if name not in roles.rest:
-            role = f"its column `{name}` is the label" if name == roles.label else f"{path} has no such column"
-            raise DataError(
-                f"No column of {path} can be the attribute `{name}`: {role}. Its columns are {', '.join(names[:20])}."
-            )
+            meaning = "label" if name == roles.label else "subject" if name == roles.subject else "split"
+            raise DataError(f"Column `{name}` of {path} is the {meaning}: name another column as the attribute.")
         rest = tuple(other for other in roles.rest if other != name)
         roles = replace(roles, attributes={**roles.attributes, name: name}, rest=rest)
     return roles
+
+
+def _check_label(table: pa.Table, roles: Roles, source: Source) -> None:
+    assert roles.label is not None
+    missing = _entries(table, roles.label).is_null().to_numpy()
+    if missing.any():
+        named = roles.label.lower() in LABELS
+        taken = "the label," if named else "the last column, which is taken for the label,"
+        cure = "fill it, or drop the record" if named else "fill it, or rename the column of classes to `label`"
+        raise DataError(
+            f"`{roles.label}`, {taken} misses a value in {source.where(int(np.argmax(missing)))} of {source.path}: "
+            f"{cure}."
+        )
 
 
 def _entries(table: pa.Table, name: str) -> pa.ChunkedArray:
