@@ -28,7 +28,7 @@ _MOST_TEXTS = 50
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MixedTable:
-    """The records of a table as numbers, and the range of each feature.
+    r"""The records of a table as numbers, and the range of each feature.
 
     Parameters
     ----------
@@ -71,7 +71,7 @@ class MixedTable:
 
 
 def read_table(path: str, *, attributes: Sequence[str] = (), ranges: Ranges | None = None) -> MixedTable:
-    """Read a CSV table of numbers and text, with gaps.
+    r"""Read a CSV table of numbers and text, with gaps.
 
     Columns have the same meaning as in other CSV files: the label is called label, y, target or class, or is the last
     column. A missing number becomes the middle of its range, which is 0 once vectors are whitened by the ranges. A
