@@ -208,7 +208,9 @@ def simulate(
         settings = _with_sites(settings, privacy, work, len(parts))
     if engine == "local":
         files = {f"site-{i}": work / f"site-{i}" / "site.toml" for i in range(len(parts))}
-        release = Coordinator(settings, out, reference=reference, on_event=on_event).run(LocalChannel(files))
+        release = Coordinator(settings, out, reference=reference, on_event=on_event).run(
+            LocalChannel(files, on_event=on_event)
+        )
     else:
         from locum.federated.transport.ray import simulate_on_ray
 
