@@ -407,6 +407,10 @@ def simulate(
         _show(found, out)
 
 
+# More notes would hide the table.
+_NOTES = 5
+
+
 def _show(found: Simulation, out: Path | None) -> None:
     rows = [
         [
@@ -430,6 +434,10 @@ def _show(found: Simulation, out: Path | None) -> None:
     )
     if found.warning:
         output.say(found.warning, "bold")
+    for note in found.notes[:_NOTES]:
+        output.say(note)
+    if len(found.notes) > _NOTES:
+        output.say(f"{len(found.notes) - _NOTES} more notes: add --json.")
     if out is not None:
         output.say(f"Release written to {found.release}", "bold")
 
