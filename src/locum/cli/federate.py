@@ -479,6 +479,10 @@ def simulate(
             output.say(note)
 
 
+# More notes would hide the table.
+_NOTES = 5
+
+
 def _show(found: Simulation, out: Path | None) -> None:
     rows = [
         [
@@ -502,6 +506,10 @@ def _show(found: Simulation, out: Path | None) -> None:
     )
     if found.warning:
         output.say(found.warning, "bold")
+    for note in found.notes[:_NOTES]:
+        output.say(note)
+    if len(found.notes) > _NOTES:
+        output.say(f"{len(found.notes) - _NOTES} more notes: add --json.")
     if out is not None:
         output.say(f"Release written to {found.release}", "bold")
 
