@@ -574,6 +574,8 @@ def predict(
     summary = found.to_dict()
     output.show_table(["class", "predicted"], [[name, str(n)] for name, n in sorted(summary["predicted"].items())])
     output.say(f"{summary['records']} records, lambda {found.lam:.1f} (the weight of the site's own head)")
+    for note in found.notes:
+        output.say(note)
     if out is not None:
         output.say(f"Written to {out} (only you may read it)")
 

@@ -64,7 +64,7 @@ def train_round(
             part=part,
         )
         run.run()
-    state.used = part.stop
+    state.used, state.clipped = part.stop, run.clipped
     state.encoder = {name: value.detach().numpy().copy() for name, value in network.encoder.state_dict().items()}
     tensors = {f"decoder/{name}": value for name, value in decoder_tensors(network).items()}
     return Reply(request.step, request.round, request.nonce, "", {}, tensors)

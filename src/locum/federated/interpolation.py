@@ -32,6 +32,8 @@ Floats = npt.NDArray[np.float64]
 Codes = npt.NDArray[np.int64]
 Measure = Literal["balanced_accuracy", "accuracy", "f1", "log_loss"]
 Rule = Literal["robust", "paper"]
+# Who speaks for classes that a site has no records of: the mix, or the global head alone.
+Unseen = Literal["mix", "global"]
 
 LAMBDAS = tuple(round(0.1 * k, 1) for k in range(11))
 # Where the search starts: with equal shares, the errors of the two heads cancel best.

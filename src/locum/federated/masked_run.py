@@ -77,6 +77,8 @@ class MaskedRun:
         self._settings, self._state, self._ask = settings, state, ask
         self._connected, self._read, self._refuse, self._emit = connected, read, refuse, emit
         self._terms = mask_terms(settings, state.run)
+        # For each site that did not answer: the sum from which on it is asked again, and how many it is left out of.
+        self._back: dict[str, tuple[int, int]] = {}
 
     def run(self) -> HeadProgram | StatisticsProgram:
         """Everything that is left to do; the program that has taken all totals."""
@@ -157,7 +159,8 @@ class MaskedRun:
         self._collect(pending, step, query)
         opener = MaskedStep(self._terms, state.keys, step, query.digest(), pending.participants, pending.words)
         signatures = self._confirmed(pending, step, opener)
-        replies = self._ask(list(signatures), "open", step, {"signatures": signatures}, {}, {})
+        need = self._terms.threshold
+        replies = self._ask(list(signatures), "open", step, {"signatures": signatures}, {}, {}, enough=need)
         self._enough(replies, f"opened sum {step + 1}")
         opened = {name: reply.facts.get("shares", {}) for name, reply in replies.items()}
         total = opener.total(opened) * query.steps(self._settings)
@@ -171,10 +174,22 @@ class MaskedRun:
         self._emit({"event": "sum", "sum": step + 1, "of": program.sums, "sites": pending.answered})
 
     def _participants(self) -> list[str]:
-        """All sites that began, but for those that are not connected while enough others are."""
+        """All sites that began, but for those that are gone, as long as enough others are there.
+
+        A site that did not answer is left out of the next sums, twice as many each time, so that nobody waits for it
+        at every sum.
+        """
         began, here = sorted(self._state.terms), set(self._connected())
-        present = [name for name in began if name in here]
+        present = [n for n in began if n in here and self._back.get(n, (0, 0))[0] <= self._state.round]
         return present if len(present) >= self._terms.threshold else began
+
+    def _missing(self, pending: PendingSum, step: int) -> None:
+        for name in pending.participants:
+            if name in pending.words:
+                self._back.pop(name, None)
+            else:
+                pause = 2 * self._back.get(name, (0, 1))[1]
+                self._back[name] = step + pause, pause
 
     def _collect(self, pending: PendingSum, step: int, query: Query) -> None:
         """Masked sums of enough sites; from then on it is fixed who is in the total."""
@@ -194,11 +209,13 @@ class MaskedRun:
         self._state.save()
         self._enough(pending.words, f"answered sum {step + 1}")
         pending.answered = sorted(pending.words)
+        self._missing(pending, step)
         self._state.save()
 
     def _confirmed(self, pending: PendingSum, step: int, opener: MaskedStep) -> dict[str, str]:
         """Signatures of enough sites over the list of those who answered."""
-        replies = self._ask(pending.answered, "confirm", step, {"answered": pending.answered}, {}, {})
+        facts, need = {"answered": pending.answered}, self._terms.threshold
+        replies = self._ask(pending.answered, "confirm", step, facts, {}, {}, enough=need)
         signatures: dict[str, str] = {}
         for name, reply in replies.items():
             signature = str(reply.facts.get("signature"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +15,7 @@ from locum.federated.interpolation import (
     Choice,
     Measure,
     Rule,
+    Unseen as Unseen,
     check_choice,
     choose_lambda,
     pick_lambda as pick_lambda,
@@ -27,7 +28,6 @@ from locum.release import GaussianSpec, Release
 from locum.types import EmbeddingSet, Estimate
 
 Floats = npt.NDArray[np.float64]
-Unseen = Literal["mix", "global"]
 _FOLDS = 5
 # Samples drawn per class, on average.
 _SAMPLES = 500

@@ -142,7 +142,8 @@ def write_sites(
         write_embeddings(home / "train.npz", found["train"])
         if validation:
             write_embeddings(home / "val.npz", found["val"])
-            settings["validation"] = "val.npz"
+            # As in the federated paper.
+            settings |= {"validation": "val.npz", "rule": "paper", "measure": "log_loss"}
         if not (home / f"site-{i}.key").exists():
             make_site_key(home, f"site-{i}")
         settings["key"] = f"site-{i}.key"

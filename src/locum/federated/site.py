@@ -178,7 +178,16 @@ class Site:
         from locum.federated.personal import fit_personal
 
         records = self.file.records(settings)
-        personal = fit_personal(release, records, balanced=settings.balanced, seed=settings.seed)
+        personal = fit_personal(
+            release,
+            records,
+            balanced=settings.balanced,
+            seed=settings.seed,
+            measure=self.file.measure,  # type: ignore[arg-type]
+            rule=self.file.rule,  # type: ignore[arg-type]
+            unseen=self.file.unseen,  # type: ignore[arg-type]
+            clipped=state.clipped,
+        )
         personal.save(self.personal_folder)
         # The run is over: nobody needs these secrets again.
         state.master, state.masks = b"", {}

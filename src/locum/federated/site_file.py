@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import get_args
 
 from locum.data import is_drawn, ledger_for, read_embeddings
 from locum.errors import ConfigError, DataError, PrivacyError
+from locum.federated.interpolation import Measure, Rule, Unseen
 from locum.federated.settings import FederationSettings
 from locum.io import read_toml
 from locum.types import DP, EmbeddingInfo, EmbeddingSet
@@ -51,7 +53,11 @@ class SiteFile:
     relation
         "add-or-remove" or "replace-one".
     measure
-        What the site wants of its personal model: see `fit_personal`.
+        What the site wants of its personal model: "balanced_accuracy", "accuracy", "f1" or "log_loss".
+    rule
+        How lambda is chosen: "robust", or "paper" for the best value on the grid; see `fit_personal`.
+    unseen
+        Who speaks for classes without records at the site: "mix", or "global" for the global head alone.
     key
         File of the site's private signing key, NAME.key; `locum federate join --key` names it too.
     insecure_seed
@@ -80,6 +86,8 @@ class SiteFile:
     unit: str = "record"
     relation: str = "add-or-remove"
     measure: str = "balanced_accuracy"
+    rule: str = "robust"
+    unseen: str = "mix"
     key: str | None = None
     insecure_seed: int | None = None
 
@@ -93,9 +101,23 @@ class SiteFile:
             raise ConfigError(f"A site file has no setting {unknown[0]!r}; it has {', '.join(known)}.")
         if not isinstance(found.get("data"), str):
             raise ConfigError(f'The site file {str(file)!r} must say where the records are: data = "FILE".')
-        for name in ("validation", "ledger", "holding", "federation", "reference", "measure", "key"):
+        for name in (
+            "validation",
+            "ledger",
+            "holding",
+            "federation",
+            "reference",
+            "measure",
+            "rule",
+            "unseen",
+            "key",
+        ):
             if not isinstance(found.get(name, ""), str):
                 raise ConfigError(f"`{name}` in the site file must be text; got {found[name]!r}.")
+        for name, kind in (("measure", Measure), ("rule", Rule), ("unseen", Unseen)):
+            choices = get_args(kind)
+            if found.get(name, choices[0]) not in choices:
+                raise ConfigError(f"`{name}` in the site file must be {' or '.join(choices)}; got {found[name]!r}.")
         seed = found.get("insecure_seed", 0)
         # `insecure_seed = false` would turn it on: what counts is whether the line is there.
         if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:

@@ -175,6 +175,11 @@ def only_coordinator(out: Path) -> Iterator[None]:
         yield
 
 
+def has_begun(out: Path) -> bool:
+    """Whether a folder holds a run that can be resumed."""
+    return (out / _FILE).exists()
+
+
 @dataclass(slots=True)
 class PendingSum:
     """A masked sum that is not open yet: the query, who was asked, what they sent, and who is in the total."""

@@ -436,6 +436,7 @@ class PersonalPredictions:
     lam: float
     proba: npt.NDArray[np.float64]
     file: Path | None
+    notes: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """As plain JSON; includes each prediction if no file was written."""
@@ -446,6 +447,7 @@ class PersonalPredictions:
             "records": len(labels),
             "predicted": dict(Counter(labels)),
             "file": None if self.file is None else str(self.file),
+            "notes": list(self.notes),
         }
         if self.file is None:
             out["predictions"] = [
@@ -475,7 +477,7 @@ def predict_personally(
     Returns
     -------
     PersonalPredictions
-        `classes`, `lam`, `proba` (one row per record) and `file`. Private, like the model.
+        `classes`, `lam`, `proba` (one row per record), `file`, and `notes` about the model. Private, like the model.
 
     Examples
     --------
@@ -496,7 +498,8 @@ def predict_personally(
             raise ConfigError(f"{str(out)!r} already exists: name another file.")
         rows = [[str(i), model.classes[int(row.argmax())], *(f"{p:.6g}" for p in row)] for i, row in enumerate(proba)]
         write_private_table(out, ["record", "label", *(f"p({c})" for c in model.classes)], rows)
-    return PersonalPredictions(model.classes, model.lam if lam is None else lam, proba, out)
+    notes = tuple(model.notes) if lam is None else ()
+    return PersonalPredictions(model.classes, model.lam if lam is None else lam, proba, out, notes)
 
 
 @dataclass(frozen=True, slots=True)

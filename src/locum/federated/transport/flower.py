@@ -26,6 +26,7 @@ from safetensors.numpy import load, save
 from locum.errors import FormatError, LocumError, PolicyError
 from locum.federated.protocol import Channel, NoReply, Reply, Request, pack, unpack
 from locum.federated.settings import FederationSettings
+from locum.federated.state import has_begun
 from locum.io import printable
 
 _log = logging.getLogger(__name__)
@@ -298,16 +299,23 @@ def run_federation(
     # Imported late: it takes seconds, and wrong settings need not wait for it.
     from locum.federated.coordinator import Coordinator
 
-    wait_for_sites(channel, max(sites, settings.least_sites), wait=wait)
+    least = settings.least_sites
+    # Masked sums can go on without some sites; a run that has begun need not wait for them.
+    begun = settings.masked and has_begun(out)
+    wait_for_sites(channel, least if begun else max(sites, least), wait=wait, least=least)
     coordinator = Coordinator(settings, out, timeout=timeout, keys=keys, reference=reference, on_event=on_event)
     return coordinator.run(channel)
 
 
-def wait_for_sites(channel: Channel, number: int, *, wait: float, pause: float = 1.0) -> list[str]:
-    """The connected sites, as soon as there are `number` of them; an error after `wait` seconds."""
+def wait_for_sites(
+    channel: Channel, number: int, *, wait: float, pause: float = 1.0, least: int | None = None
+) -> list[str]:
+    """The connected sites, as soon as there are `number` of them; after `wait` seconds `least`, or an error."""
     end = time.monotonic() + wait
     while len(found := channel.sites()) < number:
         if time.monotonic() > end:
+            if least is not None and len(found) >= least:
+                break
             raise PolicyError(
                 f"{len(found)} of {number} sites are connected after {wait:g} s: the run does not start."
             )
