@@ -303,7 +303,7 @@ def run_federation(
     return coordinator.run(channel)
 
 
-def wait_for_sites(channel: Channel, number: int, *, wait: float, pause: float = 1.0) -> list[str]:
+def wait_for_sites(channel: Channel, number: int, *, wait: float, pause: float = 0.2) -> list[str]:
     """The connected sites, as soon as there are `number` of them; an error after `wait` seconds."""
     end = time.monotonic() + wait
     while len(found := channel.sites()) < number:
