@@ -10,6 +10,7 @@ federated paper's network on 1280 features, 1000 made-up records per site, from 
 from __future__ import annotations
 
 import argparse
+import resource
 import socket
 import subprocess
 import sys
@@ -21,10 +22,9 @@ import numpy as np
 from flwr.app import Message
 
 from locum.federated import FederationSettings, Reply, Request, coordinate, make_certificates, write_federation
-from locum.federated.receipts import read_site_key, read_site_keys
 from locum.federated.transport.flower import FlowerChannel, from_record, to_record, wait_for_sites
-from locum.federated.transport.link import Link
-from locum.federated.transport.node import activate, connection, serve
+from locum.federated.transport.link import Link, read_site_keys
+from locum.federated.transport.node import activate, connection, read_site_key, serve
 
 SITES = ("site-a", "site-b", "site-c")
 NUMBERS = 12_500  # of 8 bytes
@@ -70,7 +70,7 @@ def time_exchanges(folder: Path, rounds: int, idle: float) -> None:
         for i in range(rounds):
             began = time.perf_counter()
             tensors = {"sums": np.random.default_rng(i).normal(size=NUMBERS)}
-            asked = {name: Request("sums", i, f"{i}-{name}", {"run": "x"}, tensors) for name in SITES}
+            asked = {name: Request("train", i, f"{i}-{name}", {"run": "x"}, tensors) for name in SITES}
             replies = channel.ask(asked, timeout=60)
             assert all(isinstance(reply, Reply) for reply in replies.values()), replies
             took.append(time.perf_counter() - began)
@@ -92,7 +92,7 @@ def time_exchanges(folder: Path, rounds: int, idle: float) -> None:
 
 def time_run(folder: Path) -> None:
     """Three rounds from the start of the first process to the release."""
-    settings = FederationSettings(tuple(map(str, range(10))), dim=1280, mode="decoder", rounds=3, max_sites=3)
+    settings = FederationSettings(tuple(map(str, range(10))), dim=1280, mode="decoder", rounds=3)
     write_federation(folder / "terms", settings, sites=SITES, host="127.0.0.1", port=8010)
     make_certificates(folder / "run-keys", ["127.0.0.1"], SITES)
     rng, port = np.random.default_rng(0), free_port()
@@ -109,6 +109,8 @@ def time_run(folder: Path) -> None:
     keys = folder / "run-keys"
     locum = [sys.executable, "-m", "locum", "federate"]
     to = ["--coordinator", f"127.0.0.1:{port}", "--ca", str(keys / "ca.crt")]
+    work, own = resource.getrusage(resource.RUSAGE_CHILDREN), time.process_time()
+    before = work.ru_utime + work.ru_stime
     started = time.perf_counter()
     processes = [
         subprocess.Popen(
@@ -130,7 +132,13 @@ def time_run(folder: Path) -> None:
         process.wait(60)
     all_done = time.perf_counter() - started
     print("; ".join(f"{what} {at:.1f} s" for what, at in marks), flush=True)
-    print(f"3 sites, 3 rounds under a guarantee: release after {done:.1f} s, all sites done after {all_done:.1f} s")
+    work = resource.getrusage(resource.RUSAGE_CHILDREN)
+    busy = work.ru_utime + work.ru_stime - before + time.process_time() - own
+    print(
+        f"3 sites, 3 rounds under a guarantee: release after {done:.1f} s, all sites done after {all_done:.1f} s; "
+        f"{busy:.0f} s of processor time in all processes",
+        flush=True,
+    )
 
 
 def main() -> None:

@@ -308,7 +308,7 @@ def run_federation(
 
 
 def wait_for_sites(
-    channel: Channel, number: int, *, wait: float, pause: float = 1.0, least: int | None = None
+    channel: Channel, number: int, *, wait: float, pause: float = 0.2, least: int | None = None
 ) -> list[str]:
     """The connected sites, as soon as there are `number` of them; after `wait` seconds `least`, or an error."""
     end = time.monotonic() + wait
