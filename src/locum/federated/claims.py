@@ -143,6 +143,8 @@ def _masked_claim(settings: FederationSettings, claims: Sequence[PrivacyClaim]) 
     paid = [claim.dp for claim in claims if claim.dp is not None]
     plan, unit = plan_site(settings, settings.privacy), settings.unit
     n, k = len(settings.sites), settings.sites_per_subject or 1
+    if not n - settings.absent <= len(paid) <= n:
+        raise PrivacyError(f"{len(paid)} sites paid; sums of these {n} open only with {n - settings.absent} or more.")
     for claim, dp in zip(claims, paid, strict=True):
         same = (claim.unit, dp.relation, dp.delta) == (unit, settings.relation, settings.delta)
         if not same or events_from_json(dp.events) != plan.events:

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 
-from locum.accounting import Ledger
+from locum.accounting import Charge, Ledger
 from locum.errors import ConfigError, FormatError, PrivacyError
 from locum.federated.masking import MaskingSite, MaskTerms, announce
 from locum.federated.protocol import Reply, Request
@@ -94,11 +94,12 @@ class MaskedSite:
         site = self._masks()
         site.receive({name: np.asarray(blob).tobytes() for name, blob in request.tensors.items()})
         facts: dict[str, Any] = {"noise": self._plan.sums_noise, "size": 1, "terms": None}
-        self._state.identity = "test"
         with self._budget.ledger() as ledger:
-            if ledger is not None:
-                assert self._plan.privacy is not None
-                charge = self._budget.charge(ledger, self._plan.events, self._run, self._plan.privacy.delta)
+            self._check_kind(starts=True)
+            if ledger is None:
+                self._state.identity = "test"
+            else:
+                charge = self._pay(ledger)
                 self._state.identity = charge.identity
                 facts |= self._budget.terms(ledger, charge, self._settings, self._run)
         self._keep(site)
@@ -108,12 +109,8 @@ class MaskedSite:
         """This site's sums with its part of the noise, masked."""
         site, step = self._masks(), request.round
         query, participants = read_query(request, self._settings), _names(request, "participants")
-        if not self._state.identity:
-            raise PrivacyError("This site has not paid for this run, so it answers no sums.")
-        if (self._state.identity == "test") != (self._insecure_seed is not None):
-            raise PrivacyError(
-                "`insecure_seed` was added or removed since this site joined: a run is either paid for or a test."
-            )
+        self._check_kind()
+        self._check_current()
         shares = self._state.shares | {str(step): query.share}
         if str(step) in self._state.shares or math.fsum(shares.values()) > 1 + _SLACK:
             raise PrivacyError(f"Sum {step + 1} with {query.share:.3g} of the precision is not paid for.")
@@ -130,7 +127,11 @@ class MaskedSite:
     def confirm(self, request: Request) -> Reply:
         """Sign the list of those who answered; there is one list per sum."""
         site = self._masks()
+        self._check_current()
         signature = site.confirm(request.round, _names(request, "answered"))
+        # Before the state has it: of an old copy of the state, which has signed nothing yet, another list is refused.
+        signed = json.dumps(site.state["steps"][str(request.round)], sort_keys=True)
+        self._finish(hashlib.sha256(signed.encode()).hexdigest(), f"list {request.round}")
         self._keep(site)
         return _reply(request, {"signature": signature})
 
@@ -143,14 +144,44 @@ class MaskedSite:
 
     def note(self, reply: Reply) -> None:
         """Tell the ledger what a sum was, before it leaves: a second answer, from a copy of the state, is refused."""
+        result = hashlib.sha256(np.ascontiguousarray(reply.tensors["sums"]).tobytes()).hexdigest()
+        self._finish(result, _part(reply.round))
+        # Again: two copies of the state can answer different sums at once, each with precision that is there once.
+        self._check_current()
+
+    def _pay(self, ledger: Ledger) -> Charge:
+        """One payment for a run, whatever is asked again, and none for a state that was put back."""
+        if self._state.identity:
+            return self._budget.paid(ledger, self._state.identity)
+        if any(ledger.results(charge) for charge in self._budget.of_run(ledger, self._run)):
+            raise PrivacyError("This site has answered sums of this run, and its state is old: it cannot go on.")
+        assert self._plan.privacy is not None
+        return self._budget.charge(ledger, self._plan.events, self._run, self._plan.privacy.delta)
+
+    def _finish(self, result: str, part: str) -> None:
         with self._budget.ledger() as ledger:
             if ledger is not None:
-                self._note(ledger, reply)
+                ledger.finish(self._budget.paid(ledger, self._state.identity), result, part)
 
-    def _note(self, ledger: Ledger, reply: Reply) -> None:
-        charge = self._budget.paid(ledger, self._state.identity)
-        result = hashlib.sha256(np.ascontiguousarray(reply.tensors["sums"]).tobytes()).hexdigest()
-        ledger.finish(charge, result, f"steps {reply.round} to {reply.round + 1}")
+    def _check_kind(self, *, starts: bool = False) -> None:
+        if not self._state.identity:
+            if starts:
+                return
+            raise PrivacyError("This site has not paid for this run, so it answers no sums.")
+        if (self._state.identity == "test") != (self._insecure_seed is not None):
+            raise PrivacyError(
+                "`insecure_seed` was added or removed since this site joined: a run is either paid for or a test."
+            )
+
+    def _check_current(self) -> None:
+        """Refuse if the ledger knows a sum that the state does not: the state would forget the precision it used."""
+        with self._budget.ledger() as ledger:
+            if ledger is None:
+                return
+            known = ledger.results(self._budget.paid(ledger, self._state.identity))
+        mine = {_part(int(step)) for step in self._state.shares}
+        if any(part.startswith("steps ") and part not in mine for part in known):
+            raise PrivacyError("This site has answered a sum that its state does not know: an old copy was put back.")
 
     def _masks(self) -> MaskingSite:
         if not self._state.master:
@@ -184,6 +215,11 @@ def _own_name(terms: MaskTerms, key: EllipticCurvePrivateKey) -> str:
         if key_id(public) == own:
             return name
     raise PrivacyError("The terms do not list this site's public key: compare it with the copy of federation.toml.")
+
+
+def _part(step: int) -> str:
+    """A sum, as the ledger knows it."""
+    return f"steps {step} to {step + 1}"
 
 
 def _reply(

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, get_args
@@ -42,6 +41,9 @@ _TENSORS: dict[str, tuple[str, ...]] = {
     "classes": ("center",),
     "gradient": ("center", "weights", "offsets"),
 }
+# Far beyond what an honest coordinator sends. Within these bounds nothing overflows, whatever the records are: a site
+# that failed for some records, and answered for others, would tell about them without noise and without payment.
+_LARGEST, _CLIPS, _LEAST_SHARE = 1e100, (1e-6, 1e6), 1e-3
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -95,14 +97,18 @@ def read_query(request: Request, settings: FederationSettings) -> Query:
     classes, d = len(settings.classes), settings.dim
     shapes = {"center": (d,), "weights": (classes, d), "offsets": (classes,)}
     allowed = ("statistics",) if settings.mode == "sums" else get_args(Kind)[1:]
-    numbers = all(isinstance(v, float) and 0 < v < math.inf for v in (share, clip))
-    if kind not in allowed or not numbers or share > 1:  # type: ignore[operator]
+    if kind not in allowed or not isinstance(share, float) or not isinstance(clip, float):
         raise FormatError("A request for a sum must name a query of these terms, its share and its clip.")
+    if not _LEAST_SHARE <= share <= 1 or not _CLIPS[0] <= clip <= _CLIPS[1]:
+        raise FormatError(
+            f"A request for a sum needs a share from {_LEAST_SHARE:g} to 1 and a clip from {_CLIPS[0]:g} to "
+            f"{_CLIPS[1]:g}."
+        )
     wanted = {name: shapes[name] for name in _TENSORS[kind]}  # type: ignore[index]
     if {name: tuple(value.shape) for name, value in request.tensors.items()} != wanted or not all(
-        value.dtype == np.float64 and np.isfinite(value).all() for value in request.tensors.values()
+        value.dtype == np.float64 and (np.abs(value) <= _LARGEST).all() for value in request.tensors.values()
     ):
-        raise FormatError("A request for a sum has tensors of wrong names, shapes or types.")
+        raise FormatError("A request for a sum has tensors of wrong names, shapes or types, or too large numbers.")
     return Query(kind, share, clip, dict(request.tensors))  # type: ignore[arg-type]
 
 

@@ -10,7 +10,7 @@ from locum.errors import ConfigError, PrivacyError
 from locum.federated.claims import run_claim
 from locum.federated.receipts import is_receipt
 from locum.federated.settings import FederationSettings
-from locum.federated.site_keys import key_id, read_site_keys
+from locum.federated.site_keys import key_id, read_public_key, read_site_keys
 from locum.federated.terms import paid_terms, read_terms
 from locum.release import Release
 
@@ -65,6 +65,9 @@ def check_receipts(release: Release, folder: str | Path) -> tuple[list[str], lis
             raise PrivacyError("One key signed for two sites: the release was altered, or a site took part twice.")
         signers.add(name)
     check_run_claim(release, terms)
+    pinned = {key_id(read_public_key(name, text)): name for name, text in terms.sites.items()}
+    if terms.masked and not {key for key, (name, _) in keys.items() if name in signers} <= pinned.keys():
+        raise PrivacyError("A receipt is signed with a key that the terms do not pin: the release was altered.")
     checks = [
         f"each of the {len(signers)} sites signed a receipt of its charge ({', '.join(sorted(signers))})",
         "the claim follows from the receipts",
@@ -72,6 +75,9 @@ def check_receipts(release: Release, folder: str | Path) -> tuple[list[str], lis
     not_checked = ["the decoder: receipts cover payments, not the result that the coordinator made"]
     if silent := sorted({name for name, _ in keys.values()} - signers):
         not_checked.append(f"whether records of {', '.join(silent)} were used: no receipt of theirs is listed")
+    if strange := sorted(name for key, name in pinned.items() if key not in keys):
+        # Somebody may have invented them to work with the coordinator.
+        not_checked.append(f"who {', '.join(strange)} are: the terms pin keys that are not in {str(folder)!r}")
     return checks, not_checked
 
 

@@ -18,6 +18,8 @@ from locum.types import GRID_GAP
 
 # Noise beyond this many standard deviations has a probability below 1e-340 per number.
 _REACH = 40
+# Noise and sums of half of what `ExactSums` holds always fit.
+_MOST_STEPS = 2**60
 # The proof needs an epsilon below 700.
 LEAST_NOISE = 0.07
 # Squares and quotients of the steps are rounded; this much more noise covers it many times over.
@@ -74,6 +76,11 @@ def noisy(
         normal = SecureRandom(np.ones(1, np.int64), 1.0, len(stds), own, insecure_seed=insecure_seed)
         noise = np.rint(normal.draw(step).noise / sums.steps).astype(np.int64)
     else:
+        # Before anything is drawn: a draw that does not fit beside some sums, but does beside others, would tell.
+        if not _REACH * stds.max(initial=0.0) < _MOST_STEPS:
+            raise ConfigError(
+                f"Noise of {noise_multiplier:.3g} is more than 64-bit integers hold on this grid: use less."
+            )
         check_grid(stds)
         noise = np.empty(len(stds), dtype=np.int64)
         for std in np.unique(stds):

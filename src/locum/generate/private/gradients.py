@@ -29,8 +29,10 @@ _GRID, _FULL = 2**_BITS, 2**_BITS - 1
 GRADIENT_STEP = 2.0 ** (-2 * _BITS)
 # Rows at a time: a sum over as many products of at most 2**36 is exact in double precision, and stays in the cache.
 _ROWS = 4096
-# Scores of larger weights could not be told from infinite ones.
+# Scores of larger weights or offsets could not be told from infinite ones, and gradients divided by other bounds
+# overflow: for some records only, so that a failure would tell about them.
 _LARGEST_WEIGHT = 1e300
+_LEAST_CLIP, _LARGEST_CLIP = 1e-100, 1e100
 # The most records of one subject that are used: their first, in their order.
 MOST_RECORDS = 64
 # Coefficients of exp(x log 2) around 0: 2**x for x in 0..1 to nine digits.
@@ -143,8 +145,10 @@ class HeadQuery:
         clip
             The bound on the length of a unit's gradient.
         """
-        if not np.abs(rule.weights).max(initial=0.0) < _LARGEST_WEIGHT or not np.isfinite(rule.offsets).all():
+        if not all(np.abs(part).max(initial=0.0) < _LARGEST_WEIGHT for part in (rule.weights, rule.offsets)):
             raise ConfigError("The steps of the head left every bound: use a smaller learning rate.")
+        if not _LEAST_CLIP < clip < _LARGEST_CLIP:
+            raise ConfigError(f"The bound on gradients must lie between 1e-100 and 1e100; got {clip!r}.")
         d = self._whole.shape[1]
         # So many bits that every partial sum of a score is a whole number below 2**53.
         bits = 53 - _BITS - int(np.ceil(np.log2(d + 1)))
