@@ -253,6 +253,7 @@ def test_other_terms_or_keys_are_declined_before_anything_is_paid(few: Make, lit
 
 def test_a_site_whose_key_is_not_in_the_terms_does_not_join(few: Make, little: Make) -> None:
     files, others = few(3), few(3, "others")
+    pinned(files)
     terms = head_terms(little, others)
     reply = Site(files["site-0"]).reply(Request("join", 0, "n", {"run": "r", "settings": terms.to_dict()}))
     assert reply.declined

@@ -21,7 +21,7 @@ pytest.importorskip("ray")
 from locum.federated.transport.ray import simulate_on_ray
 
 SETTINGS = FederationSettings(
-    classes=tuple(range(10)), dim=64, hidden=(16,), latent=4, local_epochs=1, batch=64, rounds=2
+    classes=tuple(range(10)), dim=64, mode="decoder", hidden=(16,), latent=4, local_epochs=1, batch=64, rounds=2
 )
 
 RUN = """

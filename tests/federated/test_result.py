@@ -162,7 +162,7 @@ class TestClaims:
         assert "at least 3 of the 5 pinned sites are honest" in claim.assumptions[0]
         # Three of five colluding can open the sums of one site, whose noise is one of three parts.
         alone = epsilon_of([Gaussian(noise / np.sqrt(3))], 1e-5)
-        assert f"against 3 colluding sites epsilon is {alone:.3g}" in " ".join(claim.not_covered)
+        assert f"then epsilon is {alone:.3g} against 3 and {alone:.3g} against 4" in " ".join(claim.not_covered)
         # If nobody may stay away, masks hold: the two honest sites' noise is left.
         settings = self.masked(little)
         both = epsilon_of([Gaussian(noise * np.sqrt(2 / 4))], 1e-5)

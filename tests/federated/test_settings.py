@@ -105,7 +105,7 @@ def test_terms_survive_json(told: dict[str, Any]) -> None:
         {"reference_sha256": 7},
         {"data": "records.npz"},
     ],
-    ids=str,
+    ids=lambda value: str(value)[:50],
 )
 def test_what_makes_no_sense_is_refused(change: dict[str, Any]) -> None:
     FederationSettings.from_dict(TWO)
@@ -131,7 +131,7 @@ def test_a_file_without_its_classes_is_one_sentence() -> None:
         ({"mode": "head", "absent": 3}, 5),
         ({"mode": "head", "sites": KEYS}, 3),
     ],
-    ids=str,
+    ids=lambda value: str(value)[:50],
 )
 def test_sites_needed(more: dict[str, Any], least: int, little: Callable[..., FederationSettings]) -> None:
     settings = little(**more)

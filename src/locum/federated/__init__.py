@@ -32,6 +32,6 @@ if TYPE_CHECKING:
     from locum.federated.transport.link import coordinate as coordinate
     from locum.federated.transport.local import LocalChannel as LocalChannel
     from locum.federated.transport.node import join as join
-    from locum.federated.verification import check_receipts as check_receipts
+    from locum.federated.verification import check_joint_claim as check_joint_claim, check_receipts as check_receipts
 
 __getattr__, __dir__, __all__ = lazy_exports(__name__)

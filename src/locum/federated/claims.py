@@ -158,8 +158,10 @@ def _masked_claim(settings: FederationSettings, claims: Sequence[PrivacyClaim]) 
     )
     honest = n - settings.absent - settings.colluding
     more = f"more than {settings.colluding} of the {n} sites colluding with the coordinator"
-    if n - 2 > settings.colluding:
-        more += f": against {n - 2} colluding sites epsilon is {epsilon_against(settings, n - 2):.3g}"
+    worse = [c for c in (n - 2, n - 1) if c > settings.colluding]
+    if worse:
+        costs = [f"{epsilon_against(settings, c):.3g} against {c}" for c in worse]
+        more += f": then epsilon is {' and '.join(costs)}"
     outside: tuple[str, ...] = (more,)
     if k < n:
         sites = "two sites" if k == 1 else f"more than {k} sites"

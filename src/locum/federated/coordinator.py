@@ -113,7 +113,7 @@ class Coordinator:
                 )
             if not self.settings.masked:
                 self._join(channel, state)
-        program = self._run_masked(channel, state) if self.settings.masked else None
+        program, gone = self._run_masked(channel, state) if self.settings.masked else (None, set())
         if self.settings.mode == "decoder":
             whitener = pooled(self.settings, state.terms, state.sums, self._reference).whitener
             weights = site_counts(self.settings, state.sums) if self.settings.weights == "counts" else {}
@@ -122,11 +122,12 @@ class Coordinator:
         learned = Learned(state.terms, state.sums, state.decoder, program)
         release = build_result(self.settings, state.run, learned, self._reference)
         folder = release.save(self.out / "release", overwrite=True)
-        self._finish(channel, state, release)
+        self._finish(channel, state, release, gone)
         self._emit({"event": "done", "release": str(folder), "claim": release.claim.title})
         return folder
 
-    def _run_masked(self, channel: Channel, state: RunState) -> HeadProgram | StatisticsProgram:
+    def _run_masked(self, channel: Channel, state: RunState) -> tuple[HeadProgram | StatisticsProgram, set[str]]:
+        """The program that has taken all totals, and the sites that did not answer to the end."""
         known = bool(state.terms)
 
         def ask(
@@ -160,7 +161,7 @@ class Coordinator:
         program = run.run()
         if self.settings.mode == "sums":
             state.sums = {TOGETHER: state.transcript.astype(np.float64)}
-        return program
+        return program, run.gone
 
     def _join(self, channel: Channel, state: RunState) -> None:
         settings = self.settings
@@ -242,10 +243,11 @@ class Coordinator:
             }
         )
 
-    def _finish(self, channel: Channel, state: RunState, release: Release) -> None:
-        """Send the result to every site; one that is offline can get the release as a file."""
+    def _finish(self, channel: Channel, state: RunState, release: Release, gone: set[str]) -> None:
+        """Send the result to every site that is not gone; one that is offline can get the release as a file."""
         facts = {"manifest": release.manifest.dumps()}
-        self._ask(channel, state, list(state.terms), "finish", 0, facts, dict(release.tensors), {})
+        names = [name for name in state.terms if name not in gone]
+        self._ask(channel, state, names, "finish", 0, facts, dict(release.tensors), {})
 
     def _ask(
         self,

@@ -21,6 +21,9 @@ from locum.generate.private import Whitener, subjects
 from locum.train import CVAELoss
 from locum.train.dp import PrivateRun
 
+# Means and lengths of vectors beyond this are refused.
+_LARGEST = 1e9
+
 
 def train_round(
     request: Request, settings: FederationSettings, state: SiteState, file: SiteFile, budget: SiteBudget
@@ -43,6 +46,9 @@ def train_round(
     # With too few rows only the sites that have the missing class would fail, which would reveal them.
     if means is None or means.shape != (len(settings.classes), settings.dim):
         raise FormatError("A request to train needs one mean for each class.")
+    # So does a number that overflows at the records of one class only.
+    if not np.abs(means).max(initial=0.0) <= _LARGEST or not 1 / _LARGEST <= length <= _LARGEST:
+        raise FormatError("A request to train has means or a length that no records can have.")
     reference = agreed_reference(settings, file.reference_file(train.info), train.info)
     subject = subjects(train.subject) if file.unit == "subject" else None
     whitener = Whitener(reference, means.astype(np.float64), length)

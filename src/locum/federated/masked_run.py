@@ -92,6 +92,11 @@ class MaskedRun:
             self._sum(program)
         return program
 
+    @property
+    def gone(self) -> set[str]:
+        """The sites that did not answer when they were last asked for a sum."""
+        return set(self._back)
+
     def _join(self) -> None:
         """Every site announces its keys, signed."""
         names = [name for name in self._settings.sites if name in self._connected()]

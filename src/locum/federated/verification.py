@@ -81,6 +81,35 @@ def check_receipts(release: Release, folder: str | Path) -> tuple[list[str], lis
     return checks, not_checked
 
 
+def check_joint_claim(release: Release) -> str:
+    """Check that the claim of a federation's result follows from what it says that its sites paid; no keys needed.
+
+    Parameters
+    ----------
+    release
+        The result of a federation.
+
+    Returns
+    -------
+    str
+        What was checked, in one sentence.
+
+    Raises
+    ------
+    PrivacyError
+        If the claim says more than the payments that the release lists.
+
+    Examples
+    --------
+    >>> from locum.federated import check_joint_claim
+    >>> from locum.release import load
+    >>> check_joint_claim(load("out/release"))  # doctest: +SKIP
+    'the claim follows from what the release says that its sites paid'
+    """
+    check_run_claim(release, _settings(release))
+    return "the claim follows from what the release says that its sites paid"
+
+
 def check_run_claim(release: Release, settings: FederationSettings) -> None:
     """Raise unless a federation's release makes the claim that follows from what its listed sites paid.
 

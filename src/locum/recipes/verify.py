@@ -111,6 +111,10 @@ def verify_opened_release(
         checks += more
         not_checked += open_questions
     elif joint and claim.dp is not None:
+        if "federation" in opened.release.manifest.settings:
+            from locum.federated import check_joint_claim
+
+            checks.append(check_joint_claim(opened.release))
         not_checked.append(
             "what each site paid: check the sites' signed receipts with --site-keys"
             if "run" in opened.release.manifest.settings
