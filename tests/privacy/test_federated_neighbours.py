@@ -82,11 +82,7 @@ def totals(member: bool, draws: int, seed: int, plan: Any, honest: int) -> np.nd
         if number == 0 and member:
             X, y = np.concatenate([X, canary]), np.concatenate([y, [3]])
         data = EmbeddingSet.from_arrays(X, np.array(list("0123456789"))[y]).with_classes(tuple("0123456789"))
-        exact.append(
-            SiteQueries(data, None, terms, load_reference("none", 64)).sums(
-                Query("classes", 1.0, tensors={"center": np.zeros(64)})
-            )
-        )
+        exact.append(SiteQueries(data, None, terms, load_reference("none", 64)).sums(query))
     found = np.zeros(draws)
     for one in exact:
         for i in range(draws):
