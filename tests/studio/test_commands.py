@@ -36,7 +36,7 @@ printf '%s\\0' "$@" > words
 
 @pytest.fixture
 def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Shell:
-    """Run a command line in a folder: a real shell reads it, and the program runs in this process, without a start."""
+    """Run a command line in a folder: a real shell reads it, and the program runs in this process."""
     programs = tmp_path / "programs"
     programs.mkdir()
     (programs / "locum").write_text(STAND_IN)
