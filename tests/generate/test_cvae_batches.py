@@ -198,7 +198,9 @@ class MadeUp:
         for i in range(self.first, self.last):
             rng = np.random.default_rng(i)
             y = rng.integers(0, 3, size=10_000)
-            yield EmbeddingSet(rng.normal(size=(10_000, 64)).astype("float32") + y[:, None], y, info=self.info)
+            # Uniform numbers are made several times as fast as normal ones.
+            X = rng.random((10_000, 64), dtype="float32") - np.float32(0.5) + y[:, None].astype("float32")
+            yield EmbeddingSet(X, y, info=self.info)
     def facts(self): return (Facts(piece.y) for piece in self)
     def state(self): return str((self.first, self.last))
     def only(self, **_): return self

@@ -71,22 +71,23 @@ def test_a_group_with_shuffled_labels_comes_out_lower(rng: np.random.Generator) 
 def test_equal_groups_show_no_gap_beyond_chance(rng: np.random.Generator) -> None:
     """Of ten equal groups the best and the worst differ a lot; the interval allows for their choice."""
     sure = 0
-    for _ in range(12):
-        test, y, probas = planted(rng, {f"g{i}": 40 for i in range(10)})
+    for _ in range(6):
+        # Far from perfect scores: near them an interval that forgets the choice passes too.
+        test, y, probas = planted(rng, {f"g{i}": 40 for i in range(10)}, quality=0.5, seeds=2)
         gap = break_down("site", "release", test, y, probas, rng).gaps["auc"].difference
         sure += gap.low > 0
-    assert sure <= 2
+    assert sure <= 1
 
 
 def test_intervals_cover_what_many_records_give(rng: np.random.Generator) -> None:
     test, y, probas = planted(rng, {"a": 100_000})
     truth = auc_macro(y, probas[0], [0, 1])
     hits = 0
-    for _ in range(20):
+    for _ in range(12):
         test, y, probas = planted(rng, {"a": 60, "b": 60})
         scores = [g.scores["auc"] for g in break_down("site", "release", test, y, probas, rng).groups]
         hits += sum(e.low <= truth <= e.high for e in scores)
-    assert hits > 32
+    assert hits > 19
 
 
 def test_records_of_one_subject_are_drawn_together(rng: np.random.Generator) -> None:

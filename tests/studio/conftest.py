@@ -203,7 +203,9 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Studio]]:
 @pytest.fixture(scope="module")
 def studio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Studio]:
     """One studio for all tests of a module, on a folder with data; what they leave does not matter to the others."""
-    root = tmp_path_factory.mktemp("root")
+    # In a folder of its own: tests list what is above it, which must not be the files of all tests before.
+    root = tmp_path_factory.mktemp("studio") / "root"
+    root.mkdir()
     write_data(root / "data.npz")
     one = Studio(root).enter()
     yield one

@@ -7,6 +7,7 @@ import socket
 import time
 from collections import deque
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any
 
@@ -115,14 +116,8 @@ def shout(studio: Any, count: int) -> None:
     assert studio.complained == b""
 
 
-def test_noise_changes_nothing(studio: Any) -> None:
-    before = {p.name for p in studio.root.iterdir()}
-    shout(studio, 10_000)
-    assert {p.name for p in studio.root.iterdir()} == before
-    assert not any((studio.state / "jobs").glob("*-*"))
-
-
-def test_nobody_keeps_a_connection_by_being_slow(studio: Any) -> None:
+def be_slow(studio: Any) -> None:
+    """Clients that say nothing, or a byte now and then, or keep a connection: all are sent away."""
     head = b"GET / HTTP/1.1\r\nHost: 127.0.0.1:%d\r\n" % studio.port
     with (
         socket.create_connection(("127.0.0.1", studio.port), timeout=30) as silent,
@@ -156,6 +151,17 @@ def test_nobody_keeps_a_connection_by_being_slow(studio: Any) -> None:
             while data := endless.recv(65536):
                 back += data
         assert back.startswith(b"HTTP/1.1 401")
+
+
+def test_noise_changes_nothing_and_nobody_keeps_a_connection_by_being_slow(studio: Any) -> None:
+    before = {p.name for p in studio.root.iterdir()}
+    # Ten seconds of waiting, while others shout.
+    with ThreadPoolExecutor(1) as pool:
+        slow = pool.submit(be_slow, studio)
+        shout(studio, 10_000)
+        slow.result()
+    assert {p.name for p in studio.root.iterdir()} == before
+    assert not any((studio.state / "jobs").glob("*-*"))
 
 
 def test_many_connections_do_not_use_up_the_files(start: Callable[..., Any]) -> None:

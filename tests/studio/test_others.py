@@ -136,59 +136,95 @@ def test_another_user_gets_nothing(start: Callable[..., Any], shared: Path) -> N
     assert studio.ended(job)["state"] == "done"
 
 
-def refused(root: Path, *options: str, **how: Any) -> str:
-    """The one sentence with which the studio does not start."""
+# Several starts in one process, each after a file was damaged: most of the time of a start is that of the imports.
+STARTS = """
+import io, json, sys, time
+from contextlib import redirect_stderr, redirect_stdout
+from locum.cli.main import main
+wait = time.sleep
+# A start tries twenty times within two seconds, since the other studio may be starting; here none is.
+time.sleep = lambda seconds: wait(seconds / 20)
+for words, file, content in json.load(sys.stdin):
+    if file:
+        with open(file, "wb") as stream:
+            stream.write(content.encode("latin-1"))
+    code, sys.argv = None, ["locum", "studio", *words, "--no-browser"]
+    with redirect_stdout(io.StringIO()) as said, redirect_stderr(io.StringIO()) as complained:
+        try:
+            main()
+        except SystemExit as ended:
+            code = ended.code
+    print(json.dumps([code, said.getvalue(), complained.getvalue()]), flush=True)
+"""
+
+
+def refused(*starts: tuple[Path | str, ...], damage: tuple[Path, list[bytes]] | None = None) -> list[str]:
+    """The one sentence with which each start ends; with `damage`, one start after each damage to a file."""
+    words = [[str(word) for word in start] for start in starts]
+    file, contents = (None, [b""] * len(words)) if damage is None else damage
+    given = [
+        (start, file and str(file), content.decode("latin-1"))
+        for start, content in zip(words if damage is None else words * len(contents), contents, strict=True)
+    ]
     answer = subprocess.run(
-        [sys.executable, "-m", "locum", "studio", str(root), "--no-browser", *options],
+        [sys.executable, "-c", STARTS],
+        input=json.dumps(given),
         capture_output=True,
         text=True,
         check=False,
         timeout=60,
-        **how,
     )
-    assert (answer.returncode, answer.stdout) == (2, "")
-    assert answer.stderr.startswith("error: ")
-    assert answer.stderr.count("\n") == 1
-    return answer.stderr
+    assert answer.stderr == ""
+    found = [json.loads(line) for line in answer.stdout.splitlines()]
+    assert len(found) == len(given)
+    for code, said, complained in found:
+        assert (code, said) == (2, "")
+        assert complained.startswith("error: ")
+        assert complained.count("\n") == 1
+    return [complained for _, _, complained in found]
 
 
 def test_links_in_place_of_the_state_are_refused(shared: Path, tmp_path: Path) -> None:
-    (shared / ".locum").symlink_to(tmp_path)
-    assert "is a link" in refused(shared)
-    (shared / ".locum").unlink()
-    (shared / ".locum").mkdir(mode=0o700)
-    (shared / ".locum" / "studio").symlink_to(tmp_path)
-    assert "is a link" in refused(shared)
-    (shared / ".locum" / "studio").unlink()
-    (shared / ".locum" / "studio").write_bytes(b"")
-    refused(shared)
+    roots = [shared / name for name in ("link", "link within", "file within")]
+    for root in roots:
+        root.mkdir()
+    (roots[0] / ".locum").symlink_to(tmp_path)
+    for root in roots[1:]:
+        (root / ".locum").mkdir(mode=0o700)
+    (roots[1] / ".locum" / "studio").symlink_to(tmp_path)
+    (roots[2] / ".locum" / "studio").write_bytes(b"")
+    link, within, _ = refused(*((root,) for root in roots))
+    assert "is a link" in link
+    assert "is a link" in within
     assert list(tmp_path.iterdir()) == []
 
 
 @needs_root
 def test_a_state_folder_of_another_user_is_refused(shared: Path) -> None:
-    shared.chmod(0o1777)
-    (shared / ".locum").mkdir()
-    os.chown(shared / ".locum", NOBODY, NOBODY)
-    assert "belongs to another user" in refused(shared)
-    os.chown(shared / ".locum", 0, 0)
-    (shared / ".locum" / "studio").mkdir()
-    os.chown(shared / ".locum" / "studio", NOBODY, NOBODY)
-    assert "belongs to another user" in refused(shared)
+    outer, inner = shared / "outer", shared / "inner"
+    for root, theirs in ((outer, ".locum"), (inner, ".locum/studio")):
+        (root / ".locum" / "studio").mkdir(parents=True)
+        root.chmod(0o1777)
+        os.chown(root / theirs, NOBODY, NOBODY)
+    assert all("belongs to another user" in words for words in refused((outer,), (inner,)))
 
 
-def test_a_bad_root_or_port_is_one_sentence(start: Callable[..., Any], tmp_path: Path) -> None:
-    assert "no folder" in refused(tmp_path / "nowhere")
+def test_a_bad_root_or_port_is_one_sentence(studio: Any, tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
-    assert "no folder" in refused(tmp_path / "file")
     (tmp_path / "loop").symlink_to(tmp_path / "loop")
-    refused(tmp_path / "loop")
-    refused(tmp_path / ("x" * 300))
-    (tmp_path / "one").mkdir()
     (tmp_path / "two").mkdir()
-    studio = start(tmp_path / "one")
-    assert "in use" in refused(tmp_path / "two", "--port", str(studio.port))
-    assert "range" in refused(tmp_path / "two", "--port", "70000")
+    missing, no_folder, _, _, taken, beyond = refused(
+        (tmp_path / "nowhere",),
+        (tmp_path / "file",),
+        (tmp_path / "loop",),
+        (tmp_path / ("x" * 300),),
+        (tmp_path / "two", "--port", str(studio.port)),
+        (tmp_path / "two", "--port", "70000"),
+    )
+    assert "no folder" in missing
+    assert "no folder" in no_folder
+    assert "in use" in taken
+    assert "range" in beyond
     assert not (tmp_path / "two" / ".locum" / "studio" / "studio.json").exists()
 
 
@@ -221,24 +257,15 @@ def test_help_and_a_missing_extra(tmp_path: Path) -> None:
         assert "Traceback" not in answer.stderr
 
 
-@pytest.mark.parametrize(
-    "state",
-    [
-        b"",
-        b"{",
-        b"[]",
-        b"[" * 10**6,
-        b'{"port": 99999999, "secret": "x"}',
-        b'{"port": 1, "secret": "a\\nb"}',
-        b"\xff",
-    ],
-    ids=lambda state: repr(state[:12]),
-)
-def test_a_damaged_state_is_one_sentence(start: Callable[..., Any], tmp_path: Path, state: bytes) -> None:
-    studio = start(tmp_path)
-    (studio.state / "studio.json").write_bytes(state)
-    assert "does not answer" in refused(tmp_path)
+def test_a_damaged_state_is_one_sentence(studio: Any) -> None:
+    state = studio.state / "studio.json"
+    damages = [b"", b"{", b"[]", b"[" * 10**6, b"\xff"]
+    damages += [b'{"port": 99999999, "secret": "x"}', b'{"port": 1, "secret": "a\\nb"}']
+    whole = state.read_bytes()
+    for words in refused((studio.root,), damage=(state, damages)):
+        assert "does not answer" in words
     assert studio.ask("GET", "/").status == 200
+    state.write_bytes(whole)
 
 
 def test_the_port_of_a_killed_studio_is_not_trusted(start: Callable[..., Any], tmp_path: Path) -> None:
@@ -257,10 +284,9 @@ def test_the_port_of_a_killed_studio_is_not_trusted(start: Callable[..., Any], t
             stranger.accept()
 
 
-def test_a_second_start_gives_a_link_of_the_first(start: Callable[..., Any], tmp_path: Path) -> None:
-    studio = start(tmp_path)
+def test_a_second_start_gives_a_link_of_the_first(studio: Any) -> None:
     again = subprocess.run(
-        [sys.executable, "-m", "locum", "studio", str(tmp_path), "--no-browser"],
+        [sys.executable, "-m", "locum", "studio", str(studio.root), "--no-browser"],
         capture_output=True,
         text=True,
         check=True,

@@ -151,7 +151,7 @@ real = cvae.Checkpoint
 cvae.Checkpoint = lambda path, id: real(path, id, every_seconds=0.0)
 rng = np.random.default_rng(0)
 X, y = rng.normal(size=(400, 20)), np.arange(400) % 3
-g = cvae.CVAEGenerator(max_epochs=150, patience=0, checkpoint=saved, random_state=0).fit(X, y)
+g = cvae.CVAEGenerator(max_epochs=80, patience=0, checkpoint=saved, random_state=0).fit(X, y)
 from safetensors.numpy import save_file
 save_file(dict(g.release(no_dp=True).tensors), out)
 """

@@ -20,12 +20,12 @@ TABLE = [name for name, baseline in BASELINES.items() if "table" in baseline.kin
 IMAGE = [name for name, baseline in BASELINES.items() if "image" in baseline.kinds]
 # A strength at which each hides well on the small rows below; epochs that it needs without strength, and with.
 STRONG: dict[str, tuple[float, int, int]] = {
-    "gaussian": (1.5, 1, 1), "learned-noise": (3.0, 8, 6), "gap": (1.0, 12, 36), "ae-pupet": (30.0, 12, 20),
-    "uae-pupet": (30.0, 12, 20), "vae-pupet": (30.0, 28, 20), "beta-vae-pupet": (30.0, 36, 28),
-    "vfae": (100.0, 12, 6), "lmifr": (6.0, 40, 26), "emb-g-filter": (0.5, 48, 36),
+    "gaussian": (1.5, 1, 1), "learned-noise": (3.0, 4, 3), "gap": (1.0, 6, 18), "ae-pupet": (30.0, 8, 13),
+    "uae-pupet": (30.0, 9, 10), "vae-pupet": (30.0, 22, 10), "beta-vae-pupet": (30.0, 32, 14),
+    "vfae": (100.0, 11, 3), "lmifr": (6.0, 38, 13), "emb-g-filter": (0.5, 48, 36),
 }  # fmt: skip
 STRONG_ON_IMAGES: dict[str, tuple[float, int, int]] = {
-    "gaussian": (3.0, 1, 1), "learned-noise": (10.0, 2, 12), "gap": (1.0, 4, 30), "tiprdc": (30.0, 12, 12)
+    "gaussian": (3.0, 1, 1), "learned-noise": (10.0, 1, 6), "gap": (1.0, 2, 24), "tiprdc": (30.0, 12, 12)
 }  # fmt: skip
 
 
