@@ -12,7 +12,8 @@ from locum.federated import FederationSettings
 
 pytest.importorskip("flwr")
 
-from locum.federated import write_federation
+from locum.federated import make_certificates, pin_keys, write_federation
+from locum.federated.site_keys import key_id, read_key_texts, read_site_keys
 
 SETTINGS = FederationSettings(
     classes=('Läsion "A"', "b\\c", "ü"), dim=12, mode="decoder", rounds=3, hidden=(8, 4), beta=1e-5
@@ -117,3 +118,42 @@ def test_what_makes_no_sense_is_refused(tmp_path: Path, options: dict[str, objec
     with pytest.raises(ConfigError, match=word):
         write_federation(tmp_path / "study", SETTINGS, **options)  # type: ignore[arg-type]
     assert not (tmp_path / "study").exists()
+
+
+class TestPinning:
+    NAMES = ("ant", "bee", "cow")
+
+    @pytest.fixture
+    def terms(self, tmp_path: Path) -> Path:
+        settings = FederationSettings(classes=("0", "1"), dim=3)
+        write_federation(tmp_path / "study", settings, sites=self.NAMES)
+        make_certificates(tmp_path / "keys", sites=self.NAMES)
+        return tmp_path / "study" / "federation.toml"
+
+    def test_keys_are_in_the_terms_and_anyone_can_compare_them(self, terms: Path, tmp_path: Path) -> None:
+        with pytest.raises(ConfigError, match="pins no keys yet"):
+            pin_keys(terms)
+        found = pin_keys(terms, tmp_path / "keys")
+        text = terms.read_text()
+        assert text.startswith("# The terms")
+        assert FederationSettings.read(terms).sites == read_key_texts(tmp_path / "keys")
+        assert pin_keys(terms) == pin_keys(terms, tmp_path / "keys") == found
+        assert terms.read_text() == text
+        keys = read_site_keys(tmp_path / "keys")
+        assert found == {name: key_id(keys[name]) for name in self.NAMES}
+
+    def test_other_keys_are_refused_and_nothing_is_written(self, terms: Path, tmp_path: Path) -> None:
+        pin_keys(terms, tmp_path / "keys")
+        before = terms.read_text()
+        make_certificates(tmp_path / "others", sites=self.NAMES)
+        for folder in ("others", "study"):
+            with pytest.raises(ConfigError, match=r"pins other keys|no public key"):
+                pin_keys(terms, tmp_path / folder)
+        assert terms.read_text() == before
+
+    def test_too_few_sites_are_refused(self, terms: Path, tmp_path: Path) -> None:
+        before = terms.read_text()
+        (tmp_path / "keys" / "cow.pub").unlink()
+        with pytest.raises(ConfigError):
+            pin_keys(terms, tmp_path / "keys")
+        assert terms.read_text() == before

@@ -217,7 +217,14 @@ def key(
 @group.verb()
 def pin(
     terms: Annotated[Path, typer.Argument(metavar="TERMS", help="The terms, federation.toml.", callback=existing)],
-    keys: Annotated[Path, typer.Option(metavar="DIR", help="Folder with NAME.pub of every site.", callback=existing)],
+    keys: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="Folder with NAME.pub of every site (default: only show pinned keys).",
+            callback=existing,
+        ),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Write the sites' public keys into the terms: with masked sums, a site answers together with these only."""
@@ -228,9 +235,12 @@ def pin(
         output.print_json(found)
         return
     output.show_table(["site", "fingerprint of its key"], [[name, value] for name, value in found.items()])
-    output.say(
-        f"{len(found)} sites are pinned in {terms}. Send it to every site, and compare the fingerprints.", "bold"
-    )
+    if keys is None:
+        output.say("Compare these with the other sites, not through the coordinator.", "bold")
+    else:
+        output.say(
+            f"{len(found)} sites are pinned in {terms}: send it to every site, and compare fingerprints.", "bold"
+        )
 
 
 @group.verb()

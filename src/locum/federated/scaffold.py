@@ -37,8 +37,9 @@ Write the keys into the terms. A site answers together with the sites in its cop
 $ locum federate pin federation.toml --keys keys
 ```
 
-It prints a fingerprint of each key. Every site compares them with the other sites, by phone or in a meeting: a
-coordinator who could swap keys could read the sums of single sites.
+It prints a fingerprint of each key. A site prints those in its own copy with `locum federate pin federation.toml` and
+compares them with the other sites, by phone or in a meeting: a coordinator who could swap keys could read the sums of
+single sites.
 """
 
 _README = """\
@@ -178,7 +179,7 @@ def write_federation(
     return [target / name for name in files]
 
 
-def pin_keys(terms: str | Path, keys: str | Path) -> dict[str, str]:
+def pin_keys(terms: str | Path, keys: str | Path | None = None) -> dict[str, str]:
     """Write the public keys of the sites into the terms: sites answer together with these and with nobody else.
 
     Parameters
@@ -186,7 +187,8 @@ def pin_keys(terms: str | Path, keys: str | Path) -> dict[str, str]:
     terms
         The public terms, `federation.toml`; the file is replaced. Terms that pin other keys already are refused.
     keys
-        Folder with the public key (`NAME.pub`) of every site.
+        Folder with the public key (`NAME.pub`) of every site. None: nothing is written, so that a site can compare
+        the fingerprints of the keys in its copy of the terms.
 
     Returns
     -------
@@ -202,7 +204,10 @@ def pin_keys(terms: str | Path, keys: str | Path) -> dict[str, str]:
     >>> sorted(pin_keys("trial/federation.toml", "trial-keys"))
     ['site-a', 'site-b', 'site-c']
     """
-    settings, found, file = FederationSettings.read(terms), read_key_texts(keys), Path(terms)
+    settings, file = FederationSettings.read(terms), Path(terms)
+    found = dict(settings.sites) if keys is None else read_key_texts(keys)
+    if not found and keys is None:
+        raise ConfigError(f"{str(terms)!r} pins no keys yet: name their folder with --keys.")
     if not found:
         raise ConfigError(f"There is no public key of a site (NAME.pub) in {str(keys)!r}: put them there first.")
     if settings.sites and dict(settings.sites) != found:
@@ -211,6 +216,7 @@ def pin_keys(terms: str | Path, keys: str | Path) -> dict[str, str]:
         )
     lines = file.read_text(encoding="utf-8").splitlines(keepends=True)
     comments = "".join(line for line in lines if line.startswith("#"))
-    pinned = replace(settings, sites=found)
-    write_bytes(file, (comments + pinned.to_toml()).encode(), mode=0o644)
+    if keys is not None:
+        pinned = replace(settings, sites=found)
+        write_bytes(file, (comments + pinned.to_toml()).encode(), mode=0o644)
     return {name: key_id(read_public_key(name, text)) for name, text in sorted(found.items())}

@@ -171,7 +171,7 @@ def make_key_for_site(folder: Path, name: str) -> dict[str, Path]:
     return make_site_key(folder, name)
 
 
-def pin_sites(terms: Path, keys: Path) -> dict[str, str]:
+def pin_sites(terms: Path, keys: Path | None = None) -> dict[str, str]:
     """Write the public keys of the sites into the terms: sites answer together with these and with nobody else.
 
     Parameters
@@ -179,7 +179,8 @@ def pin_sites(terms: Path, keys: Path) -> dict[str, str]:
     terms
         The public terms, `federation.toml`; the file is replaced. Terms that pin other keys already are refused.
     keys
-        Folder with the public key (`NAME.pub`) of every site.
+        Folder with the public key (`NAME.pub`) of every site. None: nothing is written; a site compares the
+        fingerprints of the keys in its copy of the terms.
 
     Returns
     -------
