@@ -119,8 +119,8 @@ def render(results: StudyResults, out: Path) -> str:
     text.append(
         f"NIH chest X-rays, {results.config['sites']} sites, patients kept together, epsilon per patient; tested on "
         "1,026 images of other patients. AP, PA: balanced accuracy among images of that view. Gaps: difference "
-        "between the balanced accuracies of two groups (views; below and from 50 years; sexes), its mean over sites. Worst "
-        "group: lowest accuracy among the four combinations of label and view. Means over sites and "
+        "between the balanced accuracies of two groups (views; below and from 50 years; sexes), its mean over sites. "
+        "Worst group: lowest accuracy among the four combinations of label and view. Means over sites and "
         f"{len(results.config['seeds'])} seeds with 95 % intervals over seeds."
     )
     return "\n\n".join(text)

@@ -210,7 +210,7 @@ def private_head(deal: Deal, epsilon: float, *, rounds: int, seed: int) -> tuple
 def interpolated(
     mine: EmbeddingSet, shared: Callable[[Array], Array], classes: int, seed: int
 ) -> tuple[Callable[[Array], Array], float]:
-    """FedLambda: a site's own head, and the lambda with the smallest log loss in five folds, as in the paper's text."""
+    """FedLambda: a site's own head, and the lambda with the smallest log loss in five folds."""
 
     def fitted(rows: Array) -> Callable[[Array], Array]:
         head = LinearHead(

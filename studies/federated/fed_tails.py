@@ -58,7 +58,7 @@ def cells(config: Mapping[str, Any]) -> dict[str, Cell]:
 
 
 def figures(found: Guesses, deal: Deal) -> dict[str, float]:
-    """Accuracies of every head: over all classes, the frequent ones, and the rare ones where a site has them or not."""
+    """Accuracies of every head: all classes, frequent ones, and rare ones where a site has them or not."""
     test = next(iter(deal.test.values()))
     counts = np.array([np.bincount(p.y, minlength=10) for p in deal.train.values()])
     out = {"lambda": float(np.median(found.lams))} if found.lams else {}
@@ -99,12 +99,12 @@ def render(results: StudyResults, out: Path) -> str:
             f"Pairs of site and rare class without a record: {share:.0%}.",
         ]
     text.append(
-        "CIFAR-10 with 5,000 down to 50 records per class, 12,406 in all, tested on 300 others per class. Mean accuracy "
-        "over all classes, the three most frequent (front) and the three rarest (tail); tail also over the pairs of "
-        f"site and class where the site has records of the class (seen) or none. Delta {DELTA:g}; means over sites and "
-        f"{len(results.config['seeds'])} seeds with 95 % intervals over seeds. Balanced: heads that weight all classes "
-        "equally (FedAvg: the class frequencies of all sites are taken off the scores, which a guarantee would have to "
-        "pay for)."
+        "CIFAR-10 with 5,000 down to 50 records per class, 12,406 in all, tested on 300 others per class. Mean "
+        "accuracy over all classes, the three most frequent (front) and the three rarest (tail); tail also over the "
+        "pairs of site and class where the site has records of the class (seen) or none. "
+        f"Delta {DELTA:g}; means over sites and {len(results.config['seeds'])} seeds with 95 % intervals over seeds. "
+        "Balanced: heads that weight all classes equally (FedAvg: the class frequencies of all sites are taken off "
+        "the scores, which a guarantee would have to pay for)."
     )
     return "\n\n".join(text)
 
