@@ -83,7 +83,8 @@ def render(results: StudyResults, out: Path) -> str:
     text.append(
         f"Means over sites and {len(results.config['seeds'])} seeds, with 95 % intervals over seeds. bacc: mean "
         "accuracy over classes, on a fifth of each site's records, on 3,000 others for sites of 100, on other "
-        "patients for chest X-rays, and in five folds for hospitals. Interpolated: the share lambda from the site's own head, "
+        "patients for chest X-rays, and in five folds for hospitals. Interpolated: the share lambda from the site's "
+        "own head, "
         "the rest from the global one; local: lambda 1, that is local-only; global: lambda 0. epsilon: the cost of a "
         f"real run at delta {DELTA:g} (the paper's rows: its own {PAPER_DELTA:g}), per record, and per patient for "
         "chest X-rays."
