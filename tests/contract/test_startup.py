@@ -72,11 +72,49 @@ def test_a_receiver_s_verbs_do_without_torch() -> None:
     assert not {"torch", "sklearn", "scipy"} & set(loaded)
 
 
+def loaded_by(code: str) -> set[str]:
+    told = run(code + "\nimport sys; print('|', *{m.split('.')[0] for m in sys.modules})")
+    return set(told.rsplit("|", 1)[1].split())
+
+
+# What a site in mode "sums" or "head" uses: it must be able to reply without waiting for torch.
+FOR_SUMS = (
+    "from locum.recipes import join_federation",
+    "import locum.federated.transport.node",
+    "from locum.federated import FederationSettings, Reply, Request, SiteFile, plan_site",
+    "import locum.federated.aggregation, locum.federated.secure, locum.federated.state, locum.federated.terms",
+    "import locum.federated.verification",
+    "from locum.accounting import Ledger, PaidPlan, plan_query, plan_sgd",
+    "from locum.data import Reference, load_reference, read_embeddings",
+    "from locum.generate.private import Whitener, exact_query, plan_network, reference_hash, subjects",
+    "from locum.mechanisms import ExactSums, noisy",
+    "from locum.release import Release, parse_manifest, transcript_hash",
+    "from locum.train.dp import ASSUMPTIONS, InitialQuery",
+)
+# To be emptied: what `federated/site.py` itself still brings along.
+SITE_STILL_LOADS = {"torch"}
+
+
+@pytest.mark.parametrize("code", ["\n".join(FOR_SUMS[:2]), "\n".join(FOR_SUMS)], ids=["connect", "sums"])
+def test_a_site_that_sends_sums_does_without_heavy_packages(code: str) -> None:
+    pytest.importorskip("flwr")
+    assert not HEAVY & loaded_by(code)
+
+
+def test_a_site_brings_no_more_than_is_known() -> None:
+    assert HEAVY & loaded_by("import locum.federated.site") == SITE_STILL_LOADS
+
+
 @cache
 def cpu_seconds(code: str) -> float:
     """Processor time of a fresh interpreter: what it did, whatever else the machine was doing."""
     timed = f"import time\n{code}\nprint('|', time.process_time())"
     return min(float(run(timed).rsplit("|", 1)[1]) for _ in range(2))
+
+
+def test_a_site_is_ready_to_connect_before_torch_is_imported() -> None:
+    pytest.importorskip("flwr")
+    assert cpu_seconds("\n".join(FOR_SUMS[:2])) < cpu_seconds("import torch")
 
 
 @pytest.mark.parametrize("code", ["import locum", MAIN.format(words=["--help"])], ids=["import", "help"])

@@ -12,9 +12,10 @@ import pytest
 
 from locum import EmbeddingSet
 from locum.data import load_sample, partition_iid, write_embeddings
-from locum.federated import FederationSettings
+from locum.federated import FederationSettings, make_site_key
 
 SETTINGS: dict[str, Any] = {
+    "mode": "decoder",
     "classes": tuple("0123456789"),
     "dim": 64,
     "hidden": (16,),
@@ -52,6 +53,8 @@ def sites(tmp_path: Path) -> Callable[..., dict[str, Path]]:
             write_embeddings(home / "records.npz", data)
             told: dict[str, Any] = {"data": "records.npz", "epsilon": 2.0, "delta": 1e-4, "n_public": 500, **more}
             told["federation"] = str(tmp_path / "federation.toml")
+            make_site_key(home, name)
+            told["key"] = f"{name}.key"
             if test:
                 told["insecure_seed"] = i
             text = "".join(f"{k} = {v!r}\n".replace("'", '"') for k, v in told.items() if v is not None)
@@ -63,6 +66,7 @@ def sites(tmp_path: Path) -> Callable[..., dict[str, Path]]:
 
 
 LITTLE: dict[str, Any] = {
+    "mode": "decoder",
     "classes": ("ant", "bee"),
     "dim": 4,
     "hidden": (3,),
@@ -101,6 +105,8 @@ def site_of(tmp_path: Path) -> Callable[..., Path]:
         write_embeddings(home / "records.npz", data)
         told = {"data": "records.npz", "epsilon": 2.0, "delta": 1e-4, "n_public": 50, **more}
         told["federation"] = str(tmp_path / "federation.toml")
+        make_site_key(home, name)
+        told["key"] = f"{name}.key"
         lines = [f"{k} = {json.dumps(v)}\n" for k, v in told.items() if v is not None]
         (home / "site.toml").write_text("".join(lines))
         return home / "site.toml"

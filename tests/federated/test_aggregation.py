@@ -29,8 +29,8 @@ def test_an_honest_reply_is_used() -> None:
     assert why_refused(REQUEST, REPLY, WANTED, 0.5) == ""
     assert why_refused(REQUEST, REPLY, WANTED) == ""
     words = {"sums": np.ones(3, np.uint64)}
-    masked = replace(REPLY, step="sums", tensors=words)
-    assert why_refused(replace(REQUEST, step="sums"), masked, {"sums": (3,)}) == ""
+    masked = replace(REPLY, step="sum", tensors=words)
+    assert why_refused(replace(REQUEST, step="sum"), masked, {"sums": (3,)}) == ""
 
 
 @pytest.mark.parametrize(
@@ -56,8 +56,8 @@ def test_any_other_reply_is_refused(change: dict[str, Any], told: str) -> None:
 
 def test_masked_sums_are_words() -> None:
     """Other number types could not be added to them."""
-    said = replace(REPLY, step="sums", tensors={"sums": np.ones(3)})
-    assert why_refused(replace(REQUEST, step="sums"), said, {"sums": (3,)}) == "tensors of the wrong type"
+    said = replace(REPLY, step="sum", tensors={"sums": np.ones(3)})
+    assert why_refused(replace(REQUEST, step="sum"), said, {"sums": (3,)}) == "tensors of the wrong type"
 
 
 @settings(max_examples=12)

@@ -29,8 +29,8 @@ class Bent(LocalChannel):
         self.bend = dict(bend)
         self.asked: list[tuple[str, int]] = []
 
-    def ask(self, requests: Mapping[str, Request], *, timeout: float) -> dict[str, Reply | NoReply]:
-        out = super().ask(requests, timeout=timeout)
+    def ask(self, requests: Mapping[str, Request], *, timeout: float, **more: Any) -> dict[str, Reply | NoReply]:
+        out = super().ask(requests, timeout=timeout, **more)
         self.asked += [(q.step, q.round) for q in requests.values()]
         for name, bend in self.bend.items():
             if name in out and isinstance(reply := out[name], Reply):
@@ -160,8 +160,8 @@ def test_sums_that_are_too_large_are_refused(site_of: Make, little: Make, tmp_pa
 
 def test_a_site_that_was_not_asked_is_refused(site_of: Make, little: Make, tmp_path: Path) -> None:
     class Crowded(LocalChannel):
-        def ask(self, requests: Mapping[str, Request], *, timeout: float) -> dict[str, Reply | NoReply]:
-            out = super().ask(requests, timeout=timeout)
+        def ask(self, requests: Mapping[str, Request], *, timeout: float, **more: Any) -> dict[str, Reply | NoReply]:
+            out = super().ask(requests, timeout=timeout, **more)
             return {**out, "intruder": next(iter(out.values()))}
 
     events: list[dict[str, Any]] = []
@@ -219,9 +219,9 @@ def test_a_site_whose_steps_are_used_up_declines(sites: Make, settings: Make, tm
     asked: list[Request] = []
 
     class Listening(LocalChannel):
-        def ask(self, requests: Mapping[str, Request], *, timeout: float) -> dict[str, Reply | NoReply]:
+        def ask(self, requests: Mapping[str, Request], *, timeout: float, **more: Any) -> dict[str, Reply | NoReply]:
             asked.extend(requests.values())
-            return super().ask(requests, timeout=timeout)
+            return super().ask(requests, timeout=timeout, **more)
 
     (out / "coordinator.state").write_bytes(state)
     Coordinator(settings(rounds=2), out).run(channel := Listening(files))
@@ -303,28 +303,9 @@ def test_two_sites_with_one_ledger_entry_are_both_refused(site_of: Make, little:
     assert load(folder).claim.kind == "dp"
 
 
-def test_masked_sums_of_another_type_and_missing_keys_are_refused(
-    site_of: Make, little: Make, tmp_path: Path
-) -> None:
-    terms = little(mode="sums", secure=True)
-    files = {f"site-{i}": site_of(f"site-{i}") for i in range(4)}
-    events: list[dict[str, Any]] = []
-    wrong = {
-        "site-0": liar("join", key="z" * 64),
-        "site-1": lambda q, a: replace(a, tensors={k: v.astype(float) for k, v in a.tensors.items()}),
-    }
-    with pytest.raises(LocumError, match="only be read together"):
-        Coordinator(terms, tmp_path / "out", on_event=events.append).run(Bent(files, wrong))
-    assert refusals(events) == {
-        "site-0": {"its key or its terms cannot be read"},
-        "site-1": {"tensors of the wrong type"},
-    }
-    Coordinator(terms, tmp_path / "out").run(LocalChannel(files))
-
-
 def test_no_site_pays_for_a_run_that_cannot_start(site_of: Make, little: Make, tmp_path: Path) -> None:
     files = {f"site-{i}": site_of(f"site-{i}") for i in range(2)}
-    for more in ({"average": "trimmed-mean"}, {"mode": "sums", "secure": True}):
+    for more in ({"average": "trimmed-mean"}, {"mode": "head"}):
         channel = Bent(files, {})
         with pytest.raises(LocumError, match="2 sites are connected, 3 are needed"):
             Coordinator(little(**more), tmp_path / more.get("mode", "out")).run(channel)
@@ -338,9 +319,9 @@ def test_requests_and_events_hold_nothing_private(site_of: Make, little: Make, t
     asked: list[Request] = []
 
     class Listening(LocalChannel):
-        def ask(self, requests: Mapping[str, Request], *, timeout: float) -> dict[str, Reply | NoReply]:
+        def ask(self, requests: Mapping[str, Request], *, timeout: float, **more: Any) -> dict[str, Reply | NoReply]:
             asked.extend(requests.values())
-            return super().ask(requests, timeout=timeout)
+            return super().ask(requests, timeout=timeout, **more)
 
     events: list[dict[str, Any]] = []
     Coordinator(little(), tmp_path / "out", on_event=events.append).run(Listening(files))

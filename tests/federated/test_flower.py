@@ -7,7 +7,7 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -33,10 +33,12 @@ from flwr.supercore.run import Run
 from flwr.supercore.task_identity import TaskIdentity
 from flwr.superlink.federation import NoOpFederationManager
 from flwr.superlink.grid import InMemoryGrid
+from safetensors.numpy import save
 
 from locum.federated.transport.flower import (
     FlowerChannel,
     from_record,
+    next_pause,
     node_names,
     reply_to,
     to_record,
@@ -118,11 +120,16 @@ def doubled(asked: Request) -> RecordDict:
 @given(
     facts=st.dictionaries(st.text(max_size=5), st.integers() | st.text(max_size=5) | st.lists(st.booleans())),
     shape=st.lists(st.integers(0, 3), max_size=3),
-    dtype=st.sampled_from([np.float32, np.float64]),
+    dtype=st.sampled_from([np.float32, np.float64, np.uint64]),
     declined=st.none() | st.text(max_size=9),
+    large=st.booleans(),
 )
-def test_what_is_sent_arrives(facts: dict[str, Any], shape: list[int], dtype: Any, declined: str | None) -> None:
+def test_what_is_sent_arrives(
+    facts: dict[str, Any], shape: list[int], dtype: Any, declined: str | None, large: bool
+) -> None:
     tensors = {"decoder/0.weight": np.random.default_rng(0).normal(size=shape).astype(dtype)}
+    if large:
+        tensors["more"] = np.zeros(2**18 + 1, np.float32)
     message = (
         Request("join", 1, "n", facts, tensors)
         if declined is None
@@ -132,6 +139,7 @@ def test_what_is_sent_arrives(facts: dict[str, Any], shape: list[int], dtype: An
     assert type(back) is type(message)
     assert (back.step, back.round, back.nonce, back.facts) == ("join", 1, "n", facts)
     assert back.tensors["decoder/0.weight"].dtype == dtype
+    assert back.tensors.keys() == tensors.keys()
     np.testing.assert_array_equal(back.tensors["decoder/0.weight"], tensors["decoder/0.weight"])
 
 
@@ -150,6 +158,7 @@ def short() -> Array:
     "spoil",
     [
         lambda c: c.pop("tensors"),
+        lambda c: c["locum"].update(tensors=b""),
         lambda c: c.pop("locum"),
         lambda c: c.update(more=ConfigRecord({"loss": 1.0})),
         lambda c: c.update(locum=ConfigRecord({"message": 3})),
@@ -162,6 +171,28 @@ def short() -> Array:
     ],
 )
 def test_what_is_no_message_is_refused(spoil: Callable[[RecordDict], object]) -> None:
+    tensors = {"w": np.zeros(2**18 + 1, np.float32)}
+    content = to_record(Request("train", 3, "n", {}, tensors))
+    spoil(content)
+    with pytest.raises(FormatError, match="could not be read"):
+        from_record(content)
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda c: c["locum"].pop("tensors"),
+        lambda c: c["locum"].pop("message"),
+        lambda c: c["locum"].update(more=1),
+        lambda c: c["locum"].update(message=3),
+        lambda c: c["locum"].update(tensors="text"),
+        lambda c: c["locum"].update(tensors=b"x" * 100),
+        lambda c: c["locum"].update(tensors=c["locum"]["tensors"][:-1]),
+        lambda c: c["locum"].update(tensors=save({"w": np.arange(3)})),
+        lambda c: c.update(tensors=ArrayRecord({"w": Array(np.zeros(3))})),
+    ],
+)
+def test_what_is_no_small_message_is_refused(spoil: Callable[[RecordDict], object]) -> None:
     content = to_record(request())
     spoil(content)
     with pytest.raises(FormatError, match="could not be read"):
@@ -260,6 +291,60 @@ def test_time_is_up(fleet: Fleet) -> None:
     fleet.add("a", lambda asked: None)
     replies = fleet.channel().ask({"a": request()}, timeout=0.3)
     assert replies == {"a": NoReply("no reply in time")}
+
+
+def declining(asked: Request) -> RecordDict:
+    return to_record(Reply(asked.step, asked.round, asked.nonce, "not today"))
+
+
+def test_when_enough_sites_replied_the_others_have_the_grace_only(fleet: Fleet) -> None:
+    fleet.add("a", doubled)
+    fleet.add("b", doubled)
+    fleet.add("slow", lambda asked: doubled(asked) if not time.sleep(0.3) else None)
+    fleet.add("silent", lambda asked: None)
+    start = time.monotonic()
+    asked = {name: request() for name in ("a", "b", "slow", "silent")}
+    replies = fleet.channel().ask(asked, timeout=60, enough=2, grace=1.5)
+    assert 1.5 <= time.monotonic() - start < 10
+    assert {name for name, reply in replies.items() if isinstance(reply, Reply)} == {"a", "b", "slow"}
+    assert replies["silent"] == NoReply("no reply in time")
+
+
+@pytest.mark.parametrize("other", [declining, lambda asked: Error(ErrorCode.CLIENT_APP_RAISED_EXCEPTION, "x")])
+def test_who_declines_or_fails_does_not_count_as_enough(fleet: Fleet, other: Callable[[Request], Sent]) -> None:
+    fleet.add("a", other)
+    fleet.add("b", lambda asked: doubled(asked) if not time.sleep(0.6) else None)
+    replies = fleet.channel().ask({"a": request(), "b": request()}, timeout=20, enough=1, grace=0.1)
+    assert isinstance(replies["b"], Reply)
+
+
+def test_the_grace_never_exceeds_the_timeout(fleet: Fleet) -> None:
+    fleet.add("a", doubled)
+    fleet.add("b", lambda asked: None)
+    start = time.monotonic()
+    fleet.channel().ask({"a": request(), "b": request()}, timeout=0.5, enough=1, grace=60)
+    assert time.monotonic() - start < 5
+
+
+def test_a_late_reply_is_not_taken_for_one_to_the_next_request(fleet: Fleet) -> None:
+    fleet.add("a", doubled)
+    fleet.add("late", lambda asked: doubled(asked) if not time.sleep(0.5) else None)
+    channel = fleet.channel()
+    first = channel.ask({name: request(f"1{name}") for name in ("a", "late")}, timeout=20, enough=1, grace=0.1)
+    assert first["late"] == NoReply("no reply in time")
+    second = channel.ask({name: request(f"2{name}") for name in ("a", "late")}, timeout=20)
+    assert {name: reply.nonce for name, reply in second.items() if isinstance(reply, Reply)} == {
+        "a": "2a",
+        "late": "2late",
+    }
+
+
+def test_who_waits_long_polls_rarely() -> None:
+    now = time.monotonic()
+    assert next_pause(now, 1.0) == pytest.approx(0.05)
+    assert next_pause(now - 2, 1.0) == pytest.approx(0.5, abs=0.01)
+    assert next_pause(now - 1000, 1.0) == 1.0
+    assert next_pause(now, 0.01) == 0.01
 
 
 def test_an_error_at_the_site_is_no_reply_with_one_short_line(fleet: Fleet) -> None:
@@ -365,7 +450,9 @@ class Slowly:
         self.number += 1
         return [f"site-{i}" for i in range(self.number)]
 
-    def ask(self, requests: dict[str, Request], *, timeout: float) -> dict[str, Reply | NoReply]:
+    def ask(
+        self, requests: Mapping[str, Request], *, timeout: float, enough: int | None = None, grace: float = 10.0
+    ) -> dict[str, Reply | NoReply]:
         raise AssertionError("no site may be asked before all are connected")
 
 

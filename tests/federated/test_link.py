@@ -14,7 +14,16 @@ import numpy as np
 import pytest
 
 from locum.errors import ConfigError, LocumError
-from locum.federated import FederationSettings, Reply, Request, coordinate, join, make_certificates, make_site_key
+from locum.federated import (
+    FederationSettings,
+    NoReply,
+    Reply,
+    Request,
+    coordinate,
+    join,
+    make_certificates,
+    make_site_key,
+)
 
 pytest.importorskip("flwr")
 
@@ -37,11 +46,11 @@ from flwr.supercore.protobuf.translation import PROTOBUF_REQUEST_TYPES
 from flwr.supercore.task_identity import TaskIdentity
 from flwr.supernode.fleet_http_client import FleetHttpClient
 
-from locum.federated.receipts import read_site_key, read_site_keys
+from locum.federated.site_keys import read_site_key, read_site_keys
 from locum.federated.transport import link as link_module
 from locum.federated.transport.flower import FlowerChannel, from_record, to_record
 from locum.federated.transport.link import Link
-from locum.federated.transport.node import _client, _fetch, _send
+from locum.federated.transport.node import _fetch, _send, connection
 
 SETTINGS = FederationSettings(classes=("ant", "bee"), dim=4, mode="sums")
 
@@ -62,7 +71,7 @@ class Ends:
         self.clients: list[FleetHttpClient] = []
 
     def client(self, key: Path) -> FleetHttpClient:
-        self.clients.append(_client(f"127.0.0.1:{self.port}", self.keys / "ca.crt", read_site_key(key)))
+        self.clients.append(connection(f"127.0.0.1:{self.port}", self.keys / "ca.crt", read_site_key(key)))
         return self.clients[-1]
 
     def site(self, name: str) -> tuple[FleetHttpClient, Node]:
@@ -208,6 +217,48 @@ def test_a_reply_whose_pieces_are_missing_keeps_nobody_waiting(ends: Ends) -> No
     assert ends.link.grid.pull_messages([asked.metadata.message_id]) == []
     assert ends.link.grid.pull_messages([asked.metadata.message_id]) == []
     assert time.monotonic() - began < 1
+
+
+@pytest.mark.parametrize("stage", ["sent", "fetched", "announced", "replied", "noticed"])
+def test_of_a_request_that_was_taken_back_nothing_is_left(ends: Ends, stage: str) -> None:
+    client, node = ends.site("a")
+    asked, grid = ends.ask(node, request()), ends.link.grid
+    identity, reply = asked.metadata.message_id, to_record(Reply("train", 1, "n", "", {}, {"w": np.ones(9)}))
+    if stage != "sent":
+        message = fetch(client, node)
+        assert message is not None
+        late = Message(reply, reply_to=message)
+        if stage in ("announced", "noticed"):
+            push(client, node, late)
+        if stage == "replied":
+            _send(client, node, late)
+        if stage == "noticed":
+            assert grid.pull_messages([identity]) == []
+    grid.withdraw([identity])
+    if stage == "sent":
+        assert fetch(client, node) is None
+    else:
+        # It comes too late, which is no error at the site.
+        _send(client, node, late)
+    assert (grid.state.num_message_ins(), grid.state.num_message_res()) == (0, 0)
+    assert grid.state.object_store.store == {}
+    assert grid._announced == {}
+    # The next request finds its way.
+    asked = ends.ask(node, request("next"))
+    message = fetch(client, node)
+    assert message is not None
+    _send(client, node, Message(to_record(Reply("train", 1, "next")), reply_to=message))
+    (back,) = grid.pull_messages([asked.metadata.message_id])
+    assert from_record(back.content).nonce == "next"
+
+
+def test_a_channel_takes_back_what_it_no_longer_waits_for(ends: Ends) -> None:
+    ends.site("a")
+    ends.act_as(SUPERLINK_NODE_ID)
+    channel = FlowerChannel(ends.link.grid, withdraw=ends.link.grid.withdraw)
+    assert channel.ask({"a": request()}, timeout=0.3) == {"a": NoReply("no reply in time")}
+    assert ends.link.grid.state.num_message_ins() == 0
+    assert ends.link.grid.state.object_store.store == {}
 
 
 def test_a_killed_site_connects_again_at_once(ends: Ends) -> None:

@@ -14,12 +14,16 @@ from locum.data import Reference
 from locum.errors import PrivacyError
 from locum.federated import FederationSettings
 from locum.federated.aggregation import decoder_tensors, initial_network
-from locum.federated.result import TOGETHER, build_result, pooled, site_counts
-from locum.federated.secure import noise_of_each
-from locum.federated.terms import Terms, read_terms
+from locum.federated.certificates import _pair
+from locum.federated.claims import epsilon_against, run_claim
+from locum.federated.result import TOGETHER, Learned, build_result, pooled, site_counts
+from locum.federated.terms import Terms, plan_site, read_terms
 from locum.generate.private import COUNTS_ONLY, LOOKED, MEANS, query_sums
+from locum.types import DP
 
 Make = Callable[..., FederationSettings]
+# Five sites with a key each.
+KEYS = {name: _pair(name)[f"{name}.pub"].decode().strip() for name in "abcde"}
 
 
 def terms(noise: float, ledger: str = "a", **more: Any) -> Terms:
@@ -62,11 +66,10 @@ def test_noise_adds_up_in_squares(little: Make) -> None:
     zero = np.zeros(MEANS.size(2, 4))
     sites = {"a": terms(3.0), "b": terms(4.0, "b")}
     assert pooled(little(mode="sums"), sites, dict.fromkeys(sites, zero)).noise == pytest.approx(5.0)
-    # Masked: each site adds its part of the noise that the neediest site needs.
-    secure = little(mode="sums", secure=True)
-    three = {"a": terms(3.0), "b": terms(4.0, "b"), "c": terms(4.0, "c")}
-    each = noise_of_each(4.0, 3, secure.colluding)
-    assert pooled(secure, three, {TOGETHER: zero}).noise == pytest.approx(np.sqrt(3) * each)
+    # Masked: of five sites three add up to the planned noise, since one may collude and one may stay away.
+    secure = little(mode="sums", secure=True, sites=KEYS, absent=1)
+    five = {name: terms(4.0, name) for name in KEYS}
+    assert pooled(secure, five, {TOGETHER: zero}).noise == pytest.approx(4.0 * np.sqrt(5 / 3))
 
 
 def test_weights_are_the_counts_that_were_paid_for(little: Make) -> None:
@@ -84,7 +87,7 @@ def test_a_release_names_no_site_and_no_count(mode: str, little: Make) -> None:
     settings = little(mode=mode)
     sites = {"St. Anne": terms(3.0), "Bethel": terms(4.0, "b")}
     sums = {name: sums_of(*data(77, i)) for i, name in enumerate(sites)}
-    release = build_result(settings, "run", sites, sums, decoder_tensors(initial_network(settings)))
+    release = build_result(settings, "run", Learned(sites, sums, decoder_tensors(initial_network(settings))))
     text = release.manifest.dumps()
     assert "Anne" not in text
     assert "Bethel" not in text
@@ -109,7 +112,9 @@ def test_a_release_names_no_site_and_no_count(mode: str, little: Make) -> None:
 
 def test_without_noise_the_class_means_come_out(little: Make) -> None:
     X, y = data(4000, 0)
-    release = build_result(little(mode="sums"), "run", {"a": a_test(), "b": a_test()}, {"a": sums_of(X, y)}, {})
+    release = build_result(
+        little(mode="sums"), "run", Learned({"a": a_test(), "b": a_test()}, {"a": sums_of(X, y)}, {})
+    )
     for c in (0, 1):
         true = X[y == c].mean(axis=0)
         found = release.tensors["means"][c]
@@ -120,8 +125,7 @@ def test_without_noise_the_class_means_come_out(little: Make) -> None:
 
 class TestClaims:
     def claim(self, settings: FederationSettings, sites: dict[str, Terms]) -> Any:
-        sums = {TOGETHER: sums_of(*data(99, 0))} if settings.secure else {n: sums_of(*data(99, 0)) for n in sites}
-        return build_result(settings, "run", sites, sums, {}).claim
+        return run_claim(settings, [site.claim for site in sites.values()])
 
     def test_one_test_site_makes_the_result_a_test(self, little: Make) -> None:
         claim = self.claim(little(mode="sums"), {"a": terms(3.0), "b": a_test()})
@@ -137,22 +141,44 @@ class TestClaims:
         together = epsilon_of([Gaussian(3.0), Gaussian(4.0), Gaussian(4.0)], 3e-5)
         assert every.epsilon == pytest.approx(together, rel=1e-3)
 
+    def masked(self, little: Make, **more: Any) -> FederationSettings:
+        return little(**{"mode": "sums", "secure": True, "sites": KEYS, "delta": 1e-5, **more})
+
     def test_shared_noise_is_one_mechanism(self, little: Make) -> None:
-        sites = {name: terms(4.0, name) for name in "abc"}
-        for k in (1, 2, None):
-            claim = self.claim(little(mode="sums", secure=True, max_sites_per_subject=k), sites)
-            assert claim.dp.epsilon == epsilon_of([Gaussian(4.0 / (k or 3))], 1e-5)
-            assert any("colluding with the coordinator" in told for told in claim.not_covered)
-            assert any("more than" in told and "subject" in told for told in claim.not_covered) == (k is not None)
+        for k in (1, 2, 5):
+            settings = self.masked(little, max_sites_per_subject=k)
+            noise = plan_site(settings, settings.privacy).events[0].noise_multiplier
+            claim = self.claim(settings, {name: terms(noise, name) for name in KEYS})
+            assert claim.dp.epsilon == pytest.approx(1.0, abs=1e-4)
+            assert claim.dp.epsilon <= 1.0
+            # All sites together have so much more noise.
+            assert plan_site(settings, settings.privacy).sums_noise == pytest.approx(k * noise)
+            assert any("a record that is at" in told for told in claim.not_covered) == (k < 5)
+
+    def test_it_says_what_more_colluding_sites_cost(self, little: Make) -> None:
+        settings = self.masked(little, absent=1)
+        noise = plan_site(settings, settings.privacy).events[0].noise_multiplier
+        claim = self.claim(settings, {name: terms(noise, name) for name in KEYS})
+        assert "at least 3 of the 5 pinned sites are honest" in claim.assumptions[0]
+        # Three of five colluding can open the sums of one site, whose noise is one of three parts.
+        alone = epsilon_of([Gaussian(noise / np.sqrt(3))], 1e-5)
+        assert f"against 3 colluding sites epsilon is {alone:.3g}" in " ".join(claim.not_covered)
+        # If nobody may stay away, masks hold: the two honest sites' noise is left.
+        settings = self.masked(little)
+        both = epsilon_of([Gaussian(noise * np.sqrt(2 / 4))], 1e-5)
+        assert epsilon_against(settings, 3) == pytest.approx(both)
+        assert epsilon_against(settings, 1) == pytest.approx(1.0, abs=1e-4)
 
     @pytest.mark.parametrize("secure", [False, True])
     def test_a_look_at_one_site_is_named(self, little: Make, secure: bool) -> None:
-        sites = {name: terms(4.0, name, **({"looked": True} if name == "c" else {})) for name in "abc"}
-        assert LOOKED in self.claim(little(mode="sums", secure=secure), sites).not_covered
+        settings = self.masked(little) if secure else little(mode="sums")
+        noise = plan_site(settings, DP(1.0, 1e-5, n_public=100)).sums_noise
+        sites = {name: terms(noise, name, **({"looked": True} if name == "c" else {})) for name in KEYS}
+        assert LOOKED in self.claim(settings, sites).not_covered
 
     def test_sites_with_different_guarantees_are_refused(self, little: Make) -> None:
-        for secure, names in ((False, "ab"), (True, "abc")):
-            sites = {name: terms(4.0, name) for name in names}
-            sites["b"] = terms(4.0, "b", unit="subject")
-            with pytest.raises(PrivacyError, match="guarantee different things"):
-                self.claim(little(mode="sums", secure=secure), sites)
+        sites = {"a": terms(4.0), "b": terms(4.0, "b", unit="subject")}
+        with pytest.raises(PrivacyError, match="guarantee different things"):
+            self.claim(little(mode="sums"), sites)
+        with pytest.raises(PrivacyError, match="something else than the terms"):
+            self.claim(self.masked(little), {name: terms(4.0, name) for name in KEYS})

@@ -20,7 +20,6 @@ from locum.federated import FederationSettings, Reply, Request, Site, SiteFile, 
 from locum.federated.aggregation import decoder_tensors, initial_network
 from locum.federated.protocol import Step, pack
 from locum.federated.result import build_result
-from locum.federated.secure import new_key, public_key
 from locum.federated.state import SiteState
 from locum.federated.terms import read_terms
 from locum.generate.private import LOOKED
@@ -402,7 +401,6 @@ class TestGarbledRequests:
         joined = ask(test, settings)
         asked = {
             "finish": lambda: finish(file, settings, joined),
-            "sums": lambda: ask(file, settings, "sums", keys=[public_key(new_key())], noise=9.0),
             "train": lambda: train(file, little()),
         }
         with contextlib.suppress(LocumError):
@@ -457,26 +455,6 @@ class TestGarbledRequests:
                 with pytest.raises(LocumError):
                     ask(file, settings, "finish", manifest=manifest)
             assert not Site(file).personal_folder.exists()
-
-    def test_an_invalid_list_of_keys_costs_nothing(self, site_of: Make, little: Terms) -> None:
-        file, settings = site_of(), little(mode="sums", secure=True)
-        own = ask(file, settings).facts["key"]
-        others = [public_key(new_key()) for _ in range(3)]
-        noise = plan_site(settings, SiteFile.read(file).privacy()).sums_noise
-        lists = (None, 5, own, [own], [own, own, *others], others, [own, "zz", *others], [own, 5, *others])
-        for keys in (*lists, [own, others[0], others[0].upper()], [own, "00" * 32, *others]):
-            with pytest.raises(LocumError):
-                ask(file, settings, "sums", keys=keys, noise=noise)
-        for wrong in (None, "x", float("nan"), -1.0, 10**400):
-            with pytest.raises(FormatError, match="noise"):
-                ask(file, settings, "sums", keys=[own, *others], noise=wrong)
-        assert "charge" not in kinds(file)
-        reply = ask(file, settings, "sums", keys=[own, *others], noise=noise)
-        assert reply.tensors["sums"].dtype == np.uint64
-        assert kinds(file) == ["budget", "charge", "sums"]
-        # Another list of the same length would show the same sums under other masks, and other noise.
-        more = [own, *others[:2], public_key(new_key())]
-        assert ask(file, settings, "sums", keys=more, noise=noise).declined == DECLINED
 
 
 def test_only_its_owner_can_read_what_a_site_keeps(site_of: Make, little: Terms) -> None:

@@ -24,8 +24,8 @@ from locum.federated import (
     Site,
     make_site_key,
 )
-from locum.federated.receipts import read_site_key, read_site_keys
-from locum.federated.result import run_claim
+from locum.federated.claims import run_claim
+from locum.federated.site_keys import read_site_key, read_site_keys
 from locum.federated.terms import read_terms
 from locum.generate import ClassGaussian
 from locum.generate.private import LOOKED

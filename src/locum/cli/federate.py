@@ -33,8 +33,9 @@ group = Group("Sites train one stand-in together, each with its own ledger; no r
 class Mode(StrEnum):
     """What sites train together."""
 
-    decoder = "decoder"
+    head = "head"
     sums = "sums"
+    decoder = "decoder"
 
 
 class Partition(StrEnum):
@@ -63,7 +64,8 @@ class Engine(StrEnum):
 ModeOption = Annotated[
     Mode,
     typer.Option(
-        help="sums: one round of noisy class statistics. decoder: rounds of training, as in the federated paper."
+        help="head: a classifier by private, masked gradient steps. sums: one round of noisy class statistics. "
+        "decoder: rounds of training, as in the federated paper."
     ),
 ]
 SecureOption = Annotated[
@@ -72,7 +74,17 @@ SecureOption = Annotated[
 ]
 RoundsOption = Annotated[int, typer.Option(help="Rounds of training (mode decoder).")]
 SubjectOption = Annotated[
-    int | None, typer.Option(metavar="K", help="At how many sites one subject can have records (default: all).")
+    int | None,
+    typer.Option(
+        metavar="K", help="At how many sites one subject can have records (default: all; with masked sums one)."
+    ),
+]
+AbsentOption = Annotated[
+    int | None,
+    typer.Option(metavar="N", help="Masked sums: how many sites may stay away from a sum (default: one in eight)."),
+]
+ColludingOption = Annotated[
+    int, typer.Option(metavar="N", help="Masked sums: how many sites may collude with the coordinator.")
 ]
 
 
@@ -109,7 +121,7 @@ def init(
             metavar="NAME", help="A site; repeat for each (default: three sites).", rich_help_panel="The federation"
         ),
     ] = None,
-    mode: ModeOption = Mode.decoder,
+    mode: ModeOption = Mode.head,
     secure: SecureOption = False,
     rounds: RoundsOption = 50,
     average: Annotated[
@@ -117,6 +129,20 @@ def init(
         typer.Option(help="median and trimmed-mean resist a poisoned site.", rich_help_panel="The federation"),
     ] = Average.mean,
     max_sites_per_subject: SubjectOption = None,
+    absent: AbsentOption = None,
+    colluding: ColludingOption = 1,
+    epsilon: Annotated[
+        float,
+        typer.Option(
+            help="Masked sums: the guarantee that all sites pay for.",
+            rich_help_panel=PRIVACY,
+            callback=sensible_epsilon,
+        ),
+    ] = 1.0,
+    delta: Annotated[float, typer.Option(help="At most 1 / (10 n).", rich_help_panel=PRIVACY)] = 1e-6,
+    unit: Annotated[
+        UnitName, typer.Option(help="Whose presence is hidden.", rich_help_panel=PRIVACY)
+    ] = UnitName.record,
     host: Annotated[
         str, typer.Option(help="The host name where sites reach the coordinator.", rich_help_panel="The network")
     ] = "localhost",
@@ -134,6 +160,11 @@ def init(
         "rounds": rounds,
         "average": average.value,
         "max_sites_per_subject": max_sites_per_subject,
+        "colluding": colluding,
+        "epsilon": epsilon,
+        "delta": delta,
+        "unit": unit.value,
+        **({} if absent is None else {"absent": absent}),
     }
     files = start_federation(
         folder,
@@ -181,6 +212,25 @@ def key(
     from locum.recipes import make_key_for_site
 
     _files(make_key_for_site(folder, name), as_json)
+
+
+@group.verb()
+def pin(
+    terms: Annotated[Path, typer.Argument(metavar="TERMS", help="The terms, federation.toml.", callback=existing)],
+    keys: Annotated[Path, typer.Option(metavar="DIR", help="Folder with NAME.pub of every site.", callback=existing)],
+    as_json: Json = False,
+) -> None:
+    """Write the sites' public keys into the terms: with masked sums, a site answers together with these only."""
+    from locum.recipes import pin_sites
+
+    found = pin_sites(terms, keys)
+    if as_json:
+        output.print_json(found)
+        return
+    output.show_table(["site", "fingerprint of its key"], [[name, value] for name, value in found.items()])
+    output.say(
+        f"{len(found)} sites are pinned in {terms}. Send it to every site, and compare the fingerprints.", "bold"
+    )
 
 
 @group.verb()
@@ -293,8 +343,10 @@ def simulate(
         str,
         typer.Option(metavar="NAME", help="For by-site: the attribute that names the site.", rich_help_panel="Sites"),
     ] = "site",
-    mode: ModeOption = Mode.decoder,
+    mode: ModeOption = Mode.head,
     secure: SecureOption = False,
+    absent: AbsentOption = None,
+    colluding: ColludingOption = 1,
     rounds: RoundsOption = 50,
     local_epochs: Annotated[
         int, typer.Option(help="Passes of a site over its records in each round.", rich_help_panel="Training")
@@ -310,20 +362,29 @@ def simulate(
         ),
     ] = False,
     epsilon: Annotated[
-        float | None,
+        float,
         typer.Option(
-            help="Each site's budget over all rounds; without it no noise is added.",
-            rich_help_panel=PRIVACY,
-            callback=sensible_epsilon,
+            help="The budget of a real run that is simulated.", rich_help_panel=PRIVACY, callback=sensible_epsilon
         ),
-    ] = None,
-    delta: Annotated[float | None, typer.Option(help="At most 1 / (10 n-public).", rich_help_panel=PRIVACY)] = None,
+    ] = 1.0,
+    delta: Annotated[float, typer.Option(help="At most 1 / (10 n).", rich_help_panel=PRIVACY)] = 1e-6,
+    no_dp: Annotated[
+        bool, typer.Option("--no-dp", help="Simulate a run without noise or clipping.", rich_help_panel=PRIVACY)
+    ] = False,
     n_public: Annotated[
-        int | None, typer.Option(help="A site's declared, rounded number of records.", rich_help_panel=PRIVACY)
+        int | None,
+        typer.Option(
+            help="A site's declared number of records, if not masked (default: about the mean).",
+            rich_help_panel=PRIVACY,
+        ),
     ] = None,
     classes: Annotated[
         str | None,
-        typer.Option(metavar="A,B,...", help="All classes; required with --epsilon.", rich_help_panel=PRIVACY),
+        typer.Option(
+            metavar="A,B,...",
+            help="All classes (default: those of the data; a real run must declare them).",
+            rich_help_panel=PRIVACY,
+        ),
     ] = None,
     unit: Annotated[
         UnitName, typer.Option(help="Whose presence is hidden.", rich_help_panel=PRIVACY)
@@ -357,14 +418,9 @@ def simulate(
     from locum.recipes import simulate_federation
     from locum.types import DP
 
-    privacy = None
-    if epsilon is not None:
-        if delta is None:
-            raise ConfigError("A budget needs --delta as well as --epsilon; at most 1 / (10 n-public).")
-        privacy = DP(epsilon, delta, unit.value, n_public)
-        privacy.size()
-    elif delta is not None or n_public is not None:
-        raise ConfigError("--delta and --n-public belong to a budget: add --epsilon, or leave them out.")
+    privacy = None if no_dp else DP(epsilon, delta, unit.value, n_public)
+    if no_dp and n_public is not None:
+        raise ConfigError("--n-public belongs to a budget: leave it out with --no-dp.")
     settings: dict[str, Any] = {
         "mode": mode.value,
         "secure": secure,
@@ -373,6 +429,8 @@ def simulate(
         "batch": batch,
         "average": average.value,
         "balanced": balanced,
+        "colluding": colluding,
+        **({} if absent is None else {"absent": absent}),
     }
     with (
         tempfile.TemporaryDirectory(prefix="locum-") as spare,

@@ -6,16 +6,17 @@ The mean follows every site; median and trimmed mean are averages that a few poi
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
 from locum.errors import ConfigError
 from locum.federated.protocol import Reply, Request, Tensors
 from locum.federated.settings import FederationSettings
-from locum.nets import CVAE, plain_cvae
+
+if TYPE_CHECKING:
+    from locum.nets import CVAE
 
 Decoder = Mapping[str, npt.NDArray[np.float32]]
 # Adam moves no weight by more than 3.2 learning rates per step, whatever the gradients: (1 - 0.9) / sqrt(1 - 0.999).
@@ -26,6 +27,11 @@ _SLACK = 2.0
 
 def initial_network(settings: FederationSettings) -> CVAE:
     """The network that all sites start from: its decoder is the first shared one, its encoder becomes personal."""
+    # Imported late: a site that sends sums needs no torch.
+    import torch
+
+    from locum.nets import plain_cvae
+
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(settings.seed)
         return plain_cvae(settings.dim, len(settings.classes), settings.hidden, settings.latent, sigmoid=False)
@@ -42,22 +48,27 @@ def max_move(settings: FederationSettings, steps: int) -> float:
 
 
 def why_refused(
-    request: Request, reply: Reply, wanted: Mapping[str, tuple[int, ...]], limit: float | None = None
+    request: Request, reply: Reply, wanted: Mapping[str, tuple[int, ...]] | None, limit: float | None = None
 ) -> str:
     """Why a reply is not used, in a few words; empty if it is used.
 
-    `wanted` are the shapes of its tensors. With `limit` no weight may lie farther than that from the one in the
-    request. A site that lies within the limit is not detected here: robust averages are for that.
+    `wanted` are the shapes of its tensors; None: the caller checks them. With `limit` no weight may lie farther than
+    that from the one in the request. A site that lies within the limit is not detected here: robust averages are for
+    that.
     """
     if (reply.step, reply.round) != (request.step, request.round):
         return "a reply to another request"
     if reply.nonce != request.nonce:
         return "a reply that was sent before"
-    # Only masked sums are integers.
-    if any((value.dtype.kind == "u") != (request.step == "sums") for value in reply.tensors.values()):
+    # Shares are bytes, masked sums are words, and everything else is a number.
+    kind = {"share": np.dtype(np.uint8), "sum": np.dtype(np.uint64)}.get(request.step)
+    if any(
+        value.dtype != (kind or value.dtype) or (kind is None and value.dtype.kind != "f")
+        for value in reply.tensors.values()
+    ):
         return "tensors of the wrong type"
     shapes = {name: tuple(value.shape) for name, value in reply.tensors.items()}
-    if shapes != dict(wanted):
+    if wanted is not None and shapes != dict(wanted):
         return "tensors with the wrong names or shapes"
     if not all(_finite(value) for value in reply.tensors.values()):
         return "numbers that are not finite"

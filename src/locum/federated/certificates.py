@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from locum.errors import ConfigError
+from locum.federated.site_keys import SITE_NAME, check_site_name
 from locum.io import create_bytes, lies_in_release
 
 try:
@@ -21,8 +22,7 @@ except ImportError:
     raise ConfigError("Certificates need cryptography: pip install 'locum[federated]'.") from None
 
 
-_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?")
-_HOST = re.compile(rf"{_NAME.pattern}(?:\.{_NAME.pattern})*")
+_HOST = re.compile(rf"{SITE_NAME.pattern}(?:\.{SITE_NAME.pattern})*")
 
 
 def make_certificates(
@@ -120,13 +120,6 @@ def check_new_folder(folder: Path) -> None:
         )
     if folder.exists() and not folder.is_dir():
         raise ConfigError(f"{str(folder)!r} is not a folder: name a new one.")
-
-
-def check_site_name(name: str) -> str:
-    """The name, if a site may have it: it becomes a file name and is shown to everyone."""
-    if not isinstance(name, str) or not _NAME.fullmatch(name):
-        raise ConfigError(f"A site's name must be 1 to 63 letters, digits and inner hyphens; got {str(name)[:80]!r}.")
-    return name
 
 
 def check_host(text: str) -> x509.GeneralName:

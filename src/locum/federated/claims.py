@@ -17,6 +17,9 @@ from locum.accounting import (
     worst_of,
 )
 from locum.errors import ConfigError, PrivacyError
+from locum.federated.settings import FederationSettings
+from locum.federated.terms import plan_site
+from locum.generate.private import TEST
 from locum.types import GRID_GAP, DPClaim, PrivacyClaim
 
 _FIXED_SETTINGS = "a site that chose its settings after seeing another site's release: settings count as fixed before"
@@ -124,3 +127,60 @@ def _cost(paid: Sequence[DPClaim], k: int) -> tuple[tuple[Event, ...], float, fl
 
 def _drawn(events: Sequence[Event]) -> int:
     return sum(event.sums for event in events if isinstance(event, Gaussian))
+
+
+def run_claim(settings: FederationSettings, claims: Sequence[PrivacyClaim]) -> PrivacyClaim:
+    """The claim of a run's result, from those that the sites paid for."""
+    if any(claim.test for claim in claims):
+        return PrivacyClaim("none", (TEST,), test=True)
+    if settings.masked:
+        return _masked_claim(settings, claims)
+    return joint_claim(claims, settings.max_sites_per_subject)
+
+
+def _masked_claim(settings: FederationSettings, claims: Sequence[PrivacyClaim]) -> PrivacyClaim:
+    """One mechanism for all sites, with the noise that at least the assumed number of honest sites add."""
+    paid = [claim.dp for claim in claims if claim.dp is not None]
+    plan, unit = plan_site(settings, settings.privacy), settings.unit
+    n, k = len(settings.sites), settings.sites_per_subject or 1
+    for claim, dp in zip(claims, paid, strict=True):
+        same = (claim.unit, dp.relation, dp.delta) == (unit, settings.relation, settings.delta)
+        if not same or events_from_json(dp.events) != plan.events:
+            raise PrivacyError("A site paid for something else than the terms of the federation ask.")
+    dp = DPClaim(
+        epsilon_of(plan.events, settings.delta, settings.relation),
+        settings.delta,
+        settings.relation,
+        tuple(events_to_json(plan.events)),
+        joint_ledger([site.ledger for site in paid]),
+    )
+    honest = n - settings.absent - settings.colluding
+    more = f"more than {settings.colluding} of the {n} sites colluding with the coordinator"
+    if n - 2 > settings.colluding:
+        more += f": against {n - 2} colluding sites epsilon is {epsilon_against(settings, n - 2):.3g}"
+    outside: tuple[str, ...] = (more,)
+    if k < n:
+        sites = "two sites" if k == 1 else f"more than {k} sites"
+        outside += (f"a {unit} with records at {sites}" if unit == "subject" else f"a record that is at {sites}",)
+    own = (item for claim in claims for item in claim.not_covered)
+    return PrivacyClaim(
+        "dp",
+        tuple(dict.fromkeys((*own, *outside))),
+        unit=unit,
+        dp=dp,
+        assumptions=(
+            f"in every sum at least {honest} of the {n} pinned sites are honest: they add their noise and do not "
+            "reveal it",
+        ),
+    )
+
+
+def epsilon_against(settings: FederationSettings, colluders: int) -> float:
+    """The epsilon of masked sums if so many sites work with the coordinator, at the delta of the terms."""
+    # Imported late: it needs cryptography.
+    from locum.federated.masking import noise_left
+
+    left = noise_left(len(settings.sites), settings.absent, settings.colluding, colluders)
+    (event,) = plan_site(settings, settings.privacy).events
+    assert isinstance(event, Gaussian)
+    return epsilon_of((Gaussian(event.noise_multiplier * left, event.sums),), settings.delta, settings.relation)

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
 
+from locum.accounting import events_to_json
 from locum.errors import FormatError, LocumError
 from locum.federated.aggregation import (
     average,
@@ -21,13 +22,23 @@ from locum.federated.aggregation import (
     too_large,
     why_refused,
 )
+from locum.federated.masked_run import MaskedRun
 from locum.federated.protocol import Channel, NoReply, Reply, Request, Step, Tensors
+from locum.federated.queries import HeadProgram, StatisticsProgram
 from locum.federated.receipts import is_receipt
-from locum.federated.result import TOGETHER, build_result, pooled, site_counts
-from locum.federated.secure import unmasked
+from locum.federated.result import TOGETHER, Learned, build_result, pooled, site_counts
 from locum.federated.settings import FederationSettings
+from locum.federated.site_keys import read_public_key
 from locum.federated.state import RunState, only_coordinator
-from locum.federated.terms import Terms, agreed_reference, paid_terms, read_terms, requested_sums, steps_per_round
+from locum.federated.terms import (
+    Terms,
+    agreed_reference,
+    paid_terms,
+    plan_site,
+    read_terms,
+    requested_sums,
+    steps_per_round,
+)
 from locum.generate.private import Whitener
 from locum.release import Release
 
@@ -79,6 +90,9 @@ class Coordinator:
         on_event: OnEvent | None = None,
     ) -> None:
         self.settings, self.out, self._timeout, self._keys = settings, Path(out), timeout, keys
+        if settings.masked and settings.sites:
+            # Sites trust the keys in the terms, so the coordinator does too.
+            self._keys = {name: read_public_key(name, text) for name, text in settings.sites.items()}
         self._reference = reference
         self._emit = on_event or (lambda event: None)
         self._last_refusal = ""
@@ -97,23 +111,62 @@ class Coordinator:
                     f"{len(channel.sites())} sites are connected, {self.settings.least_sites} are needed: none was "
                     "asked. Start the run again when more are connected."
                 )
-            self._join_masked(channel, state) if self.settings.secure else self._join(channel, state)
+            if not self.settings.masked:
+                self._join(channel, state)
+        program = self._run_masked(channel, state) if self.settings.masked else None
         if self.settings.mode == "decoder":
             whitener = pooled(self.settings, state.terms, state.sums, self._reference).whitener
             weights = site_counts(self.settings, state.sums) if self.settings.weights == "counts" else {}
             for number in range(state.round + 1, self.settings.rounds + 1):
                 self._train(channel, state, number, whitener, weights)
-        release = build_result(self.settings, state.run, state.terms, state.sums, state.decoder, self._reference)
+        learned = Learned(state.terms, state.sums, state.decoder, program)
+        release = build_result(self.settings, state.run, learned, self._reference)
         folder = release.save(self.out / "release", overwrite=True)
         self._finish(channel, state, release)
         self._emit({"event": "done", "release": str(folder), "claim": release.claim.title})
         return folder
 
+    def _run_masked(self, channel: Channel, state: RunState) -> HeadProgram | StatisticsProgram:
+        known = bool(state.terms)
+
+        def ask(
+            names: list[str],
+            step: Step,
+            number: int,
+            facts: Mapping[str, Any],
+            tensors: Mapping[str, Tensors],
+            wanted: Mapping[str, tuple[int, ...]] | None,
+            *,
+            enough: int | None = None,
+        ) -> dict[str, Reply]:
+            return self._ask(channel, state, names, step, number, facts, {}, wanted, own=tensors, enough=enough)
+
+        def read(replies: Mapping[str, Reply]) -> dict[str, Terms]:
+            found = self._read(replies, state.run)
+            self._emit({"event": "joined", "sites": sorted(found), **_spent(found, 0, 0)})
+            return found
+
+        run = MaskedRun(
+            self.settings,
+            state,
+            ask=ask,
+            connected=channel.sites,
+            read=read,
+            refuse=self._refuse,
+            emit=self._emit,
+        )
+        if known:
+            self._emit({"event": "resumed", "sum": state.round})
+        program = run.run()
+        if self.settings.mode == "sums":
+            state.sums = {TOGETHER: state.transcript.astype(np.float64)}
+        return program
+
     def _join(self, channel: Channel, state: RunState) -> None:
         settings = self.settings
         size = requested_sums(settings).size(len(settings.classes), settings.dim)
         replies = self._ask(channel, state, channel.sites(), "join", 0, {}, {}, {"sums": (size,)})
-        found = self._read(replies, {}, state.run)
+        found = self._read(replies, state.run)
         for name, terms in list(found.items()):
             if too_large(replies[name].tensors["sums"], terms.size, terms.noise):
                 self._refuse(name, "join", 0, "sums that are too large for the size it declares")
@@ -124,44 +177,14 @@ class Coordinator:
         if settings.mode == "decoder":
             state.decoder = decoder_tensors(initial_network(settings))
         state.save()
-        self._emit({"event": "joined", "sites": sorted(found), **_spent(state, 0, settings.rounds)})
+        self._emit({"event": "joined", "sites": sorted(found), **_spent(state.terms, 0, settings.rounds)})
 
-    def _join_masked(self, channel: Channel, state: RunState) -> None:
-        """Keys first, then masked sums. Only their total can be read, so the sums of every site are needed."""
-        settings = self.settings
-        if not state.joined:
-            replies = self._ask(channel, state, channel.sites(), "join", 0, {}, {}, {})
-            state.joined = {name: dict(r.facts) for name, r in replies.items() if _has_key(r.facts)}
-            for name in replies.keys() - state.joined.keys():
-                self._refuse(name, "join", 0, "its key or its terms cannot be read")
-            self._enough(state.joined, "join", 0)
-            state.save()
-        joined = state.joined
-        keys = sorted(sent["key"] for sent in joined.values())
-        facts = {"keys": keys, "noise": max(float(sent["noise"]) for sent in joined.values())}
-        size = requested_sums(settings).size(len(settings.classes), settings.dim)
-        replies = self._ask(channel, state, list(joined), "sums", 0, facts, {}, {"sums": (size,)})
-        found = self._read(replies, joined, state.run)
-        if missing := sorted(set(joined) - set(found)):
-            raise LocumError(
-                f"Masked sums can only be read together, and {len(missing)} of {len(joined)} are missing "
-                f"({missing[0]}): start the run again when they are back. This costs nothing more: the other sites "
-                "send the same replies."
-            )
-        state.terms = found
-        steps = requested_sums(settings).steps(len(settings.classes), settings.dim)
-        state.sums = {TOGETHER: unmasked({name: replies[name].tensors["sums"] for name in found}) * steps}
-        state.save()
-        self._emit({"event": "joined", "sites": sorted(found), **_spent(state, 0, settings.rounds)})
-
-    def _read(
-        self, replies: Mapping[str, Reply], joined: Mapping[str, Mapping[str, Any]], run: str
-    ) -> dict[str, Terms]:
+    def _read(self, replies: Mapping[str, Reply], run: str) -> dict[str, Terms]:
         """The sites whose terms can be read and agree with those of most sites."""
         found: dict[str, Terms] = {}
         for name, reply in replies.items():
             try:
-                found[name] = read_terms({**joined.get(name, {}), **reply.facts})
+                found[name] = read_terms(reply.facts)
             except FormatError as error:
                 self._refuse(name, reply.step, 0, str(error))
         # One claim needs one kind of terms. A site that differs must not stop the others, which have already paid.
@@ -171,7 +194,9 @@ class Coordinator:
         tips = Counter(t.claim.dp.ledger for t in found.values() if t.claim.dp is not None)
         for name, terms in list(found.items()):
             reason = terms.why_excluded(self.settings)
-            if kinds[name] != common:
+            if self.settings.masked and not terms.is_test and not _planned(terms, self.settings):
+                reason = "it paid for something else than the terms ask"
+            elif kinds[name] != common:
                 reason = "its randomness (secure or seeded), unit or relation differs from that of most sites"
             elif not reason and terms.claim.dp is not None and tips[terms.claim.dp.ledger] > 1:
                 reason = "it names the same ledger entry as another site"
@@ -213,7 +238,7 @@ class Coordinator:
                 "of": settings.rounds,
                 "sites": names,
                 "seconds": round(time.monotonic() - started, 2),
-                **_spent(state, number, settings.rounds),
+                **_spent(state.terms, number, settings.rounds),
             }
         )
 
@@ -231,13 +256,21 @@ class Coordinator:
         number: int,
         facts: Mapping[str, Any],
         tensors: Tensors,
-        wanted: Mapping[str, tuple[int, ...]],
+        wanted: Mapping[str, tuple[int, ...]] | None,
         limits: Mapping[str, float] | None = None,
+        *,
+        own: Mapping[str, Tensors] | None = None,
+        enough: int | None = None,
     ) -> dict[str, Reply]:
-        """The usable replies; each of the others is reported with its reason."""
+        """The usable replies; each of the others is reported with its reason.
+
+        `own` are tensors for single sites. Once `enough` have replied, the others get a little more time.
+        """
         common = {**facts, "run": state.run, "settings": self.settings.to_dict()}
-        requests = {n: Request(step, number, secrets.token_hex(16), common, tensors) for n in names}
-        replies = channel.ask(requests, timeout=self._timeout) if requests else {}
+        requests = {
+            n: Request(step, number, secrets.token_hex(16), common, (own or {}).get(n, tensors)) for n in names
+        }
+        replies = channel.ask(requests, timeout=self._timeout, enough=enough) if requests else {}
         usable: dict[str, Reply] = {}
         for name, reply in replies.items():
             if name not in requests:
@@ -266,16 +299,17 @@ class Coordinator:
             )
 
 
-def _has_key(facts: Mapping[str, Any]) -> bool:
-    try:
-        read_terms({**facts, "terms": None})
-        return len(bytes.fromhex(facts["key"])) == 32
-    except (FormatError, KeyError, TypeError, ValueError):
-        return False
+def _planned(terms: Terms, settings: FederationSettings) -> bool:
+    """Whether a site paid for exactly what the terms of masked sums ask for."""
+    dp = terms.claim.dp
+    assert dp is not None
+    plan = plan_site(settings, settings.privacy)
+    same = (dp.delta, dp.relation, terms.claim.unit) == (settings.delta, settings.relation, settings.unit)
+    return same and dp.events == tuple(events_to_json(plan.events)) and terms.noise == plan.sums_noise
 
 
-def _spent(state: RunState, number: int, rounds: int) -> dict[str, Any]:
+def _spent(found: Mapping[str, Terms], number: int, rounds: int) -> dict[str, Any]:
     """The epsilon that each site has spent so far, from its own terms; nothing in a simulation."""
-    if any(terms.is_test for terms in state.terms.values()):
+    if any(terms.is_test for terms in found.values()):
         return {}
-    return {"epsilon": {name: terms.epsilon_after(number, rounds) for name, terms in state.terms.items()}}
+    return {"epsilon": {name: terms.epsilon_after(number, rounds) for name, terms in found.items()}}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -13,8 +13,8 @@ import numpy.typing as npt
 from locum.errors import FormatError
 
 Tensors = Mapping[str, npt.NDArray[Any]]
-Step = Literal["join", "sums", "train", "finish"]
-STEPS: tuple[Step, ...] = ("join", "sums", "train", "finish")
+Step = Literal["join", "share", "begin", "sum", "confirm", "open", "train", "finish"]
+STEPS: tuple[Step, ...] = get_args(Step)
 # The text of a message is never longer than this.
 _MAX_TEXT = 1_000_000
 
@@ -23,15 +23,17 @@ _MAX_TEXT = 1_000_000
 class Request:
     """From the coordinator to one site.
 
-    "join" asks for a site's terms and noisy sums, or, where sums are masked, for a public key; "sums" then asks for
-    the masked sums; "train" asks for a decoder after local training; "finish" sends the result and asks for nothing.
+    "join" asks for a site's terms and noisy sums, or, where sums are masked, for its signed mask keys. Then "share"
+    asks for encrypted shares of its secrets and "begin" for its terms; for each sum, "sum" asks for masked sums,
+    "confirm" for a signed list of those who answered, "open" for the shares that remove the masks. "train" asks for a
+    decoder after local training; "finish" sends the result and asks for nothing.
 
     Parameters
     ----------
     step
-        "join", "sums", "train" or "finish".
+        One of the above.
     round
-        Number of the round.
+        Number of the round, or of the masked sum, from 0.
     nonce
         Used once; the reply repeats it.
     facts
@@ -110,8 +112,14 @@ class Channel(Protocol):
     def sites(self) -> list[str]:
         """The sites that can be asked now, by names that the transport has authenticated."""
 
-    def ask(self, requests: Mapping[str, Request], *, timeout: float) -> dict[str, Reply | NoReply]:
-        """Send each site its request; one entry per site, after at most `timeout` seconds."""
+    def ask(
+        self, requests: Mapping[str, Request], *, timeout: float, enough: int | None = None, grace: float = 10.0
+    ) -> dict[str, Reply | NoReply]:
+        """Send each site its request; one entry per site, after at most `timeout` seconds.
+
+        Once `enough` sites have sent a reply that does not decline, the others have `grace` seconds more; None: they
+        have the whole timeout.
+        """
 
 
 def pack(message: Request | Reply) -> tuple[str, dict[str, npt.NDArray[Any]]]:
@@ -140,7 +148,7 @@ def unpack(text: str, arrays: Tensors) -> Request | Reply:
             and isinstance(message.nonce, str)
             and isinstance(message.facts, dict)
             and isinstance(getattr(message, "declined", ""), str)
-            and all(a.dtype in (np.float32, np.float64, np.uint64) for a in message.tensors.values())
+            and all(a.dtype in (np.float32, np.float64, np.uint64, np.uint8) for a in message.tensors.values())
         )
     except (ValueError, TypeError, RecursionError):
         valid = False

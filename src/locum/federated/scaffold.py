@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from locum.errors import ConfigError
-from locum.federated.certificates import check_host, check_new_folder, check_site_name
+from locum.federated.certificates import check_host, check_new_folder
 from locum.federated.settings import FederationSettings
+from locum.federated.site_keys import check_site_name
 
 _TERMS = """\
 # The terms of the federation. They are public: every site gets them and must agree to them.
@@ -18,13 +19,24 @@ _SITE = """\
 federation = "federation.toml"    # a copy of the terms that this site agreed to: it replies under no others
 data = "embeddings.npz"       # relative to this file; "FILE#train" picks a split
 # validation = "held.npz"     # chooses the site's lambda; without it, cross-validation does
-epsilon = 1.0                 # what this run may cost; all of it is charged when the site joins
-delta = 1e-5
-n_public = 1000               # the declared, rounded number of records: it is public
-unit = "record"               # or "subject": the guarantee covers all records of a patient
+epsilon = {epsilon}                 # what this run may cost; all of it is charged when the site joins
+delta = {delta}
+{size}unit = "{unit}"               # or "subject": the guarantee covers all records of a patient
+# measure = "accuracy"        # what the site wants of its own model; default: balanced_accuracy
 # holding = "clinic"          # the data holding whose budget pays
 # ledger = "ledger.sqlite"    # default: beside the data
 # reference = "ref.safetensors"  # if the terms ask for public statistics in a file; default: what `embed` made
+"""
+
+_PIN = """
+Write the keys into the terms. A site answers together with the sites in its copy of the terms and with nobody else:
+
+```console
+$ locum federate pin federation.toml --keys keys
+```
+
+It prints a fingerprint of each key. Every site compares them with the other sites, by phone or in a meeting: a
+coordinator who could swap keys could read the sums of single sites.
 """
 
 _README = """\
@@ -33,16 +45,24 @@ _README = """\
 `federation.toml` holds the terms, which are public. Each site keeps its records, its budget and its ledger to itself.
 Install the same version everywhere: `pip install 'locum[federated]'`.
 
-## The coordinator
+## 1. Each site makes a key
 
-Make the certificates, which expire after two years:
+`{first}.key` stays at the site, `{first}.pub` goes to the coordinator, over a channel on which it can tell who sent
+it:
+
+```console
+$ locum federate key keys {first}
+```
+
+## 2. The coordinator gathers the keys
+
+Make the certificates, which expire after two years, and put the public key of each site into `keys`: {public}.
 
 ```console
 $ locum federate certificates keys --host {host}
 ```
-
-Send `keys/ca.crt` to every site, and put the public key that each site sends (below) into `keys`: {public}. Whose key
-is there can take part; to exclude a site, remove its key. `server.key` stays here.
+{pin}
+Send `federation.toml` and `keys/ca.crt` to every site. `server.key` stays here.
 
 Then start the run, in the folder for the results:
 
@@ -56,17 +76,10 @@ machine in the network that it shares with the sites, at best a private one (VPN
 The release is in `out/release`, the log in `out/log.jsonl`. If the run stops, because too few sites replied or the
 machine was restarted, run the same command again: it resumes after the last complete round.
 
-## Each site
+## 3. Each site joins
 
-Make a key. `{first}.key` stays at the site, `{first}.pub` goes to the coordinator, over a channel on which it can
-tell who sent it:
-
-```console
-$ locum federate key keys {first}
-```
-
-Copy `site.example.toml` to `site.toml`, and `federation.toml` with it, beside the records; read the terms, and set
-the budget. Then:
+Copy `site.example.toml` to `site.toml`, and `federation.toml` with it, beside the records. Read the terms, which must
+not change afterward, and set the budget. Then:
 
 ```console
 $ until locum federate join site.toml --coordinator {address} \\
@@ -84,9 +97,10 @@ It ends when the result has arrived. The loop restarts a process that died; so d
 start a run, send code, read a message |
 | a site, with a key whose public half is in `keys` | reply in its own name; spoil the result with false replies | \
 send requests, reply for others, run code elsewhere, read what others sent |
-| the coordinator | start runs, admit sites, stop a run; send requests to sites; read the noisy sums and decoders, \
-which are paid for | run code at a site; get replies under other terms than those in the site's own copy, or \
-beyond its budget; learn a record, count, loss or lambda |
+| the coordinator | start runs, admit sites, stop a run; send requests to sites; read what is paid for: totals of \
+masked sums, or the noisy sums and decoders of each site | run code at a site; get replies under other terms than \
+those in the site's own copy, or beyond its budget; read a masked sum of one site; learn a record, count, loss or \
+lambda |
 | whoever can write `keys` or `out` on the coordinator's machine | all that the coordinator can | |
 
 All connections are encrypted. Sites connect to the coordinator; nothing connects to a site. No code travels: each
@@ -140,13 +154,19 @@ def write_federation(
     target = Path(folder)
     check_new_folder(target)
     page = _README.format(
+        pin=_PIN if settings.masked else "",
         host=host,
         port=port,
         address=f"[{host}]:{port}" if ":" in host else f"{host}:{port}",
         first=names[0],
         public=", ".join(f"`{name}.pub`" for name in names),
     )
-    files = {"federation.toml": _TERMS + settings.to_toml(), "site.example.toml": _SITE, "README.md": page}
+    # Masked sums do not need a size.
+    size = (
+        "" if settings.masked else "n_public = 1000               # the declared, rounded number of records: public\n"
+    )
+    site = _SITE.format(epsilon=settings.epsilon, delta=settings.delta, unit=settings.unit, size=size)
+    files = {"federation.toml": _TERMS + settings.to_toml(), "site.example.toml": site, "README.md": page}
     for name in files:
         if (target / name).exists():
             raise ConfigError(f"{str(target / name)!r} already exists: name another folder.")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,6 +13,7 @@ import numpy as np
 from locum.accounting import epsilon_of
 from locum.data import stratified_split, subject_split, write_embeddings
 from locum.errors import ConfigError
+from locum.federated.certificates import make_site_key
 from locum.federated.coordinator import Coordinator
 from locum.federated.personal import PersonalModel
 from locum.federated.settings import FederationSettings
@@ -126,11 +127,14 @@ def write_sites(
         if validation:
             write_embeddings(home / "val.npz", found["val"])
             settings["validation"] = "val.npz"
+        if not (home / f"site-{i}.key").exists():
+            make_site_key(home, f"site-{i}")
+        settings["key"] = f"site-{i}.key"
         if reference is not None:
             settings["reference"] = str(reference)
         if privacy is not None:
             names = ("epsilon", "delta", "n_public", "unit", "relation")
-            settings |= {k: getattr(privacy, k) for k in names}
+            settings |= {k: getattr(privacy, k) for k in names if getattr(privacy, k) is not None}
         (home / "site.toml").write_text("".join(f"{k} = {json.dumps(v)}\n" for k, v in settings.items()))
         held[name] = found["test"] if test is None else test
     return held
@@ -200,6 +204,8 @@ def simulate(
     if reference is not None:
         reference = Path(reference).resolve()
     held = write_sites(parts, work, privacy, seed, validation=validation, test=test, reference=reference)
+    if settings.masked:
+        settings = _with_sites(settings, privacy, work, len(parts))
     if engine == "local":
         files = {f"site-{i}": work / f"site-{i}" / "site.toml" for i in range(len(parts))}
         release = Coordinator(settings, out, reference=reference, on_event=on_event).run(LocalChannel(files))
@@ -212,6 +218,14 @@ def simulate(
         site = Site(work / f"site-{i}" / "site.toml")
         scores.append(_score(name, len(parts[name]), site, settings, privacy, records))
     return Simulation(release, tuple(scores))
+
+
+def _with_sites(settings: FederationSettings, privacy: DP | None, work: Path, sites: int) -> FederationSettings:
+    """The terms of a simulation with masked sums: its sites, and the budget that they have."""
+    names = [f"site-{i}" for i in range(sites)]
+    keys = {name: (work / name / f"{name}.pub").read_text().strip() for name in names}
+    budget = {} if privacy is None else {k: getattr(privacy, k) for k in ("epsilon", "delta", "unit", "relation")}
+    return replace(settings, sites=keys, **budget)
 
 
 def _score(

@@ -45,11 +45,15 @@ class SiteFile:
         What a run may cost; all of it is charged when the site joins. `epsilon` None, in simulations only: no
         privacy.
     n_public
-        The declared, rounded number of units.
+        The declared, rounded number of units; not needed where sums are masked.
     unit
         "record" or "subject".
     relation
         "add-or-remove" or "replace-one".
+    measure
+        What the site wants of its personal model: see `fit_personal`.
+    key
+        File of the site's private signing key, NAME.key; `locum federate join --key` names it too.
     insecure_seed
         For simulations: seeds all randomness. Nothing is paid, and nothing is claimed.
 
@@ -75,6 +79,8 @@ class SiteFile:
     n_public: int | None = None
     unit: str = "record"
     relation: str = "add-or-remove"
+    measure: str = "balanced_accuracy"
+    key: str | None = None
     insecure_seed: int | None = None
 
     @classmethod
@@ -87,7 +93,7 @@ class SiteFile:
             raise ConfigError(f"A site file has no setting {unknown[0]!r}; it has {', '.join(known)}.")
         if not isinstance(found.get("data"), str):
             raise ConfigError(f'The site file {str(file)!r} must say where the records are: data = "FILE".')
-        for name in ("validation", "ledger", "holding", "federation", "reference"):
+        for name in ("validation", "ledger", "holding", "federation", "reference", "measure", "key"):
             if not isinstance(found.get(name, ""), str):
                 raise ConfigError(f"`{name}` in the site file must be text; got {found[name]!r}.")
         seed = found.get("insecure_seed", 0)
@@ -106,11 +112,16 @@ class SiteFile:
         """The budget of this run; None only in a simulation without privacy."""
         if self.epsilon is None:
             if self.insecure_seed is None:
-                raise PrivacyError("A site needs a budget to take part: set `epsilon`, `delta` and `n_public`.")
+                raise PrivacyError("A site needs a budget to take part: set `epsilon` and `delta`.")
             return None
-        if self.delta is None or self.n_public is None:
-            raise PrivacyError("A budget also needs `delta` and `n_public`, the rounded number of records.")
+        if self.delta is None:
+            raise PrivacyError("A budget also needs `delta`, such as 1e-6.")
         return DP(self.epsilon, self.delta, self.unit, self.n_public, self.relation)  # type: ignore[arg-type]
+
+    @property
+    def key_file(self) -> Path | None:
+        """The site's private signing key, if the file names one."""
+        return None if self.key is None else self.folder / self.key
 
     @property
     def ledger_file(self) -> Path:
@@ -120,6 +131,13 @@ class SiteFile:
     def reference_file(self, info: EmbeddingInfo) -> str | None:
         """The site's file of public statistics, for terms that ask for one; None if there is none."""
         return self._place(self.reference) if self.reference is not None else info.reference or None
+
+    def data_mark(self) -> str:
+        """Changes whenever the files of the site's records do; for keeping what was read from them."""
+        path = Path(self._place(self.data).partition("#")[0])
+        files = sorted(path.rglob("*")) if path.is_dir() else [path]
+        marks = [(str(file), file.stat().st_mtime_ns, file.stat().st_size) for file in files if file.exists()]
+        return str((self, marks))
 
     def check_terms(self, settings: FederationSettings) -> None:
         """Refuse terms that the owner of the site has not agreed to."""

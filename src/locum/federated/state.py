@@ -87,7 +87,7 @@ def request_key(request: Request) -> str:
 
 @dataclass(slots=True)
 class SiteState:
-    """The charge, the steps used (of a test), the personal encoder and key, and the last request with its reply.
+    """The charge, the steps used (of a test), the personal encoder, the masks, and the last request with its reply.
 
     A request that comes again gets the same reply: asking twice costs nothing and reveals nothing new.
     """
@@ -98,7 +98,12 @@ class SiteState:
     key: str = ""
     reply: Reply | None = None
     encoder: Arrays = field(default_factory=dict)
-    key_pair: bytes = b""
+    # For masked sums: the secret that all keys come from, the state of the masks, the share of the precision that
+    # each sum used, and how many units had their last gradient cut.
+    master: bytes = b""
+    masks: dict[str, Any] = field(default_factory=dict)
+    shares: dict[str, float] = field(default_factory=dict)
+    clipped: float | None = None
 
     @classmethod
     @contextmanager
@@ -125,7 +130,10 @@ class SiteState:
             "used": self.used,
             "key": self.key,
             "reply": head,
-            "pair": self.key_pair.hex(),
+            "master": self.master.hex(),
+            "masks": self.masks,
+            "shares": self.shares,
+            "clipped": self.clipped,
         }
         write_tensors(self.file, named("reply", reply.tensors) | named("encoder", self.encoder), meta)
 
@@ -137,8 +145,18 @@ class SiteState:
             meta, tensors = read_tensors(file)
             head = meta["reply"]
             reply = Reply(**head, nonce="", tensors=part_of(tensors, "reply"))
-            encoder, pair = part_of(tensors, "encoder"), bytes.fromhex(meta["pair"])
-            return cls(file, meta["identity"], meta["used"], meta["key"], reply, encoder, pair)
+            return cls(
+                file,
+                meta["identity"],
+                meta["used"],
+                meta["key"],
+                reply,
+                part_of(tensors, "encoder"),
+                bytes.fromhex(meta["master"]),
+                meta["masks"],
+                meta["shares"],
+                meta["clipped"],
+            )
         except UNREADABLE as error:
             raise CheckpointError(
                 f"The site's state {str(file)!r} is damaged: restore a backup, or leave this run."
@@ -158,6 +176,22 @@ def only_coordinator(out: Path) -> Iterator[None]:
 
 
 @dataclass(slots=True)
+class PendingSum:
+    """A masked sum that is not open yet: the query, who was asked, what they sent, and who is in the total."""
+
+    facts: dict[str, Any]
+    tensors: Arrays
+    participants: list[str]
+    words: dict[str, npt.NDArray[np.uint64]] = field(default_factory=dict)
+    # Empty until enough have answered; from then on it is fixed.
+    answered: list[str] = field(default_factory=list)
+
+    def arrays(self) -> Arrays:
+        """All arrays under one name each."""
+        return named("query", self.tensors) | named("words", self.words)
+
+
+@dataclass(slots=True)
 class RunState:
     """The run's name, the terms and sums of the sites that joined, the decoder, and the last complete round."""
 
@@ -168,8 +202,12 @@ class RunState:
     terms: dict[str, Terms] = field(default_factory=dict)
     sums: dict[str, npt.NDArray[np.float64]] = field(default_factory=dict)
     decoder: dict[str, npt.NDArray[np.float32]] = field(default_factory=dict)
-    # For masked sums: what each site sent when it joined, including its public key.
-    joined: dict[str, dict[str, Any]] = field(default_factory=dict)
+    # For masked sums: each site's signed keys, the shares that sites have for each other ("FROM/TO"), all totals so
+    # far, one after the other, and the sum that is under way.
+    keys: dict[str, dict[str, Any]] = field(default_factory=dict)
+    blobs: dict[str, npt.NDArray[np.uint8]] = field(default_factory=dict)
+    transcript: npt.NDArray[np.float32] = field(default_factory=lambda: np.zeros(0, np.float32))
+    pending: PendingSum | None = None
 
     @classmethod
     def open(cls, out: Path, settings: FederationSettings) -> RunState:
@@ -187,8 +225,14 @@ class RunState:
             meta, tensors = read_tensors(file)
             known = FederationSettings.from_dict(meta["settings"])
             terms = {name: read_terms(facts) for name, facts in meta["terms"].items()}
-            state = cls(file, known, meta["run"], meta["round"], terms, joined=meta["joined"])
+            state = cls(file, known, meta["run"], meta["round"], terms, keys=meta["keys"])
             state.sums, state.decoder = part_of(tensors, "sums"), part_of(tensors, "decoder")
+            state.blobs, state.transcript = part_of(tensors, "blobs"), tensors["transcript"]
+            if (pending := meta["pending"]) is not None:
+                query, words = part_of(tensors, "pending/query"), part_of(tensors, "pending/words")
+                state.pending = PendingSum(
+                    pending["facts"], query, pending["participants"], words, pending["answered"]
+                )
         except (*UNREADABLE, LocumError) as error:
             raise CheckpointError(
                 f"{str(file)!r} is damaged: restore a backup, or start a new run in another folder."
@@ -205,7 +249,17 @@ class RunState:
             "settings": self.settings.to_dict(),
             "run": self.run,
             "round": self.round,
-            "joined": self.joined,
+            "keys": self.keys,
+            "pending": None,
             "terms": {name: terms.to_dict() for name, terms in self.terms.items()},
         }
-        write_tensors(self.file, named("sums", self.sums) | named("decoder", self.decoder), meta)
+        tensors = named("sums", self.sums) | named("decoder", self.decoder) | named("blobs", self.blobs)
+        tensors["transcript"] = self.transcript
+        if (pending := self.pending) is not None:
+            meta["pending"] = {
+                "facts": pending.facts,
+                "participants": pending.participants,
+                "answered": pending.answered,
+            }
+            tensors |= named("pending", pending.arrays())
+        write_tensors(self.file, tensors, meta)

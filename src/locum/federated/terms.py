@@ -18,14 +18,16 @@ from locum.accounting import (
     Gaussian,
     NonPrivateSGD,
     PoissonGaussian,
+    QueryPlan,
     SGDPlan,
     epsilon_of,
     events_from_json,
     events_to_json,
+    plan_head,
     plan_query,
 )
 from locum.data import Reference, load_reference
-from locum.errors import ConfigError, DataError, FormatError, LocumError
+from locum.errors import ConfigError, DataError, FormatError, LocumError, PrivacyError
 from locum.federated.settings import FederationSettings
 from locum.generate.private import (
     COUNTS_ONLY,
@@ -54,20 +56,25 @@ _MAX_RECORDS = 10**12
 class SitePlan:
     """Sums with noise of `sums_noise` first; then, in mode "decoder", `training` with so many steps per round.
 
-    Without a budget (`privacy` is None) there is no noise and no cost: for simulations only.
+    With masked sums the noise is that of all sites together, and `sums` of them share its precision. Without a budget
+    (`privacy` is None) there is no noise and no cost: for simulations only.
     """
 
     privacy: DP | None
     sums_noise: float
     training: SGDPlan | NonPrivateSGD | None
     steps_per_round: int
+    sums: int = 1
+    sites_per_subject: int = 1
 
     @property
     def events(self) -> tuple[Event, ...]:
         """What the ledger is charged with, all of it before the first round."""
         if self.privacy is None:
             return ()
-        return (Gaussian(self.sums_noise),) if self.training is None else self.training.events
+        # A subject with records at several sites moves a total by as much.
+        own = Gaussian(self.sums_noise / self.sites_per_subject, self.sums)
+        return (own,) if self.training is None else self.training.events
 
 
 def plan_site(settings: FederationSettings, privacy: DP | None, records: int = 0) -> SitePlan:
@@ -100,6 +107,8 @@ def plan_site(settings: FederationSettings, privacy: DP | None, records: int = 0
     """
     if privacy is None:
         return _plan_without_privacy(settings, records)
+    if settings.masked:
+        return _plan_masked(settings, privacy)
     if settings.mode == "sums":
         return SitePlan(privacy, plan_query(privacy).noise_multiplier, None, 0)
     steps = steps_per_round(settings, privacy.size())
@@ -109,8 +118,31 @@ def plan_site(settings: FederationSettings, privacy: DP | None, records: int = 0
     return SitePlan(privacy, InitialQuery.noise(training), training, steps)
 
 
+def _plan_masked(settings: FederationSettings, privacy: DP) -> SitePlan:
+    """All sites pay for the guarantee of the terms, if their own budgets allow it."""
+    wanted = settings.privacy
+    if (privacy.unit, privacy.relation) != (wanted.unit, wanted.relation):
+        raise PrivacyError(
+            f"The terms guarantee {wanted.unit}s ({wanted.relation}), and this site's budget is for {privacy.unit}s "
+            f"({privacy.relation}): set `unit` and `relation` in site.toml as in the terms."
+        )
+    if privacy.epsilon < wanted.epsilon or privacy.delta < wanted.delta:
+        raise PrivacyError(
+            f"The terms cost epsilon {wanted.epsilon:g} at delta {wanted.delta:g}; this site allows "
+            f"{privacy.epsilon:g} at {privacy.delta:g}."
+        )
+    plan = masked_plan(settings)
+    k = settings.sites_per_subject or 1
+    return SitePlan(wanted, k * plan.noise_multiplier, None, 0, plan.sums, k)
+
+
+def masked_plan(settings: FederationSettings) -> QueryPlan:
+    """The plan of masked sums, from the terms alone: for a subject that has records at one site."""
+    return (plan_head if settings.mode == "head" else plan_query)(settings.privacy)
+
+
 def _plan_without_privacy(settings: FederationSettings, records: int) -> SitePlan:
-    if settings.mode == "sums":
+    if settings.mode != "decoder":
         return SitePlan(None, 0.0, None, 0)
     n = max(records, 1)
     batch, steps = min(settings.batch, n), steps_per_round(settings, n)

@@ -7,9 +7,10 @@ from pathlib import Path
 
 from locum.accounting import joint_sites
 from locum.errors import ConfigError, PrivacyError
-from locum.federated.receipts import is_receipt, key_id, read_site_keys
-from locum.federated.result import run_claim
+from locum.federated.claims import run_claim
+from locum.federated.receipts import is_receipt
 from locum.federated.settings import FederationSettings
+from locum.federated.site_keys import key_id, read_site_keys
 from locum.federated.terms import paid_terms, read_terms
 from locum.release import Release
 

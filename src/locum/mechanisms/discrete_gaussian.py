@@ -24,7 +24,9 @@ LEAST_NOISE = 0.07
 _SLACK = 1 + 1e-12
 
 
-def noisy(sums: ExactSums, noise_multiplier: float, *, insecure_seed: int | None = None, step: int = 0) -> ExactSums:
+def noisy(
+    sums: ExactSums, noise_multiplier: float, *, parts: int = 1, insecure_seed: int | None = None, step: int = 0
+) -> ExactSums:
     """Exact sums with discrete Gaussian noise, on the same grid; the only thing about the sums that may leave.
 
     Parameters
@@ -33,6 +35,9 @@ def noisy(sums: ExactSums, noise_multiplier: float, *, insecure_seed: int | None
         Sums that one unit moves by at most 1 in L2, as floating-point numbers.
     noise_multiplier
         Standard deviation of the noise on each number, above 0.
+    parts
+        The noise is one of so many equal parts: that many parts, drawn by different holders, together have
+        `noise_multiplier`. The sums may leave only inside a total with at least as many parts.
     insecure_seed
         For tests: seeds the noise, which is then rounded normal noise. Nothing is private then. None: secure noise.
     step
@@ -61,9 +66,12 @@ def noisy(sums: ExactSums, noise_multiplier: float, *, insecure_seed: int | None
         raise ConfigError(f"`noise_multiplier` must be above 0 and finite; got {noise_multiplier!r}.")
     if insecure_seed is None:
         check_noise(noise_multiplier)
-    stds = noise_multiplier / sums.steps * _SLACK
+    if isinstance(parts, bool) or not isinstance(parts, int) or parts < 1:
+        raise ConfigError(f"`parts` must be a whole number, 1 or more; got {parts!r}.")
+    own = noise_multiplier / math.sqrt(parts)
+    stds = own / sums.steps * _SLACK
     if insecure_seed is not None:
-        normal = SecureRandom(np.ones(1, np.int64), 1.0, len(stds), noise_multiplier, insecure_seed=insecure_seed)
+        normal = SecureRandom(np.ones(1, np.int64), 1.0, len(stds), own, insecure_seed=insecure_seed)
         noise = np.rint(normal.draw(step).noise / sums.steps).astype(np.int64)
     else:
         check_grid(stds)

@@ -29,14 +29,17 @@ if TYPE_CHECKING:
     from locum.recipes.evaluate import Evaluation as Evaluation, evaluate_release as evaluate_release
     from locum.recipes.evaluate_groups import Breakdown as Breakdown
     from locum.recipes.federate import (
-        coordinate_federation as coordinate_federation,
-        join_federation as join_federation,
         make_federation_keys as make_federation_keys,
         make_key_for_site as make_key_for_site,
         merge_to_folder as merge_to_folder,
+        pin_sites as pin_sites,
         predict_personally as predict_personally,
         simulate_federation as simulate_federation,
         start_federation as start_federation,
+    )
+    from locum.recipes.federate_network import (
+        coordinate_federation as coordinate_federation,
+        join_federation as join_federation,
     )
     from locum.recipes.fit import FitSummary as FitSummary, fit_release as fit_release
     from locum.recipes.forecasting import (

@@ -1,4 +1,4 @@
-"""`federate init`, `certificates`, `key`, `coordinate`, `join`, `simulate`, `merge` and `predict`."""
+"""`federate init`, `certificates`, `key`, `pin`, `simulate`, `merge` and `predict`."""
 
 from __future__ import annotations
 
@@ -30,6 +30,7 @@ from locum.federated import (
     simulate,
     write_federation,
 )
+from locum.federated.site_keys import key_id, read_key_texts, read_public_key
 from locum.generate.private import reference_hash
 from locum.io import check_output_folder, hold_folder, write_bytes, write_private_table
 from locum.recipes.inputs import check_source, choose_split, only_real, read_sets
@@ -87,13 +88,8 @@ def start_federation(
     >>> sorted(file.name for file in files)
     ['README.md', 'federation.toml', 'site.example.toml']
     """
-    terms = FederationSettings(
-        tuple(classes),
-        backbone=backbone,
-        min_sites=min(len(sites), 2),
-        max_sites=len(sites),
-        **dict(settings or {}),
-    )
+    given = {"min_sites": min(len(sites), 2), "absent": usual_absent(len(sites)), **dict(settings or {})}
+    terms = FederationSettings(tuple(classes), backbone=backbone, **given)
     named = _reference_terms(reference or reference_for(EmbeddingInfo(backbone)), terms.dim)
     terms = replace(terms, **named)
     return list(write_federation(folder, terms, sites=sites, host=host, port=port))
@@ -162,104 +158,47 @@ def make_key_for_site(folder: Path, name: str) -> dict[str, Path]:
     return make_site_key(folder, name)
 
 
-def coordinate_federation(
-    terms: Path,
-    keys: Path,
-    out: Path,
-    *,
-    listen: str = "127.0.0.1",
-    port: int = 8010,
-    sites: int | None = None,
-    wait: float = 600,
-    timeout: float = 3600,
-    patience: float = 300,
-    reference: Path | None = None,
-    on_event: Callable[[dict[str, Any]], None] | None = None,
-) -> Path:
-    """Run a federation as its coordinator; see `coordinate`.
+def pin_sites(terms: Path, keys: Path) -> dict[str, str]:
+    """Write the public keys of the sites into the terms: sites answer together with these and with nobody else.
 
     Parameters
     ----------
     terms
-        The public terms, `federation.toml`.
+        The public terms, `federation.toml`; the file is replaced. Terms that pin other keys already are refused.
     keys
-        Folder with the coordinator's certificate and key, and the public key of every site.
-    out
-        Folder for release, log and state; a run that stopped resumes there.
-    listen, port
-        Where sites connect. The default address is for sites on this machine only.
-    sites
-        How many must be connected before the run starts; None: all that have a key.
-    wait, timeout, patience
-        Seconds that sites have to connect, to reply, and to come back.
-    reference
-        File of public statistics, if the terms name one by its hash.
-    on_event
-        Called with each entry of the log.
+        Folder with the public key (`NAME.pub`) of every site.
 
     Returns
     -------
-    Path
-        The folder of the release.
+    dict
+        The fingerprint of each site's key by its name, for the sites to compare.
 
     Examples
     --------
     >>> from pathlib import Path
-    >>> from locum.recipes import coordinate_federation
-    >>> coordinate_federation(Path("federation.toml"), Path("keys"), Path("out"))  # doctest: +SKIP
-    PosixPath('out/release')
+    >>> from locum.recipes import make_federation_keys, pin_sites, start_federation
+    >>> files = start_federation(Path("study"), ["benign", "malignant"], settings={"dim": 30}, backbone="unknown")
+    >>> _ = make_federation_keys(Path("all-keys"), sites=["site-a", "site-b", "site-c"])
+    >>> sorted(pin_sites(Path("study/federation.toml"), Path("all-keys")))
+    ['site-a', 'site-b', 'site-c']
     """
-    # Imported late, as in `join_federation`: Flower's server takes seconds to import, and other verbs do not need it.
-    from locum.federated import coordinate
-
-    return coordinate(
-        FederationSettings.read(terms),
-        keys,
-        out,
-        listen=listen,
-        port=port,
-        sites=sites,
-        wait=wait,
-        timeout=timeout,
-        patience=patience,
-        reference=reference,
-        on_event=on_event,
-    )
+    settings, found = FederationSettings.read(terms), read_key_texts(keys)
+    if not found:
+        raise ConfigError(f"There is no public key of a site (NAME.pub) in {str(keys)!r}: put them there first.")
+    if settings.sites and dict(settings.sites) != found:
+        raise ConfigError(
+            f"{str(terms)!r} pins other keys already, which sites may have agreed to: start from new terms."
+        )
+    text = terms.read_text(encoding="utf-8")
+    header = "".join(line for line in text.splitlines(keepends=True) if line.startswith("#"))
+    pinned = replace(settings, sites=found)
+    write_bytes(terms, (header + pinned.to_toml()).encode(), mode=0o644)
+    return {name: key_id(read_public_key(name, text)) for name, text in sorted(found.items())}
 
 
-def join_federation(
-    site: Path,
-    coordinator: str,
-    *,
-    authority: Path,
-    key: Path,
-    on_event: Callable[[dict[str, Any]], None] | None = None,
-) -> None:
-    """Take part in a federation as one site, until the result has arrived; see `join`.
-
-    Parameters
-    ----------
-    site
-        The site's `site.toml`.
-    coordinator
-        The coordinator's HOST:PORT.
-    authority
-        The coordinator's `ca.crt`.
-    key
-        The site's private key.
-    on_event
-        Called with one plain dict per event.
-
-    Examples
-    --------
-    >>> from pathlib import Path
-    >>> from locum.recipes import join_federation
-    >>> keys = {"authority": Path("ca.crt"), "key": Path("site-a.key")}
-    >>> join_federation(Path("site.toml"), "fed.example.org:8010", **keys)  # doctest: +SKIP
-    """
-    from locum.federated import join
-
-    join(site, coordinator, authority=authority, key=key, on_event=on_event)
+def usual_absent(sites: int) -> int:
+    """How many sites may stay away from a masked sum unless the terms say otherwise: one in eight."""
+    return sites // 8
 
 
 def simulate_federation(
@@ -299,9 +238,10 @@ def simulate_federation(
     site_attribute
         Of "by-site": the attribute that names each record's site.
     privacy
-        Budget of each site; None: no clipping and no noise.
+        Budget of each site; None: no noise. Where a size is needed and `n_public` is None, each site declares the
+        mean of their training records, rounded down to tens.
     classes
-        With `privacy`, and required there: names of all classes there can be. Without: those of the data, if None.
+        Names of all classes there can be; None: those of the data. A real run declares them.
     settings
         Further fields of `FederationSettings`.
     engine
@@ -338,10 +278,6 @@ def simulate_federation(
     records = only_real(choose_split(read_sets(data, progress=progress), data, "train"), "given")
     if classes is not None:
         records = records.with_classes(tuple(classes))
-    elif privacy is not None:
-        raise ConfigError(
-            "Under differential privacy the set of classes is private too: name the classes with --classes."
-        )
     parts = deal_out(records, sites, partition, alpha, site_attribute, np.random.default_rng(seed))
     backbone, reference = records.info.backbone, reference_for(records.info)
     chosen: dict[str, Any] = {
@@ -350,10 +286,14 @@ def simulate_federation(
         **({} if "reference" in (settings or {}) else _reference_terms(reference, records.dim)),
         "backbone": backbone,
         "min_sites": min(2, len(parts)),
+        "absent": usual_absent(len(parts)),
         "seed": seed,
         **dict(settings or {}),
     }
     terms = FederationSettings.from_dict(chosen)
+    if privacy is not None and privacy.n_public is None and not terms.masked:
+        mean = float(np.mean([len(part) for part in parts.values()]))
+        privacy = replace(privacy, n_public=max(10, 10 * int(0.08 * mean)))
     if len(parts) < terms.least_sites:
         raise ConfigError(
             f"With these settings a federation needs {terms.least_sites} or more sites; there are {len(parts)}."

@@ -21,6 +21,7 @@ from flwr.clientapp import ClientApp
 from flwr.common.constant import ErrorCode
 from flwr.proto.node_pb2 import NodeInfo
 from flwr.serverapp import Grid
+from safetensors.numpy import load, save
 
 from locum.errors import FormatError, LocumError, PolicyError
 from locum.federated.protocol import Channel, NoReply, Reply, Request, pack, unpack
@@ -29,8 +30,13 @@ from locum.io import printable
 
 _log = logging.getLogger(__name__)
 _TEXT, _TENSORS = "locum", "tensors"
+# Up to this many bytes of arrays travel inside the record of the text: Flower needs two calls for each part of a
+# message, and two parts for each array.
+_SMALL = 1024**2
 # The node is back, or the message never arrived: nothing was computed yet, so the request is sent again.
 _SEND_AGAIN = {ErrorCode.NODE_UNAVAILABLE, ErrorCode.MESSAGE_UNAVAILABLE, ErrorCode.REPLY_MESSAGE_UNAVAILABLE}
+# Seconds between two polls right after something happened.
+_SHORT = 0.05
 # A process that dies without an error (killed, out of memory) gets the request this many times in all.
 _TRIES = 3
 
@@ -38,6 +44,8 @@ _TRIES = 3
 def to_record(message: Request | Reply) -> RecordDict:
     """A message as the content of one of Flower's messages."""
     text, arrays = pack(message)
+    if sum(array.nbytes for array in arrays.values()) <= _SMALL:
+        return RecordDict({_TEXT: ConfigRecord({"message": text, _TENSORS: save(arrays)})})
     tensors = ArrayRecord({name: Array(value) for name, value in arrays.items()})
     return RecordDict({_TEXT: ConfigRecord({"message": text}), _TENSORS: tensors})
 
@@ -45,9 +53,12 @@ def to_record(message: Request | Reply) -> RecordDict:
 def from_record(content: RecordDict) -> Request | Reply:
     """Undo `to_record`. The content is not trusted: anything else is refused."""
     try:
-        text = content.config_records[_TEXT]["message"]
+        record = content.config_records[_TEXT]
+        text, small = record["message"], record.get(_TENSORS)
+        if isinstance(text, str) and len(content) == 1 and len(record) == 2 and isinstance(small, bytes):
+            return unpack(text, load(small))
         arrays = {str(name): array.numpy() for name, array in content.array_records[_TENSORS].items()}
-        if isinstance(text, str) and len(content) == 2:
+        if isinstance(text, str) and len(content) == 2 and len(record) == 1:
             return unpack(text, arrays)
     except FormatError:
         raise
@@ -98,9 +109,12 @@ class FlowerChannel:
     patience
         Seconds that a lost node has to come back.
     pause
-        Seconds between two polls of the grid.
+        The most seconds between two polls of the grid.
     names
         Gives the nodes their names. In Flower's simulation nodes have neither names nor keys.
+    withdraw
+        Takes back messages by their identities, so that no site gets a request that nobody waits for any more. None:
+        they stay until they expire.
     """
 
     def __init__(
@@ -110,8 +124,10 @@ class FlowerChannel:
         patience: float = 300,
         pause: float = 1.0,
         names: Callable[[Iterable[NodeInfo]], dict[str, NodeInfo]] = node_names,
+        withdraw: Callable[[Iterable[str]], None] | None = None,
     ) -> None:
         self._grid = grid
+        self._withdraw = withdraw or (lambda messages: None)
         self._patience = patience
         self._pause = pause
         self._names = names
@@ -120,20 +136,33 @@ class FlowerChannel:
         """The sites that are connected now."""
         return list(self._names(self._grid.get_nodes()))
 
-    def ask(self, requests: Mapping[str, Request], *, timeout: float) -> dict[str, Reply | NoReply]:
-        """Send each site its request; one entry per site, after about `timeout` seconds at most."""
-        start = time.monotonic()
+    def ask(
+        self, requests: Mapping[str, Request], *, timeout: float, enough: int | None = None, grace: float = 10.0
+    ) -> dict[str, Reply | NoReply]:
+        """Send each site its request; one entry per site, after about `timeout` seconds at most.
+
+        Once `enough` sites have sent a reply that does not decline, the others have `grace` seconds more. What is
+        still on its way then is taken back, and a reply to it is dropped.
+        """
+        start = happened = time.monotonic()
+        end = start + timeout
         pending = {site: _Pending(request, start) for site, request in requests.items()}
         replies: dict[str, Reply | NoReply] = {}
-        while pending and (left := start + timeout - time.monotonic()) > 0:
+        while pending and (left := end - time.monotonic()) > 0:
             nodes = self._names(self._grid.get_nodes())
             for site, one in list(pending.items()):
+                message = one.message
                 reply = self._poll(one, nodes.get(site), left)
                 if reply is not None:
                     replies[site] = reply
                     del pending[site]
+                if reply is not None or one.message != message:
+                    happened = time.monotonic()
+            if enough is not None and sum(_takes_part(reply) for reply in replies.values()) >= enough:
+                end, enough = min(end, time.monotonic() + grace), None
             if pending:
-                time.sleep(min(self._pause, left))
+                time.sleep(max(0.0, min(next_pause(happened, self._pause), end - time.monotonic())))
+        self._withdraw([one.message for one in pending.values() if one.message])
         late = NoReply("no reply in time")
         return {site: replies.get(site, late) for site in requests}
 
@@ -151,6 +180,9 @@ class FlowerChannel:
         return self._pull(pending)
 
     def _push(self, pending: _Pending, node: NodeInfo, left: float) -> None:
+        if pending.message:
+            # Or the node would get the same request twice.
+            self._withdraw([pending.message])
         message = Message(
             to_record(pending.request),
             dst_node_id=node.node_id,
@@ -189,6 +221,18 @@ class FlowerChannel:
         # The site chose this text, and it goes into a log: keep it printable and short.
         text = printable(reason or "", instead="")[:200]
         return NoReply(f"an error at the site: {text}" if text else "an error at the site")
+
+
+def _takes_part(reply: Reply | NoReply) -> bool:
+    return isinstance(reply, Reply) and not reply.declined
+
+
+def next_pause(happened: float, most: float) -> float:
+    """Seconds until the next poll: short right after something happened, then a quarter of the time since.
+
+    So a reply is noticed late by at most a quarter of what it took, and whoever waits long polls rarely.
+    """
+    return min(most, max(_SHORT, (time.monotonic() - happened) / 4))
 
 
 def reply_to(

@@ -59,8 +59,8 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from locum.errors import ConfigError, FormatError
-from locum.federated.receipts import read_site_keys
 from locum.federated.settings import FederationSettings
+from locum.federated.site_keys import read_site_keys
 from locum.federated.transport.flower import FlowerChannel, run_federation
 from locum.io import lies_in_release
 
@@ -147,7 +147,7 @@ def coordinate(
 
     with Link(admitted, Path(keys), listen=listen, port=port) as link:
         tell({"event": "listening", "address": listen, "port": port, "sites": number})
-        channel = FlowerChannel(link.grid, patience=patience)
+        channel = FlowerChannel(link.grid, patience=patience, withdraw=link.grid.withdraw)
         return run_federation(
             channel,
             settings,
@@ -243,11 +243,14 @@ class _Grid(InMemoryGrid):
             with no_object_id_recompute():
                 message.metadata.__dict__["_message_id"] = message.object_id
                 pieces, tree = get_all_nested_objects(message), get_object_tree(message)
-                session = self.state.start_session(run)
+                contents = {identity: piece.deflate() for identity, piece in pieces.items()}
                 bare = remove_content_from_message(message)
-                stored, missing = self.state.store_message_and_object_tree(bare, tree, session)
-                for piece in missing:
-                    self.state.store_object(run, session, piece, pieces[piece].deflate())
+                # Else a site could see the message before its pieces are there; Flower then waits for a second.
+                with self.state.lock:
+                    session = self.state.start_session(run)
+                    stored, missing = self.state.store_message_and_object_tree(bare, tree, session)
+                    for piece in missing:
+                        self.state.store_object(run, session, piece, contents[piece])
             if stored:
                 pushed.append(message.metadata.message_id)
         return pushed
@@ -261,6 +264,18 @@ class _Grid(InMemoryGrid):
             for one in wanted & self._announced.keys()
             if (complete := self._complete(self._announced[one])) is not None
         ]
+
+    def withdraw(self, message_ids: Iterable[str]) -> None:
+        """Forget messages and what was sent in reply to them: nobody waits for it any more."""
+        state = self.state
+        with state.lock:
+            for asked in message_ids:
+                announced = self._announced.pop(asked, None)
+                reply = state.message_ins_id_to_message_res_id.get(asked)
+                state.delete_messages({asked})
+                for root in (asked, reply, announced and announced.metadata.message_id):
+                    if root:
+                        state.object_store.delete(root)
 
     def _complete(self, reply: Message) -> Message | None:
         """The reply with its content; None while pieces are on their way, an error if they never arrive."""

@@ -33,22 +33,33 @@ class LocalChannel:
         self, files: Mapping[str, str | Path], keys: Mapping[str, EllipticCurvePrivateKey] | None = None
     ) -> None:
         self._files, self._keys = dict(files), dict(keys or {})
+        self._sites: dict[str, Site] = {}
 
     def sites(self) -> list[str]:
         """All sites."""
         return list(self._files)
 
-    def ask(self, requests: Mapping[str, Request], *, timeout: float) -> dict[str, Reply | NoReply]:
-        """Ask one site after the other; `timeout` is not used."""
+    def ask(
+        self, requests: Mapping[str, Request], *, timeout: float, enough: int | None = None, grace: float = 10.0
+    ) -> dict[str, Reply | NoReply]:
+        """Ask one site after the other; nothing is waited for, so `timeout`, `enough` and `grace` are not used."""
         return {name: self._ask_one(name, request) for name, request in requests.items()}
 
     def _ask_one(self, name: str, request: Request) -> Reply | NoReply:
         received = unpack(*pack(request))
         assert isinstance(received, Request)
         try:
-            reply = Site(self._files[name], self._keys.get(name)).reply(received)
+            reply = self._site(name).reply(received)
         except LocumError as error:
             return NoReply(f"{type(error).__name__}: {error}")
         returned = unpack(*pack(reply))
         assert isinstance(returned, Reply)
         return returned
+
+    def _site(self, name: str) -> Site:
+        """The site as its file describes it now; what it has read of its records is kept while that is the same."""
+        site = Site(self._files[name], self._keys.get(name))
+        known = self._sites.get(name)
+        if known is None or known.file != site.file:
+            self._sites[name] = site
+        return self._sites[name]

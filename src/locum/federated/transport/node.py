@@ -25,7 +25,6 @@ from flwr.proto.heartbeat_pb2 import SendNodeHeartbeatRequest
 from flwr.proto.message_pb2 import ObjectTree
 from flwr.proto.node_pb2 import Node
 from flwr.supercore.address import parse_address
-from flwr.supercore.error import ApiErrorCode, FlowerError
 from flwr.supercore.inflatable.inflatable_object import (
     get_all_nested_objects,
     get_object_tree,
@@ -36,7 +35,12 @@ from flwr.supercore.inflatable.inflatable_protobuf_utils import (
     make_pull_object_fn_protobuf,
     make_push_object_fn_protobuf,
 )
-from flwr.supercore.inflatable.inflatable_utils import pull_and_inflate_object_from_tree, push_objects
+from flwr.supercore.inflatable.inflatable_utils import (
+    ObjectPullError,
+    ObjectPushError,
+    pull_and_inflate_object_from_tree,
+    push_objects,
+)
 from flwr.supercore.primitives.asymmetric import public_key_to_bytes
 from flwr.supercore.task_identity import TaskIdentity
 from flwr.supernode.fleet_http_client import FleetHttpClient
@@ -44,9 +48,10 @@ from flwr.supernode.node_auth_http_interceptor import NodeAuthHttpInterceptor
 
 from locum.errors import ConfigError, LocumError
 from locum.federated.certificates import check_host
-from locum.federated.receipts import read_site_key
+from locum.federated.protocol import Request
 from locum.federated.site_file import SiteFile
-from locum.federated.transport.flower import reply_to
+from locum.federated.site_keys import read_site_key
+from locum.federated.transport.flower import next_pause, reply_to
 
 # A third of what Flower allows between two signs of life, which is 60 s.
 _BEAT = 20.0
@@ -78,7 +83,7 @@ def join(
     key
         The site's private key; the coordinator has the public one. It also signs the site's receipt.
     pause
-        Seconds between two polls.
+        The most seconds between two polls; right after a request they are shorter.
     on_event
         Called with one plain dict per event: connected, lost, and each request with its step and round.
 
@@ -90,14 +95,14 @@ def join(
     SiteFile.read(site_file)
     private, emit = read_site_key(key), on_event or (lambda event: None)
     logging.getLogger("flwr").setLevel(logging.ERROR)
-    with _client(coordinator, Path(authority), private) as client:
+    with connection(coordinator, Path(authority), private) as client:
         connected = True
         while True:
             try:
-                node = _activate(client, private, coordinator)
+                node = activate(client, private, coordinator)
                 emit({"event": "connected", "to": coordinator})
                 connected = True
-                if _serve(client, node, Path(site_file), private, pause, emit):
+                if serve(client, node, lambda message: reply_to(message, site_file, private), pause, emit):
                     return
             except LocumError:
                 raise
@@ -113,28 +118,36 @@ def join(
             time.sleep(pause)
 
 
-def _serve(
+def serve(
     client: FleetHttpClient,
     node: Node,
-    site_file: Path,
-    private: EllipticCurvePrivateKey,
+    reply_of: Callable[[Message], tuple[Message, Request | None]],
     pause: float,
     emit: Callable[[dict[str, Any]], None],
 ) -> bool:
     """Reply to requests until the result has arrived."""
     end = threading.Event()
     threading.Thread(target=_beat, args=(client, node, end), daemon=True).start()
+    happened = time.monotonic()
     try:
         while True:
             pulled = client.PullMessages(PullMessagesRequest(node=node))
             if not pulled.messages_list:
-                time.sleep(pause)
+                time.sleep(next_pause(happened, pause))
                 continue
-            message = _fetch(client, node, pulled.messages_list[0].metadata.run_id, pulled.message_object_trees[0])
-            reply, request = reply_to(message, site_file, private)
-            if request is not None:
-                emit({"event": "request", "step": request.step, "round": request.round, "failed": reply.has_error()})
-            _send(client, node, reply)
+            run, tree = pulled.messages_list[0].metadata.run_id, pulled.message_object_trees[0]
+            try:
+                message = _fetch(client, node, run, tree)
+                reply, request = reply_of(message)
+                if request is not None:
+                    event = {"event": "request", "step": request.step, "round": request.round}
+                    emit({**event, "failed": reply.has_error()})
+                _send(client, node, reply)
+            except (ObjectPullError, ObjectPushError):
+                # The coordinator waited for it no longer, and took it back.
+                continue
+            finally:
+                happened = time.monotonic()
             if request is not None and request.step == "finish" and not reply.has_error():
                 return True
     except BaseException:
@@ -183,12 +196,15 @@ def _beat(client: FleetHttpClient, node: Node, end: threading.Event) -> None:
             )
 
 
-def _activate(client: FleetHttpClient, private: EllipticCurvePrivateKey, coordinator: str) -> Node:
+def activate(client: FleetHttpClient, private: EllipticCurvePrivateKey, coordinator: str) -> Node:
     public = public_key_to_bytes(private.public_key())
     asked = ActivateNodeRequest(public_key=public, heartbeat_interval=HEARTBEAT_DEFAULT_INTERVAL)
     try:
         return Node(node_id=client.ActivateNode(asked).node_id)
     except httpx.HTTPStatusError as error:
+        # Imported late: it brings a web server.
+        from flwr.supercore.error import ApiErrorCode, FlowerError
+
         told = FlowerError.from_json(error.response.text)
         if told is not None and told.code == ApiErrorCode.FLEET_NODE_ACTIVATION_FAILED:
             raise ConfigError(
@@ -203,7 +219,7 @@ def _activate(client: FleetHttpClient, private: EllipticCurvePrivateKey, coordin
         raise
 
 
-def _client(coordinator: str, authority: Path, private: EllipticCurvePrivateKey) -> FleetHttpClient:
+def connection(coordinator: str, authority: Path, private: EllipticCurvePrivateKey) -> FleetHttpClient:
     address = parse_address(coordinator)
     if address is None:
         raise ConfigError(f"`coordinator` must be HOST:PORT; got {coordinator[:80]!r}.")

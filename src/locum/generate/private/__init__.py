@@ -14,6 +14,7 @@ if TYPE_CHECKING:
         reference_of as reference_of,
     )
     from locum.generate.private.gradients import (
+        GRADIENT_STEP as GRADIENT_STEP,
         MOST_RECORDS as MOST_RECORDS,
         HeadQuery as HeadQuery,
         SoftmaxRule as SoftmaxRule,
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
         Descent as Descent,
         Head as Head,
         Schedule as Schedule,
+        head_spec as head_spec,
         place_means as place_means,
         read_head as read_head,
         schedule_for as schedule_for,

@@ -25,6 +25,8 @@ Integers = npt.NDArray[np.int64]
 # 2**36 steps. They stay a step below, so that rounding cannot reach the bound.
 _BITS = 18
 _GRID, _FULL = 2**_BITS, 2**_BITS - 1
+# The step of the grid of class sums and gradients.
+GRADIENT_STEP = 2.0 ** (-2 * _BITS)
 # Rows at a time: a sum over as many products of at most 2**36 is exact in double precision, and stays in the cache.
 _ROWS = 4096
 # Scores of larger weights could not be told from infinite ones.
@@ -103,6 +105,8 @@ class HeadQuery:
         self._unit, self._relative = unit_vectors(X[keep], reference)
         self._whole = np.zeros((0, X.shape[1]))
         self._pairs: _Pairs | None = None
+        # The share of the records whose last residuals were longer than the bound. Private.
+        self.clipped = 0.0
 
     def first(self, shares: Shares) -> ExactSums:
         """The pooled sum of all vectors, the counts of the classes, and the sum of lengths."""
@@ -147,16 +151,23 @@ class HeadQuery:
         power = bits - int(np.frexp(np.abs(rule.weights).max(initial=2.0**-500))[1])
         weights = np.rint(np.ldexp(rule.weights, power))
 
-        def residuals(rows: slice) -> Array:
-            scores = np.ldexp(weights @ self._whole[rows].T, -power - _BITS)
-            return _softmax(scores + rule.offsets[:, None]) - _one_hot(self._codes[rows], self._classes)
+        long = 0
 
-        return self._sum(residuals, 1.0 / clip)
+        def residuals(rows: slice) -> Array:
+            nonlocal long
+            scores = np.ldexp(weights @ self._whole[rows].T, -power - _BITS)
+            found = _softmax(scores + rule.offsets[:, None]) - _one_hot(self._codes[rows], self._classes)
+            long += int((np.square(found).sum(axis=0) > clip * clip).sum())
+            return found
+
+        out = self._sum(residuals, 1.0 / clip)
+        self.clipped = long / max(len(self._whole), 1)
+        return out
 
     def _sum(self, residuals: Callable[[slice], Array], gain: float) -> ExactSums:
         """The sum over units of residuals times vectors, each unit's contribution cut to length 1."""
         n, d = self._whole.shape
-        out = ExactSums(np.full(self._classes * d, 2.0 ** (-2 * _BITS)))
+        out = ExactSums(np.full(self._classes * d, GRADIENT_STEP))
         blocks = [slice(start, min(start + _ROWS, n)) for start in range(0, n, _ROWS)]
         if self._pairs is None:
             for rows in blocks:

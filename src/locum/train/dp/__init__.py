@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from locum._lazy import lazy_exports
 
 if TYPE_CHECKING:
-    from locum.train.dp.clipping import ASSUMPTIONS as ASSUMPTIONS, ClippedNetwork as ClippedNetwork
+    from locum.train.dp.assumptions import ASSUMPTIONS as ASSUMPTIONS
+    from locum.train.dp.clipping import ClippedNetwork as ClippedNetwork
     from locum.train.dp.engine import PrivateHistory as PrivateHistory, PrivateRun as PrivateRun
     from locum.train.dp.initial_query import InitialQuery as InitialQuery
 

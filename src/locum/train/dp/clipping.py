@@ -41,10 +41,6 @@ _BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm
 MAX_ROWS = 2**22
 # The rows' norms times this count as a part of a subject's norm: opposite gradients cancel, their rounding does not.
 _CANCEL = 2.0**-8
-# What a claim about DP-SGD must name in its `assumptions`.
-ASSUMPTIONS = (
-    "batch invariance: a record's gradient is computed to the same bits whichever other records are in its batch",
-)
 
 
 class Subjects:

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
-import torch
-from torch import Tensor
 
 from locum.accounting import Gaussian
 from locum.errors import PrivacyError
 from locum.mechanisms import ExactSums, noisy
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from locum.accounting import SGDPlan
 
 
@@ -51,6 +51,9 @@ class InitialQuery:
 
     def noisy(self, plan: SGDPlan, insecure_seed: int | None) -> Tensor:
         """The sums with the noise that the plan pays for."""
+        # Imported late: a plan needs this class, and no torch.
+        import torch
+
         # No training step has this number, so seeded noise is not used twice.
         drawn = noisy(self.sums, self.noise(plan), insecure_seed=insecure_seed, step=plan.steps)
         return torch.from_numpy(drawn.to_array())

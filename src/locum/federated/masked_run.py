@@ -1,0 +1,234 @@
+"""The coordinator's side of masked sums: it passes keys and shares on, and opens one total after the other.
+
+The protocol is in docs/explain/masked-sums.md. Everything is on disk before the next message leaves, so a run that
+stopped goes on with the same requests; sites then send the same replies, which costs them nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from locum.errors import FormatError, LocumError
+from locum.federated.masked_site import mask_terms
+from locum.federated.masking import MaskedStep, check_announcement
+from locum.federated.protocol import Reply, Step, Tensors
+from locum.federated.queries import HeadProgram, Query, StatisticsProgram, program_for, tensors_of
+from locum.federated.settings import FederationSettings
+from locum.federated.state import PendingSum, RunState
+from locum.federated.terms import Terms
+
+# Simulations may have no noise, and estimates divide by it.
+MIN_NOISE = 1e-6
+
+
+class Ask(Protocol):
+    """Asks sites, and returns the usable replies; see `Coordinator`."""
+
+    def __call__(
+        self,
+        names: list[str],
+        step: Step,
+        number: int,
+        facts: Mapping[str, Any],
+        tensors: Mapping[str, Tensors],
+        wanted: Mapping[str, tuple[int, ...]] | None,
+        *,
+        enough: int | None = None,
+    ) -> dict[str, Reply]: ...
+
+
+class MaskedRun:
+    """All masked sums of a run.
+
+    Parameters
+    ----------
+    settings
+        The public terms.
+    state
+        The run so far.
+    ask
+        Asks sites.
+    connected
+        The sites that are connected now.
+    read
+        The terms of those whose replies are in order.
+    refuse
+        Reports a reply that is not used: site, step, number and reason.
+    emit
+        Takes one plain dict per event.
+    """
+
+    def __init__(
+        self,
+        settings: FederationSettings,
+        state: RunState,
+        *,
+        ask: Ask,
+        connected: Callable[[], list[str]],
+        read: Callable[[Mapping[str, Reply]], dict[str, Terms]],
+        refuse: Callable[[str, str, int, str], None],
+        emit: Callable[[dict[str, Any]], None],
+    ) -> None:
+        self._settings, self._state, self._ask = settings, state, ask
+        self._connected, self._read, self._refuse, self._emit = connected, read, refuse, emit
+        self._terms = mask_terms(settings, state.run)
+
+    def run(self) -> HeadProgram | StatisticsProgram:
+        """Everything that is left to do; the program that has taken all totals."""
+        if not self._state.keys:
+            self._join()
+        if not self._state.terms:
+            self._begin()
+        program = program_for(self._settings, total_noise(self._settings, self._state.terms))
+        self._replay(program)
+        while not program.done:
+            self._sum(program)
+        return program
+
+    def _join(self) -> None:
+        """Every site announces its keys, signed."""
+        names = [name for name in self._settings.sites if name in self._connected()]
+        replies = self._ask(names, "join", 0, {}, {}, {})
+        keys: dict[str, dict[str, Any]] = {}
+        for name, reply in replies.items():
+            try:
+                announced = reply.facts.get("keys")
+                if not isinstance(announced, dict):
+                    raise FormatError("it announced no keys")
+                check_announcement(self._terms, name, announced)
+                keys[name] = announced
+            except LocumError as error:
+                self._refuse(name, "join", 0, str(error))
+        self._enough(keys, "joined")
+        self._state.keys = keys
+        self._state.save()
+
+    def _begin(self) -> None:
+        """Shares go from every site to every other; then sites pay."""
+        state, names = self._state, list(self._state.keys)
+        if not state.blobs:
+            replies = self._ask(names, "share", 0, {"keys": state.keys}, {}, None)
+            sent: dict[str, npt.NDArray[np.uint8]] = {}
+            shared = []
+            for name, reply in replies.items():
+                if set(reply.tensors) - {name} != set(names) - {name} or any(
+                    blob.dtype != np.uint8 or blob.ndim != 1 for blob in reply.tensors.values()
+                ):
+                    self._refuse(name, "share", 0, "shares that are not one for each site")
+                    continue
+                shared.append(name)
+                sent |= {f"{name}/{to}": blob for to, blob in reply.tensors.items()}
+            self._enough(shared, "sent shares")
+            state.blobs = sent
+            state.save()
+        shared = sorted({key.partition("/")[0] for key in state.blobs})
+        tensors = {
+            to: {name: state.blobs[f"{name}/{to}"] for name in shared if f"{name}/{to}" in state.blobs}
+            for to in shared
+        }
+        replies = self._ask(shared, "begin", 0, {}, tensors, {})
+        found = self._read(replies)
+        self._enough(found, "began")
+        state.terms, state.blobs = found, {}
+        state.save()
+
+    def _replay(self, program: HeadProgram | StatisticsProgram) -> None:
+        """Give the program the totals of an earlier process."""
+        start, done = 0, self._state.transcript.astype(np.float64)
+        while start < len(done):
+            stop = start + program.query().size(self._settings)
+            program.take(done[start:stop])
+            start = stop
+
+    def _sum(self, program: HeadProgram | StatisticsProgram) -> None:
+        state, step = self._state, self._state.round
+        if state.pending is None:
+            query = program.query()
+            state.pending = PendingSum(query.facts(), dict(tensors_of(query)), self._participants())
+            state.save()
+        pending = state.pending
+        facts = pending.facts
+        query = Query(facts["query"], facts["share"], facts["clip"], pending.tensors)
+        self._collect(pending, step, query)
+        opener = MaskedStep(self._terms, state.keys, step, query.digest(), pending.participants, pending.words)
+        signatures = self._confirmed(pending, step, opener)
+        replies = self._ask(list(signatures), "open", step, {"signatures": signatures}, {}, {})
+        self._enough(replies, f"opened sum {step + 1}")
+        opened = {name: reply.facts.get("shares", {}) for name, reply in replies.items()}
+        total = opener.total(opened) * query.steps(self._settings)
+        self._check(total, query)
+        # Rounding after the noise costs nothing; whoever reads the release has these numbers.
+        noisy = total.astype(np.float32)
+        state.transcript = np.concatenate([state.transcript, noisy])
+        state.pending, state.round = None, step + 1
+        program.take(noisy.astype(np.float64))
+        state.save()
+        self._emit({"event": "sum", "sum": step + 1, "of": program.sums, "sites": pending.answered})
+
+    def _participants(self) -> list[str]:
+        """All sites that began, but for those that are not connected while enough others are."""
+        began, here = sorted(self._state.terms), set(self._connected())
+        present = [name for name in began if name in here]
+        return present if len(present) >= self._terms.threshold else began
+
+    def _collect(self, pending: PendingSum, step: int, query: Query) -> None:
+        """Masked sums of enough sites; from then on it is fixed who is in the total."""
+        if pending.answered:
+            return
+        missing = [name for name in pending.participants if name not in pending.words]
+        replies = self._ask(
+            missing,
+            "sum",
+            step,
+            {**pending.facts, "participants": pending.participants},
+            dict.fromkeys(missing, pending.tensors),
+            {"sums": (query.size(self._settings),)},
+            enough=self._terms.threshold - len(pending.words),
+        )
+        pending.words |= {name: reply.tensors["sums"] for name, reply in replies.items()}
+        self._state.save()
+        self._enough(pending.words, f"answered sum {step + 1}")
+        pending.answered = sorted(pending.words)
+        self._state.save()
+
+    def _confirmed(self, pending: PendingSum, step: int, opener: MaskedStep) -> dict[str, str]:
+        """Signatures of enough sites over the list of those who answered."""
+        replies = self._ask(pending.answered, "confirm", step, {"answered": pending.answered}, {}, {})
+        signatures: dict[str, str] = {}
+        for name, reply in replies.items():
+            signature = str(reply.facts.get("signature"))
+            if opener.is_confirmed(name, signature):
+                signatures[name] = signature
+            else:
+                self._refuse(name, "confirm", step, "a signature that is not its own")
+        self._enough(signatures, f"confirmed sum {step + 1}")
+        return signatures
+
+    def _check(self, total: npt.NDArray[np.float64], query: Query) -> None:
+        """Totals that no records can have mean that a site sent nonsense, and nobody can tell which one."""
+        noise = total_noise(self._settings, self._state.terms) / math.sqrt(query.share)
+        most = self._settings.max_size * len(self._state.terms) + 10 * noise * math.sqrt(len(total))
+        if not np.linalg.norm(total) <= most:
+            raise LocumError(
+                "A total is larger than the records of all sites could make it: a site sent something else than its "
+                "sums. Nothing was released; find out which one, and start a new run without it."
+            )
+
+    def _enough(self, found: Any, what: str) -> None:
+        if len(found) < self._terms.threshold:
+            raise LocumError(
+                f"{len(found)} of {len(self._terms.sites)} sites {what}, and {self._terms.threshold} are needed: the "
+                "run stopped. Start it again when more are back: it resumes here, and sites pay nothing more."
+            )
+
+
+def total_noise(settings: FederationSettings, terms: Mapping[str, Terms]) -> float:
+    """The standard deviation of the noise on a total with all of the precision, if every site that began answers."""
+    planned = max(t.noise for t in terms.values())
+    honest = len(settings.sites) - settings.absent - settings.colluding
+    return max(planned * math.sqrt(len(terms) / honest), MIN_NOISE)
