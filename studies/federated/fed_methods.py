@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +17,28 @@ from torch import nn
 
 from locum.accounting import PlanSteps, PoissonGaussian, epsilon_of, plan_sgd
 from locum.data import load_reference
-from locum.federated import FederationSettings, PersonalModel, Site, average, fit_personal, simulate
+from locum.federated import (
+    FederationSettings,
+    PersonalModel,
+    Site,
+    average,
+    fit_personal,
+    make_site_key,
+    plan_site,
+    simulate,
+)
 from locum.federated.baselines import federated_head, scores
+from locum.federated.masked_run import total_noise
+from locum.federated.queries import SiteQueries, program_for
+from locum.federated.result import TOGETHER, Learned, build_result
 from locum.federated.site_file import SiteRecords
+from locum.federated.terms import read_terms
 from locum.generate import ClassGaussian
-from locum.generate.private import unit_vectors
+from locum.generate.private import subjects, unit_vectors
 from locum.heads import LinearHead
+from locum.mechanisms import noisy
 from locum.metrics import accuracy, balanced_accuracy, f1
+from locum.release import Release
 from locum.train import RowLossByAutograd
 from locum.train.dp import PrivateRun
 from locum.types import DP, EmbeddingSet
@@ -64,10 +79,14 @@ def federation(
     validation: bool = False,
     balanced: bool = False,
 ) -> Method:
-    """A simulation with the code of a real run, in one process."""
+    """A federation: masked sums without their masks; decoders as a simulation with the code of a real run."""
 
     def run(deal: Deal, seed: int) -> Guesses:
         privacy = None if epsilon is None else deal.budget(epsilon, delta)
+        if settings["mode"] != "decoder":
+            release = together_without_masks(settings, privacy, deal, seed)
+            out = personal(release, deal, seed, balanced=balanced)
+            return out if epsilon is None else replace(out, more={"epsilon": epsilon})
         with tempfile.TemporaryDirectory() as folder:
             found, models = simulated(settings, privacy, deal, seed, Path(folder), validation, balanced)
             out = from_models(models, deal)
@@ -99,6 +118,43 @@ def simulated(
     return found, [PersonalModel.open(Site(file).personal_folder) for file in files]
 
 
+def together_without_masks(settings: Mapping[str, Any], privacy: DP | None, deal: Deal, seed: int) -> Release:
+    """The release of masked sums, computed without the masks, which cancel: the same numbers in a tenth of the time.
+
+    Every site has the sums, the grid, the share of the noise and the seed that it has in a simulation. A test
+    compares the release with that of a simulation, number by number.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        names = [f"site-{i}" for i in range(len(deal.train))]
+        for name in names:
+            make_site_key(folder, name)
+        keys = {name: (Path(folder) / f"{name}.pub").read_text().strip() for name in names}
+    budget = {} if privacy is None else {k: getattr(privacy, k) for k in ("epsilon", "delta", "unit", "relation")}
+    terms = FederationSettings(
+        deal.classes, deal.dim, reference=deal.reference, seed=seed, sites=keys, **{**settings, **budget}
+    )
+    plan, honest = plan_site(terms, privacy), len(names) - terms.absent - terms.colluding
+    found = dict.fromkeys(names, read_terms({"noise": plan.sums_noise, "size": 1, "terms": None}))
+    reference = load_reference(deal.reference, deal.dim)
+    sites = [
+        SiteQueries(p, subjects(p.subject) if deal.subjects else None, terms, reference) for p in deal.train.values()
+    ]
+    program, step, total = program_for(terms, total_noise(terms, found)), 0, np.zeros(0)
+    while not program.done:
+        query = program.query()
+        words = np.zeros(query.size(terms), dtype=np.int64)
+        for i, site in enumerate(sites):
+            sums = site.sums(query)
+            if plan.sums_noise:
+                noise = plan.sums_noise / np.sqrt(query.share) * (1 + 1e-9)
+                sums = noisy(sums, noise, parts=honest, insecure_seed=1000 * seed + i, step=step)
+            words += sums.integers
+        total = (words * query.steps(terms)).astype(np.float32).astype(np.float64)
+        program.take(total)
+        step += 1
+    return build_result(terms, "", Learned(found, {TOGETHER: total}, {}, program))
+
+
 def from_models(models: Sequence[PersonalModel], deal: Deal) -> Guesses:
     """What each site's mix, the global head and its own head say."""
     pairs = zip(models, deal.test.values(), strict=True)
@@ -106,26 +162,26 @@ def from_models(models: Sequence[PersonalModel], deal: Deal) -> Guesses:
     return Guesses(guesses, [m.lam for m in models])
 
 
-def trusted_center(epsilon: float | None, *, balanced: bool = False) -> Method:
+def trusted_center(epsilon: float, *, balanced: bool = False) -> Method:
     """All records in one place and the same mechanism, then a mix at every site as in a federation."""
 
     def run(deal: Deal, seed: int) -> Guesses:
-        pooled = deal.pooled()
-        if epsilon is None:
-            release = ClassGaussian(random_state=seed).fit(pooled.X, pooled.y).release(pooled.info, no_dp=True)
-        else:
-            model = ClassGaussian(
-                privacy=DP(epsilon, deal.delta, deal.unit),
-                classes=list(range(len(deal.classes))),
-                reference=deal.reference,
-                insecure_seed=seed,
-                random_state=seed,
-            )
-            subject = pooled.subject if deal.subjects else None
-            release = model.fit(pooled.X, pooled.y, subject=subject).release(pooled.info)
-        return personal(release, deal, seed, balanced=balanced)
+        return personal(in_one_place(deal, epsilon, seed), deal, seed, balanced=balanced)
 
     return run
+
+
+def in_one_place(deal: Deal, epsilon: float, seed: int) -> Release:
+    """The private head that one holder of all records would release."""
+    pooled = deal.pooled()
+    model = ClassGaussian(
+        privacy=DP(epsilon, deal.delta, deal.unit),
+        classes=list(range(len(deal.classes))),
+        reference=deal.reference,
+        insecure_seed=seed,
+        random_state=seed,
+    )
+    return model.fit(pooled.X, pooled.y, subject=pooled.subject if deal.subjects else None).release(pooled.info)
 
 
 def personal(release: Any, deal: Deal, seed: int, *, balanced: bool = False) -> Guesses:

@@ -15,6 +15,7 @@ from locum.data import load_reference
 from locum.errors import ConfigError, DataError
 from locum.federated.baselines import federated_head
 from locum.recipes import StudyResults, find_studies, run_study
+from locum.release import load
 from locum.types import EmbeddingInfo, EmbeddingSet
 
 ROOT = Path(__file__).parents[2] / "studies"
@@ -93,6 +94,21 @@ def test_private_fedavg_is_the_baseline_of_the_package() -> None:
     theirs = federated_head(sites, 2, reference, rounds=2, privacy=deal.budget(1.0), seed=3)
     np.testing.assert_allclose(ours[0], theirs[0], atol=1e-6)
     np.testing.assert_allclose(ours[1], theirs[1], atol=1e-6)
+
+
+@pytest.mark.parametrize("mode", ["HEAD", "SUMS"])
+def test_leaving_out_the_masks_changes_nothing(mode: str, tmp_path: Path) -> None:
+    """The naive twin is a simulation with keys, shares and masks."""
+    methods, deal = module("fed_methods"), made_up(sites=4)
+    settings, budget = getattr(methods, mode), deal.budget(3.0)
+    fast = methods.together_without_masks(settings, budget, deal, 5)
+    found, models = methods.simulated(settings, budget, deal, 5, tmp_path)
+    slow = load(found.release)
+    assert fast.tensors.keys() == slow.tensors.keys()
+    for name, value in fast.tensors.items():
+        np.testing.assert_array_equal(value, slow.tensors[name])
+    guesses = methods.federation(settings, 3.0)(deal, 5)
+    assert guesses.lams == [model.lam for model in models]
 
 
 def test_averaging_gives_every_site_the_mean() -> None:
