@@ -12,7 +12,7 @@ import pytest
 
 from locum import EmbeddingSet
 from locum.data import load_sample, partition_iid, write_embeddings
-from locum.federated import FederationSettings, make_site_key
+from locum.federated import FederationSettings
 
 SETTINGS: dict[str, Any] = {
     "mode": "decoder",
@@ -53,8 +53,6 @@ def sites(tmp_path: Path) -> Callable[..., dict[str, Path]]:
             write_embeddings(home / "records.npz", data)
             told: dict[str, Any] = {"data": "records.npz", "epsilon": 2.0, "delta": 1e-4, "n_public": 500, **more}
             told["federation"] = str(tmp_path / "federation.toml")
-            make_site_key(home, name)
-            told["key"] = f"{name}.key"
             if test:
                 told["insecure_seed"] = i
             text = "".join(f"{k} = {v!r}\n".replace("'", '"') for k, v in told.items() if v is not None)
@@ -105,8 +103,6 @@ def site_of(tmp_path: Path) -> Callable[..., Path]:
         write_embeddings(home / "records.npz", data)
         told = {"data": "records.npz", "epsilon": 2.0, "delta": 1e-4, "n_public": 50, **more}
         told["federation"] = str(tmp_path / "federation.toml")
-        make_site_key(home, name)
-        told["key"] = f"{name}.key"
         lines = [f"{k} = {json.dumps(v)}\n" for k, v in told.items() if v is not None]
         (home / "site.toml").write_text("".join(lines))
         return home / "site.toml"

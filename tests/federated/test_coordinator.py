@@ -236,7 +236,7 @@ def test_a_site_whose_steps_are_used_up_declines(sites: Make, settings: Make, tm
     )
     reply = channel.ask({"site-0": more}, timeout=1)["site-0"]
     assert isinstance(reply, Reply)
-    assert reply.declined == "its budget does not allow this"
+    assert reply.declined == "its budget or the protocol does not allow this"
     assert not reply.tensors
 
 

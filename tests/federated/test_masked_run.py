@@ -11,11 +11,19 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.site_keys import pinned
 
 from locum.accounting import Ledger, plan_head
 from locum.data import load_reference
 from locum.errors import LocumError
-from locum.federated import Coordinator, FederationSettings, LocalChannel, NoReply, Reply, Request
+from locum.federated import (
+    Coordinator,
+    FederationSettings,
+    LocalChannel,
+    NoReply,
+    Reply,
+    Request,
+)
 from locum.federated.site import Site
 from locum.generate.private import FIRST, Descent, HeadQuery, read_head
 from locum.mechanisms import ExactSums
@@ -23,11 +31,6 @@ from locum.release import load
 from locum.types import DP
 
 Make = Callable[..., Any]
-
-
-def pinned(files: Mapping[str, Path]) -> dict[str, str]:
-    """The public keys of sites, as terms hold them."""
-    return {name: (file.parent / f"{name}.pub").read_text().strip() for name, file in files.items()}
 
 
 @pytest.fixture

@@ -8,18 +8,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, strategies as st
 from safetensors.numpy import save_file
 from scipy import stats
 
 from locum import EmbeddingSet
 from locum.data import Reference
-from locum.errors import DataError, FormatError
+from locum.errors import ConfigError, DataError, FormatError
 from locum.federated import FederationSettings, PersonalModel, fit_personal
 from locum.federated.aggregation import decoder_tensors, initial_network
-from locum.federated.personal import LAMBDAS, pick_lambda
-from locum.federated.result import build_result
+from locum.federated.result import Learned, build_result
 from locum.federated.site_file import SiteRecords
+from locum.federated.state import read_tensors, write_tensors
 from locum.federated.terms import read_terms
 from locum.generate.private import MEANS, query_sums
 from locum.release import Release
@@ -42,35 +41,7 @@ def release() -> Release:
     data = records(3000, 0)
     settings = FederationSettings(NAMES, dim=4, mode="sums")
     sums = query_sums(data.X, data.y, None, 3, Reference.plain(4), MEANS)
-    return build_result(settings, "run", {"a": TEST, "b": TEST}, {"a": sums, "b": sums}, {})
-
-
-def proba(m: int) -> st.SearchStrategy[np.ndarray]:
-    raw = st.lists(st.lists(st.floats(0.01, 1), min_size=3, max_size=3), min_size=m, max_size=m)
-    return raw.map(lambda rows: np.array(rows) / np.sum(rows, axis=1, keepdims=True))
-
-
-@given(
-    st.integers(1, 6).flatmap(
-        lambda m: st.tuples(proba(m), proba(m), st.lists(st.integers(0, 2), min_size=m, max_size=m))
-    )
-)
-def test_lambda_is_the_one_with_the_least_loss(case: tuple[np.ndarray, np.ndarray, list[int]]) -> None:
-    local, shared, y = case
-    losses = {}
-    for lam in (k / 10 for k in range(11)):
-        losses[lam] = -sum(np.log(lam * local[i][c] + (1 - lam) * shared[i][c]) for i, c in enumerate(y)) / len(y)
-    best = pick_lambda(local, shared, np.array(y))
-    assert best in LAMBDAS
-    assert losses[best] <= min(losses.values()) + 1e-12
-
-
-def test_of_equals_the_smallest() -> None:
-    same = np.full((4, 2), 0.5)
-    assert pick_lambda(same, same, np.zeros(4, dtype=np.int64)) == 0.0
-    # A head that gives the true class probability 0 must not break the sum.
-    never = np.array([[0.0, 1.0]])
-    assert pick_lambda(never, never, np.array([0])) == 0.0
+    return build_result(settings, "run", Learned({"a": TEST, "b": TEST}, {"a": sums, "b": sums}, {}))
 
 
 def test_the_mixture_is_a_mixture(release: Release) -> None:
@@ -105,22 +76,84 @@ def test_for_a_class_gaussian_the_global_head_is_the_bayes_rule(balanced: bool, 
     np.testing.assert_allclose(model.predict_proba(X, 0.0), twin, atol=1e-4)
 
 
+def turned(data: EmbeddingSet) -> EmbeddingSet:
+    """The same records with other labels than the federation's, so that the global head can only mislead."""
+    return EmbeddingSet.from_arrays(data.X, np.array(NAMES)[(data.y + 1) % 3]).with_classes(NAMES)
+
+
 def test_small_sites_rely_on_the_global_head_and_different_sites_do_not(release: Release) -> None:
-    poor = fit_personal(release, SiteRecords(records(12, 1, spread=2.0)))
-    # Its class labels differ from the federation's, so the global head can only mislead it.
-    other = records(300, 2)
-    turned = EmbeddingSet.from_arrays(other.X, np.array(NAMES)[(other.y + 1) % 3]).with_classes(NAMES)
+    poor = fit_personal(release, SiteRecords(records(24, 1, spread=2.0)))
     assert poor.lam <= 0.5
-    assert fit_personal(release, SiteRecords(turned)).lam >= 0.9
+    assert not poor.fallback
+    assert poor.gain is not None
+    assert poor.gain.value > 0
+    other = fit_personal(release, SiteRecords(turned(records(300, 2))))
+    assert other.lam == 1
+    assert other.fallback
+    assert "no gain beyond chance" in other.notes[0]
 
 
 def test_validation_records_choose_lambda_if_given(release: Release) -> None:
-    train, held = records(60, 1), records(40, 4)
-    turned = EmbeddingSet.from_arrays(train.X, np.array(NAMES)[(train.y + 1) % 3]).with_classes(NAMES)
+    held = records(40, 4)
     # Judged by the validation records, all local labels are wrong.
-    model = fit_personal(release, SiteRecords(turned, held))
-    assert model.lam == 0.0
-    assert (model.predict(held.X) == held.y).mean() > 0.7
+    for rule in ("robust", "paper"):
+        model = fit_personal(release, SiteRecords(turned(records(60, 1)), held), rule=rule)  # type: ignore[arg-type]
+        assert model.lam < 0.5
+        assert (model.predict(held.X) == held.y).mean() > 0.7
+
+
+def test_the_papers_rule_does_not_fall_back(release: Release) -> None:
+    site = SiteRecords(turned(records(300, 2)))
+    model = fit_personal(release, site, measure="log_loss", rule="paper")
+    assert model.lam >= 0.9
+    assert not model.fallback
+    assert model.measure == "log_loss"
+
+
+def test_with_one_subject_there_is_nothing_to_choose_from(release: Release) -> None:
+    data = records(9, 1)
+    one = EmbeddingSet.from_arrays(data.X, np.array(NAMES)[data.y], subject=np.zeros(9, dtype=int)).with_classes(
+        NAMES
+    )
+    model = fit_personal(release, SiteRecords(one))
+    assert model.lam == 0
+    assert "too few records" in model.notes[0]
+
+
+def test_classes_without_records_can_be_left_to_the_global_head(release: Release) -> None:
+    site, X = SiteRecords(records(60, 1, classes=2)), records(300, 2)
+    mix, rest = (fit_personal(release, site, unseen=u) for u in ("mix", "global"))  # type: ignore[arg-type]
+    p, theirs, ours = rest.predict_proba(X.X), rest.predict_proba(X.X, 0.0), rest.predict_proba(X.X, 1.0)
+    np.testing.assert_allclose(p.sum(axis=1), 1)
+    np.testing.assert_array_equal(p[:, 2], theirs[:, 2])
+    among = theirs[:, :2] / theirs[:, :2].sum(axis=1, keepdims=True)
+    twin = (1 - theirs[:, 2:]) * (rest.lam * ours[:, :2] + (1 - rest.lam) * among)
+    np.testing.assert_allclose(p[:, :2], twin, atol=1e-12)
+    # All three classes are tested here; the third is found as often as by the global head alone.
+    found = [(m.predict(X.X)[X.y == 2] == 2).mean() for m in (mix, rest)]
+    assert found[1] >= found[0]
+    assert found[1] == (rest.predict(X.X, 0.0)[X.y == 2] == 2).mean()
+    assert all(any("no records of cow" in note for note in m.notes) for m in (mix, rest))
+
+
+def test_notes_say_what_may_be_wrong(release: Release) -> None:
+    data = records(300, 1)
+    # The ten bees are at the place of the ants, so they are missed.
+    X, label = (
+        np.concatenate([data.X[data.y != 1], data.X[data.y == 0][:10]]),
+        data.y[data.y != 1].tolist() + [1] * 10,
+    )
+    rare = EmbeddingSet.from_arrays(X, np.array(NAMES)[label]).with_classes(NAMES)
+    model = fit_personal(release, SiteRecords(rare), measure="accuracy", clipped=0.75)
+    assert model.clipped == 0.75
+    text = " ".join(model.notes)
+    for part in ("far below accuracy", "75% of this site's records were clipped"):
+        assert part in text
+    fine = fit_personal(release, SiteRecords(records(90, 1)), clipped=0.1)
+    assert not any(word in " ".join(fine.notes) for word in ("far below", "clipped", "no records"))
+    for wrong in ({"clipped": 1.5}, {"unseen": "local"}, {"measure": "auc"}, {"rule": "best"}):
+        with pytest.raises(ConfigError, match=f"`{next(iter(wrong))}` must be"):
+            fit_personal(release, SiteRecords(records(9, 1)), **wrong)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("n", "classes"), [(1, 1), (2, 2), (7, 1), (9, 2)])
@@ -142,15 +175,35 @@ def test_the_same_records_give_the_same_model(release: Release) -> None:
 
 
 def test_only_its_owner_can_read_it(tmp_path: Path, release: Release) -> None:
-    model = fit_personal(release, SiteRecords(records(30, 1)))
+    model = fit_personal(release, SiteRecords(records(30, 1, classes=2)), unseen="global", clipped=0.75)
     model.save(tmp_path / "personal")
     (file,) = (tmp_path / "personal").iterdir()
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
     again = PersonalModel.open(tmp_path / "personal")
     X = records(20, 2).X
-    assert (again.classes, again.lam) == (model.classes, model.lam)
+    for name in ("classes", "lam", "backbone", "measure", "unseen", "fallback", "gain", "clipped", "notes"):
+        assert getattr(again, name) == getattr(model, name)
+    assert again.gain is not None
+    assert len(again.notes) >= 2
     np.testing.assert_array_equal(again.predict_proba(X), model.predict_proba(X))
+
+
+def test_files_of_the_first_version_still_open_and_newer_ones_do_not(tmp_path: Path, release: Release) -> None:
+    model = fit_personal(release, SiteRecords(records(30, 1)))
+    model.save(tmp_path)
+    meta, tensors = read_tensors(tmp_path / "personal.safetensors")
+    old = {k: meta[k] for k in ("format", "classes", "lambda", "backbone")}
+    write_tensors(tmp_path / "personal.safetensors", tensors, old)
+    again, X = PersonalModel.open(tmp_path), records(20, 2).X
+    np.testing.assert_array_equal(again.predict_proba(X), model.predict_proba(X))
+    assert (again.measure, again.notes, again.gain) == ("log_loss", (), None)
+    write_tensors(tmp_path / "personal.safetensors", tensors, {**meta, "version": 3})
+    with pytest.raises(FormatError, match="newer"):
+        PersonalModel.open(tmp_path)
+    write_tensors(tmp_path / "personal.safetensors", tensors, {**meta, "unseen": "?"})
+    with pytest.raises(FormatError, match="damaged"):
+        PersonalModel.open(tmp_path)
 
 
 def test_what_is_not_a_model_is_refused(tmp_path: Path) -> None:
@@ -174,7 +227,7 @@ def test_for_a_decoder_the_global_head_is_trained_on_samples(little: Callable[..
     X = (rng.normal(size=(2, 200))[y] + rng.normal(size=(200, 200))).astype(np.float32)
     sums = query_sums(X, y, None, 2, Reference.plain(200), MEANS)
     decoder = decoder_tensors(initial_network(settings))
-    release = build_result(settings, "run", {"a": TEST, "b": TEST}, {"a": sums, "b": sums}, decoder)
+    release = build_result(settings, "run", Learned({"a": TEST, "b": TEST}, {"a": sums, "b": sums}, decoder))
     train = EmbeddingSet.from_arrays(X[:8], np.array(["ant", "bee"])[y[:8]])
     for balanced in (False, True):
         model = fit_personal(release, SiteRecords(train), balanced=balanced)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.site_keys import pinned
 
 from locum.data import Reference, load_reference, read_embeddings, write_embeddings
 from locum.errors import ConfigError, DataError, LocumError
@@ -52,8 +53,8 @@ def test_the_terms_name_a_hash(file: Path, settings: Terms, tmp_path: Path) -> N
 def test_a_run_with_a_file(
     secure: bool, file: Path, settings: Terms, sites: Sites, tmp_path: Path, hardly_trained_personal_models: None
 ) -> None:
-    terms = settings(mode="sums", secure=secure, **own(file))
     files = sites(3, reference=str(file))
+    terms = settings(mode="sums", secure=secure, **own(file), sites=pinned(files) if secure else {})
     # One site has it from `embed`.
     first = next(iter(files.values()))
     records = read_embeddings(first.parent / "records.npz")
@@ -70,9 +71,10 @@ def test_a_run_with_a_file(
 def test_a_site_with_another_file_pays_nothing(file: Path, settings: Terms, sites: Sites, tmp_path: Path) -> None:
     other = Reference.from_ranges(np.zeros(64), np.full(64, 17), source="other").save(tmp_path / "other.safetensors")
     for secure in (False, True):
-        terms = settings(mode="sums", secure=secure, **own(file))
         for name, given in (("lacks", None), ("other", str(other))):
-            place = sites(1, test=False, folder=f"{name}-{secure}", reference=given)["site-0"]
+            files = sites(3, test=False, folder=f"{name}-{secure}", reference=given)
+            terms = settings(mode="sums", secure=secure, **own(file), delta=1e-4, sites=pinned(files))
+            place = files["site-0"]
             request = Request("join", 0, "nonce", {"run": "r", "settings": terms.to_dict()}, {})
             with pytest.raises(LocumError, match=r"name your copy|not those of the terms"):
                 Site(place).reply(request)

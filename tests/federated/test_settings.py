@@ -12,8 +12,11 @@ from hypothesis import given, strategies as st
 
 from locum.errors import ConfigError
 from locum.federated import FederationSettings
-from locum.federated.secure import noise_of_each
+from locum.federated.certificates import _pair
+from locum.federated.mask_terms import check_sites
 
+# Three sites with a key each.
+KEYS = {name: _pair(name)[f"{name}.pub"].decode().strip() for name in "abc"}
 TWO = {"classes": ["a", "b"], "dim": 3}
 
 good = st.fixed_dictionaries(
@@ -22,7 +25,10 @@ good = st.fixed_dictionaries(
         "dim": st.integers(1, 2000),
     },
     optional={
-        "mode": st.sampled_from(["sums", "decoder"]),
+        "mode": st.sampled_from(["head", "sums", "decoder"]),
+        "epsilon": st.floats(0.1, 10),
+        "unit": st.sampled_from(["record", "subject"]),
+        "absent": st.integers(0, 2),
         "initial_query": st.sampled_from(["class", "public"]),
         "hidden": st.lists(st.integers(1, 300), min_size=1, max_size=3),
         "rounds": st.integers(1, 100),
@@ -64,7 +70,23 @@ def test_terms_survive_json(told: dict[str, Any]) -> None:
         {"learning_rate": -1e-3},
         {"trim": 0.5},
         {"trim": "much"},
-        {"colluding": 1},
+        {"colluding": 0},
+        {"colluding": 0.5},
+        {"absent": -1},
+        {"absent": 0.5},
+        {"epsilon": 0},
+        {"epsilon": "1"},
+        {"delta": 1.0},
+        {"unit": "patient"},
+        {"relation": "none"},
+        {"sites": ["a", "b"]},
+        {"sites": {"a": 5}},
+        {"sites": {"a": "ssh-rsa AAAA"}},
+        {"sites": {"../a": KEYS["a"]}},
+        {"sites": {**KEYS, "d": KEYS["a"]}},
+        {"sites": {k: KEYS[k] for k in "ab"}},
+        {"sites": KEYS, "absent": 1},
+        {"sites": KEYS, "max_size": 10**8},
         {"min_sites": 0},
         {"max_sites_per_subject": 0},
         {"max_sites_per_subject": 1.5},
@@ -73,7 +95,7 @@ def test_terms_survive_json(told: dict[str, Any]) -> None:
         {"initial_query": "own"},
         {"weights": "lies"},
         {"average": "mode"},
-        {"secure": True},
+        {"secure": True, "mode": "decoder"},
         {"secure": "false", "mode": "sums"},
         {"balanced": "false"},
         {"reference": "/home/records.safetensors"},
@@ -81,7 +103,6 @@ def test_terms_survive_json(told: dict[str, Any]) -> None:
         {"reference": "own"},
         {"reference": "own", "reference_sha256": "../records.safetensors"},
         {"reference_sha256": 7},
-        {"epsilon": 1.0},
         {"data": "records.npz"},
     ],
     ids=str,
@@ -106,22 +127,23 @@ def test_a_file_without_its_classes_is_one_sentence() -> None:
         ({"average": "trimmed-mean"}, 3),
         ({"mode": "sums", "average": "trimmed-mean"}, 2),
         ({"mode": "sums", "secure": True}, 3),
-        # Nine of eleven may collude; of ten it is nine too.
-        ({"mode": "sums", "secure": True, "colluding": 0.9}, 11),
+        ({"mode": "head", "colluding": 2}, 4),
+        ({"mode": "head", "absent": 3}, 5),
+        ({"mode": "head", "sites": KEYS}, 3),
     ],
     ids=str,
 )
 def test_sites_needed(more: dict[str, Any], least: int, little: Callable[..., FederationSettings]) -> None:
     settings = little(**more)
     assert settings.least_sites == least
-    if settings.secure:
-        noise_of_each(1.0, least, settings.colluding)
+    if settings.masked and not settings.sites:
+        check_sites(least + settings.absent, settings.absent, settings.colluding)
         with pytest.raises(ConfigError):
-            noise_of_each(1.0, least - 1, settings.colluding)
+            check_sites(least + settings.absent - 1, settings.absent, settings.colluding)
 
 
 def test_the_terms_hold_nothing_about_a_site(little: Callable[..., FederationSettings]) -> None:
-    private = {"epsilon", "delta", "n_public", "data", "ledger", "holding", "path", "insecure_seed"}
+    private = {"n_public", "data", "ledger", "holding", "path", "insecure_seed"}
     assert not private & little().to_dict().keys()
 
 

@@ -108,3 +108,12 @@ def test_with_common_test_records_a_site_keeps_its_own(validation: bool, tmp_pat
         sizes = [len(read_embeddings(tmp_path / f"site-{i}" / f"{name}.npz")) for name in names]
         assert sum(sizes) == len(data)
         assert sizes[0] == round(len(data) * (0.8 if validation else 1))
+
+
+def test_notes_name_the_sites_that_have_them() -> None:
+    score = SiteScore("a", 9, None, 0.4, Estimate(0.5, 0.2, 0.8, 9), 0.5, 0.5, {}, notes=("Rare.",))
+    others = (replace(score, name="b", notes=("Often.", "Rare.")), replace(score, name="c", notes=()))
+    found = Simulation(Path("r"), (score, *others))
+    assert found.notes == ("a, b: Rare.", "b: Often.")
+    assert others[0].to_dict()["notes"] == ["Often.", "Rare."]
+    assert others[0].to_dict()["fallback"] is False

@@ -19,7 +19,7 @@ from locum.errors import FormatError, LocumError
 from locum.federated import FederationSettings, Reply, Request, Site, SiteFile, plan_site
 from locum.federated.aggregation import decoder_tensors, initial_network
 from locum.federated.protocol import Step, pack
-from locum.federated.result import build_result
+from locum.federated.result import Learned, build_result
 from locum.federated.state import SiteState
 from locum.federated.terms import read_terms
 from locum.generate.private import LOOKED
@@ -28,7 +28,7 @@ from locum.train.dp import PrivateRun
 
 Make = Callable[..., Path]
 Terms = Callable[..., FederationSettings]
-DECLINED = "its budget does not allow this"
+DECLINED = "its budget or the protocol does not allow this"
 # Words that no message of a site may hold, at any depth.
 PRIVATE = {"loss", "count", "counts", "lambda", "lam", "acc", "bacc", "accuracy", "f1", "n", "records", "ignored"}
 
@@ -52,7 +52,7 @@ def finish(file: Path, settings: FederationSettings, joined: Reply, **more: Any)
         other = {**joined.facts, "terms": {**joined.facts["terms"], "ledger": "0" * 64}}
         terms["b"] = read_terms(other)
     decoder = decoder_tensors(initial_network(settings))
-    release = build_result(settings, "run", terms, {"a": sums, "b": sums}, decoder)
+    release = build_result(settings, "run", Learned(terms, {"a": sums, "b": sums}, decoder))
     tensors = dict(release.tensors)
     return ask(file, settings, "finish", **{"manifest": release.manifest.dumps(), "tensors": tensors, **more})
 
@@ -395,7 +395,7 @@ class TestGarbledRequests:
             Site(file).reply(Request("join", 0, "n", {k: v for k, v in whole.items() if v is not None}))
         assert not (file.parent / ".locum").exists()
 
-    @pytest.mark.parametrize("step", ["train", "finish", "sums"])
+    @pytest.mark.parametrize("step", ["train", "finish"])
     def test_a_site_must_join_first(self, step: Step, site_of: Make, little: Terms) -> None:
         file, test, settings = site_of(), site_of("test", insecure_seed=1), little(mode="sums")
         joined = ask(test, settings)
@@ -442,9 +442,7 @@ class TestGarbledRequests:
         release = build_result(
             other,
             "run",
-            dict.fromkeys("ab", read_terms(joined.facts)),
-            dict.fromkeys("ab", joined.tensors["sums"]),
-            {},
+            Learned(dict.fromkeys("ab", read_terms(joined.facts)), dict.fromkeys("ab", joined.tensors["sums"]), {}),
         )
         for name, classes in (("both", 2), ("ants", 1)):
             ask(file := site_of(name, kinds=classes), settings)

@@ -46,7 +46,6 @@ def test_paths_are_relative_to_the_file(site_of: Make, little: Terms, tmp_path: 
     [
         ({"epsilon": None}, PrivacyError),
         ({"delta": None}, PrivacyError),
-        ({"n_public": None}, PrivacyError),
         ({"delta": 0.1}, PrivacyError),
         ({"epsilon": "much"}, ConfigError),
         ({"epsilon": 0.0}, ConfigError),

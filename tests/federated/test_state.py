@@ -87,11 +87,13 @@ def test_the_next_process_finds_all_of_it(tmp_path: Path) -> None:
     with SiteState.opened(tmp_path / "f", "r") as state:
         assert state.reply is None
         assert state.replied(REQUEST) is None
-        state.identity, state.used, state.key_pair = "abc", 7, b"\x00\xff"
+        state.identity, state.used, state.master = "abc", 7, b"\x00\xff"
+        state.masks, state.shares, state.clipped = {"a": [1]}, {"0": 0.25}, 0.5
         state.encoder = {"0.weight": np.float32([[1, 2]]), "0.bias": np.float32([3])}
         state.keep(REQUEST, REPLY)
     with SiteState.opened(tmp_path / "f", "r") as again:
-        assert (again.identity, again.used, again.key_pair) == ("abc", 7, b"\x00\xff")
+        assert (again.identity, again.used, again.master) == ("abc", 7, b"\x00\xff")
+        assert (again.masks, again.shares, again.clipped) == ({"a": [1]}, {"0": 0.25}, 0.5)
         assert {k: v.tolist() for k, v in again.encoder.items()} == {"0.weight": [[1.0, 2.0]], "0.bias": [3.0]}
         said = again.replied(replace(REQUEST, nonce="n2"))
         assert said is not None
@@ -174,15 +176,15 @@ Settings = Callable[..., FederationSettings]
 
 def test_a_run_resumes_where_it_stopped(tmp_path: Path, little: Settings) -> None:
     state = RunState.open(tmp_path / "out", little())
-    assert (state.round, state.terms, state.sums, state.decoder, state.joined) == (0, {}, {}, {}, {})
+    assert (state.round, state.terms, state.sums, state.decoder, state.keys) == (0, {}, {}, {}, {})
     # Its name is on disk before any site gets it.
     assert RunState.open(tmp_path / "out", little()).run == state.run
-    state.round, state.joined = 2, {"site/odd name": {"key": "ab", "noise": 1.0}}
+    state.round, state.keys = 2, {"site/odd name": {"key": "ab", "noise": 1.0}}
     state.terms = {"site/odd name": read_terms({"noise": 1, "size": 3, "terms": None})}
     state.sums, state.decoder = {"site/odd name": np.arange(3.0)}, {"0.weight": np.float32([[1, 2]])}
     state.save()
     again = RunState.open(tmp_path / "out", little())
-    assert (again.run, again.round, again.terms, again.joined) == (state.run, 2, state.terms, state.joined)
+    assert (again.run, again.round, again.terms, again.keys) == (state.run, 2, state.terms, state.keys)
     assert {k: v.tolist() for k, v in again.sums.items()} == {"site/odd name": [0.0, 1.0, 2.0]}
     assert {k: v.tolist() for k, v in again.decoder.items()} == {"0.weight": [[1.0, 2.0]]}
     assert stat.S_IMODE(state.file.stat().st_mode) == 0o600
@@ -206,7 +208,7 @@ def test_another_run_is_refused(tmp_path: Path, little: Settings) -> None:
 def test_damage_is_reported_and_nothing_starts_over(tmp_path: Path, little: Settings) -> None:
     file = RunState.open(tmp_path / "out", little()).file
     whole = file.read_bytes()
-    for broken in (b"", whole[:40], whole.replace(b"rounds", b"sounds"), whole.replace(b"joined", b"joyned")):
+    for broken in (b"", whole[:40], whole.replace(b"rounds", b"sounds"), whole.replace(b"pending", b"pensive")):
         assert broken != whole
         file.write_bytes(broken)
         with pytest.raises(CheckpointError, match="damaged"):

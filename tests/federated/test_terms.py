@@ -38,7 +38,9 @@ Settings = Callable[..., FederationSettings]
 def test_all_rounds_together_stay_within_the_budget(
     epsilon: float, n: int, rounds: int, relation: str, initial_query: str
 ) -> None:
-    terms = FederationSettings(("a", "b"), dim=3, rounds=rounds, batch=64, initial_query=initial_query)
+    terms = FederationSettings(
+        ("a", "b"), dim=3, mode="decoder", rounds=rounds, batch=64, initial_query=initial_query
+    )
     plan = plan_site(terms, DP(epsilon, 1e-5, "record", n, relation))
     assert 0.97 * epsilon < epsilon_of(plan.events, 1e-5, relation) <= epsilon
     steps, sums = plan.events

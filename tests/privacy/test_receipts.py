@@ -39,8 +39,13 @@ NAMES = ("site-a", "site-b", "site-c")
 
 def run(folder: Path, *, signers: dict[str, str] | None = None, looked: str = "", **more: Any) -> Path:
     """A paid federation of three sites with keys; `signers` swaps keys; `looked` has seen a preview."""
-    settings = FederationSettings(("ant", "bee"), dim=4, mode="sums", **more)
     folder.mkdir(exist_ok=True)
+    for name in NAMES:
+        make_site_key(folder / "keys", name)
+    if more.get("secure") or more.get("mode") == "head":
+        texts = {name: (folder / "keys" / f"{name}.pub").read_text().strip() for name in NAMES}
+        more = {"sites": texts, "delta": 1e-5, **more}
+    settings = FederationSettings(("ant", "bee"), dim=4, **{"mode": "sums", **more})
     (folder / "federation.toml").write_text(settings.to_toml())
     files, rng = {}, np.random.default_rng(0)
     for name in NAMES:
@@ -51,7 +56,6 @@ def run(folder: Path, *, signers: dict[str, str] | None = None, looked: str = ""
         budget = f"epsilon = {1 + NAMES.index(name)}.0\ndelta = 1e-5\nn_public = 60"
         (home / "site.toml").write_text(f'data = "records.npz"\nfederation = "../federation.toml"\n{budget}\n')
         files[name] = home / "site.toml"
-        make_site_key(folder / "keys", name)
         if name == looked:
             Ledger(ledger_for(home / "records.npz")).note_look("default", "preview of budgets")
     keys = {name: read_site_key(folder / "keys" / f"{(signers or {}).get(name, name)}.key") for name in NAMES}
@@ -71,7 +75,7 @@ def copy(federation: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(federation / "out" / "release", tmp_path / "release"))
 
 
-@pytest.mark.parametrize("more", [{}, {"secure": True}, {"max_sites_per_subject": 1}])
+@pytest.mark.parametrize("more", [{}, {"secure": True}, {"mode": "head"}, {"max_sites_per_subject": 1}])
 def test_an_honest_result_passes(tmp_path: Path, more: dict[str, Any]) -> None:
     release = run(tmp_path / "run", **more)
     found = verify_release(release, site_keys=tmp_path / "run" / "keys")

@@ -13,15 +13,16 @@ import pytest
 
 from locum import EmbeddingSet
 from locum.accounting import Ledger
-from locum.data import write_embeddings
+from locum.data import Reference, write_embeddings
 from locum.errors import ConfigError, DataError, FormatError, PrivacyError
 from locum.federated import PersonalModel
+from locum.generate.private import reference_hash
 from locum.recipes import predict_personally, simulate_federation
 from locum.recipes.federate import deal_out
 from locum.release import load
 from locum.types import DP, EmbeddingInfo
 
-TINY = {"hidden": [3], "latent": 2, "rounds": 1, "local_epochs": 1, "batch": 20}
+TINY = {"mode": "decoder", "hidden": [3], "latent": 2, "rounds": 1, "local_epochs": 1, "batch": 20}
 
 
 def records(n: int = 90, **more: Any) -> EmbeddingSet:
@@ -35,6 +36,58 @@ def records(n: int = 90, **more: Any) -> EmbeddingSet:
 def data(tmp_path: Path) -> str:
     write_embeddings(tmp_path / "data.npz", records(attributes={"site": np.repeat(["n", "s"], [50, 40])}))
     return str(tmp_path / "data.npz")
+
+
+def hospitals(file: Path, *, text: bool = False) -> str:
+    """A table as hospitals keep it: scales of 200 and 0.5, gaps, and a column that names the hospital."""
+    rng = np.random.default_rng(1)
+    lines = ["site,age,chol,oldpeak,num"]
+    for i in range(120):
+        ill = i % 3
+        age, chol = f"{50 + 10 * ill + rng.normal():.0f}", f"{200 + 40 * ill + 5 * rng.normal():.0f}"
+        chol = "" if i % 7 == 0 else chol
+        lines.append(f"{('rome', 'oslo')[i % 2]},{age},{chol},{0.5 + 0.1 * rng.normal():.2f},{ill}")
+    if text:
+        sexes = ["sex", *("m" if i % 4 < 2 else "f" for i in range(120))]
+        lines = [line.replace(",", f",{sex},", 1) for line, sex in zip(lines, sexes, strict=True)]
+    file.write_text("\n".join(lines) + "\n")
+    return str(file)
+
+
+@pytest.mark.parametrize("text", [False, True])
+def test_a_stranger_s_table_works_at_the_first_try(tmp_path: Path, text: bool) -> None:
+    told: list[dict[str, Any]] = []
+    table = hospitals(tmp_path / "table.csv", text=text)
+    settings = {"mode": "sums", "secure": False}
+    found = simulate_federation(table, tmp_path / "out", partition="by-site", settings=settings, on_event=told.append)
+    assert [site.name for site in found.sites] == ["oslo", "rome"]
+    (about,) = [event for event in told if event["event"] == "table"]
+    assert about["ranges"] == "records"
+    assert about["gaps"] == 18
+    assert about["texts"] == (["sex"] if text else [])
+    assert min(site.alone["global"]["bacc"] for site in found.sites) > 0.8
+    assert load(found.release).claim.test
+
+
+def test_declared_ranges_are_those_of_the_terms(tmp_path: Path) -> None:
+    told: list[dict[str, Any]] = []
+    table, ranges = hospitals(tmp_path / "table.csv"), tmp_path / "ranges.csv"
+    ranges.write_text("name,low,high\nage,20,90\nchol,100,400\noldpeak,0,6\n")
+    settings = {"mode": "sums", "secure": False}
+    simulate_federation(
+        table, tmp_path / "out", partition="by-site", ranges=ranges, settings=settings, on_event=told.append
+    )
+    assert [event["ranges"] for event in told if event["event"] == "table"] == ["declared"]
+    reference = Reference.from_ranges([20, 100, 0], [90, 400, 6], source="x")
+    terms = load(tmp_path / "out" / "release").manifest.settings["federation"]
+    assert terms["reference"] == "own"
+    assert terms["reference_sha256"] == reference_hash(reference)
+
+
+def test_ranges_are_for_tables(data: str, tmp_path: Path) -> None:
+    (tmp_path / "ranges.csv").write_text("name,low,high\nage,20,90\n")
+    with pytest.raises(ConfigError, match="CSV table"):
+        simulate_federation(data, tmp_path / "out", ranges=tmp_path / "ranges.csv", settings=TINY)
 
 
 @pytest.mark.parametrize("partition", ["iid", "dirichlet", "by-site"])
@@ -66,7 +119,12 @@ def test_a_simulation_leaves_its_release_and_nothing_else(data: str, tmp_path: P
         data, tmp_path / "out", sites=2, privacy=budget, classes=["ant", "bee", "cow", "dog"], settings=TINY,
         on_event=told.append,
     )  # fmt: skip
-    assert {e["event"] for e in told} == {"joined", "round", "done"}
+    assert {e["event"] for e in told} == {"reply", "joined", "round", "done"}
+    # Each site's reply is counted, also while heads are fitted at the end.
+    assert [(e["reply"], e["of"]) for e in told if e["event"] == "reply" and e["step"] == "finish"] == [
+        (1, 2),
+        (2, 2),
+    ]
     assert found.release == tmp_path / "out" / "release"
     release = load(found.release)
     assert release.claim.kind == "none"
@@ -149,7 +207,6 @@ def test_a_simulation_that_was_stopped_resumes(data: str, tmp_path: Path) -> Non
         {"settings": {**TINY, "rounds": 0}},
         {"settings": {**TINY, "speed": 3}},
         {"classes": ["ant", "bee"]},
-        {"privacy": DP(1.0, 1e-4, "record", 50)},
         {"seed": -1},
     ],
     ids=str,

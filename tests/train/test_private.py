@@ -68,6 +68,27 @@ def test_a_step_is_the_clipped_sum_plus_noise_over_the_expected_size() -> None:
     assert abs(float(only_noise.norm()) * batch / (clip * noise)) < 5
 
 
+@pytest.mark.parametrize("by_subject", [False, True])
+def test_the_share_of_clipped_rows(by_subject: bool) -> None:
+    """The gradient of each row is the row and a 1; everybody joins, so the shares of all steps are the same."""
+    rows, clip = some_rows(), 3.5 if by_subject else 2.0
+    plan = a_plan(steps=3, rate=1.0, batch=100, clip=clip, noise=1.0, unit="subject" if by_subject else "record")
+    linear = RowLossByAutograd(lambda out, rows: out[:, 0])
+    codes = np.arange(100) // 2
+    options = {"subject": codes} if by_subject else {}
+    run = PrivateRun(nn.Linear(4, 1).double(), rows, linear, plan, insecure_seed=3, **options)
+    assert run.clipped is None
+    history = run.run()
+    gradients = torch.cat([rows, torch.ones(100, 1, dtype=torch.float64)], dim=1).numpy()
+    if by_subject:
+        gradients = np.stack([gradients[codes == c].sum(axis=0) for c in codes])
+    share = np.mean(np.linalg.norm(gradients, axis=1) > clip)
+    assert run.clipped == pytest.approx(share)
+    assert 0.1 < share < 0.9
+    # It is not part of what a checkpoint or a caller keeps.
+    assert not hasattr(history, "clipped")
+
+
 @pytest.mark.parametrize("changed", [{}, {"clip": 1.1}, {"noise": 1.1}, {"batch": 22}])
 def test_the_noise_has_the_planned_size_to_a_percent(changed: dict) -> None:
     """A change of a tenth in clip, noise or divisor would show."""

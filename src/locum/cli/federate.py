@@ -343,6 +343,15 @@ def simulate(
         str,
         typer.Option(metavar="NAME", help="For by-site: the attribute that names the site.", rich_help_panel="Sites"),
     ] = "site",
+    ranges: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="For a .csv table: a .csv with name,low,high, the public range of each feature.",
+            rich_help_panel="Sites",
+            callback=existing,
+        ),
+    ] = None,
     mode: ModeOption = Mode.head,
     secure: SecureOption = False,
     absent: AbsentOption = None,
@@ -414,8 +423,8 @@ def simulate(
     """Simulate a federation on this machine with the code of a real run; its release is marked as a test."""
     import tempfile
 
+    from locum.cli.stages import Stages
     from locum.errors import ConfigError
-    from locum.recipes import simulate_federation
     from locum.types import DP
 
     privacy = None if no_dp else DP(epsilon, delta, unit.value, n_public)
@@ -435,12 +444,12 @@ def simulate(
     with (
         tempfile.TemporaryDirectory(prefix="locum-") as spare,
         output.resumable(out is not None),
-        output.progress_bar("rounds") as progress,
+        output.progress_bar("simulate") as progress,
     ):
-
-        def on_event(event: dict[str, Any]) -> None:
-            if event["event"] == "round":
-                progress(event["round"], event["of"], f"{len(event['sites'])} sites")
+        stages = Stages(progress)
+        stages.show("read the data", 0, 1)
+        # Imported late: it takes seconds, and something is shown before.
+        from locum.recipes import simulate_federation
 
         found = simulate_federation(
             data,
@@ -451,18 +460,27 @@ def simulate(
             site_attribute=site_attribute,
             privacy=privacy,
             classes=None if classes is None else listed(classes),
+            ranges=ranges,
             settings=settings,
             engine=engine.value,
             validation=validation,
             seed=seed,
-            on_event=on_event,
+            on_event=stages,
         )
     if as_json:
         scores = [site.to_dict() for site in found.sites]
         kept = str(found.release) if out is not None else None
-        output.print_json({"sites": scores, "release": kept, "test": True, "warning": found.warning})
+        output.print_json(
+            {"sites": scores, "release": kept, "test": True, "warning": found.warning, "notes": stages.notes}
+        )
     else:
         _show(found, out)
+        for note in stages.notes:
+            output.say(note)
+
+
+# More notes would hide the table.
+_NOTES = 5
 
 
 def _show(found: Simulation, out: Path | None) -> None:
@@ -488,6 +506,10 @@ def _show(found: Simulation, out: Path | None) -> None:
     )
     if found.warning:
         output.say(found.warning, "bold")
+    for note in found.notes[:_NOTES]:
+        output.say(note)
+    if len(found.notes) > _NOTES:
+        output.say(f"{len(found.notes) - _NOTES} more notes: add --json.")
     if out is not None:
         output.say(f"Release written to {found.release}", "bold")
 

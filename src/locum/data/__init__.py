@@ -48,6 +48,7 @@ if TYPE_CHECKING:
         assemble as assemble,
     )
     from locum.data.formats.frames import read_frame as read_frame, write_frame as write_frame
+    from locum.data.formats.mixed import MixedTable as MixedTable, read_table as read_table
     from locum.data.formats.npz import (
         StreamedSplit as StreamedSplit,
         is_image_npz as is_image_npz,

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
         Reply as Reply,
         Request as Request,
     )
-    from locum.federated.scaffold import write_federation as write_federation
+    from locum.federated.scaffold import pin_keys as pin_keys, write_federation as write_federation
     from locum.federated.settings import FederationSettings as FederationSettings
     from locum.federated.simulation import Simulation as Simulation, simulate as simulate
     from locum.federated.site import Site as Site

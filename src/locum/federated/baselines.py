@@ -1,4 +1,5 @@
-"""Baselines for a federated stand-in: a linear head that sites train together (FedAvg, FedProx).
+"""Baselines for a federated stand-in: a linear head that sites train together (FedAvg, FedProx), or also alone
+(FedLambda).
 
 They run in one process, and nothing is charged.
 """
@@ -6,6 +7,7 @@ They run in one process, and nothing is charged.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +18,8 @@ from locum.accounting import PlanSteps, SGDPlan, plan_sgd
 from locum.data import Reference
 from locum.errors import ConfigError, DataError
 from locum.federated.aggregation import average
+from locum.federated.interpolation import Measure, Rule, pick_lambda
+from locum.federated.personal import local_head, out_of_fold, softmax, units
 from locum.generate.private import unit_vectors
 from locum.train import RowLossByAutograd, seeded
 from locum.train.dp import PrivateRun
@@ -55,7 +59,7 @@ def federated_head(
     rows = [_rows(site, reference, whiten) for site in sites]
     module = _linear(rows[0].shape[1] - 1, classes)
     shares = [1.0 if privacy is not None else float(len(site)) for site in sites]
-    plan = None if privacy is None else _plan(privacy, batch, rounds, local_epochs, clip)
+    plan = None if privacy is None else plan_head(privacy, rounds, local_epochs, batch, clip)
     for number in range(rounds):
         updates = []
         for i, mine in enumerate(rows):
@@ -64,8 +68,7 @@ def federated_head(
             if plan is None:
                 _train(local, mine, module, local_epochs, batch, learning_rate, proximal, [seed, number, i])
             else:
-                steps = plan.steps // rounds
-                part = PlanSteps(number * steps, (number + 1) * steps, None)
+                part = steps_of(plan, number, rounds)
                 loss = RowLossByAutograd(_row_loss)
                 PrivateRun(
                     local, mine, loss, plan, part=part, learning_rate=learning_rate, insecure_seed=1000 * seed + i
@@ -79,10 +82,61 @@ def federated_head(
 
 def scores(head: Head, X: npt.ArrayLike, reference: Reference, *, whiten: bool = True) -> Floats:
     """Probabilities of a federated head for raw vectors."""
-    found = _vectors(np.asarray(X, dtype=np.float32), reference, whiten) @ head[0].T + head[1]
-    found = np.exp(found - found.max(axis=1, keepdims=True))
-    out: Floats = found / found.sum(axis=1, keepdims=True)
-    return out
+    return softmax(_vectors(np.asarray(X, dtype=np.float32), reference, whiten), *head)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FedLambda:
+    """A site's own head and a federated one, interpolated. Private: `lam` and `local` come from its records."""
+
+    lam: float
+    local: Head
+    shared: Head
+    reference: Reference
+    whiten: bool = True
+
+    def predict_proba(self, X: npt.ArrayLike) -> Floats:
+        """The share `lam` of the local head's probabilities, and the rest from the federated head."""
+        theirs = scores(self.shared, X, self.reference, whiten=self.whiten)
+        return self.lam * softmax(X, *self.local) + (1 - self.lam) * theirs
+
+
+def fed_lambda(
+    site: EmbeddingSet,
+    shared: Head,
+    reference: Reference,
+    *,
+    validation: EmbeddingSet | None = None,
+    measure: Measure = "accuracy",
+    rule: Rule = "paper",
+    whiten: bool = True,
+    seed: int = 0,
+) -> FedLambda:
+    """FedLambda: the federated paper's interpolation, with a federated head in place of one from a release.
+
+    The local head is trained on raw vectors, as in the paper. Lambda is chosen on `validation`, as in the paper, or
+    by five folds. The paper does not say which measure its lambda is chosen by; accuracy comes first in its tables.
+    """
+    classes = len(shared[1])
+    local = local_head(site.X, site.y, classes, seed)
+    judged = site if validation is None else validation
+    ours = out_of_fold(site, classes, seed) if validation is None else softmax(validation.X, *local)
+    theirs = scores(shared, judged.X, reference, whiten=whiten)
+    lam = pick_lambda(ours, theirs, judged.y, unit=units(judged), measure=measure, rule=rule)
+    return FedLambda(lam, local, shared, reference, whiten)
+
+
+def plan_head(privacy: DP, rounds: int, local_epochs: int, batch: int = 256, clip: float = 1.0) -> SGDPlan:
+    """What each site would pay for in advance: the steps of all rounds."""
+    n = privacy.size()
+    steps = max(1, round(local_epochs * n / min(batch, n)))
+    return plan_sgd(privacy, batch=batch, steps=rounds * steps, clip=clip)
+
+
+def steps_of(plan: SGDPlan, number: int, rounds: int) -> PlanSteps:
+    """The steps of one round."""
+    steps = plan.steps // rounds
+    return PlanSteps(number * steps, (number + 1) * steps, None)
 
 
 def _vectors(X: npt.NDArray[np.float32], reference: Reference, whiten: bool) -> Floats:
@@ -104,12 +158,6 @@ def _linear(inputs: int, classes: int) -> nn.Sequential:
         layer.weight.zero_()
         layer.bias.zero_()
     return nn.Sequential(layer)
-
-
-def _plan(privacy: DP, batch: int, rounds: int, local_epochs: int, clip: float) -> SGDPlan:
-    n = privacy.size()
-    steps = max(1, round(local_epochs * n / min(batch, n)))
-    return plan_sgd(privacy, batch=batch, steps=rounds * steps, clip=clip)
 
 
 def _row_loss(logits: Tensor, rows: Tensor) -> Tensor:

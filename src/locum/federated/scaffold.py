@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from locum.errors import ConfigError
 from locum.federated.certificates import check_host, check_new_folder
 from locum.federated.settings import FederationSettings
-from locum.federated.site_keys import check_site_name
+from locum.federated.site_keys import check_site_name, key_id, read_key_texts, read_public_key
+from locum.io import write_bytes
 
 _TERMS = """\
 # The terms of the federation. They are public: every site gets them and must agree to them.
@@ -140,7 +142,7 @@ def write_federation(
     --------
     >>> from locum.federated import FederationSettings, write_federation
     >>> settings = FederationSettings(("benign", "malignant"), dim=1280)
-    >>> [file.name for file in write_federation("study", settings, sites=["site-a", "site-b"])]
+    >>> [file.name for file in write_federation("study", settings, sites=["site-a", "site-b", "site-c"])]
     ['federation.toml', 'site.example.toml', 'README.md']
     """
     names = [check_site_name(s) for s in sites]
@@ -174,3 +176,41 @@ def write_federation(
     for name, text in files.items():
         (target / name).write_text(text, encoding="utf-8")
     return [target / name for name in files]
+
+
+def pin_keys(terms: str | Path, keys: str | Path) -> dict[str, str]:
+    """Write the public keys of the sites into the terms: sites answer together with these and with nobody else.
+
+    Parameters
+    ----------
+    terms
+        The public terms, `federation.toml`; the file is replaced. Terms that pin other keys already are refused.
+    keys
+        Folder with the public key (`NAME.pub`) of every site.
+
+    Returns
+    -------
+    dict
+        The fingerprint of each site's key by its name, for the sites to compare.
+
+    Examples
+    --------
+    >>> from locum.federated import FederationSettings, make_certificates, pin_keys, write_federation
+    >>> names = ["site-a", "site-b", "site-c"]
+    >>> _ = write_federation("trial", FederationSettings(("benign", "malignant"), dim=30), sites=names)
+    >>> _ = make_certificates("trial-keys", sites=names)
+    >>> sorted(pin_keys("trial/federation.toml", "trial-keys"))
+    ['site-a', 'site-b', 'site-c']
+    """
+    settings, found, file = FederationSettings.read(terms), read_key_texts(keys), Path(terms)
+    if not found:
+        raise ConfigError(f"There is no public key of a site (NAME.pub) in {str(keys)!r}: put them there first.")
+    if settings.sites and dict(settings.sites) != found:
+        raise ConfigError(
+            f"{str(terms)!r} pins other keys already, which sites may have agreed to: start from new terms."
+        )
+    lines = file.read_text(encoding="utf-8").splitlines(keepends=True)
+    comments = "".join(line for line in lines if line.startswith("#"))
+    pinned = replace(settings, sites=found)
+    write_bytes(file, (comments + pinned.to_toml()).encode(), mode=0o644)
+    return {name: key_id(read_public_key(name, text)) for name, text in sorted(found.items())}

@@ -168,7 +168,7 @@ class FederationSettings:
             raise ConfigError("Two sites have the same public key in `sites`: each site needs its own.")
         if self.masked:
             # Imported late: it needs cryptography, which other modes and readers of a release do without.
-            from locum.federated.masking import check_sites
+            from locum.federated.mask_terms import check_sites
 
             check_sites(len(self.sites), self.absent, self.colluding)
             if self.max_size * len(self.sites) > _MOST_RECORDS:
@@ -198,7 +198,9 @@ class FederationSettings:
     def least_sites(self) -> int:
         """How many sites a round or a sum needs."""
         if self.masked:
-            return len(self.sites) - self.absent if self.sites else self.absent + self.colluding + 2
+            # Without a list of sites, the least that any list could have.
+            least = max(self.absent + self.colluding + 1, self.colluding + 2)
+            return len(self.sites) - self.absent if self.sites else least
         return max(self.min_sites, 3 if self.average == "trimmed-mean" and self.mode == "decoder" else 1)
 
     def hash(self) -> str:

@@ -33,7 +33,8 @@ _LAMBDAS = {"interpolated": None, "global": 0.0, "local": 1.0}
 class SiteScore:
     """The scores of one site on its test records: with its own lambda, and with either head alone.
 
-    `epsilon_spent` is computed from the events that a real run would charge; None without a budget.
+    `epsilon_spent` is computed from the events that a real run would charge; None without a budget. `fallback`: the
+    site uses its own head alone, because the mix was not better beyond chance. `notes` are warnings to the site.
     """
 
     name: str
@@ -44,6 +45,8 @@ class SiteScore:
     bacc: float
     f1: float
     alone: Mapping[str, Mapping[str, float]]
+    fallback: bool = False
+    notes: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """As plain JSON."""
@@ -57,6 +60,8 @@ class SiteScore:
             "bacc": self.bacc,
             "f1": self.f1,
             **{name: dict(scores) for name, scores in self.alone.items()},
+            "fallback": self.fallback,
+            "notes": list(self.notes),
         }
 
 
@@ -70,7 +75,8 @@ class Simulation:
         Folder of the release.
     sites
         One entry per site: `name`, number of records `n`, `epsilon_spent`, `lam`, accuracy `acc` with its interval,
-        balanced accuracy `bacc`, `f1`, and the scores of either head `alone`. Private.
+        balanced accuracy `bacc`, `f1`, the scores of either head `alone`, whether the site falls back to its own
+        head, and `notes`. Private.
 
     Examples
     --------
@@ -92,6 +98,16 @@ class Simulation:
         if lams == {1.0}:
             return "Every lambda is 1: no site gains from the federation. Has the decoder learned anything?"
         return ""
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """The warnings of all sites, with the sites that have them; the most frequent first."""
+        sites: dict[str, list[str]] = {}
+        for site in self.sites:
+            for note in site.notes:
+                sites.setdefault(note, []).append(site.name)
+        ordered = sorted(sites.items(), key=lambda item: -len(item[1]))
+        return tuple(f"{', '.join(names)}: {note}" for note, names in ordered)
 
 
 def write_sites(
@@ -208,7 +224,9 @@ def simulate(
         settings = _with_sites(settings, privacy, work, len(parts))
     if engine == "local":
         files = {f"site-{i}": work / f"site-{i}" / "site.toml" for i in range(len(parts))}
-        release = Coordinator(settings, out, reference=reference, on_event=on_event).run(LocalChannel(files))
+        release = Coordinator(settings, out, reference=reference, on_event=on_event).run(
+            LocalChannel(files, on_event=on_event)
+        )
     else:
         from locum.federated.transport.ray import simulate_on_ray
 
@@ -256,4 +274,6 @@ def _score(
         balanced_accuracy(test.y, own),
         f1(test.y, own),
         alone,
+        model.fallback,
+        model.notes,
     )

@@ -15,7 +15,18 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from locum.data import is_drawn, load_reference, partition_by, partition_dirichlet, partition_iid, reference_for
+from locum.data import (
+    SPLITS,
+    MixedTable,
+    Reference,
+    is_drawn,
+    load_reference,
+    partition_by,
+    partition_dirichlet,
+    partition_iid,
+    read_table,
+    reference_for,
+)
 from locum.errors import ConfigError, DataError, LocumError, PrivacyError
 from locum.federated import (
     SIMULATION,
@@ -27,13 +38,14 @@ from locum.federated import (
     make_certificates,
     make_site_key,
     merge_releases,
+    pin_keys,
     simulate,
     write_federation,
 )
-from locum.federated.site_keys import key_id, read_key_texts, read_public_key
 from locum.generate.private import reference_hash
-from locum.io import check_output_folder, hold_folder, write_bytes, write_private_table
+from locum.io import check_output_folder, hold_folder, is_remote, split_path, write_bytes, write_private_table
 from locum.recipes.inputs import check_source, choose_split, only_real, read_sets
+from locum.recipes.reference import read_ranges
 from locum.recipes.verify import verify_release
 from locum.release import load
 from locum.types import DP, EmbeddingInfo, EmbeddingSet, PrivacyClaim, Progress
@@ -97,10 +109,11 @@ def start_federation(
 
 def _reference_terms(name: str | Path, dim: int) -> dict[str, Any]:
     """Public statistics as terms name them: never by a path."""
-    if name == "none":
-        return {"reference": "none"}
-    found = load_reference(name, dim)
-    return {"reference": found.name, "reference_sha256": reference_hash(found)}
+    return {"reference": "none"} if name == "none" else _named(load_reference(name, dim))
+
+
+def _named(reference: Reference) -> dict[str, Any]:
+    return {"reference": reference.name, "reference_sha256": reference_hash(reference)}
 
 
 def make_federation_keys(
@@ -182,18 +195,7 @@ def pin_sites(terms: Path, keys: Path) -> dict[str, str]:
     >>> sorted(pin_sites(Path("study/federation.toml"), Path("all-keys")))
     ['site-a', 'site-b', 'site-c']
     """
-    settings, found = FederationSettings.read(terms), read_key_texts(keys)
-    if not found:
-        raise ConfigError(f"There is no public key of a site (NAME.pub) in {str(keys)!r}: put them there first.")
-    if settings.sites and dict(settings.sites) != found:
-        raise ConfigError(
-            f"{str(terms)!r} pins other keys already, which sites may have agreed to: start from new terms."
-        )
-    text = terms.read_text(encoding="utf-8")
-    header = "".join(line for line in text.splitlines(keepends=True) if line.startswith("#"))
-    pinned = replace(settings, sites=found)
-    write_bytes(terms, (header + pinned.to_toml()).encode(), mode=0o644)
-    return {name: key_id(read_public_key(name, text)) for name, text in sorted(found.items())}
+    return pin_keys(terms, keys)
 
 
 def usual_absent(sites: int) -> int:
@@ -211,6 +213,7 @@ def simulate_federation(
     site_attribute: str = "site",
     privacy: DP | None = None,
     classes: Sequence[str] | None = None,
+    ranges: Path | None = None,
     settings: Mapping[str, Any] | None = None,
     engine: Literal["local", "ray"] = "local",
     validation: bool = False,
@@ -242,6 +245,9 @@ def simulate_federation(
         mean of their training records, rounded down to tens.
     classes
         Names of all classes there can be; None: those of the data. A real run declares them.
+    ranges
+        For a CSV table: a CSV with name, low and high, the public range of each feature. None: they are read off the
+        records, which an event "table" says. A simulation guarantees nothing; a real run declares them.
     settings
         Further fields of `FederationSettings`.
     engine
@@ -275,15 +281,19 @@ def simulate_federation(
             f"{data!r} is a random part of the data, and which records are in it depends on how many there are: a "
             "guarantee needs all of them, so leave the brackets out."
         )
-    records = only_real(choose_split(read_sets(data, progress=progress), data, "train"), "given")
+    table = _read_table(data, site_attribute if partition == "by-site" else None, ranges)
+    sets = read_sets(data, progress=progress) if table is None else table.splits
+    records = only_real(choose_split(sets, data, "train"), "given")
     if classes is not None:
         records = records.with_classes(tuple(classes))
     parts = deal_out(records, sites, partition, alpha, site_attribute, np.random.default_rng(seed))
     backbone, reference = records.info.backbone, reference_for(records.info)
+    made = None if table is None or "reference" in (settings or {}) else table.reference()
+    named = _reference_terms(reference, records.dim) if made is None else _named(made)
     chosen: dict[str, Any] = {
         "classes": records.info.class_names,
         "dim": records.dim,
-        **({} if "reference" in (settings or {}) else _reference_terms(reference, records.dim)),
+        **({} if "reference" in (settings or {}) else named),
         "backbone": backbone,
         "min_sites": min(2, len(parts)),
         "absent": usual_absent(len(parts)),
@@ -297,6 +307,7 @@ def simulate_federation(
     if len(parts) < terms.least_sites:
         raise ConfigError(
             f"With these settings a federation needs {terms.least_sites} or more sites; there are {len(parts)}."
+            + (" Two sites can use --mode sums or decoder." if terms.masked else "")
         )
     if privacy is not None and privacy.unit == "subject" and records.subject is None:
         raise DataError("A guarantee per subject needs `subject` in the data; there is none.")
@@ -320,6 +331,9 @@ def simulate_federation(
         work.mkdir(parents=True, exist_ok=True, mode=0o700)
         write_bytes(work / _ASKED, asked.encode())
         before = set(out.iterdir())
+        if made is not None and table is not None:
+            reference = str(made.save(work / "ranges.safetensors"))
+            _tell_about(table, on_event)
         try:
             found = simulate(
                 parts,
@@ -344,6 +358,35 @@ def simulate_federation(
         work.rename(out / _DONE)
         shutil.rmtree(out / _DONE)
     return found
+
+
+def _read_table(data: str, attribute: str | None, ranges: Path | None) -> MixedTable | None:
+    """A CSV as a table of mixed columns; None for other data, and for a random part of a file."""
+    file, split = split_path(data)
+    if not file.lower().endswith((".csv", ".csv.gz")) or is_remote(file) or split not in (None, *SPLITS):
+        if ranges is not None:
+            raise ConfigError("--ranges describes the features of a CSV table: leave it out for other data.")
+        return None
+    wanted = () if attribute is None else (attribute,)
+    table = read_table(file, attributes=wanted, ranges=None if ranges is None else read_ranges(ranges))
+    if split is not None:
+        if split not in table.splits:
+            raise DataError(f"{file} has no split {split!r}: it holds {', '.join(table.splits)}.")
+        table = replace(table, splits={split: table.splits[split]})
+    return table
+
+
+def _tell_about(table: MixedTable, on_event: Callable[[dict[str, Any]], None] | None) -> None:
+    if on_event is not None:
+        on_event(
+            {
+                "event": "table",
+                "features": list(table.ranges),
+                "ranges": "declared" if table.declared else "records",
+                "gaps": table.gaps,
+                "texts": list(table.texts),
+            }
+        )
 
 
 def _begun_in(out: Path) -> str | None:

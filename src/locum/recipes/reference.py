@@ -161,7 +161,8 @@ def show_reference(name: str) -> ReferenceSummary:
     )
 
 
-def _from_ranges(file: Path) -> Reference:
+def read_ranges(file: Path) -> dict[str, tuple[float, float]]:
+    """The public range of each feature, by name, from a CSV with the columns name, low and high."""
     try:
         with file.open(newline="", encoding="utf-8-sig") as stream:
             rows = [[cell.strip() for cell in row] for row in csv.reader(stream) if row]
@@ -171,14 +172,21 @@ def _from_ranges(file: Path) -> Reference:
         raise DataError(f"{str(file)!r} must begin with the line {','.join(_COLUMNS)}; then one line per feature.")
     if len(rows) < 2:
         raise DataError(f"{str(file)!r} has no features: add one line per feature (name, low, high).")
-    low, high = [], []
+    ranges: dict[str, tuple[float, float]] = {}
     for number, row in enumerate(rows[1:], start=2):
         try:
-            _, first, second = row
-            low.append(float(first))
-            high.append(float(second))
+            name, first, second = row
+            low, high = float(first), float(second)
         except ValueError:
             raise DataError(
                 f"Line {number} of {str(file)!r} must hold a name and two numbers; got {','.join(row)[:80]!r}."
             ) from None
+        if name in ranges:
+            raise DataError(f"{str(file)!r} has two lines for the feature {name[:80]!r}: leave one out.")
+        ranges[name] = (low, high)
+    return ranges
+
+
+def _from_ranges(file: Path) -> Reference:
+    low, high = zip(*read_ranges(file).values(), strict=True)
     return Reference.from_ranges(low, high, source=f"declared ranges of {len(low)} features")

@@ -114,6 +114,15 @@ def _table(path: str, names: Sequence[str], roles: Roles) -> pa.Table:
         return arrow.read_csv(path, **options)
 
 
+def text_table(path: str, names: Sequence[str]) -> pa.Table:
+    """All columns as text, with nothing but empty entries missing."""
+    from pyarrow import csv as arrow
+
+    options, bad = _options(names, dict.fromkeys(names, pa.string()))
+    with reading_file(path, KIND), _explained(path, names, bad):
+        return arrow.read_csv(path, **options)
+
+
 def table_pieces(
     path: str, names: Sequence[str], roles: Roles, *, numbers: bool = True
 ) -> Iterator[tuple[int, pa.Table]]:

@@ -115,6 +115,8 @@ class FlowerChannel:
     withdraw
         Takes back messages by their identities, so that no site gets a request that nobody waits for any more. None:
         they stay until they expire.
+    on_event
+        Called with one plain dict after each reply: step, round, site, and how many of how many have replied.
     """
 
     def __init__(
@@ -125,8 +127,10 @@ class FlowerChannel:
         pause: float = 1.0,
         names: Callable[[Iterable[NodeInfo]], dict[str, NodeInfo]] = node_names,
         withdraw: Callable[[Iterable[str]], None] | None = None,
+        on_event: Callable[[dict[str, Any]], None] | None = None,
     ) -> None:
         self._grid = grid
+        self._emit = on_event or (lambda event: None)
         self._withdraw = withdraw or (lambda messages: None)
         self._patience = patience
         self._pause = pause
@@ -156,6 +160,8 @@ class FlowerChannel:
                 if reply is not None:
                     replies[site] = reply
                     del pending[site]
+                    event = {"event": "reply", "step": one.request.step, "round": one.request.round, "site": site}
+                    self._emit({**event, "reply": len(replies), "of": len(requests)})
                 if reply is not None or one.message != message:
                     happened = time.monotonic()
             if enough is not None and sum(_takes_part(reply) for reply in replies.values()) >= enough:

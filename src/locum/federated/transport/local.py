@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 
@@ -21,6 +22,8 @@ class LocalChannel:
         The `site.toml` of each site, by name.
     keys
         The private key of each site by name, which signs its receipt; None: no receipts.
+    on_event
+        Called with one plain dict after each reply: step, round, site, and how many of how many have replied.
 
     Examples
     --------
@@ -30,10 +33,14 @@ class LocalChannel:
     """
 
     def __init__(
-        self, files: Mapping[str, str | Path], keys: Mapping[str, EllipticCurvePrivateKey] | None = None
+        self,
+        files: Mapping[str, str | Path],
+        keys: Mapping[str, EllipticCurvePrivateKey] | None = None,
+        on_event: Callable[[dict[str, Any]], None] | None = None,
     ) -> None:
         self._files, self._keys = dict(files), dict(keys or {})
         self._sites: dict[str, Site] = {}
+        self._emit = on_event or (lambda event: None)
 
     def sites(self) -> list[str]:
         """All sites."""
@@ -43,7 +50,12 @@ class LocalChannel:
         self, requests: Mapping[str, Request], *, timeout: float, enough: int | None = None, grace: float = 10.0
     ) -> dict[str, Reply | NoReply]:
         """Ask one site after the other; nothing is waited for, so `timeout`, `enough` and `grace` are not used."""
-        return {name: self._ask_one(name, request) for name, request in requests.items()}
+        replies = {}
+        for number, (name, request) in enumerate(requests.items(), start=1):
+            replies[name] = self._ask_one(name, request)
+            event = {"event": "reply", "step": request.step, "round": request.round, "site": name}
+            self._emit({**event, "reply": number, "of": len(requests)})
+        return replies
 
     def _ask_one(self, name: str, request: Request) -> Reply | NoReply:
         received = unpack(*pack(request))

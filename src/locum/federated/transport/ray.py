@@ -54,8 +54,8 @@ def simulate_on_ray(
 
         @server.main()
         def main(grid: Grid, context: Context) -> None:
-            channel = FlowerChannel(grid, pause=0.1, names=_by_order)
             handler = on_event or (lambda event: None)
+            channel = FlowerChannel(grid, pause=0.1, names=_by_order, on_event=handler)
             release.append(
                 run_federation(
                     channel,

@@ -344,7 +344,33 @@ def _spread(reference: Reference, size: float) -> tuple[Array, Array]:
 
 
 def head_spec(descent: Descent, reference: Reference, separation: float, sharpness: float) -> HeadSpec:
-    """The manifest entry that says how to read a transcript."""
+    """The manifest entry that says how to read a transcript.
+
+    Parameters
+    ----------
+    descent
+        The descent that has taken all results.
+    reference
+        The public statistics.
+    separation, sharpness
+        As `place_means` takes and returns them.
+
+    Returns
+    -------
+    HeadSpec
+        The entry.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from locum.data import load_reference
+    >>> from locum.generate.private import Descent, head_spec
+    >>> descent = Descent(noise=4.0, classes=2, d=3)
+    >>> while not descent.done:
+    ...     descent.take(np.zeros(descent.size))
+    >>> head_spec(descent, load_reference("none", 3), separation=4.0, sharpness=1.0).noise
+    4.0
+    """
     assert descent.schedule is not None
     return HeadSpec(
         noise=descent.noise,

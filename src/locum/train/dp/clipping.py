@@ -94,6 +94,8 @@ class ClippedNetwork:
         How many columns of a row the module takes.
     latent
         How many numbers of latent noise a row needs; 0 if the module is not a CVAE.
+    clipped
+        How many rows of the last sum belong to a unit whose gradient was longer than `clip`. Private.
 
     Raises
     ------
@@ -134,6 +136,7 @@ class ClippedNetwork:
                 f"{len(waiting)} weights belong to no layer that can be clipped: use only layers with a rule."
             )
         self.inputs = self._weighted[0].inputs
+        self.clipped = 0
 
     @property
     def latent(self) -> int:
@@ -177,6 +180,7 @@ class ClippedNetwork:
         if blocks is not None:
             squares = self._by_subject(squares, blocks)
         weights = torch.rsqrt(squares.double()).mul_(clip).clamp_(max=1.0)
+        self.clipped = int((weights < 1).sum())
         for rule in self._weighted:
             rule.write(weights)
         return ignored

@@ -124,6 +124,9 @@ class PrivateRun:
         The noisy sums of `initial_query`, once `run` has drawn them; None without one.
     is_test
         Whether `insecure_seed` was given.
+    clipped
+        The share of the rows used, over all steps of this run, whose unit had a gradient longer than the clip; None
+        before any was used. Private: it has no noise and is not paid for, so it must stay with the records.
 
     Examples
     --------
@@ -166,6 +169,7 @@ class PrivateRun:
         self.charge: Charge | None = None
         self.noisy: npt.NDArray[np.float64] | None = None
         self.is_test = insecure_seed is not None
+        self.clipped: float | None = None
         self._plan, self._loss, self._ledger, self._holding = plan, loss, ledger, holding
         self._purpose, self._insecure_seed, self._progress = purpose, insecure_seed, progress
         self._initial_query, self._public_gradient = initial_query, public_gradient
@@ -251,6 +255,7 @@ class PrivateRun:
         assert gradient is not None
         a_pass = max(1, round(1 / plan.rate))
         total, count, saved_at = torch.zeros((), dtype=torch.float64), 0, time.monotonic()
+        cut = used = 0
         for members, noise, latent in rng.steps(history.steps, self._last):
             public = self._ask_public()
             index, blocks = (members, None) if subjects is None else subjects.rows(members)
@@ -259,6 +264,7 @@ class PrivateRun:
             losses, gradients = self._loss(outputs, rows)
             network.backward([_filled_up(part[: len(index)]) for part in gradients])
             history.ignored += network.clipped_sum(plan.clip, blocks)
+            cut, used = cut + network.clipped, used + len(index)
             # Rounded after the noise is added; the divisor is public.
             gradient.copy_(torch.from_numpy(noise).add_(network.sums).div_(plan.batch))
             if public is not None:
@@ -276,6 +282,7 @@ class PrivateRun:
             if self._checkpoint is not None and time.monotonic() - saved_at >= self._checkpoint.every_seconds:
                 self._save(history)
                 saved_at = time.monotonic()
+        self.clipped = cut / used if used else None
         self._save(history)
 
     def _ask_initial_query(self, history: PrivateHistory) -> None:
