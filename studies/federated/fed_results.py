@@ -18,6 +18,7 @@ from fed_methods import (
     centralized,
     fedavg,
     federation,
+    softer,
     summary,
     the_paper,
     together,
@@ -30,6 +31,7 @@ from locum.recipes import StudyResults
 from locum.recipes.study import Cell, markdown_table
 
 BEST = "ours: head, epsilon 1"
+SOFTER = "ours: head, epsilon 1, softer"
 CENTER = "trusted center, epsilon 1"
 
 
@@ -38,6 +40,7 @@ def methods(config: Mapping[str, Any]) -> dict[str, Method]:
     rounds = int(config["paper_rounds"])
     return {
         BEST: federation(HEAD, 1.0),
+        SOFTER: softer(1.0),
         "ours: head, epsilon 3": federation(HEAD, 3.0),
         "ours: head, no privacy": federation(HEAD, None),
         "ours: masked sums, epsilon 1": federation(SUMS, 1.0),
@@ -138,6 +141,7 @@ def _short(results: StudyResults) -> str:
                 f"{local.mean():.3f}",
                 f"{ours.mean():.3f}",
                 _difference(ours, local),
+                _difference(of(SOFTER), local),
                 _difference(center, local),
                 _difference(ours, noisy),
                 "-" if three is None else f"{three.mean():.3f}",
@@ -189,6 +193,7 @@ def _by_hospital(results: StudyResults) -> str:
     for title, method, kind in (
         ("local only", BEST, "local"),
         (BEST, BEST, "interpolated"),
+        (SOFTER, SOFTER, "interpolated"),
         ("ours: head, epsilon 3", "ours: head, epsilon 3", "interpolated"),
         (CENTER, CENTER, "interpolated"),
         ("FedAvg", "FedAvg", "global"),
@@ -238,7 +243,9 @@ def factor_render(results: StudyResults, out: Path) -> str:
     """A table per factor, the curve of balanced accuracy by epsilon, and the parameters."""
     text = []
     for place, (title, key) in enumerate((("epsilon", "epsilons"), ("sites", "sites"), ("backbone", "backbones"))):
-        rows = []
+        rows: list[list[str]] = []
+        if len(results.config[key]) < 2:
+            continue
         for method in FACTOR_METHODS:
             values = [list(POINT) for _ in results.config[key]]
             for where, value in zip(values, results.config[key], strict=True):

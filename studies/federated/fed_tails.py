@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from fed_methods import HEAD, Guesses, Method, fedavg, federation, trusted_center
+from fed_methods import HEAD, Guesses, Method, fedavg, federation, softer, trusted_center
 from fed_sets import Deal
 
 from locum.data import partition_dirichlet, partition_iid, read_embeddings
@@ -24,14 +24,17 @@ KINDS = ("local", "interpolated", "global")
 
 def methods() -> dict[str, Method]:
     """With and without heads that weight all classes equally."""
-    out: dict[str, Method] = {}
-    for word, balanced in (("", False), (", balanced", True)):
-        out[f"FedAvg{word}"] = fedavg(balanced=balanced)
-        out[f"FedAvg, epsilon 1{word}"] = fedavg(epsilon=1.0, balanced=balanced)
-        for epsilon in (1.0, 3.0, None):
-            title = "no privacy" if epsilon is None else f"epsilon {epsilon:g}"
-            out[f"ours: head, {title}{word}"] = federation(HEAD, epsilon, balanced=balanced)
-        out[f"trusted center, epsilon 1{word}"] = trusted_center(1.0, balanced=balanced)
+    out: dict[str, Method] = {
+        "FedAvg": fedavg(),
+        "FedAvg, balanced": fedavg(balanced=True),
+        "FedAvg, epsilon 1": fedavg(epsilon=1.0),
+        "trusted center, epsilon 1": trusted_center(1.0),
+    }
+    for epsilon in (1.0, 3.0, None):
+        title = "no privacy" if epsilon is None else f"epsilon {epsilon:g}"
+        out[f"ours: head, {title}"] = federation(HEAD, epsilon)
+        out[f"ours: head, {title}, softer and balanced"] = softer(epsilon, balanced=True)
+    out["ours: head, epsilon 1, balanced"] = federation(HEAD, 1.0, balanced=True)
     return out
 
 
@@ -88,7 +91,8 @@ def render(results: StudyResults, out: Path) -> str:
             first = results.raw[cell][str(results.config["seeds"][0])]
             for kind in KINDS:
                 # The local head is the same with and without noise elsewhere.
-                if f"{kind} bacc" not in first or (kind == "local" and "ours: head, epsilon 1" not in method):
+                alone = ("ours: head, epsilon 1", "ours: head, epsilon 1, balanced")
+                if f"{kind} bacc" not in first or (kind == "local" and method not in alone):
                     continue
                 title = f"local{', balanced' * ('balanced' in method)}" if kind == "local" else f"{method}: {kind}"
                 rows.append([title, *(_shown(results, cell, f"{kind} {c}") for c in columns)])
