@@ -45,6 +45,7 @@ def methods(config: Mapping[str, Any]) -> dict[str, Method]:
         "ours: head, no privacy": federation(HEAD, None),
         "ours: masked sums, epsilon 1": federation(SUMS, 1.0),
         CENTER: trusted_center(1.0),
+        f"{CENTER}, softer": softer(1.0, center=True),
         "trusted center, epsilon 3": trusted_center(3.0),
         "FedAvg": fedavg(),
         "FedAvg, as in the paper": fedavg(rounds=50, whiten=False),
