@@ -143,7 +143,7 @@ def render(results: StudyResults, out: Path) -> str:
     return (
         f"{table}\n\n## Which measure orders decoders by their use\n\n"
         + markdown_table(["measure", "rank correlation with global bacc", "what it is"], rows)
-        + f"\n\nCIFAR-10, 10 sites of 100 records; {len(results.config['seeds'])} seeds. global bacc: a linear head "
+        + f"\n\nCIFAR-10, 10 sites of 100 records; seeds {results.config['seeds']}. global bacc: a linear head "
         "trained on 500 samples per class, tested on 3,000 real vectors. +1 would order decoders as their use does. "
         f"Networks at the paper's delta of {PAPER_DELTA:g}, Gaussians at {DELTA:g} with all records in one place. "
         "Real records are not part of the correlation."
