@@ -119,6 +119,7 @@ def _short(results: StudyResults) -> str:
         "local",
         "ours, epsilon 1",
         "ours - local",
+        "softer - local",
         "trusted center - local",
         "ours - FedAvg at epsilon 1",
     ]
