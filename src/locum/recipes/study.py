@@ -403,7 +403,12 @@ def _load(run: Path) -> ModuleType:
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
-    spec.loader.exec_module(module)
+    # A study may have modules of its own beside `run.py`, under names that no other study uses.
+    sys.path.insert(0, str(run.parent))
+    try:
+        spec.loader.exec_module(module)
+    finally:
+        sys.path.remove(str(run.parent))
     return module
 
 
