@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from fed_methods import HEAD, Guesses, Method, fedavg, federation, softer, trusted_center
+from fed_methods import HEAD, Guesses, Method, fedavg, federation, trusted_center
 from fed_sets import Array, Deal, xrays
 
 from locum.errors import ConfigError
@@ -34,9 +34,6 @@ def methods(balanced: bool) -> dict[str, Method]:
         "ours: head, epsilon 1": federation(HEAD, 1.0, balanced=balanced),
         "ours: head, epsilon 3": federation(HEAD, 3.0, balanced=balanced),
         "ours: head, no privacy": federation(HEAD, None, balanced=balanced),
-        "ours: head, epsilon 1, softer": softer(1.0, balanced=balanced),
-        "ours: head, epsilon 3, softer": softer(3.0, balanced=balanced),
-        "ours: head, no privacy, softer": softer(None, balanced=balanced),
         "trusted center, epsilon 1": trusted_center(1.0, balanced=balanced),
         "FedAvg": fedavg(balanced=balanced),
         "FedAvg, epsilon 1": fedavg(epsilon=1.0, balanced=balanced),

@@ -15,10 +15,10 @@ from fed_methods import (
     PAPER,
     SUMS,
     Method,
+    as_sharp,
     centralized,
     fedavg,
     federation,
-    softer,
     summary,
     the_paper,
     together,
@@ -31,7 +31,7 @@ from locum.recipes import StudyResults
 from locum.recipes.study import Cell, markdown_table
 
 BEST = "ours: head, epsilon 1"
-SOFTER = "ours: head, epsilon 1, softer"
+SHARP = "ours: head, epsilon 1, as sharp as its release"
 CENTER = "trusted center, epsilon 1"
 
 
@@ -40,12 +40,11 @@ def methods(config: Mapping[str, Any]) -> dict[str, Method]:
     rounds = int(config["paper_rounds"])
     return {
         BEST: federation(HEAD, 1.0),
-        SOFTER: softer(1.0),
+        SHARP: as_sharp(1.0),
         "ours: head, epsilon 3": federation(HEAD, 3.0),
         "ours: head, no privacy": federation(HEAD, None),
         "ours: masked sums, epsilon 1": federation(SUMS, 1.0),
         CENTER: trusted_center(1.0),
-        f"{CENTER}, softer": softer(1.0, center=True),
         "trusted center, epsilon 3": trusted_center(3.0),
         "FedAvg": fedavg(),
         "FedAvg, as in the paper": fedavg(rounds=50, whiten=False),
@@ -119,7 +118,7 @@ def _short(results: StudyResults) -> str:
         "local",
         "ours, epsilon 1",
         "ours - local",
-        "softer - local",
+        "as sharp as its release - local",
         "trusted center - local",
         "ours - FedAvg at epsilon 1",
     ]
@@ -143,7 +142,7 @@ def _short(results: StudyResults) -> str:
                 f"{local.mean():.3f}",
                 f"{ours.mean():.3f}",
                 _difference(ours, local),
-                _difference(of(SOFTER), local),
+                _difference(of(SHARP), local),
                 _difference(center, local),
                 _difference(ours, noisy),
                 "-" if three is None else f"{three.mean():.3f}",
@@ -195,7 +194,7 @@ def _by_hospital(results: StudyResults) -> str:
     for title, method, kind in (
         ("local only", BEST, "local"),
         (BEST, BEST, "interpolated"),
-        (SOFTER, SOFTER, "interpolated"),
+        (SHARP, SHARP, "interpolated"),
         ("ours: head, epsilon 3", "ours: head, epsilon 3", "interpolated"),
         (CENTER, CENTER, "interpolated"),
         ("FedAvg", "FedAvg", "global"),

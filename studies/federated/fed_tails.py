@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from fed_methods import HEAD, SUMS, Guesses, Method, fedavg, federation, softer, trusted_center
+from fed_methods import HEAD, SUMS, Guesses, Method, fedavg, federation, trusted_center
 from fed_sets import Deal
 
 from locum.data import partition_dirichlet, partition_iid, read_embeddings
@@ -33,9 +33,8 @@ def methods() -> dict[str, Method]:
     for epsilon in (1.0, 3.0, None):
         title = "no privacy" if epsilon is None else f"epsilon {epsilon:g}"
         out[f"ours: head, {title}"] = federation(HEAD, epsilon)
-        out[f"ours: head, {title}, softer and balanced"] = softer(epsilon, balanced=True)
+        out[f"ours: head, {title}, balanced"] = federation(HEAD, epsilon, balanced=True)
         out[f"ours: masked sums, {title}, balanced"] = federation(SUMS, epsilon, balanced=True)
-    out["ours: head, epsilon 1, balanced"] = federation(HEAD, 1.0, balanced=True)
     return out
 
 

@@ -20,7 +20,7 @@ from locum.data import load_sample, write_embeddings
 from locum.recipes import fit_release
 
 Run = Callable[..., Any]
-SECONDS = 30
+SECONDS = 60
 
 
 class Hung(BaseException):

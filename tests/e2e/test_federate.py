@@ -18,7 +18,7 @@ from locum.release import load
 
 Run = Callable[..., Any]
 BUDGET = ("--epsilon", "2", "--delta", "1e-4", "--n-public", "60", "--classes", "ant,bee,cat")
-SMALL = ("--sites", "2", "--rounds", "1", "--local-epochs", "1", "--batch", "20")
+SMALL = ("--mode", "decoder", "--sites", "2", "--rounds", "1", "--local-epochs", "1", "--batch", "20")
 
 
 @pytest.mark.usefixtures("hardly_trained_personal_models")
@@ -46,12 +46,13 @@ def test_a_simulation_as_json(program: Run, files: dict[str, Path], tmp_path: Pa
 @pytest.mark.usefixtures("hardly_trained_personal_models")
 def test_without_a_folder_only_the_figures_are_left(program: Run, files: dict[str, Path], tmp_path: Path) -> None:
     before = sorted(tmp_path.iterdir())
-    ran = program("federate", "simulate", "train.npz", "--mode", "sums", "--sites", "3", "--json")
+    words = ("federate", "simulate", "train.npz", "--mode", "sums", "--no-dp", "--sites", "3")
+    ran = program(*words, "--json")
     assert ran.code == 0, ran.err
     assert ran.json["release"] is None
     assert [s["epsilon_spent"] for s in ran.json["sites"]] == [None] * 3
-    assert program("federate", "simulate", "train.npz", "--mode", "sums", "--sites", "3", "--json").out == ran.out
-    shown = program("federate", "simulate", "train.npz", "--mode", "sums", "--sites", "3")
+    assert program(*words, "--json").out == ran.out
+    shown = program(*words)
     assert "guarantees nothing" in shown.out
     assert sorted(tmp_path.iterdir()) == before
 
@@ -59,10 +60,11 @@ def test_without_a_folder_only_the_figures_are_left(program: Run, files: dict[st
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (("--epsilon", "1"), "--delta"),
-        (("--epsilon", "1", "--delta", "1e-4"), "--n-public"),
-        (("--delta", "1e-4"), "--epsilon"),
-        (BUDGET[:6], "--classes"),
+        (("--no-dp", "--n-public", "60"), "--no-dp"),
+        (("--delta", "2"), "delta"),
+        (("--absent", "1"), "absent"),
+        (("--colluding", "0"), "colluding"),
+        (("--colluding", "2"), "needs 4 or more sites"),
         ((*BUDGET[:4], "--n-public", "60000", *BUDGET[6:]), "n_public"),
         (("--epsilon", "0", *BUDGET[2:]), "epsilon"),
         ((*BUDGET[:7], "ant,bee"), "not among"),
@@ -74,7 +76,8 @@ def test_without_a_folder_only_the_figures_are_left(program: Run, files: dict[st
         (("--partition", "dirichlet", "--alpha", "-1"), "alpha"),
         (("--rounds", "0"), "rounds"),
         (("--batch", "0"), "batch"),
-        (("--secure",), "secure"),
+        (("--secure", "--mode", "decoder"), "secure"),
+        (("--sites", "2"), "--mode sums"),
         (("--secure", "--mode", "sums", "--sites", "2"), "needs 3 or more sites"),
         (("--average", "trimmed-mean", "--sites", "2"), "needs 3 or more sites"),
         (("--seed", "-1"), "seed"),
@@ -97,7 +100,7 @@ def test_wrong_input_is_one_sentence_and_writes_nothing(
 
 
 @pytest.mark.parametrize(
-    "verb", ["init", "certificates", "key", "coordinate", "join", "simulate", "merge", "predict"]
+    "verb", ["init", "certificates", "key", "pin", "coordinate", "join", "simulate", "merge", "predict"]
 )
 def test_every_verb_explains_itself(verb: str, program: Run) -> None:
     ran = program("federate", verb, "--help")
@@ -119,6 +122,8 @@ def test_begin_a_federation(program: Run, tmp_path: Path) -> None:
         "north",
         "--site",
         "south",
+        "--site",
+        "east",
         "--json",
     )
     other = program("federate", "init", "app", "--classes", "ant,bee", "--dim", "8")
@@ -126,7 +131,7 @@ def test_begin_a_federation(program: Run, tmp_path: Path) -> None:
     assert "'efflite0' have 1280 features" in other.err
     begun = program("federate", "init", "app", *words)
     assert begun.code == 0, begun.err
-    assert begun.json["sites"] == ["north", "south"]
+    assert begun.json["sites"] == ["north", "south", "east"]
     assert all((tmp_path / f).is_file() for f in begun.json["files"])
     again = program("federate", "init", "app", *words)
     assert again.code == 2
@@ -135,6 +140,16 @@ def test_begin_a_federation(program: Run, tmp_path: Path) -> None:
     assert made.code == 0, made.err
     own = program("federate", "key", "own", "south", "--json")
     assert own.code == 0, own.err
+    few = program("federate", "pin", "app/federation.toml", "--keys", "keys")
+    assert few.code == 2
+    assert "sites" in few.err
+    assert (
+        program("federate", "certificates", "all", "--site", "north", "--site", "south", "--site", "east").code == 0
+    )
+    pinned = program("federate", "pin", "app/federation.toml", "--keys", "all", "--json")
+    assert pinned.code == 0, pinned.err
+    assert pinned.json == program("federate", "pin", "app/federation.toml", "--json").json
+    assert pinned.json.keys() == {"north", "south", "east"}
     private = [f for d in ("keys", "own") for f in (tmp_path / d).iterdir() if f.suffix == ".key"]
     assert len(private) >= 3
     assert {stat.S_IMODE(f.stat().st_mode) for f in private} == {0o600}
@@ -150,7 +165,8 @@ def test_begin_a_federation(program: Run, tmp_path: Path) -> None:
         (("--classes", "ant"), "two classes"),
         (("--classes", "ant,ant"), "each once"),
         (("--classes", "ant,bee", "--dim", "0"), "dim"),
-        (("--classes", "ant,bee", "--secure"), "secure"),
+        (("--classes", "ant,bee", "--secure", "--mode", "decoder"), "secure"),
+        (("--classes", "ant,bee", "--epsilon", "0"), "epsilon"),
         (("--classes", "ant,bee", "--site", "a", "--site", "a"), "each once"),
         (("--classes", "ant,bee", "--site", "../a", "--site", "b"), "name"),
     ],
@@ -182,6 +198,7 @@ def test_keys_stay_out_of_releases_and_of_folders_that_hold_other_things(
     assert [sorted(tmp_path.rglob("*")), sorted(Path("/").iterdir())] == before
 
 
+SITES = ("--site", "a", "--site", "b", "--site", "c")
 COORDINATE = ("coordinate", "study/federation.toml", "--keys", "keys")
 JOIN = (
     "join",
@@ -220,8 +237,8 @@ def test_wrong_words_for_a_live_run_are_one_sentence(
     words: tuple[str, ...], told: str, program: Run, tmp_path: Path
 ) -> None:
     pytest.importorskip("flwr")
-    assert program("federate", "init", "study", "--classes", "a,b", "--site", "a", "--site", "b").code == 0
-    assert program("federate", "certificates", "keys", "--site", "a", "--site", "b").code == 0
+    assert program("federate", "init", "study", "--classes", "a,b", *SITES).code == 0
+    assert program("federate", "certificates", "keys", *SITES).code == 0
     before = sorted(tmp_path.rglob("*"))
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))

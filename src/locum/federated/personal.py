@@ -311,8 +311,14 @@ def _global_head(release: Release, balanced: bool, seed: int) -> tuple[Floats, F
         weight: Floats = np.linalg.solve(covariance, means.T).T.astype(np.float64)
         prior = np.full(classes, 1e-6)
         for (code, *_), p in manifest.joint:
-            prior[code] += 1.0 if balanced else p
-        return weight, np.log(prior) - 0.5 * (weight * means).sum(axis=1)
+            prior[code] += p
+        bias = np.log(prior) - 0.5 * (weight * means).sum(axis=1)
+        # A private head is made sharper, so that it survives in samples. Frequencies can be taken off it as it was
+        # learned; halfway between, by a root, its probabilities do not outvote those of the local head.
+        head = manifest.decoder.head
+        sharp = 1.0 if head is None else max(head.sharpness, 1.0)
+        weight, bias = weight / sharp, bias / sharp - (np.log(prior) if balanced else 0.0)
+        return weight * np.sqrt(sharp), bias * np.sqrt(sharp)
     how: dict[str, Any] = {"n": _SAMPLES * classes}
     if balanced:
         how = {"per_class": dict.fromkeys(manifest.classes, _SAMPLES)}
