@@ -96,7 +96,7 @@ class Simulation:
         if lams == {0.0}:
             return "Every lambda is 0: no site gains from its own records. Are they too few, or badly labeled?"
         if lams == {1.0}:
-            return "Every lambda is 1: no site gains from the federation. Is there too much noise, or do the sites differ too much?"
+            return "Every lambda is 1: no site gains from the federation. Is the budget too small?"
         return ""
 
     @property
