@@ -147,7 +147,7 @@ def test_notes_say_what_may_be_wrong(release: Release) -> None:
     model = fit_personal(release, SiteRecords(rare), measure="accuracy", clipped=0.75)
     assert model.clipped == 0.75
     text = " ".join(model.notes)
-    for part in ("far below accuracy", "75% of this site's records were clipped"):
+    for part in ("far below accuracy", "75% of this site's records were cut to their bound"):
         assert part in text
     fine = fit_personal(release, SiteRecords(records(90, 1)), clipped=0.1)
     assert not any(word in " ".join(fine.notes) for word in ("far below", "clipped", "no records"))

@@ -519,7 +519,7 @@ def _show(found: Simulation, out: Path | None) -> None:
     for note in found.notes[:_NOTES]:
         output.say(note)
     if len(found.notes) > _NOTES:
-        output.say(f"{len(found.notes) - _NOTES} more notes: add --json.")
+        output.say(f"More notes ({len(found.notes) - _NOTES}): add --json.")
     if out is not None:
         output.say(f"Release written to {found.release}", "bold")
 

@@ -269,8 +269,8 @@ def _notes(model: PersonalModel, y: npt.NDArray[np.int64]) -> list[str]:
         )
     if model.clipped is not None and model.clipped > _CLIPPED:
         out.append(
-            f"The gradients of {model.clipped:.0%} of this site's records were clipped: a larger `clip` or another "
-            "scaling of the vectors may help."
+            f"The gradients of {model.clipped:.0%} of this site's records were cut to their bound: the common model "
+            "gets many of them wrong, or is unsure."
         )
     return out
 
