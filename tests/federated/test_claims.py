@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from itertools import combinations, pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,7 +21,9 @@ from locum.accounting import (
     joint_ledger,
 )
 from locum.errors import ConfigError, PrivacyError
-from locum.federated import joint_claim
+from locum.federated import FederationSettings, joint_claim
+from locum.federated.certificates import _pair
+from locum.federated.claims import epsilon_against
 from locum.types import DPClaim, PrivacyClaim
 
 
@@ -206,3 +209,14 @@ def test_the_order_of_tips_does_not_matter(letters: list[str]) -> None:
     tips = [letter * 64 for letter in letters]
     assume(tips != tips[::-1])
     assert joint_ledger(tips) == joint_ledger(tips[::-1])
+
+
+def test_the_guide_says_what_more_colluding_sites_cost() -> None:
+    """The table in docs/guides/federation.md."""
+    names = [f"s{i}" for i in range(50)]
+    keys = {name: _pair(name)[f"{name}.pub"].decode().strip() for name in names}
+    guide = (Path(__file__).parents[2] / "docs" / "guides" / "federation.md").read_text()
+    for n, absent, word in ((10, 0, "none"), (10, 1, "one"), (50, 0, "none"), (50, 6, "six")):
+        terms = FederationSettings(("a", "b"), dim=3, sites={name: keys[name] for name in names[:n]}, absent=absent)
+        costs = [epsilon_against(terms, colluders) for colluders in (1, 2, n // 2, n - 2, n - 1)]
+        assert f"| {n}, {word} | " + " | ".join(f"{cost:.2f}" for cost in costs) + " |" in guide
