@@ -24,7 +24,7 @@ from locum.errors import ConfigError, PrivacyError
 from locum.federated import FederationSettings, joint_claim
 from locum.federated.certificates import _pair
 from locum.federated.claims import epsilon_against
-from locum.types import DPClaim, PrivacyClaim
+from locum.types import DPClaim, PrivacyClaim, at_least
 
 
 def claim(events: Sequence[Event], number: int, delta: float = 1e-5, **changes: Any) -> PrivacyClaim:
@@ -219,4 +219,4 @@ def test_the_guide_says_what_more_colluding_sites_cost() -> None:
     for n, absent, word in ((10, 0, "none"), (10, 1, "one"), (50, 0, "none"), (50, 6, "six")):
         terms = FederationSettings(("a", "b"), dim=3, sites={name: keys[name] for name in names[:n]}, absent=absent)
         costs = [epsilon_against(terms, colluders) for colluders in (1, 2, n // 2, n - 2, n - 1)]
-        assert f"| {n}, {word} | " + " | ".join(f"{cost:.2f}" for cost in costs) + " |" in guide
+        assert f"| {n}, {word} | " + " | ".join(map(at_least, costs)) + " |" in guide

@@ -19,7 +19,7 @@ from locum.federated.claims import epsilon_against, run_claim
 from locum.federated.result import TOGETHER, Learned, build_result, pooled, site_counts
 from locum.federated.terms import Terms, plan_site, read_terms
 from locum.generate.private import COUNTS_ONLY, LOOKED, MEANS, query_sums
-from locum.types import DP
+from locum.types import DP, at_least
 
 Make = Callable[..., FederationSettings]
 # Five sites with a key each.
@@ -162,7 +162,9 @@ class TestClaims:
         assert "at least 3 of the 5 pinned sites are honest" in claim.assumptions[0]
         # Three of five colluding can open the sums of one site, whose noise is one of three parts.
         alone = epsilon_of([Gaussian(noise / np.sqrt(3))], 1e-5)
-        assert f"then epsilon is {alone:.3g} against 3 and {alone:.3g} against 4" in " ".join(claim.not_covered)
+        assert f"then epsilon is {at_least(alone)} against 3 and {at_least(alone)} against 4" in " ".join(
+            claim.not_covered
+        )
         # If nobody may stay away, masks hold: the two honest sites' noise is left.
         settings = self.masked(little)
         both = epsilon_of([Gaussian(noise * np.sqrt(2 / 4))], 1e-5)

@@ -20,7 +20,7 @@ from locum.errors import ConfigError, PrivacyError
 from locum.federated.settings import FederationSettings
 from locum.federated.terms import plan_site
 from locum.generate.private import TEST
-from locum.types import GRID_GAP, DPClaim, PrivacyClaim
+from locum.types import GRID_GAP, DPClaim, PrivacyClaim, at_least
 
 _FIXED_SETTINGS = "a site that chose its settings after seeing another site's release: settings count as fixed before"
 
@@ -160,7 +160,7 @@ def _masked_claim(settings: FederationSettings, claims: Sequence[PrivacyClaim]) 
     more = f"more than {settings.colluding} of the {n} sites colluding with the coordinator"
     worse = [c for c in (n - 2, n - 1) if c > settings.colluding]
     if worse:
-        costs = [f"{epsilon_against(settings, c):.3g} against {c}" for c in worse]
+        costs = [f"{at_least(epsilon_against(settings, c))} against {c}" for c in worse]
         more += f": then epsilon is {' and '.join(costs)}"
     outside: tuple[str, ...] = (more,)
     if k < n:
