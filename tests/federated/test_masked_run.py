@@ -30,6 +30,7 @@ from locum.mechanisms import ExactSums
 from locum.release import load
 from locum.types import DP
 
+pytestmark = pytest.mark.usefixtures("hardly_trained_personal_models")
 Make = Callable[..., Any]
 
 

@@ -35,6 +35,7 @@ from locum.generate.private import HeadQuery, SoftmaxRule
 from locum.mechanisms import ExactSums, noisy
 from locum.release import load
 
+pytestmark = pytest.mark.usefixtures("hardly_trained_personal_models")
 NAMES = ("site-a", "site-b", "site-c", "site-d")
 LARGEST = float(np.finfo(np.float64).max)
 

@@ -33,6 +33,7 @@ from locum.recipes import merge_to_folder, verify_release
 from locum.release import load
 from locum.types import DP
 
+pytestmark = pytest.mark.usefixtures("hardly_trained_personal_models")
 Forge = Callable[..., None]
 NAMES = ("site-a", "site-b", "site-c")
 
