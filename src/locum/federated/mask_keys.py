@@ -268,9 +268,14 @@ def encrypt(terms: MaskTerms, private: bytes, to: Announced, sender: str, announ
     return _cipher(terms, private, to, sender, to.site, announcements).encrypt(bytes(12), plain, None)
 
 
+def blob_size(terms: MaskTerms) -> int:
+    """Length of the encrypted shares from one site to another, in bytes."""
+    return 2 * secret_sharing.SHARE_BYTES * terms.steps + 16
+
+
 def decrypt(terms: MaskTerms, private: bytes, sender: Announced, to: str, announcements: str, cipher: Any) -> bytes:
     """Undo `encrypt`."""
-    if not isinstance(cipher, bytes) or len(cipher) != 2 * secret_sharing.SHARE_BYTES * terms.steps + 16:
+    if not isinstance(cipher, bytes) or len(cipher) != blob_size(terms):
         raise FormatError(f"The shares of {sender.site!r} are not {terms.steps} encrypted pairs of shares.")
     try:
         return _cipher(terms, private, sender, sender.site, to, announcements).decrypt(bytes(12), cipher, None)

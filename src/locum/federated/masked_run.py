@@ -7,6 +7,7 @@ stopped goes on with the same requests; sites then send the same replies, which 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
@@ -14,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from locum.errors import FormatError, LocumError
+from locum.federated.mask_keys import blob_size
 from locum.federated.masked_site import mask_terms
 from locum.federated.masking import MaskedStep, check_announcement
 from locum.federated.protocol import Reply, Step, Tensors
@@ -111,6 +113,12 @@ class MaskedRun:
                 keys[name] = announced
             except LocumError as error:
                 self._refuse(name, "join", 0, str(error))
+        # Sites refuse a list with such keys, every time: the run could never go on.
+        every = {name: [said["encryption"], *said["masks"]] for name, said in keys.items()}
+        times = Counter(key for own in every.values() for key in own)
+        for name in [name for name, own in every.items() if any(times[key] > 1 for key in own)]:
+            self._refuse(name, "join", 0, "a key that occurs twice")
+            del keys[name]
         self._enough(keys, "joined")
         self._state.keys = keys
         self._state.save()
@@ -121,10 +129,10 @@ class MaskedRun:
         if not state.blobs:
             replies = self._ask(names, "share", 0, {"keys": state.keys}, {}, None)
             sent: dict[str, npt.NDArray[np.uint8]] = {}
-            shared = []
+            shared, size = [], blob_size(self._terms)
             for name, reply in replies.items():
                 if set(reply.tensors) - {name} != set(names) - {name} or any(
-                    blob.dtype != np.uint8 or blob.ndim != 1 for blob in reply.tensors.values()
+                    blob.dtype != np.uint8 or blob.shape != (size,) for blob in reply.tensors.values()
                 ):
                     self._refuse(name, "share", 0, "shares that are not one for each site")
                     continue

@@ -92,7 +92,11 @@ class MaskedSite:
     def begin(self, request: Request) -> Reply:
         """Take the shares of the other sites, and pay for the whole run."""
         site = self._masks()
-        site.receive({name: np.asarray(blob).tobytes() for name, blob in request.tensors.items()})
+        try:
+            site.receive({name: np.asarray(blob).tobytes() for name, blob in request.tensors.items()})
+        except (FormatError, PrivacyError) as error:
+            # It names the sender, so that the coordinator knows whom to leave out; no record or budget is in it.
+            return Reply(request.step, request.round, request.nonce, str(error))
         facts: dict[str, Any] = {"noise": self._plan.sums_noise, "size": 1, "terms": None}
         with self._budget.ledger() as ledger:
             self._check_kind(starts=True)

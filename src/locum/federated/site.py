@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -174,24 +176,33 @@ class Site:
         self._check_result(release, settings, state)
         # Bound before it is in its place: a second result of one run replaces nothing.
         replace(release, bind=lambda result: self._bind(state, result)).save(self._folder / "global", overwrite=True)
-        # Imported late: it brings scikit-learn, which takes seconds, and each request may have a process of its own.
-        from locum.federated.personal import fit_personal
-
-        records = self.file.records(settings)
-        personal = fit_personal(
-            release,
-            records,
-            balanced=settings.balanced,
-            seed=settings.seed,
-            measure=self.file.measure,  # type: ignore[arg-type]
-            rule=self.file.rule,  # type: ignore[arg-type]
-            unseen=self.file.unseen,  # type: ignore[arg-type]
-            clipped=state.clipped,
-        )
-        personal.save(self.personal_folder)
+        self._personalize(release, settings, state)
         # The run is over: nobody needs these secrets again.
         state.master, state.masks = b"", {}
         return Reply(request.step, request.round, request.nonce)
+
+    def _personalize(self, release: Release, settings: FederationSettings, state: SiteState) -> None:
+        """Fit the site's own model. Whether that works depends on its records, so the coordinator must not see it."""
+        # Imported late: it brings scikit-learn, which takes seconds, and each request may have a process of its own.
+        from locum.federated.personal import fit_personal
+
+        try:
+            fit_personal(
+                release,
+                self.file.records(settings),
+                balanced=settings.balanced,
+                seed=settings.seed,
+                measure=self.file.measure,  # type: ignore[arg-type]
+                rule=self.file.rule,  # type: ignore[arg-type]
+                unseen=self.file.unseen,  # type: ignore[arg-type]
+                clipped=state.clipped,
+            ).save(self.personal_folder)
+        except Exception as error:  # whatever its kind, it would tell about records
+            # A model of an earlier run would be taken for this one's.
+            shutil.rmtree(self.personal_folder, ignore_errors=True)
+            text = f"The personal model was not made; the release is in {str(self._folder / 'global')!r}. {error}"
+            print(f"locum: {text}", file=sys.stderr, flush=True)
+            self._note(text)
 
     def _bind(self, state: SiteState, result: str) -> None:
         """Note in the ledger which result the run had; there is one."""

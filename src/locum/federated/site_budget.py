@@ -46,7 +46,8 @@ class SiteBudget:
     def charge(self, ledger: Ledger, events: tuple[Event, ...], run: str, delta: float | None = None) -> Charge:
         """Pay for the whole run, once, even if an earlier process was killed right after paying."""
         for charge in self.of_run(ledger, run):
-            if charge.events == events and not ledger.results(charge):
+            same = charge.holding == self._file.holding and charge.events == events
+            if same and not ledger.results(charge):
                 return charge
         budget = self._file.privacy()
         assert budget is not None
@@ -55,8 +56,8 @@ class SiteBudget:
         )
 
     def of_run(self, ledger: Ledger, run: str) -> list[Charge]:
-        """What this site has paid for a run."""
-        return [c for c in ledger.holding(self._file.holding).charges if c.purpose == _purpose(run)]
+        """What this site has paid for a run, from any holding: the one that site.toml names may have changed."""
+        return [c for held in ledger.holdings().values() for c in held.charges if c.purpose == _purpose(run)]
 
     def paid(self, ledger: Ledger, identity: str) -> Charge:
         """The charge that a run's state names."""
