@@ -1,6 +1,8 @@
 # Everything a newcomer needs: `make demo` and `make test` create .venv on first use, and nothing twice.
 PYTHON ?= python3
 VENV := .venv
+# One process more than cores: tests that start programs often wait for them.
+WORKERS := $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 1)))
 BIN := $(VENV)/bin
 PIP := $(BIN)/pip --disable-pip-version-check --quiet install --constraint constraints.txt
 
@@ -13,7 +15,7 @@ demo: $(VENV)/.ready-run
 	$(BIN)/locum demo
 
 test: $(VENV)/.ready-dev
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --dist loadfile --no-loadscope-reorder
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 check: $(VENV)/.ready-dev
 	$(BIN)/ruff check .
