@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from fed_averaged import averaged_cgan
 from fed_methods import HEAD, Method, centralized, fedavg, federation, summary, the_paper, together
-from fed_sets import Deal, joined
+from fed_sets import Deal, held_out, joined
 
-from locum.data import partition_by, partition_dirichlet, partition_iid, read_embeddings, stratified_split
+from locum.data import partition_by, partition_dirichlet, partition_iid, read_embeddings
 from locum.errors import DataError
 from locum.recipes import StudyResults
 from locum.recipes.study import Cell, data_folder, markdown_table
@@ -70,12 +70,7 @@ def dealt(config: Mapping[str, Any], name: str, seed: int) -> Deal:
         parts = partition_dirichlet(data, sites, 0.3, rng, min_records=20)
     else:
         parts = partition_iid(data, sites, rng)
-    shares = {"test": 0.2, "train": 0.8}
-    split = {
-        site: stratified_split(part, shares, rng=np.random.default_rng([seed, i]))
-        for i, (site, part) in enumerate(parts.items())
-    }
-    train, test = ({k: v[which] for k, v in split.items()} for which in ("train", "test"))
+    train, test = held_out(parts, seed)
     # A tenth of one record among all sites.
     delta = 10.0 ** -np.ceil(np.log10(10 * len(data)))
     return Deal(train, test, str(config["reference"]), own_test=True, delta=float(delta))

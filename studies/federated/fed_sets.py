@@ -133,12 +133,17 @@ def deals(name: str, seed: int, sites: int | None = None, backbone: str = "effli
         parts = partition_dirichlet(data, count, 0.3, rng, min_records=20)
     else:
         parts = partition_iid(data, count, rng)
+    return [Deal(*held_out(parts, seed), own_test=True)]
+
+
+def held_out(parts: Mapping[str, EmbeddingSet], seed: int) -> tuple[dict[str, EmbeddingSet], dict[str, EmbeddingSet]]:
+    """Records to train on, and per label a fifth to test on, at each site."""
     shares = {"test": 0.2, "train": 0.8}
     split = {
         site: stratified_split(part, shares, rng=np.random.default_rng([seed, i]))
         for i, (site, part) in enumerate(parts.items())
     }
-    return [Deal({k: v["train"] for k, v in split.items()}, {k: v["test"] for k, v in split.items()}, own_test=True)]
+    return {k: v["train"] for k, v in split.items()}, {k: v["test"] for k, v in split.items()}
 
 
 @cache

@@ -18,7 +18,7 @@ from locum.accounting import (
 )
 from locum.errors import ConfigError, PrivacyError
 from locum.federated.settings import FederationSettings
-from locum.federated.terms import plan_site
+from locum.federated.terms import pays_terms, plan_site
 from locum.generate.private import TEST
 from locum.types import GRID_GAP, DPClaim, PrivacyClaim, at_least
 
@@ -145,10 +145,8 @@ def _masked_claim(settings: FederationSettings, claims: Sequence[PrivacyClaim]) 
     n, k = len(settings.sites), settings.sites_per_subject or 1
     if not n - settings.absent <= len(paid) <= n:
         raise PrivacyError(f"{len(paid)} sites paid; sums of these {n} open only with {n - settings.absent} or more.")
-    for claim, dp in zip(claims, paid, strict=True):
-        same = (claim.unit, dp.relation, dp.delta) == (unit, settings.relation, settings.delta)
-        if not same or events_from_json(dp.events) != plan.events:
-            raise PrivacyError("A site paid for something else than the terms of the federation ask.")
+    if not all(pays_terms(claim, settings) for claim in claims):
+        raise PrivacyError("A site paid for something else than the terms of the federation ask.")
     dp = DPClaim(
         epsilon_of(plan.events, settings.delta, settings.relation),
         settings.delta,
@@ -156,7 +154,6 @@ def _masked_claim(settings: FederationSettings, claims: Sequence[PrivacyClaim]) 
         tuple(events_to_json(plan.events)),
         joint_ledger([site.ledger for site in paid]),
     )
-    honest = n - settings.absent - settings.colluding
     more = f"more than {settings.colluding} of the {n} sites colluding with the coordinator"
     worse = [c for c in (n - 2, n - 1) if c > settings.colluding]
     if worse:
@@ -173,8 +170,8 @@ def _masked_claim(settings: FederationSettings, claims: Sequence[PrivacyClaim]) 
         unit=unit,
         dp=dp,
         assumptions=(
-            f"in every sum at least {honest} of the {n} pinned sites are honest: they add their noise and do not "
-            "reveal it",
+            f"in every sum at least {settings.honest} of the {n} pinned sites are honest: they add their noise and "
+            "do not reveal it",
         ),
     )
 

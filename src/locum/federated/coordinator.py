@@ -6,13 +6,13 @@ import secrets
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
 
-from locum.accounting import events_to_json
 from locum.errors import FormatError, LocumError
 from locum.federated.aggregation import (
     average,
@@ -34,6 +34,7 @@ from locum.federated.terms import (
     Terms,
     agreed_reference,
     paid_terms,
+    pays_terms,
     plan_site,
     read_terms,
     requested_sums,
@@ -130,18 +131,6 @@ class Coordinator:
         """The program that has taken all totals, and the sites that did not answer to the end."""
         known = bool(state.terms)
 
-        def ask(
-            names: list[str],
-            step: Step,
-            number: int,
-            facts: Mapping[str, Any],
-            tensors: Mapping[str, Tensors],
-            wanted: Mapping[str, tuple[int, ...]] | None,
-            *,
-            enough: int | None = None,
-        ) -> dict[str, Reply]:
-            return self._ask(channel, state, names, step, number, facts, {}, wanted, own=tensors, enough=enough)
-
         def read(replies: Mapping[str, Reply]) -> dict[str, Terms]:
             found = self._read(replies, state.run)
             self._emit({"event": "joined", "sites": sorted(found), **_spent(found, 0, 0)})
@@ -150,7 +139,7 @@ class Coordinator:
         run = MaskedRun(
             self.settings,
             state,
-            ask=ask,
+            ask=partial(self._ask, channel, state),
             connected=channel.sites,
             read=read,
             refuse=self._refuse,
@@ -302,12 +291,9 @@ class Coordinator:
 
 
 def _planned(terms: Terms, settings: FederationSettings) -> bool:
-    """Whether a site paid for exactly what the terms of masked sums ask for."""
-    dp = terms.claim.dp
-    assert dp is not None
-    plan = plan_site(settings, settings.privacy)
-    same = (dp.delta, dp.relation, terms.claim.unit) == (settings.delta, settings.relation, settings.unit)
-    return same and dp.events == tuple(events_to_json(plan.events)) and terms.noise == plan.sums_noise
+    """Whether a site paid for exactly what the terms of masked sums ask for, and adds that noise."""
+    noise = plan_site(settings, settings.privacy).sums_noise
+    return pays_terms(terms.claim, settings) and terms.noise == noise
 
 
 def _spent(found: Mapping[str, Terms], number: int, rounds: int) -> dict[str, Any]:

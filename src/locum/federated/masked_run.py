@@ -19,7 +19,7 @@ from locum.federated.mask_keys import blob_size
 from locum.federated.masked_site import mask_terms
 from locum.federated.masking import MaskedStep, check_announcement
 from locum.federated.protocol import Reply, Step, Tensors
-from locum.federated.queries import HeadProgram, Query, StatisticsProgram, program_for, tensors_of
+from locum.federated.queries import HeadProgram, Query, StatisticsProgram, program_for
 from locum.federated.settings import FederationSettings
 from locum.federated.state import PendingSum, RunState
 from locum.federated.terms import Terms
@@ -37,9 +37,10 @@ class Ask(Protocol):
         step: Step,
         number: int,
         facts: Mapping[str, Any],
-        tensors: Mapping[str, Tensors],
+        tensors: Tensors,
         wanted: Mapping[str, tuple[int, ...]] | None,
         *,
+        own: Mapping[str, Tensors] | None = None,
         enough: int | None = None,
     ) -> dict[str, Reply]: ...
 
@@ -146,7 +147,7 @@ class MaskedRun:
             to: {name: state.blobs[f"{name}/{to}"] for name in shared if f"{name}/{to}" in state.blobs}
             for to in shared
         }
-        replies = self._ask(shared, "begin", 0, {}, tensors, {})
+        replies = self._ask(shared, "begin", 0, {}, {}, {}, own=tensors)
         found = self._read(replies)
         self._enough(found, "began")
         state.terms, state.blobs = found, {}
@@ -164,7 +165,7 @@ class MaskedRun:
         state, step = self._state, self._state.round
         if state.pending is None:
             query = program.query()
-            state.pending = PendingSum(query.facts(), dict(tensors_of(query)), self._participants())
+            state.pending = PendingSum(query.facts(), dict(query.tensors), self._participants())
             state.save()
         pending = state.pending
         facts = pending.facts
@@ -214,16 +215,16 @@ class MaskedRun:
             "sum",
             step,
             {**pending.facts, "participants": pending.participants},
-            dict.fromkeys(missing, pending.tensors),
+            pending.tensors,
             {"sums": (query.size(self._settings),)},
             enough=self._terms.threshold - len(pending.words),
         )
         pending.words |= {name: reply.tensors["sums"] for name, reply in replies.items()}
+        if len(pending.words) >= self._terms.threshold:
+            pending.answered = sorted(pending.words)
+            self._missing(pending, step)
         self._state.save()
         self._enough(pending.words, f"answered sum {step + 1}")
-        pending.answered = sorted(pending.words)
-        self._missing(pending, step)
-        self._state.save()
 
     def _confirmed(self, pending: PendingSum, step: int, opener: MaskedStep) -> dict[str, str]:
         """Signatures of enough sites over the list of those who answered."""
@@ -260,5 +261,4 @@ class MaskedRun:
 def total_noise(settings: FederationSettings, terms: Mapping[str, Terms]) -> float:
     """The standard deviation of the noise on a total with all of the precision, if every site that began answers."""
     planned = max(t.noise for t in terms.values())
-    honest = len(settings.sites) - settings.absent - settings.colluding
-    return max(planned * math.sqrt(len(terms) / honest), MIN_NOISE)
+    return max(planned * math.sqrt(len(terms) / settings.honest), MIN_NOISE)

@@ -1,6 +1,6 @@
 """What sites sum together under masks: the public query of each sum, who chooses the next one, and who answers.
 
-A `Program` is the coordinator's: it says what to query next and takes totals. `SiteQueries` is a site's: it computes
+A program is the coordinator's: it says what to query next and takes totals. `SiteQueries` is a site's: it computes
 its exact sums. A query is public; it follows from totals that were opened before.
 """
 
@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -112,24 +111,6 @@ def read_query(request: Request, settings: FederationSettings) -> Query:
     return Query(kind, share, clip, dict(request.tensors))  # type: ignore[arg-type]
 
 
-class Program(Protocol):
-    """The coordinator's choice of queries."""
-
-    @property
-    def done(self) -> bool:
-        """Whether nothing is left to query."""
-
-    @property
-    def sums(self) -> int:
-        """How many sums there will be, as far as is known."""
-
-    def query(self) -> Query:
-        """The next query."""
-
-    def take(self, total: Array) -> None:
-        """Use the noisy total of the query that was due."""
-
-
 class HeadProgram:
     """A private head by gradient steps; all of it is public."""
 
@@ -228,8 +209,3 @@ class SiteQueries:
         if query.kind == "classes":
             return self._head.class_sums()
         return self._head.gradient(SoftmaxRule(query.tensors["weights"], query.tensors["offsets"]), query.clip)
-
-
-def tensors_of(query: Query) -> Mapping[str, npt.NDArray[Any]]:
-    """The arrays of a query, as a request carries them."""
-    return {name: np.ascontiguousarray(value, dtype=np.float64) for name, value in query.tensors.items()}

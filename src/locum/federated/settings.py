@@ -183,6 +183,11 @@ class FederationSettings:
         return self.mode == "head" or (self.mode == "sums" and self.secure)
 
     @property
+    def honest(self) -> int:
+        """How many honest sites every masked sum has, if no more stay away or collude than the terms allow."""
+        return len(self.sites) - self.absent - self.colluding
+
+    @property
     def privacy(self) -> DP:
         """The guarantee of masked sums."""
         return DP(self.epsilon, self.delta, self.unit, relation=self.relation)

@@ -136,6 +136,14 @@ def _plan_masked(settings: FederationSettings, privacy: DP) -> SitePlan:
     return SitePlan(wanted, k * plan.noise_multiplier, None, 0, plan.sums, k)
 
 
+def pays_terms(claim: PrivacyClaim, settings: FederationSettings) -> bool:
+    """Whether a payment is exactly what the terms of masked sums ask for."""
+    dp, plan = claim.dp, plan_site(settings, settings.privacy)
+    if dp is None or events_from_json(dp.events) != plan.events:
+        return False
+    return (claim.unit, dp.relation, dp.delta) == (settings.unit, settings.relation, settings.delta)
+
+
 def masked_plan(settings: FederationSettings) -> QueryPlan:
     """The plan of masked sums, from the terms alone: for a subject that has records at one site."""
     return (plan_head if settings.mode == "head" else plan_query)(settings.privacy)
