@@ -11,10 +11,10 @@ import numpy as np
 import numpy.typing as npt
 
 from locum.data import TableCodec, read_adult
-from locum.obfuscate import Labeled, Masking, TableObfuscator, hull_auc
+from locum.obfuscate import ATTACKERS, Labeled, Masking, TableObfuscator, hull_auc
 from locum.obfuscate.baselines import BASELINES, strengths
-from locum.obfuscate.evaluation import Originals, mean_release
-from locum.obfuscate.judges import TreesJudge, accuracy, label_only, majority_guess
+from locum.obfuscate.evaluation import Originals
+from locum.obfuscate.judges import label_only, majority_guess
 from locum.recipes import Study, StudyResults
 from locum.recipes.study import Cell, data_folder, markdown_table
 from locum.types import Estimate
@@ -32,6 +32,7 @@ NAMES = {
     "gaussian": "Gaussian noise",
     "learned-noise": "learned noise",
     "gap": "GAP",
+    "emb-g-filter": "emb-g-filter",
     "ae-pupet": "AE-PUPET",
     "uae-pupet": "UAE-PUPET",
     "vae-pupet": "VAE-PUPET",
@@ -46,7 +47,7 @@ VIEWS = {
     "network": ("Strong attacker and receiver with the paper's network", ["strong network"], ["utility network"]),
     "strongest": (
         "The strongest of all attackers, the best of all receivers",
-        ["weak network", "weak trees", "strong network", "strong trees", "averaged trees"],
+        [f"{role} {kind}" for role in ATTACKERS for kind in KINDS],
         ["utility network", "utility trees"],
     ),
 }
@@ -83,19 +84,11 @@ def originals(seed: int, rows: int, epochs: int) -> Originals:
 
 
 def judged(found: Originals, masking: Masking, copies: int) -> dict[str, float]:
-    """Accuracies of every attacker and receiver; means of several releases are read by trees alone, to save time."""
-    seen = found.judge(masking, copies=1)
-    rng = np.random.default_rng([found.seed, 5])
-    train, test = (mean_release(masking, rows, rng, copies) for rows in (found.train, found.test))
-    averaging = TreesJudge().fit(train, found.train.private, found.seed)
-    out = {"averaged trees": accuracy(averaging, test, found.test.private).value}
-    roles = {
-        "weak": seen.weak,
-        "strong": seen.strong,
-        "utility": seen.utility_original,
-        "released": seen.utility_released,
-    }
-    return out | {f"{role} {kind}": by[kind].value for role, by in roles.items() for kind in KINDS}
+    """Accuracies of every attacker and receiver."""
+    seen = found.judge(masking, copies)
+    roles = {role: getattr(seen, role) for role in ATTACKERS}
+    roles |= {"utility": seen.utility_original, "released": seen.utility_released}
+    return {f"{role} {kind}": by[kind].value for role, by in roles.items() for kind in KINDS}
 
 
 def maskings(method: str, seed: int, config: Mapping[str, Any]) -> Iterator[tuple[float, Masking, Mapping[str, int]]]:
@@ -130,7 +123,8 @@ def curve_cells(config: Mapping[str, Any]) -> dict[str, Cell]:
         for name, part in (("majority", "private"), ("utility majority", "utility")):
             out[name] = majority_guess(getattr(seen.train, part), getattr(seen.test, part)).value
         for kind in KINDS:
-            out |= {f"private {kind}": seen.private[kind].value, f"utility {kind}": seen.utility[kind].value}
+            for name, by in (("private", seen.private), ("informed", seen.informed), ("utility", seen.utility)):
+                out[f"{name} {kind}"] = by[kind].value
         return out
 
     def method(name: str, seed: int) -> Mapping[str, float]:
@@ -175,9 +169,14 @@ def curve(results: StudyResults, method: str, view: str) -> list[list[Pair]]:
 
 def corners(results: StudyResults, view: str) -> list[Pair]:
     """(attacker, receiver) where nothing is hidden, one per seed."""
-    kinds = ["network"] if view == "network" else list(KINDS)
-    sides = (best_of(results, "original", [f"{side} {kind}" for kind in kinds]) for side in ("private", "utility"))
-    return list(zip(*sides, strict=True))
+    figures = {
+        "network": (["private network"], ["utility network"]),
+        "strongest": (
+            [f"{side} {kind}" for side in ("private", "informed") for kind in KINDS],
+            [f"utility {kind}" for kind in KINDS],
+        ),
+    }
+    return list(zip(*(best_of(results, "original", side) for side in figures[view]), strict=True))
 
 
 def areas(results: StudyResults, method: str, view: str, origin: Pair, closed: bool) -> list[float]:
@@ -285,8 +284,7 @@ def _shown(found: Estimate, digits: str) -> str:
 
 
 def _points(results: StudyResults) -> str:
-    shown = [f"{role} {kind}" for role in ("weak", "strong") for kind in KINDS]
-    shown += ["averaged trees", *(f"{role} {kind}" for role in ("utility", "released") for kind in KINDS)]
+    shown = [f"{role} {kind}" for role in (*ATTACKERS, "utility", "released") for kind in KINDS]
     rows = [
         [NAMES[m], knob, *(_shown(results.estimate(m, f"{knob}/{figure}"), ".3f") for figure in shown)]
         for m in results.config["methods"]
