@@ -9,14 +9,12 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
-import torch
-from torch import Tensor
-from torch.nn import functional
 
 from locum.data import TableCodec
 from locum.errors import DataError
 from locum.nets import Obfuscator, table_obfuscator
-from locum.obfuscate.obfuscator import CHUNK, BaseObfuscator
+from locum.obfuscate.obfuscator import CHUNK, BaseObfuscator, Error, squared_error
+from locum.train import BlockCrossEntropy
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -168,11 +166,10 @@ class TableObfuscator(BaseObfuscator):
     def _network(self, inputs: Array) -> Obfuscator:
         return table_obfuscator(inputs.shape[1], self.labels_.sizes, ends=self._ends)
 
-    def _rebuilding(self, out: Tensor, x: Tensor) -> Tensor:
+    def _rebuilding(self) -> Error:
         if self.preset == "paper":
-            return (out - x).square().mean(dim=1)
-        parts = [functional.cross_entropy(out[:, b], x[:, b], reduction="none") for b in self._blocks]
-        return torch.stack(parts).sum(dim=0)
+            return squared_error
+        return BlockCrossEntropy([block.stop - block.start for block in self._blocks])
 
     def _outputs(self, out: Array, rng: np.random.Generator) -> Array:
         if self.preset == "paper":
