@@ -132,7 +132,7 @@ class _BlockCrossEntropy(torch.autograd.Function):
         return ((totals.log() + largest) * weights).sum(dim=1) - (logits * rows).sum(dim=1)
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
+    @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None, None]:
         powers, totals, weights, rows, columns = ctx.saved_tensors
         by_column = (weights / totals) @ columns.T
