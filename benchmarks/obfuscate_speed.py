@@ -110,8 +110,9 @@ def train_tables(frame: pd.DataFrame, income: np.ndarray, epochs: int, rounds: i
     for name, seconds in epoch.items():
         plain, same = epoch["plain"] / seconds, epoch["plain, wide"] / seconds
         print(
-            f"training, rows of {columns[name]} columns   {name:12s} {n / seconds:9,.0f} a second   {plain:5.2f} of the "
-            f"plain one, {same:5.2f} of the wide one; besides epochs {max(0, whole[name] - epochs * seconds):4.1f} s"
+            f"training, rows of {columns[name]} columns   {name:12s} {n / seconds:9,.0f} a second   "
+            f"{plain:5.2f} of the plain one, {same:5.2f} of the wide one; "
+            f"besides epochs {max(0, whole[name] - epochs * seconds):4.1f} s"
         )
 
 

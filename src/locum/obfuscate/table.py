@@ -176,9 +176,7 @@ class TableObfuscator(BaseObfuscator):
             return self.codec_.snap(out)
         drawn = np.zeros_like(out)
         for block in self._blocks:
-            # The largest of log-odds plus Gumbel noise is a draw with those odds.
-            place = (out[:, block] + rng.gumbel(size=out[:, block].shape)).argmax(axis=1)
-            drawn[np.arange(len(out)), block.start + place] = 1
+            drawn[np.arange(len(out)), block.start + draw_columns(out[:, block], rng)] = 1
         return self.codec_.snap(self.bins_.join(drawn, rng))
 
 
@@ -230,6 +228,22 @@ class NumberBins:
             place = Q[:, block].argmax(axis=1)
             out[:, j] = low[place] + rng.random(len(Q), dtype=np.float32) * (high[place] - low[place])
         return out
+
+
+def draw_columns(logits: Floats, rng: np.random.Generator) -> npt.NDArray[np.int64]:
+    """A column for each row, drawn with the probabilities whose logarithms, up to a constant, are `logits`."""
+    # Columns as rows of memory: sums over them are then sums of whole vectors. One random number per row, where the
+    # largest of logits plus Gumbel noise needs one per column.
+    sums = np.array(logits.T, order="C")
+    np.exp(sums - sums.max(axis=0), out=sums)
+    # Much faster than np.cumsum, which goes down one column after the other.
+    for before, row in pairwise(sums):
+        row += before
+    wanted = rng.random(len(logits), dtype=np.float32) * sums[-1]
+    place = (sums <= wanted).sum(axis=0, dtype=np.int32)
+    # Rounding can make a number just below 1 the whole sum.
+    out: npt.NDArray[np.int64] = np.minimum(place, len(sums) - 1).astype(np.int64)
+    return out
 
 
 def _ranges(values: Floats, most: int) -> tuple[Floats, Floats]:
