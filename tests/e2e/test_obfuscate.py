@@ -3,7 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
+import pty
+import re
+import select
 import shutil
+import signal
+import subprocess
+import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +20,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from locum.cli import output
 from locum.data import read_frame
 
 Run = Callable[..., Any]
@@ -154,6 +163,56 @@ def fitted(tables: Path, once: Path) -> Path:
     (tables / "empty.csv").touch()
     subjects(30, 2).assign(income=np.arange(30) % 2).to_csv(tables / "numbers.csv", index=False)
     return tables
+
+
+def test_a_trade_off_tells_the_time_left_and_once_stopped_how_to_go_on(fitted: Path) -> None:
+    # More settings than it can judge before it is stopped.
+    noises = ",".join(map(str, range(500)))
+    words = ["obfuscate", "trade-off", "o", "train.csv", "--private", "sex", "--judges", "trees", "--copies", "1",
+             "-o", "t", "--noise", noises]  # fmt: skip
+    screen, side = pty.openpty()
+    running = subprocess.Popen(
+        [sys.executable, "-m", "locum", *words],
+        cwd=fitted,
+        stdout=subprocess.DEVNULL,
+        stderr=side,
+        env={**os.environ, "TERM": "xterm", "COLUMNS": "120"},
+        # A shell that runs the tests in the background ignores SIGINT, and children inherit that.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
+    os.close(side)
+    try:
+        shown = read_until(screen, re.compile(r"judging: noise \d+.*\d/500.*\d:\d\d:\d\d left"))
+        assert shown is not None, "no time left after the first point"
+        running.send_signal(signal.SIGINT)
+        assert read_until(screen, re.compile("stopped; run the same command again to resume")) is not None
+        assert running.wait(timeout=60) == 130
+    finally:
+        running.kill()
+        running.wait()
+        os.close(screen)
+    assert json.loads((fitted / "t" / "state.json").read_bytes())["points"]
+
+
+def test_a_run_that_starts_over_is_resumed_without_that_option() -> None:
+    with output.resumable(starts_over="--force"):
+        assert output.stop_hint == "run the same command without --force to resume"
+    assert output.stop_hint == ""
+
+
+def read_until(screen: int, wanted: re.Pattern[str]) -> str | None:
+    """What a terminal shows until `wanted` appears, or None after 60 seconds or at the end."""
+    shown, until = "", time.monotonic() + 60
+    while time.monotonic() < until:
+        if not select.select([screen], [], [], 1)[0]:
+            continue
+        try:
+            shown += os.read(screen, 65536).decode(errors="replace")
+        except OSError:
+            return None
+        if wanted.search(re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown)):
+            return shown
+    return None
 
 
 @pytest.fixture(scope="module")

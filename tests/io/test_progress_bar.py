@@ -4,6 +4,7 @@ import contextlib
 import io
 
 import pytest
+from hypothesis import given, settings, strategies as st
 from rich.console import Console
 
 from locum.io import ProgressBar
@@ -47,6 +48,68 @@ def test_a_finished_bar_can_start_again() -> None:
         bar(5, 5)
     assert "second part" in stream.getvalue()
     assert last_line(stream) == ""
+
+
+class Clock:
+    """Seconds that a test sets."""
+
+    now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.mark.parametrize("before", [0, 5])
+def test_time_left_counts_pieces_of_this_run_only(before: int) -> None:
+    stream, console = terminal()
+    clock = Clock()
+    with ProgressBar("judging", console=console, clock=clock) as bar:
+        bar(before, before + 4, "started")
+        assert bar.seconds_left is None
+        clock.now += 100
+        bar(before, before + 4, "noise 1: trees")
+        assert bar.seconds_left is None
+        clock.now += 200
+        bar(before + 1, before + 4, "noise 1")
+        assert bar.seconds_left == 900
+        clock.now += 60
+        bar(before + 1, before + 4, "noise 2: network")
+        assert bar.seconds_left == 840, "time passes inside a piece; a note changes nothing"
+        clock.now += 1000
+        assert bar.seconds_left == 600, "a piece that takes too long: those after it"
+        clock.now += 140
+        bar(before + 2, before + 4, "noise 2")
+        assert bar.seconds_left == 1500, "the mean of 300 and 1200 seconds, twice"
+    assert "0:25:00 left" in stream.getvalue()
+    assert last_line(stream) == ""
+
+
+def test_other_work_has_its_own_time_left() -> None:
+    _, console = terminal()
+    clock = Clock()
+    with ProgressBar("demo", console=console, clock=clock) as bar:
+        bar(0, 2)
+        clock.now += 50
+        bar(2, 2)
+        assert bar.seconds_left == 0
+        clock.now += 7
+        bar(0, 2, "second part")
+        assert bar.seconds_left is None
+        clock.now += 3
+        bar(1, 2)
+        assert bar.seconds_left == 3
+
+
+@settings(max_examples=50, deadline=None)
+@given(steps=st.lists(st.integers(1, 10**6), min_size=1, max_size=30), more=st.integers(0, 30), at=st.integers(0, 9))
+def test_time_left_is_the_mean_piece_times_the_pieces_to_come(steps: list[int], more: int, at: int) -> None:
+    clock, total = Clock(), at + len(steps) + more
+    bar = ProgressBar("fitting", show=False, clock=clock)
+    bar(at, total)
+    for i, step in enumerate(steps):
+        clock.now += step
+        bar(at + i + 1, total)
+    assert bar.seconds_left == pytest.approx(sum(steps) / len(steps) * more)
 
 
 @pytest.mark.parametrize("show", [True, False])

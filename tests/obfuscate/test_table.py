@@ -13,6 +13,7 @@ from sklearn.feature_selection import mutual_info_classif
 from locum.data import TableCodec, read_adult
 from locum.errors import ConfigError, DataError, NotFittedError
 from locum.obfuscate import TableObfuscator
+from locum.obfuscate.table import draw_columns
 
 
 def subjects(n: int = 3000, seed: int = 0) -> tuple[pd.DataFrame, pd.Series, np.ndarray]:
@@ -189,3 +190,29 @@ def test_adult_rows_stay_adult_rows(real_data: Path) -> None:
                 assert out[name].between(X[name].min(), X[name].max()).all()
             else:
                 assert set(out[name]) <= set(X[name])
+
+
+@pytest.mark.parametrize("spread", [0.0, 1.0, 4.0])
+def test_columns_are_drawn_with_the_odds_of_their_logits(spread: float) -> None:
+    rng, n = np.random.default_rng(0), 40_000
+    logits = (spread * rng.standard_normal(7)).astype(np.float32)
+    drawn = np.bincount(draw_columns(np.tile(logits, (n, 1)), rng), minlength=7)
+    # The naive twin: the largest of logits plus Gumbel noise.
+    naive = np.bincount((logits + rng.gumbel(size=(n, 7))).argmax(axis=1), minlength=7)
+    odds = np.exp(logits) / np.exp(logits).sum()
+    for found in (drawn, naive):
+        assert (np.abs(found - n * odds) <= 5 * np.sqrt(n * odds) + 3).all()
+
+
+def test_rows_are_drawn_each_by_its_own_logits() -> None:
+    rng = np.random.default_rng(0)
+    wanted = rng.integers(0, 5, 1000)
+    logits = np.full((1000, 5), -900.0, dtype=np.float32)
+    logits[np.arange(1000), wanted] = 800
+    assert (draw_columns(logits, rng) == wanted).all()
+    assert (draw_columns(logits[:, :1], rng) == 0).all()
+    assert len(draw_columns(logits[:0], rng)) == 0
+    before = logits.copy()
+    for rows in (logits, logits[:1], logits[:, :1]):
+        draw_columns(rows, rng)
+    assert (logits == before).all(), "logits are left as they are"

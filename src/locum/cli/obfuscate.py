@@ -328,7 +328,10 @@ def trade_off(
     """
     from locum.recipes import measure_trade_off
 
-    with output.progress_bar("judging") as progress:
+    with (
+        output.resumable(starts_over="--force" if force else ""),
+        output.progress_bar("judging") as progress,
+    ):
         summary = measure_trade_off(
             obfuscator,
             data,

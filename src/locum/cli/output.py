@@ -180,10 +180,14 @@ def progress_bar(title: str) -> ProgressBar:
 
 
 @contextmanager
-def resumable(kept: bool = True) -> Iterator[None]:
-    """Work that goes on where it was stopped: the last line after Ctrl-C says so."""
+def resumable(kept: bool = True, starts_over: str = "") -> Iterator[None]:
+    """Work that goes on where it was stopped: the last line after Ctrl-C says so.
+
+    `starts_over` is an option of this run that would throw away what is kept.
+    """
     global stop_hint
-    stop_hint = "run the same command again to resume" if kept else "nothing was kept"
+    again = f"without {starts_over}" if starts_over else "again"
+    stop_hint = f"run the same command {again} to resume" if kept else "nothing was kept"
     yield
     stop_hint = ""
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
+from datetime import timedelta
 from typing import Self
 
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn, TimeElapsedColumn
+from rich.text import Text
 
 
 class ProgressBar:
@@ -14,6 +18,10 @@ class ProgressBar:
 
     The bar appears with the first call and disappears when the work is done, so that the next bar can be drawn: a
     terminal holds only one at a time. Use it in a `with` statement, so that it also disappears after an error.
+
+    Time left is what the pieces finished so far took on average, times those to come. Pieces that an earlier run
+    finished do not count: the number done in the first call is the start. A call that only changes the note, to say
+    what is at work, leaves the average as it is.
 
     Parameters
     ----------
@@ -23,6 +31,8 @@ class ProgressBar:
         False draws nothing.
     console
         A rich console to draw on; None: standard error.
+    clock
+        Seconds since some moment.
 
     Examples
     --------
@@ -32,17 +42,26 @@ class ProgressBar:
     ...         progress(epoch + 1, 3, "loss 0.1")
     """
 
-    def __init__(self, title: str, *, show: bool = True, console: Console | None = None) -> None:
+    def __init__(
+        self,
+        title: str,
+        *,
+        show: bool = True,
+        console: Console | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         console = console or Console(stderr=True)
         self._title = title
+        self._pace = _Pace(clock)
         self._bar = Progress(
             TextColumn("{task.description}"),
             BarColumn(),
             TextColumn("{task.completed:.0f}/{task.total:.0f}"),
             TimeElapsedColumn(),
-            TimeRemainingColumn(),
+            _TimeLeft(self._pace),
             console=console,
             transient=True,
+            get_time=clock,
             disable=not (show and (console.is_terminal or console.is_jupyter)),
         )
         self._task = self._bar.add_task(escape(title), total=1)
@@ -50,11 +69,17 @@ class ProgressBar:
     def __call__(self, done: int, total: int, note: str = "") -> None:
         """Move the bar; `done >= total` removes it."""
         text = f"{self._title}: {note}" if note else self._title
+        self._pace.update(done, total)
         self._bar.update(self._task, completed=done, total=max(total, 1), description=escape(text))
         if done >= total:
             self._bar.stop()
         else:
             self._bar.start()
+
+    @property
+    def seconds_left(self) -> float | None:
+        """Seconds to the end at the average pace so far; None until a piece is finished."""
+        return self._pace.left()
 
     def close(self) -> None:
         """Remove the bar."""
@@ -65,3 +90,45 @@ class ProgressBar:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+class _Pace:
+    """Time per piece since the first call.
+
+    Rich's own estimate forgets what is older than 30 seconds: it has none for pieces that take longer.
+    """
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._first: tuple[int, float] | None = None
+        self._last, self._total = (0, 0.0), 0
+
+    def update(self, done: int, total: int) -> None:
+        """`done` of `total` pieces are finished; fewer than before, or another total: other work has begun."""
+        if self._first is None or done < self._last[0] or total != self._total:
+            self._first = self._last = (done, self._clock())
+        elif done > self._last[0]:
+            self._last = (done, self._clock())
+        self._total = total
+
+    def left(self) -> float | None:
+        """Seconds to the end; None until a piece is finished."""
+        if self._first is None or self._last[0] == self._first[0]:
+            return None
+        each = (self._last[1] - self._first[1]) / (self._last[0] - self._first[0])
+        # The piece at work has taken some time already, at most all that it should.
+        begun = min(each, self._clock() - self._last[1])
+        return max(0.0, each * (self._total - self._last[0]) - begun)
+
+
+class _TimeLeft(ProgressColumn):
+    """The time left, such as `0:12:30 left`."""
+
+    def __init__(self, pace: _Pace) -> None:
+        super().__init__()
+        self._pace = pace
+
+    def render(self, task: Task) -> Text:
+        """Nothing until there is an estimate."""
+        left = self._pace.left()
+        return Text("" if left is None else f"{timedelta(seconds=round(left))} left", style="progress.remaining")

@@ -7,13 +7,12 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from torch import Tensor
 
 from locum.errors import ConfigError, DataError
 from locum.nets import Obfuscator, image_obfuscator
 from locum.obfuscate.knobs import plainness
 from locum.obfuscate.noise import SpectralNoise
-from locum.obfuscate.obfuscator import BaseObfuscator
+from locum.obfuscate.obfuscator import BaseObfuscator, Error, squared_error
 from locum.train import History
 
 Array = npt.NDArray[Any]
@@ -132,8 +131,8 @@ class ImageObfuscator(BaseObfuscator):
     def _network(self, inputs: Array) -> Obfuscator:
         return image_obfuscator(inputs.shape[1], inputs.shape[2], self.labels_.sizes)
 
-    def _rebuilding(self, out: Tensor, x: Tensor) -> Tensor:
-        return (out - x).square().flatten(1).mean(dim=1)
+    def _rebuilding(self) -> Error:
+        return squared_error
 
     def _outputs(self, out: Array, rng: np.random.Generator) -> Array:
         return out

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -37,6 +38,8 @@ from locum.types import Progress
 Array = npt.NDArray[Any]
 Codes = npt.NDArray[np.int64]
 Preset = Literal["calibrated", "paper"]
+# Of outputs and records: one number per record.
+Error = Callable[[Tensor, Tensor], Tensor]
 # Records that are released at once, and that a validation loss is computed over at once.
 CHUNK = 8192
 _VALIDATION_CHUNK = 4096
@@ -107,8 +110,8 @@ class BaseObfuscator(BaseEstimator):
         """A new network."""
 
     @abstractmethod
-    def _rebuilding(self, out: Tensor, x: Tensor) -> Tensor:
-        """Reconstruction error, per record."""
+    def _rebuilding(self) -> Error:
+        """The reconstruction error, per record."""
 
     @abstractmethod
     def _outputs(self, out: Array, rng: np.random.Generator) -> Array:
@@ -140,25 +143,33 @@ class BaseObfuscator(BaseEstimator):
         with seeded_weights(seed, device):
             self.module_ = self._network(inputs).to(device)
             beta = None if self.preset == "paper" else self._setting("beta")
-            objective = Objective(self.module_, self._rebuilding, beta)
+            objective = Objective(self.module_, self._rebuilding(), beta)
             settings = LoopSettings(
                 max_epochs=self._setting("max_epochs"),
                 batch_size=self._setting("batch_size"),
                 learning_rate=self.learning_rate,
                 betas=self._setting("betas"),
             )
+
+            def some(rows: Tensor) -> tuple[Tensor, Tensor]:
+                # Faster than x[rows].
+                return x.index_select(0, rows).to(device), y.index_select(0, rows).to(device)
+
             self.history_ = run_loop(
                 self.module_,
                 lambda rng: (training[i] for i in batches(rng)),
-                lambda rows, rng: objective(x[rows].to(device), y[rows].to(device), rng),
+                lambda rows, rng: objective(*some(rows), rng),
                 settings,
                 seeded(seed),
-                validate=(lambda: objective.mean(x[validation], y[validation], seeded(seed))) if len(held) else None,
+                validate=(lambda: objective.mean(map(some, validation.split(_VALIDATION_CHUNK)), seeded(seed)))
+                if len(held)
+                else None,
                 checkpoint=self._checkpoint(x, y),
                 progress=self.progress,
             )
         self.module_.to("cpu")
-        rest = self._split(inputs[kept])[1]
+        # In parts: no second copy of the records.
+        rest = np.concatenate([self._split(inputs[kept[i : i + CHUNK]])[1] for i in range(0, len(kept), CHUNK)])
         self.noise_ = self._noise(rest, codes[kept])
 
     def _noise(self, rest: Array, codes: Codes) -> PaperNoise | ShapedNoise:
@@ -280,7 +291,7 @@ class Objective:
     """
 
     module: Obfuscator
-    rebuilding: Callable[[Tensor, Tensor], Tensor]
+    rebuilding: Error
     beta: float | None
 
     def __call__(self, x: Tensor, y: Tensor, rng: torch.Generator) -> Tensor:
@@ -292,20 +303,27 @@ class Objective:
             return self.rebuilding(self.module.join(needed, rest), x).mean() + classified
         # Drawn on the CPU: a seed means the same on every device.
         withheld = (torch.rand(len(x), 1, generator=rng) < _WITHHELD).to(x.device)
-        labels = torch.where(withheld, self._uniform(len(x)).to(x.device), self._one_hot(y))
+        labels = torch.where(withheld, self._uniform().to(x.device), self._one_hot(y))
         noisy = rest + torch.randn(rest.shape, generator=rng).to(x.device)
         length = 0.5 * rest.square().sum(dim=1)
         return (self.rebuilding(self.module.join(labels, noisy), x) + self.beta * length).mean() + classified
 
-    def mean(self, x: Tensor, y: Tensor, rng: torch.Generator) -> float:
-        """The same over many rows, in chunks."""
-        parts = zip(x.split(_VALIDATION_CHUNK), y.split(_VALIDATION_CHUNK), strict=True)
-        device = next(self.module.parameters()).device
-        return sum(float(self(a.to(device), b.to(device), rng)) * len(a) for a, b in parts) / len(x)
+    def mean(self, parts: Iterable[tuple[Tensor, Tensor]], rng: torch.Generator) -> float:
+        """The same over many rows, given in parts."""
+        total, count = 0.0, 0
+        for x, y in parts:
+            total, count = total + float(self(x, y, rng)) * len(x), count + len(x)
+        return total / count
 
     def _one_hot(self, y: Tensor) -> Tensor:
         sizes = self.module.classes
-        return torch.cat([functional.one_hot(y[:, i], n).float() for i, n in enumerate(sizes)], dim=1)
+        starts = torch.tensor([0, *accumulate(sizes[:-1])], device=y.device)
+        return torch.zeros(len(y), sum(sizes), device=y.device).scatter_(1, y + starts, 1.0)
 
-    def _uniform(self, n: int) -> Tensor:
-        return torch.cat([torch.full((n, size), 1 / size) for size in self.module.classes], dim=1)
+    def _uniform(self) -> Tensor:
+        return torch.tensor([[1 / size for size in self.module.classes for _ in range(size)]])
+
+
+def squared_error(out: Tensor, x: Tensor) -> Tensor:
+    """The mean squared error of each record."""
+    return (out - x).square().flatten(1).mean(dim=1)

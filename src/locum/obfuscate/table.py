@@ -9,14 +9,12 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
-import torch
-from torch import Tensor
-from torch.nn import functional
 
 from locum.data import TableCodec
 from locum.errors import DataError
 from locum.nets import Obfuscator, table_obfuscator
-from locum.obfuscate.obfuscator import CHUNK, BaseObfuscator
+from locum.obfuscate.obfuscator import CHUNK, BaseObfuscator, Error, squared_error
+from locum.train import BlockCrossEntropy
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -168,20 +166,17 @@ class TableObfuscator(BaseObfuscator):
     def _network(self, inputs: Array) -> Obfuscator:
         return table_obfuscator(inputs.shape[1], self.labels_.sizes, ends=self._ends)
 
-    def _rebuilding(self, out: Tensor, x: Tensor) -> Tensor:
+    def _rebuilding(self) -> Error:
         if self.preset == "paper":
-            return (out - x).square().mean(dim=1)
-        parts = [functional.cross_entropy(out[:, b], x[:, b], reduction="none") for b in self._blocks]
-        return torch.stack(parts).sum(dim=0)
+            return squared_error
+        return BlockCrossEntropy([block.stop - block.start for block in self._blocks])
 
     def _outputs(self, out: Array, rng: np.random.Generator) -> Array:
         if self.preset == "paper":
             return self.codec_.snap(out)
         drawn = np.zeros_like(out)
         for block in self._blocks:
-            # The largest of log-odds plus Gumbel noise is a draw with those odds.
-            place = (out[:, block] + rng.gumbel(size=out[:, block].shape)).argmax(axis=1)
-            drawn[np.arange(len(out)), block.start + place] = 1
+            drawn[np.arange(len(out)), block.start + draw_columns(out[:, block], rng)] = 1
         return self.codec_.snap(self.bins_.join(drawn, rng))
 
 
@@ -233,6 +228,22 @@ class NumberBins:
             place = Q[:, block].argmax(axis=1)
             out[:, j] = low[place] + rng.random(len(Q), dtype=np.float32) * (high[place] - low[place])
         return out
+
+
+def draw_columns(logits: Floats, rng: np.random.Generator) -> npt.NDArray[np.int64]:
+    """A column for each row, drawn with the probabilities whose logarithms, up to a constant, are `logits`."""
+    # Columns as rows of memory: sums over them are then sums of whole vectors. One random number per row, where the
+    # largest of logits plus Gumbel noise needs one per column.
+    sums = np.array(logits.T, order="C")
+    np.exp(sums - sums.max(axis=0), out=sums)
+    # Much faster than np.cumsum, which goes down one column after the other.
+    for before, row in pairwise(sums):
+        row += before
+    wanted = rng.random(len(logits), dtype=np.float32) * sums[-1]
+    place = (sums <= wanted).sum(axis=0, dtype=np.int32)
+    # Rounding can make a number just below 1 the whole sum.
+    out: npt.NDArray[np.int64] = np.minimum(place, len(sums) - 1).astype(np.int64)
+    return out
 
 
 def _ranges(values: Floats, most: int) -> tuple[Floats, Floats]:

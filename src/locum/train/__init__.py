@@ -24,7 +24,12 @@ if TYPE_CHECKING:
         seeded as seeded,
         shuffled_batches as shuffled_batches,
     )
-    from locum.train.losses import CVAELoss as CVAELoss, RowLoss as RowLoss, RowLossByAutograd as RowLossByAutograd
+    from locum.train.losses import (
+        BlockCrossEntropy as BlockCrossEntropy,
+        CVAELoss as CVAELoss,
+        RowLoss as RowLoss,
+        RowLossByAutograd as RowLossByAutograd,
+    )
     from locum.train.moments import ClassMoments as ClassMoments
     from locum.train.shuffled import (
         HeldOut as HeldOut,
