@@ -15,7 +15,8 @@ import numpy.typing as npt
 from locum.obfuscate import ImageObfuscator, Labeled, Masking
 from locum.obfuscate.baselines import BASELINES, strengths
 from locum.obfuscate.evaluation import Originals
-from locum.obfuscate.judges import PatchesJudge, label_only, majority_guess
+from locum.obfuscate.judges import label_only, majority_guess
+from locum.obfuscate.linear_judges import PatchesJudge
 from locum.recipes import Study, StudyResults
 from locum.recipes.study import Cell, data_folder, markdown_table
 

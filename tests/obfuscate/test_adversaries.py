@@ -8,7 +8,8 @@ import torch
 
 from locum.errors import ConfigError, DataError
 from locum.obfuscate import Labeled
-from locum.obfuscate.judges import Judge, NetworkJudge, TreesJudge, accuracy, label_only, majority_guess, make_judges
+from locum.obfuscate.evaluation import make_judges
+from locum.obfuscate.judges import Judge, NetworkJudge, TreesJudge, accuracy, label_only, majority_guess
 
 JUDGES = [NetworkJudge(epochs=8), TreesJudge()]
 
@@ -97,7 +98,7 @@ def test_what_they_cannot_read_is_refused(rng: np.random.Generator) -> None:
 def test_judges_go_by_name(rng: np.random.Generator) -> None:
     X = rng.random((4, 3))
     assert list(make_judges(None, X)) == ["network", "trees"]
-    assert list(make_judges(None, X.reshape(4, 1, 1, 3))) == ["network", "patches"]
+    assert list(make_judges(None, X.reshape(4, 1, 1, 3))) == ["network", "patches", "backbone"]
     assert make_judges(["network"], X, epochs=7) == {"network": NetworkJudge(epochs=7)}
     for wrong in ([], ["forest"]):
         with pytest.raises(ConfigError, match="network, trees"):

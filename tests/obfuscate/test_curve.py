@@ -22,10 +22,12 @@ def point(noise: float | None, lambda_: float, weak: float, strong: float, utili
     both = {
         "weak": weak,
         "strong": strong,
+        "informed": strong - 0.01,
         "averaged": strong - 0.02,
         "utility_original": utility,
         "utility_released": 0.95,
         "original_private": 0.84,
+        "original_informed": 0.845,
         "original_utility": 0.86,
     }
     found = Judgment(
@@ -87,9 +89,12 @@ def test_the_hull_closes_at_what_the_original_rows_give(curve: TradeOff) -> None
     area = 0.14 * 0.30 / 2 + (0.34 - 0.14) * (0.30 + 0.36) / 2
     assert alone.hull_auc(origin=(0.5, 0.5)) == pytest.approx(area)
     assert curve.hull_auc() >= alone.hull_auc()
+    # Who knows the label starts from more.
+    assert alone.original()[0].value == 0.855
+    assert alone.original("strong")[0].value == 0.85
     with pytest.raises(ConfigError, match="network, trees, best"):
         curve.hull_auc(judge="forest")
-    with pytest.raises(ConfigError, match="weak, strong, averaged"):
+    with pytest.raises(ConfigError, match="weak, strong, informed, averaged"):
         curve.hull_auc(attacker="mighty")
 
 
@@ -106,8 +111,8 @@ def test_the_table_holds_every_figure_with_its_interval(curve: TradeOff) -> None
     assert set(table["attacker_is"]) == {"strong trees"}
     assert (table["attacker_low"] < table["attacker"]).all()
     assert (table["attacker"] == table["strong_trees"]).all()
-    # Name, two knobs, who; then 2 + 14 + 3 figures with both ends.
-    assert table.shape == (4, 4 + 3 * 19)
+    # Name, two knobs, who; then 2 + 18 + 3 figures with both ends.
+    assert table.shape == (4, 4 + 3 * 23)
 
 
 def test_the_text_shows_each_attacker_beside_its_baseline(curve: TradeOff) -> None:

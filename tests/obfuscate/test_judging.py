@@ -10,6 +10,7 @@ import pytest
 from locum.errors import ConfigError, DataError
 from locum.obfuscate import Judgment, Labeled, judge
 from locum.obfuscate.evaluation import ATTACKERS, Originals, mean_release
+from locum.obfuscate.judges import LabelCounts
 
 KINDS = ("network", "trees")
 
@@ -53,15 +54,16 @@ def test_the_identity_leaks_as_the_original(found: dict[str, Judgment]) -> None:
     for kind in KINDS:
         assert got.weak[kind] == got.strong[kind] == got.original_private[kind]
         assert got.utility_original[kind] == got.utility_released[kind] == got.original_utility[kind]
+        assert got.informed[kind] == got.original_informed[kind]
         # A mean of equal rows rounds.
-        assert abs(got.averaged[kind].value - got.strong[kind].value) < 0.01
+        assert abs(got.averaged[kind].value - got.informed[kind].value) < 0.01
     assert got.attacker.low > 0.85
 
 
 def test_the_label_alone_leaks_the_baseline_exactly(found: dict[str, Judgment]) -> None:
     got = found["label"]
     for kind in KINDS:
-        assert got.strong[kind] == got.averaged[kind] == got.label_only
+        assert got.strong[kind] == got.informed[kind] == got.averaged[kind] == got.label_only
         assert got.utility_released[kind].value == 1
     assert got.label_only.low > got.majority.high
 
@@ -99,7 +101,7 @@ def test_a_masking_that_moves_rows_fools_only_the_weak(originals: Originals) -> 
     for kind in KINDS:
         assert got.strong[kind].low > 0.85
         assert got.weak[kind].high < 0.5
-    assert got.averaged == got.strong
+    assert got.averaged == got.informed
 
 
 def test_figures_go_to_json_and_back(found: dict[str, Judgment]) -> None:
@@ -109,7 +111,7 @@ def test_figures_go_to_json_and_back(found: dict[str, Judgment]) -> None:
     flat = got.figures()
     assert flat["strong_trees"] == got.strong["trees"]
     assert flat["label_only"] == got.label_only
-    assert len(flat) == 2 * 7 + 3
+    assert len(flat) == 2 * 9 + 3
     assert all(0 <= e.low <= e.value <= e.high <= 1 and e.n == 1000 for e in flat.values())
 
 
@@ -134,8 +136,8 @@ def test_each_party_has_its_own_random_stream() -> None:
         return X
 
     judge(spy, rows(60, 1), rows(40, 2), judges=["trees"], copies=3)
-    # Published test, attacker's own, three copies of each part, published training rows.
-    assert len(set(seen)) == len(seen) == 3 + 2 * 3
+    # Published test, attacker's own, three copies of each part, three read one by one, published training rows.
+    assert len(set(seen)) == len(seen) == 3 + 3 * 3
 
 
 def test_means_are_made_in_pieces_and_are_means(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -171,14 +173,63 @@ def test_several_utility_labels_reach_the_masking() -> None:
     assert got.label_only.value == 1
 
 
-def test_images_are_judged_by_the_network_and_by_windows() -> None:
+def test_who_reads_the_label_finds_what_neither_tells_alone() -> None:
+    """The released column is the private code, turned around for one of the two labels."""
+
+    def turned(X: np.ndarray, utility: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        out = np.full_like(X, 0.5)
+        private = X[:, 1] > 0.45
+        out[:, 2] = private ^ (utility == 1)
+        return out
+
+    def fair(n: int, seed: int) -> Labeled:
+        data = rows(n, seed)
+        private = np.random.default_rng(seed + 9).integers(0, 2, n)
+        data.X[:, 1] = 0.3 + 0.3 * private
+        return Labeled(data.X, data.utility, private)
+
+    got = judge(turned, fair(1000, 1), fair(800, 2), copies=1, epochs=10)
+    for kind in KINDS:
+        assert got.strong[kind].low < 0.55
+        assert got.informed[kind].value > 0.99
+    assert got.label_only.low < 0.55
+    assert got.attacker.value > 0.99
+
+
+def test_releases_are_read_one_by_one_where_their_mean_tells_nothing() -> None:
+    """Two columns agree in sign or not: their means are nil, and each release tells a little."""
+
+    def signs(X: np.ndarray, utility: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        out = np.full_like(X, 0.5)
+        first = rng.choice([-0.4, 0.4], len(X))
+        agrees = np.where(rng.random(len(X)) < 0.75, 1, -1) * np.where(X[:, 1] > 0.45, 1, -1)
+        out[:, 2], out[:, 3] = 0.5 + first, 0.5 + first * agrees
+        return out
+
+    def sharp(n: int, seed: int) -> Labeled:
+        data, private = rows(n, seed), np.random.default_rng(seed + 9).integers(0, 2, n)
+        data.X[:, 1] = 0.3 + 0.3 * private
+        return Labeled(data.X, data.utility, private)
+
+    got = judge(signs, sharp(2000, 1), sharp(1000, 2), judges=["network"], copies=25, epochs=12)
+    assert got.informed["network"].value < 0.85
+    assert got.averaged["network"].low > got.informed["network"].high
+
+
+def test_a_code_that_never_comes_with_a_label_is_ruled_out() -> None:
+    counts = LabelCounts.fit(Labeled(np.zeros((4, 1)), np.array([0, 0, 1, 1]), np.array([0, 1, 2, 2])))
+    np.testing.assert_array_equal(counts.of(np.array([1, 0, 7])), [[0, 0, 2], [1, 1, 0], [1, 1, 2]])
+
+
+def test_images_are_judged_by_network_windows_and_a_pretrained_backbone() -> None:
     def images(n: int, seed: int) -> Labeled:
         data = rows(n, seed)
-        return Labeled(np.repeat(data.X[:, :2, None, None], 16, 2).repeat(16, 3), data.utility, data.private)
+        return Labeled(np.repeat(data.X[:, [0, 1, 1], None, None], 16, 2).repeat(16, 3), data.utility, data.private)
 
     got = judge(identity, images(100, 1), images(60, 2), copies=1, epochs=1)
-    assert set(got.strong) == {"network", "patches"}
+    assert set(got.strong) == {"network", "patches", "backbone"}
     assert got.weak == got.strong == got.original_private
+    assert got.strong["backbone"].value > got.label_only.value
 
 
 def test_wrong_input_is_told() -> None:
@@ -189,4 +240,4 @@ def test_wrong_input_is_told() -> None:
         judge(lambda X, u, rng: X[:, :2], train, test, judges=["trees"])
     with pytest.raises(DataError, match="shape"):
         judge(identity, train, Labeled(test.X[:, :2], test.utility, test.private))
-    assert set(ATTACKERS) == {"weak", "strong", "averaged"}
+    assert set(ATTACKERS) == {"weak", "strong", "informed", "averaged"}

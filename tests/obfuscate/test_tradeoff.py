@@ -70,7 +70,9 @@ def test_more_noise_leaks_less_and_costs_nothing_here() -> None:
     assert all_of_it.attacker.high < some.attacker.low < some.attacker.high < nothing.attacker.low
     assert all_of_it.attacker.low < all_of_it.label_only.high
     assert all(p.judgment.utility.low > 0.95 for p in found.points)
-    assert [(done, total) for done, total, _ in told] == [(0, 3), (1, 3), (2, 3), (3, 3)]
+    # Three points; trees attack, attack with several releases, and receive.
+    assert [(done, total) for done, total, _ in told] == [(i, 9) for i in range(10)]
+    assert told[5][2] == "noise 0.3, lambda -50: attacked by trees with 2 releases"
     assert found.pick(attacker_at_most=0.9).noise == 0.3
 
 
@@ -99,7 +101,7 @@ def test_after_a_kill_it_goes_on_and_ends_the_same(tmp_path: Path) -> None:
     again = sweep(spied(calls), train, test, state=state, progress=lambda *what: told.append(what), **CHEAP)
     assert again == whole
     assert set(calls) == {"noise 2"}
-    assert told[0][:2] == (2, 3)
+    assert told[0][:2] == (6, 9)
     calls.clear()
     assert sweep(spied(calls), train, test, state=state, **CHEAP) == whole
     assert calls == []

@@ -315,7 +315,8 @@ def test_a_trade_off_is_written_kept_and_resumed(home: Path, tmp_path: Path) -> 
     assert facts["audience"] == "internal"
     assert len(facts["points"]) == 2
     again = run([0.0, 1.0, float("inf")], attacker_at_most=0.7)
-    assert [step[2] for step in told] == ["started", "noise 1, lambda -50"]
+    assert [step[0] for step in told] == [6, 7, 8, 9]
+    assert told[-1][2] == "noise 1, lambda -50: used by trees"
     assert again.found.points[0] == found.found.points[0]
     assert again.problem == ""
     assert again.report["target"]["picked"] in {p.name for p in again.found.points}
@@ -353,7 +354,7 @@ def test_guesses_are_judged_too(home: Path, tmp_path: Path) -> None:
 def test_images_get_a_grid(home: Path, tmp_path: Path) -> None:
     found = measure_trade_off(
         home / "oi", str(home / "train.npz"), tmp_path / "t", private="label", test=str(home / "test.npz"),
-        noises=[0.0, 2.0], lambdas=[-50.0, 0.0], epochs=1, copies=1,
+        noises=[0.0, 2.0], lambdas=[-50.0, 0.0], epochs=1, copies=1, judges=["network"],
     )  # fmt: skip
     grid = found.report["grid"]
     assert [len(row) for row in grid["cells"]] == [2, 2]

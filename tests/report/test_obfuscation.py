@@ -24,10 +24,12 @@ def found(original: float = 0.85) -> TradeOff:
         return Judgment(
             weak={"trees": around(attacker - 0.03)},
             strong={"trees": around(attacker)},
+            informed={"trees": around(attacker - 0.02)},
             averaged={"trees": around(attacker - 0.01)},
             utility_original={"trees": around(utility)},
             utility_released={"trees": around(utility - 0.05)},
             original_private={"trees": around(original)},
+            original_informed={"trees": around(original)},
             original_utility={"trees": around(0.87)},
             label_only=around(0.68),
             majority=around(0.67),

@@ -111,7 +111,7 @@ def test_the_grid_is_whole_and_every_figure_has_its_interval(measured: Any) -> N
         assert 0 <= estimate["low"] <= estimate["value"] <= estimate["high"] <= 1
         assert estimate["n"] == 221
     assert steps[0] == (0, 1)
-    assert steps[-1] == (4, 4)
+    assert steps[-1] == (24, 24)
 
 
 def test_the_demo_has_something_to_trade(measured: Any) -> None:

@@ -285,7 +285,7 @@ def trade_off(
         str | None,
         typer.Option(
             metavar="A,B",
-            help="network, trees, patches (default: all that read the records).",
+            help="network, trees, patches, backbone (default: all that read the records).",
             rich_help_panel="Judges",
         ),
     ] = None,

@@ -41,7 +41,7 @@ class Point:
     >>> from locum.obfuscate import Judgment, Point, TradeOff
     >>> from locum.types import Estimate
     >>> half, most = Estimate(0.5, 0.4, 0.6, 100), Estimate(0.9, 0.8, 0.95, 100)
-    >>> found = Judgment(*[{"trees": half}] * 3, *[{"trees": most}] * 4, half, half, half)
+    >>> found = Judgment(*[{"trees": half}] * 4, *[{"trees": most}] * 5, half, half, half)
     >>> point = Point("noise 5", {"noise": 5.0}, found)
     >>> point.noise, point.judgment.attacker.value
     (5.0, 0.5)
@@ -82,7 +82,7 @@ class TradeOff:
     >>> from locum.obfuscate import Judgment, Point, TradeOff
     >>> from locum.types import Estimate
     >>> half, most = Estimate(0.5, 0.4, 0.6, 100), Estimate(0.9, 0.8, 0.95, 100)
-    >>> found = Judgment(*[{"trees": half}] * 3, *[{"trees": most}] * 4, half, half, half)
+    >>> found = Judgment(*[{"trees": half}] * 4, *[{"trees": most}] * 5, half, half, half)
     >>> curve = TradeOff((Point("noise 5", {"noise": 5.0}, found), Point("noise 9", {"noise": 9.0}, found)))
     >>> curve.pick(attacker_at_most=0.6).name
     'noise 5'
@@ -98,7 +98,7 @@ class TradeOff:
         """The point of the smallest noise where the upper end of the attacker's interval is low enough.
 
         Among points of equal noise, the one with the best utility; likewise for a method without the knob `noise`.
-        The strongest attacker may be the averaging one: use `attacker="strong"` only if no record is ever released
+        The strongest attacker may be the averaging one: use `attacker="informed"` only if no record is ever released
         twice. The choice was made on these test rows: measure its leak again on others.
         """
         if not 0 < attacker_at_most <= 1:
@@ -118,7 +118,7 @@ class TradeOff:
     def curve(self, attacker: str = "strongest", judge: str = "best") -> list[tuple[Estimate, Estimate]]:
         """Pairs (attacker, receiver), one per point.
 
-        `attacker` is `weak`, `strong`, `averaged` or `strongest`; `judge` is a kind of judge, for both, or `best`.
+        `attacker` is `weak`, `strong`, `informed`, `averaged` or `strongest`; `judge` is a kind, for both, or `best`.
         """
         if attacker not in (*ATTACKERS, "strongest"):
             raise ConfigError(f"`attacker` must be one of {', '.join(ATTACKERS)}, strongest; got {attacker!r}.")
@@ -131,10 +131,16 @@ class TradeOff:
             for p in self.points
         ]
 
-    def original(self, judge: str = "best") -> tuple[Estimate, Estimate]:
-        """What attacker and receiver reach on the original rows: the same at every point."""
+    def original(self, attacker: str = "strongest", judge: str = "best") -> tuple[Estimate, Estimate]:
+        """What attacker and receiver reach on the original rows: the same at every point.
+
+        A `weak` or `strong` attacker reads the rows alone, the others know the utility label too.
+        """
         found = self.points[0].judgment
-        return _best(_of(found.original_private, judge)), _best(_of(found.original_utility, judge))
+        private = _of(found.original_private, judge)
+        if attacker not in ("weak", "strong"):
+            private += _of(found.original_informed, judge)
+        return _best(private), _best(_of(found.original_utility, judge))
 
     def hull_auc(
         self, *, origin: tuple[float, float] = (0.0, 0.0), attacker: str = "strong", judge: str = "network"
@@ -145,7 +151,7 @@ class TradeOff:
         be compared for the same data, judges and seeds. Repeat over seeds for an interval.
         """
         points = [(x.value, y.value) for x, y in self.curve(attacker, judge)]
-        private, utility = self.original(judge)
+        private, utility = self.original(attacker, judge)
         return hull_auc(points, origin, corner=(private.value, utility.value))
 
     def table(self) -> pd.DataFrame:
@@ -273,7 +279,7 @@ def draw_trade_off(found: TradeOff, path: str | os.PathLike[str], *, attacker: s
     with figure_file(path) as axis:
         for i, (name, line) in enumerate(lines.items()):
             _draw_line(axis, name, sorted(line, key=lambda item: item[0].noise), _MARKS[i % len(_MARKS)])
-        private, utility = found.original(judge)
+        private, utility = found.original(attacker, judge)
         axis.plot(private.value, utility.value, "k*", ms=9, label="original rows")
         baseline = found.points[0].judgment
         axis.axvline(baseline.label_only.value, color="0.3", ls="--", lw=1, label="utility label alone")

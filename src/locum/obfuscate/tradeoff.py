@@ -16,8 +16,7 @@ import numpy.typing as npt
 from locum.errors import CheckpointError, ConfigError, DataError
 from locum.io import write_bytes
 from locum.obfuscate.curve import Point, TradeOff
-from locum.obfuscate.evaluation import Judgment, Originals
-from locum.obfuscate.judges import make_judges
+from locum.obfuscate.evaluation import Judgment, Originals, make_judges
 from locum.obfuscate.labels import Labeled, Masking
 from locum.types import Progress, encode_labels, no_progress
 
@@ -27,7 +26,7 @@ Knobs = str | tuple[tuple[str, float], ...]
 Rows = tuple[Any, Any, Any]
 PathLike = str | os.PathLike[str]
 
-_FORMAT = 1
+_FORMAT = 2
 # Rows whose release identifies a fitted obfuscator.
 _PROBE = 64
 
@@ -79,7 +78,7 @@ def trade_off(
         A private file with the points done so far: the same call resumes from it. Points can be added; a state from
         other data, settings or weights is refused.
     progress
-        Called after each point, with its name as the note.
+        Called as each judge is done with a point; the note names both.
 
     Returns
     -------
@@ -149,7 +148,7 @@ def sweep(
     identity
         Identifies the maskings, such as a hash of weights: a `state` with another identity is refused.
     progress
-        Called after each point, with its name as the note.
+        Called as each judge is done with a point; the note names both.
 
     Returns
     -------
@@ -169,8 +168,9 @@ def sweep(
     named = {_name(knobs): knobs for knobs in maskings}
     if len(named) < len(maskings) or not maskings:
         raise ConfigError("A sweep needs at least one setting, each with a different name.")
+    kinds = sorted(make_judges(judges, train.X, epochs))
     settings = {
-        "judges": sorted(make_judges(judges, train.X, epochs)),
+        "judges": kinds,
         "seed": seed,
         "copies": copies,
         "epochs": epochs,
@@ -179,12 +179,20 @@ def sweep(
     done = _State.open(Path(state), settings, train, test) if state is not None else _State(None, "", {})
     missing = [name for name in named if name not in done.points]
     report = progress or no_progress
-    report(len(named) - len(missing), len(named), "started")
+    # Each judge attacks, attacks with several releases, and receives.
+    steps = len(kinds) * (3 if copies > 1 else 2)
+    finished, total = (len(named) - len(missing)) * steps, len(named) * steps
+    report(finished, total, "started")
     if missing:
         originals = Originals.learn(train, test, judges, seed, epochs)
         for name in missing:
-            done.add(name, originals.judge(maskings[named[name]], copies))
-            report(sum(n in done.points for n in named), len(named), name)
+
+            def step(what: str, name: str = name) -> None:
+                nonlocal finished
+                finished += 1
+                report(finished, total, f"{name}: {what}")
+
+            done.add(name, originals.judge(maskings[named[name]], copies, step))
     return TradeOff(tuple(Point(name, _values(knobs), done.points[name]) for name, knobs in named.items()))
 
 

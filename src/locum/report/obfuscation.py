@@ -32,8 +32,9 @@ _READING = {
     "attribute of real ones. The best place is at the top and close to the dashed line: a release carries the "
     "utility label, and that label alone takes an attacker this far. Bars are 95 % intervals over test records; "
     "they do not cover other training runs, other attackers or other data.",
-    "points": "Weak: trained on original records. Strong: trained on records that it obfuscated itself. Averaged: "
-    "has several releases of each record and takes their mean. An attacker that was not tried may find more.",
+    "points": "Weak: trained on original records. Strong: trained on records that it obfuscated itself. Informed: "
+    "also knows the utility label, which is released with each record. Averaged: also has several releases of each "
+    "record. An attacker that was not tried may find more.",
     "grid": "Test images and their releases at each setting: noise grows to the right, one row per lambda. The first "
     "column shows real images.",
     "claim": "A claim is what the method guarantees against any attacker. What is not covered is not part of it.",
@@ -95,7 +96,7 @@ def obfuscation_report(
     >>> from locum.report import obfuscation_report
     >>> from locum.types import Estimate, PrivacyClaim
     >>> half, good = Estimate(0.5, 0.4, 0.6, 100), Estimate(0.9, 0.8, 1.0, 100)
-    >>> judged = Judgment(*3 * [{"trees": half}], *4 * [{"trees": good}], half, half, half)
+    >>> judged = Judgment(*4 * [{"trees": half}], *5 * [{"trees": good}], half, half, half)
     >>> found = TradeOff((Point("noise 1", {"noise": 1.0}, judged),))
     >>> claim = PrivacyClaim("none", not_covered=("what an attacker finds out",))
     >>> what = {"kind": "table", "preset": "calibrated", "utility": "diagnosis", "fingerprint": "0" * 64}
@@ -155,7 +156,7 @@ def obfuscation_markdown(report: Mapping[str, Any], table: str) -> str:
     >>> from locum.report import obfuscation_markdown, obfuscation_report
     >>> from locum.types import Estimate, PrivacyClaim
     >>> half, good = Estimate(0.5, 0.4, 0.6, 100), Estimate(0.9, 0.8, 1.0, 100)
-    >>> judged = Judgment(*3 * [{"trees": half}], *4 * [{"trees": good}], half, half, half)
+    >>> judged = Judgment(*4 * [{"trees": half}], *5 * [{"trees": good}], half, half, half)
     >>> found = TradeOff((Point("noise 1", {"noise": 1.0}, judged),))
     >>> claim = PrivacyClaim("none", not_covered=("what an attacker finds out",))
     >>> what = {"kind": "table", "preset": "calibrated", "utility": "diagnosis", "fingerprint": "0" * 64}
@@ -201,7 +202,7 @@ def obfuscation_html(report: Mapping[str, Any]) -> str:
     >>> from locum.report import obfuscation_html, obfuscation_report
     >>> from locum.types import Estimate, PrivacyClaim
     >>> half, good = Estimate(0.5, 0.4, 0.6, 100), Estimate(0.9, 0.8, 1.0, 100)
-    >>> judged = Judgment(*3 * [{"trees": half}], *4 * [{"trees": good}], half, half, half)
+    >>> judged = Judgment(*4 * [{"trees": half}], *5 * [{"trees": good}], half, half, half)
     >>> found = TradeOff((Point("noise 1", {"noise": 1.0}, judged),))
     >>> claim = PrivacyClaim("none", not_covered=("what an attacker finds out",))
     >>> what = {"kind": "table", "preset": "calibrated", "utility": "diagnosis", "fingerprint": "0" * 64}
@@ -246,7 +247,7 @@ def judges_see(found: TradeOff) -> bool:
     >>> from locum.report import judges_see
     >>> from locum.types import Estimate
     >>> half, good = Estimate(0.5, 0.4, 0.6, 100), Estimate(0.9, 0.8, 1.0, 100)
-    >>> judged = Judgment(*3 * [{"trees": half}], *4 * [{"trees": good}], half, half, half)
+    >>> judged = Judgment(*4 * [{"trees": half}], *5 * [{"trees": good}], half, half, half)
     >>> judges_see(TradeOff((Point("noise 1", {"noise": 1.0}, judged),)))
     True
     """
