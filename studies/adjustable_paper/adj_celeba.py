@@ -36,8 +36,8 @@ MAIN = "CelebA-G-S"
 NEEDS = (
     "This study needs CelebA (aligned and cropped images, for research only, from its authors' page): a folder with "
     "`img_align_celeba/`, `list_attr_celeba.txt` and `list_eval_partition.txt`, or with its folders `Img`, `Anno` "
-    "and `Eval`. Name it: `locum study run celeba-curves --set celeba=DIR`. All 202,599 images take 40 GB of memory, and "
-    "three fits of 200 epochs a GPU; `--quick` reads 3,000 images and needs neither."
+    "and `Eval`. Name it: `locum study run celeba-curves --set celeba=DIR`. All 202,599 images take 40 GB of memory, "
+    "and three fits of 200 epochs a GPU; `--quick` reads 3,000 images and needs neither."
 )
 
 
@@ -148,20 +148,17 @@ def point_cell(
 def grid_cell(config: Config, epochs: int, seed: int) -> Mapping[str, float]:
     """Figures 9, 11 and 12: what judges who learned on originals find in releases without noise, by lambda."""
     seen, model = originals(config, MAIN, seed), fitted(config, MAIN, seed, epochs=epochs)
-    users = {
-        kind: learner.fit(seen.train.X, seen.train.utility, seed)
-        for kind, learner in seen.judges.items()
-        if kind == config["judges"][0]
-    }
+    kind = config["judges"][0]
+    learner = seen.judges[kind]
+    user = learner.fit(learner.read(seen.train.X), seen.train.utility, seed)
     out: dict[str, float] = {}
     for value in (None, *config["grid_lambdas"]):
         shown = mean_release(model.masking(noise=0.0, lambda_=value), seen.test, np.random.default_rng([seed, 1]))
         key = "no g" if value is None else f"{value:g}"
-        for kind, user in users.items():
-            out |= {
-                f"{key}/private": float((seen.attackers[kind](shown) == seen.test.private).mean()),
-                f"{key}/utility": float((user(shown) == seen.test.utility).mean()),
-            }
+        out |= {
+            f"{key}/private": float((seen.attackers[kind](learner.read(shown)) == seen.test.private).mean()),
+            f"{key}/utility": float((user(learner.read(shown)) == seen.test.utility).mean()),
+        }
     history = model.history_
     for name, losses in (("loss", history.train_loss), ("validation loss", history.validation_loss)):
         out |= {f"{name}/{i}": loss for i, loss in enumerate(losses, start=1)}
@@ -171,14 +168,14 @@ def grid_cell(config: Config, epochs: int, seed: int) -> Mapping[str, float]:
 def forced_cell(config: Config, seed: int) -> Mapping[str, float]:
     """Figure 13: a receiver's guesses for images rebuilt with each label, whatever their own, without noise."""
     seen, model = originals(config, MAIN, seed), fitted(config, MAIN, seed)
-    kind = config["judges"][0]
+    learner = seen.judges[config["judges"][0]]
     mask = model.masking(noise=0.0, lambda_=config["lambda"])
     shown = mean_release(mask, seen.train, np.random.default_rng([seed, 2]))
-    user = seen.judges[kind].fit(shown, seen.train.utility, seed)
+    user = learner.fit(learner.read(shown), seen.train.utility, seed)
     out = {}
     for label in (0, 1):
         forced = Labeled(seen.test.X, np.full(len(seen.test), label), seen.test.private)
-        guess = user(mean_release(mask, forced, np.random.default_rng([seed, 3, label])))
+        guess = user(learner.read(mean_release(mask, forced, np.random.default_rng([seed, 3, label]))))
         for own in (0, 1):
             mine = seen.test.utility == own
             out[f"told {label}, own {own}"] = float((guess[mine] == label).mean()) if mine.any() else 0.0

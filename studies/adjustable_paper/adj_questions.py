@@ -261,8 +261,8 @@ def told(results: StudyResults, cell: str, metric: str, digits: str = ".3f") -> 
     return f"{results.estimate(cell, metric).value:{digits}}"
 
 
-def four(results: StudyResults, cell: str, prefix: str) -> list[str]:
-    """The four accuracies of a release."""
+def accuracies(results: StudyResults, cell: str, prefix: str) -> list[str]:
+    """The accuracies of a release."""
     return [told(results, cell, f"{prefix}/{figure}") for figure in FIGURES]
 
 
@@ -289,7 +289,7 @@ def _lambdas(results: StudyResults) -> list[str]:
     ]
     paper = [[v, f"{sex:.3f}", f"{smile:.3f}"] for v, (sex, smile) in CELEBA_FIGURE_12.items()]
     curves = [
-        [NAMES[name], f"{v:g}", f"{n:g}", *four(results, "lambda", f"{name}/{v:g}/{n:g}")]
+        [NAMES[name], f"{v:g}", f"{n:g}", *accuracies(results, "lambda", f"{name}/{v:g}/{n:g}")]
         for name in PRESETS
         for v in c["curve_lambdas"]
         for n in c["curve_noises"][name]
@@ -314,7 +314,7 @@ def _softmax(results: StudyResults) -> list[str]:
         [epoch, *(told(results, "softmax", f"{e}/{epoch}/{m}", ".4f") for e in ends for m in ("error", "C"))]
         for epoch in c["trace_epochs"]
     ]
-    rows = [[e, f"{n:g}", *four(results, "softmax", f"{e}/{n:g}")] for e in ends for n in c["softmax_noises"]]
+    rows = [[e, f"{n:g}", *accuracies(results, "softmax", f"{e}/{n:g}")] for e in ends for n in c["softmax_noises"]]
     return [
         "## SoftMax against LogSoftMax",
         "The paper: with SoftMax training does not converge, or late. Squared error and C's accuracy on test rows:",
@@ -366,7 +366,7 @@ def _providers(results: StudyResults) -> list[str]:
 
 def _types(results: StudyResults) -> list[str]:
     rows = [
-        [NAMES[name], f"{n:g}", kind, *four(results, "types", f"{name}/{n:g}/{kind}")]
+        [NAMES[name], f"{n:g}", kind, *accuracies(results, "types", f"{name}/{n:g}/{kind}")]
         for name in PRESETS
         for n in results.config["types_noises"][name]
         for kind in ("valid", "raw")

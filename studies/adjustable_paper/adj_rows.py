@@ -20,8 +20,14 @@ if TYPE_CHECKING:
 Array = npt.NDArray[Any]
 TEST = 9045
 LAMBDA = -50.0
-FIGURES = ("weak", "strong", "utility", "released")
-SHOWN = ("weak attacker", "strong attacker", "receiver on original rows", "receiver on released rows")
+FIGURES = ("weak", "strong", "informed", "utility", "released")
+SHOWN = (
+    "weak attacker",
+    "strong attacker",
+    "who knows the label",
+    "receiver on original rows",
+    "receiver on released rows",
+)
 
 
 @cache
@@ -75,9 +81,9 @@ def originals(seed: int, most: int, judge_rows: int) -> Originals:
 
 
 def judged(found: Originals, masking: Masking) -> dict[str, float]:
-    """The four accuracies of a release."""
+    """The accuracies of a release."""
     seen = found.judge(masking, copies=1)
-    by = (seen.weak, seen.strong, seen.utility_original, seen.utility_released)
+    by = (seen.weak, seen.strong, seen.informed, seen.utility_original, seen.utility_released)
     return {name: one["trees"].value for name, one in zip(FIGURES, by, strict=True)}
 
 

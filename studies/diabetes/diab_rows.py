@@ -23,7 +23,7 @@ NUMBERS = (
     "time_in_hospital", "num_lab_procedures", "num_procedures", "num_medications", "number_outpatient",
     "number_emergency", "number_inpatient", "number_diagnoses",
 )  # fmt: skip
-PLAIN = ("race", "max_glu_serum", "A1Cresult", "metformin", "insulin", "change", "diabetesMed")
+PLAIN = ("race", "A1Cresult", "metformin", "insulin", "change", "diabetesMed")
 # Died, or went to a hospice: nobody of these can come back.
 ENDED = (11, 13, 14, 19, 20, 21)
 SPECIALTIES = (

@@ -81,6 +81,7 @@ def original_cell(config: Config, seed: int) -> Mapping[str, float]:
         seen = found(config, seed, private)
         out |= {
             private: seen.private["trees"].value,
+            f"{private} informed": seen.informed["trees"].value,
             f"{private} label only": label_only(seen.train, seen.test).value,
             f"{private} majority": majority_guess(seen.train.private, seen.test.private).value,
         }
@@ -115,9 +116,15 @@ def strongest(results: StudyResults, method: str, knob: str, private: str) -> li
     return [max(run) for run in zip(*tried, results.runs("original", f"{private} label only"), strict=True)]
 
 
+def unhidden(results: StudyResults, private: str) -> list[float]:
+    """The best attacker where nothing is hidden, one figure per seed."""
+    both = (results.runs("original", name) for name in (private, f"{private} informed"))
+    return [max(run) for run in zip(*both, strict=True)]
+
+
 def advantage(results: StudyResults, method: str, knob: str, private: str) -> list[float]:
     """Share of what an attacker gains over the label alone that is left, one figure per seed."""
-    alone, whole = results.runs("original", f"{private} label only"), results.runs("original", private)
+    alone, whole = results.runs("original", f"{private} label only"), unhidden(results, private)
     attack = strongest(results, method, knob, private)
     return [(a - b) / (w - b) for a, b, w in zip(attack, alone, whole, strict=True)]
 
@@ -139,7 +146,7 @@ def areas(results: StudyResults, method: str, private: str) -> list[float]:
         list(zip(strongest(results, method, k, private), results.runs(method, f"{k}/utility"), strict=True))
         for k in knobs(results, method)
     ]
-    corners = zip(results.runs("original", private), results.runs("original", "utility"), strict=True)
+    corners = zip(unhidden(results, private), results.runs("original", "utility"), strict=True)
     return [hull_auc([c[i] for c in columns], corner=corner) for i, corner in enumerate(corners)]
 
 
