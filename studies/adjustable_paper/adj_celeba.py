@@ -36,8 +36,8 @@ MAIN = "CelebA-G-S"
 NEEDS = (
     "This study needs CelebA (aligned and cropped images, for research only, from its authors' page): a folder with "
     "`img_align_celeba/`, `list_attr_celeba.txt` and `list_eval_partition.txt`, or with its folders `Img`, `Anno` "
-    "and `Eval`. Name it: `locum study run celeba-curves --set celeba=DIR`. All 202,599 images take 40 GB of memory, "
-    "and three fits of 200 epochs a GPU; `--quick` reads 3,000 images and needs neither."
+    "and `Eval`. Name it: `locum study run celeba-curves --set celeba=DIR`. All 202,599 images take about "
+    "40 GB of memory, and three fits of 183 epochs a GPU; `--quick` reads 3,000 images and needs neither."
 )
 
 
