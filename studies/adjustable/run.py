@@ -39,6 +39,9 @@ NAMES = {
     "beta-vae-pupet": "beta-VAE-PUPET",
     "vfae": "VFAE",
     "lmifr": "LMIFR",
+    "emb-g-filter": "emb-g-filter",
+    "tiprdc": "TIPRDC",
+    "sanitizer": "Sanitizer",
 }
 PRESETS = {"ours": "calibrated", "paper": "paper"}
 KINDS = ("network", "trees")

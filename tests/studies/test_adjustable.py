@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from locum.obfuscate import judges
+from locum.obfuscate import evaluation
 from locum.obfuscate.baselines import strengths
-from locum.obfuscate.judges import PatchesJudge, TreesJudge
+from locum.obfuscate.judges import TreesJudge
+from locum.obfuscate.linear_judges import PatchesJudge
 from locum.recipes import FoundStudy, StudyResults, find_studies
 
 ROOT = Path(__file__).parents[2] / "studies"
@@ -34,9 +35,9 @@ def quick_judges(studies: dict[str, FoundStudy], monkeypatch: pytest.MonkeyPatch
     *tables, images = [module_of(studies[name]) for name in ("adult-curves", "adult-analyses", "cifar-curves")]
     for run in tables:
         monkeypatch.setattr(run, "TEST", 2000)
-    for run in (*tables, judges):
+    for run in (*tables, evaluation):
         monkeypatch.setattr(run, "TreesJudge", lambda *_: TreesJudge(5))
-    for run in (images, judges):
+    for run in (images, evaluation):
         monkeypatch.setattr(run, "PatchesJudge", lambda: PatchesJudge(filters=8))
 
 

@@ -54,13 +54,17 @@ def run(
         typer.Option("--out", "-o", help="Output folder (default: the study's results; with --quick: out/studies)."),
     ] = None,
     jobs: Annotated[int, typer.Option("--jobs", "-j", min=1, help="Number of cells to compute at once.")] = 1,
+    given: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Replace a setting of its config.toml; may be repeated."),
+    ] = None,
     studies: Studies = Path("studies"),
     as_json: Json = False,
 ) -> None:
     """Run a study; an interrupted run resumes where it stopped."""
     from locum.recipes import run_study
 
-    found = _find(studies, name)
+    found = _find(studies, name).changed(given or [])
     target = out or (Path("out/studies") if quick else found.folder / "results")
     with output.progress_bar(name) as progress:
         run_study(found, quick=quick, out=target, jobs=jobs, progress=progress)

@@ -15,7 +15,7 @@ import sys
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -134,6 +134,17 @@ class FoundStudy:
         """The configuration of the study; with `quick`, its quick values replace the full ones."""
         full = {k: v for k, v in self.config.items() if k != "quick"}
         return {**full, **self.config.get("quick", {})} if quick else full
+
+    def changed(self, given: Sequence[str]) -> FoundStudy:
+        """The study with other settings, full and quick, each given as `KEY=VALUE` with a value as in TOML."""
+        new: dict[str, Any] = {}
+        for pair in given:
+            key, equals, text = pair.partition("=")
+            if not equals or key not in self.config or key == "quick":
+                known = ", ".join(name for name in self.config if name != "quick")
+                raise ConfigError(f"A setting of {self.name!r} is KEY=VALUE, with a KEY of {known}; got {pair!r}.")
+            new[key] = _parsed(text, self.config[key], pair)
+        return replace(self, config={**self.config, **new, "quick": {**self.config.get("quick", {}), **new}})
 
 
 def data_folder() -> Path:
@@ -378,6 +389,20 @@ def markdown_table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> s
     """A Markdown table; cells are formatted with `str`."""
     lines = ["| " + " | ".join(header) + " |", "|" + "---|" * len(header)]
     return "\n".join(lines + ["| " + " | ".join(f"{c}" for c in row) + " |" for row in rows])
+
+
+def _parsed(text: str, old: Any, pair: str) -> Any:
+    """A value of the type of the one that it replaces."""
+    if isinstance(old, str):
+        return text
+    try:
+        value = tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        value = None
+    whole = isinstance(value, int) and isinstance(old, float) and not isinstance(value, bool)
+    if not whole and type(value) is not type(old):
+        raise ConfigError(f"The setting {pair!r} must be like {old!r}, the value that it replaces.")
+    return value
 
 
 def _numbers(figures: Figures) -> list[str]:

@@ -23,6 +23,7 @@ STRONG: dict[str, tuple[float, int, int]] = {
     "gaussian": (1.5, 1, 1), "learned-noise": (3.0, 4, 3), "gap": (1.0, 6, 18), "ae-pupet": (30.0, 8, 13),
     "uae-pupet": (30.0, 9, 10), "vae-pupet": (30.0, 22, 10), "beta-vae-pupet": (30.0, 32, 14),
     "vfae": (100.0, 11, 3), "lmifr": (6.0, 38, 13), "emb-g-filter": (0.5, 48, 36),
+    "tiprdc": (30.0, 10, 20), "sanitizer": (10.0, 20, 20),
 }  # fmt: skip
 STRONG_ON_IMAGES: dict[str, tuple[float, int, int]] = {
     "gaussian": (3.0, 1, 1), "learned-noise": (10.0, 1, 6), "gap": (1.0, 2, 24), "tiprdc": (30.0, 12, 12)
@@ -99,15 +100,17 @@ def test_every_baseline_is_in_the_registry_with_as_many_strengths_as_any_other()
 @pytest.mark.parametrize("name", TABLE)
 def test_without_strength_a_table_stays_usable(name: str) -> None:
     # Gaussian noise of no strength is none: records as they are.
-    assert scores(name, strong=False)[1] > scores("gaussian", strong=False)[1] - 0.02
+    # What Sanitizer's private part carries besides the private attribute is lost at any strength.
+    lost = 0.1 if name == "sanitizer" else 0.02
+    assert scores(name, strong=False)[1] > scores("gaussian", strong=False)[1] - lost
 
 
 @pytest.mark.parametrize("name", TABLE)
 def test_strength_hides_the_private_bit_of_a_table(name: str) -> None:
     open_, _ = scores(name, strong=False)
     hidden, useful = scores(name, strong=True)
-    # The decoders of these two are told a private bit at random: they hide it at any strength.
-    if name not in {"vfae", "lmifr"}:
+    # The decoders of these are told a private bit, or a private part, at random: they hide it at any strength.
+    if name not in {"vfae", "lmifr", "sanitizer"}:
         assert open_ > 0.85
         assert hidden < open_ - 0.1
     assert hidden < 0.8

@@ -14,20 +14,21 @@ from locum.obfuscate.baselines.gaussian import GaussianNoise
 from locum.obfuscate.baselines.learned_noise import LearnedNoise
 from locum.obfuscate.baselines.lmifr import LMIFR
 from locum.obfuscate.baselines.pupet import AEPupet, BetaVAEPupet, UAEPupet, VAEPupet
+from locum.obfuscate.baselines.sanitizer import Sanitizer
 from locum.obfuscate.baselines.tiprdc import TIPRDC
 from locum.obfuscate.baselines.vfae import VFAE
 
 _BUILT: tuple[type[Baseline], ...] = (
     GaussianNoise, LearnedNoise, GAP,
     AEPupet, UAEPupet, VAEPupet, BetaVAEPupet,
-    VFAE, LMIFR, EmbGFilter, TIPRDC,
+    VFAE, LMIFR, EmbGFilter, TIPRDC, Sanitizer,
 )  # fmt: skip
 BASELINES: MappingProxyType[str, type[Baseline]] = MappingProxyType({baseline.name: baseline for baseline in _BUILT})
 
 NOT_BUILT: MappingProxyType[str, str] = MappingProxyType(
     {
-        "sanitizer": "it redraws a record's sensitive part from a differentially private estimate over all records "
-        "of a release; baselines are judged by releases of one row at a time, which have no such estimate",
+        "sanitizer for images": "its encoder and decoder are networks of another size than those of the other "
+        "baselines for images; for tables it is built",
     }
 )
 
@@ -39,6 +40,8 @@ _TABLE: Mapping[str, tuple[float, ...]] = {
     "vfae": (0.0, 10.0, 30.0, 100.0, 300.0, 1000.0),
     "lmifr": (0.0, 1.0, 2.0, 3.0, 5.0, 8.0),
     "emb-g-filter": (0.0, 0.05, 0.1, 0.2, 0.4, 0.8),
+    "tiprdc": (0.0, 1.0, 3.0, 10.0, 30.0, 100.0),
+    "sanitizer": (0.0, 1.0, 3.0, 10.0, 30.0, 100.0),
 } | dict.fromkeys(("ae-pupet", "uae-pupet", "vae-pupet", "beta-vae-pupet"), (0.0, 1.0, 3.0, 10.0, 30.0, 100.0))
 _IMAGE: Mapping[str, tuple[float, ...]] = {
     "gaussian": (0.0, 0.2, 0.5, 1.0),
