@@ -25,6 +25,7 @@ from locum.obfuscate.manifest import (
     obfuscator_claim,
     parse_obfuscator_manifest,
     render_obfuscator_card,
+    shown_parts,
     written_by,
 )
 from locum.obfuscate.noise import PaperNoise, ShapedNoise, SpectralNoise
@@ -85,6 +86,12 @@ class SavedObfuscator:
     def claim(self) -> PrivacyClaim:
         """The claim about the records it was fitted on: of kind none."""
         return self.manifest.claim
+
+    @property
+    def shown(self) -> str | None:
+        """What its releases show of other images as they are, in words; None if nothing."""
+        data = self.manifest.data
+        return shown_parts(data.pool) if isinstance(data, ImageData) and data.pool is not None else None
 
 
 def save_obfuscator(model: AnyObfuscator, path: str | Path, *, overwrite: bool = False) -> Path:

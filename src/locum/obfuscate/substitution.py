@@ -94,6 +94,10 @@ class Substitution:
             weights = rank_weights(len(candidates), noise)
             ends = np.cumsum(weights)
             ranks = np.searchsorted(ends, _integers(int(ends[-1]), len(rows), rng), side="right")
+            if math.isinf(noise):
+                # All are as likely, whatever the image: no need to look at it.
+                chosen[rows] = candidates[ranks]
+                continue
             for part, order in self._orders(images[rows], candidates):
                 places = np.take_along_axis(order, ranks[part, None], axis=1)[:, 0]
                 chosen[rows[part]] = candidates[places]
