@@ -160,7 +160,7 @@ def test_what_counts_as_a_valid_row(studies: dict[str, FoundStudy]) -> None:
 
 
 def test_patients_are_matched_by_hand(studies: dict[str, FoundStudy]) -> None:
-    presets = module_of(studies["nih-curves"]).image_presets
+    presets = module_of(studies["nih-curves"])
     found = np.array([[1.0, 0, 0, 0], [0.9, 0.1, 0, 0], [0, 0, 1, 0], [0, 0, 0.1, 0.9]])
     assert presets.matching(found, np.array(["a", "a", "b", "c"])) == {"pairs": 1.0, "rank 1": 1.0}
     # The one other image of a's is one of three.
