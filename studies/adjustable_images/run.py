@@ -9,6 +9,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
+import image_presets
 import numpy as np
 import numpy.typing as npt
 
@@ -24,6 +25,7 @@ Array = npt.NDArray[Any]
 Config = Mapping[str, Any]
 ANIMALS = (2, 3, 4, 5, 6, 7)
 NAMES = {
+    "substitute": "ours, substitute (collages)",
     "ours": "ours, calibrated",
     "paper": "the paper's preset",
     "gaussian": "Gaussian noise",
@@ -31,7 +33,7 @@ NAMES = {
     "gap": "GAP",
     "tiprdc": "TIPRDC",
 }
-PRESETS = {"ours": "calibrated", "paper": "paper"}
+PRESETS = {"substitute": "substitute", "ours": "calibrated", "paper": "paper"}
 KINDS = ("network", "patches")
 ROLES = {
     "weak": "weak attacker",
@@ -173,7 +175,17 @@ def cells(config: Config) -> dict[str, Cell]:
     def ours(name: str, seed: int) -> Mapping[str, float | str]:
         return obfuscated(name, seed, config, found(seed))
 
+    def scenes(seed: int) -> tuple[image_presets.Scene, image_presets.Scene]:
+        rows = np.random.default_rng(seed).permutation(len(images("train")[1]))[: config["judge_images"]]
+        pairs = (
+            (images("train")[0][rows], images("train")[1].take(rows)),
+            images("test"),
+        )
+        first, second = (image_presets.Scene(pixels, codes, np.arange(len(codes))) for pixels, codes in pairs)
+        return first, second
+
     made: dict[str, Cell] = {"original": original, "pretrained": partial(pretrained, config), "informed": informed}
+    made |= image_presets.judged_cells(scenes, config)
     return made | {name: partial(ours if name in PRESETS else baseline, name) for name in config["methods"]}
 
 
@@ -338,6 +350,11 @@ def render(results: StudyResults, out: Path) -> str:
             ],
         ),
     ]
+    if c.get("presets"):
+        text += [
+            "## Our presets, before judges who bring a pretrained network or windows, and who know the label",
+            image_presets.judged_table(results),
+        ]
     for m in (m for m in c["methods"] if m in PRESETS):
         (out / f"cifar-grid-{m}.png").write_bytes(bytes.fromhex(results.texts(m, "grid")[0]))
         knobs = "; ".join(settings(results, m))
@@ -424,4 +441,11 @@ def _curves(axis: Any, results: StudyResults, method: str, attacker: str, i: int
         axis.plot(xs, ys, f"{'osD^vP'[i % 6]}{style}", ms=4, lw=1, color=f"C{i}", label=name)
 
 
-STUDIES = {"cifar-curves": Study("CIFAR-10 as animal or vehicle, attacked for its ten classes", cells, render)}
+STUDIES = {
+    "cifar-curves": Study("CIFAR-10 as animal or vehicle, attacked for its ten classes", cells, render),
+    "nih-curves": Study(
+        "Chest X-rays for view or effusion, attacked for sex and patient",
+        image_presets.nih_cells,
+        image_presets.nih_render,
+    ),
+}

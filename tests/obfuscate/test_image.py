@@ -22,7 +22,7 @@ def squares(n: int = 160, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
 X, SIDE = squares()
 
 
-@pytest.fixture(scope="module", params=["calibrated", "paper"])
+@pytest.fixture(scope="module", params=["substitute", "calibrated", "paper"])
 def fitted(request: pytest.FixtureRequest) -> ImageObfuscator:
     training = {"max_epochs": 15, "batch_size": 32} if request.param == "paper" else {}
     return ImageObfuscator(request.param, **training, random_state=0).fit(X, SIDE)
@@ -35,8 +35,9 @@ def test_images_come_out_as_they_went_in(fitted: ImageObfuscator) -> None:
     assert not np.array_equal(out, fitted.transform(X, SIDE, noise=1))
 
 
-def test_what_is_needed_is_kept_under_much_noise() -> None:
-    model = ImageObfuscator().fit(X, SIDE)
+@pytest.mark.parametrize("preset", ["substitute", "calibrated"])
+def test_what_is_needed_is_kept_under_much_noise(preset: str) -> None:
+    model = ImageObfuscator(preset, random_state=0).fit(X, SIDE)
     out = model.transform(X, SIDE, noise=1000, random_state=0).astype(float)
     right = out[:, 4:12, 9:].mean(axis=(1, 2)) > out[:, 4:12, :7].mean(axis=(1, 2))
     assert (right == (SIDE == "right")).mean() > 0.9
@@ -60,7 +61,7 @@ def test_labels_can_be_guessed(fitted: ImageObfuscator) -> None:
 
 
 def test_without_noise_images_come_back() -> None:
-    out = ImageObfuscator().fit(X, SIDE).transform(X, SIDE, noise=0).astype(int)
+    out = ImageObfuscator("calibrated").fit(X, SIDE).transform(X, SIDE, noise=0).astype(int)
     assert np.abs(out - X).max() <= 1
 
 

@@ -138,6 +138,9 @@ def test_fit_takes_utility_and_dropped_columns_out(home: Path) -> None:
         ({"drop": []}, "--drop id"),
         ({"drop": ["id", "sex", "age", "job"]}, "no column to obfuscate"),
         ({"preset": "magic"}, "preset"),
+        ({"preset": "substitute", "epochs": None}, "must be 'calibrated' or 'paper'"),
+        ({"preset": "calibrated", "donors": "test.npz"}, "--donors"),
+        ({"donors": "test.npz", "epochs": None}, "is a table"),
         ({"beta": -1.0}, "beta"),
         ({"authors_compat": True}, "authors_compat"),
     ],
@@ -262,6 +265,40 @@ def test_the_folder_and_the_file_hold_the_same_images(home: Path, tmp_path: Path
         apply_obfuscator(home / "oi", str(home / "test.npz"), tmp_path / out, noise=1.0, seed=0, true_label=False)
     a = read_image_attributes(tmp_path / "out", tmp_path / "out" / "attributes.csv", side=16)
     np.testing.assert_array_equal(a.images, read_image_npz(tmp_path / "out.npz")["train"].images)
+
+
+@pytest.mark.parametrize("form", ["file", "folder"])
+def test_donors_are_shown_and_nothing_else(home: Path, tmp_path: Path, form: str) -> None:
+    with np.load(home / "test.npz") as file:
+        donors, kind = file["train_images"], file["train_attr_kind"]
+    place = home / "test.npz"
+    if form == "folder":
+        place = tmp_path / "donors"
+        place.mkdir()
+        names = [f"{i}.png" for i in range(len(donors))]
+        for name, image in zip(names, donors, strict=True):
+            Image.fromarray(image).save(place / name)
+        pd.DataFrame({"file": names, "kind": kind}).to_csv(place / "attributes.csv", index=False)
+    summary = fit_obfuscator(
+        str(home / "train.npz"), tmp_path / "o", utility=["kind"], donors=str(place), resume=False
+    )
+    assert summary.preset == "substitute"
+    applied = apply_obfuscator(tmp_path / "o", str(home / "train.npz"), tmp_path / "out.npz", noise=4.0)
+    known = {image.tobytes(): name for image, name in zip(donors, kind, strict=True)}
+    made = read_image_npz(tmp_path / "out.npz")["train"]
+    labels = made.attributes["kind"]
+    assert [known[image.tobytes()] for image in made.images] == labels.tolist()
+    assert applied.about["local"] == {"epsilon": 2.5, "delta": 0.0}
+    told = applied.claim.not_covered
+    assert told[0].startswith("donors: they are shown as they are")
+    assert any("epsilon 2.5 at delta 0, drawn with the operating system's secure generator" in line for line in told)
+
+
+def test_collages_and_their_quarters_are_named_in_the_claim(home: Path, tmp_path: Path) -> None:
+    applied = apply_obfuscator(home / "oi", str(home / "test.npz"), tmp_path / "a.npz", noise=1.0)
+    assert "a quarter of each" in applied.claim.not_covered[0]
+    seeded = apply_obfuscator(home / "oi", str(home / "test.npz"), tmp_path / "b.npz", noise=1.0, seed=0)
+    assert seeded.about["local"] is None
 
 
 @pytest.mark.parametrize(

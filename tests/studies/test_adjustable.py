@@ -160,6 +160,15 @@ def test_what_counts_as_a_valid_row(studies: dict[str, FoundStudy]) -> None:
     assert valid(pd.DataFrame({"age": [20.5, 30.0], "job": ["cook", "cook"]}), known) == 0.0
 
 
+def test_patients_are_matched_by_hand(studies: dict[str, FoundStudy]) -> None:
+    presets = module_of(studies["nih-curves"])
+    found = np.array([[1.0, 0, 0, 0], [0.9, 0.1, 0, 0], [0, 0, 1, 0], [0, 0, 0.1, 0.9]])
+    assert presets.matching(found, np.array(["a", "a", "b", "c"])) == {"pairs": 1.0, "rank 1": 1.0}
+    # The one other image of a's is one of three.
+    assert presets.chance(np.array(["a", "a", "b", "c"])) == pytest.approx(1 / 3)
+    assert presets.matching(found, np.array(["a", "b", "a", "c"]))["rank 1"] == 0.0
+
+
 @pytest.mark.slow
 @pytest.mark.usefixtures("real_data", "quick_judges")
 def test_a_small_cell_of_images(

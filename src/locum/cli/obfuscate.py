@@ -50,6 +50,7 @@ Saved = Annotated[
 class PresetName(StrEnum):
     """The presets of an obfuscator."""
 
+    substitute = "substitute"
     calibrated = "calibrated"
     paper = "paper"
 
@@ -83,9 +84,21 @@ def fit(
         ),
     ] = None,
     preset: Annotated[
-        PresetName,
-        typer.Option(help="Our own, or the networks and noise of the adjustable paper.", rich_help_panel="Training"),
-    ] = PresetName.calibrated,
+        PresetName | None,
+        typer.Option(
+            help="Default: calibrated for tables, substitute for images. paper: the adjustable paper's.",
+            rich_help_panel="Training",
+        ),
+    ] = None,
+    donors: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE_OR_FOLDER",
+            help="substitute: images that may be shown as they are, in place of collages of DATA.",
+            callback=existing,
+            rich_help_panel="What to keep",
+        ),
+    ] = None,
     epochs: Annotated[
         int | None, typer.Option(min=1, help="At most this many (default: by preset).", rich_help_panel="Training")
     ] = None,
@@ -136,7 +149,8 @@ def fit(
         out,
         utility=utility,
         drop=drop or (),
-        preset=preset.value,
+        preset=None if preset is None else preset.value,
+        donors=donors,
         epochs=epochs,
         beta=beta,
         authors_compat=authors_compat,

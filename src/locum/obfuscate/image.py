@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from pathlib import Path
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -11,30 +12,36 @@ import numpy.typing as npt
 from locum.errors import ConfigError, DataError
 from locum.nets import Obfuscator, image_obfuscator
 from locum.obfuscate.knobs import plainness
+from locum.obfuscate.labels import UtilityLabels
 from locum.obfuscate.noise import SpectralNoise
-from locum.obfuscate.obfuscator import BaseObfuscator, Error, squared_error
+from locum.obfuscate.obfuscator import BaseObfuscator, Error, Preset, squared_error
+from locum.obfuscate.substitution import Substitution
 from locum.train import History
+from locum.types import Progress
 
 Array = npt.NDArray[Any]
 Codes = npt.NDArray[np.int64]
+# What replaces a network.
+NO_NETWORK = (SpectralNoise, Substitution)
 
 
 class ImageObfuscator(BaseObfuscator):
     """Obfuscates square images whose side is a multiple of 16: (n, h, w) or (n, h, w, 3), uint8.
 
-    The output has the same shape and type. The paper's preset has 9,204,032 parameters at 64 x 64 x 3. The calibrated
-    preset has no network (`SpectralNoise`): C is a linear discriminant, and `lambda_` moves the mean that an image is
-    drawn around from that of all images to that of its label.
+    The output has the same shape and type. Only "paper" trains a network: 9,204,032 parameters at 64 x 64 x 3.
 
-    Releases carry the utility labels by design. Nothing is proven about the images it was fitted on; `local_epsilon`
-    is what is proven about others.
+    Releases carry the utility labels by design. Nothing is proven about the images it was fitted on, and with
+    "substitute" a quarter of each may be shown as it is; `local_epsilon` is what is proven about others.
 
     Parameters
     ----------
     preset
-        "calibrated", or "paper" for the network and noise of the adjustable paper. "calibrated" shapes the noise like
-        the records' own variation and scales the sum back: whatever the noise, records look like real ones of their
-        class, so a model trained on them works on real ones. It trains no network on images.
+        "substitute" (`Substitution`) replaces an image by one with the same labels: a collage of quarters of images
+        that it was fitted on, or one of the `donors` passed to `fit`. The less `noise`, the more often it is a near
+        one. `lambda_` is how often it is chosen among those with the same labels rather than among all.
+        "calibrated" (`SpectralNoise`) adds noise with the spectrum of the images and scales the sum back; `lambda_`
+        moves the mean that an image is drawn around from that of all images to that of its label. It shows no part of
+        another image. "paper" is the network and noise of the adjustable paper.
     max_epochs, batch_size
         "paper" only: passes over the data, and images per step. None: 200 and 64.
     learning_rate
@@ -46,7 +53,7 @@ class ImageObfuscator(BaseObfuscator):
     validation_share
         Share of the records held out for validation (fault F14); the weights of the best epoch are kept. 0: none.
     random_state
-        Seed of the training; None: a fresh one.
+        Seed of the training and of the collages; None: a fresh one.
     device
         Where to train: "auto" (a GPU if there is one), "cpu", "cuda" or "mps". It is not saved.
     checkpoint
@@ -59,9 +66,9 @@ class ImageObfuscator(BaseObfuscator):
     labels_
         Names and values of the utility attributes.
     module_
-        The trained network; none for calibrated images.
+        The trained network, for "paper" only.
     noise_
-        The fitted noise. In the calibrated preset it holds means and covariances of the records.
+        The fitted noise: for "substitute" the pool of images, for "calibrated" means and a spectrum of the images.
     history_
         Losses by epoch. Private.
     shape_
@@ -80,9 +87,62 @@ class ImageObfuscator(BaseObfuscator):
     """
 
     _DEFAULTS: Mapping[str, Mapping[str, Any]] = {
+        "substitute": {},
         "calibrated": {},
         "paper": {"max_epochs": 200, "batch_size": 64, "betas": (0.5, 0.999), "per_batch": False},
     }
+
+    def __init__(
+        self,
+        preset: Preset = "substitute",
+        *,
+        max_epochs: int | None = None,
+        batch_size: int | None = None,
+        learning_rate: float = 1e-3,
+        beta: float | None = None,
+        authors_compat: bool = False,
+        validation_share: float = 0.1,
+        random_state: int | None = None,
+        device: str = "auto",
+        checkpoint: str | Path | None = None,
+        progress: Progress | None = None,
+    ) -> None:
+        super().__init__(
+            preset,
+            max_epochs=max_epochs,
+            batch_size=batch_size,
+            learning_rate=learning_rate,
+            beta=beta,
+            authors_compat=authors_compat,
+            validation_share=validation_share,
+            random_state=random_state,
+            device=device,
+            checkpoint=checkpoint,
+            progress=progress,
+        )
+
+    def fit(self, X: npt.ArrayLike, utility: Any, *, donors: tuple[npt.ArrayLike, Any] | None = None) -> Self:
+        """Learn from images and the attributes that must stay useful. Private attributes are not needed.
+
+        `donors`, for "substitute", are images and their utility labels that may be shown to anyone as they are, such
+        as public ones: they then take the place of collages, and nothing of `X` but the values of its labels is kept.
+        """
+        self._check()
+        if donors is None:
+            return super().fit(X, utility)
+        if self.preset != "substitute":
+            raise ConfigError(f"Only the preset 'substitute' takes `donors`; got {self.preset!r}: leave them out.")
+        self._learn(X)
+        self.labels_ = UtilityLabels.fit(utility)
+        shown, codes = self._donated(*donors)
+        self.noise_, self.history_ = Substitution.of_donors(shown, codes), History()
+        missing = set(map(tuple, self.labels_.codes(utility).tolist())) - set(map(tuple, codes.tolist()))
+        if missing:
+            del self.noise_
+            raise DataError(
+                f"{len(missing)} combination(s) of utility labels have no donor: pass donors for all that occur."
+            )
+        return self
 
     def transform(
         self,
@@ -97,6 +157,7 @@ class ImageObfuscator(BaseObfuscator):
         """One release of each image, with fresh randomness each time unless `random_state` is given.
 
         The knobs are those of `TableObfuscator.transform`; images under the paper's preset need a `lambda_` of -3000.
+        Substitutes are then drawn with the operating system's secure generator.
         """
         images = np.asarray(X)
         matrix = self.matrix(images)
@@ -106,7 +167,11 @@ class ImageObfuscator(BaseObfuscator):
         if len(codes) != len(matrix):
             raise DataError(f"Each image needs its utility label; got {len(matrix)} images, {len(codes)} labels.")
         mask = self.masking(noise=noise, lambda_=lambda_, use_true_label=use_true_label)
-        out = mask(matrix, codes, np.random.default_rng(random_state))
+        if random_state is None and isinstance(self.noise_, Substitution):
+            known = codes if use_true_label and lambda_ is not None else self.noise_.guess(matrix)
+            out = self.noise_.apply(matrix, known, float(noise), None, plainness(self.labels_.sizes, lambda_))
+        else:
+            out = mask(matrix, codes, np.random.default_rng(random_state))
         pixels: npt.NDArray[np.uint8] = np.rint(out * 255).clip(0, 255).astype(np.uint8)
         return pixels[:, 0] if images.ndim == 3 else pixels.transpose(0, 2, 3, 1)
 
@@ -140,23 +205,35 @@ class ImageObfuscator(BaseObfuscator):
     # -- without a network -----------------------------------------------------------------------------------------
     @property
     def parameters_(self) -> int:
-        """How many numbers were learned."""
+        """How many numbers were learned, or are in the pool."""
         self._fitted()
-        return self.noise_.size if isinstance(self.noise_, SpectralNoise) else super().parameters_
+        return self.noise_.size if isinstance(self.noise_, NO_NETWORK) else super().parameters_
 
     def _train(self, matrix: Array, codes: Codes) -> None:
         if self.preset == "paper":
             super()._train(matrix, codes)
-            return
-        self.noise_, self.history_ = SpectralNoise.fit(matrix, codes), History()
+        elif self.preset == "calibrated":
+            self.noise_, self.history_ = SpectralNoise.fit(matrix, codes), History()
+        else:
+            rng = np.random.default_rng(self._seed())
+            self.noise_, self.history_ = Substitution.of_collages(matrix, codes, rng), History()
+
+    def _donated(self, images: npt.ArrayLike, utility: Any) -> tuple[Array, Codes]:
+        shown = _pixels(images)
+        if shown.shape[1:] != self.shape_:
+            raise DataError(f"Donors must have the images' shape {self.shape_}; got {shown.shape[1:]}. Resize them.")
+        codes = self.labels_.codes(utility)
+        if len(codes) != len(shown):
+            raise DataError(f"Each donor needs its utility label; got {len(shown)} donors, {len(codes)} labels.")
+        return shown, codes
 
     def _seen(self, matrix: Array) -> Codes:
-        return self.noise_.guess(matrix) if isinstance(self.noise_, SpectralNoise) else super()._seen(matrix)
+        return self.noise_.guess(matrix) if isinstance(self.noise_, NO_NETWORK) else super()._seen(matrix)
 
     def _release(
         self, matrix: Array, codes: Codes | None, noise: float, lambda_: float | None, rng: np.random.Generator
     ) -> Array:
-        if not isinstance(self.noise_, SpectralNoise):
+        if not isinstance(self.noise_, NO_NETWORK):
             return super()._release(matrix, codes, noise, lambda_, rng)
         known = self.noise_.guess(matrix) if codes is None or lambda_ is None else codes
         return self.noise_.apply(matrix, known, noise, rng, plainness(self.labels_.sizes, lambda_))
@@ -164,9 +241,9 @@ class ImageObfuscator(BaseObfuscator):
     def _check(self) -> None:
         super()._check()
         given = [name for name in ("max_epochs", "batch_size", "beta") if getattr(self, name) is not None]
-        if self.preset == "calibrated" and given:
+        if self.preset != "paper" and given:
             raise ConfigError(
-                f"The calibrated preset trains no network on images, so it has no {given[0]!r}: leave it out, "
+                f"The preset {self.preset!r} trains no network on images, so it has no {given[0]!r}: leave it out, "
                 "or use preset='paper'."
             )
 

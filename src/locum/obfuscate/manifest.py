@@ -22,7 +22,7 @@ _SHOWN = 40
 class ObfuscatorSettings(Strict):
     """The public settings of `BaseObfuscator`: no seed and no path."""
 
-    preset: Literal["calibrated", "paper"]
+    preset: Literal["substitute", "calibrated", "paper"]
     max_epochs: Annotated[int, Field(ge=0)] | None = None
     batch_size: Annotated[int, Field(ge=1)] | None = None
     learning_rate: Annotated[float, Field(gt=0)] = 1e-3
@@ -57,11 +57,12 @@ class TableData(Strict):
 
 
 class ImageData(Strict):
-    """The shape of square images."""
+    """The shape of square images, and what images are substituted by."""
 
     kind: Literal["image"] = "image"
     channels: Literal[1, 3]
     side: Annotated[int, Field(ge=16, le=4096, multiple_of=16)]
+    pool: Literal["collages", "donors"] | None = None
 
 
 class ObfuscatorManifest(Strict):
@@ -84,6 +85,9 @@ class ObfuscatorManifest(Strict):
             raise ValueError("an obfuscator proves nothing about its training records: its claim is of kind 'none'")
         if self.settings.authors_compat and self.settings.preset != "paper":
             raise ValueError("`authors_compat` belongs to the preset 'paper'")
+        pool = self.data.pool if isinstance(self.data, ImageData) else None
+        if (self.settings.preset == "substitute") != (pool is not None):
+            raise ValueError("a pool of images belongs to the preset 'substitute', and to no other")
         return self
 
     @property
@@ -103,16 +107,23 @@ def parse_obfuscator_manifest(raw: bytes) -> ObfuscatorManifest:
     return parse_document(raw, ObfuscatorManifest, "manifest.json", "obfuscator")
 
 
-def obfuscator_claim(preset: str) -> PrivacyClaim:
+def obfuscator_claim(preset: str, pool: str | None = None) -> PrivacyClaim:
     """What a saved obfuscator claims about the records it was fitted on: nothing; and what is not covered."""
     not_covered = [
         "the records it was fitted on: networks, categories, range limits, class means and covariances were learned "
-        "from them, and nothing is proven about any of these",
+        "from them, and nothing is proven about any of these"
+        if pool is None
+        else shown_parts(pool),
         "utility labels: obfuscated records carry them by design",
         "what an attacker learns: measured, not proven",
         "repeated releases of one record: they add up, and their mean has less noise",
     ]
-    if preset == "calibrated":
+    if preset == "substitute":
+        not_covered.append(
+            "local differential privacy: `local_epsilon` is about one release of an image that is neither a donor "
+            "nor one it was fitted on, given the labels written with it; it says nothing about these images"
+        )
+    elif preset == "calibrated":
         not_covered.append(
             "local differential privacy: `local_epsilon` is about one release of a record that it was not fitted on, "
             "given the labels written with it and a seed that nobody knows; it says nothing about these records"
@@ -120,6 +131,20 @@ def obfuscator_claim(preset: str) -> PrivacyClaim:
     else:
         not_covered.append("local differential privacy: the noise of the preset 'paper' has none")
     return PrivacyClaim(kind="none", not_covered=tuple(not_covered))
+
+
+def shown_parts(pool: str) -> str:
+    """What a pool shows of the images in it, for a claim."""
+    if pool == "donors":
+        return (
+            "donors: they are shown as they are, to anyone; who passed them declared that they may be. Of the images "
+            "it was fitted on only the values of their utility labels are kept"
+        )
+    return (
+        "the images it was fitted on: a quarter of each may be shown as it is, in a collage, to anyone; whoever has "
+        "the image recognizes it, and someone may be recognized by a quarter; several images of one person give "
+        "several quarters"
+    )
 
 
 def written_by() -> str:

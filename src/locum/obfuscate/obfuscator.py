@@ -22,6 +22,7 @@ from locum.nets import Obfuscator
 from locum.obfuscate.knobs import checked_lambda, checked_noise, probabilities, written
 from locum.obfuscate.labels import Masking, UtilityLabels
 from locum.obfuscate.noise import PaperNoise, ShapedNoise, SpectralNoise
+from locum.obfuscate.substitution import Substitution
 from locum.train import (
     Checkpoint,
     History,
@@ -37,7 +38,7 @@ from locum.types import Progress
 
 Array = npt.NDArray[Any]
 Codes = npt.NDArray[np.int64]
-Preset = Literal["calibrated", "paper"]
+Preset = Literal["substitute", "calibrated", "paper"]
 # Of outputs and records: one number per record.
 Error = Callable[[Tensor, Tensor], Tensor]
 # Records that are released at once, and that a validation loss is computed over at once.
@@ -60,7 +61,7 @@ class BaseObfuscator(BaseEstimator):
 
     labels_: UtilityLabels
     module_: Obfuscator
-    noise_: PaperNoise | ShapedNoise | SpectralNoise
+    noise_: PaperNoise | ShapedNoise | SpectralNoise | Substitution
     history_: History
 
     def __init__(
@@ -91,6 +92,7 @@ class BaseObfuscator(BaseEstimator):
         self.progress = progress
 
     # -- where tables and images differ ---------------------------------------------------------------------------
+    # By preset; a preset that is not there does not exist for this kind of data.
     _DEFAULTS: Mapping[str, Mapping[str, Any]]
 
     @abstractmethod
@@ -208,7 +210,8 @@ class BaseObfuscator(BaseEstimator):
         """Local differential privacy of one released record, given its utility labels; infinite for "paper".
 
         It compares the record with any other that has the same labels. It holds for records that the obfuscator was
-        not fitted on, if nobody knows the seed (`random_state=None`). Further releases of the record add to it.
+        not fitted on and that are no donors, if nobody knows the seed (`random_state=None`). Further releases of the
+        record add to it.
         """
         self._fitted()
         return self.noise_.local_epsilon(checked_noise(noise), delta)
@@ -268,8 +271,9 @@ class BaseObfuscator(BaseEstimator):
 
     def _check(self) -> None:
         pick_device(self.device)
-        if self.preset not in ("calibrated", "paper"):
-            raise ConfigError(f"`preset` must be 'calibrated' or 'paper'; got {self.preset!r}.")
+        if self.preset not in self._DEFAULTS:
+            names = " or ".join(map(repr, self._DEFAULTS))
+            raise ConfigError(f"`preset` must be {names}; got {self.preset!r}.")
         if self.authors_compat and self.preset != "paper":
             raise ConfigError("`authors_compat` is about the paper's noise: use it with preset='paper'.")
         if self.beta is not None and not 0 < self.beta < math.inf:

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from locum.errors import ConfigError, FormatError, NotFittedError
 from locum.io import MANIFEST, write_folder_atomically
 from locum.nets import Obfuscator, image_obfuscator, table_obfuscator
-from locum.obfuscate.image import ImageObfuscator
+from locum.obfuscate.image import NO_NETWORK, ImageObfuscator
 from locum.obfuscate.manifest import (
     ImageData,
     ObfuscatorManifest,
@@ -25,9 +25,11 @@ from locum.obfuscate.manifest import (
     obfuscator_claim,
     parse_obfuscator_manifest,
     render_obfuscator_card,
+    shown_parts,
     written_by,
 )
 from locum.obfuscate.noise import PaperNoise, ShapedNoise, SpectralNoise
+from locum.obfuscate.substitution import Substitution
 from locum.obfuscate.table import NumberBins, TableObfuscator
 from locum.release import (
     CARD,
@@ -84,6 +86,12 @@ class SavedObfuscator:
     def claim(self) -> PrivacyClaim:
         """The claim about the records it was fitted on: of kind none."""
         return self.manifest.claim
+
+    @property
+    def shown(self) -> str | None:
+        """What its releases show of other images as they are, in words; None if nothing."""
+        data = self.manifest.data
+        return shown_parts(data.pool) if isinstance(data, ImageData) and data.pool is not None else None
 
 
 def save_obfuscator(model: AnyObfuscator, path: str | Path, *, overwrite: bool = False) -> Path:
@@ -217,7 +225,8 @@ def _manifest(model: AnyObfuscator) -> ObfuscatorManifest:
     if isinstance(model, TableObfuscator):
         data = TableData(columns=tuple(model.codec_.to_dict()["columns"]))
     else:
-        data = ImageData(channels=model.shape_[0], side=model.shape_[1])
+        pool = model.noise_.pool if isinstance(model.noise_, Substitution) else None
+        data = ImageData(channels=model.shape_[0], side=model.shape_[1], pool=pool)
     settings = {name: getattr(model, name) for name in ObfuscatorSettings.model_fields}
     return ObfuscatorManifest(
         written_by=written_by(),
@@ -227,13 +236,13 @@ def _manifest(model: AnyObfuscator) -> ObfuscatorManifest:
             UtilityEntry(name=name, values=values)
             for name, values in zip(model.labels_.names, model.labels_.values, strict=True)
         ),
-        claim=obfuscator_claim(model.preset),
+        claim=obfuscator_claim(model.preset, data.pool if isinstance(data, ImageData) else None),
     )
 
 
 def _tensors(model: AnyObfuscator) -> dict[str, Array]:
     out = model.noise_.tensors()
-    if not isinstance(model.noise_, SpectralNoise):
+    if not isinstance(model.noise_, NO_NETWORK):
         state = model.module_.state_dict().items()
         out |= {NETWORK + name: value.numpy() for name, value in state if not name.endswith(COUNTER)}
     # Range limits are values of records: they leave only where they are used.
@@ -255,7 +264,7 @@ def _restored(manifest: ObfuscatorManifest, tensors: Mapping[str, Array]) -> Any
     """A fitted obfuscator; every tensor has the shape, type and values that the manifest calls for."""
     settings, labels, left = manifest.settings.model_dump(), manifest.labels, _Tensors(dict(tensors))
     for name, value in tensors.items():
-        if value.dtype.kind not in "fi" or not np.isfinite(value).all():
+        if value.dtype.kind not in "fiu" or not np.isfinite(value).all():
             raise FormatError(f"The tensor {name[:80]!r} must hold finite numbers.")
     model: AnyObfuscator
     if isinstance(manifest.data, ImageData):
@@ -272,7 +281,9 @@ def _restored(manifest: ObfuscatorManifest, tensors: Mapping[str, Array]) -> Any
             width += sum(len(low) for low in model.bins_.low) - len(model.bins_.columns)
         module = _built(lambda: table_obfuscator(width, labels.sizes, ends=model._ends))
     model.labels_ = labels
-    if isinstance(model, ImageObfuscator) and model.preset == "calibrated":
+    if isinstance(manifest.data, ImageData) and manifest.data.pool is not None:
+        model.noise_ = _pool(labels.sizes, manifest.data, left)
+    elif isinstance(model, ImageObfuscator) and model.preset == "calibrated":
         model.noise_ = _spectral(labels.sizes, model.shape_, left)
     else:
         model.module_ = _filled(module, left)
@@ -377,6 +388,17 @@ def _spectral(sizes: tuple[int, ...], shape: tuple[int, ...], tensors: _Tensors)
     if found["noise.bound"][0] <= 0:
         raise FormatError("The noise's bound must be above 0.")
     return SpectralNoise.restore(found)
+
+
+def _pool(sizes: tuple[int, ...], data: ImageData, tensors: _Tensors) -> Substitution:
+    assert data.pool is not None
+    combinations = _combinations(sizes, tensors)
+    images = tensors.take("noise.pool", (None, data.channels, data.side, data.side), "uint8")
+    owners = tensors.take("noise.owners", (len(images),), "int64")
+    if not np.array_equal(np.unique(owners), np.arange(len(combinations))) or (np.diff(owners) < 0).any():
+        raise FormatError("Every combination of utility labels must have images in the pool, which must be in order.")
+    found = {"noise.combinations": combinations, "noise.pool": images, "noise.owners": owners}
+    return Substitution.restore(found, data.pool)
 
 
 def _combinations(sizes: tuple[int, ...], tensors: _Tensors) -> Array:

@@ -56,7 +56,7 @@ class ObfuscatorSummary:
     kind
         "table" or "image".
     preset
-        "calibrated" or "paper".
+        "substitute", "calibrated" or "paper".
     takes
         The columns that it obfuscates, or the shape of images.
     utility
@@ -109,7 +109,8 @@ def fit_obfuscator(
     *,
     utility: Sequence[str],
     drop: Sequence[str] = (),
-    preset: str = "calibrated",
+    preset: str | None = None,
+    donors: str | None = None,
     epochs: int | None = None,
     beta: float | None = None,
     authors_compat: bool = False,
@@ -138,7 +139,11 @@ def fit_obfuscator(
     drop
         Further columns of a table to remove, such as identifiers.
     preset
-        "calibrated", or "paper" for the network and noise of the adjustable paper.
+        "calibrated", "paper" for the network and noise of the adjustable paper, or, for images, "substitute". None:
+        "calibrated" for tables, "substitute" for images.
+    donors
+        With "substitute": images with the same utility attributes that may be shown to anyone as they are. An .npz,
+        CelebA's folder, or a folder of images with the attributes in its `attributes.csv`. None: collages of DATA.
     epochs
         Passes over the data; None: the preset's.
     beta
@@ -184,14 +189,17 @@ def fit_obfuscator(
     if len(set(utility)) < len(utility):
         raise ConfigError(f"--utility names a column twice; got {list(utility)}.")
     settings: dict[str, Any] = {
-        "preset": preset,
         "max_epochs": epochs,
         "beta": beta,
         "authors_compat": authors_compat,
         "device": device,
     }
+    if preset is not None:
+        settings["preset"] = preset
+    if donors is not None and preset not in (None, "substitute"):
+        raise ConfigError(f"--donors are for --preset substitute; got {preset}: leave one of them out.")
     # Report wrong settings before data are read.
-    TableObfuscator(**settings)._check()
+    (ImageObfuscator if preset == "substitute" or donors is not None else TableObfuscator)(**settings)._check()
     rows = choose_split(
         read_rows(data, attributes=attributes, side=side, channels=channels, limit=limit), data, "train"
     )
@@ -200,6 +208,11 @@ def fit_obfuscator(
     kind = ImageObfuscator if images else TableObfuscator
     records = _images_to_learn(rows, drop) if images else _table_to_learn(rows, data, utility, drop)
     _check_groups(labels)
+    given = None
+    if donors is not None:
+        if not isinstance(rows, ImageTable):
+            raise ConfigError(f"--donors are images, and {data!r} is a table: leave them out.")
+        given = _donors(donors, utility, rows)
     started = time.monotonic()
     bar = ProgressBar("fitting an obfuscator", show=verbose)
     model = kind(
@@ -211,7 +224,10 @@ def fit_obfuscator(
         else None,
     )
     with bar:
-        model.fit(records, labels)
+        if isinstance(model, ImageObfuscator):
+            model.fit(records, labels, donors=given)
+        else:
+            model.fit(records, labels)
     save_obfuscator(model, out, overwrite=overwrite)
     if model.checkpoint is not None:
         Path(model.checkpoint).unlink(missing_ok=True)
@@ -221,7 +237,7 @@ def fit_obfuscator(
         obfuscator=str(out),
         fingerprint=saved.fingerprint,
         kind=saved.manifest.data.kind,
-        preset=preset,
+        preset=model.preset,
         takes=takes,
         utility=dict(zip(model.labels_.names, model.labels_.values, strict=True)),
         left_out=tuple(name for name in columns_of(rows) if name not in (*takes, *utility)),
@@ -356,6 +372,9 @@ def apply_obfuscator(
     about = _about(saved, noise, plain, true_label, delta, seeded=seed is not None, ordered=keep_order)
     knobs: dict[str, Any] = {"noise": noise, "lambda_": plain, "use_true_label": true_label, "random_state": rng}
     model = saved.model
+    if seed is None and saved.shown is not None:
+        # Substitutes are then drawn with the secure generator.
+        knobs["random_state"] = None
     if isinstance(model, ImageObfuscator):
         known = [*model.labels_.names]
         pixels, carried = _images(model, rows.images, labels, knobs)
@@ -439,6 +458,21 @@ def _images_to_learn(rows: ImageTable, drop: Sequence[str]) -> Array:
     return rows.images
 
 
+def _donors(path: str, utility: Sequence[str], like: ImageTable) -> tuple[Array, dict[str, Array]]:
+    """Images that may be shown, and their utility labels; from a folder they come in the size of the others."""
+    table = Path(path) / "attributes.csv"
+    splits = read_rows(
+        path,
+        attributes=str(table) if table.is_file() else None,
+        side=like.images.shape[1],
+        channels=like.images.shape[3] if like.images.ndim == 4 else 1,
+    )
+    rows = joined(splits)
+    if not isinstance(rows, ImageTable):
+        raise DataError(f"Donors must be images; {path!r} is a table.")
+    return rows.images, {name: column(rows, name, path, "--utility") for name in utility}
+
+
 def _check_groups(labels: dict[str, Array]) -> None:
     """The means by utility label leave with the obfuscator: the mean of one record would be that record."""
     codes = np.stack([np.unique(values, return_inverse=True)[1].ravel() for values in labels.values()], axis=1)
@@ -485,6 +519,8 @@ def _about(
         "records that the obfuscator was fitted on: nothing is proven about them",
         "whether a record is included: there is a row for each",
     ]
+    if saved.shown is not None:
+        not_covered.insert(0, saved.shown)
     epsilon = saved.model.local_epsilon(noise, delta=delta)
     local = None
     if seeded:
@@ -492,11 +528,17 @@ def _about(
     elif lambda_ is None:
         not_covered.append("C's scores of the utility labels: they are written without noise")
     elif math.isfinite(epsilon):
+        delta = delta if saved.shown is None else 0.0
+        drawn = (
+            " if nobody knows the random seed; the generator is not cryptographic"
+            if saved.shown is None
+            else ", drawn with the operating system's secure generator; nor may it be a donor"
+        )
         local = {"epsilon": epsilon, "delta": delta}
         not_covered.append(
             "local differential privacy, which is not part of this claim: one release of a record that the "
             f"obfuscator was not fitted on, given the labels written with it, has epsilon {at_least(epsilon)} at "
-            f"delta {delta:g} if nobody knows the random seed; the generator is not cryptographic"
+            f"delta {delta:g}{drawn}"
         )
     if ordered:
         not_covered.append("which record is whose: they are in the order of the data")
