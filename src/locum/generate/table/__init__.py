@@ -13,6 +13,13 @@ if TYPE_CHECKING:
     from locum.generate.table.groups import merge_cells as merge_cells
     from locum.generate.table.model import TableModel as TableModel
     from locum.generate.table.private_table import PrivateTable as PrivateTable
+    from locum.generate.table.saved import (
+        SavedTable as SavedTable,
+        is_table as is_table,
+        open_table as open_table,
+        paid_table as paid_table,
+        save_table as save_table,
+    )
     from locum.generate.table.tree import LabelTree as LabelTree, best_tree as best_tree
 
 __getattr__, __dir__, __all__ = lazy_exports(__name__)

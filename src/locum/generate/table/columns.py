@@ -63,8 +63,8 @@ class CategoryColumn:
             raise ConfigError(f"A column needs a name and 1 to {MOST_VALUES} values; got {len(self.values)}.")
         if len(kinds) > 1 or not kinds <= {str, int, bool} or not all(_fits(value) for value in self.values):
             raise ConfigError(
-                f"The values of column {self.name!r} must be all text of up to {_LONGEST} characters, all whole numbers "
-                "or all truth values."
+                f"The values of column {self.name!r} must be all text of up to {_LONGEST} characters, all whole "
+                "numbers or all truth values."
             )
         if len(set(self.values)) < len(self.values) or self.other in self.values:
             raise ConfigError(f"Column {self.name!r} declares a value twice.")
@@ -106,7 +106,11 @@ class CategoryColumn:
     def to_dict(self) -> dict[str, Any]:
         """As plain JSON."""
         out: dict[str, Any] = {"values": list(self.values)}
-        return out | ({"other": self.other} if self.other is not None else {}) | ({"missing": True} if self.missing else {})
+        return (
+            out
+            | ({"other": self.other} if self.other is not None else {})
+            | ({"missing": True} if self.missing else {})
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +166,14 @@ class NumberColumn:
 
     @classmethod
     def within(
-        cls, name: str, low: float, high: float, *, whole: bool, special: tuple[float, ...] = (), missing: bool = False
+        cls,
+        name: str,
+        low: float,
+        high: float,
+        *,
+        whole: bool,
+        special: tuple[float, ...] = (),
+        missing: bool = False,
     ) -> NumberColumn:
         """Cells of one width between two numbers, both included; one for each whole number if they are few.
 
@@ -232,7 +243,11 @@ class NumberColumn:
     def to_dict(self) -> dict[str, Any]:
         """As plain JSON."""
         out: dict[str, Any] = {"edges": list(self.edges), "whole": self.whole}
-        return out | ({"special": list(self.special)} if self.special else {}) | ({"missing": True} if self.missing else {})
+        return (
+            out
+            | ({"special": list(self.special)} if self.special else {})
+            | ({"missing": True} if self.missing else {})
+        )
 
 
 Column = CategoryColumn | NumberColumn
@@ -245,7 +260,7 @@ def _codes(series: pd.Series, column: Column, cell: Any) -> Codes:
     empty = series.isna().to_numpy(dtype=bool)
     if empty.any() and not column.missing:
         raise DataError(
-            f"Column {column.name!r} has missing values, which its domain does not declare: add \"missing\": true."
+            f'Column {column.name!r} has missing values, which its domain does not declare: add "missing": true.'
         )
     out = np.full(len(series), column.cells - 1, dtype=np.int64)
     present = series[~empty]

@@ -1,9 +1,9 @@
-"""The domain of a table: the columns that were declared, with their categories, ranges and cells. All of it is public."""
+"""The domain of a table: the declared columns, with their categories, ranges and cells. All of it is public."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 MOST_COLUMNS = 64
 # A domain in a file.
 _MOST_BYTES = 2**22
-# Whole numbers with more values are cut into ranges; those with fewer are categories if a domain is read from data.
+# Whole numbers that differ by less are categories if a domain is read from data.
 _FEW = 2
 
 
@@ -112,17 +112,27 @@ class TableDomain:
         try:
             facts = json.loads(raw.decode("utf-8"), object_pairs_hook=_once)
         except (ValueError, RecursionError):
-            raise FormatError(f"The domain {str(path)!r} is not JSON in UTF-8: see docs/guides/obfuscation.md.") from None
+            raise FormatError(f"The domain {str(path)!r} is not JSON: see docs/guides/obfuscation.md.") from None
         return cls.from_dict(facts)
 
     @classmethod
-    def from_frame(cls, frame: pd.DataFrame, *, rare: Mapping[str, frozenset[str]] | None = None) -> TableDomain:
-        """The domain that a table shows: its categories, and the ranges of its numbers. It is private until confirmed.
+    def from_frame(
+        cls,
+        frame: pd.DataFrame,
+        *,
+        categories: Collection[str] = (),
+        rare: Mapping[str, frozenset[str]] | None = None,
+    ) -> TableDomain:
+        """The domain that a table shows: categories, and ranges of numbers. It is private until somebody declares it.
 
-        Columns of text in which every value is a number count as numbers. `rare` are values, by column, that go
-        into "other".
+        Columns of text in which every value is a number count as numbers, unless `categories` names them. `rare` are
+        values of text, by column, that go into "other".
         """
-        return cls(tuple(_seen(frame[name], str(name), (rare or {}).get(str(name), frozenset())) for name in frame))
+        found = [
+            _seen(frame[name], str(name), str(name) in categories, (rare or {}).get(str(name), frozenset()))
+            for name in frame
+        ]
+        return cls(tuple(found))
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -142,9 +152,11 @@ def _column(name: str, given: Any) -> Column:
         if not isinstance(other, str | None):
             raise FormatError(f"{where} needs text in `other`.")
         return CategoryColumn(name, tuple(values), other, given.get("missing", False))
-    rest = {"special": tuple(_numbers(given.get("special", []), where)), "missing": given.get("missing", False)} if (
-        isinstance(given, dict)
-    ) else {}
+    rest = (
+        {"special": tuple(_numbers(given.get("special", []), where)), "missing": given.get("missing", False)}
+        if (isinstance(given, dict))
+        else {}
+    )
     if "edges" in fields and fields <= {"edges", "whole", "special", "missing"}:
         return NumberColumn(name, tuple(_numbers(given["edges"], where)), given.get("whole", False), **rest)
     if {"low", "high"} <= fields <= {"low", "high", "whole", "special", "missing"}:
@@ -162,7 +174,7 @@ def _numbers(values: Any, where: str) -> list[float]:
     return values
 
 
-def _seen(series: pd.Series, name: str, rare: frozenset[str]) -> Column:
+def _seen(series: pd.Series, name: str, category: bool, rare: frozenset[str]) -> Column:
     import pandas as pd
 
     present, missing = series.dropna(), bool(series.isna().any())
@@ -171,12 +183,12 @@ def _seen(series: pd.Series, name: str, rare: frozenset[str]) -> Column:
     if pd.api.types.is_bool_dtype(series.dtype):
         return CategoryColumn(name, (False, True), None, missing)
     numbers = pd.to_numeric(present, errors="coerce")
-    if numbers.notna().all() and np.isfinite(numbers.to_numpy(dtype=np.float64)).all():
-        values = numbers.to_numpy(dtype=np.float64)
+    values = numbers.to_numpy(dtype=np.float64, na_value=np.nan)
+    whole = bool(np.isfinite(values).all() and (values == np.floor(values)).all())
+    if whole or (not category and np.isfinite(values).all()):
         low, high = float(values.min()), float(values.max())
-        whole = bool((values == np.floor(values)).all())
-        if whole and (low == high or high - low < _FEW):
-            return CategoryColumn(name, tuple(range(int(low), int(high) + 1)), None, missing)
+        if whole and (category or high - low < _FEW):
+            return CategoryColumn(name, tuple(int(value) for value in np.unique(values)), None, missing)
         if low == high:
             raise DataError(f"Column {name!r} holds one number only: leave it out.")
         # 0 often stands for something of its own, and needs no look at the data.

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 Floats = npt.NDArray[np.float64]
 # Rows at a time.
-_ROWS = 1 << 14
+_ROWS = 1 << 12
 # More rows than this do not fit in the memory of most machines.
 MOST_SAMPLES = 50_000_000
 
@@ -50,9 +50,10 @@ class TableModel:
     --------
     >>> import numpy as np
     >>> from locum.generate.table import TableDomain, TableModel
-    >>> domain = TableDomain.from_dict({"columns": {"job": {"values": ["cook", "nurse"]}, "smokes": {"values": [0, 1]}}})
+    >>> columns = {"job": {"values": ["cook", "nurse"]}, "smokes": {"values": [0, 1]}}
+    >>> domain, even = TableDomain.from_dict({"columns": columns}), np.array([0.5, 0.5])
     >>> same = np.array([[[1.0, 0.0]], [[0.0, 1.0]]])
-    >>> model = TableModel(domain, "smokes", (-1,), (np.arange(2),), np.array([0.5, 0.5]), (same,), (np.ones(2),), 10.0)
+    >>> model = TableModel(domain, "smokes", (-1,), (np.arange(2),), even, (same,), (np.ones(2),), 10.0)
     >>> drawn = model.sample(100, random_state=0)
     >>> ((drawn["job"] == "nurse") == (drawn["smokes"] == 1)).all().item()
     True
@@ -146,4 +147,5 @@ def _choose(odds: Floats, rng: np.random.Generator) -> Codes:
     found: Codes = (ends <= wanted[:, None]).sum(axis=1)
     # Rounding may reach the end.
     last = odds.shape[1] - 1 - (odds[:, ::-1] > 0).argmax(axis=1)
-    return np.minimum(found, last)
+    out: Codes = np.minimum(found, last)
+    return out

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import nullcontext
+from functools import partial
 from itertools import combinations
 from math import sqrt
 from pathlib import Path
@@ -45,7 +46,8 @@ _ALL = 1 - 2.0**-20
 NOT_COVERED = (
     "that the table passed the checks before the fit: two records or more, only values that the domain declares, a "
     "subject for every record where subjects are the unit, at most 1 / (10 delta) units and 16 million records",
-    "the domain (columns, categories, ranges), epsilon, delta and `rows_per_subject`: chosen by the holder, not hidden",
+    "the domain (columns, categories, ranges), epsilon, delta and `rows_per_subject`: chosen by the holder, not "
+    "hidden",
 )
 
 
@@ -184,7 +186,7 @@ class PrivateTable(Guarantee, BaseEstimator):
             learner = _Learner(self.domain, self.domain.names.index(self.utility), paid.plan.noise_multiplier)
             for share in self._shares():
                 query = learner.next_query(share)
-                learner.take(query, paid.draw(lambda query=query: query.sums(codes, weights), share), share)
+                learner.take(query, paid.draw(partial(query.sums, codes, weights), share), share)
             self.transcript_ = paid.finish()
         # Post-processing from here on: no record is used, so it costs nothing, and anyone can repeat it.
         rows = self.rows_per_subject if owners is not None else 1
@@ -259,13 +261,13 @@ class _Learner:
         if self._taken == 1 and len(self._others) > 1:
             pairs = list(combinations(range(len(self._others)), 2))
             self._coarse = self._merged(len(pairs), share, ROOM[0], _MOST_PAIRED)
-            tables = [(self._label, self._others[a], self._others[b]) for a, b in pairs]
-            return self._query(tables, self._by_column(self._coarse))
+            paired = [(self._label, self._others[a], self._others[b]) for a, b in pairs]
+            return self._query(paired, self._by_column(self._coarse))
         if len(self._others) > 1:
             self.parents = best_tree(self._scores())
         else:
             self.parents = (-1,)
-        tables = [
+        tables: list[tuple[int, ...]] = [
             (self._label, self._others[parent], self._others[column])
             for column, parent in enumerate(self.parents)
             if parent >= 0
@@ -301,7 +303,8 @@ class _Learner:
         label, conditionals = tree.conditionals()
         noise = self._fine_noise * sqrt(len(label))
         within = [
-            within_groups(table.sum(axis=0), group, noise) for table, group in zip(self._fine, self.groups, strict=True)
+            within_groups(table.sum(axis=0), group, noise)
+            for table, group in zip(self._fine, self.groups, strict=True)
         ]
         return TableModel(
             self._domain, utility, self.parents, tuple(self.groups), label, tuple(conditionals), tuple(within),
@@ -332,16 +335,17 @@ class _Learner:
             if parent >= 0:
                 rough, std = self._pairs[min(parent, column), max(parent, column)]
                 rough = rough if parent < column else rough.transpose(0, 2, 1)
-                sides = [self._overlap(i) for i in (parent, column)]
-                out.append(Clue(column, *sides, rough, np.full(rough.shape, std**-2)))
+                one, other = self._overlap(parent), self._overlap(column)
+                out.append(Clue(column, one, other, rough, np.full(rough.shape, std**-2)))
         return out
 
     def _overlap(self, column: int) -> Floats:
         """Which part of each group lies in each rough group (rough groups, groups), by noisy counts."""
         counts = np.maximum(self._fine[column].sum(axis=0), 0.0) + 1e-9
         rough, fine = _members(self._coarse[column]), _members(self.groups[column])
-        share: Floats = (rough * counts) @ fine.T
-        return share / share.sum(axis=0, keepdims=True)
+        held = (rough * counts) @ fine.T
+        share: Floats = held / held.sum(axis=0, keepdims=True)
+        return share
 
     def _scores(self) -> Floats:
         n = len(self._others)
@@ -382,4 +386,5 @@ class _Learner:
 
 def _members(group: Codes) -> Floats:
     """Which cells each group has (groups, cells), as 0 and 1."""
-    return (group == np.arange(group.max() + 1)[:, None]).astype(np.float64)
+    out: Floats = (group == np.arange(group.max() + 1)[:, None]).astype(np.float64)
+    return out

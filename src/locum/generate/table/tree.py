@@ -117,7 +117,9 @@ class LabelTree:
             values = np.log(np.maximum(start[column], 1e-12))
             if parent < 0:
                 values = values + np.log(np.maximum(label, 1e-12))[:, None]
-            wide = np.broadcast_to(values[:, None, :], (len(label), 1 if parent < 0 else sizes[parent], sizes[column]))
+            wide = np.broadcast_to(
+                values[:, None, :], (len(label), 1 if parent < 0 else sizes[parent], sizes[column])
+            )
             self.potentials.append(wide.copy())
 
     def conditionals(self, potentials: Sequence[Floats] | None = None) -> tuple[Floats, list[Floats]]:
