@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from locum.generate.table.counts import CountQuery as CountQuery, row_weights as row_weights
     from locum.generate.table.domain import TableDomain as TableDomain
     from locum.generate.table.groups import merge_cells as merge_cells
+    from locum.generate.table.learner import TableLearner as TableLearner
     from locum.generate.table.model import TableModel as TableModel
     from locum.generate.table.private_table import PrivateTable as PrivateTable
     from locum.generate.table.saved import (

@@ -103,10 +103,7 @@ class TableDomain:
     @classmethod
     def from_file(cls, path: str | Path) -> TableDomain:
         """Read a domain from a JSON file."""
-        try:
-            raw = read_regular(Path(path))
-        except OSError as error:
-            raise DataError(f"The domain {str(path)!r} cannot be read: {error.strerror}.") from error
+        raw = read_regular(Path(path))
         if len(raw) > _MOST_BYTES:
             raise FormatError(f"The domain {str(path)!r} is longer than {_MOST_BYTES} bytes: merge values.")
         try:
