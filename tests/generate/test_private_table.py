@@ -23,7 +23,7 @@ from locum.generate.table import (
     row_weights,
 )
 from locum.generate.table.groups import within_groups
-from locum.generate.table.tree import Clue, order_of
+from locum.generate.table.tree import Clue, consistent, on_simplex, order_of
 from locum.types import DP
 
 DOMAIN = TableDomain(
@@ -113,9 +113,39 @@ def test_the_tree_is_the_best_of_all(seed: int) -> None:
     assert found == pytest.approx(best)
 
 
+def even(parents: tuple[int, ...], sizes: tuple[int, ...]) -> LabelTree:
+    """Two labels, and every value equally likely."""
+    above = [1 if p < 0 else sizes[p] for p in parents]
+    start = [np.full((2, a, size), 1 / size) for a, size in zip(above, sizes, strict=True)]
+    return LabelTree(parents, start, np.array([0.5, 0.5]))
+
+
+@settings(max_examples=60, deadline=None)
+@given(counts=st.lists(st.floats(-100, 100), min_size=1, max_size=12), total=st.floats(0.5, 500))
+def test_no_counts_with_this_sum_are_nearer(counts: list[float], total: float) -> None:
+    """The conditions of the optimum: what is above 0 was moved by one constant, what is 0 would be below it."""
+    noisy = np.array([counts])
+    found = on_simplex(noisy, np.array([total]))
+    assert found.min() >= 0
+    assert found.sum() == pytest.approx(total, rel=1e-6)
+    shift = (noisy - found)[found > 0]
+    assert np.ptp(shift) < 1e-6
+    assert (noisy[found == 0] <= shift.max() + 1e-6).all()
+
+
+def test_a_clique_gets_the_sums_of_its_columns() -> None:
+    rng = np.random.default_rng(3)
+    above, own = rng.uniform(1, 50, (2, 4)), rng.uniform(1, 50, (2, 3))
+    own *= (above.sum(axis=1) / own.sum(axis=1))[:, None]
+    found = consistent(rng.normal(5, 20, (2, 4, 3)), above, own)
+    assert (found >= 0).all()
+    np.testing.assert_allclose(found.sum(axis=1), own, rtol=1e-6)
+    np.testing.assert_allclose(found.sum(axis=2), above, rtol=0.02)
+
+
 def test_marginals_equal_a_sum_over_all_rows() -> None:
     rng, parents, sizes = np.random.default_rng(0), (-1, 0, 0, 2), (2, 3, 2, 2)
-    tree = LabelTree(parents, [np.full((2, size), 1 / size) for size in sizes], np.array([0.5, 0.5]))
+    tree = even(parents, sizes)
     tree.potentials = [rng.normal(size=part.shape) for part in tree.potentials]
     joint = np.zeros((2, *sizes))
     for y, *values in product(range(2), *map(range, sizes)):
@@ -132,10 +162,10 @@ def test_marginals_equal_a_sum_over_all_rows() -> None:
 def test_exact_counts_are_found_again() -> None:
     """A distribution that a tree can hold is learned to the last digits from its own cliques."""
     rng, parents = np.random.default_rng(1), (-1, 0, 1)
-    truth = LabelTree(parents, [np.full((2, 3), 1 / 3)] * 3, np.array([0.4, 0.6]))
+    truth = even(parents, (3, 3, 3))
     truth.potentials = [rng.normal(size=part.shape) for part in truth.potentials]
     wanted = truth.marginals()
-    tree = LabelTree(parents, [np.full((2, 3), 1 / 3)] * 3, np.array([0.5, 0.5]))
+    tree = even(parents, (3, 3, 3))
     clues = [
         Clue(i, np.eye(part.shape[1]), np.eye(3), 1000 * part, np.ones(part.shape)) for i, part in enumerate(wanted)
     ]
@@ -146,7 +176,7 @@ def test_exact_counts_are_found_again() -> None:
 
 def test_noisy_counts_that_contradict_each_other_stay_consistent_and_above_zero() -> None:
     rng, parents = np.random.default_rng(2), (-1, 0, 0)
-    tree = LabelTree(parents, [np.full((2, 3), 1 / 3)] * 3, np.array([0.5, 0.5]))
+    tree = even(parents, (3, 3, 3))
     clues = [
         Clue(i, np.eye(part.shape[1]), np.eye(3), rng.normal(20, 30, part.shape), np.full(part.shape, 1e-3))
         for i, part in enumerate(tree.marginals())

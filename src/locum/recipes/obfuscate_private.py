@@ -86,7 +86,8 @@ class PrivateTableSummary:
     >>> from locum.recipes import fit_private_table
     >>> from locum.types import DP
     >>> pd.DataFrame({"age": range(40), "job": ["cook", "nurse"] * 20}).to_csv("crew.csv", index=False)
-    >>> summary = fit_private_table("crew.csv", Path("crew"), utility="job", privacy=DP(1, 1e-6), domain_public=True)
+    >>> given = {"utility": "job", "privacy": DP(1, 1e-6), "domain_public": True, "holding": "crew"}
+    >>> summary = fit_private_table("crew.csv", Path("crew"), **given)
     >>> summary.columns, summary.claim.kind
     (('age',), 'dp')
     """
@@ -186,7 +187,7 @@ def fit_private_table(
     >>> from locum.recipes import fit_private_table
     >>> from locum.types import DP
     >>> pd.DataFrame({"age": range(40), "job": ["cook", "nurse"] * 20}).to_csv("team.csv", index=False)
-    >>> given = {"utility": "job", "privacy": DP(1, 1e-6), "domain_public": True}
+    >>> given = {"utility": "job", "privacy": DP(1, 1e-6), "domain_public": True, "holding": "team"}
     >>> fit_private_table("team.csv", Path("team"), **given).claim.assumptions[0][:49]
     'given that these categories and ranges are public'
     """
@@ -321,7 +322,8 @@ def sample_table(
     >>> from locum.recipes import fit_private_table, sample_table
     >>> from locum.types import DP
     >>> pd.DataFrame({"age": range(40), "job": ["cook", "nurse"] * 20}).to_csv("band.csv", index=False)
-    >>> _ = fit_private_table("band.csv", Path("band"), utility="job", privacy=DP(1, 1e-6), domain_public=True)
+    >>> given = {"utility": "job", "privacy": DP(1, 1e-6), "domain_public": True, "holding": "band"}
+    >>> _ = fit_private_table("band.csv", Path("band"), **given)
     >>> summary = sample_table(Path("band"), Path("band-rows.csv"), n=100, seed=0)
     >>> summary.rows, summary.claim.kind
     (100, 'dp')

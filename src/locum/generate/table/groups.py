@@ -40,7 +40,7 @@ def merge_cells(column: Column, counts: Floats, noise: float, most: int) -> Code
     >>> from locum.generate.table import NumberColumn, merge_cells
     >>> age = NumberColumn.within("age", 0, 5, whole=True)
     >>> merge_cells(age, np.array([50.0, 1, 1, 20, 20, 10]), 0.1, 3).tolist()
-    [0, 1, 1, 1, 2, 2]
+    [0, 1, 1, 1, 1, 2]
     """
     ordered = column.ordered
     if not ordered:

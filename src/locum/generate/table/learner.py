@@ -15,7 +15,7 @@ from locum.generate.table.counts import CountQuery
 from locum.generate.table.domain import TableDomain
 from locum.generate.table.groups import merge_cells, within_groups
 from locum.generate.table.model import TableModel
-from locum.generate.table.tree import Clue, LabelTree, best_tree, dependence
+from locum.generate.table.tree import Clue, LabelTree, best_tree, consistent, dependence, on_simplex
 
 Floats = npt.NDArray[np.float64]
 # Shares of the precision: each column with the label, all pairs with the label, the tree. Chosen on training folds.
@@ -26,6 +26,8 @@ _LONE = (0.5, 0.5)
 ROOM = (6.0, 1.0)
 # Groups of a column, at most and at least.
 _MOST_PAIRED, _MOST_GROUPS, _LEAST_GROUPS = 12, 40, 3
+# The least share of a group among those of its label: nothing that was declared is impossible.
+_LEAST = 1e-6
 # Tables of a draw share a little less than all of it, so that rounding cannot exceed it.
 _ALL = 1 - 2.0**-20
 
@@ -129,11 +131,7 @@ class TableLearner:
         """Fit the tree to all noisy counts; a subject added at most `rows` rows' worth."""
         by_label = self._by_label()
         total = float(by_label.sum())
-        starts = []
-        for table, group in zip(self._fine, self.groups, strict=True):
-            counts = np.maximum(_members(group) @ table.T, 0.5).T
-            starts.append(counts / counts.sum(axis=1, keepdims=True))
-        tree = LabelTree(self.parents, starts, by_label / total)
+        tree = LabelTree(self.parents, self._start(by_label), by_label / total)
         tree.fit(self._clues(), total)
         label, conditionals = tree.conditionals()
         noise = self._fine_noise * sqrt(len(label))
@@ -145,6 +143,40 @@ class TableLearner:
             self._domain, self._utility, self.parents, tuple(self.groups), label, tuple(conditionals), tuple(within),
             total * rows,
         )  # fmt: skip
+
+    def _start(self, by_label: Floats) -> list[Floats]:
+        """Each column given the label and its parent: counts of single columns, and cliques that agree with them."""
+        cliques = iter(self._cliques)
+        tables = [next(cliques) if p >= 0 or len(self.parents) == 1 else None for p in self.parents]
+        # Each column is seen in its own counts and in each of its cliques: the mean by precision.
+        seen: list[list[tuple[Floats, Floats]]] = []
+        for table, group in zip(self._fine, self.groups, strict=True):
+            member = _members(group)
+            seen.append([(table @ member.T, 1 / (member.sum(axis=1) * self._fine_noise**2))])
+        for column, (parent, found) in enumerate(zip(self.parents, tables, strict=True)):
+            if found is None:
+                continue
+            counts, std = found
+            if parent < 0:
+                seen[column].append((counts, np.full(counts.shape[1], std**-2)))
+                continue
+            for axis, place in ((1, column), (2, parent)):
+                sums = counts.sum(axis=axis)
+                seen[place].append((sums, np.full(sums.shape[1], 1 / (counts.shape[axis] * std**2))))
+        single = []
+        for parts in seen:
+            precision = np.sum([weight for _, weight in parts], axis=0)
+            mean = np.sum([counts * weight for counts, weight in parts], axis=0) / precision
+            single.append(np.maximum(on_simplex(mean, by_label), _LEAST * by_label[:, None]))
+        single = [part * (by_label / part.sum(axis=1))[:, None] for part in single]
+        out = []
+        for column, (parent, found) in enumerate(zip(self.parents, tables, strict=True)):
+            if parent < 0 or found is None:
+                counts = single[column][:, None, :]
+            else:
+                counts = consistent(found[0], single[parent], single[column])
+            out.append(counts / counts.sum(axis=2, keepdims=True))
+        return out
 
     def _clues(self) -> list[Clue]:
         """All noisy counts about cliques, on their own groups."""

@@ -91,7 +91,7 @@ class PrivateTable(Guarantee, BaseEstimator):
     ... }})
     >>> private = PrivateTable(domain, "smokes", DP(1.0, 1e-6), ledger="table-ledger.sqlite").fit(staff)
     >>> drawn = private.sample(4000, random_state=0)
-    >>> private.claim_.kind, 0.7 < (drawn["smokes"][drawn["job"] == "cook"] == "yes").mean() < 0.9
+    >>> private.claim_.kind, bool(0.7 < (drawn["smokes"][drawn["job"] == "cook"] == "yes").mean() < 0.9)
     ('dp', True)
     """
 

@@ -398,7 +398,25 @@ def _listed(names: Iterable[str]) -> str:
 
 
 def paid_table(path: Path) -> bool:
-    """Whether a folder is an intact private table that a ledger paid for."""
+    """Whether a folder is an intact private table that a ledger paid for.
+
+    Parameters
+    ----------
+    path
+        A folder.
+
+    Returns
+    -------
+    bool
+        False for anything else.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from locum.generate.table import paid_table
+    >>> paid_table(Path("nowhere"))
+    False
+    """
     try:
         return is_table(path) and open_table(path).claim.dp is not None
     except LocumError:

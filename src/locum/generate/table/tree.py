@@ -13,6 +13,10 @@ import numpy as np
 import numpy.typing as npt
 
 Floats = npt.NDArray[np.float64]
+# Logarithms of less are not taken.
+_TINY = 1e-12
+# How often rows and columns are scaled, and which part of what independence expects is mixed in before.
+_SCALINGS, _LEFT = 30, 0.01
 # A step of the descent is tried with half of its size so often before the descent ends.
 _HALVINGS = 30
 
@@ -84,6 +88,33 @@ def dependence(counts: Floats, a: Floats, b: Floats, variance: float) -> float:
     return float(found.sum() / n.sum())
 
 
+def on_simplex(counts: Floats, total: Floats) -> Floats:
+    """The nearest counts that are not negative and sum to `total` over the last axis: one subtracts a constant."""
+    ordered = -np.sort(-counts, axis=-1)
+    places = np.arange(1, counts.shape[-1] + 1)
+    excess = (ordered.cumsum(axis=-1) - total[..., None]) / places
+    last = (ordered > excess).sum(axis=-1, keepdims=True) - 1
+    out: Floats = np.maximum(counts - np.take_along_axis(excess, np.maximum(last, 0), axis=-1), 0.0)
+    return out
+
+
+def consistent(counts: Floats, above: Floats, own: Floats) -> Floats:
+    """Counts of a clique (labels, p, c) near noisy ones, none below 0, that sum to `above` (labels, p) and `own`."""
+    labels, p, c = counts.shape
+    # The nearest ones with these sums; then none below 0; then the sums again, by scaling rows and columns.
+    rows, columns = above - counts.sum(axis=2), own - counts.sum(axis=1)
+    moved = counts + rows[:, :, None] / c + columns[:, None, :] / p - rows.sum(axis=1)[:, None, None] / (p * c)
+    flat = on_simplex(moved.reshape(labels, -1), above.sum(axis=1))
+    # A cell that is 0 could never be more: a little of what independence expects is left in each.
+    total = np.maximum(above.sum(axis=1), _TINY)[:, None, None]
+    out = flat.reshape(counts.shape) + _LEFT * above[:, :, None] * own[:, None, :] / total
+    for _ in range(_SCALINGS):
+        out = out * (above / np.maximum(out.sum(axis=2), _TINY))[:, :, None]
+        out = out * (own / np.maximum(out.sum(axis=1), _TINY))[:, None, :]
+    found: Floats = out
+    return found
+
+
 class LabelTree:
     """A distribution over a label and columns, as potentials of the cliques (label, parent, column).
 
@@ -92,7 +123,8 @@ class LabelTree:
     parents
         The parent of each column, -1 for the first.
     start
-        For each column, its distribution given the label (labels, values): columns begin as independent given it.
+        For each column, where to start: its distribution given the label and its parent's value (labels, parent's
+        values, values); for the first column the parent has one value.
     label
         The distribution of the label.
 
@@ -100,8 +132,9 @@ class LabelTree:
     --------
     >>> import numpy as np
     >>> from locum.generate.table import LabelTree
-    >>> tree = LabelTree((-1, 0), [np.full((2, 2), 0.5), np.full((2, 3), 1 / 3)], np.array([0.25, 0.75]))
-    >>> tree.marginals()[1].shape, float(tree.marginals()[1][1].sum())
+    >>> start = [np.full((2, 1, 2), 0.5), np.full((2, 2, 3), 1 / 3)]
+    >>> tree = LabelTree((-1, 0), start, np.array([0.25, 0.75]))
+    >>> tree.marginals()[1].shape, round(float(tree.marginals()[1][1].sum()), 6)
     ((2, 2, 3), 0.75)
     """
 
@@ -111,16 +144,9 @@ class LabelTree:
         for child, parent in enumerate(parents):
             if parent >= 0:
                 self._children[parent].append(child)
-        sizes = [part.shape[1] for part in start]
-        self.potentials = []
-        for column, parent in enumerate(parents):
-            values = np.log(np.maximum(start[column], 1e-12))
-            if parent < 0:
-                values = values + np.log(np.maximum(label, 1e-12))[:, None]
-            wide = np.broadcast_to(
-                values[:, None, :], (len(label), 1 if parent < 0 else sizes[parent], sizes[column])
-            )
-            self.potentials.append(wide.copy())
+        self.potentials = [np.log(np.maximum(part, _TINY)) for part in start]
+        root = self.order[0]
+        self.potentials[root] = self.potentials[root] + np.log(np.maximum(label, _TINY))[:, None, None]
 
     def conditionals(self, potentials: Sequence[Floats] | None = None) -> tuple[Floats, list[Floats]]:
         """The distribution of the label, and of each column given the label and its parent's value."""
@@ -150,7 +176,7 @@ class LabelTree:
             out[column] = above[:, :, None] * given[column]
         return out
 
-    def fit(self, clues: Sequence[Clue], total: float, steps: int = 400) -> float:
+    def fit(self, clues: Sequence[Clue], total: float, steps: int = 200) -> float:
         """Bring the counts close to noisy ones, each by its precision; returns the loss.
 
         Entropic mirror descent: potentials move against the gradient of half the weighted squares by the cliques'
