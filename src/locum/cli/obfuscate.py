@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -38,6 +38,8 @@ if TYPE_CHECKING:
         TradeOffSummary,
     )
 
+# Less epsilon than this is what rounding leaves.
+_NOTHING = 1e-4
 # Options that mean nothing without a guarantee, and those that mean nothing with one.
 _OF_GUARANTEES = (
     "delta", "unit", "subject", "rows_per_subject", "domain", "domain_public", "relation", "holding", "ledger",
@@ -364,17 +366,26 @@ def domain(
     drop: Annotated[
         list[str] | None, typer.Option(metavar="COLUMN", help="Leave this column out. Repeat for more.")
     ] = None,
+    holding: Annotated[
+        str, typer.Option(help="Name of the data holding that notes the look.", rich_help_panel=PRIVACY)
+    ] = "default",
+    ledger: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="The ledger (default: next to the data).", rich_help_panel=PRIVACY),
+    ] = None,
     force: Force = False,
+    as_json: Json = False,
 ) -> None:
     """Draft the domain of a table from its records, to be read and corrected before it is declared.
 
-    The file is private: it shows values of records. What you declare with it becomes public.
+    The file is private: it shows values of records. What you declare with it becomes public. The ledger notes the
+    look, and later claims name it.
     """
     from locum.recipes import draft_domain
 
-    written = draft_domain(data, out, utility=utility, drop=drop or (), overwrite=force)
-    output.say(f"domain      {written}, for your eyes only", "bold")
-    output.say_indented("Read it, remove what must not be public, widen ranges to round numbers; then pass --domain.")
+    given = {"ledger": ledger, "holding": holding, "overwrite": force}
+    written = draft_domain(data, out, utility=utility, drop=drop or (), **given)  # type: ignore[arg-type]
+    output.show({"file": str(written)}, as_json, _show_domain)
 
 
 @group.verb("trade-off")
@@ -584,6 +595,11 @@ def _confirm_domain(shown: Sequence[str]) -> bool:
     return click.confirm(f"The table will show these from the data: {listed_}. May everyone know them?", err=True)
 
 
+def _show_domain(facts: Mapping[str, str]) -> None:
+    output.say(f"domain      {facts['file']}, for your eyes only", "bold")
+    output.say_indented("Read it, remove what must not be public, widen ranges to round numbers; then pass --domain.")
+
+
 def show_private_table(summary: PrivateTableSummary) -> None:
     """Print the summary of a private table: its guarantee, and what is left of the budget."""
     from locum.types import at_most
@@ -600,8 +616,11 @@ def show_private_table(summary: PrivateTableSummary) -> None:
     output.say_indented(f"What it does not cover: {Path(summary.table) / 'README.md'}")
     output.say("limit       what that means for any attack")
     output.say_indented(summary.limit.sentence)
-    epsilon, delta = (at_most(value) for value in summary.left)
-    output.say(f"budget      epsilon {epsilon} and delta {delta} are left for {summary.holding!r}")
+    if summary.left[0] < _NOTHING:
+        output.say(f"budget      nothing is left for {summary.holding!r}: a further fit needs a larger budget")
+    else:
+        epsilon, delta = (at_most(value) for value in summary.left)
+        output.say(f"budget      epsilon {epsilon} and delta {delta} are left for {summary.holding!r}")
 
 
 def show_sampled(summary: SampledSummary) -> None:
@@ -615,16 +634,16 @@ def show_sampled(summary: SampledSummary) -> None:
 
 def show_applied(summary: AppliedSummary) -> None:
     """Print where the records are, and their claim."""
-    knobs = summary.about["knobs"]
+    knobs = summary.about.get("knobs")
     output.say(f"obfuscated  {summary.records} records in {summary.file}", "bold")
-    output.say(
-        f"knobs       noise {knobs['noise']:g}" if isinstance(knobs["noise"], float) else "knobs       noise inf"
-    )
-    output.say(f"            lambda {knobs['lambda']}, {knobs['labels']} labels")
+    if knobs is not None:
+        noise = f"{knobs['noise']:g}" if isinstance(knobs["noise"], float) else "inf"
+        output.say(f"knobs       noise {noise}")
+        output.say(f"            lambda {knobs['lambda']}, {knobs['labels']} labels")
     if summary.left_out:
         output.say(f"left out    {', '.join(summary.left_out)}")
     output.say(f"claim       {summary.claim.title}, in {summary.claim_file}", "bold")
-    if "table" in summary.about:
+    if knobs is None:
         output.say_indented("No guarantee: for rows with the guarantee of the private table use `obfuscate sample`.")
     else:
         output.say_indented("Measured, not proven: send it only if what `obfuscate trade-off` found is acceptable.")

@@ -364,14 +364,24 @@ def apply_table(
     ordered = ("which record is whose: they are in the order of the data",) * keep_order
     claim = PrivacyClaim("none", (*_GIVEN_LABELS, *ordered))
     about = {**_about(saved, "locum-obfuscated"), "rows": len(drawn), "claim": claim.to_dict()}
-    about |= {"knobs": {"noise": "infinite", "lambda": -50.0, "labels": "true"}}
     claim_file = write_table(out, drawn, about)
     left_out = tuple(name for name in columns_of(rows) if name not in saved.model.domain.names)
     return GivenLabels(str(claim_file), len(drawn), left_out, about, claim)
 
 
-def draft_domain(data: str, out: Path, *, utility: str, drop: Sequence[str] = (), overwrite: bool = False) -> Path:
+def draft_domain(
+    data: str,
+    out: Path,
+    *,
+    utility: str,
+    drop: Sequence[str] = (),
+    ledger: Path | None = None,
+    holding: str = "default",
+    overwrite: bool = False,
+) -> Path:
     """Write what the data show as a domain, for the holder to read, correct and declare. It is private until then.
+
+    The ledger notes the look at the records, which costs nothing; later claims name it.
 
     Parameters
     ----------
@@ -383,6 +393,8 @@ def draft_domain(data: str, out: Path, *, utility: str, drop: Sequence[str] = ()
         The column that will be the label: its values are categories.
     drop
         Columns to leave out, such as identifiers.
+    ledger, holding
+        The ledger (None: the one beside the data), and the name of the data in it.
     overwrite
         Replace `out` if it exists.
 
@@ -402,6 +414,10 @@ def draft_domain(data: str, out: Path, *, utility: str, drop: Sequence[str] = ()
     True
     """
     check_output_file(out, overwrite=overwrite, suffixes=(".json",))
+    place = ledger or ledger_for(data)
+    check_not_lost(data, place)
+    # Before anything is shown: whoever stops halfway has looked all the same.
+    Ledger(place).note_look(holding, "a draft of a domain")
     rows = _table(data)
     for name in (utility, *drop):
         if name not in columns_of(rows):
