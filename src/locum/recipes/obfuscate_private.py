@@ -408,8 +408,9 @@ def draft_domain(
     >>> from pathlib import Path
     >>> import pandas as pd
     >>> from locum.recipes import draft_domain
-    >>> pd.DataFrame({"age": range(40), "job": ["cook", "nurse"] * 20}).to_csv("club.csv", index=False)
-    >>> file = draft_domain("club.csv", Path("club.json"), utility="job")
+    >>> Path("club").mkdir()
+    >>> pd.DataFrame({"age": range(40), "job": ["cook", "nurse"] * 20}).to_csv("club/staff.csv", index=False)
+    >>> file = draft_domain("club/staff.csv", Path("club.json"), utility="job")
     >>> "nurse" in file.read_text()
     True
     """
