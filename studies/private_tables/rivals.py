@@ -79,7 +79,9 @@ def draw(folder: Path) -> None:
                     keys = {n: list(range(size)) for n, size in zip(names, cells, strict=True)}
                     query = context.query(rho=rho).select(*names).contingency_table(keys=keys, algorithm=algorithm)
                     drawn = query.release().synthesize(rows=rows, method="sample")
-                    found = drawn.select(names).to_numpy().astype(np.int16)
+                    # OpenDP adds a cell for values that are no key.
+                    found = drawn.select(names).fill_null(-1).to_numpy()
+                    found = np.where(np.isnan(found), -1, found).astype(np.int16)
                     seconds = time.process_time() - started
                     np.savez(file, codes=found, seconds=seconds)
                     print(f"{file.name}: {seconds:.0f} s", flush=True)
@@ -98,7 +100,12 @@ def judge(folder: Path) -> None:
                     if not file.exists():
                         continue
                     held = np.load(file)
-                    rows = bins(name).draw(held["codes"].astype(np.int64), np.random.default_rng(seed))
+                    rng, codes = np.random.default_rng(seed), held["codes"].astype(np.int64)
+                    for column in codes.T:
+                        # What is no key becomes a draw from the others.
+                        empty = column < 0
+                        column[empty] = rng.choice(column[~empty], int(empty.sum()))
+                    rows = bins(name).draw(codes, rng)
                     figures = judged(name, rows, seed) | {"seconds": float(held["seconds"])}
                     out.setdefault(f"{name}/{kind}-{epsilon:g}", {})[str(seed)] = figures
     place = Path(__file__).parent / "results" / "rivals.json"
