@@ -1,7 +1,8 @@
-"""`locum obfuscate fit`, `apply` and `trade-off`, and what they print."""
+"""`locum obfuscate fit`, `apply`, `sample`, `domain` and `trade-off`, and what they print."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -14,17 +15,38 @@ from locum.cli.options import (
     PRIVACY,
     WHERE,
     DeviceName,
+    FitUnitName,
     Force,
     Json,
+    RelationName,
     existing,
     existing_obfuscator,
     listed,
+    sensible_epsilon,
     unused_folder,
 )
 from locum.cli.verb import Group
+from locum.errors import ConfigError
+from locum.types import DEFAULT_DELTA, DP
 
 if TYPE_CHECKING:
-    from locum.recipes import AppliedSummary, ObfuscatorSummary, TradeOffSummary
+    from locum.recipes import (
+        AppliedSummary,
+        ObfuscatorSummary,
+        PrivateTableSummary,
+        SampledSummary,
+        TradeOffSummary,
+    )
+
+# Less epsilon than this is what rounding leaves.
+_NOTHING = 1e-4
+# Options that mean nothing without a guarantee, and those that mean nothing with one.
+_OF_GUARANTEES = (
+    "delta", "unit", "subject", "rows_per_subject", "domain", "domain_public", "relation", "holding", "ledger",
+)  # fmt: skip
+_OF_OBFUSCATORS = (
+    "preset", "epochs", "beta", "authors_compat", "attributes", "side", "gray", "limit", "seed", "device",
+)  # fmt: skip
 
 
 group = Group("Keep what a receiver needs of each record and hide the rest, with two knobs that are set at each use.")
@@ -57,6 +79,7 @@ class PresetName(StrEnum):
 
 @group.verb()
 def fit(
+    ctx: typer.Context,
     data: Annotated[str, typer.Argument(metavar="DATA", help=DATA_HELP, callback=existing)],
     out: Annotated[
         Path,
@@ -125,6 +148,69 @@ def fit(
         bool, typer.Option("--gray", help="Folders of images: convert to grayscale.", rich_help_panel="Training")
     ] = False,
     limit: Limit = None,
+    epsilon: Annotated[
+        float | None,
+        typer.Option(
+            help="Tables: make a private table, whose sampled rows carry a guarantee of this epsilon.",
+            rich_help_panel=PRIVACY,
+            callback=sensible_epsilon,
+        ),
+    ] = None,
+    delta: Annotated[
+        float, typer.Option(help="Probability of failure, at most 1/(10 n).", rich_help_panel=PRIVACY)
+    ] = DEFAULT_DELTA,
+    unit: Annotated[
+        FitUnitName,
+        typer.Option(
+            help="What is protected: one record, or a subject with all its records. auto: the subject, if a column "
+            "says whose a record is.",
+            rich_help_panel=PRIVACY,
+        ),
+    ] = FitUnitName.auto,
+    subject: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLUMN", help="Says whose a record is; left out of the table.", rich_help_panel=PRIVACY
+        ),
+    ] = None,
+    rows_per_subject: Annotated[
+        int,
+        typer.Option(
+            min=1,
+            max=1000,
+            help="Rows that a subject may add; more needs more noise.",
+            rich_help_panel=PRIVACY,
+        ),
+    ] = 1,
+    domain: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Declares columns, categories and ranges, which become public (see `obfuscate domain`).",
+            rich_help_panel=PRIVACY,
+        ),
+    ] = None,
+    domain_public: Annotated[
+        bool,
+        typer.Option(
+            "--domain-public",
+            help="Categories and ranges in the data are public: take those. The claim says that it assumes this.",
+            rich_help_panel=PRIVACY,
+        ),
+    ] = False,
+    relation: Annotated[
+        RelationName,
+        typer.Option(
+            help="add-or-remove hides the presence of a unit; replace-one only its values.", rich_help_panel=PRIVACY
+        ),
+    ] = RelationName.add_or_remove,
+    holding: Annotated[
+        str, typer.Option(help="Name of the data holding whose budget pays.", rich_help_panel=PRIVACY)
+    ] = "default",
+    ledger: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="The ledger (default: next to the data).", rich_help_panel=PRIVACY),
+    ] = None,
     resume: Annotated[
         bool, typer.Option(help="Keep a private checkpoint beside the data, to resume from.", rich_help_panel=WHERE)
     ] = True,
@@ -141,7 +227,16 @@ def fit(
     """Learn to obfuscate records, without knowing what is private.
 
     If the data have splits, `train` is used. Nothing is guaranteed about the records an obfuscator was fitted on.
+    With --epsilon a private table is learned instead: rows from `obfuscate sample` carry a guarantee of differential
+    privacy, paid from the budget of the data.
     """
+    _check_options(ctx, epsilon is not None)
+    if epsilon is not None:
+        _fit_table(
+            data, out, utility, drop or (), DP(epsilon, delta, relation=relation.value), domain, domain_public,
+            subject, unit.value, rows_per_subject, ledger, holding, force, resume, as_json,
+        )  # fmt: skip
+        return
     from locum.recipes import fit_obfuscator
 
     summary = fit_obfuscator(
@@ -182,9 +277,9 @@ def apply(
         ),
     ],
     noise: Annotated[
-        float,
+        float | None,
         typer.Option(help="How much is hidden: 0 least; inf all but the utility labels.", rich_help_panel="Knobs"),
-    ],
+    ] = None,
     lambda_: Annotated[
         str | None,
         typer.Option(
@@ -226,6 +321,8 @@ def apply(
     """Write obfuscated records, with the utility labels and a claim beside them.
 
     Columns that the obfuscator does not know are left out. Measure first: `locum obfuscate trade-off`.
+
+    A private table takes no knobs; its guarantee is about `obfuscate sample`, and not about one row for each record.
     """
     from locum.recipes import apply_obfuscator
 
@@ -244,6 +341,65 @@ def apply(
         overwrite=force,
     )
     output.show(summary, as_json, show_applied)
+
+
+@group.verb()
+def sample(
+    table: Annotated[
+        Path,
+        typer.Argument(
+            metavar="TABLE", help="A folder that `obfuscate fit --epsilon` wrote.", callback=existing_obfuscator
+        ),
+    ],
+    out: Annotated[
+        Path, typer.Option("--out", "-o", metavar="OUT", help="A .csv or .parquet file.", rich_help_panel=WHERE)
+    ],
+    n: Annotated[
+        int | None, typer.Option("-n", min=1, help="How many rows (default: the noisy count that was paid for).")
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option(min=0, max=MOST_SEED, help="Seed of the sampling; it need not be secret.")
+    ] = None,
+    force: Force = False,
+    as_json: Json = False,
+) -> None:
+    """Write rows drawn from a private table, with its guarantee in a claim beside them.
+
+    No record is read and nothing is paid: draw as often as you like.
+    """
+    from locum.recipes import sample_table
+
+    output.show(sample_table(table, out, n=n, seed=seed, overwrite=force), as_json, show_sampled)
+
+
+@group.verb()
+def domain(
+    data: Annotated[str, typer.Argument(metavar="DATA", help="A .csv or .parquet table.", callback=existing)],
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="A .json file.", rich_help_panel=WHERE)],
+    utility: Annotated[str, typer.Option(metavar="COLUMN", help="The label that must stay useful.")],
+    drop: Annotated[
+        list[str] | None, typer.Option(metavar="COLUMN", help="Leave this column out. Repeat for more.")
+    ] = None,
+    holding: Annotated[
+        str, typer.Option(help="Name of the data holding that notes the look.", rich_help_panel=PRIVACY)
+    ] = "default",
+    ledger: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="The ledger (default: next to the data).", rich_help_panel=PRIVACY),
+    ] = None,
+    force: Force = False,
+    as_json: Json = False,
+) -> None:
+    """Draft the domain of a table from its records, to be read and corrected before it is declared.
+
+    The file is private: it shows values of records. What you declare with it becomes public. The ledger notes the
+    look, and later claims name it.
+    """
+    from locum.recipes import draft_domain
+
+    given = {"ledger": ledger, "holding": holding, "overwrite": force}
+    written = draft_domain(data, out, utility=utility, drop=drop or (), **given)  # type: ignore[arg-type]
+    output.show({"file": str(written)}, as_json, _show_domain)
 
 
 @group.verb("trade-off")
@@ -389,18 +545,125 @@ def show_obfuscator(summary: ObfuscatorSummary) -> None:
     output.show_claim(summary.claim)
 
 
+def _check_options(ctx: typer.Context, private: bool) -> None:
+    """Refuse options of a guarantee without --epsilon, and options of networks and images with it."""
+    from click.core import ParameterSource
+
+    given = [
+        name
+        for name in (_OF_OBFUSCATORS if private else _OF_GUARANTEES)
+        if ctx.get_parameter_source(name) is not ParameterSource.DEFAULT
+    ]
+    if not given:
+        return
+    option = f"--{given[0].replace('_', '-')}"
+    if private:
+        raise ConfigError(f"{option} is for obfuscators, and --epsilon makes a private table: leave one of them out.")
+    raise ConfigError(f"{option} belongs to a guarantee: add --epsilon, or leave it out.")
+
+
+def _fit_table(
+    data: str,
+    out: Path,
+    utility: Sequence[str],
+    drop: Sequence[str],
+    privacy: DP,
+    domain: Path | None,
+    domain_public: bool,
+    subject: str | None,
+    unit: Literal["auto", "record", "subject"],
+    rows_per_subject: int,
+    ledger: Path | None,
+    holding: str,
+    force: bool,
+    resume: bool,
+    as_json: bool,
+) -> None:
+    """Learn a private table, and show it."""
+    if len(utility) != 1:
+        raise ConfigError(f"A private table has one label: name one column with --utility; got {len(utility)}.")
+    from locum.recipes import fit_private_table
+
+    summary = fit_private_table(
+        data,
+        out,
+        utility=utility[0],
+        privacy=privacy,
+        domain=domain,
+        domain_public=domain_public,
+        confirm_domain=_confirm_domain if output.can_ask() else None,
+        subject=subject,
+        unit=unit,
+        rows_per_subject=rows_per_subject,
+        drop=drop,
+        ledger=ledger,
+        holding=holding,
+        overwrite=force,
+        resume=resume,
+    )
+    output.show(summary, as_json, show_private_table)
+
+
+def _confirm_domain(shown: Sequence[str]) -> bool:
+    """Ask in a terminal whether categories and ranges in the data may become public."""
+    import click
+
+    listed_ = output.plain("; ".join(shown))
+    return click.confirm(f"The table will show these from the data: {listed_}. May everyone know them?", err=True)
+
+
+def _show_domain(facts: Mapping[str, str]) -> None:
+    output.say(f"domain      {facts['file']}, for your eyes only", "bold")
+    output.say_indented("Read it, remove what must not be public, widen ranges to round numbers; then pass --domain.")
+
+
+def show_private_table(summary: PrivateTableSummary) -> None:
+    """Print the summary of a private table: its guarantee, and what is left of the budget."""
+    from locum.types import at_most
+
+    output.say(f"table       {summary.table} ({summary.megabytes:.2f} MB, {summary.seconds:.0f} s)", "bold")
+    output.say(f"fingerprint {summary.fingerprint}")
+    output.say(f"keeps       {summary.utility}")
+    shown = (name if parent is None else f"{name} (by {parent})" for name, parent in summary.tree.items())
+    output.say(f"columns     {', '.join(shown)}")
+    if summary.left_out:
+        output.say(f"left out    {', '.join(summary.left_out)}")
+    output.say(f"records     {summary.records} used (do not share this number)")
+    output.show_guarantee(summary.claim)
+    output.say_indented(f"What it does not cover: {Path(summary.table) / 'README.md'}")
+    output.say("limit       what that means for any attack")
+    output.say_indented(summary.limit.sentence)
+    if summary.left[0] < _NOTHING:
+        output.say(f"budget      nothing is left for {summary.holding!r}: a further fit needs a larger budget")
+    else:
+        epsilon, delta = (at_most(value) for value in summary.left)
+        output.say(f"budget      epsilon {epsilon} and delta {delta} are left for {summary.holding!r}")
+
+
+def show_sampled(summary: SampledSummary) -> None:
+    """Print where the rows are, and their claim."""
+    output.say(f"sampled     {summary.rows} rows in {summary.file}", "bold")
+    output.say(f"claim       {summary.claim.title}, in {summary.claim_file}", "red" if summary.claim.test else "bold")
+    for item in summary.claim.assumptions:
+        output.say_indented(f"assumed: {item}")
+    output.say_indented(summary.claim.sentence())
+
+
 def show_applied(summary: AppliedSummary) -> None:
     """Print where the records are, and their claim."""
-    knobs = summary.about["knobs"]
+    knobs = summary.about.get("knobs")
     output.say(f"obfuscated  {summary.records} records in {summary.file}", "bold")
-    output.say(
-        f"knobs       noise {knobs['noise']:g}" if isinstance(knobs["noise"], float) else "knobs       noise inf"
-    )
-    output.say(f"            lambda {knobs['lambda']}, {knobs['labels']} labels")
+    if knobs is not None:
+        noise = f"{knobs['noise']:g}" if isinstance(knobs["noise"], float) else "inf"
+        output.say(f"knobs       noise {noise}")
+        output.say(f"            lambda {knobs['lambda']}, {knobs['labels']} labels")
     if summary.left_out:
         output.say(f"left out    {', '.join(summary.left_out)}")
     output.say(f"claim       {summary.claim.title}, in {summary.claim_file}", "bold")
-    output.say_indented("Measured, not proven: send it only if what `obfuscate trade-off` found is acceptable.")
+    if knobs is None:
+        output.say_indented("No guarantee: for rows with the guarantee of the private table use `obfuscate sample`.")
+    else:
+        output.say_indented("Measured, not proven: send it only if what `obfuscate trade-off` found is acceptable.")
     for item in summary.claim.not_covered:
         output.say_indented(f"not covered: {item}")
 
@@ -439,8 +702,6 @@ def _lambda(text: str | None) -> float | Literal["own"] | None:
 
 
 def _numbers(text: str, option: str) -> list[float]:
-    from locum.errors import ConfigError
-
     try:
         values = [float(part) for part in listed(text)]
     except ValueError:

@@ -47,7 +47,11 @@ if TYPE_CHECKING:
         RawSplit as RawSplit,
         assemble as assemble,
     )
-    from locum.data.formats.frames import read_frame as read_frame, write_frame as write_frame
+    from locum.data.formats.frames import (
+        read_frame as read_frame,
+        read_text_frame as read_text_frame,
+        write_frame as write_frame,
+    )
     from locum.data.formats.mixed import MixedTable as MixedTable, read_table as read_table
     from locum.data.formats.npz import (
         StreamedSplit as StreamedSplit,

@@ -63,6 +63,13 @@ if TYPE_CHECKING:
         fit_obfuscator as fit_obfuscator,
     )
     from locum.recipes.obfuscate_data import list_columns as list_columns
+    from locum.recipes.obfuscate_private import (
+        PrivateTableSummary as PrivateTableSummary,
+        SampledSummary as SampledSummary,
+        draft_domain as draft_domain,
+        fit_private_table as fit_private_table,
+        sample_table as sample_table,
+    )
     from locum.recipes.obfuscate_trade_off import (
         TradeOffSummary as TradeOffSummary,
         measure_trade_off as measure_trade_off,

@@ -15,6 +15,7 @@ from locum.audit import ProvenLimit, proven_limit
 from locum.errors import ConfigError, DataError, LocumError, PrivacyError
 from locum.generate import PRIVATE_GENERATORS
 from locum.generate.private import Descent
+from locum.generate.table import paid_table
 from locum.io import MANIFEST, STATE_FOLDER, is_remote, split_path
 from locum.recipes.forecasting import Forecast, forecast
 from locum.release import GaussianSpec, Release, load
@@ -226,7 +227,7 @@ def check_not_lost(data: str, ledger: Path) -> None:
         places.add(ledger.absolute().parent.parent)
     for manifest in sorted(found for place in places for found in place.glob(f"*/{MANIFEST}")):
         try:
-            paid = load(manifest.parent).claim.dp is not None
+            paid = paid_table(manifest.parent) or load(manifest.parent).claim.dp is not None
         except LocumError:
             continue
         if paid:

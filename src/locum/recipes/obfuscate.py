@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from locum.embed import ImageTable
 from locum.errors import ConfigError, DataError, LocumError
+from locum.generate.table import is_table
 from locum.io import ProgressBar, check_output_folder
 from locum.obfuscate import (
     ImageObfuscator,
@@ -36,6 +37,7 @@ from locum.recipes.obfuscate_data import (
     write_images,
     write_table,
 )
+from locum.recipes.obfuscate_private import apply_table
 from locum.types import PrivacyClaim, at_least
 
 Array = npt.NDArray[Any]
@@ -293,7 +295,7 @@ def apply_obfuscator(
     data: str,
     out: Path,
     *,
-    noise: float,
+    noise: float | None = None,
     lambda_: float | Literal["own"] | None = None,
     true_label: bool = True,
     delta: float = 1e-5,
@@ -305,19 +307,20 @@ def apply_obfuscator(
 ) -> AppliedSummary:
     """Obfuscate the records of `data` and write them, their utility labels and a claim.
 
-    Columns that the obfuscator does not know are left out.
+    Columns that the obfuscator does not know are left out. A folder that `fit_private_table` wrote draws a row for
+    each record given its true label; its guarantee is about rows from `sample_table`, and not about these.
 
     Parameters
     ----------
     obfuscator
-        Folder of the obfuscator.
+        Folder of the obfuscator, or of a private table.
     data
         Records of the kind that it was fitted on; all splits are used.
     out
         A .csv or .parquet file for a table. For images an .npz, or a folder of numbered PNGs with the labels in
         `attributes.csv`.
     noise
-        How much to hide, 0 or more; 0 hides least.
+        How much to hide, 0 or more; 0 hides least. A private table takes none: it hides all but the label.
     lambda_
         How plainly utility labels are written: 0 not at all, -50 fully, "own" as the obfuscator's classifier C scores
         them. None: fully, -50 or, for images under the preset "paper", -3000.
@@ -353,6 +356,16 @@ def apply_obfuscator(
     >>> summary.records, summary.claim.kind
     (40, 'none')
     """
+    if is_table(obfuscator):
+        if noise is not None or lambda_ is not None or not true_label or attributes is not None or limit is not None:
+            raise ConfigError(
+                "A private table hides all but the true label: leave out --noise, --lambda, --no-true-label, "
+                "--attributes and --limit."
+            )
+        drawn = apply_table(obfuscator, data, out, seed=seed, keep_order=keep_order, overwrite=overwrite)
+        return AppliedSummary(str(out), drawn.claim_file, drawn.records, drawn.left_out, drawn.about, drawn.claim)
+    if noise is None:
+        raise ConfigError("An obfuscator needs --noise, how much to hide: 0 is least, and inf is all but the labels.")
     saved = open_obfuscator(obfuscator)
     kind = saved.manifest.data.kind
     check_place(out, kind, overwrite=overwrite)

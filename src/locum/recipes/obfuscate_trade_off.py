@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from locum.errors import ConfigError, DataError
+from locum.generate.table import is_table
 from locum.io import check_output_folder, private_folder, write_bytes
 from locum.obfuscate import ImageObfuscator, Masking, SavedObfuscator, TradeOff, open_obfuscator, trade_off
 from locum.recipes.inputs import choose_split
@@ -150,6 +151,8 @@ def measure_trade_off(
     ... )
     >>> [point.name for point in summary.found.points]  # doctest: +SKIP
     """
+    if is_table(obfuscator):
+        raise ConfigError("A private table has no knobs to measure: `locum obfuscate sample` draws its rows.")
     saved = open_obfuscator(obfuscator)
     lambdas = (default_lambda(saved),) if lambdas is None else tuple(lambdas)
     for noise in noises:

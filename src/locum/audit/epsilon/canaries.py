@@ -27,6 +27,7 @@ from locum.accounting import QueryPlan, SGDPlan
 from locum.audit.epsilon.cast import OVERLONG, CanaryRun, Cast
 from locum.audit.epsilon.exact import Evidence, Noise, Shift
 from locum.audit.epsilon.head import HEAD_SEEN, run_head
+from locum.audit.epsilon.table import run_table
 from locum.data import Reference
 from locum.errors import ConfigError
 from locum.generate import AS_REAL
@@ -210,11 +211,12 @@ def run_canaries(
     records: int = 1000,
     seed: int | None = None,
     network: NetworkKind = "cvae",
+    table: bool = False,
 ) -> CanaryRun:
     """One private run by `plan` with made-up records and canaries, in which the attacker sees every noisy step.
 
-    A plan for several sums is that of a private head, and its run makes gradient steps; a plan for one sum is that of
-    class means, with and without products.
+    A plan for several sums is that of a private head, and its run makes gradient steps, or of a private `table`; a
+    plan for one sum is that of class means, with and without products.
 
     Sampling rate, noise, clip and steps are the plan's. `records` is the number of other units. If the unit is the
     subject, each canary has 1, 2, 20 or 40 records, which count as one unit.
@@ -227,6 +229,8 @@ def run_canaries(
     included = rng.random(canaries) < 0.5
     if isinstance(plan, SGDPlan):
         return _steps(plan, Cast(plan.privacy, included, records), others, insecure_seed, network)
+    if table:
+        return run_table(plan, included, records, others, insecure_seed)
     if plan.sums > 1:
         return run_head(plan, included, records, others, insecure_seed)
     return _queries(plan, included, records, others, insecure_seed)

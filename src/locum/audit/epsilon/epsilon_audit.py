@@ -17,13 +17,14 @@ from locum.audit.epsilon.bounds import LowerBound, plan_guesses
 from locum.audit.epsilon.canaries import NetworkKind, check_counts, run_canaries, simulate
 from locum.errors import ConfigError, PrivacyError
 from locum.generate import CGANGenerator
+from locum.generate.table import PrivateTable
 from locum.release import Release
 from locum.types import DP, EpsilonVerdict, PrivacyClaim, Relation, Unit
 
 # Units are sampled independently: more records only take more time.
 _MOST_RECORDS = 5000
 _USUAL_RECORDS = 1000
-Mechanism = Literal["noisy steps", "noisy sums", "private head"]
+Mechanism = Literal["noisy steps", "noisy sums", "private head", "private table"]
 
 
 @runtime_checkable
@@ -54,7 +55,7 @@ class EpsilonAudit:
     relation
         Which data sets are neighbors: "add-or-remove" or "replace-one".
     mechanism
-        What the run repeated: "noisy steps" (DP-SGD), "noisy sums", or "private head".
+        What the run repeated: "noisy steps" (DP-SGD), "noisy sums", "private head" or "private table".
     records
         Number of made-up records besides the canaries.
 
@@ -134,8 +135,8 @@ def audit_epsilon(
     Parameters
     ----------
     audited
-        A generator with `privacy`, its plan, a release, or the claim of one. A claim with several training runs, or
-        with Laplace noise, is refused: there is no single run to repeat.
+        A generator with `privacy`, a `PrivateTable`, its plan, a release, or the claim of one. A claim with several
+        training runs, or with Laplace noise, is refused: there is no single run to repeat.
     canaries
         More canaries give a tighter bound. 1000 detect missing and halved noise at an epsilon of 1, by exact tests.
     records
@@ -172,7 +173,7 @@ def audit_epsilon(
     if not 0 < error < 1:
         raise ConfigError(f"`error` must lie between 0 and 1; got {error!r}. 0.05 is usual.")
     # A claim does not say which networks it is about.
-    critic = isinstance(audited, CGANGenerator)
+    critic, table = isinstance(audited, CGANGenerator), isinstance(audited, PrivateTable)
     if isinstance(audited, Release):
         critic, audited = audited.manifest.generator == "CGANGenerator", audited.claim
     plan = _plan(audited)
@@ -185,7 +186,7 @@ def audit_epsilon(
     # Half of the error for guesses, half for the exact tests.
     guesses = plan_guesses(before.scores, before.included, canaries, delta, error / 2)
     network: NetworkKind = "critic" if critic else "cvae"
-    run = run_canaries(plan, canaries=canaries, records=records, seed=seed, network=network)
+    run = run_canaries(plan, canaries=canaries, records=records, seed=seed, network=network, table=table)
     if claimed is None:
         dp = audited.dp if isinstance(audited, PrivacyClaim) else None
         claimed = plan.epsilon if dp is None else dp.epsilon
@@ -196,7 +197,7 @@ def audit_epsilon(
         claimed,
         plan.privacy.unit,
         plan.privacy.relation,
-        _mechanism(plan),
+        "private table" if table else _mechanism(plan),
         records,
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -59,18 +59,34 @@ def read_frame(path: str | os.PathLike[str]) -> pd.DataFrame:
     >>> read_frame("people.csv").to_dict("list")
     {'age': [20, 30], 'code': ['007', '012']}
     """
-    name, place = os.fspath(path), Path(path)
-    if not place.exists():
-        raise DataError(f"There is no file {name}: check the spelling; {_READABLE}.")
-    reader = _READERS.get(place.suffix.lower())
-    if reader is None or not place.is_file():
-        raise DataError(f"{name} is not a kind of table that can be read: {_READABLE}.")
-    if place.stat().st_size == 0:
-        raise DataError(f"{name} is empty: export it again; {_READABLE}.")
-    frame = reader(name)
-    if len(frame) == 0:
-        raise DataError(f"{name} holds no records: add some.")
-    return frame
+    return _read(path, _READERS)
+
+
+def read_text_frame(path: str | os.PathLike[str]) -> pd.DataFrame:
+    """The same, but every column of a .csv stays text: what is in a cell depends on that cell alone.
+
+    `read_frame` reads a column as numbers only if all its cells are numbers, so one record decides how the values of
+    all others are read. A guarantee about one record needs this function.
+
+    Parameters
+    ----------
+    path
+        A .csv or .parquet file; Parquet keeps the types of its columns.
+
+    Returns
+    -------
+    pandas.DataFrame
+        The table, with at least one row; empty cells, NA and the like are missing.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from locum.data import read_text_frame
+    >>> _ = Path("texts.csv").write_text("age,code\\n20,007\\n30,012\\n")
+    >>> read_text_frame("texts.csv").to_dict("list")
+    {'age': ['20', '30'], 'code': ['007', '012']}
+    """
+    return _read(path, {**_READERS, ".csv": _read_csv_text})
 
 
 def write_frame(frame: pd.DataFrame, path: str | os.PathLike[str]) -> None:
@@ -108,8 +124,38 @@ def write_frame(frame: pd.DataFrame, path: str | os.PathLike[str]) -> None:
     write_atomically(name, lambda stream: writer(frame, stream, name))
 
 
+def _read(path: str | os.PathLike[str], readers: Mapping[str, Callable[[str], pd.DataFrame]]) -> pd.DataFrame:
+    name, place = os.fspath(path), Path(path)
+    if not place.exists():
+        raise DataError(f"There is no file {name}: check the spelling; {_READABLE}.")
+    reader = readers.get(place.suffix.lower())
+    if reader is None or not place.is_file():
+        raise DataError(f"{name} is not a kind of table that can be read: {_READABLE}.")
+    if place.stat().st_size == 0:
+        raise DataError(f"{name} is empty: export it again; {_READABLE}.")
+    frame = reader(name)
+    if len(frame) == 0:
+        raise DataError(f"{name} holds no records: add some.")
+    return frame
+
+
 def _read_csv(path: str) -> pd.DataFrame:
     import pandas as pd
+
+    table = _csv_cells(path)
+    return pd.DataFrame({name: _typed(table.column(name)) for name in table.column_names})
+
+
+def _read_csv_text(path: str) -> pd.DataFrame:
+    import pandas as pd
+    import pyarrow.compute as pc
+
+    table = _csv_cells(path)
+    return pd.DataFrame({n: pc.utf8_trim_whitespace(table.column(n)).to_pandas() for n in table.column_names})
+
+
+def _csv_cells(path: str) -> pa.Table:
+    """All cells as text."""
     import pyarrow as pa
     from pyarrow import csv as arrow
 
@@ -129,7 +175,7 @@ def _read_csv(path: str) -> pd.DataFrame:
     )
     with reading_file(path, _CSV):
         try:
-            table = arrow.read_csv(path, read_options=options, parse_options=parse, convert_options=convert)
+            return arrow.read_csv(path, read_options=options, parse_options=parse, convert_options=convert)
         except pa.ArrowInvalid:
             if not bad:
                 raise
@@ -137,7 +183,6 @@ def _read_csv(path: str) -> pd.DataFrame:
                 f"Row {bad[0].number} of {path} has {bad[0].actual_columns} fields where the header has "
                 f"{bad[0].expected_columns}: the file was cut off, or a comma is missing or extra."
             ) from None
-        return pd.DataFrame({name: _typed(table.column(name)) for name in names})
 
 
 def _typed(column: pa.ChunkedArray) -> pd.Series:
