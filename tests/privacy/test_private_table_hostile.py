@@ -32,7 +32,7 @@ from locum.generate.table import (
     row_weights,
 )
 from locum.mechanisms import noisy
-from locum.recipes import fit_private_table, verify_release
+from locum.recipes import draft_domain, fit_private_table, verify_release
 from locum.recipes.obfuscate_private import _table
 from locum.types import DP
 
@@ -164,6 +164,20 @@ def test_what_is_asked_and_claimed_includes_missing_values(tmp_path: Path) -> No
     assert "whether values are missing" in summary.claim.assumptions[0]
 
 
+def test_a_draft_names_nobody_and_is_noted(tmp_path: Path) -> None:
+    """A drafted domain that is passed on as it is becomes public."""
+    data = tmp_path / "people.csv"
+    frame = people().assign(name=["usual"] * 399 + ["Jane Roe"])
+    # One subject with many records is as rare as one record.
+    frame.loc[:29, ["town", "patient"]] = "Nowhere", 500
+    frame.to_csv(data, index=False)
+    file = draft_domain(str(data), tmp_path / "domain.json", utility="label")
+    text = file.read_text()
+    assert not any(word in text for word in ("Jane Roe", "Nowhere", "patient"))
+    summary = fit_private_table(str(data), tmp_path / "table", utility="label", privacy=BUDGET, domain=file)
+    assert summary.claim.not_covered[-1] == "settings were chosen after previews on the records"
+
+
 # -- all draws of a payment together ---------------------------------------------------------------------------------
 DOMAIN = TableDomain(
     (
@@ -210,6 +224,55 @@ def test_the_noise_of_a_whole_payment_is_what_the_plan_says(unit: str) -> None:
     assert shift == pytest.approx(1, abs=5 * z / np.sqrt(repeats / 2))
     assert deviation == pytest.approx(1, abs=5 / np.sqrt(4 * repeats))
     assert scores(unit, 0.5, repeats)[1] < 0.75
+
+
+@st.composite
+def tables(draw: st.DrawFn) -> tuple[TableDomain, list[tuple[int, ...]], list[int], int]:
+    """A domain with up to four other columns, records, their subjects, and the rows that a subject may add."""
+    column = st.tuples(st.booleans(), st.integers(1, 40), st.booleans())
+    others = [
+        NumberColumn.within(f"c{i}", 0, size, whole=True, special=(size,), missing=missing)
+        if number
+        else CategoryColumn(f"c{i}", tuple(range(size)), missing=missing)
+        for i, (number, size, missing) in enumerate(draw(st.lists(column, min_size=1, max_size=4)))
+    ]
+    others.insert(draw(st.integers(0, len(others))), CategoryColumn("label", (0, 1, 2)))
+    domain = TableDomain(tuple(others))
+    row = st.tuples(*(st.integers(0, cells - 1) for cells in domain.cells))
+    rows = draw(st.lists(row, min_size=1, max_size=15))
+    repeated = [one for one in rows for _ in range(draw(st.sampled_from([1, 1, 2, 50])))]
+    who = [draw(st.integers(0, 3)) for _ in repeated] if len(repeated) < 30 else [i % 3 for i in range(len(repeated))]
+    return domain, repeated, who, draw(st.integers(1, 5))
+
+
+@settings(max_examples=80, deadline=None)
+@given(given_=tables(), by_subject=st.booleans(), seed=st.integers(0, 99))
+def test_a_unit_adds_what_it_would_add_alone(given_: Any, by_subject: bool, seed: int) -> None:
+    """Over all draws of any domain: the same integers as alone, and all precisions together within one payment."""
+    domain, rows, who, k = given_
+    codes, owners = np.array(rows), np.unique(who, return_inverse=True)[1]
+    unit = owners == owners[0] if by_subject else np.arange(len(rows)) == 0
+    z, rng, spent = 1.5, np.random.default_rng(seed), Fraction(0)
+    learner = TableLearner(domain, "label", z)
+
+    def sums(chosen: Any) -> Any:
+        held = np.unique(owners[chosen], return_inverse=True)[1] if by_subject and chosen.any() else None
+        return learner.query.sums(codes[chosen], row_weights(int(chosen.sum()), held, k if by_subject else 1))
+
+    while not learner.done:
+        every, alone = sums(np.ones(len(rows), bool)), sums(unit)
+        assert np.array_equal(every.integers - sums(~unit).integers, alone.integers)
+        at = alone.integers != 0
+        square = sum(
+            (Fraction(int(one)) * Fraction(step)) ** 2
+            for one, step in zip(alone.integers[at], alone.steps[at], strict=True)
+        )
+        assert square <= 1
+        spent += square * Fraction(learner.share)
+        learner.take(every.to_array() + z / np.sqrt(learner.share) * rng.normal(size=learner.query.size))
+    assert spent <= 1
+    drawn = learner.model(k).sample(20, random_state=seed)
+    assert (domain.codes(drawn) >= 0).all()
 
 
 def test_shares_of_all_draws_are_one_payment() -> None:

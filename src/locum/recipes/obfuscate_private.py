@@ -387,7 +387,8 @@ def draft_domain(data: str, out: Path, *, utility: str, drop: Sequence[str] = ()
     Returns
     -------
     Path
-        The file. Values of text with fewer than 20 records are merged into "other".
+        The file. Values of text with fewer than 20 records or subjects are merged into "other"; a column that says
+        whose a record is stays out. The ledger notes that somebody looked at the records.
 
     Examples
     --------
@@ -404,11 +405,19 @@ def draft_domain(data: str, out: Path, *, utility: str, drop: Sequence[str] = ()
     for name in (utility, *drop):
         if name not in columns_of(rows):
             raise ConfigError(f"{data!r} has no column {name!r}: it has {', '.join(columns_of(rows)[:40])}.")
-    frame = rows.drop(columns=list(drop))
+    owner = _owner(columns_of(rows), None, "auto")
+    frame = rows.drop(columns=[*dict.fromkeys([*drop, *([] if owner is None else [owner])])])
+    place = ledger_for(data)
+    check_not_lost(data, place)
+    # Whoever declares what the records show has looked at them: claims say so from now on.
+    Ledger(place).note_look("default", "obfuscate domain")
     rare = {}
     for name in frame:
-        held = frame[name].dropna().astype(str).value_counts()
-        rare[str(name)] = frozenset(held.index[held < LEAST_UNITS]) if len(held) > 2 else frozenset()
+        texts = frame[name].dropna().astype(str)
+        held = texts.groupby(texts).size() if owner is None else rows[owner].groupby(texts).nunique()
+        few = frozenset(held.index[held < LEAST_UNITS])
+        # A column needs a value; without one that is frequent the holder has to choose.
+        rare[str(name)] = few if len(few) < len(held) else frozenset()
     found = TableDomain.from_frame(frame, categories=[utility], rare=rare)
     facts = {column.name: _drafted(column) for column in found.columns}
     write_bytes(str(out), (json.dumps({"columns": facts}, indent=1, ensure_ascii=False) + "\n").encode())

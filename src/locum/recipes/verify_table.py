@@ -61,7 +61,14 @@ def verify_table(
             "that noise was drawn as the charge says: no ledger can show it; `locum audit --canaries` tests the code"
         )
     return Verification(
-        str(path), saved.fingerprint, "PrivateTable", saved.claim, tuple(checks), not_checked=tuple(not_checked)
+        str(path),
+        saved.fingerprint,
+        "PrivateTable",
+        saved.claim,
+        tuple(checks),
+        not_checked=tuple(not_checked),
+        audit="no audit: a private table has no passport",
+        decision="no decision is recorded",
     )
 
 

@@ -77,6 +77,8 @@ class TableDomain:
         """The cell of each value (n, columns); columns that are not declared are an error."""
         if lacking := [name for name in self.names if name not in frame.columns]:
             raise DataError(f"The table lacks the column {lacking[0]!r}, which the domain declares.")
+        if not frame.columns.is_unique:
+            raise DataError("Several columns of the table have the same name: rename them.")
         if more := [str(name) for name in frame.columns if name not in self.names]:
             raise DataError(f"The domain does not declare the column {more[0]!r}: declare it, or leave it out.")
         if not len(frame):
