@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from locum.accounting import Ledger
 from locum.audit import ProvenLimit
-from locum.data import is_drawn, ledger_for, read_text_frame
+from locum.data import ALL, is_drawn, ledger_for, read_text_frame
 from locum.embed import ImageTable
 from locum.errors import ConfigError, DataError, PrivacyError
 from locum.generate.table import (
@@ -39,9 +39,9 @@ from locum.types import DP, PrivacyClaim
 # Columns that say whose a record is.
 _SUBJECTS = ("subject", "patient", "patient_id")
 DOMAIN_READ = (
-    "given that these categories and ranges are public: they were read from the data, at most "
-    f"{MOST_CLASSES} categories per column with {LEAST_UNITS} units or more each, and the holder confirmed that they "
-    "are public"
+    "given that these categories and ranges are public: they, whether numbers are whole and whether values are "
+    f"missing were read from the data, at most {MOST_CLASSES} categories per column with {LEAST_UNITS} units or more "
+    "each, and the holder confirmed that all this is public"
 )
 # What accompanies rows that were drawn given true labels.
 _GIVEN_LABELS = (
@@ -214,10 +214,10 @@ def fit_private_table(
         for name in (utility, *drop, *([] if subject is None else [subject])):
             if name not in columns_of(rows):
                 raise ConfigError(f"{data!r} has no column {name!r}: it has {', '.join(columns_of(rows)[:40])}.")
-        owner = _owner(columns_of(rows), subject, unit, drop)
+        owner = _owner(columns_of(rows), subject, unit)
         privacy = replace(privacy, unit="record" if owner is None else "subject")
         frame = rows.drop(columns=[*dict.fromkeys([*drop, *([] if owner is None else [owner])])])
-        units = None if owner is None else rows[owner].astype(object).to_numpy()
+        units = None if owner is None else rows[owner]
         if declared is None:
             confirm = None if domain_public else confirm_domain
             declared = _public_domain(frame, units, utility, privacy.unit, confirm)
@@ -401,7 +401,8 @@ def draft_domain(
     Returns
     -------
     Path
-        The file. Values of text with fewer than 20 records are merged into "other".
+        The file. Values of text with fewer than 20 records or subjects are merged into "other"; a column that says
+        whose a record is stays out. The ledger notes that somebody looked at the records.
 
     Examples
     --------
@@ -423,11 +424,19 @@ def draft_domain(
     for name in (utility, *drop):
         if name not in columns_of(rows):
             raise ConfigError(f"{data!r} has no column {name!r}: it has {', '.join(columns_of(rows)[:40])}.")
-    frame = rows.drop(columns=list(drop))
+    owner = _owner(columns_of(rows), None, "auto")
+    frame = rows.drop(columns=[*dict.fromkeys([*drop, *([] if owner is None else [owner])])])
+    place = ledger_for(data)
+    check_not_lost(data, place)
+    # Whoever declares what the records show has looked at them: claims say so from now on.
+    Ledger(place).note_look("default", "obfuscate domain")
     rare = {}
     for name in frame:
-        held = frame[name].dropna().astype(str).value_counts()
-        rare[str(name)] = frozenset(held.index[held < LEAST_UNITS]) if len(held) > 2 else frozenset()
+        texts = frame[name].dropna().astype(str)
+        held = texts.groupby(texts).size() if owner is None else rows[owner].groupby(texts).nunique()
+        few = frozenset(held.index[held < LEAST_UNITS])
+        # A column needs a value; without one that is frequent the holder has to choose.
+        rare[str(name)] = few if len(few) < len(held) else frozenset()
     found = TableDomain.from_frame(frame, categories=[utility], rare=rare)
     facts = {column.name: _drafted(column) for column in found.columns}
     write_bytes(str(out), (json.dumps({"columns": facts}, indent=1, ensure_ascii=False) + "\n").encode())
@@ -446,7 +455,7 @@ def _drafted(column: CategoryColumn | NumberColumn) -> dict[str, Any]:
 def _table(data: str, *, every: bool = False) -> Any:
     """The records as a DataFrame; the cells of a .csv as text, so that none decides how others are read."""
     file, split = split_path(data)
-    if Path(file).suffix.lower() == ".csv" and split is None:
+    if Path(file).suffix.lower() in (".csv", ".parquet") and split in (None, ALL):
         return read_text_frame(file)
     splits = read_rows(data)
     rows = joined(splits) if every else choose_split(splits, data, "train")
@@ -455,14 +464,15 @@ def _table(data: str, *, every: bool = False) -> Any:
     return rows
 
 
-def _owner(names: Sequence[str], subject: str | None, unit: UnitChoice, drop: Sequence[str]) -> str | None:
+def _owner(names: Sequence[str], subject: str | None, unit: UnitChoice) -> str | None:
     """The column that says whose a record is, if that is the unit."""
     if unit == "record":
         if subject is not None:
             raise ConfigError("--subject names whose a record is, and --unit record ignores it: leave one out.")
         return None
     if subject is None:
-        subject = next((name for name in names if name.lower() in _SUBJECTS and name not in drop), None)
+        # Also if it is left out of the table: identifiers are, and the records are still somebody's.
+        subject = next((name for name in names if name.lower() in _SUBJECTS), None)
     if subject is None and unit == "subject":
         raise ConfigError("--unit subject needs the column that says whose a record is: --subject COLUMN.")
     return subject
@@ -470,30 +480,38 @@ def _owner(names: Sequence[str], subject: str | None, unit: UnitChoice, drop: Se
 
 def _public_domain(frame: Any, owners: Any, utility: str, unit: str, confirm: ConfirmClasses | None) -> TableDomain:
     """The domain that the data show; `confirm` is asked about it (None: the holder said that it is public)."""
-    import pandas as pd
-
     found = TableDomain.from_frame(frame, categories=[utility])
     shown = []
     way_out = "declare the columns with `domain` (--domain FILE; `locum obfuscate domain DATA -o FILE` drafts one)."
     for column in found.columns:
+        series = frame[column.name]
+        # One record without a value would decide what is declared for all.
+        gaps = series.isna().to_numpy(dtype=bool)
+        if column.missing and (int(gaps.sum()) if owners is None else owners[gaps].nunique()) < LEAST_UNITS:
+            raise PrivacyError(
+                f"Values of column {column.name!r} are missing for fewer than {LEAST_UNITS} {unit}s, too few to take "
+                f"that from the data: {way_out}"
+            )
+        or_missing = " (or missing)" if column.missing else ""
         if isinstance(column, NumberColumn):
             last = column.edges[-1] - 1 if column.whole else column.edges[-1]
-            shown.append(f"{column.name} from {column.edges[0]:g} to {last:g}")
+            whole = "whole numbers " if column.whole else ""
+            shown.append(f"{column.name}{or_missing}: {whole}from {column.edges[0]:g} to {last:g}")
             continue
         if len(column.values) > MOST_CLASSES:
             raise PrivacyError(
                 f"Column {column.name!r} has {len(column.values)} values in the data, and more than {MOST_CLASSES} "
                 f"must be declared: {way_out}"
             )
-        values = frame[column.name].astype(object)
-        held = values.groupby(values).size() if owners is None else pd.Series(owners).groupby(values).nunique()
+        values = series.astype(object)
+        held = values.groupby(values).size() if owners is None else owners.groupby(values).nunique()
         if few := int((held < LEAST_UNITS).sum()):
             # Without their names: these may be patients.
             raise PrivacyError(
                 f"{few} of the {len(column.values)} values of column {column.name!r} have fewer than {LEAST_UNITS} "
                 f"{unit}s, too few to take them from the data: {way_out}"
             )
-        shown.append(f"{column.name}: {', '.join(map(str, column.values))}")
+        shown.append(f"{column.name}{or_missing}: {', '.join(map(str, column.values))}")
     if confirm is not None and not confirm(shown):
         raise PrivacyError(f"What is not public stays out of a private table, and nothing was spent: {way_out}")
     return found

@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from locum.errors import ConfigError, PrivacyError
+from locum.generate.table import is_table
 from locum.recipes.verify_decoder import check_decoder
+from locum.recipes.verify_table import verify_table
 from locum.release import (
     OpenedRelease,
     Verification,
@@ -38,7 +40,7 @@ def verify_release(
     Parameters
     ----------
     path
-        Folder of the release.
+        Folder of the release, or of a private table.
     ledger
         The holder's ledger: it must have exactly the charge of this release (for a federated one, of one of its
         sites). If not, it is another ledger or an old copy that was put back; then later charges are missing, and no
@@ -76,6 +78,13 @@ def verify_release(
     >>> verify_release(release).checks[2]
     'no other file, no link, no pickle'
     """
+    if is_table(path):
+        if not (key is None and site_keys is None and reference is None and decision is None):
+            raise ConfigError(
+                "A private table has no passport and no sites: leave out --key, --site-keys, --reference and "
+                "--decision."
+            )
+        return verify_table(path, ledger, _paid)
     return verify_opened_release(
         open_release(path), ledger=ledger, key=key, site_keys=site_keys, reference=reference, decision=decision
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -71,7 +72,7 @@ def read_text_frame(path: str | os.PathLike[str]) -> pd.DataFrame:
     Parameters
     ----------
     path
-        A .csv or .parquet file; Parquet keeps the types of its columns.
+        A .csv or .parquet file; Parquet keeps the types of its columns, also where values are missing.
 
     Returns
     -------
@@ -86,7 +87,7 @@ def read_text_frame(path: str | os.PathLike[str]) -> pd.DataFrame:
     >>> read_text_frame("texts.csv").to_dict("list")
     {'age': ['20', '30'], 'code': ['007', '012']}
     """
-    return _read(path, {**_READERS, ".csv": _read_csv_text})
+    return _read(path, {".csv": _read_csv_text, ".parquet": partial(_read_parquet, gaps=True)})
 
 
 def write_frame(frame: pd.DataFrame, path: str | os.PathLike[str]) -> None:
@@ -213,19 +214,33 @@ def _typed(column: pa.ChunkedArray) -> pd.Series:
     return text
 
 
-def _read_parquet(path: str) -> pd.DataFrame:
+def _read_parquet(path: str, gaps: bool = False) -> pd.DataFrame:
+    """With `gaps`, whole numbers and truth values have a type that does not depend on whether some are missing."""
     from pyarrow.parquet import ParquetFile
 
     with reading_file(path, "a Parquet file"), ParquetFile(path) as file:
         table = file.read()
         # Arrow trusts the text and offsets of a file unless told to check.
         table.validate(full=True)
-        frame = table.to_pandas(date_as_object=False)
+        frame = table.to_pandas(date_as_object=False, types_mapper=_with_gaps().get if gaps else None)
         named = [level for level in frame.index.names if level is not None]
         frame = frame.reset_index(level=named).reset_index(drop=True) if named else frame.reset_index(drop=True)
     if len(frame.columns) == 0 or not frame.columns.is_unique:
         raise DataError(f"{path} must have columns, all with different names: export it again.")
     return frame
+
+
+def _with_gaps() -> dict[pa.DataType, Any]:
+    """Types of pandas that can hold missing values, by those of Arrow: otherwise one gap makes 1 into 1.0 for all."""
+    import pandas as pd
+    import pyarrow as pa
+
+    return {
+        pa.bool_(): pd.BooleanDtype(),
+        pa.int8(): pd.Int8Dtype(), pa.int16(): pd.Int16Dtype(), pa.int32(): pd.Int32Dtype(),
+        pa.int64(): pd.Int64Dtype(), pa.uint8(): pd.UInt8Dtype(), pa.uint16(): pd.UInt16Dtype(),
+        pa.uint32(): pd.UInt32Dtype(), pa.uint64(): pd.UInt64Dtype(),
+    }  # fmt: skip
 
 
 def _write_csv(frame: pd.DataFrame, stream: BinaryIO, path: str) -> None:

@@ -112,10 +112,18 @@ def subjects(subject: Any) -> npt.NDArray[np.int64]:
     for i, who in enumerate(entries.tolist()):
         name = str(who)
         # Two subjects without a name would count as one and move the sums by more than one subject may.
-        if who is None or who != who or not name.strip():
+        if _is_missing(who) or not name.strip():
             raise PrivacyError("The unit `subject` needs a subject for every record; one is missing.")
         out[i] = place.setdefault(name, len(place))
     return out
+
+
+def _is_missing(who: Any) -> bool:
+    try:
+        return who is None or bool(who != who)
+    except TypeError:
+        # Pandas' NA is neither equal to itself nor unequal.
+        return True
 
 
 def one_by_one(subject: Any) -> npt.NDArray[Any]:
@@ -124,7 +132,7 @@ def one_by_one(subject: Any) -> npt.NDArray[Any]:
     A common type for all entries would do that: whole numbers beside one fraction become floating-point numbers, and
     long ones among them become equal.
     """
-    if isinstance(subject, np.ndarray) and subject.dtype.kind == "f":
+    if getattr(getattr(subject, "dtype", None), "kind", None) == "f":
         raise PrivacyError(
             "Subjects and attributes must be text or whole numbers; got an array of floating-point numbers, in which "
             "long numbers can become equal. Read the column as text."

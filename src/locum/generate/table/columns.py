@@ -266,7 +266,7 @@ def _codes(series: pd.Series, column: Column, cell: Any) -> Codes:
     present = series[~empty]
     if len(present):
         if present.dtype == object:
-            codes = _one_by_one(present.tolist(), cell)
+            codes = np.array(_one_by_one(present.tolist(), cell), dtype=np.int64)
         else:
             places, found = pd.factorize(present)
             codes = np.array([cell(value) for value in found.tolist()], dtype=np.int64)[places]
@@ -278,26 +278,36 @@ def _codes(series: pd.Series, column: Column, cell: Any) -> Codes:
     return out
 
 
-def _one_by_one(values: list[Any], cell: Any) -> Codes:
-    """Cells of values of any type; True and 1 are equal in Python, so what is known goes by type and value."""
+def _one_by_one(values: list[Any], cell: Any) -> list[int]:
+    """Cells of values of any type.
+
+    True and 1 are equal in Python, and so are decimals or times that are written differently: the first one would
+    decide about the others. So only values of plain types are looked up once, by type.
+    """
     known: dict[tuple[type, Any], int] = {}
-    out = np.empty(len(values), dtype=np.int64)
-    for i, value in enumerate(values):
+    out = []
+    for value in values:
+        if type(value) not in (str, int, float, bool):
+            out.append(cell(value))
+            continue
         key = (type(value), value)
-        try:
-            if key not in known:
-                known[key] = cell(value)
-            out[i] = known[key]
-        except TypeError:
-            # A list or the like is no value of a cell.
-            out[i] = cell(str(value))
+        if key not in known:
+            known[key] = cell(value)
+        out.append(known[key])
     return out
+
+
+def text_of(value: Any) -> str:
+    """A value as text. A whole number is written without a point: one gap among others makes 1 into 1.0."""
+    if isinstance(value, float | np.floating) and math.isfinite(value) and value == int(value):
+        return str(int(value))
+    return str(value)
 
 
 def _as(kind: type, value: Any) -> Any:
     """A value as the kind that was declared; text is read by itself, as in a file."""
     if kind is str:
-        return str(value)
+        return text_of(value)
     if kind is bool:
         if isinstance(value, bool | np.bool_):
             return bool(value)
@@ -312,7 +322,7 @@ def _number(value: Any) -> float | None:
         return None
     try:
         number = float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return None
     return number if math.isfinite(number) else None
 

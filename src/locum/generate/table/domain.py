@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from locum.errors import ConfigError, DataError, FormatError
-from locum.generate.table.columns import CategoryColumn, Codes, Column, NumberColumn
+from locum.generate.table.columns import CategoryColumn, Codes, Column, NumberColumn, text_of
 from locum.io import read_regular
 
 if TYPE_CHECKING:
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 MOST_COLUMNS = 64
 # A domain in a file.
 _MOST_BYTES = 2**22
+# The same inside a manifest, which holds 2**22 bytes with all else that it says.
+_MOST_WRITTEN = 2**22 - 2**18
 # Whole numbers that differ by less are categories if a domain is read from data.
 _FEW = 2
 
@@ -54,6 +56,12 @@ class TableDomain:
             )
         if len(set(self.names)) < len(self.columns):
             raise ConfigError("A domain declares each column once.")
+        # Before anything is paid for: what is learned must fit into a folder.
+        if len(json.dumps({"domain": self.to_dict()}, indent=1)) > _MOST_WRITTEN:
+            raise ConfigError(
+                f"The domain is longer than {_MOST_WRITTEN} bytes of JSON: declare fewer or shorter values, or merge "
+                "some into `other`."
+            )
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -69,6 +77,8 @@ class TableDomain:
         """The cell of each value (n, columns); columns that are not declared are an error."""
         if lacking := [name for name in self.names if name not in frame.columns]:
             raise DataError(f"The table lacks the column {lacking[0]!r}, which the domain declares.")
+        if not frame.columns.is_unique:
+            raise DataError("Several columns of the table have the same name: rename them.")
         if more := [str(name) for name in frame.columns if name not in self.names]:
             raise DataError(f"The domain does not declare the column {more[0]!r}: declare it, or leave it out.")
         if not len(frame):
@@ -193,6 +203,6 @@ def _seen(series: pd.Series, name: str, category: bool, rare: frozenset[str]) ->
         low, high = (int(low), int(high)) if whole else (low, high)
         few = whole and high - low < 256
         return NumberColumn.within(name, low, high, whole=whole, special=() if few else special, missing=missing)
-    texts = sorted(set(present.astype(str)))
+    texts = sorted({text_of(value) for value in present.tolist()})
     kept = tuple(text for text in texts if text not in rare)
     return CategoryColumn(name, kept, "other" if len(kept) < len(texts) else None, missing)

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from locum.errors import ConfigError
 from locum.generate.table.columns import Codes
-from locum.generate.table.counts import CountQuery
+from locum.generate.table.counts import MOST_CELLS, CountQuery
 from locum.generate.table.domain import TableDomain
 from locum.generate.table.groups import merge_cells, within_groups
 from locum.generate.table.model import TableModel
@@ -236,10 +236,16 @@ class TableLearner:
         fits = int(sqrt(by_label.sum() / (room * std * len(by_label))))
         groups = min(max(fits, _LEAST_GROUPS), most)
         noise = self._fine_noise * sqrt(len(by_label))
-        return [
-            merge_cells(self._domain.columns[i], table.sum(axis=0), noise, groups)
-            for i, table in zip(self._others, self._fine, strict=True)
-        ]
+        while True:
+            found = [
+                merge_cells(self._domain.columns[i], table.sum(axis=0), noise, groups)
+                for i, table in zip(self._others, self._fine, strict=True)
+            ]
+            widest = max(int(group.max()) + 1 for group in found)
+            # The payment is made: more cells than can be counted would waste it.
+            if groups == 2 or tables * len(by_label) * widest**2 <= MOST_CELLS:
+                return found
+            groups -= 1
 
     def _by_column(self, groups: Sequence[Codes]) -> list[Codes]:
         out = list(self._cells)

@@ -13,9 +13,11 @@ import numpy.typing as npt
 from pydantic import Field, ValidationError, model_validator
 
 from locum._version import __version__
+from locum.accounting import Gaussian, epsilon_of, events_from_json
 from locum.errors import ConfigError, FormatError, LocumError, NotFittedError
 from locum.generate.table.columns import CategoryColumn
 from locum.generate.table.domain import MOST_COLUMNS, TableDomain
+from locum.generate.table.learner import shares_of
 from locum.generate.table.model import MOST_SAMPLES, TableModel
 from locum.generate.table.private_table import MOST_LABELS, PrivateTable
 from locum.generate.table.tree import order_of
@@ -33,7 +35,7 @@ from locum.release import (
     parse_tensors,
     read_checked_folder,
 )
-from locum.types import PrivacyClaim, Relation, Unit
+from locum.types import PrivacyClaim, Relation, Unit, at_least
 
 Array = npt.NDArray[Any]
 TENSORS = "table.safetensors"
@@ -281,7 +283,29 @@ def _parse(raw: bytes) -> tuple[TableManifest, Mapping[str, FileEntry]]:
     manifest = parse_document(raw, TableManifest, "manifest.json", "private table")
     if set(manifest.files) != {TENSORS, CARD}:
         raise FormatError(f"The manifest of a private table must list {TENSORS} and {CARD}, and nothing else.")
+    _check_claim(manifest)
     return manifest, manifest.files
+
+
+def _check_claim(manifest: TableManifest) -> None:
+    """Refuse a claim that its own events exceed; only a ledger can tell whether they are what was paid for."""
+    dp = manifest.claim.dp
+    if dp is None:
+        return
+    try:
+        events = tuple(events_from_json(dp.events))
+        cost = epsilon_of(events, dp.delta, dp.relation)
+        planned = Gaussian(manifest.settings.noise_multiplier, sums=len(shares_of(manifest.parsed_domain())))
+    except ConfigError as error:
+        raise FormatError(f"manifest.json makes an impossible claim: {error}") from None
+    if events != (planned,):
+        raise FormatError("manifest.json claims other noise than its settings name: do not trust this folder.")
+    # Another processor may round the last digits of a sum differently.
+    if cost > dp.epsilon * (1 + 1e-6):
+        raise FormatError(
+            f"manifest.json claims epsilon {at_least(dp.epsilon)}, but its events cost {at_least(cost)}: do not "
+            "trust this folder."
+        )
 
 
 def _restored(manifest: TableManifest, tensors: Mapping[str, Array]) -> tuple[TableModel, npt.NDArray[np.float32]]:
