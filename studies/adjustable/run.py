@@ -39,7 +39,6 @@ NAMES = {
     "beta-vae-pupet": "beta-VAE-PUPET",
     "vfae": "VFAE",
     "lmifr": "LMIFR",
-    "emb-g-filter": "emb-g-filter",
     "tiprdc": "TIPRDC",
     "sanitizer": "Sanitizer",
 }
