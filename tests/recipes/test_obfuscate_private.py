@@ -72,8 +72,12 @@ def test_the_subject_is_the_unit_wherever_it_is_known(tmp_path: Path) -> None:
     assert named.claim.unit == "subject"
     with pytest.raises(ConfigError, match="leave one out"):
         fit(data, tmp_path / "both", subject="visit", unit="record", **ledger)
+    # A subject that is dropped is not released, and stays the unit.
+    with pytest.raises(PrivacyError, match="The budget of 'other'"):
+        fit(data, tmp_path / "none", drop=["patient"], **ledger)
+    frame.drop(columns="patient").to_csv(tmp_path / "nobody.csv", index=False)
     with pytest.raises(ConfigError, match="--subject COLUMN"):
-        fit(data, tmp_path / "none", unit="subject", drop=["patient"], **ledger)
+        fit(str(tmp_path / "nobody.csv"), tmp_path / "none", unit="subject", **ledger)
 
 
 def test_one_odd_cell_changes_no_other_record(tmp_path: Path) -> None:
@@ -108,7 +112,7 @@ def test_what_is_public_is_declared_or_confirmed(data: str, tmp_path: Path) -> N
     with pytest.raises(PrivacyError, match="nothing was spent"):
         fit(data, tmp_path / "table", domain_public=False, confirm_domain=refuse)
     assert "job: cook, nurse" in asked
-    assert "age from 20 to 69" in asked
+    assert "age: whole numbers from 20 to 69" in asked
     assert not ledger_for(data).exists()
     rare = people()
     rare.loc[0, "job"] = "astronaut"

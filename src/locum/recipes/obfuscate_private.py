@@ -426,10 +426,6 @@ def draft_domain(
             raise ConfigError(f"{data!r} has no column {name!r}: it has {', '.join(columns_of(rows)[:40])}.")
     owner = _owner(columns_of(rows), None, "auto")
     frame = rows.drop(columns=[*dict.fromkeys([*drop, *([] if owner is None else [owner])])])
-    place = ledger_for(data)
-    check_not_lost(data, place)
-    # Whoever declares what the records show has looked at them: claims say so from now on.
-    Ledger(place).note_look("default", "obfuscate domain")
     rare = {}
     for name in frame:
         texts = frame[name].dropna().astype(str)
