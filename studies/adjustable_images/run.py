@@ -71,8 +71,8 @@ def fitted(method: str, seed: int, config: Config) -> ImageObfuscator:
     epochs = config["paper_epochs"] if method == "paper" else None
     model = ImageObfuscator(PRESETS[method], max_epochs=epochs, random_state=seed)
     rows = learned_from(config, seed)
-    model.fit(images("train")[0][rows], images("train")[1].utility[rows])
-    return model
+    shows = {"show_quarters": True} if method == "substitute" else {}
+    return model.fit(images("train")[0][rows], images("train")[1].utility[rows], **shows)
 
 
 def judged(found: Originals, masking: Masking) -> dict[str, float]:

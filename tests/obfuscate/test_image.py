@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from locum.errors import ConfigError, DataError
+from locum.errors import ConfigError, DataError, PrivacyError
 from locum.obfuscate import ImageObfuscator
 
 
@@ -25,7 +25,9 @@ X, SIDE = squares()
 @pytest.fixture(scope="module", params=["substitute", "calibrated", "paper"])
 def fitted(request: pytest.FixtureRequest) -> ImageObfuscator:
     training = {"max_epochs": 15, "batch_size": 32} if request.param == "paper" else {}
-    return ImageObfuscator(request.param, **training, random_state=0).fit(X, SIDE)
+    return ImageObfuscator(request.param, **training, random_state=0).fit(
+        X, SIDE, show_quarters=request.param == "substitute"
+    )
 
 
 def test_images_come_out_as_they_went_in(fitted: ImageObfuscator) -> None:
@@ -37,7 +39,7 @@ def test_images_come_out_as_they_went_in(fitted: ImageObfuscator) -> None:
 
 @pytest.mark.parametrize("preset", ["substitute", "calibrated"])
 def test_what_is_needed_is_kept_under_much_noise(preset: str) -> None:
-    model = ImageObfuscator(preset, random_state=0).fit(X, SIDE)
+    model = ImageObfuscator(preset, random_state=0).fit(X, SIDE, show_quarters=preset == "substitute")
     out = model.transform(X, SIDE, noise=1000, random_state=0).astype(float)
     right = out[:, 4:12, 9:].mean(axis=(1, 2)) > out[:, 4:12, :7].mean(axis=(1, 2))
     assert (right == (SIDE == "right")).mean() > 0.9
@@ -47,9 +49,9 @@ def test_what_is_needed_is_kept_under_much_noise(preset: str) -> None:
 
 def test_colors_and_single_planes() -> None:
     color = np.repeat(X[..., None], 3, axis=3)
-    model = ImageObfuscator().fit(color, SIDE)
+    model = ImageObfuscator().fit(color, SIDE, show_quarters=True)
     assert model.transform(color, SIDE, noise=1).shape == color.shape
-    plane = ImageObfuscator().fit(X[..., None], SIDE)
+    plane = ImageObfuscator().fit(X[..., None], SIDE, show_quarters=True)
     assert plane.transform(X[..., None], SIDE, noise=1).shape == (*X.shape, 1)
 
 
@@ -63,6 +65,16 @@ def test_labels_can_be_guessed(fitted: ImageObfuscator) -> None:
 def test_without_noise_images_come_back() -> None:
     out = ImageObfuscator("calibrated").fit(X, SIDE).transform(X, SIDE, noise=0).astype(int)
     assert np.abs(out - X).max() <= 1
+
+
+def test_nothing_of_an_image_is_shown_unless_that_is_allowed() -> None:
+    model = ImageObfuscator()
+    with pytest.raises(PrivacyError, match=r"pass `donors`.*--show-quarters.*'calibrated'"):
+        model.fit(X, SIDE)
+    assert not hasattr(model, "noise_")
+    for preset, donors in (("calibrated", None), ("substitute", (X, SIDE))):
+        with pytest.raises(ConfigError, match="show_quarters"):
+            ImageObfuscator(preset).fit(X, SIDE, donors=donors, show_quarters=True)
 
 
 def test_what_is_not_trained_has_no_epochs() -> None:
@@ -82,7 +94,7 @@ def test_what_is_not_trained_has_no_epochs() -> None:
 )
 def test_other_images_are_refused(images: np.ndarray, words: str) -> None:
     with pytest.raises(DataError, match=words):
-        ImageObfuscator().fit(images, SIDE[: len(images)])
+        ImageObfuscator().fit(images, SIDE[: len(images)], show_quarters=True)
 
 
 def test_another_size_is_refused_at_use(fitted: ImageObfuscator) -> None:

@@ -227,13 +227,15 @@ def test_wrong_donors_are_refused(preset: str, donors: object, error: type[Excep
 @pytest.fixture(params=["collages", "donors"])
 def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     donors = (X, LABEL) if request.param == "donors" else None
-    return save_obfuscator(ImageObfuscator(random_state=0).fit(X, LABEL, donors=donors), tmp_path / "o")
+    model = ImageObfuscator(random_state=0).fit(X, LABEL, donors=donors, show_quarters=donors is None)
+    return save_obfuscator(model, tmp_path / "o")
 
 
 def test_it_comes_back_and_says_what_it_shows(folder: Path) -> None:
     saved = open_obfuscator(folder)
     pool = saved.manifest.data.pool
-    model = ImageObfuscator(random_state=0).fit(X, LABEL, donors=(X, LABEL) if pool == "donors" else None)
+    shown = {"donors": (X, LABEL)} if pool == "donors" else {"show_quarters": True}
+    model = ImageObfuscator(random_state=0).fit(X, LABEL, **shown)
     for knobs in ({"noise": 0}, {"noise": 1, "lambda_": -1}, {"noise": math.inf, "lambda_": None}):
         a, b = (m.transform(X, LABEL, random_state=4, **knobs) for m in (model, saved.model))
         np.testing.assert_array_equal(a, b)

@@ -53,7 +53,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     fit_obfuscator(
         str(folder / "train.csv"), folder / "o", utility=["income"], drop=["id", "sex"], epochs=150, resume=False
     )
-    fit_obfuscator(str(folder / "train.npz"), folder / "oi", utility=["kind"], resume=False)
+    fit_obfuscator(str(folder / "train.npz"), folder / "oi", utility=["kind"], show_quarters=True, resume=False)
     return folder
 
 

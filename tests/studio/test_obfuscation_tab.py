@@ -122,8 +122,6 @@ def test_the_demo_has_something_to_trade(measured: Any) -> None:
     originals = {side: level["originals"]["value"] for side, level in result["levels"].items()}
     assert hidden["attacker"]["value"] < originals["attacker"] - 0.1
     assert hidden["receiver"]["value"] > originals["receiver"] - 0.1
-    # With labels that are not written, noise takes them away as well.
-    assert by_knobs[8.0, 0.0]["receiver"]["value"] < hidden["receiver"]["value"]
 
 
 def test_results_are_private_and_beside_the_data(measured: Any, root: Path) -> None:

@@ -117,11 +117,19 @@ def fit(
         str | None,
         typer.Option(
             metavar="FILE_OR_FOLDER",
-            help="substitute: images that may be shown as they are, in place of collages of DATA.",
+            help="substitute: images that anyone may see as they are; they are shown in place of those in DATA.",
             callback=existing,
             rich_help_panel="What to keep",
         ),
     ] = None,
+    show_quarters: Annotated[
+        bool,
+        typer.Option(
+            "--show-quarters",
+            help="substitute: one quarter of each image in DATA may be shown as it is, in collages.",
+            rich_help_panel="What to keep",
+        ),
+    ] = False,
     epochs: Annotated[
         int | None, typer.Option(min=1, help="At most this many (default: by preset).", rich_help_panel="Training")
     ] = None,
@@ -246,6 +254,7 @@ def fit(
         drop=drop or (),
         preset=None if preset is None else preset.value,
         donors=donors,
+        show_quarters=show_quarters,
         epochs=epochs,
         beta=beta,
         authors_compat=authors_compat,

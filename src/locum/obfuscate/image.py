@@ -9,7 +9,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from locum.errors import ConfigError, DataError
+from locum.errors import ConfigError, DataError, PrivacyError
 from locum.nets import Obfuscator, image_obfuscator
 from locum.obfuscate.knobs import plainness
 from locum.obfuscate.labels import UtilityLabels
@@ -21,6 +21,11 @@ from locum.types import Progress
 
 Array = npt.NDArray[Any]
 Codes = npt.NDArray[np.int64]
+SHOWS = (
+    "The preset 'substitute' shows images as they are: pass `donors` that anyone may see (--donors), allow it to "
+    "show one quarter of each image (show_quarters=True, --show-quarters), or use the preset 'calibrated', which "
+    "shows none."
+)
 # What replaces a network.
 NO_NETWORK = (SpectralNoise, Substitution)
 
@@ -31,14 +36,15 @@ class ImageObfuscator(BaseObfuscator):
     The output has the same shape and type. Only "paper" trains a network: 9,204,032 parameters at 64 x 64 x 3.
 
     Releases carry the utility labels by design. Nothing is proven about the images it was fitted on, and with
-    "substitute" a quarter of each may be shown as it is; `local_epsilon` is what is proven about others.
+    collages a quarter of each is shown as it is; `local_epsilon` is what is proven about others.
 
     Parameters
     ----------
     preset
-        "substitute" (`Substitution`) replaces an image by one with the same labels: a collage of quarters of images
-        that it was fitted on, or one of the `donors` passed to `fit`. The less `noise`, the more often it is a near
-        one. `lambda_` is how often it is chosen among those with the same labels rather than among all.
+        "substitute" (`Substitution`) replaces an image by one with the same labels: one of the `donors` passed to
+        `fit` or, with `show_quarters`, a collage of quarters of images that it was fitted on. The less `noise`, the
+        more often it is a near one. `lambda_` is how often it is chosen among those with the same labels rather than
+        among all.
         "calibrated" (`SpectralNoise`) adds noise with the spectrum of the images and scales the sum back; `lambda_`
         moves the mean that an image is drawn around from that of all images to that of its label. It shows no part of
         another image. "paper" is the network and noise of the adjustable paper.
@@ -80,7 +86,7 @@ class ImageObfuscator(BaseObfuscator):
     >>> from locum.obfuscate import ImageObfuscator
     >>> kind = np.arange(40) % 2
     >>> images = np.random.default_rng(0).integers(0, 100, (40, 16, 16)) + 100 * kind[:, None, None]
-    >>> model = ImageObfuscator(random_state=0).fit(images.astype(np.uint8), kind)
+    >>> model = ImageObfuscator(random_state=0).fit(images.astype(np.uint8), kind, show_quarters=True)
     >>> out = model.transform(images.astype(np.uint8), kind, noise=5, random_state=0)
     >>> out.shape, out.dtype
     ((40, 16, 16), dtype('uint8'))
@@ -121,14 +127,26 @@ class ImageObfuscator(BaseObfuscator):
             progress=progress,
         )
 
-    def fit(self, X: npt.ArrayLike, utility: Any, *, donors: tuple[npt.ArrayLike, Any] | None = None) -> Self:
+    def fit(
+        self,
+        X: npt.ArrayLike,
+        utility: Any,
+        *,
+        donors: tuple[npt.ArrayLike, Any] | None = None,
+        show_quarters: bool = False,
+    ) -> Self:
         """Learn from images and the attributes that must stay useful. Private attributes are not needed.
 
-        `donors`, for "substitute", are images and their utility labels that may be shown to anyone as they are, such
-        as public ones: they then take the place of collages, and nothing of `X` but the values of its labels is kept.
+        The preset "substitute" shows images, or parts of images, as they are. Say which: `donors` are images and
+        their utility labels that may be shown to anyone, such as public ones, and nothing of `X` but the values of
+        its labels is kept; with `show_quarters` one quarter of each image of `X` may be shown, in collages.
         """
         self._check()
+        if show_quarters and (donors is not None or self.preset != "substitute"):
+            raise ConfigError("`show_quarters` is for the preset 'substitute' without `donors`: leave it out.")
         if donors is None:
+            if self.preset == "substitute" and not show_quarters:
+                raise PrivacyError(SHOWS)
             return super().fit(X, utility)
         if self.preset != "substitute":
             raise ConfigError(f"Only the preset 'substitute' takes `donors`; got {self.preset!r}: leave them out.")

@@ -71,7 +71,7 @@ class SavedObfuscator:
     >>> import numpy as np
     >>> from locum.obfuscate import ImageObfuscator, open_obfuscator, save_obfuscator
     >>> images = np.random.default_rng(0).integers(0, 255, (40, 16, 16)).astype(np.uint8)
-    >>> model = ImageObfuscator().fit(images, np.arange(40) % 2)
+    >>> model = ImageObfuscator().fit(images, np.arange(40) % 2, show_quarters=True)
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     saved = open_obfuscator(save_obfuscator(model, f"{folder}/obfuscator"))
     >>> saved.claim.kind, saved.manifest.data.side
@@ -180,7 +180,7 @@ def open_obfuscator(path: str | Path) -> SavedObfuscator:
     >>> import numpy as np
     >>> from locum.obfuscate import ImageObfuscator, open_obfuscator, save_obfuscator
     >>> images = np.random.default_rng(0).integers(0, 255, (40, 16, 16)).astype(np.uint8)
-    >>> model = ImageObfuscator().fit(images, np.arange(40) % 2)
+    >>> model = ImageObfuscator().fit(images, np.arange(40) % 2, show_quarters=True)
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     saved = open_obfuscator(save_obfuscator(model, f"{folder}/obfuscator"))
     >>> saved.manifest.data.kind, len(saved.fingerprint)
@@ -210,7 +210,7 @@ def load_obfuscator(path: str | Path) -> AnyObfuscator:
     >>> import numpy as np
     >>> from locum.obfuscate import ImageObfuscator, load_obfuscator, save_obfuscator
     >>> images = np.random.default_rng(0).integers(0, 255, (40, 16, 16)).astype(np.uint8)
-    >>> model = ImageObfuscator().fit(images, np.arange(40) % 2)
+    >>> model = ImageObfuscator().fit(images, np.arange(40) % 2, show_quarters=True)
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     again = load_obfuscator(save_obfuscator(model, f"{folder}/obfuscator"))
     >>> again.transform(images, np.arange(40) % 2, noise=3).shape

@@ -113,6 +113,7 @@ def fit_obfuscator(
     drop: Sequence[str] = (),
     preset: str | None = None,
     donors: str | None = None,
+    show_quarters: bool = False,
     epochs: int | None = None,
     beta: float | None = None,
     authors_compat: bool = False,
@@ -145,7 +146,9 @@ def fit_obfuscator(
         "calibrated" for tables, "substitute" for images.
     donors
         With "substitute": images with the same utility attributes that may be shown to anyone as they are. An .npz,
-        CelebA's folder, or a folder of images with the attributes in its `attributes.csv`. None: collages of DATA.
+        CelebA's folder, or a folder of images with the attributes in its `attributes.csv`.
+    show_quarters
+        With "substitute" and no donors: one quarter of each image of `data` may be shown as it is, in collages.
     epochs
         Passes over the data; None: the preset's.
     beta
@@ -200,6 +203,8 @@ def fit_obfuscator(
         settings["preset"] = preset
     if donors is not None and preset not in (None, "substitute"):
         raise ConfigError(f"--donors are for --preset substitute; got {preset}: leave one of them out.")
+    if show_quarters and (donors is not None or preset not in (None, "substitute")):
+        raise ConfigError("--show-quarters is for --preset substitute without --donors: leave it out.")
     # Report wrong settings before data are read.
     (ImageObfuscator if preset == "substitute" or donors is not None else TableObfuscator)(**settings)._check()
     rows = choose_split(
@@ -215,6 +220,8 @@ def fit_obfuscator(
         if not isinstance(rows, ImageTable):
             raise ConfigError(f"--donors are images, and {data!r} is a table: leave them out.")
         given = _donors(donors, utility, rows)
+    if show_quarters and not images:
+        raise ConfigError(f"--show-quarters is about images, and {data!r} is a table: leave it out.")
     started = time.monotonic()
     bar = ProgressBar("fitting an obfuscator", show=verbose)
     model = kind(
@@ -227,7 +234,7 @@ def fit_obfuscator(
     )
     with bar:
         if isinstance(model, ImageObfuscator):
-            model.fit(records, labels, donors=given)
+            model.fit(records, labels, donors=given, show_quarters=show_quarters)
         else:
             model.fit(records, labels)
     save_obfuscator(model, out, overwrite=overwrite)

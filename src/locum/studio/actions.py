@@ -395,6 +395,8 @@ class MeasureTradeOff(Action):
                 Path(obfuscator),
                 utility=self.keep,
                 drop=self.left_out,
+                # Whether parts of real images may be shown is decided with care, at the command line.
+                preset="calibrated",
                 limit=self.limit,
                 overwrite=True,
             )
