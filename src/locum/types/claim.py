@@ -178,8 +178,8 @@ class PrivacyClaim:
                 "differential privacy."
             )
         return (
-            f"{test}No formal guarantee. The release holds no record, but nothing proves how much can be learned "
-            "about one: rely on measured attacks."
+            f"{test}No formal guarantee: nothing proves how little can be learned about a record. Rely on measured "
+            "attacks."
         )
 
     def to_dict(self) -> dict[str, Any]:
