@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 # Columns of one table; each pair of them is counted.
 MOST_COLUMNS = 64
+# Values of a label: every clique has it.
+MOST_LABELS = 50
 # A domain in a file.
 _MOST_BYTES = 2**22
 # The same inside a manifest, which holds 2**22 bytes with all else that it says.

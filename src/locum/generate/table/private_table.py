@@ -18,7 +18,7 @@ from locum.generate.private.guarantee import Guarantee
 from locum.generate.private.paid_sums import PaidSums, identity_of
 from locum.generate.table.columns import CategoryColumn
 from locum.generate.table.counts import row_weights
-from locum.generate.table.domain import TableDomain
+from locum.generate.table.domain import MOST_LABELS, TableDomain
 from locum.generate.table.learner import TableLearner, shares_of
 from locum.generate.table.model import TableModel
 from locum.io import hold_folder
@@ -27,8 +27,6 @@ from locum.types import DP, PrivacyClaim
 if TYPE_CHECKING:
     import pandas as pd
 
-# Values of a label: every clique has it.
-MOST_LABELS = 50
 NOT_COVERED = (
     "that the table passed the checks before the fit: two records or more, only values that the domain declares, a "
     "subject for every record where subjects are the unit, at most 1 / (10 delta) units and 16 million records",

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -16,10 +16,9 @@ from locum._version import __version__
 from locum.accounting import Gaussian, epsilon_of, events_from_json
 from locum.errors import ConfigError, FormatError, LocumError, NotFittedError
 from locum.generate.table.columns import CategoryColumn
-from locum.generate.table.domain import MOST_COLUMNS, TableDomain
+from locum.generate.table.domain import MOST_COLUMNS, MOST_LABELS, TableDomain
 from locum.generate.table.learner import shares_of
 from locum.generate.table.model import MOST_SAMPLES, TableModel
-from locum.generate.table.private_table import MOST_LABELS, PrivateTable
 from locum.generate.table.tree import order_of
 from locum.io import MANIFEST, check_output_folder, markdown_text, write_folder_atomically
 from locum.release import (
@@ -36,6 +35,9 @@ from locum.release import (
     read_checked_folder,
 )
 from locum.types import PrivacyClaim, Relation, Unit, at_least
+
+if TYPE_CHECKING:
+    from locum.generate.table.private_table import PrivateTable
 
 Array = npt.NDArray[Any]
 TENSORS = "table.safetensors"
