@@ -58,7 +58,7 @@ def images(split: str) -> tuple[Array, Labeled]:
 def originals(seed: int, most: int, epochs: int) -> Originals:
     """What the paper's networks and windows find where nothing is hidden."""
     rows = np.random.default_rng(seed).permutation(len(images("train")[1]))[:most]
-    return Originals.learn(images("train")[1].take(rows), images("test")[1], seed=seed, epochs=epochs)
+    return Originals.learn(images("train")[1].take(rows), images("test")[1], KINDS, seed=seed, epochs=epochs)
 
 
 def learned_from(config: Config, seed: int) -> Array:
