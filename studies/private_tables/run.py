@@ -18,8 +18,8 @@ from locum.types import DP
 
 # Next to no noise: a count is off by less than one.
 QUIET = 1e-3
-RIVALS = {"mst": "OpenDP, MST", "aim": "OpenDP, AIM"}
-FIGURES = Path(__file__).parent / "results" / "rivals.json"
+BASELINES = {"mst": "OpenDP, MST", "aim": "OpenDP, AIM"}
+FIGURES = Path(__file__).parent / "results" / "opendp.json"
 
 
 def fitted(name: str, given: TableDomain, epsilon: float, delta: float, rows: int, seed: int) -> PrivateTable:
@@ -56,11 +56,11 @@ def independent(model: TableModel) -> TableModel:
     )
 
 
-def judged_rivals(config: Mapping[str, Any], name: str, epsilon: float) -> list[str]:
-    """The rivals whose figures are there for every seed: they are drawn in another environment (`rivals.py`)."""
+def judged_baselines(config: Mapping[str, Any], name: str, epsilon: float) -> list[str]:
+    """Those with figures for every seed; they are drawn in another environment, by `opendp_tables.py`."""
     known = json.loads(FIGURES.read_text()) if FIGURES.exists() else {}
     wanted = {str(seed) for seed in config["seeds"]}
-    return [kind for kind in config["rivals"] if wanted <= set(known.get(f"{name}/{kind}-{epsilon:g}", {}))]
+    return [kind for kind in config["baselines"] if wanted <= set(known.get(f"{name}/{kind}-{epsilon:g}", {}))]
 
 
 def cells(config: Mapping[str, Any]) -> dict[str, Cell]:
@@ -80,7 +80,7 @@ def cells(config: Mapping[str, Any]) -> dict[str, Cell]:
         model = independent(model) if kind == "independent" else model
         return judged(name, model.sample(len(records(name, "train")), random_state=seed), seed)
 
-    def rival(name: str, kind: str, epsilon: float, seed: int) -> Mapping[str, float]:
+    def baseline(name: str, kind: str, epsilon: float, seed: int) -> Mapping[str, float]:
         figures: dict[str, float] = json.loads(FIGURES.read_text())[f"{name}/{kind}-{epsilon:g}"][str(seed)]
         return figures
 
@@ -92,16 +92,16 @@ def cells(config: Mapping[str, Any]) -> dict[str, Cell]:
         for epsilon in config["epsilons"]:
             for kind in ("tree", "bins", "independent"):
                 out[f"{name}/{kind}-{epsilon:g}"] = partial(private, name, kind, epsilon)
-            for kind in judged_rivals(config, name, epsilon):
-                out[f"{name}/{kind}-{epsilon:g}"] = partial(rival, name, kind, epsilon)
+            for kind in judged_baselines(config, name, epsilon):
+                out[f"{name}/{kind}-{epsilon:g}"] = partial(baseline, name, kind, epsilon)
     return out
 
 
 ROWS = {
     "tree": "private table (ours)",
-    "bins": "private table (ours), on the bins of the rivals",
+    "bins": "private table (ours), on the bins of the baselines",
     "independent": "the same, columns independent given the label",
-    **RIVALS,
+    **BASELINES,
 }
 METRICS = {
     "utility_auc": "label, AUC",
@@ -130,7 +130,7 @@ def render(results: StudyResults, out: Path) -> str:
                 "tree",
                 "bins",
                 "independent",
-                *(k for k in config["rivals"] if f"{name}/{k}-{epsilon:g}" in known),
+                *(k for k in config["baselines"] if f"{name}/{k}-{epsilon:g}" in known),
             ]
             for epsilon in config["epsilons"]
         }

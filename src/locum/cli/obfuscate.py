@@ -45,7 +45,8 @@ _OF_GUARANTEES = (
     "delta", "unit", "subject", "rows_per_subject", "domain", "domain_public", "relation", "holding", "ledger",
 )  # fmt: skip
 _OF_OBFUSCATORS = (
-    "preset", "epochs", "beta", "authors_compat", "attributes", "side", "gray", "limit", "seed", "device",
+    "preset", "donors", "show_quarters", "epochs", "beta", "authors_compat", "attributes", "side", "gray", "limit",
+    "seed", "device",
 )  # fmt: skip
 
 

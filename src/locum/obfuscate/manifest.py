@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
 from locum._version import __version__
 from locum.data import TableCodec
-from locum.io import markdown_text
+from locum.io import markdown_list, markdown_text
 from locum.obfuscate.labels import UtilityLabels
 from locum.release import FileEntry, FileName, Label, ShortText, Strict, parse_document
 from locum.types import PrivacyClaim
-
-# Names that the card shows of a list.
-_SHOWN = 40
 
 
 class ObfuscatorSettings(Strict):
@@ -175,9 +171,9 @@ def render_obfuscator_card(manifest: ObfuscatorManifest) -> str:
         takes = f"images of {manifest.data.side} x {manifest.data.side} pixels, {colors}"
     else:
         kind, names = "tables", manifest.data.codec().columns
-        takes = "tables with the columns " + _listed(names)
+        takes = "tables with the columns " + markdown_list(names)
     carries = "\n".join(
-        f"| {markdown_text(entry.name)} | {_listed(map(str, entry.values))} |" for entry in manifest.utility
+        f"| {markdown_text(entry.name)} | {markdown_list(map(str, entry.values))} |" for entry in manifest.utility
     )
     settings = "\n".join(
         f"| {markdown_text(name)} | {markdown_text(json.dumps(value))} |"
@@ -230,9 +226,3 @@ Before you share obfuscated records, measure what attackers still find in them: 
 {settings}
 | schema | {manifest.schema_version}, written by {markdown_text(manifest.written_by)} |
 """
-
-
-def _listed(names: Iterable[str]) -> str:
-    shown = [markdown_text(name) for name in names]
-    more = [f"and {len(shown) - _SHOWN} more"] if len(shown) > _SHOWN else []
-    return ", ".join(shown[:_SHOWN] + more)

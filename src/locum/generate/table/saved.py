@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
@@ -20,7 +20,7 @@ from locum.generate.table.domain import MOST_COLUMNS, MOST_LABELS, TableDomain
 from locum.generate.table.learner import shares_of
 from locum.generate.table.model import MOST_SAMPLES, TableModel
 from locum.generate.table.tree import order_of
-from locum.io import MANIFEST, check_output_folder, markdown_text, write_folder_atomically
+from locum.io import MANIFEST, check_output_folder, markdown_list, markdown_text, write_folder_atomically
 from locum.release import (
     CARD,
     MAX_MANIFEST_BYTES,
@@ -41,7 +41,6 @@ if TYPE_CHECKING:
 
 Array = npt.NDArray[Any]
 TENSORS = "table.safetensors"
-_SHOWN = 40
 # Rounding of probabilities that sum to 1.
 _CLOSE = 1e-6
 
@@ -379,8 +378,8 @@ tags:
 
 # A private table: rows that were never anybody's
 
-It draws rows with the columns {_listed(domain.names)}. The label {markdown_text(manifest.utility)} is part of every
-count that it was made from.
+It draws rows with the columns {markdown_list(domain.names)}. The label {markdown_text(manifest.utility)} is part of
+every count that it was made from.
 
 ```python
 from locum.generate.table import open_table
@@ -409,12 +408,6 @@ Not covered:
 {settings}
 | schema | {manifest.schema_version}, written by {markdown_text(manifest.written_by)} |
 """
-
-
-def _listed(names: Iterable[str]) -> str:
-    shown = [markdown_text(name) for name in names]
-    more = [f"and {len(shown) - _SHOWN} more"] if len(shown) > _SHOWN else []
-    return ", ".join(shown[:_SHOWN] + more)
 
 
 def paid_table(path: Path) -> bool:

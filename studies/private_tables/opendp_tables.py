@@ -1,8 +1,8 @@
 """OpenDP's contingency tables on the same data, bins and budget. They need an environment of their own.
 
-    python rivals.py prepare FOLDER             (with Locum: writes the coded tables)
-    python rivals.py draw FOLDER                (with `pip install "opendp[mbi]"`: draws rows; it resumes)
-    python rivals.py judge FOLDER               (with Locum: judges them, and writes results/rivals.json)
+    python opendp_tables.py prepare FOLDER             (with Locum: writes the coded tables)
+    python opendp_tables.py draw FOLDER                (with `pip install "opendp[mbi]"`: draws rows; it resumes)
+    python opendp_tables.py judge FOLDER               (with Locum: judges them, and writes results/opendp.json)
 
 Per patient, one row of each is used: the first in the order of encounters. OpenDP's noise cannot be seeded: a "seed"
 is the number of a run.
@@ -108,7 +108,7 @@ def judge(folder: Path) -> None:
                     rows = bins(name).draw(codes, rng)
                     figures = judged(name, rows, seed) | {"seconds": float(held["seconds"])}
                     out.setdefault(f"{name}/{kind}-{epsilon:g}", {})[str(seed)] = figures
-    place = Path(__file__).parent / "results" / "rivals.json"
+    place = Path(__file__).parent / "results" / "opendp.json"
     place.write_text(json.dumps(out, indent=1) + "\n")
 
 
