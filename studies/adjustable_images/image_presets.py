@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
@@ -15,6 +14,7 @@ import numpy.typing as npt
 
 from locum.obfuscate import ImageObfuscator, Judgment, Labeled
 from locum.obfuscate.evaluation import Originals
+from locum.obfuscate.linear_judges import BackboneJudge
 from locum.recipes import StudyResults
 from locum.recipes.study import Cell, data_folder, markdown_table
 
@@ -74,8 +74,7 @@ def fitted(preset: str, scene: Scene, seed: int) -> ImageObfuscator:
 
 def judged(seen: Judgment, kinds: Sequence[str]) -> dict[str, float]:
     """The strongest attacker with one release and with several, and the best receiver; then each judge's."""
-    # A branch of this project's evaluation that lacks informed attackers has no such role.
-    one = {k: max(getattr(seen, role)[k].value for role in _roles(seen)) for k in kinds}
+    one = {k: max(role[k].value for role in (seen.weak, seen.strong, seen.informed)) for k in kinds}
     out = {
         "attacker": max(one.values()),
         "attacker, several": max(e.value for e in seen.averaged.values()),
@@ -88,40 +87,54 @@ def judged(seen: Judgment, kinds: Sequence[str]) -> dict[str, float]:
     )
 
 
-def _roles(seen: Judgment) -> tuple[str, ...]:
-    return tuple(role for role in ("weak", "strong", "informed") if hasattr(seen, role))
+@dataclass(frozen=True, slots=True, eq=False)
+class Found:
+    """Scenes to learn from and to be tried on, and what judges find in them."""
+
+    train: Scene
+    test: Scene
+    originals: Originals
+
+    def vectors(self, X: Array) -> Array:
+        """What the backbone makes of images."""
+        return self.originals.judges.get("backbone", BackboneJudge()).read(X)
 
 
-def cell(find: Callable[[int], tuple[Scene, Scene]], preset: str, config: Config, seed: int) -> dict[str, float]:
-    """One preset at every noise."""
+def look(find: Callable[[int], tuple[Scene, Scene]], config: Config, seed: int) -> Found:
+    """Learn from the originals; the same for all presets."""
     train, test = find(seed)
-    kinds = tuple(config["judges"])
-    found, model = Originals.learn(train.rows, test.rows, kinds, seed), fitted(preset, train, seed)
+    return Found(train, test, Originals.learn(train.rows, test.rows, tuple(config["judges"]), seed))
+
+
+def cell(learned: Callable[[int], Found], preset: str, config: Config, seed: int) -> dict[str, float]:
+    """One preset at every noise."""
+    found = learned(seed)
+    train, test, kinds = found.train, found.test, tuple(config["judges"])
+    model = fitted(preset, train, seed)
     out: dict[str, float] = {}
-    for noise in config["calibrated_noises" if preset == "calibrated" else "substitute_noises"]:
+    for noise in config[f"{preset}_noises"]:
         mask = model.masking(noise=noise)
-        figures = judged(found.judge(mask, copies=config["copies"]), kinds)
+        figures = judged(found.originals.judge(mask, copies=config["copies"]), kinds)
         released = mask(test.rows.X, test.rows.utility, np.random.default_rng([seed, 77]))
         error = float(np.square(released - test.rows.X).mean())
         figures["psnr"] = -10 * math.log10(max(error, 1e-10))
         out |= {f"{noise:g}/{name}": value for name, value in (figures | copies_of(released, train)).items()}
         if len(np.unique(test.subject)) < len(test.subject):
-            matched = matching(vectors(released), test.subject) | {
+            matched = matching(found.vectors(released), test.subject) | {
                 f"pixels {k}": v for k, v in matching(released.reshape(len(released), -1), test.subject).items()
             }
             out |= {f"{noise:g}/{name}": value for name, value in matched.items()}
     return out
 
 
-def originals(find: Callable[[int], tuple[Scene, Scene]], config: Config, seed: int) -> dict[str, float]:
+def originals(learned: Callable[[int], Found], config: Config, seed: int) -> dict[str, float]:
     """What is found where nothing is hidden, and what the label alone tells."""
-    train, test = find(seed)
-    kinds = tuple(config["judges"])
-    found = Originals.learn(train.rows, test.rows, kinds, seed)
-    seen = found.judge(lambda X, codes, rng: X, copies=1)
+    found = learned(seed)
+    test, kinds = found.test, tuple(config["judges"])
+    seen = found.originals.judge(lambda X, codes, rng: X, copies=1)
     out = judged(seen, kinds) | {"label only": seen.label_only.value, "guess": seen.utility_majority.value}
     if len(np.unique(test.subject)) < len(test.subject):
-        out |= matching(vectors(test.rows.X), test.subject) | {"matching by chance": chance(test.subject)}
+        out |= matching(found.vectors(test.rows.X), test.subject) | {"matching by chance": chance(test.subject)}
         pixels = matching(test.rows.X.reshape(len(test.rows), -1), test.subject)
         out |= {f"pixels {name}": value for name, value in pixels.items()}
     return out
@@ -166,19 +179,6 @@ def _unit(rows: Array) -> Array:
     return out
 
 
-def vectors(X: Array) -> Array:
-    """Embeddings of the default backbone of images between 0 and 1."""
-    from locum.embed import embed_images
-
-    pixels = np.rint(X * 255).clip(0, 255).astype(np.uint8)
-    shown = pixels[:, 0] if pixels.shape[1] == 1 else pixels.transpose(0, 2, 3, 1)
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "images.npz"
-        np.savez(path, train_images=shown, train_labels=np.zeros(len(shown), dtype=np.int64))
-        with embed_images(path, cache=False) as embedded:
-            return np.array(embedded.vectors())
-
-
 def nih_cells(config: Config) -> dict[str, Cell]:
     """For each attribute that is kept: the originals, and each preset."""
 
@@ -188,16 +188,18 @@ def nih_cells(config: Config) -> dict[str, Cell]:
 
     made: dict[str, Cell] = {}
     for keep in config["keep"]:
-        made[f"{keep}/original"] = partial(originals, partial(find, keep), config)
+        learned = cache(partial(look, partial(find, keep), config))
+        made[f"{keep}/original"] = partial(originals, learned, config)
         for preset in config["presets"]:
-            made[f"{keep}/{preset}"] = partial(cell, partial(find, keep), preset, config)
+            made[f"{keep}/{preset}"] = partial(cell, learned, preset, config)
     return made
 
 
 def judged_cells(find: Callable[[int], tuple[Scene, Scene]], config: Config) -> dict[str, Cell]:
     """The originals and each preset of `config`, by name."""
-    made: dict[str, Cell] = {"judged/original": partial(originals, find, config)} if config["presets"] else {}
-    return made | {f"judged/{preset}": partial(cell, find, preset, config) for preset in config["presets"]}
+    learned = cache(partial(look, find, config))
+    made: dict[str, Cell] = {"judged/original": partial(originals, learned, config)} if config["presets"] else {}
+    return made | {f"judged/{preset}": partial(cell, learned, preset, config) for preset in config["presets"]}
 
 
 def judged_table(results: StudyResults) -> str:
@@ -212,7 +214,7 @@ def judged_table(results: StudyResults) -> str:
         ["nothing hidden", "", f"{most:.3f}", "", "", f"{told(whole, 'receiver'):.3f}", "", ""]
     ]
     for preset in c["presets"]:
-        for noise in c["calibrated_noises" if preset == "calibrated" else "substitute_noises"]:
+        for noise in c[f"{preset}_noises"]:
             name, at = f"judged/{preset}", f"{noise:g}/"
             found = [told(name, at + role) for role in ("attacker", "attacker, several")]
             rows.append(
@@ -252,7 +254,7 @@ def nih_render(results: StudyResults, out: Path) -> str:
         whole = f"{keep}/original"
         rows = [["nothing hidden", "", *(told(whole, name) for name in names), "", ""]]
         for preset in c["presets"]:
-            for noise in c["calibrated_noises" if preset == "calibrated" else "substitute_noises"]:
+            for noise in c[f"{preset}_noises"]:
                 shown = [told(f"{keep}/{preset}", f"{noise:g}/{name}") for name in (*names, "copies", "psnr")]
                 rows.append([PRESETS[preset], f"{noise:g}", *shown])
         text += [

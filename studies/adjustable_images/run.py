@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import tempfile
 from collections.abc import Iterator, Mapping
 from functools import cache, partial
 from pathlib import Path
@@ -17,7 +16,6 @@ from locum.obfuscate import ImageObfuscator, Labeled, Masking
 from locum.obfuscate.baselines import BASELINES, strengths
 from locum.obfuscate.evaluation import Originals
 from locum.obfuscate.judges import label_only, majority_guess
-from locum.obfuscate.linear_judges import PatchesJudge
 from locum.recipes import Study, StudyResults
 from locum.recipes.study import Cell, data_folder, markdown_table
 
@@ -38,9 +36,12 @@ KINDS = ("network", "patches")
 ROLES = {
     "weak": "weak attacker",
     "strong": "strong attacker",
+    "informed": "who knows the label",
     "utility": "receiver on original images",
     "released": "receiver on released images",
 }
+# What else an attacker can do.
+WEAKER = {"strong": ("weak", "strong"), "informed": ("weak", "strong", "informed"), "known": ("private", "informed")}
 BINS = 20
 SHOWN = 6
 
@@ -81,6 +82,7 @@ def judged(found: Originals, masking: Masking) -> dict[str, float]:
     by = {
         "weak": seen.weak,
         "strong": seen.strong,
+        "informed": seen.informed,
         "utility": seen.utility_original,
         "released": seen.utility_released,
     }
@@ -154,16 +156,7 @@ def cells(config: Config) -> dict[str, Cell]:
         }
         for kind in KINDS:
             out |= {f"private {kind}": seen.private[kind].value, f"utility {kind}": seen.utility[kind].value}
-        return out
-
-    def informed(seed: int) -> Mapping[str, float]:
-        """Attackers who read windows and know the label: one per label."""
-        seen, model = found(seed), fitted("ours", seed, config)
-        out = {"private": within_labels(seen, seen.train.X, seen.test.X)}
-        for noise in config["ours_noises"]:
-            mask = model.masking(noise=noise, lambda_=config["ours_lambdas"][0])
-            parts = ((seen.train, np.random.default_rng([seed, 8])), (seen.test, np.random.default_rng([seed, 9])))
-            out[f"{noise:g}"] = within_labels(seen, *(mask(rows.X, rows.utility, rng) for rows, rng in parts))
+            out[f"informed {kind}"] = seen.informed[kind].value
         return out
 
     def baseline(name: str, seed: int) -> Mapping[str, float]:
@@ -176,72 +169,15 @@ def cells(config: Config) -> dict[str, Cell]:
         return obfuscated(name, seed, config, found(seed))
 
     def scenes(seed: int) -> tuple[image_presets.Scene, image_presets.Scene]:
-        rows = np.random.default_rng(seed).permutation(len(images("train")[1]))[: config["judge_images"]]
-        pairs = (
-            (images("train")[0][rows], images("train")[1].take(rows)),
-            images("test"),
-        )
-        first, second = (image_presets.Scene(pixels, codes, np.arange(len(codes))) for pixels, codes in pairs)
-        return first, second
+        def some(split: str, most: int) -> image_presets.Scene:
+            pixels, codes = images(split)
+            rows = np.random.default_rng(seed).permutation(len(codes))[:most]
+            return image_presets.Scene(pixels[rows], codes.take(rows), rows)
 
-    made: dict[str, Cell] = {"original": original, "pretrained": partial(pretrained, config), "informed": informed}
-    made |= image_presets.judged_cells(scenes, config)
+        return some("train", config["pretrained_images"]), some("test", config["pretrained_test_images"])
+
+    made: dict[str, Cell] = {"original": original} | image_presets.judged_cells(scenes, config)
     return made | {name: partial(ours if name in PRESETS else baseline, name) for name in config["methods"]}
-
-
-def pretrained(config: Config, seed: int) -> Mapping[str, float]:
-    """Attackers and receivers who bring EfficientNet-Lite 0 and read its vectors linearly: originals, and ours."""
-    pixels, train = images("train")
-    shown, test = images("test")
-    rows = np.random.default_rng(seed).permutation(len(train))[: config["pretrained_images"]]
-    model, codes = fitted("ours", seed, config), train.take(rows)
-    learned, tried = vectors(pixels[rows]), vectors(shown)
-    out = {
-        "private": probe(learned, codes.private, tried, test.private),
-        "utility": probe(learned, codes.utility, tried, test.utility),
-    }
-    for noise in config["pretrained_noises"]:
-        mine, theirs = (
-            vectors(model.transform(some, labels, noise=noise, random_state=np.random.default_rng([seed, stream])))
-            for stream, (some, labels) in enumerate(((pixels[rows], codes.utility), (shown, test.utility)))
-        )
-        out |= {
-            f"{noise:g}/weak": probe(learned, codes.private, theirs, test.private),
-            f"{noise:g}/strong": probe(mine, codes.private, theirs, test.private),
-            f"{noise:g}/utility": probe(mine, codes.utility, tried, test.utility),
-        }
-    return out
-
-
-def within_labels(found: Originals, X: Array, Z: Array) -> float:
-    """Accuracy on Z of one learner for each utility label."""
-    right = 0
-    for label in np.unique(found.train.utility):
-        mine, theirs = found.train.utility == label, found.test.utility == label
-        guess = PatchesJudge().fit(X[mine], found.train.private[mine], found.seed)(Z[theirs])
-        right += int((guess == found.test.private[theirs]).sum())
-    return right / len(found.test)
-
-
-def vectors(pixels: Array) -> Array:
-    """Embeddings of the default backbone."""
-    from locum.embed import embed_images
-
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "images.npz"
-        np.savez(path, train_images=pixels, train_labels=np.zeros(len(pixels), dtype=np.int64))
-        with embed_images(path, cache=False) as embedded:
-            return np.array(embedded.vectors())
-
-
-def probe(X: Array, y: Array, Z: Array, wanted: Array) -> float:
-    """Accuracy on Z of a penalized logistic regression that learned from X."""
-    from sklearn.linear_model import LogisticRegression
-    from sklearn.pipeline import make_pipeline
-    from sklearn.preprocessing import StandardScaler
-
-    learner = make_pipeline(StandardScaler(), LogisticRegression(C=0.01, max_iter=200)).fit(X, y)
-    return float((learner.predict(Z) == wanted).mean())
 
 
 # What is written about them.
@@ -253,9 +189,9 @@ def value(results: StudyResults, cell: str, metric: str) -> float:
 
 
 def best(results: StudyResults, cell: str, role: str) -> float:
-    """Of the judge who finds most; a strong attacker can also do what a weak one does."""
+    """Of the judge who finds most; who knows the label can also do what others do."""
     point, _, name = role.rpartition("/")
-    roles = ("weak", "strong") if name == "strong" else (name,)
+    roles = WEAKER.get(name, (name,))
     return max(value(results, cell, f"{point}/{r} {k}".lstrip("/")) for r in roles for k in KINDS)
 
 
@@ -268,8 +204,8 @@ def settings(results: StudyResults, method: str) -> list[str]:
 
 def hidden(results: StudyResults, method: str, point: str) -> float:
     """Share of the strongest attacker's advantage over the label alone that is gone."""
-    alone, whole = value(results, "original", "label only"), best(results, "original", "private")
-    return 1 - (best(results, method, f"{point}/strong") - alone) / (whole - alone)
+    alone, whole = value(results, "original", "label only"), best(results, "original", "known")
+    return 1 - (best(results, method, f"{point}/informed") - alone) / (whole - alone)
 
 
 def lost(results: StudyResults, method: str, point: str) -> float:
@@ -290,9 +226,9 @@ def render(results: StudyResults, out: Path) -> str:
         "Who knows only animal or vehicle finds the class with "
         f"{told('original', 'label only'):.3f}; a receiver guesses {told('original', 'utility majority'):.3f}.",
         "## What each method reaches",
-        "Of the points where the best receiver loses at most 7 points, the one where the strongest attacker (weak or "
-        "strong, network or windows) loses most of its advantage over the label alone. Failed: at its least strength "
-        "the receiver is more than a point short.",
+        "Of the points where the best receiver loses at most 7 points, the one where the strongest attacker (weak, "
+        "strong or who knows the label; network or windows) loses most of its advantage over the label alone. "
+        "Failed: at its least strength the receiver is more than a point short.",
         markdown_table(
             [
                 "method",
@@ -327,29 +263,6 @@ def render(results: StudyResults, out: Path) -> str:
             ],
         ),
     ]
-    text += [
-        "## Who knows the label",
-        "The attackers above read images alone. A release tells the label beside each image; these have one learner "
-        f"of windows for each label (ours, lambda {c['ours_lambdas'][0]:g}). "
-        + "; ".join(
-            f"noise {n:g}: {told('informed', f'{n:g}'):.3f}, advantage lost {_informed(results, n):.2f}"
-            for n in c["ours_noises"]
-        )
-        + f". Where nothing is hidden: {told('informed', 'private'):.3f}.",
-        "## Who brings a pretrained network",
-        f"EfficientNet-Lite 0, its vectors read linearly, learned from {c['pretrained_images']:,} images; "
-        "ours, lambda -50.",
-        markdown_table(
-            ["noise", "weak attacker", "strong attacker", "receiver on original images"],
-            [
-                ["nothing hidden", "", *(f"{told('pretrained', name):.3f}" for name in ("private", "utility"))],
-                *(
-                    [f"{n:g}", *(f"{told('pretrained', f'{n:g}/{r}'):.3f}" for r in ("weak", "strong", "utility"))]
-                    for n in c["pretrained_noises"]
-                ),
-            ],
-        ),
-    ]
     if c.get("presets"):
         text += [
             "## Our presets, before judges who bring a pretrained network or windows, and who know the label",
@@ -370,11 +283,6 @@ def render(results: StudyResults, out: Path) -> str:
         f"{c['baseline_epochs']} for each strength; ours trains no network."
     )
     return "\n\n".join(text)
-
-
-def _informed(results: StudyResults, noise: float) -> float:
-    alone, whole = value(results, "original", "label only"), value(results, "informed", "private")
-    return 1 - (value(results, "informed", f"{noise:g}") - alone) / (whole - alone)
 
 
 def _reached(results: StudyResults, method: str) -> list[object]:

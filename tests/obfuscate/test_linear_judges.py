@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from locum.errors import ConfigError
+from locum.obfuscate import linear_judges
 from locum.obfuscate.evaluation import make_judges
-from locum.obfuscate.linear_judges import LinearReader, PatchesJudge, Regression
+from locum.obfuscate.linear_judges import BackboneJudge, LinearReader, PatchesJudge, Regression
 
 
 def stripes(n: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
@@ -73,3 +74,27 @@ def test_known_labels_add_what_they_tell_and_weights_of_their_own(rng: np.random
     assert right[1] > 0.85
     # A label that was not there is read by what all rows tell.
     assert np.isfinite(told.scores(found[:2], np.array([[9], [9]]))).all()
+
+
+def test_a_backbone_looks_at_equal_images_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    images = np.random.default_rng(0).random((5, 3, 16, 16)).astype(np.float32)
+    shown = images[[3, 1, 3, 3, 0]]
+    # One by one, without a memory.
+    wanted = np.concatenate([BackboneJudge().read(image[None]) for image in shown])
+    looked: list[int] = []
+    look = BackboneJudge._look
+    monkeypatch.setattr(BackboneJudge, "_look", lambda self, pixels: looked.append(len(pixels)) or look(self, pixels))
+    judge = BackboneJudge()
+    assert np.allclose(judge.read(shown), wanted, atol=1e-4)
+    assert np.allclose(judge.read(shown[::-1]), wanted[::-1], atol=1e-4)
+    assert judge.read(images).shape == (5, wanted.shape[1])
+    assert looked == [3, 0, 2]
+
+
+def test_a_backbone_forgets_before_memory_is_full(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(linear_judges, "_REMEMBERED", 3)
+    images, judge = np.random.default_rng(0).random((5, 1, 16, 16)), BackboneJudge()
+    whole = judge.read(images)
+    assert len(judge._vectors) == 3
+    assert np.allclose(judge.read(images[4:]), whole[4:], atol=1e-4)
+    assert len(judge._vectors) == 1

@@ -32,13 +32,12 @@ def module_of(study: FoundStudy) -> ModuleType:
 @pytest.fixture
 def quick_judges(studies: dict[str, FoundStudy], monkeypatch: pytest.MonkeyPatch) -> None:
     """Fewer trees, filters and rows to test on: whether a figure is there shows with any judge."""
-    *tables, images = [module_of(studies[name]) for name in ("adult-curves", "adult-analyses", "cifar-curves")]
+    tables = [module_of(studies[name]) for name in ("adult-curves", "adult-analyses")]
     for run in tables:
         monkeypatch.setattr(run, "TEST", 2000)
     for run in (tables[1], evaluation):
         monkeypatch.setattr(run, "TreesJudge", lambda *_: TreesJudge(5))
-    for run in (images, evaluation):
-        monkeypatch.setattr(run, "PatchesJudge", lambda: PatchesJudge(filters=8))
+    monkeypatch.setattr(evaluation, "PatchesJudge", lambda: PatchesJudge(filters=8))
 
 
 def adult_figures(study: FoundStudy, seeds: list[int]) -> StudyResults:
@@ -96,12 +95,13 @@ def test_image_points_are_in_order_and_shares_are_by_hand(studies: dict[str, Fou
     run, config = module_of(study), study.settings(quick=False)
     whole = {"label only": 0.2, "utility majority": 0.6}
     whole |= {"private network": 0.5, "private patches": 0.6, "utility network": 0.8, "utility patches": 0.9}
+    whole |= {"informed network": 0.5, "informed patches": 0.7}
     points = [f"{n:g}, {v:g}" for v in config["ours_lambdas"] for n in config["ours_noises"]]
     figures: dict[str, float] = {"released": 1.0, "trained": 1.0}
     for i, point in enumerate(points):
         figures[f"{point}/psnr"] = 20.0
         for kind, less in (("network", 0.1), ("patches", 0.0)):
-            best = {"weak": 0.3, "strong": 0.4, "utility": 0.9 - 0.05 * i, "released": 0.9}
+            best = {"weak": 0.3, "strong": 0.4, "informed": 0.45, "utility": 0.9 - 0.05 * i, "released": 0.9}
             figures |= {f"{point}/{role} {kind}": figure - less for role, figure in best.items()}
     # As a file gives them back: sorted by name.
     raw: dict[str, Any] = {"original": {"0": whole}, "ours": {"0": dict(sorted(figures.items()))}}
@@ -187,16 +187,13 @@ def test_a_small_cell_of_images(
         "judge_images": 60,
         "judge_epochs": 1,
     }
-    few |= {"pretrained_images": 60, "pretrained_noises": []}
+    few |= {"pretrained_images": 60, "pretrained_test_images": 60, "presets": ["collages"]}
     few |= {"baseline_epochs": 1, "paper_epochs": 1, "ours_noises": [2], "paper_noises": [20], "paper_lambdas": [-10]}
     config = {**study.settings(quick=True), **few, "seeds": [0]}
-    # A pretrained network takes too long for a test.
-    cells = {name: cell for name, cell in study.study.cells(config).items() if name != "pretrained"}
-    raw = {name: {"0": cell(0)} for name, cell in cells.items()} | {
-        "pretrained": {"0": {"private": 0.9, "utility": 1.0}}
-    }
+    raw = {name: {"0": cell(0)} for name, cell in study.study.cells(config).items()}
     counts = [[raw["paper"]["0"][f"forced {label}/{i}"] for i in range(20)] for label in (0, 1)]
     assert np.sum(counts, axis=1).tolist() == [120, 120]
     text = study.study.render(StudyResults(raw, config, quick=True), tmp_path)
     assert "Gaussian noise" in text
+    assert "substitute, collages | 5" in text
     assert (tmp_path / "cifar-grid-ours.png").stat().st_size < 300_000
