@@ -78,6 +78,15 @@ def test_the_subject_is_the_unit_wherever_it_is_known(tmp_path: Path) -> None:
     frame.drop(columns="patient").to_csv(tmp_path / "nobody.csv", index=False)
     with pytest.raises(ConfigError, match="--subject COLUMN"):
         fit(str(tmp_path / "nobody.csv"), tmp_path / "none", unit="subject", **ledger)
+    # A name that nobody declared is not guessed away: all records of a person would count as one person each.
+    numbered = str(tmp_path / "numbered.csv")
+    frame.rename(columns={"patient": "patient_nbr"}).to_csv(numbered, index=False)
+    with pytest.raises(PrivacyError, match="--subject patient_nbr"):
+        fit(numbered, tmp_path / "none", **ledger)
+    each = fit(numbered, tmp_path / "each", unit="record", drop=["patient_nbr"], holding="third")
+    assert each.claim.unit == "record"
+    drafted = draft_domain(numbered, tmp_path / "domain.json", utility="job", holding="fourth")
+    assert "patient_nbr" not in drafted.read_text()
 
 
 def test_one_odd_cell_changes_no_other_record(tmp_path: Path) -> None:

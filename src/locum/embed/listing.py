@@ -14,7 +14,7 @@ from locum.data import ALL, SPLITS, RawSplit, assemble, is_image_npz, read_image
 from locum.embed.sources import ArraySource, FileSource, ImageItem, ImageSource, RemoteSource, image_errors
 from locum.errors import DataError
 from locum.io import array_files, file_system, is_remote, parquet_files, remote_errors
-from locum.types import EmbeddingInfo
+from locum.types import SUBJECT_COLUMNS, EmbeddingInfo
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileInfo, FileSystem
@@ -28,7 +28,6 @@ _SPLIT_FOLDERS = {"train": "train", "val": "val", "valid": "val", "validation": 
 # Names of the columns of a table.
 _PATH = ("path", "file", "filename", "image")
 _LABEL = ("label", "y", "target", "class")
-_SUBJECT = ("subject", "patient", "patient_id")
 _ATTRIBUTE = "attr_"
 
 
@@ -261,7 +260,7 @@ def _open_table(place: Path) -> FileSource:
     put one subject on both sides of a split.
     """
     header = _header(place)
-    path, label, subject = (_column(header, names) for names in (_PATH, _LABEL, _SUBJECT))
+    path, label, subject = (_column(header, names) for names in (_PATH, _LABEL, SUBJECT_COLUMNS))
     if path is None:
         raise DataError(f"{str(place)!r} has no column `path`: rename the column of image files to it.")
     split = _column(header, ("split",))

@@ -34,10 +34,8 @@ from locum.recipes.fit_privacy import (
 )
 from locum.recipes.inputs import checkpoint_path, choose_split
 from locum.recipes.obfuscate_data import check_place, columns_of, joined, read_rows, write_table
-from locum.types import DP, PrivacyClaim
+from locum.types import DP, SUBJECT_COLUMNS, PrivacyClaim, seems_subject
 
-# Columns that say whose a record is.
-_SUBJECTS = ("subject", "patient", "patient_id")
 DOMAIN_READ = (
     "given that these categories and ranges are public: they, whether numbers are whole and whether values are "
     f"missing were read from the data, at most {MOST_CLASSES} categories per column with {LEAST_UNITS} units or more "
@@ -424,7 +422,8 @@ def draft_domain(
     for name in (utility, *drop):
         if name not in columns_of(rows):
             raise ConfigError(f"{data!r} has no column {name!r}: it has {', '.join(columns_of(rows)[:40])}.")
-    owner = _owner(columns_of(rows), None, "auto")
+    # A draft may guess whose a record is: it only decides which values are too rare to be proposed.
+    owner = next((name for name in columns_of(rows) if seems_subject(name) and name != utility), None)
     frame = rows.drop(columns=[*dict.fromkeys([*drop, *([] if owner is None else [owner])])])
     rare = {}
     for name in frame:
@@ -468,7 +467,12 @@ def _owner(names: Sequence[str], subject: str | None, unit: UnitChoice) -> str |
         return None
     if subject is None:
         # Also if it is left out of the table: identifiers are, and the records are still somebody's.
-        subject = next((name for name in names if name.lower() in _SUBJECTS), None)
+        subject = next((name for name in names if name.lower() in SUBJECT_COLUMNS), None)
+    if subject is None and unit == "auto" and (maybe := next(filter(seems_subject, names), None)):
+        raise PrivacyError(
+            f"Column {maybe!r} seems to say whose a record is, and nothing says that it does: pass --subject {maybe} "
+            "to protect all records of a person together, or --unit record to protect each record alone."
+        )
     if subject is None and unit == "subject":
         raise ConfigError("--unit subject needs the column that says whose a record is: --subject COLUMN.")
     return subject

@@ -39,5 +39,6 @@ if TYPE_CHECKING:
     from locum.types.estimate import Estimate as Estimate, finite_number as finite_number
     from locum.types.progress import Progress as Progress, no_progress as no_progress
     from locum.types.rounding import GRID_GAP as GRID_GAP, at_least as at_least, at_most as at_most
+    from locum.types.subjects import SUBJECT_COLUMNS as SUBJECT_COLUMNS, seems_subject as seems_subject
 
 __getattr__, __dir__, __all__ = lazy_exports(__name__)

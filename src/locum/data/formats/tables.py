@@ -18,12 +18,10 @@ import pyarrow.compute as pc
 from locum.data.formats.arrays import ATTRIBUTE
 from locum.data.formats.assemble import ALL, SPLITS, RawSplit
 from locum.errors import DataError
+from locum.types import SUBJECT_COLUMNS, seems_subject
 
 Array = npt.NDArray[Any]
 LABELS = ("label", "y", "target", "class")
-SUBJECTS = ("subject", "patient", "patient_id")
-# An undeclared patient number would become a feature, and the patient would be split: ask instead.
-_SUBJECT = re.compile(r"(^|[_\W])(patient|subject)s?[_\W]?(id|ids|nr|no|num|number|name|key|code)?$", re.IGNORECASE)
 _NUMBERED = re.compile(r"^(\D*)\d+$")
 
 
@@ -54,11 +52,11 @@ def find_roles(names: Sequence[str], path: str) -> Roles:
     attributes = {n.removeprefix(ATTRIBUTE): n for n in names if n.startswith(ATTRIBUTE) and len(n) > len(ATTRIBUTE)}
     free = [n for n in names if n not in attributes.values()]
     label = _only(free, LABELS, "labels", path)
-    subject = _only(free, SUBJECTS, "subjects", path)
+    subject = _only(free, SUBJECT_COLUMNS, "subjects", path)
     split = _only(free, ("split",), "splits", path)
     rest = tuple(n for n in free if n not in (label, subject, split))
     for name in rest:
-        if _SUBJECT.search(name):
+        if seems_subject(name):
             raise DataError(
                 f"Column `{name}` of {path} seems to say who a record belongs to: rename it to `subject`, "
                 f"or to `{ATTRIBUTE}{name}` if it does not."
