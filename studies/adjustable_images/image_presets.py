@@ -66,7 +66,7 @@ def fitted(preset: str, scene: Scene, seed: int) -> ImageObfuscator:
     if preset != "donors":
         model = ImageObfuscator("substitute" if preset == "collages" else preset, random_state=seed)
         if preset == "collages":
-            return model.fit(scene.pixels, scene.rows.utility, show_quarters=True)
+            return model.fit(scene.pixels, scene.rows.utility, show_quarters=True, subject=scene.subject)
         return model.fit(scene.pixels, scene.rows.utility)
     own, lent = (scene.take(part) for part in halves(scene, seed))
     return ImageObfuscator().fit(own.pixels, own.rows.utility, donors=(lent.pixels, lent.rows.utility))

@@ -43,6 +43,49 @@ def pool() -> Substitution:
     return Substitution.of_collages(planes(X), LABEL[:, None], np.random.default_rng(0))
 
 
+def shown_quarters(pool: Substitution, images: np.ndarray) -> np.ndarray:
+    """Whether each image can be seen in each quarter of some collage, away from the blended borders: (n, 4)."""
+    half, edge = SIDE // 2, SIDE // 8
+    found = []
+    for top, left in ((0, 0), (0, half), (half, 0), (half, half)):
+        part = np.s_[:, top + edge : top + half - edge, left + edge : left + half - edge]
+        shown = {piece.tobytes() for piece in pool.images[:, 0][part]}
+        found.append([piece.tobytes() in shown for piece in images[part]])
+    return np.array(found).T
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_person_shows_one_quarter(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    subject = rng.choice(60, N, p=np.arange(1, 61) / np.arange(1, 61).sum())
+    alone = Substitution.of_collages(planes(X), LABEL[:, None], rng)
+    together = Substitution.of_collages(planes(X), LABEL[:, None], rng, subject)
+    per_image, per_person = (shown_quarters(pool, X) for pool in (alone, together))
+    assert per_image.sum(axis=1).max() == 1
+    # Several images of a person show several quarters, unless it is said whose they are.
+    assert max(per_image[subject == one].any(axis=0).sum() for one in np.unique(subject)) > 2
+    assert max(per_person[subject == one].any(axis=0).sum() for one in np.unique(subject)) == 1
+    # Quarters come from about as many images each, for each label.
+    counts = np.array([per_person[label == LABEL].sum(axis=0) for label in (0, 1)])
+    assert counts.min() > 0.7 * counts.mean()
+
+
+def test_a_label_of_one_person_has_no_collages_of_its_own() -> None:
+    label = LABEL.copy()
+    label[:20] = 2
+    subject = np.arange(N)
+    subject[:20] = 0
+    pool = Substitution.of_collages(planes(X), label[:, None], np.random.default_rng(0), subject)
+    assert pool.combinations.tolist() == [[0], [1]]
+    with pytest.raises(DataError, match="8 subjects or more"):
+        Substitution.of_collages(planes(X), LABEL[:, None], np.random.default_rng(0), np.zeros(N))
+    model = ImageObfuscator(random_state=0)
+    with pytest.raises(DataError, match="one for each of 240 images"):
+        model.fit(X, LABEL, show_quarters=True, subject=subject[:5])
+    with pytest.raises(ConfigError, match="with `show_quarters` only"):
+        ImageObfuscator("calibrated").fit(X, LABEL, subject=subject)
+
+
 # -- the draw ------------------------------------------------------------------------------------------------------
 def naive(pool: Substitution, image: np.ndarray, label: int) -> list[int]:
     """Positions of the pool's images with this label, the nearest first, one pair at a time in whole numbers."""

@@ -205,7 +205,7 @@ def read_image_attributes(
 def read_image_npz(path: str | os.PathLike[str], *, labels: str = "label") -> dict[str, ImageTable]:
     """Every split of an .npz in MedMNIST's layout (`train_images, train_labels, ...`), without resizing.
 
-    Arrays `train_attr_NAME` become attributes.
+    Arrays `train_attr_NAME` become attributes, and `train_subject` the attribute `subject`.
 
     Parameters
     ----------
@@ -236,7 +236,7 @@ def read_image_npz(path: str | os.PathLike[str], *, labels: str = "label") -> di
     if not Path(place).is_file():
         raise DataError(f"There is no file {place}: give an .npz of images.")
     raw, names = read_image_arrays(place)
-    placeholders = {k: RawSplit(np.zeros((len(r.X), 1)), r.labels, None, r.attributes) for k, r in raw.items()}
+    placeholders = {k: RawSplit(np.zeros((len(r.X), 1)), r.labels, r.subject, r.attributes) for k, r in raw.items()}
     found = {}
     for split, part in assemble(placeholders, place, EmbeddingInfo(), names).items():
         images = raw[split].X
@@ -249,6 +249,8 @@ def read_image_npz(path: str | os.PathLike[str], *, labels: str = "label") -> di
         # Without class names, a label is the number in the file.
         whole = not names and raw[split].labels.dtype.kind in "iu"
         facts = {name: v.astype(np.int64) if v.dtype.kind == "b" else v for name, v in part.attributes.items()}
+        if part.subject is not None:
+            facts.setdefault("subject", part.subject)
         found[split] = ImageTable(images, {labels: values.astype(np.int64) if whole else values, **facts})
     return found
 

@@ -134,20 +134,31 @@ class ImageObfuscator(BaseObfuscator):
         *,
         donors: tuple[npt.ArrayLike, Any] | None = None,
         show_quarters: bool = False,
+        subject: npt.ArrayLike | None = None,
     ) -> Self:
         """Learn from images and the attributes that must stay useful. Private attributes are not needed.
 
         The preset "substitute" shows images, or parts of images, as they are. Say which: `donors` are images and
         their utility labels that may be shown to anyone, such as public ones, and nothing of `X` but the values of
         its labels is kept; with `show_quarters` one quarter of each image of `X` may be shown, in collages.
+        `subject` says whose each image is: all images of one person then show the same quarter.
         """
         self._check()
         if show_quarters and (donors is not None or self.preset != "substitute"):
             raise ConfigError("`show_quarters` is for the preset 'substitute' without `donors`: leave it out.")
+        if subject is not None and not show_quarters:
+            raise ConfigError("`subject` decides who shows which quarter: pass it with `show_quarters` only.")
         if donors is None:
             if self.preset == "substitute" and not show_quarters:
                 raise PrivacyError(SHOWS)
-            return super().fit(X, utility)
+            if not show_quarters:
+                return super().fit(X, utility)
+            matrix, codes = self._prepare(X, utility)
+            if subject is not None and np.shape(subject) != (len(matrix),):
+                raise DataError(f"`subject` must name one for each of {len(matrix)} images; got {np.shape(subject)}.")
+            rng, whose = np.random.default_rng(self._seed()), None if subject is None else np.asarray(subject)
+            self.noise_, self.history_ = Substitution.of_collages(matrix, codes, rng, whose), History()
+            return self
         if self.preset != "substitute":
             raise ConfigError(f"Only the preset 'substitute' takes `donors`; got {self.preset!r}: leave them out.")
         self._learn(X)
@@ -230,11 +241,8 @@ class ImageObfuscator(BaseObfuscator):
     def _train(self, matrix: Array, codes: Codes) -> None:
         if self.preset == "paper":
             super()._train(matrix, codes)
-        elif self.preset == "calibrated":
-            self.noise_, self.history_ = SpectralNoise.fit(matrix, codes), History()
         else:
-            rng = np.random.default_rng(self._seed())
-            self.noise_, self.history_ = Substitution.of_collages(matrix, codes, rng), History()
+            self.noise_, self.history_ = SpectralNoise.fit(matrix, codes), History()
 
     def _donated(self, images: npt.ArrayLike, utility: Any) -> tuple[Array, Codes]:
         shown = _pixels(images)

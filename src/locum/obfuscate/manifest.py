@@ -139,7 +139,7 @@ def shown_parts(pool: str) -> str:
     return (
         "the images it was fitted on: a quarter of each may be shown as it is, in a collage, to anyone; whoever has "
         "the image recognizes it, and someone may be recognized by a quarter; several images of one person give "
-        "several quarters"
+        "several quarters, unless the fit was told whose they are"
     )
 
 

@@ -122,6 +122,11 @@ class BaseObfuscator(BaseEstimator):
     # -- fitting ---------------------------------------------------------------------------------------------------
     def fit(self, X: Any, utility: Any) -> Self:
         """Learn from records and the attributes that must stay useful. Private attributes are not needed."""
+        self._train(*self._prepare(X, utility))
+        return self
+
+    def _prepare(self, X: Any, utility: Any) -> tuple[Array, Codes]:
+        """The checked records and codes, after learning what they look like."""
         self._check()
         matrix = self._learn(X)
         self.labels_ = UtilityLabels.fit(utility)
@@ -130,8 +135,7 @@ class BaseObfuscator(BaseEstimator):
             raise DataError(f"Each record needs its utility label; got {len(matrix)} records, {len(codes)} labels.")
         if len(matrix) < 20:
             raise DataError(f"An obfuscator needs at least 20 records to learn from; got {len(matrix)}.")
-        self._train(matrix, codes)
-        return self
+        return matrix, codes
 
     def _train(self, matrix: Array, codes: Codes) -> None:
         inputs, seed = self._inputs(matrix), self._seed()

@@ -49,22 +49,26 @@ class Substitution:
     pool: Pool
 
     @classmethod
-    def of_collages(cls, images: Array, codes: Codes, rng: np.random.Generator) -> Self:
+    def of_collages(cls, images: Array, codes: Codes, rng: np.random.Generator, subject: Array | None = None) -> Self:
         """A pool of collages: four quarters, of four images with the same labels, with blended borders.
 
         Each image gives one quarter at most, always the same, so no image can be put together again from the pool.
+        With `subject`, whose an image is, all images of one subject give the same quarter.
         """
         combinations, which = _frequent(codes, FEWEST)
-        if not len(combinations):
-            raise DataError(f"No utility label has {FEWEST} or more images, two for each quarter: merge rare labels.")
-        masks, made, owners = quarters(images.shape[2]), [], []
-        for k in range(len(combinations)):
-            members = rng.permutation(np.flatnonzero(which == k))
+        given = _given_quarters(which, len(combinations), subject, rng)
+        parts = [[np.flatnonzero((which == k) & (given == q)) for q in range(4)] for k in range(len(combinations))]
+        full = [k for k, rows in enumerate(parts) if all(map(len, rows))]
+        if not full:
+            whose = "images" if subject is None else "subjects"
+            raise DataError(f"No utility label has {FEWEST} {whose} or more, two per quarter: merge rare labels.")
+        combinations, masks, made, owners = combinations[full], quarters(images.shape[2]), [], []
+        for k, members in enumerate(parts[old] for old in full):
             # A power of two: the exact number of records is private.
-            size = min(_MOST, 1 << (len(members).bit_length() - 1))
+            size = min(_MOST, 1 << (sum(map(len, members)).bit_length() - 1))
             out = np.zeros((size, *images.shape[1:]), dtype=np.float32)
-            for quarter, mask in enumerate(masks):
-                out += mask * images[_repeated(members[quarter::4], size, rng)]
+            for mask, rows in zip(masks, members, strict=True):
+                out += mask * images[_repeated(rows, size, rng)]
             made.append(_bytes(out))
             owners.append(np.full(size, k, dtype=np.int64))
         return cls(combinations, np.concatenate(made), np.concatenate(owners), "collages")
@@ -206,6 +210,22 @@ def _frequent(codes: Codes, fewest: int) -> tuple[Codes, Codes]:
     found, which, counts = np.unique(codes, axis=0, return_inverse=True, return_counts=True)
     kept = counts >= fewest
     return found[kept], np.where(kept, np.cumsum(kept) - 1, -1)[which.ravel()]
+
+
+def _given_quarters(which: Codes, combinations: int, subject: Array | None, rng: np.random.Generator) -> Codes:
+    """The quarter that each image gives: one per subject, and each quarter from about as many images of a row."""
+    whose = np.arange(len(which)) if subject is None else np.unique(subject, return_inverse=True)[1].reshape(-1)
+    held = np.zeros((whose.max() + 1, combinations), dtype=np.int64)
+    np.add.at(held, (whose[which >= 0], which[which >= 0]), 1)
+    given = np.empty(len(held), dtype=np.int64)
+    filled = np.zeros((combinations, 4), dtype=np.int64)
+    # Who has most images first: the others even out what is left.
+    order = rng.permutation(len(held))
+    for one in order[np.argsort(-held.sum(axis=1)[order], kind="stable")]:
+        given[one] = np.argmin(held[one] @ filled)
+        filled[:, given[one]] += held[one]
+    out: Codes = given[whose]
+    return out
 
 
 def _repeated(members: Codes, size: int, rng: np.random.Generator) -> Codes:

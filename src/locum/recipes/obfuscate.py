@@ -38,7 +38,7 @@ from locum.recipes.obfuscate_data import (
     write_table,
 )
 from locum.recipes.obfuscate_private import apply_table
-from locum.types import PrivacyClaim, at_least
+from locum.types import PrivacyClaim, at_least, seems_subject
 
 Array = npt.NDArray[Any]
 # Images that are obfuscated at once.
@@ -234,7 +234,9 @@ def fit_obfuscator(
     )
     with bar:
         if isinstance(model, ImageObfuscator):
-            model.fit(records, labels, donors=given, show_quarters=show_quarters)
+            owner = next(filter(seems_subject, columns_of(rows)), None) if show_quarters else None
+            subject = None if owner is None else rows.attributes[owner]
+            model.fit(records, labels, donors=given, show_quarters=show_quarters, subject=subject)
         else:
             model.fit(records, labels)
     save_obfuscator(model, out, overwrite=overwrite)
