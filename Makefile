@@ -9,13 +9,18 @@ PIP := $(BIN)/pip --disable-pip-version-check --quiet install --constraint const
 # All but one, which needs packages that do not go with ours; its first lines say how to run it.
 BENCHMARKS := $(filter-out benchmarks/audit_anonymeter.py,$(sort $(wildcard benchmarks/*.py)))
 
-.PHONY: demo test check bench docs clean
+.PHONY: demo test test-all check bench docs clean
 
 demo: $(VENV)/.ready-run
 	$(BIN)/locum demo
 
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
+
 test: $(VENV)/.ready-dev
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
+	$(PYTEST) -m 'not slow'
+
+test-all: $(VENV)/.ready-dev
+	$(PYTEST)
 
 check: $(VENV)/.ready-dev
 	$(BIN)/ruff check .

@@ -194,7 +194,6 @@ def network(tmp_path: Path) -> Iterator[Network]:
         network.stop()
 
 
-@pytest.mark.slow
 def test_a_killed_coordinator_and_a_killed_site_come_back_and_others_cannot_connect(
     network: Network, tmp_path: Path
 ) -> None:

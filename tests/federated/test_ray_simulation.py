@@ -39,7 +39,6 @@ print(json.dumps({"release": str(release), "told": told}, default=str))
 """
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("hardly_trained_personal_models")
 def test_ray_and_one_process_give_the_same_release(tmp_path: Path) -> None:
     parts = partition_iid(load_sample("digits"), 3, np.random.default_rng(0))

@@ -217,6 +217,7 @@ print(len(MadeUp(0, 100)), peak() - before, *means.tolist())
 '''
 
 
+@pytest.mark.slow
 def test_memory_stays_bounded_while_a_million_records_are_learned_from() -> None:
     done = subprocess.run([sys.executable, "-c", MADE_UP], capture_output=True, text=True, check=True)
     records, megabytes, *means = map(float, done.stdout.split())

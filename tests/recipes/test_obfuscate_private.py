@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -192,34 +189,3 @@ def test_a_table_takes_no_knobs(data: str, tmp_path: Path) -> None:
     assert len(pd.read_parquet(tmp_path / "rows.parquet")) == 7
     with pytest.raises(ConfigError):
         sample_table(folder, tmp_path / "rows.parquet", n=7)
-
-
-def run(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "locum", "obfuscate", *words]
-    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, env={**os.environ}, check=False)
-
-
-def test_the_program_from_domain_to_rows(data: str, tmp_path: Path) -> None:
-    name, given = Path(data).name, ("--utility", "smokes", "--epsilon", "1")
-    assert run("domain", name, "-o", "d.json", "--utility", "smokes", cwd=tmp_path).returncode == 0
-    done = run("fit", name, "-o", "t", *given, "--domain", "d.json", "--json", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["claim"]["kind"] == "dp"
-    done = run("sample", "t", "-n", "20", "-o", "rows.csv", cwd=tmp_path)
-    assert done.returncode == 0
-    assert "dp (epsilon" in done.stdout
-    done = run("apply", "t", name, "-o", "applied.csv", cwd=tmp_path)
-    assert "No guarantee" in done.stdout
-    for words, said in (
-        (("fit", name, "-o", "u", "--utility", "smokes", "--domain", "d.json"), "add --epsilon"),
-        (("fit", name, "-o", "u", *given, "--domain-public", "--epochs", "3"), "--epochs"),
-        (("fit", name, "-o", "u", *given, "--utility", "job", "--domain-public"), "one label"),
-        (("fit", name, "-o", "u", *given, "--domain", "d.json"), "does not allow"),
-        (("sample", "t", "-o", "rows.csv"), "rows.csv"),
-        (("sample", name, "-o", "x.csv"), "not a folder"),
-    ):
-        done = run(*words, cwd=tmp_path)
-        assert done.returncode == 2, (words, done.stderr)
-        assert said in done.stderr
-        assert done.stderr.count("\n") == 1
-    assert not (tmp_path / "u").exists()

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from locum.obfuscate import ATTACKERS, evaluation
+from locum.obfuscate import ATTACKERS, evaluation, linear_judges
 from locum.obfuscate.baselines import strengths
 from locum.obfuscate.judges import TreesJudge
 from locum.obfuscate.linear_judges import PatchesJudge
@@ -38,6 +38,7 @@ def quick_judges(studies: dict[str, FoundStudy], monkeypatch: pytest.MonkeyPatch
     for run in (tables[1], evaluation):
         monkeypatch.setattr(run, "TreesJudge", lambda *_: TreesJudge(5))
     monkeypatch.setattr(evaluation, "PatchesJudge", lambda: PatchesJudge(filters=8))
+    monkeypatch.setattr(linear_judges, "_WINDOWS", 2000)
 
 
 def adult_figures(study: FoundStudy, seeds: list[int]) -> StudyResults:
@@ -129,15 +130,14 @@ def test_a_small_cell_has_every_figure(studies: dict[str, FoundStudy], method: s
     assert method != "paper" or figures["trained"] == 86_494
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("real_data", "quick_judges")
 def test_questions_are_answered_and_written_about(studies: dict[str, FoundStudy], tmp_path: Path) -> None:
     study = studies["adult-analyses"]
     few = {
         "rows": 1000,
         "judge_rows": 400,
-        "ours_epochs": 2,
-        "paper_epochs": 2,
+        "ours_epochs": 1,
+        "paper_epochs": 1,
         "ours_stages": [1],
         "paper_stages": [1],
     }
@@ -171,7 +171,6 @@ def test_patients_are_matched_by_hand(studies: dict[str, FoundStudy]) -> None:
     assert presets.matching(found, np.array(["a", "b", "a", "c"]))["rank 1"] == 0.0
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("real_data", "quick_judges")
 def test_a_small_cell_of_images(
     studies: dict[str, FoundStudy], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -179,12 +178,12 @@ def test_a_small_cell_of_images(
     study = studies["cifar-curves"]
     run = module_of(study)
     whole = {split: run.images(split) for split in ("train", "test")}
-    few_images = {split: (pixels[:120], rows.take(np.arange(120))) for split, (pixels, rows) in whole.items()}
+    few_images = {split: (pixels[:60], rows.take(np.arange(60))) for split, (pixels, rows) in whole.items()}
     monkeypatch.setattr(run, "images", few_images.__getitem__)
     few: dict[str, Any] = {
         "methods": ["ours", "paper", "gaussian"],
-        "images": 120,
-        "judge_images": 60,
+        "images": 60,
+        "judge_images": 40,
         "judge_epochs": 1,
     }
     few |= {"pretrained_images": 60, "pretrained_test_images": 60, "presets": ["collages"]}
@@ -192,7 +191,7 @@ def test_a_small_cell_of_images(
     config = {**study.settings(quick=True), **few, "seeds": [0]}
     raw = {name: {"0": cell(0)} for name, cell in study.study.cells(config).items()}
     counts = [[raw["paper"]["0"][f"forced {label}/{i}"] for i in range(20)] for label in (0, 1)]
-    assert np.sum(counts, axis=1).tolist() == [120, 120]
+    assert np.sum(counts, axis=1).tolist() == [60, 60]
     text = study.study.render(StudyResults(raw, config, quick=True), tmp_path)
     assert "Gaussian noise" in text
     assert "substitute, collages | 5" in text

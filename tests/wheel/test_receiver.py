@@ -96,7 +96,6 @@ def test_a_missing_extra_is_one_sentence(received: Path) -> None:
         assert len(ran.stderr.strip().splitlines()) == 1
 
 
-@pytest.mark.slow
 def test_the_wheel_without_extras(received: Path, tmp_path: Path) -> None:
     import venv
 
