@@ -128,7 +128,8 @@ def coverage(
         str | None, typer.Option("--state", help="Rows in one state: done, 'in part', otherwise or not.")
     ] = None,
     check: Annotated[
-        bool, typer.Option("--check", help="Compare paths and figures with the repository; exit code 1 if one is wrong.")
+        bool,
+        typer.Option("--check", help="Compare paths and figures with the repository; exit code 1 if one is wrong."),
     ] = False,
     studies: Studies = Path("studies"),
     as_json: Json = False,

@@ -1,6 +1,6 @@
 """`study coverage`: what four papers describe, item by item, and what of it is built, tested and shown.
 
-The tables of `studies/coverage.md` are the source. They are read strictly, and compared with the repository: paths must
+The tables of `studies/coverage.md` are the source. They are read strictly and compared with the repository: paths must
 exist, and figures must be those of the committed results.
 """
 
@@ -176,8 +176,8 @@ def coverage_totals(rows: Sequence[CoverageRow]) -> dict[str, dict[str, int]]:
 def check_coverage(studies: Path) -> list[str]:
     """Compare `coverage.md` with the repository.
 
-    Paths of code and tests must exist beside the folder, studies must have committed results, figures must equal those
-    results to the digits written, and the totals must be those of the rows. Nothing is computed.
+    Paths of code and tests must exist beside the folder, studies must have committed results, figures must equal them
+    to the digits written, and the totals must be those of the rows. Nothing is computed.
 
     Parameters
     ----------
@@ -200,10 +200,7 @@ def check_coverage(studies: Path) -> list[str]:
     results = _committed(studies)
     root = studies.resolve().parent
     wrong = [
-        f"{r.id}: there is no {path!r}."
-        for r in rows
-        for path in (*r.built, *r.tested)
-        if not (root / path).exists()
+        f"{r.id}: there is no {path!r}." for r in rows for path in (*r.built, *r.tested) if not (root / path).exists()
     ]
     wrong += [problem for r in rows if (problem := _figure_problem(r, results)) is not None]
     wrong += [f"{r.id}: {r.state!r} needs a note that says why." for r in rows if r.state != "done" and not r.note]
@@ -239,7 +236,9 @@ def _lines(text: str) -> list[str]:
             cells = _cells(line)
             prefix = cells[0].partition("-")[0]
             if cells != _HEADER and not set(line) <= set("|-") and PAPERS.get(prefix) != under:
-                raise ConfigError(f"A row under {under!r} in coverage.md begins with {cells[0]!r:.40}, not with its id.")
+                raise ConfigError(
+                    f"A row under {under!r} in coverage.md begins with {cells[0]!r:.40}, not with its id."
+                )
             lines.append(line)
     return lines
 
@@ -251,7 +250,9 @@ def _cells(line: str) -> list[str]:
 def _row(line: str) -> CoverageRow:
     cells = _cells(line)
     if len(cells) != len(_HEADER) or not re.fullmatch(r"\d{3}-\d{2,3}", cells[0]) or not all(cells):
-        raise ConfigError(f"A row of coverage.md needs {len(_HEADER)} cells ({', '.join(_HEADER)}); got {line!r:.120}.")
+        raise ConfigError(
+            f"A row of coverage.md needs {len(_HEADER)} cells ({', '.join(_HEADER)}); got {line!r:.120}."
+        )
     number, what, built, tested, shown, state, note = cells
     if state not in STATES:
         raise ConfigError(f"{number}: the state must be one of {', '.join(map(repr, STATES))}; got {state!r}.")
@@ -287,7 +288,9 @@ def _in_order(rows: Sequence[CoverageRow]) -> None:
         ids = [r.id for r in rows if r.paper == paper]
         for given, due in zip(ids, (f"{prefix}-{i:02d}" for i in range(1, len(ids) + 1)), strict=True):
             if given != due:
-                raise ConfigError(f"Ids of {paper!r} in coverage.md count up without gaps: {due!r} is due, got {given!r}.")
+                raise ConfigError(
+                    f"Ids of {paper!r} in coverage.md count up without gaps: {due!r} is due, got {given!r}."
+                )
         if not ids:
             raise ConfigError(f"coverage.md has no rows under the heading {paper!r}.")
 
@@ -310,7 +313,7 @@ def _figure_problem(row: CoverageRow, results: Mapping[str, Mapping[str, Any]]) 
         return None
     if row.study not in results:
         return f"{row.id}: the study {row.study!r} has no committed results."
-    if row.figure is None:
+    if row.cell is None or row.metric is None or row.figure is None:
         return None
     metrics = results[row.study].get(row.cell, {})
     if row.metric not in metrics:
