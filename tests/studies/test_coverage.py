@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from locum.errors import ConfigError
-from locum.recipes import CoverageRow, check_coverage, coverage_totals, read_coverage
+from locum.recipes import CoverageRow, check_coverage, coverage_totals, find_studies, read_coverage
 from locum.recipes.study_coverage import PAPERS, STATES
 
 ROOT = Path(__file__).parents[2] / "studies"
@@ -70,6 +70,17 @@ def test_every_item_of_the_papers_has_a_row() -> None:
         "all": 277,
     }
     assert len({r.id for r in rows}) == len({r.what for r in rows}) == len(rows)
+
+
+def test_every_command_names_a_cell_that_its_study_still_has() -> None:
+    found = find_studies(ROOT)
+    named: dict[str, set[str]] = {}
+    for row in read_coverage(ROOT):
+        if row.study is not None and row.cell is not None:
+            named.setdefault(row.study, set()).add(row.cell)
+    for study, cells in named.items():
+        saved = json.loads((found[study].folder / "results" / f"{study}.json").read_text())
+        assert cells <= set(found[study].study.cells(saved["config"])), study
 
 
 def test_a_made_up_page_is_read(studies: Path) -> None:

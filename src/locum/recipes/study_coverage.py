@@ -1,7 +1,7 @@
 """`study coverage`: what four papers describe, item by item, and what of it is built, tested and shown.
 
-The tables of `studies/coverage.md` are the source. They are read strictly and compared with the repository: paths must
-exist, and figures must be those of the committed results.
+The tables of `studies/coverage.md` are the source. They are read strictly and compared with the repository: paths
+have to exist, and figures have to be those of the committed results.
 """
 
 from __future__ import annotations
