@@ -1,4 +1,4 @@
-"""`locum study list|run|check`."""
+"""`locum study list|run|render|check|coverage`."""
 
 from __future__ import annotations
 
@@ -116,6 +116,43 @@ def check(
         ]
         output.show_table(["figure", "committed", "recomputed", "agrees"], rows, title=f"{name}: {result['cell']}")
     if not result["agrees"]:
+        raise typer.Exit(1)
+
+
+@group.verb()
+def coverage(
+    paper: Annotated[
+        str | None, typer.Option("--paper", help="Rows of one paper: thesis, replica, federated or adjustable.")
+    ] = None,
+    state: Annotated[
+        str | None, typer.Option("--state", help="Rows in one state: done, 'in part', otherwise or not.")
+    ] = None,
+    check: Annotated[
+        bool,
+        typer.Option("--check", help="Compare paths and figures with the repository; exit code 1 if one is wrong."),
+    ] = False,
+    studies: Studies = Path("studies"),
+    as_json: Json = False,
+) -> None:
+    """Count what the four papers describe and what of it is done; list rows with --paper or --state."""
+    from locum.recipes import check_coverage, coverage_totals, read_coverage
+
+    rows = read_coverage(studies, paper=paper, state=state)
+    totals, wrong = coverage_totals(rows), check_coverage(studies) if check else []
+    listed = paper is not None or state is not None
+    if as_json:
+        told = {"totals": totals, "rows": [r.to_dict() for r in rows]}
+        output.print_json(told | {"wrong": wrong} if check else told)
+    else:
+        if listed:
+            output.show_table(
+                ["id", "what", "state", "shown", "note"], [[r.id, r.what, r.state, r.shown, r.note] for r in rows]
+            )
+        names = list(totals["all"])
+        output.show_table(["paper", *names], [[p, *(str(t[n]) for n in names)] for p, t in totals.items()])
+        for sentence in wrong:
+            output.say(sentence, "red")
+    if wrong:
         raise typer.Exit(1)
 
 

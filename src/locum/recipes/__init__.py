@@ -117,6 +117,12 @@ if TYPE_CHECKING:
         render_study as render_study,
         run_study as run_study,
     )
+    from locum.recipes.study_coverage import (
+        CoverageRow as CoverageRow,
+        check_coverage as check_coverage,
+        coverage_totals as coverage_totals,
+        read_coverage as read_coverage,
+    )
     from locum.recipes.survey import DataSurvey as DataSurvey, survey_data as survey_data
     from locum.recipes.train import SCORED_ON as SCORED_ON, TrainSummary as TrainSummary, train_head as train_head
     from locum.recipes.verify import verify_release as verify_release
