@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable
+from copy import copy
 from pathlib import Path
 from shutil import copytree
 from typing import Any
@@ -89,6 +90,13 @@ def test_what_is_not_fitted_is_not_saved(table: PrivateTable, tmp_path: Path) ->
     with pytest.raises(NotFittedError):
         save_table(PrivateTable(table.domain, "smokes", DP(1.0, 1e-6)), tmp_path / "table")
     assert not (tmp_path / "table").exists()
+
+
+def test_what_was_paid_for_is_saved_whatever_the_settings_say_now(table: PrivateTable, tmp_path: Path) -> None:
+    changed = copy(table)
+    changed.privacy, changed.rows_per_subject = DP(0.1, 1e-9), 7
+    saved = save_table(changed, tmp_path / "table").manifest.settings
+    assert (saved.epsilon, saved.delta, saved.rows_per_subject) == (1.0, 1e-6, 1)
 
 
 def test_altered_files_are_refused(folder: Path) -> None:

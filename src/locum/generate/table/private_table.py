@@ -173,8 +173,8 @@ class PrivateTable(Guarantee, BaseEstimator):
                 learner.take(paid.draw(partial(query.sums, codes, weights), share))
             self.transcript_ = paid.finish()
         # Post-processing from here on: no record is used, so it costs nothing, and anyone can repeat it.
-        rows = self.rows_per_subject if owners is not None else 1
-        self.model_ = learner.model(rows)
+        self.plan_, self.rows_per_subject_ = paid.plan, self.rows_per_subject if owners is not None else 1
+        self.model_ = learner.model(self.rows_per_subject_)
         self.claim_ = self._dp_claim(paid.charge, *NOT_COVERED)
         return self
 

@@ -175,7 +175,7 @@ def save_table(
         raise NotFittedError("This PrivateTable is not fitted yet; call `fit` first.")
     from safetensors.numpy import save
 
-    model, claim, budget = table.model_, table.claim_, table.plan().privacy
+    model, claim, budget = table.model_, table.claim_, table.plan_.privacy
     claim = replace(claim, assumptions=(*assumptions, *claim.assumptions))
     try:
         manifest = TableManifest(
@@ -185,8 +185,8 @@ def save_table(
                 delta=budget.delta,
                 unit=budget.unit,
                 relation=budget.relation,
-                rows_per_subject=table.rows_per_subject,
-                noise_multiplier=table.plan().noise_multiplier,
+                rows_per_subject=table.rows_per_subject_,
+                noise_multiplier=table.plan_.noise_multiplier,
             ),
             domain=model.domain.to_dict(),
             utility=model.utility,
