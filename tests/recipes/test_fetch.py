@@ -7,6 +7,7 @@ import os
 import threading
 import tomllib
 from collections.abc import Iterator
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -71,7 +72,9 @@ class Handler(BaseHTTPRequestHandler):
         self.end_headers()
         body = body[: server.stop]
         server.sent += len(body)
-        self.wfile.write(body)
+        # Whoever sees a wrong length hangs up.
+        with suppress(ConnectionError):
+            self.wfile.write(body)
 
     def log_message(self, *args: Any) -> None:
         """Say nothing."""

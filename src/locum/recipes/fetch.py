@@ -212,9 +212,9 @@ def _download(entry: Mapping[str, Any], part: Path, progress: Progress | None) -
         reason = http.client.responses.get(error.code, "no reason")
         raise DataError(f"{url} answered {error.code} ({reason}): correct the address, or try again later.") from None
     except (urllib.error.URLError, http.client.HTTPException, TimeoutError, ConnectionError, ssl.SSLError) as error:
-        reason = getattr(error, "reason", None) or error
+        why = getattr(error, "reason", None) or error
         raise DataError(
-            f"The download from {url} stopped: {reason}. Check the network, and run the same command again to resume."
+            f"The download from {url} stopped: {why}. Check the network, and run the same command again to resume."
         ) from None
 
 
