@@ -387,3 +387,22 @@ def test_embedding_cifar_and_camelyon(cifar10: tuple[Path, np.ndarray], camelyon
 def test_a_survey_counts_a_layout_s_patients(chest: Path) -> None:
     found = survey_data(str(chest))
     assert (found.records, found.unit) == (4, "subject")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "no rows"),
+        (CHEST, "no rows"),
+        (CHEST.replace("Patient ID", "Patient"), "one column 'Patient ID'"),
+        (f"{CHEST}\n1.png,No Finding,0,,58,M,PA,", "Row 2 .* has no 'Patient ID'"),
+        (f"{CHEST}\n1.png,Cough,0,1,58,M,PA,", "Row 2 .* not of the 14"),
+        (f"{CHEST}\n1.png,Hernia\n", "Row 2 .* has no 'Patient ID'"),
+        (f'{CHEST}\n"1.png,{"x" * 200_000}', "damaged"),
+        (f"{CHEST}\n\udcff", "damaged"),
+    ],
+)
+def test_a_damaged_table_is_one_sentence(chest: Path, text: str, words: str) -> None:
+    (chest / "Data_Entry_2017.csv").write_bytes(text.encode(errors="surrogateescape"))
+    with pytest.raises(DataError, match=words):
+        open_images(chest)

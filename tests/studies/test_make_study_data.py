@@ -106,6 +106,19 @@ def test_cifar_is_drawn_by_class(script: ModuleType, originals: Path, cifar: np.
     assert not np.array_equal(found["train_images"], other["train_images"])
 
 
+def test_a_long_tail_is_drawn_and_embedded(
+    script: ModuleType, originals: Path, tmp_path: Path, cifar: np.ndarray, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in {"LARGEST": 8, "RATIO": 8, "TEST_IMAGES": 1}.items():
+        monkeypatch.setattr(script, name, value)
+    assert script.main(["cifar10lt", "--originals", str(originals), "-o", str(tmp_path / "out")]) == 0
+    found = read_splits(tmp_path / "out" / "cifar10lt_efflite0.npz")
+    # 8 * (1 / 8) ** (i / 9), rounded down; 1 may come out as 0.999...
+    assert np.bincount(found["train"].y)[:9].tolist() == [8, 6, 5, 4, 3, 2, 2, 1, 1]
+    assert np.bincount(found["test"].y).tolist() == [1] * 10
+    assert [file.name for file in (tmp_path / "out").iterdir()] == ["cifar10lt_efflite0.npz"]
+
+
 def test_a_class_with_too_few_images_is_an_error(
     script: ModuleType, originals: Path, tmp_path: Path, cifar: np.ndarray, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -37,7 +38,7 @@ def open_camelyon17(place: Path) -> FileSource:
             raise DataError(f"Row {number} of {str(table)!r} must have 0 or 1 as `tumor` and as `split`.")
         part = _HELD_OUT.get(row["center"], ("train", "id_val")[int(row["split"])])
         # Tables that went through a spreadsheet lose the zeros.
-        patient = row["patient"].zfill(3)
+        patient = sys.intern(row["patient"].zfill(3))
         stem = f"patient_{patient}_node_{row['node']}"
         items.append(
             ImageItem(
@@ -45,7 +46,7 @@ def open_camelyon17(place: Path) -> FileSource:
                 "train" if part == "id_val" else part,
                 ("normal", "tumor")[int(row["tumor"])],
                 patient,
-                (row["center"], row["slide"], part),
+                (sys.intern(row["center"]), sys.intern(row["slide"]), part),
             )
         )
     check_once([item.name for item in items], place)
@@ -59,7 +60,7 @@ def open_chest14(place: Path) -> FileSource:
     `train_val_list.txt` and `test_list.txt` there are the splits train and test, else none.
     """
     table = next(place / name for name in CHEST_TABLES if (place / name).is_file())
-    rows = read_rows(table, ("Image Index", "Finding Labels", "Patient ID", "Patient Age", "View Position"))
+    rows = list(read_rows(table, ("Image Index", "Finding Labels", "Patient ID", "Patient Age", "View Position")))
     sex = next((name for name in ("Patient Gender", "Patient Sex") if name in rows[0]), None)
     if sex is None:
         raise DataError(f"{str(table)!r} must have a column 'Patient Gender' or 'Patient Sex'.")
@@ -180,7 +181,7 @@ def _medimeta_subjects(place: Path, images: int) -> list[str] | None:
     file = place / "annotations.csv"
     if not file.is_file():
         return None
-    rows = read_rows(file, ())
+    rows = list(read_rows(file, ()))
     named = [column for column in rows[0] if seems_subject(column)]
     if not named:
         return None
