@@ -70,6 +70,8 @@ FILES = (
     "federate simulate BAD -o out",
     "federate merge BAD release -o out",
     "federate predict BAD data.npz",
+    "data list --studies BAD",
+    "data fetch thing --from BAD -o out",
 )
 VALUES = (
     "plan --epsilon BAD --delta 1e-5 --n-public 1000",
@@ -93,6 +95,7 @@ VALUES = (
     "federate key new-keys BAD",
     "federate simulate data.npz --sites BAD",
     "study run BAD",
+    "data check BAD",
 )
 
 

@@ -59,6 +59,16 @@ def test_names_classes_and_order_are_those_of_the_folder(remote: str, scans: Pat
     assert holds_images(remote)
 
 
+def test_a_public_set_in_a_store_is_refused(store: Store, tmp_path: Path) -> None:
+    (tmp_path / "images").mkdir()
+    (tmp_path / "images" / "1.pgm").write_bytes(b"P2 1 1 255 9")
+    (tmp_path / "Data_Entry_2017.csv").write_text("Image Index,Patient ID\n1.pgm,1\n")
+    address = f"{store.bucket()}/chest"
+    store.upload(tmp_path, address)
+    with pytest.raises(DataError, match="holds ChestX-ray14, which is read from a folder of this machine"):
+        open_images(address)
+
+
 def test_odd_names_hidden_files_and_dicom_without_a_suffix(store: Store, tmp_path: Path) -> None:
     dicom = b"\0" * 128 + b"DICM" + b"\0" * 20
     files = {

@@ -20,7 +20,10 @@ if TYPE_CHECKING:
 ENGINE = "Who does the work"
 # What one file of vectors can be; `locum.data` would bring numpy.
 _ENDINGS = (".csv", ".npz", ".parquet", ".safetensors")
-IMAGES_HELP = "A folder with one folder per class (also s3://...), a .csv with a column `path`, or an .npz of images."
+IMAGES_HELP = (
+    "A folder with one folder per class (also s3://...), a public set such as CIFAR or ChestX-ray14 as it is "
+    "distributed, a .csv with a column `path`, or an .npz of images."
+)
 
 
 def _is_folder(out: str) -> bool:

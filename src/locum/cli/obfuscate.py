@@ -51,8 +51,8 @@ group = Group("Keep what a receiver needs of each record and hide the rest, with
 
 
 DATA_HELP = (
-    "A .csv or .parquet table, UCI Adult's folder, CelebA's folder, an .npz of images, or a folder of images with "
-    "--attributes; DATA#train selects a split."
+    "A .csv or .parquet table, the folder of UCI Adult, UCI Diabetes or CelebA, an .npz of images, or a folder of "
+    "images with --attributes; DATA#train selects a split."
 )
 Attributes = Annotated[
     str | None,

@@ -47,6 +47,7 @@ VERBS: Mapping[str, Entry] = {
     "federate": Entry("federate", MORE, "Sites train one stand-in together; no record leaves a site."),
     "demo": Entry("demo", TOOLS, "Run all steps on images that ship with scikit-learn."),
     "doctor": Entry("doctor", TOOLS, "Check whether this machine has what Locum needs."),
+    "data": Entry("data", TOOLS, "Data that studies read: list, check, fetch."),
     "study": Entry("study", TOOLS, "Reproduce a table or figure of a paper."),
 }
 

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
         RawSplit as RawSplit,
         assemble as assemble,
     )
+    from locum.data.formats.diabetes import DIABETES_FILES as DIABETES_FILES, read_diabetes as read_diabetes
     from locum.data.formats.frames import (
         read_frame as read_frame,
         read_text_frame as read_text_frame,

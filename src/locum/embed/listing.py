@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from locum.data import ALL, SPLITS, RawSplit, assemble, is_image_npz, read_image_arrays
+from locum.embed.layouts import LAYOUTS, find_layout
 from locum.embed.sources import ArraySource, FileSource, ImageItem, ImageSource, RemoteSource, image_errors
 from locum.errors import DataError
 from locum.io import array_files, file_system, is_remote, parquet_files, remote_errors
@@ -74,8 +75,9 @@ def open_images(path: str | os.PathLike[str]) -> ImageSource:
     ----------
     path
         A folder of images (one folder per class, or `train`, `val` and `test` with one folder per class in each), a
-        .csv with a column `path` and optionally `label`, `subject`, `split` and `attr_...`, or an .npz in MedMNIST's
-        layout. A folder may also be in a store: `s3://bucket/scans`.
+        public set as it is distributed (`locum.embed.layouts.LAYOUTS`), a .csv with a column `path` and optionally
+        `label`, `subject`, `split` and `attr_...`, or an .npz in MedMNIST's layout. A folder per class may also be in
+        a store: `s3://bucket/scans`.
 
     Returns
     -------
@@ -102,7 +104,8 @@ def open_images(path: str | os.PathLike[str]) -> ImageSource:
         return _open_remote(os.fspath(path))
     place = Path(path)
     if place.is_dir():
-        return _open_folder(place)
+        layout = find_layout(place)
+        return _open_folder(place) if layout is None else layout.open(place)
     if place.suffix.lower() == ".csv" and place.is_file():
         return _open_table(place)
     if place.suffix.lower() == ".npz" and place.is_file():
@@ -137,16 +140,22 @@ def _open_remote(address: str) -> RemoteSource:
 
     found: list[str] = []
     ignored = 0
+    seen: set[str] = set()
     with remote_errors(address):
         system, place = file_system(address)
         for info in system.get_file_info(fs.FileSelector(place, recursive=True)):
             name = info.path[len(place) :].lstrip("/")
             if info.type != fs.FileType.File or any(part.startswith(".") for part in name.split("/")):
                 continue
+            seen.add(name)
             if PurePosixPath(name).suffix.lower() in _SUFFIXES or _object_is_dicom(system, info, address):
                 found.append(name)
             else:
                 ignored += 1
+    for layout in LAYOUTS:
+        # Folders would be taken for classes, and patients would be overlooked.
+        if layout.fits_names(seen):
+            raise DataError(f"{address!r} holds {layout.name}, which is read from a folder of this machine: copy it.")
     items, names = _folder_items(found, address)
     return RemoteSource(address=address, items=items, class_names=names, ignored=ignored)
 

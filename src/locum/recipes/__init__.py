@@ -16,6 +16,15 @@ if TYPE_CHECKING:
         audit_data as audit_data,
         make_audit_page as make_audit_page,
     )
+    from locum.recipes.data_sets import (
+        CheckedFile as CheckedFile,
+        DataFile as DataFile,
+        DataSet as DataSet,
+        check_data as check_data,
+        contents_sha256 as contents_sha256,
+        list_data as list_data,
+        read_data_sets as read_data_sets,
+    )
     from locum.recipes.decide import (
         DecideSummary as DecideSummary,
         decide_release as decide_release,
@@ -41,6 +50,7 @@ if TYPE_CHECKING:
         coordinate_federation as coordinate_federation,
         join_federation as join_federation,
     )
+    from locum.recipes.fetch import FetchSummary as FetchSummary, fetch_data as fetch_data
     from locum.recipes.fit import FitSummary as FitSummary, fit_release as fit_release
     from locum.recipes.forecasting import (
         Forecast as Forecast,

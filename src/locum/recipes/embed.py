@@ -118,8 +118,8 @@ def embed_to_file(
     Parameters
     ----------
     images
-        A folder with one folder per class (also in a store, such as `s3://bucket/scans`), a .csv with a column
-        `path`, or an .npz of images.
+        A folder with one folder per class (also in a store, such as `s3://bucket/scans`), a public set as it is
+        distributed (`locum.embed.layouts`), a .csv with a column `path`, or an .npz of images.
     out
         File of vectors: .csv, .npz, .parquet or .safetensors.
     backbone

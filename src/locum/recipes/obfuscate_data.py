@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import numpy as np
 import numpy.typing as npt
 
-from locum.data import ALL, SPLITS, read_adult, read_frame, write_frame
+from locum.data import ALL, DIABETES_FILES, SPLITS, read_adult, read_diabetes, read_frame, write_frame
 from locum.embed import ImageTable, read_celeba, read_image_attributes, read_image_npz
 from locum.errors import ConfigError, DataError
 from locum.io import (
@@ -36,8 +36,8 @@ Rows = Any  # a pandas DataFrame or an ImageTable
 _ADULT = {"train": "adult.data", "test": "adult.test"}
 _CELEBA = "list_attr_celeba.txt"
 _READABLE = (
-    "a .csv or .parquet table, UCI Adult's folder, CelebA's folder, an .npz of images, or a folder of images with "
-    "--attributes FILE"
+    "a .csv or .parquet table, the folder of UCI Adult, UCI Diabetes or CelebA, an .npz of images, or a folder of "
+    "images with --attributes FILE"
 )
 _SIDE = 64
 _TABLES = (".csv", ".parquet")
@@ -236,11 +236,15 @@ def _read(
         adult = {split: place / name for split, name in _ADULT.items() if (place / name).is_file()}
         if adult:
             return {split: read_adult(part) for split, part in adult.items()}
+        if any((place / name).is_file() for name in DIABETES_FILES):
+            return {ALL: read_diabetes(file)}
         if any((place / inner / _CELEBA).is_file() for inner in ("", "Anno")):
             return _partitions(read_celeba(file, side=side, limit=limit))
         raise DataError(f"{file!r} is a folder with an unknown layout. Readable are {_READABLE}.")
     if place.name in _ADULT.values():
         return {ALL: read_adult(place)}
+    if place.name == DIABETES_FILES[1]:
+        return {ALL: read_diabetes(file)}
     if place.suffix.lower() == ".npz":
         return dict(read_image_npz(file))
     if place.suffix.lower() in (".csv", ".parquet"):

@@ -143,7 +143,7 @@ def fit_private_table(
     Parameters
     ----------
     data
-        A .csv or .parquet table, or UCI Adult's folder. If the data have splits, "train" is used.
+        A .csv or .parquet table, or the folder of UCI Adult or UCI Diabetes. With splits, "train" is used.
     out
         Folder to write.
     utility
@@ -384,7 +384,7 @@ def draft_domain(
     Parameters
     ----------
     data
-        A .csv or .parquet table, or UCI Adult's folder; with splits, "train" is used.
+        A .csv or .parquet table, or the folder of UCI Adult or UCI Diabetes; with splits, "train" is used.
     out
         A .json file, readable by its owner only.
     utility
