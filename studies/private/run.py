@@ -202,7 +202,8 @@ def _cell(name: str, method: str, epsilon: float, delta: float) -> str:
 
 def _methods(config: Mapping[str, Any], name: str) -> dict[str, list[float]]:
     """The methods that are run on a data set, and their epsilons."""
-    return {m: es for m, es in config["methods"].items() if name in config.get("only", {}).get(m, [name])}
+    chosen, only = config["methods"], config.get("only", {})
+    return {m: chosen[m] for m in METHODS if m in chosen and name in only.get(m, [name])}
 
 
 def render(results: StudyResults, out: Path) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from reb_sets import HEAD, TITLES, by_group, records
+from reb_sets import HEAD, HEAD_MINUTES, SHARE, TITLES, by_group, records
 from sklearn.model_selection import StratifiedKFold
 
 from locum.generate import ClassGaussian
@@ -66,3 +66,9 @@ def render_choice(results: StudyResults, out: Path) -> str:
         f"{len(results.config['seeds'])} ways to make folds. No test record was read."
     )
     return "\n\n".join(text)
+
+
+def choice_minutes(config: Mapping[str, Any]) -> float:
+    """About how many minutes of one core."""
+    fits = len(config["seeds"]) * (config["folds"] - 1) * len(CANDIDATES)
+    return HEAD_MINUTES * fits * sum(SHARE[name] for name in config["sets"])

@@ -11,7 +11,18 @@ from typing import Any
 import numpy as np
 from reb_choice import CANDIDATES, OURS
 from reb_published import HEADER, LEAST, TABLE4, TABLE5, TABLE6, TABLE7, TABLE8, WHY, beside
-from reb_sets import GROUPS, HEAD, TITLES, Array, by_group, in_group, records
+from reb_sets import (
+    GROUPS,
+    HEAD,
+    HEAD_MINUTES,
+    SHARE,
+    TITLES,
+    Array,
+    by_group,
+    cvae_minutes,
+    in_group,
+    records,
+)
 
 from locum.generate import ClassGaussian, CVAEGenerator
 from locum.heads import LinearHead
@@ -24,6 +35,7 @@ from locum.recipes.study import Cell, markdown_table
 LOSSES = ("cross_entropy", "balanced_softmax", "class_balanced", "focal", "equalization", "ldam")
 # Those that are built from class counts.
 COUNTING = ("balanced_softmax", "class_balanced", "equalization", "ldam")
+RESAMPLED = ("none", "random", "smote", "adasyn", "gaussian")
 BALANCED = {"sampler": "class_balanced"}
 # Settings of the head by row; those with Remix and no generator are the controls of the CVAE with Remix.
 HEADS: dict[str, dict[str, Any]] = {
@@ -36,9 +48,18 @@ HEADS: dict[str, dict[str, Any]] = {
     "algorithm 1 with a Gaussian + remix": {**BALANCED, "augment": ClassGaussian(), "remix": True},
     "ours": CANDIDATES[OURS],
 }
-# Why Remix is second in the thesis and not here: the same rows with heads that are trained further.
-LONGER, EPOCHS = ", 50 epochs", {"max_epochs": 50}
-CONVERGED = ("none", "smote", "class-balanced sampling", "remix", "class-balanced sampling + remix")
+# Whether orders depend on how far ten epochs carry a head: the same rows on vectors five times as long.
+LONGER, FACTOR = ", vectors x 5", 5.0
+STRETCHED = (
+    "none",
+    "smote",
+    "class-balanced sampling",
+    "remix",
+    "class-balanced sampling + remix",
+    "class_balanced",
+    "focal",
+    "ldam",
+)
 # Whose CVAE: the name of its cells and of its setting of epochs.
 CELLS = {"thesis": "thesis", "ours": "cvae"}
 NAMES = {"thesis": "thesis' {} CVAE", "ours": "our {} CVAE"}
@@ -54,18 +75,20 @@ def fitted(name: str, whose: str, preset: str, epochs: int, seed: int) -> CVAEGe
 def methods(config: Mapping[str, Any]) -> dict[str, Cell]:
     """Each method on the test set; a CVAE is fitted once per cell, for all variances and losses."""
 
-    def score(name: str, seed: int, X: Array, y: Array, **settings: Any) -> dict[str, float | str]:
+    def score(
+        name: str, seed: int, X: Array, y: Array, factor: float = 1.0, **settings: Any
+    ) -> dict[str, float | str]:
         test, truth = records(name, "test")
-        guess = LinearHead(**{"random_state": seed, **HEAD, **settings}).fit(X, y).predict(test)
+        guess = LinearHead(random_state=seed, **HEAD, **settings).fit(factor * X, y).predict(factor * test)
         right = np.packbits(guess == truth).tobytes().hex()
         return {**by_group(records(name, "train")[1], truth, guess), "right": right}
 
     def simple(name: str, settings: Mapping[str, Any], seed: int) -> Mapping[str, float | str]:
         return score(name, seed, *records(name, "train"), **settings)
 
-    def resampled(name: str, method: str, settings: Mapping[str, Any], seed: int) -> Mapping[str, float | str]:
+    def resampled(name: str, method: str, factor: float, seed: int) -> Mapping[str, float | str]:
         found = METHODS[method].resample(*records(name, "train"), np.random.default_rng(seed))
-        return score(name, seed, found.X, found.y, **settings)
+        return score(name, seed, found.X, found.y, factor)
 
     def cvae(name: str, whose: str, preset: str, seed: int) -> Mapping[str, float | str]:
         X, y = records(name, "train")
@@ -90,20 +113,33 @@ def methods(config: Mapping[str, Any]) -> dict[str, Cell]:
 
     out: dict[str, Cell] = {}
     for name in config["sets"]:
-        for method in ("none", "random", "smote", "adasyn", "gaussian"):
-            out[f"{name}/{method}"] = partial(resampled, name, method, {})
-        for loss in LOSSES[1:]:
-            out[f"{name}/{loss}"] = partial(simple, name, {"loss": loss})
-        for method, settings in HEADS.items():
+        heads = {loss: {"loss": loss} for loss in LOSSES[1:]} | HEADS
+        for method in RESAMPLED:
+            out[f"{name}/{method}"] = partial(resampled, name, method, 1.0)
+        for method, settings in heads.items():
             out[f"{name}/{method}"] = partial(simple, name, settings)
-        for method in CONVERGED:
-            longer = partial(resampled, name, method, EPOCHS)
-            if method in HEADS:
-                longer = partial(simple, name, {**HEADS[method], **EPOCHS})
-            out[f"{name}/{method}{LONGER}"] = longer
+        for method in STRETCHED:
+            stretched = partial(resampled, name, method, FACTOR)
+            if method in heads:
+                stretched = partial(simple, name, {**heads[method], "factor": FACTOR})
+            out[f"{name}/{method}{LONGER}"] = stretched
         for whose, preset in product(CELLS, ("small", "large")):
             out[f"{name}/{CELLS[whose]}-{preset}"] = partial(cvae, name, whose, preset)
     return out
+
+
+def methods_minutes(config: Mapping[str, Any]) -> float:
+    """About how many minutes of one core."""
+    # Records made equal in number are four times as many.
+    plain = len(LOSSES) + len(HEADS) + len(STRETCHED) + 4 * len(RESAMPLED)
+    on_cvaes = len(CELLS) * (2 * len(config["variances"]) + len(LOSSES) + len(COUNTING) + 1)
+    total = 0.0
+    for name in config["sets"]:
+        total += len(config["seeds"]) * HEAD_MINUTES * SHARE[name] * (plain + on_cvaes)
+        for size in ("small", "large"):
+            total += len(config["seeds"]) * cvae_minutes(name, size, config["cvae_epochs"])
+            total += config["thesis_fits"] * cvae_minutes(name, size, config["thesis_epochs"])
+    return total
 
 
 class _With:
@@ -194,7 +230,8 @@ def _tables(results: StudyResults, name: str, groups: list[str]) -> list[str]:
             + _told({loss: pair[1][0] for loss, pair in TABLE8.items()}, joint)
         )
     rows = []
-    for w, size, v in product(whose, ("small", "large"), results.config["variances"]):
+    sizes = [(w, size) for w in whose for size in ("small", "large") if f"{name}/{CELLS[w]}-{size}" in results.raw]
+    for (w, size), v in product(sizes, results.config["variances"]):
         theirs = (TABLE5[size].get(v), TABLE4[size].get(v)) if w == "thesis" else ()
         rows.append(
             row(f"{NAMES[w].format(size)}, {v:g}", (f"{name}/{CELLS[w]}-{size}", f"variance {v:g}/"), *theirs)

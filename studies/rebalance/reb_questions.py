@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from reb_sets import HEAD, TITLES, by_group, records
+from reb_sets import HEAD, HEAD_MINUTES, TITLES, by_group, cvae_minutes, records
 from sklearn.base import clone
 from sklearn.model_selection import StratifiedKFold
 
@@ -66,3 +66,11 @@ def render_questions(results: StudyResults, out: Path) -> str:
         "No test record was read."
     )
     return "\n\n".join(text)
+
+
+def questions_minutes(config: Mapping[str, Any]) -> float:
+    """About how many minutes of one core; heads see four times as many rows as there are records."""
+    networks = sum("generator" in sampler for sampler, _ in QUESTIONS.values())
+    heads = 4 * HEAD_MINUTES * len(QUESTIONS) * len(config["sets"])
+    fits = networks * sum(cvae_minutes(name, "small", config["cvae_epochs"]) for name in config["sets"])
+    return float(len(config["seeds"]) * (config["folds"] - 1) * (heads + fits))
