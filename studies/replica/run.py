@@ -357,6 +357,11 @@ def fig3_render(results: StudyResults, out: Path) -> str:
     )
 
 
+def fig3_minutes(config: Mapping[str, Any]) -> float:
+    """About how many minutes of one core, on BreastMNIST."""
+    return 1.5 * len(config["seeds"])
+
+
 def payload_cells(config: Mapping[str, Any]) -> dict[str, Cell]:
     def make(name: str) -> Cell:
         def cell(seed: int) -> dict[str, float]:
@@ -395,7 +400,7 @@ def payload_render(results: StudyResults, out: Path) -> str:
 STUDIES = {
     "replica-results": Study("Figure 2 and Table 1 of the replica paper", cells, render),
     "replica-fig3": Study(
-        "Figure 3 of the replica paper: t-SNE of real and released vectors", fig3_cells, fig3_render
+        "Figure 3 of the replica paper: t-SNE of real and released vectors", fig3_cells, fig3_render, fig3_minutes
     ),
     "replica-payload": Study(
         "Payload of the replica paper: decoder against images and embeddings", payload_cells, payload_render
