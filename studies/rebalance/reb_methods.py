@@ -209,7 +209,7 @@ def _tables(results: StudyResults, name: str, groups: list[str]) -> list[str]:
     text = [f"### Methods (Table 6)\n\n{missing}{markdown_table(['method', *header], rows)}"]
     runs = {words: results.runs(place[0], f"{place[1]}overall") for words, place in places.items()}
     if shown:
-        text.append(_told({words: pair[0][0] for words, pair in TABLE6.items()}, runs))
+        text.append(_told({words: pair[0][0] for words, pair in TABLE6.items()}, runs, WHY))
     rows, alone, joint = [], {}, {}
     for loss in LOSSES:
         cell = f"{name}/{'none' if loss == 'cross_entropy' else loss}"
@@ -224,10 +224,10 @@ def _tables(results: StudyResults, name: str, groups: list[str]) -> list[str]:
                 joint[loss] = results.runs(large, f"{loss}/overall")
     text.append("### Losses, alone and with a large CVAE (Tables 7, 8)\n\n" + markdown_table(["loss", *header], rows))
     if shown:
-        text.append("#### Alone\n\n" + _told({loss: pair[0][0] for loss, pair in TABLE8.items()}, alone))
+        text.append("#### Alone\n\n" + _told({loss: pair[0][0] for loss, pair in TABLE8.items()}, alone, WHY))
         text.append(
             f"#### With {NAMES[whose[0]].format('large')}\n\n"
-            + _told({loss: pair[1][0] for loss, pair in TABLE8.items()}, joint)
+            + _told({loss: pair[1][0] for loss, pair in TABLE8.items()}, joint, {})
         )
     rows = []
     sizes = [(w, size) for w in whose for size in ("small", "large") if f"{name}/{CELLS[w]}-{size}" in results.raw]
@@ -240,8 +240,8 @@ def _tables(results: StudyResults, name: str, groups: list[str]) -> list[str]:
     return text
 
 
-def _told(published: Mapping[str, float], runs: Mapping[str, list[float]]) -> str:
-    return reversed_table(published, runs, WHY, what="orders of the thesis (overall, CIFAR-10 LT)", least=LEAST)
+def _told(published: Mapping[str, float], runs: Mapping[str, list[float]], why: Mapping[str, str]) -> str:
+    return reversed_table(published, runs, why, what="orders of the thesis (overall, CIFAR-10 LT)", least=LEAST)
 
 
 def _pairs(results: StudyResults, name: str, groups: list[str]) -> list[str]:
