@@ -83,6 +83,8 @@ LEAST = 0.1
 # Why an order differs from the thesis', by row; what is not here is not explained.
 # From trials on training folds (README); with the CVAE nothing was tried.
 WHY = {
+    "focal > ldam": "not explained",
+    "remix > adasyn": "likely that of SMOTE; ADASYN was not tried on vectors x 5",
     "remix": "how far ten epochs carry a head: the thesis' order is back on vectors x 5",
     "ldam": "in part how far ten epochs carry a head: on vectors x 5 LDAM is below cross entropy, still above focal",
     "focal": "how far ten epochs carry a head: on vectors x 5 focal is below cross entropy",

@@ -59,9 +59,9 @@ def reversed_table(
     least: float = 0.0,
     digits: int = 1,
 ) -> str:
-    """The reversed pairs as Markdown, each with its reason: `why` by the name of either row, else "not explained".
+    """The reversed pairs as Markdown, each with its reason in `why`, or "not explained".
 
-    `what` names what is compared, such as "orders of the thesis (overall)".
+    `why` has reasons by pair ("a > b") or by the name of either row. `what` names what is compared, such as "orders of the thesis (overall)".
     """
     rows = [
         [
@@ -69,7 +69,7 @@ def reversed_table(
             b,
             f"{published[a] - published[b]:+.{digits + 1}f}",
             f"{gap:+.{digits}f}",
-            why.get(a) or why.get(b) or NOT_EXPLAINED,
+            why.get(f"{a} > {b}") or why.get(a) or why.get(b) or NOT_EXPLAINED,
         ]
         for a, b, gap in reversed_pairs(published, runs, least)
     ]
