@@ -61,7 +61,8 @@ def reversed_table(
 ) -> str:
     """The reversed pairs as Markdown, each with its reason in `why`, or "not explained".
 
-    `why` has reasons by pair ("a > b") or by the name of either row. `what` names what is compared, such as "orders of the thesis (overall)".
+    `why` has reasons by pair ("a > b") or by the name of either row. `what` names what is compared, such as
+    "orders of the thesis (overall)".
     """
     rows = [
         [
