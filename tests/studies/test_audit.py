@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from locum.recipes import FoundStudy, StudyResults, find_studies
+from locum.types import EmbeddingSet
 
 ROOT = Path(__file__).parents[2] / "studies"
 
@@ -142,3 +143,32 @@ def test_private_rows_are_noisy_and_promise_nothing(studies: dict[str, FoundStud
     gap = np.linalg.norm(release.tensors["means"] - own, axis=1)
     # At epsilon 1 the noise on a hundred records is larger than what tells the classes apart.
     assert (gap > 0.1 * np.linalg.norm(own[0] - own[1])).all()
+
+
+def test_the_papers_cvaes_are_trained_as_the_papers_did(studies: dict[str, FoundStudy], tmp_path: Path) -> None:
+    study = studies["audit-cvaes"]
+    run, config = module_of(study), study.settings(quick=False) | {"epochs": {"small": 1, "replica": 1}}
+    rng = np.random.default_rng(0)
+    members = EmbeddingSet(rng.normal(size=(40, 5)).astype(np.float32), np.arange(40) % 2)
+    for method, beta, scaling, noise in (
+        ("thesis-small", 0.01, "minmax", "none"),
+        ("cvae-paper", 0.1, "minmax", "none"),
+        ("cvae-small", 1.0, "class", "diagonal"),
+    ):
+        used = run.generated(config, "breastmnist", method, members, 0).manifest.settings
+        assert (used["beta"], used["scaling"], used["decoder_noise"]) == (beta, scaling, noise)
+        assert used["max_epochs"] == 1
+
+
+def test_the_page_says_what_each_cvae_was_trained_with(studies: dict[str, FoundStudy], tmp_path: Path) -> None:
+    study = studies["audit-cvaes"]
+    config = study.settings(quick=True)
+    figures = {"verdict": "leak", "problems": "", "LiRA/attack": 0.9, "LiRA/control": 0.5, "LiRA/verdict": "leak"}
+    raw = {cell: {"0": {**figures, "LiRA/measure": "auc"}} for cell in study.study.cells(config)}
+    text = study.study.render(StudyResults(raw, config, quick=True), tmp_path)
+    assert "| small CVAE as in the thesis | 0.01 | minmax | none | 500, no early stopping |" in text
+    assert '**small CVAE as in the thesis**: a leak in 1 of 1 seeds (first seed: LiRA); the claim "preserves' in text
+    whole, quick = study.minutes(quick=False), study.minutes(quick=True)
+    assert whole is not None
+    assert quick is not None
+    assert 0 < quick < whole / 5

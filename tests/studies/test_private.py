@@ -77,7 +77,7 @@ def test_distances_and_sizes(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("method", "kind"),
-    [("head", ClassGaussian), ("means", ClassGaussian), ("federated", CVAEGenerator), ("cgan", CGANGenerator)],
+    [("head", ClassGaussian), ("means", ClassGaussian), ("federated-paper", CVAEGenerator), ("cgan", CGANGenerator)],
 )
 def test_models_have_the_budget_of_the_table(real_data: Path, method: str, kind: type) -> None:
     module = __import__("sys").modules[found("private-epsilon").study.cells.__module__]
@@ -86,3 +86,12 @@ def test_models_have_the_budget_of_the_table(real_data: Path, method: str, kind:
     assert (model.privacy.epsilon, model.privacy.delta) == (1.0, 1e-5)
     assert model.plan().epsilon <= 1.0
     assert (model.insecure_seed, model.reference) == (3, "efflite0")
+
+
+def test_the_paper_s_network_has_the_paper_s_loss(real_data: Path) -> None:
+    """The federated paper weighs the KL term by 0.1 and adds nothing to the decoder's mean; ours does neither."""
+    module = __import__("sys").modules[found("private-epsilon").study.cells.__module__]
+    paper, ours = (module.private(m, "breastmnist", 1.0, 1e-5, 3).settings_ for m in ("federated-paper", "federated"))
+    assert (paper.beta, paper.decoder_noise) == (0.1, "none")
+    assert (paper.hidden, paper.latent, paper.max_epochs, paper.clip) == ((256, 256, 256), 100, 250, 1.5)
+    assert (ours.beta, ours.decoder_noise) == (1.0, "low-rank")

@@ -66,6 +66,10 @@ def run(
 
     found = _find(studies, name).changed(given or [])
     target = out or (Path("out/studies") if quick else found.folder / "results")
+    if (minutes := found.minutes(quick)) is not None:
+        typer.echo(
+            f"{name}: about {max(1, round(minutes))} minutes of one core; a run that stops can go on.", err=True
+        )
     with output.progress_bar(name) as progress:
         run_study(found, quick=quick, out=target, jobs=jobs, progress=progress)
     text = (target / f"{name}.md").read_text()

@@ -86,6 +86,8 @@ class Study:
         Takes the settings and returns the cells by name; a cell takes a seed and returns its figures by metric.
     render
         Takes the results and a folder, and returns Markdown; it may write figures into the folder.
+    minutes
+        Takes the settings and returns about how many minutes of one core a whole run takes; None: not known.
 
     Examples
     --------
@@ -98,6 +100,7 @@ class Study:
     title: str
     cells: Callable[[Mapping[str, Any]], Mapping[str, Cell]]
     render: Callable[[StudyResults, Path], str]
+    minutes: Callable[[Mapping[str, Any]], float] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +137,10 @@ class FoundStudy:
         """The configuration of the study; with `quick`, its quick values replace the full ones."""
         full = {k: v for k, v in self.config.items() if k != "quick"}
         return {**full, **self.config.get("quick", {})} if quick else full
+
+    def minutes(self, quick: bool) -> float | None:
+        """About how many minutes of one core a whole run takes; None if the study does not say."""
+        return None if self.study.minutes is None else self.study.minutes(self.settings(quick))
 
     def changed(self, given: Sequence[str]) -> FoundStudy:
         """The study with other settings, full and quick, each given as `KEY=VALUE` with a value as in TOML."""
