@@ -303,8 +303,9 @@ def draw(results: StudyResults, path: Path) -> None:
     from matplotlib.figure import Figure
 
     with rc_context({"svg.hashsalt": "cifar-curves", "svg.fonttype": "none"}):
-        figure = Figure(figsize=(10, 8), layout="constrained")
-        axes = figure.subplots(2, 2)
+        whole = "paper" in results.config["methods"]
+        figure = Figure(figsize=(10, 8 if whole else 4), layout="constrained")
+        axes = figure.subplots(2 if whole else 1, 2, squeeze=False)
         for axis, attacker in zip(axes[0], ("weak", "strong"), strict=True):
             for i, m in enumerate(results.config["methods"]):
                 _curves(axis, results, m, attacker, i)
@@ -318,24 +319,27 @@ def draw(results: StudyResults, path: Path) -> None:
             axis.set_xlabel(f"accuracy of the {attacker} attacker (ten classes)")
             axis.set_ylabel("accuracy of the receiver, original images")
         axes[0][1].legend(fontsize=7)
-        if "paper" in results.config["methods"]:
-            for label, line in ((0, "--"), (1, "-")):
-                counts = [value(results, "paper", f"forced {label}/{k}") for k in range(BINS)]
-                told = f"told {'animal' if label else 'vehicle'}"
-                axes[1][0].stairs(counts, np.linspace(0, 1, BINS + 1), color="C1", ls=line, label=told)
-            some = results.raw["paper"][str(results.config["seeds"][0])]
-            for name, line in (("loss", "--"), ("validation loss", "-")):
-                epochs = range(1, 1 + sum(k.startswith(f"{name}/") for k in some))
-                axes[1][1].plot(
-                    epochs, [value(results, "paper", f"{name}/{k}") for k in epochs], f"C1{line}", label=name
-                )
-        axes[1][0].set_xlabel("the paper's preset: C's score for animal, each image with each label")
-        axes[1][0].set_ylabel("test images")
-        axes[1][1].set_xlabel("epoch")
-        axes[1][1].set_ylabel("the paper's preset: loss")
-        for axis in (axis for axis in axes[1] if axis.get_legend_handles_labels()[0]):
-            axis.legend(fontsize=7)
+        if whole:
+            _draw_paper(axes[1], results)
         figure.savefig(path, metadata={"Date": None})
+
+
+def _draw_paper(axes: Any, results: StudyResults) -> None:
+    """What C says of images with each label, and how the loss fell."""
+    for label, line in ((0, "--"), (1, "-")):
+        counts = [value(results, "paper", f"forced {label}/{k}") for k in range(BINS)]
+        told = f"told {'animal' if label else 'vehicle'}"
+        axes[0].stairs(counts, np.linspace(0, 1, BINS + 1), color="C1", ls=line, label=told)
+    some = results.raw["paper"][str(results.config["seeds"][0])]
+    for name, line in (("loss", "--"), ("validation loss", "-")):
+        epochs = range(1, 1 + sum(k.startswith(f"{name}/") for k in some))
+        axes[1].plot(epochs, [value(results, "paper", f"{name}/{k}") for k in epochs], f"C1{line}", label=name)
+    axes[0].set_xlabel("the paper's preset: C's score for animal, each image with each label")
+    axes[0].set_ylabel("test images")
+    axes[1].set_xlabel("epoch")
+    axes[1].set_ylabel("the paper's preset: loss")
+    for axis in axes:
+        axis.legend(fontsize=7)
 
 
 def _curves(axis: Any, results: StudyResults, method: str, attacker: str, i: int) -> None:

@@ -376,9 +376,10 @@ def check_study(found: FoundStudy, results: Path, cell: str | None) -> dict[str,
     if name not in cells:
         raise ConfigError(f"Study {found.name!r} has no cell {name!r}; it has {', '.join(sorted(cells)[:8])}, ...")
     fresh = [cells[name](seed) for seed in saved["config"]["seeds"]]
-    figures = {}
-    for metric in _numbers(fresh[0]):
-        old = Estimate.from_dict(saved["estimates"][name][metric])
+    figures, committed = {}, saved["estimates"][name]
+    # A metric that was added since has nothing to agree with.
+    for metric in (metric for metric in _numbers(fresh[0]) if metric in committed):
+        old = Estimate.from_dict(committed[metric])
         new = Estimate.from_runs([float(run[metric]) for run in fresh])
         # One run has an infinite interval, which everything would fit.
         inside = old.n > 1 and old.low <= new.value <= old.high
@@ -387,7 +388,7 @@ def check_study(found: FoundStudy, results: Path, cell: str | None) -> dict[str,
     return {
         "study": found.name,
         "cell": name,
-        "agrees": all(f["agrees"] for f in figures.values()),
+        "agrees": bool(figures) and all(f["agrees"] for f in figures.values()),
         "figures": figures,
     }
 
