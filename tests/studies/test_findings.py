@@ -1,4 +1,4 @@
-"""`docs/explain/findings.md` names studies and cells that exist, and figures that are those of the committed results."""
+"""`docs/explain/findings.md` names studies and cells that exist, and figures of the committed results."""
 
 from __future__ import annotations
 
@@ -93,7 +93,8 @@ def test_each_claim_has_a_verdict_and_a_command() -> None:
     found = rows(PAGE)
     for number, claim, verdict, what, command in found:
         assert verdict in VERDICTS, number
-        assert claim.endswith(".") and what.endswith("."), number
+        assert claim.endswith("."), number
+        assert what.endswith("."), number
         assert _COMMAND.match(command), number
     for letter in "RTPA":
         ids = [row[0] for row in found if row[0][0] == letter]
