@@ -89,6 +89,7 @@ def ancestors(pid: int) -> Iterator[int]:
         yield pid
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="finds workers in /proc")
 def test_a_killed_worker_changes_nothing() -> None:
     release = cvae(300)

@@ -237,6 +237,7 @@ def test_every_screen_at_every_size(demo: Visit, scheme: str) -> None:
     assert dark == (scheme == "dark")
 
 
+@pytest.mark.slow
 def test_an_empty_folder_and_then_long_names(browser: Any, tmp_path: Path, rng: np.random.Generator) -> None:
     root = tmp_path / "root"
     root.mkdir()
@@ -274,6 +275,7 @@ def test_an_empty_folder_and_then_long_names(browser: Any, tmp_path: Path, rng: 
         server.close()
 
 
+@pytest.mark.slow
 def test_the_dial(demo: Visit) -> None:
     page = demo.screen("dial")
     slider, output = page.get_by_role("slider", name="Epsilon"), page.locator(".dial output")

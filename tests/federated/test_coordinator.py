@@ -169,6 +169,7 @@ def test_a_site_that_was_not_asked_is_refused(site_of: Make, little: Make, tmp_p
     assert refusals(events) == {"intruder": {"a reply from a site that was not asked"}}
 
 
+@pytest.mark.slow
 def test_a_poisoned_site_hardly_moves_a_robust_average(sites: Make, settings: Make, tmp_path: Path) -> None:
     """Six sites, one of which sends the opposite of its update; without noise, so that the effect is visible."""
 

@@ -134,6 +134,7 @@ def test_a_record_that_cannot_be_used_is_found_before_anything_is_paid(tmp_path:
     assert not Ledger(tmp_path / "ledger.sqlite").holdings()["default"].charges
 
 
+@pytest.mark.slow
 def test_a_killed_fit_goes_on_without_paying_again(tmp_path: Path) -> None:
     write_embeddings(tmp_path / "data.parquet", _records(60_000, 32))
     program = (

@@ -107,6 +107,7 @@ def test_by_subject(blobs: Blobs) -> None:
         private(privacy=budget).fit(X, y)
 
 
+@pytest.mark.slow
 def test_with_much_budget_it_is_like_the_data(rng: np.random.Generator) -> None:
     """Class means, spread and class shares come out right where there is hardly any noise."""
     n, d = 3000, 10

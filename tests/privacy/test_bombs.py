@@ -156,6 +156,7 @@ def test_events_of_the_wrong_shape_are_refused(events: Any) -> None:
     assert len(str(told.value)) < 300
 
 
+@pytest.mark.slow
 def test_the_largest_sensible_plans_can_still_be_priced(tmp_path: Path) -> None:
     """A million steps, and twenty sites with rates and noises of their own."""
     assert epsilon_of([PoissonGaussian(0.001, 1.0, 1_000_000)], 1e-6) > 1

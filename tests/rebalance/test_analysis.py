@@ -88,6 +88,7 @@ def test_diversity_puts_coverage_and_width_side_by_side(gaussian: ClassGaussian,
     assert found["wide"].radius == sphere_by_class(*wide)
 
 
+@pytest.mark.slow
 def test_a_label_takes_the_class_out_of_the_latents(rng: np.random.Generator) -> None:
     """Tables 2 and 3 of the thesis, in small: a CVAE need not encode the class, a VAE must."""
     y = np.repeat(np.arange(4), 150)

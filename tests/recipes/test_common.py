@@ -31,6 +31,7 @@ def test_values_are_those_of_the_metrics(rng: np.random.Generator) -> None:
     assert found["accuracy"] == clopper_pearson(int((proba.argmax(axis=1) == y).sum()), 200)
 
 
+@pytest.mark.slow
 def test_intervals_cover_what_many_records_give(rng: np.random.Generator) -> None:
     truth = score_all(*guesses(rng, 100_000), np.arange(3))
     hits: Counter[str] = Counter()

@@ -176,6 +176,7 @@ def test_hostile_class_names_do_no_harm(head: Path, data: str) -> None:
     assert text[0]["record"] == "'-a/b.png"
 
 
+@pytest.mark.slow
 def test_on_real_breast_ultrasounds(real_data: Path, tmp_path: Path) -> None:
     data = str(real_data / "breastmnist_efflite0.npz")
     fit_release(data, tmp_path / "release", no_dp=True)

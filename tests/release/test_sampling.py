@@ -135,6 +135,7 @@ def test_workers_and_epochs_never_repeat_a_row_and_a_seed_repeats_them_all(
     assert len(np.unique(np.concatenate([rows, two_epochs(1)]), axis=0)) == 2000
 
 
+@pytest.mark.slow
 def test_workers_that_are_started_anew_draw_the_rows_of_forked_ones(network: Release) -> None:
     found = [
         drawn(

@@ -130,6 +130,7 @@ def test_a_small_cell_has_every_figure(studies: dict[str, FoundStudy], method: s
     assert method != "paper" or figures["trained"] == 86_494
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("real_data", "quick_judges")
 def test_questions_are_answered_and_written_about(studies: dict[str, FoundStudy], tmp_path: Path) -> None:
     study = studies["adult-analyses"]

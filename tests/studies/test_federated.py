@@ -96,6 +96,7 @@ def test_private_fedavg_is_the_baseline_of_the_package() -> None:
     np.testing.assert_allclose(ours[1], theirs[1], atol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["HEAD", "SUMS"])
 def test_leaving_out_the_masks_changes_nothing(mode: str, tmp_path: Path) -> None:
     """The naive twin is a simulation with keys, shares and masks."""
@@ -111,6 +112,7 @@ def test_leaving_out_the_masks_changes_nothing(mode: str, tmp_path: Path) -> Non
     assert guesses.lams == [model.lam for model in models]
 
 
+@pytest.mark.slow
 def test_a_sharper_head_has_the_same_borders_and_a_balanced_one_finds_a_rare_class() -> None:
     methods, deal = module("fed_methods"), made_up(n=400)
     plain = methods.federation(methods.HEAD, 3.0)(deal, 0)

@@ -77,6 +77,7 @@ def methods(made: Path, studies: dict[str, FoundStudy]) -> tuple[FoundStudy, Stu
     return study, StudyResults(raw, CONFIG, quick=False)
 
 
+@pytest.mark.slow
 def test_each_cvae_is_the_one_that_its_name_says(made: Path) -> None:
     fitted = module("reb_methods").fitted
     thesis, ours = (fitted("lt100", whose, "small", 1, 0) for whose in ("thesis", "ours"))
@@ -105,6 +106,7 @@ def lines(text: str, start: str) -> list[str]:
     return [line for line in text.splitlines() if line.startswith(f"| {start} |")]
 
 
+@pytest.mark.slow
 def test_the_thesis_figures_stand_beside_its_rows_alone(
     methods: tuple[FoundStudy, StudyResults], tmp_path: Path
 ) -> None:
