@@ -1,8 +1,8 @@
 # Everything a newcomer needs: `make demo` and `make test` create .venv on first use, and nothing twice.
 PYTHON ?= python3
 VENV := .venv
-# Two processes more than cores: tests that start programs often wait for them.
-WORKERS := $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 2)))
+# One process more than cores: tests that start programs often wait for them. Two more took longer.
+WORKERS := $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 1)))
 BIN := $(VENV)/bin
 PIP := $(BIN)/pip --disable-pip-version-check --quiet install --constraint constraints.txt
 
