@@ -79,12 +79,10 @@ class BackboneJudge:
         """The vectors of images (n, channels, side, side) between 0 and 1. Equal images are looked at once."""
         pixels = np.rint(np.asarray(X) * 255).clip(0, 255).astype(np.uint8)
         names = [blake2b(image.tobytes(), digest_size=16).digest() for image in pixels]
-        first: dict[bytes, int] = {}
-        for i, name in enumerate(names):
-            first.setdefault(name, i)
-        new = [name for name in first if name not in self._vectors]
-        found = {name: self._vectors[name] for name in first if name in self._vectors}
-        found |= zip(new, self._look(pixels[[first[name] for name in new]]), strict=True)
+        place = {name: i for i, name in enumerate(names)}
+        new = [name for name in place if name not in self._vectors]
+        found = {name: self._vectors[name] for name in place if name in self._vectors}
+        found |= zip(new, self._look(pixels[[place[name] for name in new]]), strict=True)
         if len(self._vectors) + len(new) > _REMEMBERED:
             self._vectors.clear()
         self._vectors.update({name: found[name] for name in new[:_REMEMBERED]})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import io
 import json
 from collections.abc import Iterator, Mapping
@@ -24,6 +23,7 @@ from locum.io import (
     write_bytes,
     write_folder_atomically,
 )
+from locum.recipes.data_sets import file_digest
 from locum.recipes.inputs import choose_split
 from locum.release import entry_of
 
@@ -286,9 +286,7 @@ def _squeezed(images: Array) -> Array:
 def _claimed(out: Path, about: Mapping[str, Any]) -> Path:
     claim = claim_path(out)
     try:
-        with out.open("rb") as stream:
-            digest = hashlib.file_digest(stream, "sha256").hexdigest()
-        write_bytes(str(claim), _dumped({**about, "sha256": digest}))
+        write_bytes(str(claim), _dumped({**about, "sha256": file_digest(out)}))
     except BaseException:
         # Leave no records without their claim.
         out.unlink(missing_ok=True)
