@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -51,33 +51,52 @@ def run(
     ] = False,
     out: Annotated[
         Path | None,
-        typer.Option("--out", "-o", help="Output folder (default: the study's results; with --quick: out/studies)."),
+        typer.Option(
+            "--out",
+            "-o",
+            help="Output folder (default: the study's results; with --quick or a set of your own: out/studies).",
+        ),
     ] = None,
     jobs: Annotated[int, typer.Option("--jobs", "-j", min=1, help="Number of cells to compute at once.")] = 1,
     given: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Replace a setting of its config.toml; may be repeated."),
+        typer.Option(
+            "--set",
+            metavar="NAME=PATH",
+            help="Run on this set instead: a file of vectors, or a folder or .npz of images. KEY=VALUE replaces a "
+            "setting of its config.toml. May be repeated.",
+        ),
     ] = None,
+    backbone: Annotated[
+        str | None, typer.Option("--backbone", help="Model that embeds images given with --set.")
+    ] = None,
+    seeds: Annotated[int | None, typer.Option("--seeds", min=1, help="Number of seeds.")] = None,
     studies: Studies = Path("studies"),
     as_json: Json = False,
 ) -> None:
-    """Run a study; an interrupted run resumes where it stopped."""
-    from locum.recipes import run_study
+    """Run a study, or all studies of a paper; an interrupted run resumes where it stopped."""
+    from locum.recipes import apply_settings, expect_time, run_study
 
-    found = _find(studies, name).changed(given or [])
-    target = out or (Path("out/studies") if quick else found.folder / "results")
-    if (minutes := found.minutes(quick)) is not None:
-        typer.echo(
-            f"{name}: about {max(1, round(minutes))} minutes of one core; a run that stops can go on.", err=True
+    found = _find(studies, name)
+    with output.progress_bar("embed") as progress:
+        found = apply_settings(
+            found, given or [], place=Path("out/studies/sets"), backbone=backbone, seeds=seeds, progress=progress
         )
+    if found.given:
+        usual = Path("out/studies") / "+".join(found.given)
+    else:
+        usual = Path("out/studies") if quick else found.folder / "results"
+    target = out or usual
+    found.check(found.settings(quick))
+    output.say_aside(f"{name}: {expect_time(found, quick=quick, out=target).sentence(jobs)}.")
     with output.progress_bar(name) as progress:
-        run_study(found, quick=quick, out=target, jobs=jobs, progress=progress)
+        run_study(found, quick=quick, out=target, jobs=jobs, progress=output.in_lines(progress))
     text = (target / f"{name}.md").read_text()
     if as_json:
         output.print_json({"study": name, "quick": quick, "results": str(target / f"{name}.json")})
     else:
         typer.echo(text)
-        typer.echo(f"written to {target / name}.md and .json", err=True)
+        output.say_aside(f"written to {target / name}.md and .json")
 
 
 @group.verb()
@@ -95,32 +114,74 @@ def render(name: Name, studies: Studies = Path("studies"), as_json: Json = False
 
 @group.verb()
 def check(
-    name: Name,
+    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="A name from `study list`.")] = None,
     cell: Annotated[str | None, typer.Option(help="Cell to recompute (default: the first).")] = None,
+    random: Annotated[
+        bool, typer.Option("--random", help="Recompute one seed of one cell, drawn at random.")
+    ] = False,
+    every: Annotated[bool, typer.Option("--all", help="The same for each study with committed results.")] = False,
+    seed: Annotated[
+        int | None, typer.Option("--seed", min=0, help="What draws the cells (default: another one each time).")
+    ] = None,
+    seconds: Annotated[
+        float | None, typer.Option("--seconds", min=0, help="Draw only cells that are known to take at most so long.")
+    ] = None,
     studies: Studies = Path("studies"),
     as_json: Json = False,
 ) -> None:
     """Recompute one cell of committed results; exit code 1 if it no longer agrees."""
-    from locum.recipes import check_study
+    from locum.errors import ConfigError
+    from locum.recipes import check_at_random, check_study, find_studies
+
+    if every == (name is not None):
+        raise ConfigError("Name one study, or use --all for one random cell of each.")
+    by_chance = random or every
+    if by_chance and cell is not None:
+        raise ConfigError("--cell names a cell, and --random and --all draw one: leave one of them out.")
+    if not by_chance and (seed is not None or seconds is not None):
+        raise ConfigError("--seed and --seconds are for cells drawn at random: add --random.")
+    if not by_chance:
+        assert name is not None
+        found = _find(studies, name)
+        results = [check_study(found, _results(found), cell)]
+    else:
+        import secrets
+
+        drawn = secrets.randbelow(1_000_000) if seed is None else seed
+        chosen = list(find_studies(studies).values()) if name is None else [_find(studies, name)]
+        output.say_aside(f"Cells are drawn with --seed {drawn}.")
+        with output.progress_bar("check") as progress:
+            results = check_at_random(chosen, drawn, most_seconds=seconds, progress=output.in_lines(progress))
+        if name is not None and "skipped" in results[0]:
+            raise ConfigError(f"{name}: {results[0]['skipped']}.")
+    if as_json:
+        output.print_json(results if every else results[0])
+    else:
+        for result in results:
+            _show_check(result)
+    if not all(result.get("agrees", True) for result in results):
+        raise typer.Exit(1)
+
+
+def _show_check(result: dict[str, Any]) -> None:
+    """One cell as a table, or why there is none."""
     from locum.types import Estimate
 
-    found = _find(studies, name)
-    result = check_study(found, _results(found), cell)
-    if as_json:
-        output.print_json(result)
-    else:
-        rows = [
-            [
-                metric,
-                output.estimate(Estimate.from_dict(f["committed"]), 4),
-                output.estimate(Estimate.from_dict(f["recomputed"]), 4),
-                "yes" if f["agrees"] else "NO",
-            ]
-            for metric, f in result["figures"].items()
+    if "skipped" in result:
+        output.say(f"{result['study']}: skipped, {result['skipped'].rstrip('.')}.")
+        return
+    rows = [
+        [
+            metric,
+            output.estimate(Estimate.from_dict(f["committed"]), 4),
+            output.estimate(Estimate.from_dict(f["recomputed"]), 4),
+            "yes" if f["agrees"] else "NO",
         ]
-        output.show_table(["figure", "committed", "recomputed", "agrees"], rows, title=f"{name}: {result['cell']}")
-    if not result["agrees"]:
-        raise typer.Exit(1)
+        for metric, f in result["figures"].items()
+    ]
+    seeds = f", seed {result['seeds'][0]}" if len(result["seeds"]) == 1 else ""
+    title = f"{result['study']}: {result['cell']}{seeds}"
+    output.show_table(["figure", "committed", "recomputed", "agrees"], rows, title=title)
 
 
 @group.verb()
