@@ -597,15 +597,16 @@ def apply_settings(
         found.with_sets({})
     if backbone is not None:
         check_backbone_used(list(sets.values()))
-    found = found.changed(settings)
+    # Checked before any image is embedded.
+    changed = found.changed(settings)
     if sets:
         facts = {
             key: prepare_set(key, value, place=place, backbone=backbone, progress=progress)
             for key, value in sets.items()
         }
         # Settings come last: one that is typed wins over what a set would choose.
-        found = found.with_sets(facts).changed(settings)
-    return found if seeds is None else found.with_seeds(seeds)
+        changed = found.with_sets(facts).changed(settings)
+    return changed if seeds is None else changed.with_seeds(seeds)
 
 
 def check_backbone_used(paths: Sequence[str]) -> None:

@@ -43,6 +43,8 @@ from locum.types import EmbeddingSet, Progress, Unit
 SETS_NAME = "sets.toml"
 GIVEN = "given"
 SHARES = {"train": 0.7, "val": 0.1, "test": 0.2}
+# Attributes that say where a record was taken.
+SITE_COLUMNS = ("site", "hospital", "center")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,59}")
 
 
@@ -198,9 +200,13 @@ def study_splits(name: str) -> dict[str, EmbeddingSet]:
     >>> study_splits("breastmnist")["train"].X.shape  # doctest: +SKIP
     (546, 1280)
     """
-    found = study_set(name)
-    place = found.path
-    return _splits(str(place), place.stat().st_mtime_ns, found.thin)
+    return _splits(*set_key(name), study_set(name).thin)
+
+
+def set_key(name: str) -> tuple[str, int]:
+    """What a cache of a study should go by: a name can mean another file in another run."""
+    place = study_set(name).path
+    return str(place), place.stat().st_mtime_ns
 
 
 @lru_cache(maxsize=8)
@@ -286,7 +292,11 @@ class SetNeeds:
         for name in names:
             if not isinstance(name, str):
                 raise ConfigError(f"The setting {self.key!r} holds names of sets; got {name!r}.")
-            self._check_one(name, study_splits(name), config)
+            if study_set(name).more.get("table"):
+                # Read by the study itself; here it only has to be there.
+                _ = study_set(name).path
+            else:
+                self._check_one(name, study_splits(name), config)
 
     def _check_one(self, name: str, splits: Mapping[str, EmbeddingSet], config: Mapping[str, Any]) -> None:
         if missing := [part for part in self.parts if part not in splits]:
@@ -396,9 +406,14 @@ def prepare_set(
         write_atomically(str(file), lambda stream: write_npz_stream(stream, streams, info))
     subjects = parts["train"].subject
     known = _known.get(name)
-    facts = {} if known is None else {k: v for k, v in asdict(known).items() if k in ("title", "published") and v}
+    facts: dict[str, Any] = (
+        {} if known is None else {k: v for k, v in asdict(known).items() if k in ("title", "published") and v}
+    )
     if known is not None:
         facts |= {k: v for k, v in known.more.items() if k != "site_names"}
+    column = next((c for c in SITE_COLUMNS if c in parts["train"].attributes), None)
+    if column is not None:
+        facts["site_names"] = sorted({str(v) for p in parts.values() for v in p.attributes[column].tolist()})
     return {
         **facts,
         "file": str(file.resolve()),
