@@ -265,8 +265,8 @@ def check_table(config: Mapping[str, Any]) -> None:
             if members.counts[smallest] < least:
                 label = study_splits(name)["train"].info.class_names[smallest]
                 raise DataError(
-                    f"Class {label!r} of the set {name!r} has {members.counts[smallest]} members with seed {seed}, and "
-                    f"these generators need {least}: add records, leave the class out, or take generators out of "
+                    f"Class {label!r} of the set {name!r} has {members.counts[smallest]} members with seed {seed}, "
+                    f"and these generators need {least}: add records, leave the class out, or take generators out of "
                     "`generators`."
                 )
 

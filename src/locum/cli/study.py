@@ -12,7 +12,7 @@ from locum.cli.options import Json
 from locum.cli.verb import Group
 
 if TYPE_CHECKING:
-    from locum.recipes import FoundStudy
+    from locum.recipes import FoundStudy, Paper
 
 
 group = Group("Reproduce a table or figure of a paper, or check committed results.")
@@ -24,10 +24,10 @@ Name = Annotated[str, typer.Argument(metavar="NAME", help="A name from `study li
 @group.verb("list")
 def list_(studies: Studies = Path("studies"), as_json: Json = False) -> None:
     """List the studies and their results."""
-    from locum.recipes import find_studies
+    from locum.recipes import find_papers, find_studies
 
     found = find_studies(studies)
-    rows = [
+    rows: list[dict[str, str | None]] = [
         {
             "name": s.name,
             "title": s.study.title,
@@ -35,6 +35,9 @@ def list_(studies: Studies = Path("studies"), as_json: Json = False) -> None:
         }
         for s in found.values()
     ]
+    for paper in find_papers(studies).values():
+        title = f"{paper.title}, all of it: {', '.join(part.study for part in paper.parts)}"
+        rows.append({"name": paper.name, "title": title, "results": None})
     if as_json:
         output.print_json(rows)
     else:
@@ -75,8 +78,12 @@ def run(
     as_json: Json = False,
 ) -> None:
     """Run a study, or all studies of a paper; an interrupted run resumes where it stopped."""
-    from locum.recipes import apply_settings, expect_time, run_study
+    from locum.recipes import apply_settings, expect_time, find_papers, run_study
 
+    papers = find_papers(studies)
+    if name in papers:
+        _run_paper(papers[name], studies, quick, out, jobs, given or [], backbone, seeds, as_json)
+        return
     found = _find(studies, name)
     with output.progress_bar("embed") as progress:
         found = apply_settings(
@@ -97,6 +104,44 @@ def run(
     else:
         typer.echo(text)
         output.say_aside(f"written to {target / name}.md and .json")
+
+
+def _run_paper(
+    paper: Paper,
+    studies: Path,
+    quick: bool,
+    out: Path | None,
+    jobs: int,
+    given: list[str],
+    backbone: str | None,
+    seeds: int | None,
+    as_json: bool,
+) -> None:
+    """Every study of a paper, and its page."""
+    from dataclasses import asdict
+
+    from locum.recipes import run_paper
+
+    target = out or Path("out/studies") / paper.name
+    output.say_aside(f"{paper.name}: {len(paper.parts)} studies; a run that stops can go on.")
+    with output.progress_bar(paper.name) as progress:
+        results = run_paper(
+            paper,
+            studies,
+            out=target,
+            quick=quick,
+            given=given,
+            backbone=backbone,
+            seeds=seeds,
+            jobs=jobs,
+            tell=output.say_aside,
+            progress=output.in_lines(progress),
+        )
+    if as_json:
+        output.print_json({"paper": paper.name, "quick": quick, "parts": [asdict(result) for result in results]})
+    else:
+        typer.echo((target / f"{paper.name}.md").read_text())
+        output.say_aside(f"written to {target / paper.name}.md and .json")
 
 
 @group.verb()
@@ -223,11 +268,14 @@ def coverage(
 
 def _find(studies: Path, name: str) -> FoundStudy:
     from locum.errors import ConfigError
-    from locum.recipes import find_studies
+    from locum.recipes import find_papers, find_studies
 
     found = find_studies(studies)
+    if name in (papers := find_papers(studies)):
+        parts = ", ".join(part.study for part in papers[name].parts)
+        raise ConfigError(f"{name!r} is a whole paper, which can be run; this takes one of its studies: {parts}.")
     if name not in found:
-        raise ConfigError(f"There is no study {name!r}; there are {', '.join(found)}.")
+        raise ConfigError(f"There is no study {name!r}; there are {', '.join([*found, *papers])}.")
     return found[name]
 
 

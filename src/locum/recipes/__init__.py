@@ -136,6 +136,13 @@ if TYPE_CHECKING:
         coverage_totals as coverage_totals,
         read_coverage as read_coverage,
     )
+    from locum.recipes.study_papers import (
+        Paper as Paper,
+        PaperPart as PaperPart,
+        PartResult as PartResult,
+        find_papers as find_papers,
+        run_paper as run_paper,
+    )
     from locum.recipes.study_sets import (
         SetNeeds as SetNeeds,
         StudySet as StudySet,

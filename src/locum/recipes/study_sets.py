@@ -27,6 +27,7 @@ from locum.data import (
     StreamedSplit,
     copies_of,
     find_duplicates,
+    long_tail_counts,
     read_splits,
     reference_for,
     stratified_split,
@@ -200,7 +201,8 @@ def study_splits(name: str) -> dict[str, EmbeddingSet]:
     >>> study_splits("breastmnist")["train"].X.shape  # doctest: +SKIP
     (546, 1280)
     """
-    return _splits(*set_key(name), study_set(name).thin)
+    found = study_set(name)
+    return _splits(*set_key(name), found.thin, float(found.more.get("ratio", 0)))
 
 
 def set_key(name: str) -> tuple[str, int]:
@@ -210,8 +212,11 @@ def set_key(name: str) -> tuple[str, int]:
 
 
 @lru_cache(maxsize=8)
-def _splits(path: str, changed: int, thin: tuple[int, ...]) -> dict[str, EmbeddingSet]:
+def _splits(path: str, changed: int, thin: tuple[int, ...], ratio: float) -> dict[str, EmbeddingSet]:
     splits = read_splits(path)
+    if ratio:
+        counts = splits["train"].counts
+        thin = tuple(long_tail_counts(int(counts.min()), len(counts), ratio))
     if thin:
         train, rng = splits["train"], np.random.default_rng(0)
         if len(thin) != len(train.info.class_names):
@@ -454,6 +459,12 @@ def _three_parts(name: str, splits: Mapping[str, EmbeddingSet]) -> tuple[dict[st
 def _kept_together(name: str, data: EmbeddingSet, shares: Mapping[str, float]) -> dict[str, EmbeddingSet]:
     """Parts of the data; a subject and equal vectors are in one of them. The same data give the same parts."""
     rng, groups = np.random.default_rng(0), _groups(data)
+    if groups is not None and (different := len(np.unique(groups))) < 10 * len(shares):
+        what = "different vectors" if data.subject is None else "subjects with vectors of their own"
+        raise DataError(
+            f"The set {name!r} cannot be split: its {len(data)} records are of {different} {what}, and "
+            f"{10 * len(shares)} or more are needed."
+        )
     try:
         if groups is None:
             return stratified_split(data, shares, rng=rng)
