@@ -12,7 +12,16 @@ import pytest
 
 from locum.data import read_splits, write_embeddings
 from locum.errors import ConfigError, DataError
-from locum.recipes import FoundStudy, SetNeeds, apply_settings, check_study, expect_time, find_studies, run_study
+from locum.recipes import (
+    FoundStudy,
+    SetNeeds,
+    apply_settings,
+    check_study,
+    expect_time,
+    find_papers,
+    find_studies,
+    run_study,
+)
 from locum.recipes.study import saved_results
 from locum.types import EmbeddingInfo, EmbeddingSet
 
@@ -240,3 +249,13 @@ def test_a_time_comes_from_the_seconds_of_committed_results(
 def test_every_study_runs_on_other_sets_or_says_why_not(studies: dict[str, FoundStudy]) -> None:
     for name, found in studies.items():
         assert isinstance(found.study.sets, SetNeeds) or found.study.sets.endswith("."), name
+
+
+def test_every_part_of_a_paper_is_a_study_with_those_settings(studies: dict[str, FoundStudy]) -> None:
+    papers = find_papers(ROOT)
+    assert set(papers) == {"replica-paper", "thesis-paper", "federated-paper", "adjustable-paper"}
+    assert not set(papers) & set(studies)
+    for paper in papers.values():
+        for part in paper.parts:
+            assert {*part.settings, *part.stand_in, *part.quick} <= set(studies[part.study].config), part.study
+            assert bool(part.sets) != bool(part.data), part.study
