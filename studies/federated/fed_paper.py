@@ -16,6 +16,7 @@ from locum.data import partition_by, partition_dirichlet, partition_iid
 from locum.errors import DataError
 from locum.recipes import SetNeeds, StudyResults, study_set, study_splits
 from locum.recipes.study import Cell, markdown_table
+from locum.recipes.study_sets import SITE_COLUMNS
 from locum.types import EmbeddingSet
 
 TITLES = {
@@ -63,11 +64,16 @@ def read(config: Mapping[str, Any]) -> list[str]:
     return [str(config.get(key, key)) for key in keys]
 
 
+def hospital_of(config: Mapping[str, Any], data: EmbeddingSet) -> str | None:
+    """The attribute that names the hospital: as the settings say, or as `locum embed` calls it."""
+    return next((c for c in (str(config["hospital"]), *SITE_COLUMNS) if c in data.attributes), None)
+
+
 def check(config: Mapping[str, Any]) -> None:
     """Raise `DataError` for hospitals that are not named."""
     if "camelyon" in config["sets"]:
         data = whole(config, "camelyon")
-        if config["hospital"] not in data.attributes:
+        if hospital_of(config, data) is None:
             known = ", ".join(data.attributes) or "none"
             raise DataError(
                 f"{HAVE['camelyon']}: there is no attribute {config['hospital']!r}, the attributes are {known}. Name "
@@ -83,7 +89,7 @@ def dealt(config: Mapping[str, Any], name: str, seed: int) -> Deal:
     data, rng = whole(config, name.rpartition("-")[0] or name), np.random.default_rng(seed)
     sites = int(config["sites"])
     if name == "camelyon":
-        parts = partition_by(data, str(config["hospital"]))
+        parts = partition_by(data, str(hospital_of(config, data)))
     elif name.endswith("-dirichlet"):
         parts = partition_dirichlet(data, sites, 0.3, rng, min_records=20)
     else:

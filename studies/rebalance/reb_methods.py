@@ -32,8 +32,8 @@ from locum.recipes.published import reversed_table
 from locum.recipes.study import Cell, markdown_table
 from locum.recipes.study_sets import set_key
 
-# The set of the thesis' tables.
-PUBLISHED = "CIFAR-10 LT"
+# The sets of the thesis' tables: each row of Table 6 has both, Table 8 is the first's and Table 7 the second's.
+PUBLISHED = ("CIFAR-10 LT", "CIFAR-100 LT")
 LOSSES = ("cross_entropy", "balanced_softmax", "class_balanced", "focal", "equalization", "ldam")
 # Those that are built from class counts.
 COUNTING = ("balanced_softmax", "class_balanced", "equalization", "ldam")
@@ -204,7 +204,10 @@ def _places(results: StudyResults, name: str) -> dict[str, Place]:
 
 def _tables(results: StudyResults, name: str, groups: list[str]) -> list[str]:
     places, whose = _places(results, name), [w for w in CELLS if f"{name}/{CELLS[w]}-large" in results.raw]
-    shown = study_set(name).published == PUBLISHED
+    published = study_set(name).published
+    shown = published in PUBLISHED
+    which = PUBLISHED.index(published) if shown else 0
+    by_loss = (TABLE8, TABLE7)[which]
     header = [*groups, *(HEADER if shown else ())]
 
     def row(title: str, place: Place, *theirs: tuple[float, ...] | None) -> list[str]:
@@ -216,7 +219,7 @@ def _tables(results: StudyResults, name: str, groups: list[str]) -> list[str]:
     text = [f"### Methods (Table 6)\n\n{missing}{markdown_table(['method', *header], rows)}"]
     runs = {words: results.runs(place[0], f"{place[1]}overall") for words, place in places.items()}
     if shown:
-        text.append(_told({words: pair[0][0] for words, pair in TABLE6.items()}, runs, WHY))
+        text.append(_told({words: pair[which][0] for words, pair in TABLE6.items()}, runs, WHY, published))
     rows, alone, joint = [], {}, {}
     for loss in LOSSES:
         cell = f"{name}/{'none' if loss == 'cross_entropy' else loss}"
@@ -231,10 +234,12 @@ def _tables(results: StudyResults, name: str, groups: list[str]) -> list[str]:
                 joint[loss] = results.runs(large, f"{loss}/overall")
     text.append("### Losses, alone and with a large CVAE (Tables 7, 8)\n\n" + markdown_table(["loss", *header], rows))
     if shown:
-        text.append("#### Alone\n\n" + _told({loss: pair[0][0] for loss, pair in TABLE8.items()}, alone, WHY))
+        text.append(
+            "#### Alone\n\n" + _told({loss: pair[0][0] for loss, pair in by_loss.items()}, alone, WHY, published)
+        )
         text.append(
             f"#### With {NAMES[whose[0]].format('large')}\n\n"
-            + _told({loss: pair[1][0] for loss, pair in TABLE8.items()}, joint, {})
+            + _told({loss: pair[1][0] for loss, pair in by_loss.items()}, joint, {}, published)
         )
     rows = []
     sizes = [(w, size) for w in whose for size in ("small", "large") if f"{name}/{CELLS[w]}-{size}" in results.raw]
@@ -247,8 +252,8 @@ def _tables(results: StudyResults, name: str, groups: list[str]) -> list[str]:
     return text
 
 
-def _told(published: Mapping[str, float], runs: Mapping[str, list[float]], why: Mapping[str, str]) -> str:
-    return reversed_table(published, runs, why, what="orders of the thesis (overall, CIFAR-10 LT)", least=LEAST)
+def _told(published: Mapping[str, float], runs: Mapping[str, list[float]], why: Mapping[str, str], name: str) -> str:
+    return reversed_table(published, runs, why, what=f"orders of the thesis (overall, {name})", least=LEAST)
 
 
 def _pairs(results: StudyResults, name: str, groups: list[str]) -> list[str]:

@@ -23,6 +23,7 @@ from locum.recipes import (
     run_study,
 )
 from locum.recipes.study import saved_results
+from locum.recipes.study_sets import using_sets
 from locum.types import EmbeddingInfo, EmbeddingSet
 
 ROOT = Path(__file__).parents[2] / "studies"
@@ -109,6 +110,10 @@ def test_the_replica_study_runs_on_a_set_of_one_s_own(
     assert "## mine" in text
     # No figure of the paper stands beside a set that is not the paper's.
     assert "BreastMNIST: not at hand here" in text
+    # The smallest class has 42 training records, which are then one group: 42 times their mean.
+    with using_sets(found.settings(quick=False)):
+        X, y = run.same(run.task("mine").train, 60, 0)
+    assert len(np.unique(X[y == 2].round(4), axis=0)) == 1
 
 
 def test_sites_are_dealt_from_any_set_and_by_an_attribute(
@@ -122,8 +127,6 @@ def test_sites_are_dealt_from_any_set_and_by_an_attribute(
     own = vectors(attributes={"hospital": np.array(["east", "north", "west"])[np.arange(270) % 3]})
     write_embeddings(tmp_path / "own.npz", own)
     found = ready(study, tmp_path / "own.npz", tmp_path / "sets")
-    from locum.recipes.study_sets import using_sets
-
     with using_sets(found.settings(quick=False)):
         (deal,) = sys.modules["fed_sets"].deals("mine", 0)
         cells = study.study.cells(found.settings(quick=False))
@@ -175,7 +178,7 @@ def test_subjects_stay_together(tmp_path: Path, studies: dict[str, FoundStudy]) 
 @pytest.mark.parametrize(
     ("name", "settings", "sentence"),
     [
-        ("replica-results", ["mine={mine}", "ks=[2, 500]"], "needs 500"),
+        ("replica-fig3", ["mine={mine}", "ks=[2, 500]"], "needs 500"),
         ("replica-results", ["mine={mine}", "noise=[0.5]"], "whole numbers, and 0 among them"),
         ("replica-results", ["mine={mine}", "variances=[2.0]"], "must hold 1.0"),
         ("replica-results", ["mine={nowhere}"], "no setting of 'replica-results' .* no file or folder"),
