@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import multiprocessing
+import os
 import platform
 import sys
 import time
@@ -335,7 +336,7 @@ def _run(
     for done, (name, seed, figures, took) in enumerate(_computed(found, config, missing, jobs), start=1):
         raw.setdefault(name, {})[str(seed)] = {k: v if isinstance(v, str) else float(v) for k, v in figures.items()}
         seconds.setdefault(name, {})[str(seed)] = round(took, 3)
-        _write(partial, json.dumps({"config": config, "raw": raw, "seconds": seconds}), found)
+        _write(partial, json.dumps({"config": config, "raw": raw, "seconds": seconds}), config)
         if progress is not None:
             left = (time.monotonic() - started) / done * (len(missing) - done)
             note = f"{name} seed {seed}, {in_time(took)}" + (f"; about {in_time(left)} left" if left else "")
@@ -360,7 +361,7 @@ def _run(
         },
         "raw": results.raw,
     }
-    _write(out / f"{found.name}.json", json.dumps(payload, indent=1, sort_keys=True) + "\n", found)
+    _write(out / f"{found.name}.json", json.dumps(payload, indent=1, sort_keys=True) + "\n", config)
     _render(found, results, out)
     partial.unlink(missing_ok=True)
     return results
@@ -645,8 +646,14 @@ def _numbers(figures: Figures) -> list[str]:
 def _render(found: FoundStudy, results: StudyResults, out: Path) -> None:
     note = "\n> Quick setting: fewer seeds, records or epochs than the full study.\n" if results.quick else ""
     note += "".join(f"\n> {line}\n" for line in _about_sets(results.config.get(GIVEN, {})))
-    text = f"# {found.study.title}\n{note}\n{found.study.render(results, out).strip()}\n"
-    _write(out / f"{found.name}.md", text, found)
+    # Figures too are for the owner of given sets alone.
+    before = os.umask(0o077) if results.config.get(GIVEN) else None
+    try:
+        body = found.study.render(results, out).strip()
+    finally:
+        if before is not None:
+            os.umask(before)
+    _write(out / f"{found.name}.md", f"# {found.study.title}\n{note}\n{body}\n", results.config)
 
 
 def _about_sets(given: Mapping[str, Mapping[str, Any]]) -> list[str]:
@@ -734,5 +741,5 @@ def in_time(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
-def _write(path: Path, text: str, found: FoundStudy) -> None:
-    write_bytes(path, text.encode(), mode=0o600 if found.given else 0o644)
+def _write(path: Path, text: str, config: Mapping[str, Any]) -> None:
+    write_bytes(path, text.encode(), mode=0o600 if config.get(GIVEN) else 0o644)

@@ -395,7 +395,7 @@ def prepare_set(
     >>> from locum.recipes import prepare_set
     >>> write_embeddings("digits.npz", load_sample("digits"))
     >>> prepare_set("mine", "digits.npz", place=Path("out"))["parts"]
-    {'train': 1258, 'val': 179, 'test': 360}
+    {'train': 1258, 'val': 180, 'test': 359}
     """
     if not _NAME.fullmatch(name):
         raise ConfigError(f"A set is named with letters, digits, '_', '-' and '.'; got {name!r}.")
