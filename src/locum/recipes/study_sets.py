@@ -459,11 +459,11 @@ def _three_parts(name: str, splits: Mapping[str, EmbeddingSet]) -> tuple[dict[st
 def _kept_together(name: str, data: EmbeddingSet, shares: Mapping[str, float]) -> dict[str, EmbeddingSet]:
     """Parts of the data; a subject and equal vectors are in one of them. The same data give the same parts."""
     rng, groups = np.random.default_rng(0), _groups(data)
-    if groups is not None and (different := len(np.unique(groups))) < 10 * len(shares):
+    if groups is not None and (different := len(np.unique(groups))) < 4 * len(shares):
         what = "different vectors" if data.subject is None else "subjects with vectors of their own"
         raise DataError(
             f"The set {name!r} cannot be split: its {len(data)} records are of {different} {what}, and "
-            f"{10 * len(shares)} or more are needed."
+            f"{4 * len(shares)} or more are needed."
         )
     try:
         if groups is None:
