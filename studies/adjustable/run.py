@@ -328,5 +328,6 @@ STUDIES = {
         "UCI Adult: what receivers learn of income and attackers of sex, by method and strength",
         curve_cells,
         curve_render,
+        sets="It keeps UCI Adult's income and hides its sex; `locum obfuscate trade-off` measures other tables.",
     ),
 }

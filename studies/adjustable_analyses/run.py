@@ -415,4 +415,11 @@ QUESTIONS: dict[str, tuple[Asks, Writes]] = {
     "epochs": (stages, _epochs),
 }
 
-STUDIES = {"adult-analyses": Study("UCI Adult: what noise, lambda, epochs, labels and parts do", cells, render)}
+STUDIES = {
+    "adult-analyses": Study(
+        "UCI Adult: what noise, lambda, epochs, labels and parts do",
+        cells,
+        render,
+        sets="It keeps UCI Adult's income and hides its sex; `locum obfuscate trade-off` measures other tables.",
+    )
+}

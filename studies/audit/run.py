@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from functools import cache, partial
+from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from locum.audit import SAMPLE_ATTACKS, SHADOW_ATTACKS, EncoderELBO, LatentSearch, Search, audit
-from locum.data import read_embeddings
 from locum.generate import ClassGaussian, CVAEGenerator
 from locum.metrics import clopper_pearson
-from locum.recipes import Study, StudyResults
+from locum.recipes import SetNeeds, Study, StudyResults, study_set, study_splits
 from locum.recipes.audit import rows_release, shared_shadows
-from locum.recipes.study import Cell, data_folder, markdown_table
+from locum.recipes.study import Cell, markdown_table
 from locum.release import Release
 from locum.types import EmbeddingSet
 
@@ -32,17 +31,14 @@ def made(config: Mapping[str, Any], seed: int) -> Three:
     return data.take(np.arange(n)), data.take(np.arange(n, n + m)), data.take(np.arange(n + m, 2 * n + m))
 
 
-def breast(config: Mapping[str, Any], seed: int) -> Three:
-    """Three random thirds of BreastMNIST's training split."""
-    data = train_split("breastmnist")
+def real(name: str, seed: int) -> Three:
+    """Three random thirds of the training split of a real set."""
+    data = study_splits(name)["train"]
     parts = np.array_split(np.random.default_rng(seed).permutation(len(data)), 3)
     return tuple(data.take(np.sort(part)) for part in parts)  # type: ignore[return-value]
 
 
-POPULATIONS: dict[str, tuple[str, Callable[[Mapping[str, Any], int], Three]]] = {
-    "made": ("made-up records", made),
-    "breastmnist": ("BreastMNIST", breast),
-}
+MADE = "made"
 
 
 def table_of(*parts: EmbeddingSet) -> Release:
@@ -92,7 +88,7 @@ REAL_CASES = ("copy", "jitter-0.001", "jitter-0.1", "one", "fresh")
 def planted(config: Mapping[str, Any], name: str, case: str, seed: int) -> Mapping[str, float | str]:
     """Audit one planted release."""
     sizes = config | config["many"] if case == "default" else config
-    members, others, fresh = POPULATIONS[name][1](sizes, seed)
+    members, others, fresh = made(sizes, seed) if name == MADE else real(name, seed)
     few = members.take(np.arange(config["few"]))
     if case in ("overfit", "overfit-decoder"):
         release, members = overfit(few, seed), few
@@ -137,7 +133,7 @@ def planted(config: Mapping[str, Any], name: str, case: str, seed: int) -> Mappi
 
 def planted_cells(config: Mapping[str, Any]) -> dict[str, Cell]:
     """Each planted case on each population."""
-    pairs = [(s, c) for c in CASES for s in config["sets"] if s == "made" or c in REAL_CASES]
+    pairs = [(s, c) for c in CASES for s in config["sets"] if s == MADE or c in REAL_CASES]
     return {f"{name}/{case}": partial(planted, config, name, case) for name, case in pairs}
 
 
@@ -162,7 +158,7 @@ def render_planted(results: StudyResults, out: Path) -> str:
             names = [attack for i in halves["seeds from"] for attack in found[i].split("; ") if attack]
             row.append(", ".join(f"{a} {names.count(a)}" for a in dict.fromkeys(names)) or "none")
             rows.append(row)
-        title = f"## {POPULATIONS[name][0].capitalize() if name == 'made' else POPULATIONS[name][0]}"
+        title = f"## {'Made-up records' if name == MADE else study_set(name).title}"
         bar = config["set_on"]
         header = ["release", "should be", f"as expected, seeds below {bar}", f"seeds from {bar} on", "found by"]
         text += [title, markdown_table(header, rows)]
@@ -185,9 +181,11 @@ def as_wanted(verdict: str, wanted: str) -> bool:
     return verdict != "no excess risk found" if wanted == "no all-clear" else verdict == wanted
 
 
-@cache
-def train_split(name: str) -> EmbeddingSet:
-    return read_embeddings(data_folder() / f"{name}_efflite0.npz", "train")
-
-
-STUDIES = {"audit-planted": Study("Planted leaks, and releases of fresh records", planted_cells, render_planted)}
+STUDIES = {
+    "audit-planted": Study(
+        "Planted leaks, and releases of fresh records",
+        planted_cells,
+        render_planted,
+        sets=SetNeeds("sets", parts=("train",), per_class=lambda config: 6, made=(MADE,)),
+    )
+}

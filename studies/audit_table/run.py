@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from functools import cache, partial
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +12,11 @@ import numpy as np
 
 from locum.accounting import attack_limit, plan_query
 from locum.audit import ATTACKS, SAMPLE_ATTACKS, SHADOW_ATTACKS, EncoderELBO, LatentSearch, Search, audit
-from locum.data import read_embeddings
+from locum.errors import ConfigError, DataError
 from locum.generate import ClassGaussian, CVAEGenerator, KSame
-from locum.recipes import Study, StudyResults
+from locum.recipes import SetNeeds, Study, StudyResults, study_set, study_splits
 from locum.recipes.audit import rows_release, shared_shadows
-from locum.recipes.study import Cell, data_folder, markdown_table
+from locum.recipes.study import Cell, markdown_table
 from locum.release import Release
 from locum.types import DP, EmbeddingSet
 
@@ -41,7 +42,8 @@ NAMES = {
 }
 # Methods that the papers say preserve privacy.
 CLAIMED = ("2-same", "5-same", "10-same", "15-same", "cvae-paper", "thesis-small", "thesis-large")
-TITLES = {"breastmnist": "BreastMNIST", "cifar10_12k": "CIFAR-10"}
+# Of a set that the settings do not name, at most so many members.
+MEMBERS = 1000
 MARKS = {
     "leak": "**leak**",
     "inconclusive": "open",
@@ -50,9 +52,25 @@ MARKS = {
 }
 
 
-@cache
 def train_split(name: str) -> EmbeddingSet:
-    return read_embeddings(data_folder() / f"{name}_efflite0.npz", "train")
+    """The training records; classes go by their codes, as in a release of plain arrays."""
+    data = study_splits(name)["train"]
+    codes = tuple(str(c) for c in range(len(data.info.class_names)))
+    return replace(data, info=replace(data.info, class_names=codes))
+
+
+def drawn(config: Mapping[str, Any], name: str, seed: int) -> tuple[EmbeddingSet, EmbeddingSet]:
+    """Members and others, random parts of one split; all records of a subject are in one of them."""
+    data, size = train_split(name), config["members"][name]
+    order = np.random.default_rng(seed).permutation(len(data))
+    if study_set(name).given and data.subject is not None:
+        # Whole subjects, in random order, until there are enough records.
+        code = np.unique(data.subject, return_inverse=True)[1]
+        order = order[np.argsort(np.random.default_rng(seed).permutation(code.max() + 1)[code[order]], kind="stable")]
+        cut = size + int((code[order[size:]] == code[order[size - 1]]).sum())
+        return data.take(np.sort(order[:cut])), data.take(np.sort(order[cut:][:size]))
+    members, others = (data.take(np.sort(order[i * size : (i + 1) * size])) for i in (0, 1))
+    return members, others
 
 
 def generated(config: Mapping[str, Any], name: str, method: str, members: EmbeddingSet, seed: int) -> Release:
@@ -73,7 +91,7 @@ def generated(config: Mapping[str, Any], name: str, method: str, members: Embedd
     model: Any = ClassGaussian if kind == "gaussian" else CVAEGenerator
     if rest in ("dp", "head"):
         size = len(members) // 50 * 50
-        given = {"privacy": DP(config["epsilon"], 0.01 / size, n_public=size), "reference": "efflite0"}
+        given = {"privacy": DP(config["epsilon"], 0.01 / size, n_public=size), "reference": reference_of(name)}
         if kind == "gaussian":
             given["mechanism"] = "head" if rest == "head" else "means"
         # Seeded, so that the figures are reproducible. Such a release has no claim, but the same noise.
@@ -91,9 +109,7 @@ def generated(config: Mapping[str, Any], name: str, method: str, members: Embedd
 
 def row(config: Mapping[str, Any], name: str, method: str, seed: int) -> Mapping[str, float | str]:
     """All attacks on one generator; members and others are random parts of one split."""
-    data, size = train_split(name), config["members"][name]
-    order = np.random.default_rng(seed).permutation(len(data))
-    members, others = (data.take(np.sort(order[i * size : (i + 1) * size])) for i in (0, 1))
+    members, others = drawn(config, name, seed)
     release = generated(config, name, method, members, seed)
     # No shadows are trained for private fits, where LiRA on sums draws its own; those of the preset large would take
     # one fit each.
@@ -129,7 +145,7 @@ def render_table(results: StudyResults, out: Path) -> str:
         rows = [[NAMES[g], *(_shown(results, cell, a) for a in attacks)] for g, cell in cells.items()]
         size = config["members"][name]
         text += [
-            f"## {TITLES[name]}: {size} members, {size} non-members",
+            f"## {study_set(name).title}: {size} members, {size} non-members",
             markdown_table(["generator", *attacks], rows),
         ]
         text.append("\n".join(f"- {_sentence(results, g, cell, attacks)}" for g, cell in cells.items()))
@@ -184,7 +200,7 @@ def render_gaussians(results: StudyResults, out: Path) -> str:
             if method in config["generators"][name]:
                 found = results.estimate(f"{name}/{method}", "LiRA on sums/attack")
                 above = "yes" if found.low > limit else "no"
-                rows.append([TITLES[name], NAMES[method], f"{found:.3f}", f"{limit:.3f}", above])
+                rows.append([study_set(name).title, NAMES[method], f"{found:.3f}", f"{limit:.3f}", above])
     header = ["set", "generator", "LiRA on sums, mean over fits (95 %)", "proven limit", "above it beyond chance"]
     return (
         f"{render_table(results, out)}\n\n## The private Gaussian against its limit\n\n{markdown_table(header, rows)}"
@@ -206,22 +222,82 @@ def render_cvaes(results: StudyResults, out: Path) -> str:
     return f"{render_table(results, out)}\n\n## What was trained\n\n{markdown_table(header, rows)}"
 
 
-# Minutes of one core that the attacks on a CVAE take without its shadows, and each shadow more, by set.
-MINUTES = {"breastmnist": (1.2, 0.16), "cifar10_12k": (4.0, 0.8)}
+def reference_of(name: str) -> str:
+    """Public statistics that whiten a set."""
+    return study_set(name).reference_of(train_split(name))
+
+
+def other_sets(config: Mapping[str, Any], names: Sequence[str]) -> Mapping[str, Any]:
+    """Half of the records are members, and all generators and shadows are run that every set of the settings has."""
+    shared = [config["generators"][name] for name in config["sets"]]
+    generators = [g for g in shared[0] if all(g in others for others in shared)]
+    least = min(config["shadows"][name] for name in config["sets"])
+    return {
+        "sets": list(names),
+        "members": {name: min(MEMBERS, len(train_split(name)) // 2) for name in names},
+        "shadows": dict.fromkeys(names, least),
+        "generators": {name: list(generators) for name in names},
+    }
+
+
+def check_table(config: Mapping[str, Any]) -> None:
+    """Raise `ConfigError` or `DataError` where a set has no settings, or too few members of a class."""
+    for name in config["sets"]:
+        for key in ("members", "shadows", "generators"):
+            if name not in config[key]:
+                raise ConfigError(
+                    f"`{key}` has no entry for {name!r}: add it in config.toml, or use --set NAME=PATH."
+                )
+        if unknown := [g for g in config["generators"][name] if g not in NAMES]:
+            raise ConfigError(f"There is no generator {unknown[0]!r}; there are {', '.join(NAMES)}.")
+        size, there = config["members"][name], len(train_split(name))
+        if size < 50 or 2 * size > there:
+            raise DataError(
+                f"The set {name!r} has {there} training records: {size} members and as many others need 50 each or "
+                f"more, and {2 * size} in all."
+            )
+        # SMOTE looks at six records of a class.
+        ks = [int(g.removesuffix("-same")) for g in config["generators"][name] if g.endswith("-same")]
+        least = max([*ks, 7])
+        for seed in config["seeds"]:
+            members = drawn(config, name, seed)[0]
+            smallest = int(np.argmin(members.counts))
+            if members.counts[smallest] < least:
+                label = study_splits(name)["train"].info.class_names[smallest]
+                raise DataError(
+                    f"Class {label!r} of the set {name!r} has {members.counts[smallest]} members with seed {seed}, "
+                    f"and these generators need {least}: add records, leave the class out, or take generators out of "
+                    "`generators`."
+                )
+
+
+NEEDS = SetNeeds("sets", parts=("train",), choose=other_sets)
 
 
 def cvaes_minutes(config: Mapping[str, Any]) -> float:
     """About how many minutes of one core; on sets that are not known, as if they were the larger one."""
     total = 0.0
     for name in config["sets"]:
-        attacks, shadow = MINUTES.get(name, MINUTES["cifar10_12k"])
+        # Minutes that the attacks on a CVAE take without its shadows, and each shadow more.
+        attacks, shadow = study_set(name).more.get("audit_minutes", (4.0, 0.8))
         for method in config["generators"][name]:
             total += attacks + (0 if method.endswith("large") else shadow * config["shadows"][name])
     return total * len(config["seeds"])
 
 
 STUDIES = {
-    "audit-table": Study("Every generator against every attack", table_cells, render_table),
-    "audit-cvaes": Study("The CVAEs of the papers and ours, by seeds", table_cells, render_cvaes, cvaes_minutes),
-    "audit-gaussians": Study("Gaussian and private generators, by seeds", table_cells, render_gaussians),
+    "audit-table": Study(
+        "Every generator against every attack", table_cells, render_table, sets=NEEDS, check=check_table
+    ),
+    "audit-cvaes": Study(
+        "The CVAEs of the papers and ours, by seeds",
+        table_cells,
+        render_cvaes,
+        cvaes_minutes,
+        sets=NEEDS,
+        check=check_table,
+    ),
+    "audit-gaussians": Study(
+        "Gaussian and private generators, by seeds", table_cells, render_gaussians, sets=NEEDS, check=check_table
+    ),
 }

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from locum.data import kfold, read_embeddings
+from locum.data import kfold
 from locum.generate import ClassGaussian, CVAEGenerator
 from locum.heads import LinearHead, MLPHead
 from locum.metrics import auc_macro, compare
-from locum.recipes import Study, StudyResults
-from locum.recipes.study import Cell, data_folder, markdown_table
+from locum.recipes import SetNeeds, Study, StudyResults, study_set, study_splits
+from locum.recipes.study import Cell, markdown_table
 from locum.release import Release
 from locum.types import EmbeddingSet, Estimate
 
@@ -24,9 +23,8 @@ CVAE_DEFAULT = "CVAE, class, beta 1, noise diagonal"
 GAUSSIAN_DEFAULT = "Gaussian, rank 64, shrinkage 0.1"
 
 
-@cache
 def records(name: str, limit: int) -> EmbeddingSet:
-    data = read_embeddings(f"{data_folder() / name}.npz#train")
+    data = study_splits(name)["train"]
     rng = np.random.default_rng(0)
     return data.take(np.sort(rng.permutation(len(data))[:limit]))
 
@@ -130,7 +128,7 @@ def render(results: StudyResults, out: Path) -> str:
     for data in results.config["datasets"]:
         found = candidates(results, data)
         rows = [[name, *(Estimate.from_runs(runs(head)) for head in HEADS)] for name, runs in found.items()]
-        text.append(f"## {data.removesuffix('_efflite0')}\n\n" + markdown_table(["setting", "linear", "mlp"], rows))
+        text.append(f"## {study_set(data).title}\n\n" + markdown_table(["setting", "linear", "mlp"], rows))
     text.append(differences(results))
     return "AUC on the fifth fold, training splits only.\n\n" + "\n\n".join(text)
 
@@ -161,5 +159,11 @@ def differences(results: StudyResults) -> str:
 
 
 STUDIES = {
-    "generator-defaults": Study("Defaults of the generators, by cross-validation on training data", cells, render)
+    "generator-defaults": Study(
+        "Defaults of the generators, by cross-validation on training data",
+        cells,
+        render,
+        sets=SetNeeds("datasets", parts=("train",), per_class=lambda config: 10),
+        most_seeds=5,
+    )
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,10 +12,11 @@ from fed_averaged import averaged_cgan
 from fed_methods import HEAD, Method, centralized, fedavg, federation, summary, the_paper, together
 from fed_sets import Deal, held_out, joined
 
-from locum.data import partition_by, partition_dirichlet, partition_iid, read_embeddings
+from locum.data import partition_by, partition_dirichlet, partition_iid
 from locum.errors import DataError
-from locum.recipes import StudyResults
-from locum.recipes.study import Cell, data_folder, markdown_table
+from locum.recipes import SetNeeds, StudyResults, study_set, study_splits
+from locum.recipes.study import Cell, markdown_table
+from locum.recipes.study_sets import SITE_COLUMNS
 from locum.types import EmbeddingSet
 
 TITLES = {
@@ -48,25 +49,48 @@ def methods(config: Mapping[str, Any]) -> dict[str, Method]:
 
 
 def whole(config: Mapping[str, Any], key: str) -> EmbeddingSet:
-    """All splits of a file as one set."""
-    file = data_folder() / str(config[key])
-    if not file.is_file():
-        raise DataError(
-            f"This study needs {HAVE[key]}, and there is no file {file.name!r} in LOCUM_DATA: make it with "
-            f"`locum embed`, name it as `{key}` in config.toml, or leave its sets out of `sets`."
-        )
-    with np.load(file, allow_pickle=False) as arrays:
-        splits = [s for s in ("train", "val", "test") if f"{s}_x" in arrays.files]
-    return joined([read_embeddings(file, s) for s in splits]) if splits else read_embeddings(file)
+    """All splits of a set as one."""
+    return joined(list(study_splits(str(config.get(key, key))).values()))
+
+
+def other_sets(config: Mapping[str, Any], names: Sequence[str]) -> Mapping[str, Any]:
+    """Each given set at sites that are alike and at sites that differ."""
+    return {"sets": [f"{name}-{how}" for name in names for how in ("iid", "dirichlet")]}
+
+
+def read(config: Mapping[str, Any]) -> list[str]:
+    """The sets behind the scenarios."""
+    keys = dict.fromkeys(name.rpartition("-")[0] or name for name in config["sets"])
+    return [str(config.get(key, key)) for key in keys]
+
+
+def hospital_of(config: Mapping[str, Any], data: EmbeddingSet) -> str | None:
+    """The attribute that names the hospital: as the settings say, or as `locum embed` calls it."""
+    return next((c for c in (str(config["hospital"]), *SITE_COLUMNS) if c in data.attributes), None)
+
+
+def check(config: Mapping[str, Any]) -> None:
+    """Raise `DataError` for hospitals that are not named."""
+    if "camelyon" in config["sets"]:
+        data = whole(config, "camelyon")
+        if hospital_of(config, data) is None:
+            known = ", ".join(data.attributes) or "none"
+            raise DataError(
+                f"{HAVE['camelyon']}: there is no attribute {config['hospital']!r}, the attributes are {known}. Name "
+                "the right one: `--set hospital=NAME`."
+            )
+
+
+NEEDS = SetNeeds("sets", parts=(), settings=("organs", "camelyon"), choose=other_sets, names=read)
 
 
 def dealt(config: Mapping[str, Any], name: str, seed: int) -> Deal:
     """The paper's sites: per label a fifth for testing; its rows then hold out a fifth of the rest for lambda."""
-    data, rng = whole(config, name.partition("-")[0]), np.random.default_rng(seed)
+    data, rng = whole(config, name.rpartition("-")[0] or name), np.random.default_rng(seed)
     sites = int(config["sites"])
     if name == "camelyon":
-        parts = partition_by(data, str(config["hospital"]))
-    elif name == "organs-dirichlet":
+        parts = partition_by(data, str(hospital_of(config, data)))
+    elif name.endswith("-dirichlet"):
         parts = partition_dirichlet(data, sites, 0.3, rng, min_records=20)
     else:
         parts = partition_iid(data, sites, rng)
@@ -84,6 +108,22 @@ def cells(config: Mapping[str, Any]) -> dict[str, Cell]:
         return summary(*together(known[method], [dealt(config, name, seed)], seed))
 
     return {f"{s}/{m}": partial(cell, s, m) for s in config["sets"] for m in known}
+
+
+def titled(name: str, config: Mapping[str, Any]) -> str:
+    """A scenario in words."""
+    if is_paper_s(name, config):
+        return TITLES[name]
+    key, _, how = name.rpartition("-")
+    title = study_set(str(config.get(key, key))).title
+    return f"{title}, {config['sites']} sites, {'alike' if how == 'iid' else 'Dirichlet 0.3'}"
+
+
+def is_paper_s(name: str, config: Mapping[str, Any]) -> bool:
+    """Whether a scenario runs on the paper's set: its file, or one given under its name."""
+    key = name.rpartition("-")[0] or name
+    value = str(config.get(key, key))
+    return key in HAVE and (value == key or study_set(value).file == study_set(key).file)
 
 
 def render(results: StudyResults, out: Path) -> str:
@@ -104,6 +144,9 @@ def render(results: StudyResults, out: Path) -> str:
                     ),
                 ]
             )
-        target = TARGETS.get(name, "not given in the text at hand")
-        text += [f"## {TITLES[name]}", markdown_table(["method", *columns], rows), f"The paper's Table 1: {target}."]
+        text += [f"## {titled(name, results.config)}", markdown_table(["method", *columns], rows)]
+        if is_paper_s(name, results.config):
+            text.append(f"The paper's Table 1: {TARGETS.get(name, 'not given in the text at hand')}.")
+        elif name in TARGETS:
+            text.append(f"A stand-in for {TITLES[name]}, of which the paper's Table 1 says: {TARGETS[name]}.")
     return "\n\n".join(text)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,10 +24,11 @@ from fed_methods import (
     together,
     trusted_center,
 )
-from fed_sets import DELTA, PAPER_DELTA, TITLES, Array, deals
+from fed_sets import DELTA, PAPER_DELTA, Array, check_sites, deals
 
+from locum.errors import ConfigError
 from locum.metrics import mean_interval
-from locum.recipes import StudyResults
+from locum.recipes import SetNeeds, StudyResults, study_set
 from locum.recipes.study import Cell, markdown_table
 
 BEST = "ours: head, epsilon 1"
@@ -71,6 +72,25 @@ def cells(config: Mapping[str, Any]) -> dict[str, Cell]:
     return {name: found for name, found in out.items() if not name.startswith(tuple(config["without"]))}
 
 
+def other_sets(config: Mapping[str, Any], names: Sequence[str]) -> Mapping[str, Any]:
+    """Given sets, without the methods that train networks at every site."""
+    return {"sets": list(names), "without": [f"{name}/{method}" for name in names for method in config["slow"]]}
+
+
+def check(config: Mapping[str, Any]) -> None:
+    """Raise `ConfigError` or `DataError` for what would only fail later."""
+    names = {f"{s}/{m}" for s in config["sets"] for m in methods(config)}
+    for start in config["without"]:
+        if not any(name.startswith(start.partition("/")[0]) for name in names):
+            continue
+        if not any(name.startswith(start) for name in names):
+            raise ConfigError(f"`without` holds {start!r}, and no cell begins so; they are SET/METHOD.")
+    check_sites(config["sets"])
+
+
+NEEDS = SetNeeds("sets", choose=other_sets)
+
+
 def render(results: StudyResults, out: Path) -> str:
     """A summary, then one table per set with differences over pairs of site and seed."""
     text = ["## In short", _short(results)]
@@ -80,9 +100,9 @@ def render(results: StudyResults, out: Path) -> str:
         for method in [m for m in methods(results.config) if f"{name}/{m}" in results.raw]:
             known = results.raw[f"{name}/{method}"][str(results.config["seeds"][0])]
             rows.append([method, *(_shown(results, f"{name}/{method}", c) if c in known else "-" for c in columns)])
-        text += [f"## {TITLES[name]}", markdown_table(["method", *columns], rows), _pairs(results, name)]
-        if name == "heart4":
-            text.append(_by_hospital(results))
+        text += [f"## {study_set(name).title}", markdown_table(["method", *columns], rows), _pairs(results, name)]
+        if study_set(name).more.get("site_names"):
+            text.append(_by_hospital(results, name))
     text.append(
         f"Means over sites and {len(results.config['seeds'])} seeds, with 95 % intervals over seeds. bacc: mean "
         "accuracy over classes, on a fifth of each site's records, on 3,000 others for sites of 100, on other "
@@ -138,7 +158,7 @@ def _short(results: StudyResults) -> str:
         gain = "-" if free is None or three is None else _ratio(three - local, free - local)
         rows.append(
             [
-                TITLES[name],
+                study_set(name).title,
                 f"{local.mean():.3f}",
                 f"{ours.mean():.3f}",
                 _difference(ours, local),
@@ -187,9 +207,9 @@ def _pairs(results: StudyResults, name: str) -> str:
     )
 
 
-def _by_hospital(results: StudyResults) -> str:
+def _by_hospital(results: StudyResults, name: str) -> str:
     """Balanced accuracy of each hospital; each of its records is tested once per seed."""
-    names, seeds = ("cleveland", "hungarian", "switzerland", "va"), len(results.config["seeds"])
+    names, seeds = study_set(name).more["site_names"], len(results.config["seeds"])
     rows = []
     for title, method, kind in (
         ("local only", BEST, "local"),
@@ -200,10 +220,10 @@ def _by_hospital(results: StudyResults) -> str:
         ("FedAvg", "FedAvg", "global"),
         ("FedAvg, epsilon 1", "FedAvg, epsilon 1", "global"),
     ):
-        cell = f"heart4/{method}"
+        cell = f"{name}/{method}"
         if cell in results.raw:
             found = _sites(results, cell, kind).reshape(seeds, -1)
-            rows.append([title, *(f"{mean_interval(found[:, i]):.3f}" for i in range(4))])
+            rows.append([title, *(f"{mean_interval(found[:, i]):.3f}" for i in range(len(names)))])
     return markdown_table(["by hospital", *names], rows)
 
 
@@ -223,7 +243,7 @@ def factor_cells(config: Mapping[str, Any]) -> dict[str, Cell]:
         settings, delta, validation = FACTOR_METHODS[method]
         if settings is PAPER:
             settings = settings | {"rounds": config["paper_rounds"]}
-        given = deals("low-10", seed, int(sites), backbone)
+        given = deals(config["set"], seed, int(sites), backbone)
         budget = None if epsilon == "inf" else float(epsilon)
         return summary(*together(federation(settings, budget, delta=delta, validation=validation), given, seed))
 

@@ -15,31 +15,16 @@ from sklearn.model_selection import StratifiedKFold
 
 from locum.data import partition_by, partition_dirichlet, partition_iid, read_embeddings, stratified_split
 from locum.errors import DataError
+from locum.recipes import StudySet, study_set, study_splits
 from locum.recipes.study import data_folder
+from locum.recipes.study_sets import SITE_COLUMNS
 from locum.types import DP, EmbeddingInfo, EmbeddingSet, Unit
 
 Array = npt.NDArray[Any]
 Parts = Mapping[str, EmbeddingSet]
 
-# File, number of sites, partition, and records per site (0: all there are).
-SETS: dict[str, tuple[str, int, str, int]] = {
-    "cifar-iid": ("cifar10_12k_efflite0.npz", 10, "iid", 0),
-    "cifar-dirichlet": ("cifar10_12k_efflite0.npz", 10, "dirichlet", 0),
-    "pneumonia": ("pneumoniamnist_efflite0.npz", 5, "iid", 0),
-    "low-10": ("cifar10_12k_efflite0.npz", 10, "iid", 100),
-    "low-50": ("cifar10_12k_efflite0.npz", 50, "iid", 100),
-    "low-pneumonia": ("pneumoniamnist_efflite0.npz", 5, "iid", 100),
-}
-TITLES = {
-    "low-10": "CIFAR-10, 10 sites of 100",
-    "low-50": "CIFAR-10, 50 sites of 100",
-    "low-pneumonia": "PneumoniaMNIST, 5 sites of 100",
-    "pneumonia": "PneumoniaMNIST, 5 sites, alike",
-    "cifar-iid": "CIFAR-10, 10 sites of 1,000, alike",
-    "cifar-dirichlet": "CIFAR-10, 10 sites, Dirichlet 0.3",
-    "heart4": "Heart disease, four hospitals",
-    "nih": "Chest X-rays (sex), 5 sites, by patient",
-}
+# Sites of a set that does not say how many it has, and the fewest records of a site.
+SITES, FEWEST = 5, 40
 # At most a tenth of one record among all sites.
 DELTA = 1e-5
 # The federated paper's own.
@@ -118,13 +103,16 @@ def deals(name: str, seed: int, sites: int | None = None, backbone: str = "effli
 
     Hospitals are small: each of their records is tested once, in one of five folds, which are five deals.
     """
-    if name == "heart4":
+    found, rng = study_set(name), np.random.default_rng(seed)
+    how, each = found.more.get("partition"), found.more.get("each", 0)
+    if how is None:
+        return [_dealt(found, sites or int(found.more.get("sites", SITES)), rng)]
+    if how == "hospitals":
         return _hospital_folds(seed)
-    if name == "nih":
-        return [by_patient(5, np.random.default_rng(seed))]
-    file, count, how, each = SETS[name]
-    count, rng = sites or count, np.random.default_rng(seed)
-    data = read_embeddings(data_folder() / file, "train") if backbone == "efflite0" else embedded(backbone)
+    if how == "patients":
+        return [by_patient(int(found.more["sites"]), rng)]
+    count = sites or int(found.more["sites"])
+    data = study_splits(name)["train"] if backbone == "efflite0" else embedded(backbone)
     if each:
         some = stratified_split(data, {"train": count * each, "test": min(3000, len(data) - count * each)}, rng=rng)
         parts = partition_iid(some["train"], count, rng)
@@ -134,6 +122,33 @@ def deals(name: str, seed: int, sites: int | None = None, backbone: str = "effli
     else:
         parts = partition_iid(data, count, rng)
     return [Deal(*held_out(parts, seed), own_test=True)]
+
+
+def _dealt(found: StudySet, sites: int, rng: np.random.Generator) -> Deal:
+    """Any set: by an attribute that names the site if it has one, else sites alike; all share its test split."""
+    splits = study_splits(found.name)
+    train, test = joined([splits[part] for part in ("train", "val") if part in splits]), splits["test"]
+    column = next((c for c in SITE_COLUMNS if c in train.attributes), None)
+    parts = partition_iid(train, sites, rng) if column is None else partition_by(train, column)
+    # At most a tenth of one record among all sites.
+    delta = min(DELTA, 10.0 ** -float(np.ceil(np.log10(10 * len(train)))))
+    reference = found.reference_of(train)
+    return Deal(parts, dict.fromkeys(parts, test), reference, unit=found.unit, delta=delta)
+
+
+def check_sites(names: Sequence[str]) -> None:
+    """Raise `DataError` for a set whose sites would have too few records."""
+    for name in names:
+        if "partition" in study_set(name).more:
+            continue
+        for deal in deals(name, 0):
+            small = min(deal.train, key=lambda site: len(deal.train[site]))
+            size, classes = len(deal.train[small]), len(np.unique(deal.train[small].y))
+            if len(deal.train) < 3 or size < FEWEST or classes < 2:
+                raise DataError(
+                    f"The set {name!r} gives {len(deal.train)} sites, the smallest with {size} records of {classes} "
+                    f"class(es): a federation needs 3 sites or more, each with {FEWEST} records of two classes."
+                )
 
 
 def held_out(parts: Mapping[str, EmbeddingSet], seed: int) -> tuple[dict[str, EmbeddingSet], dict[str, EmbeddingSet]]:

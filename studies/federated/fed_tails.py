@@ -11,10 +11,10 @@ import numpy as np
 from fed_methods import HEAD, SUMS, Guesses, Method, fedavg, federation, trusted_center
 from fed_sets import Deal
 
-from locum.data import partition_dirichlet, partition_iid, read_embeddings
+from locum.data import partition_dirichlet, partition_iid
 from locum.metrics import accuracy, balanced_accuracy
-from locum.recipes import StudyResults
-from locum.recipes.study import Cell, data_folder, markdown_table
+from locum.recipes import StudyResults, study_splits
+from locum.recipes.study import Cell, markdown_table
 
 # A tenth of one of 12,406 records would be 8e-6.
 DELTA = 1e-6
@@ -38,10 +38,10 @@ def methods() -> dict[str, Method]:
     return out
 
 
-def dealt(how: str, sites: int, seed: int) -> Deal:
+def dealt(name: str, how: str, sites: int, seed: int) -> Deal:
     """CIFAR-10 with classes of 5,000 down to 50 records, at sites that are alike or differ."""
-    rng, file = np.random.default_rng(seed), data_folder() / "cifar10lt_efflite0.npz"
-    train, test = read_embeddings(file, "train"), read_embeddings(file, "test")
+    rng, splits = np.random.default_rng(seed), study_splits(name)
+    train, test = splits["train"], splits["test"]
     if how == "dirichlet":
         parts = partition_dirichlet(train, sites, 0.3, rng, min_records=50)
     else:
@@ -54,7 +54,7 @@ def cells(config: Mapping[str, Any]) -> dict[str, Cell]:
     known = methods()
 
     def cell(how: str, method: str, seed: int) -> Mapping[str, float]:
-        deal = dealt(how, config["sites"], seed)
+        deal = dealt(config["set"], how, config["sites"], seed)
         return figures(known[method](deal, seed), deal)
 
     return {f"{how}/{m}": partial(cell, how, m) for how in config["partitions"] for m in known}

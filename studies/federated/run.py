@@ -7,18 +7,48 @@ import fed_decoders
 import fed_paper
 import fed_results
 import fed_tails
+from fed_sets import check_sites
 
-from locum.recipes import Study
+from locum.recipes import SetNeeds, Study
 
 STUDIES: dict[str, Study] = {
-    "federated-results": Study("Training together", fed_results.cells, fed_results.render),
+    "federated-results": Study(
+        "Training together",
+        fed_results.cells,
+        fed_results.render,
+        sets=fed_results.NEEDS,
+        check=fed_results.check,
+    ),
     "federated-factors": Study(
-        "Training together, one factor at a time", fed_results.factor_cells, fed_results.factor_render
+        "Training together, one factor at a time",
+        fed_results.factor_cells,
+        fed_results.factor_render,
+        sets="It changes the backbone and the number of sites of CIFAR-10; `federated-results` takes other sets.",
     ),
-    "federated-tails": Study("Rare classes in a federation", fed_tails.cells, fed_tails.render),
-    "federated-confounders": Study("Confounders in a federation", fed_confounders.cells, fed_confounders.render),
+    "federated-tails": Study(
+        "Rare classes in a federation",
+        fed_tails.cells,
+        fed_tails.render,
+        sets="Its rare classes are those of CIFAR-10 LT; `federated-results` takes other sets.",
+    ),
+    "federated-confounders": Study(
+        "Confounders in a federation",
+        fed_confounders.cells,
+        fed_confounders.render,
+        sets="Its confounder is the view of a chest X-ray, which other sets do not have.",
+    ),
     "federated-decoders": Study(
-        "Averaged decoders, and which distance tells their use", fed_decoders.cells, fed_decoders.render
+        "Averaged decoders, and which distance tells their use",
+        fed_decoders.cells,
+        fed_decoders.render,
+        sets=SetNeeds("set"),
+        check=lambda config: check_sites([config["set"]]),
     ),
-    "federated-paper": Study("The federated paper's own data", fed_paper.cells, fed_paper.render),
+    "federated-table1": Study(
+        "Table 1 of the federated paper, on its own data",
+        fed_paper.cells,
+        fed_paper.render,
+        sets=fed_paper.NEEDS,
+        check=fed_paper.check,
+    ),
 }

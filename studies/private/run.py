@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
@@ -18,7 +18,8 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from locum.accounting import plan_head, plan_query
-from locum.data import kfold, load_reference, read_embeddings
+from locum.data import kfold, load_reference
+from locum.errors import ConfigError
 from locum.generate import BaseGenerator, CGANGenerator, ClassGaussian, CVAEGenerator
 from locum.generate.private import (
     FIRST,
@@ -44,21 +45,15 @@ from locum.metrics import (
     expected_calibration_error,
     frechet_by_class,
 )
-from locum.recipes import Study, StudyResults
+from locum.recipes import SetNeeds, Study, StudyResults, study_set, study_splits
 from locum.recipes.forecasting import signal_of
-from locum.recipes.study import Cell, data_folder, markdown_table
+from locum.recipes.study import Cell, markdown_table
+from locum.recipes.study_sets import set_key
 from locum.release import Release
 from locum.types import DEFAULT_DELTA, DP, EmbeddingSet, Estimate, Unit
 
 Array = npt.NDArray[np.float64]
 
-TITLES = {
-    "breastmnist": "BreastMNIST (546)",
-    "pneumoniamnist": "PneumoniaMNIST (4,708)",
-    "cifar10_12k": "CIFAR-10 (10,000)",
-    "nih_cxr14": "NIH chest X-rays, per image (3,491)",
-    "nih_cxr14-patients": "NIH chest X-rays, per patient (934)",
-}
 METHODS: dict[str, tuple[str, Callable[..., BaseGenerator]]] = {
     "head": ("ClassGaussian, head (default)", ClassGaussian),
     "means": ("ClassGaussian, means", partial(ClassGaussian, mechanism="means")),
@@ -75,22 +70,25 @@ METHODS: dict[str, tuple[str, Callable[..., BaseGenerator]]] = {
     ),
     "cgan": ("CGAN of the federated paper's size, our training", CGANGenerator),
 }
-# Public sizes for networks, which need them.
-SIZES = {
-    "breastmnist": 500,
-    "pneumoniamnist": 5000,
-    "cifar10_12k": 10000,
-    "nih_cxr14": 3000,
-    "nih_cxr14-patients": 900,
-}
 PENALTIES = (1e-4, 1e-3, 1e-2, 1e-1)
 # Records compared by distances.
 COMPARED = 1000
 
 
-@cache
 def data(name: str, part: str) -> EmbeddingSet:
-    return read_embeddings(data_folder() / f"{name.removesuffix('-patients')}_efflite0.npz", part)
+    return study_splits(name)[part]
+
+
+def size_of(name: str) -> int:
+    """A public size for networks, which need one: as declared, or the number of units rounded down to fifties."""
+    declared, train = study_set(name).more.get("public_size"), data(name, "train")
+    units = len(np.unique(train.subject)) if unit_of(name) == "subject" else len(train)
+    return int(declared or max(50, units // 50 * 50))
+
+
+def reference_of(name: str) -> str:
+    """Public statistics that whiten a set."""
+    return study_set(name).reference_of(data(name, "train"))
 
 
 def probe(penalty: float) -> Pipeline:
@@ -98,9 +96,13 @@ def probe(penalty: float) -> Pipeline:
     return make_pipeline(StandardScaler(), LogisticRegression(C=penalty, max_iter=300))
 
 
-@cache
 def tuned(name: str) -> float:
     """The penalty that is best on training folds of the real data."""
+    return _tuned(name, set_key(name))
+
+
+@cache
+def _tuned(name: str, key: tuple[str, int]) -> float:
     train = data(name, "train")
     folds = list(kfold(train, 4, np.random.default_rng(0)))
     found = {}
@@ -145,18 +147,18 @@ def of_release(name: str, release: Release, samples: int, seed: int) -> dict[str
 
 def private(method: str, name: str, epsilon: float, delta: float, seed: int) -> BaseGenerator:
     """A private generator. The insecure seed makes figures reproducible; the noise is distributed the same."""
-    size = None if method in ("head", "means", "covariance") else SIZES[name]
+    size = None if method in ("head", "means", "covariance") else size_of(name)
     return METHODS[method][1](
         privacy=DP(epsilon, delta, unit=unit_of(name), n_public=size),
         classes=range(len(data(name, "train").info.class_names)),
-        reference="efflite0",
+        reference=reference_of(name),
         insecure_seed=seed,
         random_state=seed,
     )
 
 
 def unit_of(name: str) -> Unit:
-    return "subject" if name.endswith("-patients") else "record"
+    return study_set(name).unit
 
 
 def fitted(model: BaseGenerator, name: str) -> BaseGenerator:
@@ -191,6 +193,15 @@ def cells(config: Mapping[str, Any]) -> dict[str, Cell]:
     return out
 
 
+def check_methods(config: Mapping[str, Any]) -> None:
+    """Raise `ConfigError` for methods that there are not, or sets on which the head is left out."""
+    if unknown := [m for m in config["methods"] if m not in METHODS]:
+        raise ConfigError(f"There is no method {unknown[0]!r}; there are {', '.join(METHODS)}.")
+    for name in config["sets"]:
+        if "head" not in _methods(config, name):
+            raise ConfigError(f"`methods` must have 'head' on {name!r}: all others are compared with it.")
+
+
 def _deltas(config: Mapping[str, Any], method: str, epsilon: float) -> list[float]:
     """The delta of all rows, and the default of `fit` for the head at a few epsilons."""
     return [config["delta"], *([DEFAULT_DELTA] if method == "head" and epsilon in config["by_default"] else [])]
@@ -215,8 +226,8 @@ def render(results: StudyResults, out: Path) -> str:
     for name in config["sets"]:
         real = {m: results.estimate(f"{name}/real", m).value for m in ("auc", "balanced_accuracy", "penalty")}
         text.append(
-            f"## {TITLES[name]}; real data: AUC {real['auc']:.3f}, balanced accuracy {real['balanced_accuracy']:.3f} "
-            f"(C = {real['penalty']:g})"
+            f"## {study_set(name).label}; real data: AUC {real['auc']:.3f}, balanced accuracy "
+            f"{real['balanced_accuracy']:.3f} (C = {real['penalty']:g})"
         )
         for metric, words in (
             ("auc", "AUC, probe on samples"),
@@ -304,7 +315,7 @@ def head_on_fold(name: str, epsilon: float, variant: str, number: int) -> Mappin
     whole = data(name, "train")
     kept, held = list(kfold(whole, 4, np.random.default_rng(0)))[number]
     train, test = whole.take(kept), whole.take(held)
-    reference, d, classes = load_reference("efflite0", whole.dim), whole.dim, len(whole.info.class_names)
+    reference, d, classes = load_reference(reference_of(name), whole.dim), whole.dim, len(whole.info.class_names)
     plan = plan_head(DP(epsilon, 1e-5))
     owners = subjects(train.subject) if unit_of(name) == "subject" else None
     query = HeadQuery(train.X, train.y, owners, classes, reference)
@@ -326,6 +337,12 @@ def head_on_fold(name: str, epsilon: float, variant: str, number: int) -> Mappin
     scores -= scores.max(axis=1, keepdims=True)
     proba = np.exp(scores) / np.exp(scores).sum(axis=1, keepdims=True)
     return {**figures(test.y, proba), "steps": float(head.schedule.steps)}
+
+
+def other_tasks(config: Mapping[str, Any], names: Sequence[str]) -> Mapping[str, Any]:
+    """Each given set at each epsilon of the settings."""
+    epsilons = sorted({float(epsilon) for _, epsilon in config["tasks"]})
+    return {"tasks": [[name, epsilon] for name in names for epsilon in epsilons]}
 
 
 def schedule_cells(config: Mapping[str, Any]) -> dict[str, Cell]:
@@ -350,7 +367,7 @@ def render_schedule(results: StudyResults, out: Path) -> str:
         rows.append([variant, *row])
     steps = [f"{results.estimate(f'{task}/the rule', 'steps').value:.0f}" for task in tasks]
     rows.append(["steps of the rule", *steps])
-    header = ["AUC on training folds", *(f"{TITLES[n].split(' (')[0]}, epsilon {e:g}" for n, e in config["tasks"])]
+    header = ["AUC on training folds", *(f"{study_set(n).title}, epsilon {e:g}" for n, e in config["tasks"])]
     return (
         markdown_table(header, rows)
         + f"\n\nMeans over {len(config['seeds'])} training folds at delta 1e-5; the head "
@@ -374,7 +391,7 @@ def class_variance_on_fold(name: str, epsilon: float | None, number: int) -> Map
     kept, held = list(kfold(whole, 4, np.random.default_rng(0)))[number]
     train, test = whole.take(kept), whole.take(held)
     d, classes, rng = whole.dim, len(whole.info.class_names), np.random.default_rng(number)
-    reference = load_reference("efflite0", d)
+    reference = load_reference(reference_of(name), d)
     noise = 1e-6 if epsilon is None else plan_query(DP(epsilon, 1e-5)).noise_multiplier
     sums = query_sums(train.X, train.y, None, classes, reference, MEANS)
     # One draw for all rules: they differ in what they give up.
@@ -439,7 +456,7 @@ def render_variance(results: StudyResults, out: Path) -> str:
     for name in config["sets"]:
         for epsilon in config["epsilons"]:
             cell = f"{name}/{epsilon or 'none'}"
-            row = [TITLES[name].split(" (")[0], f"{epsilon:g}" if epsilon else "no noise"]
+            row = [study_set(name).title, f"{epsilon:g}" if epsilon else "no noise"]
             row.append(f"{results.estimate(cell, 'means').value:.3f}")
             for rule in ("level", "length"):
                 gaps = zip(results.runs(cell, rule), results.runs(cell, "means"), strict=True)
@@ -507,7 +524,10 @@ def render_baselines(results: StudyResults, out: Path) -> str:
             ]
             for cell, words in names.items()
         ]
-        text += [f"## {TITLES[name]}", markdown_table(["distance", *kinds.values(), "numbers released"], rows)]
+        text += [
+            f"## {study_set(name).label}",
+            markdown_table(["distance", *kinds.values(), "numbers released"], rows),
+        ]
     text.append(
         f"Distances of samples from real test vectors (Wasserstein: entropic, p = 2, {COMPARED} of each), and of "
         f"{COMPARED} samples from the nearest training record, in units of a feature's typical spread; means over "
@@ -517,10 +537,35 @@ def render_baselines(results: StudyResults, out: Path) -> str:
 
 
 STUDIES = {
-    "private-epsilon": Study("AUC against epsilon: what a guarantee costs", cells, render),
-    "private-schedule": Study("The settings of the private head, on training folds", schedule_cells, render_schedule),
-    "private-class-variance": Study(
-        "A level or a length per class, on training folds", variance_cells, render_variance
+    "private-epsilon": Study(
+        "AUC against epsilon: what a guarantee costs",
+        cells,
+        render,
+        # Four folds choose the penalty of the probe.
+        sets=SetNeeds("sets", per_class=lambda config: 4),
+        check=check_methods,
     ),
-    "private-baselines": Study("Distance from real vectors, and size", baselines, render_baselines),
+    "private-schedule": Study(
+        "The settings of the private head, on training folds",
+        schedule_cells,
+        render_schedule,
+        sets=SetNeeds(
+            "tasks",
+            parts=("train",),
+            per_class=lambda config: 4,
+            choose=other_tasks,
+            names=lambda config: [name for name, _ in config["tasks"]],
+        ),
+        most_seeds=4,
+    ),
+    "private-class-variance": Study(
+        "A level or a length per class, on training folds",
+        variance_cells,
+        render_variance,
+        sets=SetNeeds("sets", parts=("train",), per_class=lambda config: 4),
+        most_seeds=4,
+    ),
+    "private-baselines": Study(
+        "Distance from real vectors, and size", baselines, render_baselines, sets=SetNeeds("sets")
+    ),
 }

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from reb_sets import HEAD, HEAD_MINUTES, SHARE, TITLES, by_group, records
+from reb_sets import HEAD, HEAD_MINUTES, by_group, groups_of, records, share
 from sklearn.model_selection import StratifiedKFold
 
 from locum.generate import ClassGaussian
 from locum.heads import LinearHead
-from locum.recipes import StudyResults
+from locum.recipes import StudyResults, study_set
 from locum.recipes.study import Cell, markdown_table
 
 # What was tried on training data. A generator replaces drawn records with a probability between the two.
@@ -58,9 +58,10 @@ def render_choice(results: StudyResults, out: Path) -> str:
     text = []
     for name in results.config["sets"]:
         rows = sorted(CANDIDATES, key=lambda c: -results.estimate(f"{name}/{c}", "overall").value)
-        shown = ("overall", "many", "tail")
+        first = next(iter(results.raw[f"{name}/{rows[0]}"].values()))
+        shown = groups_of(first, ("overall", "many", "tail"))
         table = [[c, *(f"{results.estimate(f'{name}/{c}', g).value:.1f}" for g in shown)] for c in rows]
-        text += [f"## {TITLES[name]}", markdown_table(["head", *shown], table)]
+        text += [f"## {study_set(name).title}", markdown_table(["head", *shown], table)]
     text.append(
         f"Accuracy by {results.config['folds']}-fold cross-validation on training records, mean over classes, "
         f"{len(results.config['seeds'])} ways to make folds. No test record was read."
@@ -71,4 +72,4 @@ def render_choice(results: StudyResults, out: Path) -> str:
 def choice_minutes(config: Mapping[str, Any]) -> float:
     """About how many minutes of one core."""
     fits = len(config["seeds"]) * (config["folds"] - 1) * len(CANDIDATES)
-    return HEAD_MINUTES * fits * sum(SHARE[name] for name in config["sets"])
+    return HEAD_MINUTES * fits * sum(share(name) for name in config["sets"])

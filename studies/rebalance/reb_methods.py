@@ -12,26 +12,28 @@ import numpy as np
 from reb_choice import CANDIDATES, OURS
 from reb_published import HEADER, LEAST, TABLE4, TABLE5, TABLE6, TABLE7, TABLE8, WHY, beside
 from reb_sets import (
-    GROUPS,
     HEAD,
     HEAD_MINUTES,
-    SHARE,
-    TITLES,
     Array,
     by_group,
     cvae_minutes,
+    groups_of,
     in_group,
     records,
+    share,
 )
 
 from locum.generate import ClassGaussian, CVAEGenerator
 from locum.heads import LinearHead
 from locum.metrics import bootstrap_interval
 from locum.rebalance import METHODS
-from locum.recipes import StudyResults
+from locum.recipes import StudyResults, study_set
 from locum.recipes.published import reversed_table
 from locum.recipes.study import Cell, markdown_table
+from locum.recipes.study_sets import set_key
 
+# The sets of the thesis' tables: each row of Table 6 has both, Table 8 is the first's and Table 7 the second's.
+PUBLISHED = ("CIFAR-10 LT", "CIFAR-100 LT")
 LOSSES = ("cross_entropy", "balanced_softmax", "class_balanced", "focal", "equalization", "ldam")
 # Those that are built from class counts.
 COUNTING = ("balanced_softmax", "class_balanced", "equalization", "ldam")
@@ -65,9 +67,14 @@ CELLS = {"thesis": "thesis", "ours": "cvae"}
 NAMES = {"thesis": "thesis' {} CVAE", "ours": "our {} CVAE"}
 
 
-@cache
 def fitted(name: str, whose: str, preset: str, epochs: int, seed: int) -> CVAEGenerator:
     """The thesis' CVAE (min-max scaling, beta 0.01, no decoder noise, faults F1 and F2), or ours of that size."""
+    return fitted_once(name, set_key(name), whose, preset, epochs, seed)
+
+
+@cache
+def fitted_once(name: str, key: tuple[str, int], whose: str, preset: str, epochs: int, seed: int) -> CVAEGenerator:
+    """The same, kept in memory."""
     model = CVAEGenerator(preset, authors_compat=whose == "thesis", max_epochs=epochs, random_state=seed)
     return model.fit(*records(name, "train"))
 
@@ -135,7 +142,7 @@ def methods_minutes(config: Mapping[str, Any]) -> float:
     on_cvaes = len(CELLS) * (2 * len(config["variances"]) + len(LOSSES) + len(COUNTING) + 1)
     total = 0.0
     for name in config["sets"]:
-        total += len(config["seeds"]) * HEAD_MINUTES * SHARE[name] * (plain + on_cvaes)
+        total += len(config["seeds"]) * HEAD_MINUTES * share(name) * (plain + on_cvaes)
         for size in ("small", "large"):
             total += len(config["seeds"]) * cvae_minutes(name, size, config["cvae_epochs"])
             total += config["thesis_fits"] * cvae_minutes(name, size, config["thesis_epochs"])
@@ -157,8 +164,8 @@ def render_methods(results: StudyResults, out: Path) -> str:
     """Tables 4 to 8 of the thesis for each set, its figures beside ours, and paired differences."""
     text = []
     for name in results.config["sets"]:
-        groups = [g for g in GROUPS if g in results.raw[f"{name}/ours"]["0"]]
-        text += [f"## {TITLES[name]}", *_tables(results, name, groups), *_pairs(results, name, groups)]
+        groups = groups_of(next(iter(results.raw[f"{name}/ours"].values())))
+        text += [f"## {study_set(name).title}", *_tables(results, name, groups), *_pairs(results, name, groups)]
     config = results.config
     trained = f"Our CVAEs were trained {config['cvae_epochs']} epochs, one per seed"
     if "thesis_epochs" in config:
@@ -197,7 +204,10 @@ def _places(results: StudyResults, name: str) -> dict[str, Place]:
 
 def _tables(results: StudyResults, name: str, groups: list[str]) -> list[str]:
     places, whose = _places(results, name), [w for w in CELLS if f"{name}/{CELLS[w]}-large" in results.raw]
-    shown = name == "lt100"
+    published = study_set(name).published
+    shown = published in PUBLISHED
+    which = PUBLISHED.index(published) if shown else 0
+    by_loss = (TABLE8, TABLE7)[which]
     header = [*groups, *(HEADER if shown else ())]
 
     def row(title: str, place: Place, *theirs: tuple[float, ...] | None) -> list[str]:
@@ -209,7 +219,7 @@ def _tables(results: StudyResults, name: str, groups: list[str]) -> list[str]:
     text = [f"### Methods (Table 6)\n\n{missing}{markdown_table(['method', *header], rows)}"]
     runs = {words: results.runs(place[0], f"{place[1]}overall") for words, place in places.items()}
     if shown:
-        text.append(_told({words: pair[0][0] for words, pair in TABLE6.items()}, runs, WHY))
+        text.append(_told({words: pair[which][0] for words, pair in TABLE6.items()}, runs, WHY, published))
     rows, alone, joint = [], {}, {}
     for loss in LOSSES:
         cell = f"{name}/{'none' if loss == 'cross_entropy' else loss}"
@@ -224,10 +234,12 @@ def _tables(results: StudyResults, name: str, groups: list[str]) -> list[str]:
                 joint[loss] = results.runs(large, f"{loss}/overall")
     text.append("### Losses, alone and with a large CVAE (Tables 7, 8)\n\n" + markdown_table(["loss", *header], rows))
     if shown:
-        text.append("#### Alone\n\n" + _told({loss: pair[0][0] for loss, pair in TABLE8.items()}, alone, WHY))
+        text.append(
+            "#### Alone\n\n" + _told({loss: pair[0][0] for loss, pair in by_loss.items()}, alone, WHY, published)
+        )
         text.append(
             f"#### With {NAMES[whose[0]].format('large')}\n\n"
-            + _told({loss: pair[1][0] for loss, pair in TABLE8.items()}, joint, {})
+            + _told({loss: pair[1][0] for loss, pair in by_loss.items()}, joint, {}, published)
         )
     rows = []
     sizes = [(w, size) for w in whose for size in ("small", "large") if f"{name}/{CELLS[w]}-{size}" in results.raw]
@@ -240,8 +252,8 @@ def _tables(results: StudyResults, name: str, groups: list[str]) -> list[str]:
     return text
 
 
-def _told(published: Mapping[str, float], runs: Mapping[str, list[float]], why: Mapping[str, str]) -> str:
-    return reversed_table(published, runs, why, what="orders of the thesis (overall, CIFAR-10 LT)", least=LEAST)
+def _told(published: Mapping[str, float], runs: Mapping[str, list[float]], why: Mapping[str, str], name: str) -> str:
+    return reversed_table(published, runs, why, what=f"orders of the thesis (overall, {name})", least=LEAST)
 
 
 def _pairs(results: StudyResults, name: str, groups: list[str]) -> list[str]:
@@ -272,7 +284,9 @@ def _pairs(results: StudyResults, name: str, groups: list[str]) -> list[str]:
 
 def _paired(results: StudyResults, name: str, a: Place, b: Place, *, groups: list[str]) -> list[str]:
     """The first minus the second on the same test records, with a word where 0 is within the interval."""
-    truth, sizes = records(name, "test")[1], np.bincount(records(name, "train")[1], minlength=10)
+    truth, sizes = records(name, "test")[1], np.bincount(records(name, "train")[1])
+    # So that the mean over records is the mean over classes; 1 where test classes are of one size.
+    tested = np.bincount(truth, minlength=len(sizes))
 
     def right(cell: str, prefix: str) -> Array:
         runs = [np.frombuffer(bytes.fromhex(r), dtype=np.uint8) for r in results.texts(cell, f"{prefix}right")]
@@ -282,7 +296,8 @@ def _paired(results: StudyResults, name: str, a: Place, b: Place, *, groups: lis
     gap = 100 * (right(*a) - right(*b))
     rng, told = np.random.default_rng(0), []
     for group in groups:
-        # Test classes are of one size, so that the mean over records is the mean over classes.
-        found = bootstrap_interval(gap[in_group(sizes, group)[truth]], rng)
+        mine = in_group(sizes, group)
+        weight = tested[mine].mean() / np.maximum(tested, 1)
+        found = bootstrap_interval((weight[truth] * gap)[mine[truth]], rng)
         told.append(f"{found:+.1f}" + (" (tie)" if found.low <= 0 <= found.high else ""))
     return told

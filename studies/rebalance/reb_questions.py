@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from reb_sets import HEAD, HEAD_MINUTES, TITLES, by_group, cvae_minutes, records
+from reb_sets import HEAD, HEAD_MINUTES, by_group, cvae_minutes, groups_of, records
 from sklearn.base import clone
 from sklearn.model_selection import StratifiedKFold
 
 from locum.generate import CVAEGenerator
 from locum.heads import LinearHead
 from locum.rebalance import GenerativeOverSampler
-from locum.recipes import StudyResults
+from locum.recipes import StudyResults, study_set
 from locum.recipes.study import Cell, markdown_table
 
 # The thesis' open questions, asked of the over-sampler: what it draws from, and with what settings.
@@ -56,10 +56,12 @@ def requests(config: Mapping[str, Any]) -> dict[str, Cell]:
 
 def render_questions(results: StudyResults, out: Path) -> str:
     """One table a set, in the order of the questions."""
-    text, shown = [], ("overall", "many", "tail")
+    text = []
     for name in results.config["sets"]:
+        first = next(iter(results.raw[f"{name}/{next(iter(QUESTIONS))}"].values()))
+        shown = groups_of(first, ("overall", "many", "tail"))
         table = [[q, *(f"{results.estimate(f'{name}/{q}', g).value:.1f}" for g in shown)] for q in QUESTIONS]
-        text += [f"## {TITLES[name]}", markdown_table(["GenerativeOverSampler", *shown], table)]
+        text += [f"## {study_set(name).title}", markdown_table(["GenerativeOverSampler", *shown], table)]
     text.append(
         f"Accuracy by {results.config['folds']}-fold cross-validation on training records, mean over classes, "
         f"{len(results.config['seeds'])} way(s) to make folds; CVAEs trained {results.config['cvae_epochs']} epochs. "

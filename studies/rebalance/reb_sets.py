@@ -2,40 +2,32 @@
 
 from __future__ import annotations
 
-from functools import cache
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from locum.data import read_embeddings
-from locum.recipes.study import data_folder
+from locum.recipes import study_set, study_splits
 
 Array = npt.NDArray[Any]
-TITLES = {"lt100": "CIFAR-10 LT, ratio 100", "lt1000": "CIFAR-10 LT, ratio 1000"}
-THINNED = (5000, 2320, 1077, 500, 232, 107, 50, 23, 10, 5)
 # The thesis' head: on raw embeddings.
 HEAD = {"batch_size": 256, "max_epochs": 10, "patience": None, "standardize": False}
 GROUPS = ("overall", "many", "medium", "few", "tail")
 
 
-@cache
 def records(name: str, split: str) -> tuple[Array, Array]:
-    """Training records, thinned by a fixed seed for ratio 1000; the test set is the same for both."""
-    found = read_embeddings(data_folder() / "cifar10lt_efflite0.npz", split)
-    if name == "lt100" or split == "test":
-        return found.X, found.y
-    rng = np.random.default_rng(0)
-    keep = [rng.permutation(np.flatnonzero(found.y == c))[:n] for c, n in enumerate(THINNED)]
-    rows = np.sort(np.concatenate(keep))
-    return found.X[rows], found.y[rows]
+    """Vectors and labels of one split."""
+    found = study_splits(name)[split]
+    return found.X, found.y
 
 
 def by_group(train: Array, truth: Array, guess: Array) -> dict[str, float]:
     """Mean of class accuracies in percent, over all classes and over each group; `tail` is 100 records or fewer."""
-    sizes = np.bincount(train, minlength=10)
-    right = np.array([(guess[truth == c] == c).mean() for c in range(10)]) * 100
-    groups = {name: in_group(sizes, name) for name in GROUPS}
+    sizes = np.bincount(train, minlength=int(truth.max()) + 1)
+    tested = np.bincount(truth, minlength=len(sizes)) > 0
+    right = np.array([(guess[truth == c] == c).mean() if tested[c] else 0.0 for c in range(len(sizes))]) * 100
+    groups = {name: in_group(sizes, name) & tested for name in GROUPS}
     return {name: float(right[mine].mean()) for name, mine in groups.items() if mine.any()}
 
 
@@ -54,9 +46,19 @@ def in_group(sizes: Array, group: str) -> Array:
 # Minutes of one core: 500 epochs of each CVAE on all records of ratio 100, and ten epochs of a head on them.
 CVAE_MINUTES = {"small": 14.5, "large": 27.0}
 HEAD_MINUTES = 0.05
-SHARE = {"lt100": 1.0, "lt1000": sum(THINNED) / 12406}
+WHOLE = 12406
+
+
+def share(name: str) -> float:
+    """How many records a set has, as a share of those that the minutes are for."""
+    return (study_set(name).records or len(records(name, "train")[1])) / WHOLE
+
+
+def groups_of(figures: Mapping[str, Any], wanted: Sequence[str] = GROUPS) -> list[str]:
+    """The groups that have classes in a set, by the figures of one of its cells."""
+    return [group for group in wanted if group in figures]
 
 
 def cvae_minutes(name: str, preset: str, epochs: int) -> float:
     """About how many minutes of one core a CVAE takes on all training records of a set."""
-    return SHARE[name] * CVAE_MINUTES[preset] * epochs / 500
+    return share(name) * CVAE_MINUTES[preset] * epochs / 500

@@ -46,8 +46,6 @@ TABLE1: dict[str, dict[str, Row]] = {
         "CVAE 1.5": (91.0, 88.2, 82.1, 75.7),
     },
 }
-# Which of them each of our files is.
-SETS = {"breastmnist_efflite0": "BreastMNIST"}
 FIGURE2 = (
     "the CVAE has a high distance D and a high AUC",
     "k-Same with k = 2 or 5 has a like AUC and a low D",

@@ -10,15 +10,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from rep_published import FIGURE2, LEAST, NOISE, SETS, TABLE1, WHY
+from rep_published import FIGURE2, LEAST, NOISE, TABLE1, WHY
 
-from locum.data import read_splits, stratified_split
+from locum.data import stratified_split
+from locum.errors import ConfigError, DataError
 from locum.generate import BaseGenerator, ClassGaussian, CVAEGenerator, KSame
 from locum.heads import LinearHead
 from locum.metrics import auc_macro, average_nearest_distance, compare, dispersion
-from locum.recipes import Study, StudyResults
+from locum.recipes import SetNeeds, Study, StudyResults, study_set, study_splits
 from locum.recipes.published import reversed_table
 from locum.recipes.study import Cell, data_folder, markdown_table
+from locum.recipes.study_sets import set_key
 from locum.release import Release
 from locum.types import EmbeddingSet, Estimate
 
@@ -44,9 +46,13 @@ class Task:
         return (X - self.mean) / self.std
 
 
-@cache
 def task(name: str) -> Task:
-    splits = read_splits(data_folder() / f"{name}.npz")
+    return _task(name, set_key(name))
+
+
+@cache
+def _task(name: str, key: tuple[str, int]) -> Task:
+    splits = dict(study_splits(name))
     if "val" not in splits:
         # As the paper does without a validation split: a stratified tenth.
         splits |= stratified_split(splits["train"], {"train": 0.9, "val": 0.1}, rng=np.random.default_rng(0))
@@ -97,6 +103,19 @@ def spread(t: Task, X: np.ndarray) -> dict[str, float]:
     return {"dispersion": dispersion(t.z(X)).mean}
 
 
+def same(train: EmbeddingSet, k: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """k-Same; a class of fewer than k records is one group."""
+    present = np.flatnonzero(train.counts)
+    if train.counts[present].min() >= k:
+        return KSame(k=k, random_state=seed).fit(train.X, train.y).sample()
+    found = []
+    for c in present:
+        mine = train.y == c
+        model = KSame(k=min(k, int(mine.sum())), random_state=seed).fit(train.X[mine], train.y[mine])
+        found.append(model.sample())
+    return np.concatenate([X for X, _ in found]), np.concatenate([y for _, y in found])
+
+
 def cells(config: Mapping[str, Any]) -> dict[str, Cell]:
     noise = config["noise"]
 
@@ -111,7 +130,7 @@ def cells(config: Mapping[str, Any]) -> dict[str, Cell]:
     def ksame(name: str, k: int) -> Cell:
         def cell(seed: int) -> dict[str, float]:
             t = task(name)
-            X, y = KSame(k=k, random_state=seed).fit(t.train.X, t.train.y).sample()
+            X, y = same(t.train, k, seed)
             out = {f"offline/{m}": v for m, v in offline(t, X, y, noise, seed).items()}
             return out | {"D": average_nearest_distance(t.z(X), t.z(t.train.X)).value} | spread(t, X)
 
@@ -148,18 +167,34 @@ def cells(config: Mapping[str, Any]) -> dict[str, Cell]:
 def render(results: StudyResults, out: Path) -> str:
     text = []
     for name in results.config["datasets"]:
-        text.append(f"## {name.removesuffix('_efflite0')}\n\n" + table(results, name))
-        if name in SETS:
+        text.append(f"## {study_set(name).title}\n\n" + table(results, name))
+        if study_set(name).published in TABLE1:
             text += orders(results, name)
         text.append(comparisons(results, name))
+    if any(study_set(name).given for name in results.config["datasets"]):
+        text.append("k-Same takes a class of fewer than k records as one group.")
     figure2(results, out)
     text.append("![AUC against distance](replica-fig2.svg)")
     text.append("What the text says of its Figure 2 (its points are drawn, not printed): " + "; ".join(FIGURE2) + ".")
-    for name in [name for name in TABLE1 if name not in SETS.values()]:
+    shown = [study_set(name).published for name in results.config["datasets"]]
+    for name in [name for name in TABLE1 if name not in shown]:
         rows = [[row, *(f"{value:.1f}" for value in figures)] for row, figures in TABLE1[name].items()]
         title = f"## The paper's Table 1, {name}: not at hand here"
         text += [title, markdown_table(["trained on", *(f"AUC, noise {sigma}" for sigma in NOISE)], rows)]
     return "\n\n".join(text)
+
+
+def largest_k(config: Mapping[str, Any]) -> int:
+    """k-Same needs k records of each class."""
+    return max(config["ks"], default=2)
+
+
+def check_settings(config: Mapping[str, Any]) -> None:
+    """Raise `ConfigError` for settings that tables and figures could not be drawn from."""
+    if not all(type(sigma) is int and sigma >= 0 for sigma in config["noise"]) or 0 not in config["noise"]:
+        raise ConfigError(f"`noise` must hold whole numbers, and 0 among them; got {config['noise']!r}.")
+    if 1.0 not in config["variances"]:
+        raise ConfigError(f"`variances` must hold 1.0, which all are compared at; got {config['variances']!r}.")
 
 
 Place = tuple[str, str]
@@ -183,7 +218,7 @@ def in_the_paper(label: str) -> str:
 
 
 def table(results: StudyResults, name: str) -> str:
-    noise, paper = results.config["noise"], TABLE1.get(SETS.get(name, ""))
+    noise, paper = results.config["noise"], TABLE1.get(study_set(name).published)
     header = ["trained on", *(f"AUC, noise {s}" for s in noise), "D", "dispersion"]
     rows: list[list[object]] = []
     for label, (cell, prefix) in places(results).items():
@@ -203,7 +238,7 @@ def orders(results: StudyResults, name: str) -> list[str]:
     """Orders of the paper that are reversed here, at each noise that both have."""
     text = []
     for sigma in [s for s in NOISE if s in results.config["noise"]]:
-        published = {row: figures[NOISE.index(sigma)] for row, figures in TABLE1[SETS[name]].items()}
+        published = {row: figures[NOISE.index(sigma)] for row, figures in TABLE1[study_set(name).published].items()}
         runs = {
             in_the_paper(label): [100 * v for v in results.runs(f"{name}/{cell}", f"{prefix}/auc{sigma}")]
             for label, (cell, prefix) in places(results).items()
@@ -264,7 +299,7 @@ def figure2(results: StudyResults, out: Path) -> None:
                     color=f"C{i}",
                     label=NAMES.get(method, method),
                 )
-            axis.set_title(name.removesuffix("_efflite0"))
+            axis.set_title(study_set(name).title)
             axis.set_xlabel("AUC")
         axes[0][0].set_ylabel("D, mean distance to nearest record")
         axes[0][-1].legend(fontsize=7)
@@ -358,18 +393,41 @@ def fig3_render(results: StudyResults, out: Path) -> str:
 
 
 def fig3_minutes(config: Mapping[str, Any]) -> float:
-    """About how many minutes of one core, on BreastMNIST."""
-    return 1.5 * len(config["seeds"])
+    """About how many minutes of one core, by those on 546 records."""
+    return (
+        1.5
+        * len(config["seeds"])
+        * (study_set(config["dataset"]).records or len(task(config["dataset"]).train))
+        / 546
+    )
+
+
+def stored_images(name: str) -> float:
+    """Bytes of the training images: arrays, or the training share of the files of a folder."""
+    found = study_set(name)
+    place = data_folder() / found.images if not Path(found.images).is_absolute() else Path(found.images)
+    if place.suffix == ".npz":
+        with np.load(place) as archive:
+            if "train_images" in archive.files:
+                return float(archive["train_images"].nbytes)
+    files = [place] if place.is_file() else [f for f in place.rglob("*") if f.is_file() and ".locum" not in f.parts]
+    splits = study_splits(name)
+    return sum(f.stat().st_size for f in files) * len(splits["train"]) / sum(map(len, splits.values()))
+
+
+def check_payload(config: Mapping[str, Any]) -> None:
+    """Raise `DataError` for a set without images."""
+    for name in config["datasets"]:
+        if not study_set(name).images:
+            raise DataError(f"The payload is compared with images, and the set {name!r} has none: give it as images.")
 
 
 def payload_cells(config: Mapping[str, Any]) -> dict[str, Cell]:
     def make(name: str) -> Cell:
         def cell(seed: int) -> dict[str, float]:
-            train = read_splits(data_folder() / f"{name}_efflite0.npz")["train"]
-            with np.load(data_folder() / f"{name}.npz") as archive:
-                stored = archive["train_images"].nbytes / 1e6
+            train = study_splits(name)["train"]
             sizes = {
-                "images as stored": stored,
+                "images as stored": stored_images(name) / 1e6,
                 "images at 224 px, RGB": len(train) * 224 * 224 * 3 / 1e6,
                 "embeddings, float32": train.X.nbytes / 1e6,
             }
@@ -398,11 +456,25 @@ def payload_render(results: StudyResults, out: Path) -> str:
 
 
 STUDIES = {
-    "replica-results": Study("Figure 2 and Table 1 of the replica paper", cells, render),
+    "replica-results": Study(
+        "Figure 2 and Table 1 of the replica paper",
+        cells,
+        render,
+        sets=SetNeeds("datasets"),
+        check=check_settings,
+    ),
     "replica-fig3": Study(
-        "Figure 3 of the replica paper: t-SNE of real and released vectors", fig3_cells, fig3_render, fig3_minutes
+        "Figure 3 of the replica paper: t-SNE of real and released vectors",
+        fig3_cells,
+        fig3_render,
+        fig3_minutes,
+        sets=SetNeeds("dataset", per_class=largest_k),
     ),
     "replica-payload": Study(
-        "Payload of the replica paper: decoder against images and embeddings", payload_cells, payload_render
+        "Payload of the replica paper: decoder against images and embeddings",
+        payload_cells,
+        payload_render,
+        sets=SetNeeds("datasets", parts=("train",)),
+        check=check_payload,
     ),
 }

@@ -438,14 +438,19 @@ def _prefix(results: StudyResults) -> str:
     return "thesis-tails" if results.config["kind"] == "thesis" else "thesis-tails-ours"
 
 
+PAIR = "It compares a long-tailed CIFAR-10 with a balanced one that shares its classes; other sets have no such pair."
+
 STUDIES = {
     "thesis-latents": Study(
-        "Tables 2 and 3 and Figure 8 of the thesis: what latents hold", latent_cells, latent_render
+        "Tables 2 and 3 and Figure 8 of the thesis: what latents hold", latent_cells, latent_render, sets=PAIR
     ),
     "thesis-tails": Study(
         "Figures 9, 10 and 11 of the thesis: quality and diversity of generated embeddings",
         tail_cells,
         tail_render,
+        sets=PAIR,
     ),
-    "thesis-tails-ours": Study("Figures 9, 10 and 11 of the thesis, with our defaults", tail_cells, tail_render),
+    "thesis-tails-ours": Study(
+        "Figures 9, 10 and 11 of the thesis, with our defaults", tail_cells, tail_render, sets=PAIR
+    ),
 }

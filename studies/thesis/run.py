@@ -5,18 +5,17 @@ A third study asks whether the order of generators depends on the backbone.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from locum.data import read_splits
 from locum.generate import BaseGenerator, ClassGaussian, CVAEGenerator, KSame
 from locum.heads import LinearHead
 from locum.metrics import auc_macro, compare, nearest, paired_difference, score_all
-from locum.recipes import Study, StudyResults
+from locum.recipes import SetNeeds, Study, StudyResults, study_splits
 from locum.recipes.study import Cell, data_folder, markdown_table
 from locum.types import EmbeddingSet
 
@@ -61,9 +60,17 @@ DISTANCE_NAMES = {
 LEVELS = (0, 1, *range(5, 101, 5))
 
 
-@cache
 def splits(name: str) -> dict[str, EmbeddingSet]:
-    return read_splits(data_folder() / f"{name}_efflite0.npz")
+    return study_splits(name)
+
+
+def other_epochs(config: Mapping[str, Any], names: Sequence[str]) -> Mapping[str, Any]:
+    """As many epochs for each given set as the most of the settings."""
+    return {"epochs": dict.fromkeys(names, max(config["epochs"].values()))}
+
+
+# 5-Same needs five records of each class.
+NEEDS = SetNeeds("epochs", parts=("train", "val", "test"), per_class=lambda config: 5, choose=other_epochs)
 
 
 def released(train: EmbeddingSet, model: BaseGenerator, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -292,10 +299,15 @@ def _gap(results: StudyResults, backbone: str, a: str, b: str) -> np.ndarray:
 
 STUDIES = {
     "thesis-table9": Study(
-        "Table 9 of the thesis: medical sets anonymized by the large CVAE", table9_cells, table9_render
+        "Table 9 of the thesis: medical sets anonymized by the large CVAE", table9_cells, table9_render, sets=NEEDS
     ),
-    "thesis-fig12": Study("Figure 12 of the thesis: distances to the nearest real vector", fig12_cells, fig12_render),
+    "thesis-fig12": Study(
+        "Figure 12 of the thesis: distances to the nearest real vector", fig12_cells, fig12_render, sets=NEEDS
+    ),
     "thesis-backbones": Study(
-        "Whether the order of generators depends on the backbone", backbones_cells, backbones_render
+        "Whether the order of generators depends on the backbone",
+        backbones_cells,
+        backbones_render,
+        sets="It compares its embeddings with a file of BreastMNIST's that was made apart.",
     ),
 }

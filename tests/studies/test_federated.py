@@ -163,14 +163,14 @@ def test_the_papers_data_are_named_if_they_are_missing(
 ) -> None:
     monkeypatch.setenv("LOCUM_DATA", str(tmp_path))
     with pytest.raises(DataError, match=r"no file 'organsmnist_dinov2\.npz' in LOCUM_DATA"):
-        run_study(studies["federated-paper"], quick=True, out=tmp_path / "out")
+        run_study(studies["federated-table1"], quick=True, out=tmp_path / "out")
 
 
 def test_the_papers_presets_take_all_splits_and_the_hospitals(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, studies: dict[str, Any]
 ) -> None:
     monkeypatch.setenv("LOCUM_DATA", str(tmp_path))
-    config, rng = studies["federated-paper"].settings(quick=False), np.random.default_rng(0)
+    config, rng = studies["federated-table1"].settings(quick=False), np.random.default_rng(0)
     arrays: dict[str, Any] = {}
     for split, n in (("train", 700), ("val", 100), ("test", 200)):
         arrays |= {f"{split}_x": rng.normal(size=(n, 4)), f"{split}_y": rng.integers(11, size=n)}

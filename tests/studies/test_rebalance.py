@@ -38,12 +38,7 @@ def made(tmp_path_factory: pytest.TempPathFactory, studies: dict[str, FoundStudy
     np.savez(folder / "cifar10lt_efflite0.npz", **parts)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("LOCUM_DATA", str(folder))
-        caches = (module("reb_sets").records, module("reb_methods").fitted)
-        for function in caches:
-            function.cache_clear()
         yield folder
-        for function in caches:
-            function.cache_clear()
 
 
 CONFIG = {
@@ -89,7 +84,7 @@ def test_each_cvae_is_the_one_that_its_name_says(made: Path) -> None:
 
 def test_the_thesis_trains_one_cvae_for_all_heads(methods: tuple[FoundStudy, StudyResults]) -> None:
     study, results = methods
-    cells, fitted = study.study.cells(CONFIG), module("reb_methods").fitted
+    cells, fitted = study.study.cells(CONFIG), module("reb_methods").fitted_once
     fitted.cache_clear()
     heads = [cells["lt100/thesis-small"](seed) for seed in CONFIG["seeds"]]
     assert fitted.cache_info().misses == 1
@@ -160,7 +155,6 @@ def test_choice_reads_training_records_alone(made: Path, studies: dict[str, Foun
     with np.load(made / "cifar10lt_efflite0.npz") as parts:
         kept = {name: parts[name] for name in parts.files}
     try:
-        module("reb_sets").records.cache_clear()
         np.savez(made / "cifar10lt_efflite0.npz", train_x=kept["train_x"], train_y=kept["train_y"])
         found = cells["lt100/balanced softmax"](0)
     finally:

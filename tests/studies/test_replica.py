@@ -44,7 +44,6 @@ def test_figure_3_draws_the_paper_s_cvae_and_ours(
     few = {name: lambda seed, make=make: make(seed).set_params(max_epochs=2) for name, make in run.GENERATORS.items()
            if name != "gaussian"}  # fmt: skip
     monkeypatch.setattr(run, "GENERATORS", few)
-    run.task.cache_clear()
     config = {"seeds": [0], "dataset": "made", "ks": [5]}
     found = study.study.cells(config)["tsne"](0)
     names = ["real", "5-Same", "CVAE as in the paper", "CVAE, our defaults"]
@@ -57,7 +56,6 @@ def test_figure_3_draws_the_paper_s_cvae_and_ours(
     assert (tmp_path / "replica-fig3.png").is_file()
     assert "| CVAE as in the paper |" in text
     assert "| CVAE, our defaults |" in text
-    run.task.cache_clear()
 
 
 def made_up(study: FoundStudy, config: dict[str, object]) -> StudyResults:

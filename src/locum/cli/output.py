@@ -15,7 +15,7 @@ from locum.io import printable
 
 if TYPE_CHECKING:
     from locum.io import ProgressBar
-    from locum.types import AttackResult, Estimate, PrivacyClaim, Verdict
+    from locum.types import AttackResult, Estimate, PrivacyClaim, Progress, Verdict
 
 # Set by --quiet and --verbose, for the verb that runs.
 _quiet = False
@@ -177,6 +177,18 @@ def progress_bar(title: str) -> ProgressBar:
     from locum.io import ProgressBar
 
     return ProgressBar(title, show=not _quiet)
+
+
+def in_lines(bar: ProgressBar) -> Progress:
+    """The bar in a terminal; where there is none, one line per step on standard error, so that a log tells it too."""
+    if sys.stderr.isatty():
+        return bar
+
+    def line(done: int, total: int, note: str = "") -> None:
+        if note not in ("started", "writing"):
+            say_aside(f"{done}/{total} {note}")
+
+    return line
 
 
 @contextmanager

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -12,7 +12,7 @@ from locum.cli.options import Json
 from locum.cli.verb import Group
 
 if TYPE_CHECKING:
-    from locum.recipes import FoundStudy
+    from locum.recipes import FoundStudy, Paper
 
 
 group = Group("Reproduce a table or figure of a paper, or check committed results.")
@@ -24,10 +24,10 @@ Name = Annotated[str, typer.Argument(metavar="NAME", help="A name from `study li
 @group.verb("list")
 def list_(studies: Studies = Path("studies"), as_json: Json = False) -> None:
     """List the studies and their results."""
-    from locum.recipes import find_studies
+    from locum.recipes import find_papers, find_studies
 
     found = find_studies(studies)
-    rows = [
+    rows: list[dict[str, str | None]] = [
         {
             "name": s.name,
             "title": s.study.title,
@@ -35,6 +35,9 @@ def list_(studies: Studies = Path("studies"), as_json: Json = False) -> None:
         }
         for s in found.values()
     ]
+    for paper in find_papers(studies).values():
+        title = f"{paper.title}, all of it: {', '.join(part.study for part in paper.parts)}"
+        rows.append({"name": paper.name, "title": title, "results": None})
     if as_json:
         output.print_json(rows)
     else:
@@ -51,33 +54,94 @@ def run(
     ] = False,
     out: Annotated[
         Path | None,
-        typer.Option("--out", "-o", help="Output folder (default: the study's results; with --quick: out/studies)."),
+        typer.Option(
+            "--out",
+            "-o",
+            help="Output folder (default: the study's results; with --quick or a set of your own: out/studies).",
+        ),
     ] = None,
     jobs: Annotated[int, typer.Option("--jobs", "-j", min=1, help="Number of cells to compute at once.")] = 1,
     given: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Replace a setting of its config.toml; may be repeated."),
+        typer.Option(
+            "--set",
+            metavar="NAME=PATH",
+            help="Run on this set instead: a file of vectors, or a folder or .npz of images. KEY=VALUE replaces a "
+            "setting of its config.toml. May be repeated.",
+        ),
     ] = None,
+    backbone: Annotated[
+        str | None, typer.Option("--backbone", help="Model that embeds images given with --set.")
+    ] = None,
+    seeds: Annotated[int | None, typer.Option("--seeds", min=1, help="Number of seeds.")] = None,
     studies: Studies = Path("studies"),
     as_json: Json = False,
 ) -> None:
-    """Run a study; an interrupted run resumes where it stopped."""
-    from locum.recipes import run_study
+    """Run a study, or all studies of a paper; an interrupted run resumes where it stopped."""
+    from locum.recipes import apply_settings, expect_time, find_papers, run_study
 
-    found = _find(studies, name).changed(given or [])
-    target = out or (Path("out/studies") if quick else found.folder / "results")
-    if (minutes := found.minutes(quick)) is not None:
-        typer.echo(
-            f"{name}: about {max(1, round(minutes))} minutes of one core; a run that stops can go on.", err=True
+    papers = find_papers(studies)
+    if name in papers:
+        _run_paper(papers[name], studies, quick, out, jobs, given or [], backbone, seeds, as_json)
+        return
+    found = _find(studies, name)
+    with output.progress_bar("embed") as progress:
+        found = apply_settings(
+            found, given or [], place=Path("out/studies/sets"), backbone=backbone, seeds=seeds, progress=progress
         )
+    if found.given:
+        usual = Path("out/studies") / "+".join(found.given)
+    else:
+        usual = Path("out/studies") if quick else found.folder / "results"
+    target = out or usual
+    found.check(found.settings(quick))
+    output.say_aside(f"{name}: {expect_time(found, quick=quick, out=target).sentence(jobs)}.")
     with output.progress_bar(name) as progress:
-        run_study(found, quick=quick, out=target, jobs=jobs, progress=progress)
+        run_study(found, quick=quick, out=target, jobs=jobs, progress=output.in_lines(progress))
     text = (target / f"{name}.md").read_text()
     if as_json:
         output.print_json({"study": name, "quick": quick, "results": str(target / f"{name}.json")})
     else:
         typer.echo(text)
-        typer.echo(f"written to {target / name}.md and .json", err=True)
+        output.say_aside(f"written to {target / name}.md and .json")
+
+
+def _run_paper(
+    paper: Paper,
+    studies: Path,
+    quick: bool,
+    out: Path | None,
+    jobs: int,
+    given: list[str],
+    backbone: str | None,
+    seeds: int | None,
+    as_json: bool,
+) -> None:
+    """Every study of a paper, and its page."""
+    from dataclasses import asdict
+
+    from locum.recipes import run_paper
+
+    target = out or Path("out/studies") / paper.name
+    output.say_aside(f"{paper.name}: {len(paper.parts)} studies; a run that stops can go on.")
+    with output.progress_bar(paper.name) as progress:
+        results = run_paper(
+            paper,
+            studies,
+            out=target,
+            quick=quick,
+            given=given,
+            backbone=backbone,
+            seeds=seeds,
+            jobs=jobs,
+            tell=output.say_aside,
+            progress=output.in_lines(progress),
+        )
+    if as_json:
+        output.print_json({"paper": paper.name, "quick": quick, "parts": [asdict(result) for result in results]})
+    else:
+        typer.echo((target / f"{paper.name}.md").read_text())
+        output.say_aside(f"written to {target / paper.name}.md and .json")
 
 
 @group.verb()
@@ -95,32 +159,74 @@ def render(name: Name, studies: Studies = Path("studies"), as_json: Json = False
 
 @group.verb()
 def check(
-    name: Name,
+    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="A name from `study list`.")] = None,
     cell: Annotated[str | None, typer.Option(help="Cell to recompute (default: the first).")] = None,
+    random: Annotated[
+        bool, typer.Option("--random", help="Recompute one seed of one cell, drawn at random.")
+    ] = False,
+    every: Annotated[bool, typer.Option("--all", help="The same for each study with committed results.")] = False,
+    seed: Annotated[
+        int | None, typer.Option("--seed", min=0, help="What draws the cells (default: another one each time).")
+    ] = None,
+    seconds: Annotated[
+        float | None, typer.Option("--seconds", min=0, help="Draw only cells that are known to take at most so long.")
+    ] = None,
     studies: Studies = Path("studies"),
     as_json: Json = False,
 ) -> None:
     """Recompute one cell of committed results; exit code 1 if it no longer agrees."""
-    from locum.recipes import check_study
+    from locum.errors import ConfigError
+    from locum.recipes import check_at_random, check_study, find_studies
+
+    if every == (name is not None):
+        raise ConfigError("Name one study, or use --all for one random cell of each.")
+    by_chance = random or every
+    if by_chance and cell is not None:
+        raise ConfigError("--cell names a cell, and --random and --all draw one: leave one of them out.")
+    if not by_chance and (seed is not None or seconds is not None):
+        raise ConfigError("--seed and --seconds are for cells drawn at random: add --random.")
+    if not by_chance:
+        assert name is not None
+        found = _find(studies, name)
+        results = [check_study(found, _results(found), cell)]
+    else:
+        import secrets
+
+        drawn = secrets.randbelow(1_000_000) if seed is None else seed
+        chosen = list(find_studies(studies).values()) if name is None else [_find(studies, name)]
+        output.say_aside(f"Cells are drawn with --seed {drawn}.")
+        with output.progress_bar("check") as progress:
+            results = check_at_random(chosen, drawn, most_seconds=seconds, progress=output.in_lines(progress))
+        if name is not None and "skipped" in results[0]:
+            raise ConfigError(f"{name}: {results[0]['skipped']}.")
+    if as_json:
+        output.print_json(results if every else results[0])
+    else:
+        for result in results:
+            _show_check(result)
+    if not all(result.get("agrees", True) for result in results):
+        raise typer.Exit(1)
+
+
+def _show_check(result: dict[str, Any]) -> None:
+    """One cell as a table, or why there is none."""
     from locum.types import Estimate
 
-    found = _find(studies, name)
-    result = check_study(found, _results(found), cell)
-    if as_json:
-        output.print_json(result)
-    else:
-        rows = [
-            [
-                metric,
-                output.estimate(Estimate.from_dict(f["committed"]), 4),
-                output.estimate(Estimate.from_dict(f["recomputed"]), 4),
-                "yes" if f["agrees"] else "NO",
-            ]
-            for metric, f in result["figures"].items()
+    if "skipped" in result:
+        output.say(f"{result['study']}: skipped, {result['skipped'].rstrip('.')}.")
+        return
+    rows = [
+        [
+            metric,
+            output.estimate(Estimate.from_dict(f["committed"]), 4),
+            output.estimate(Estimate.from_dict(f["recomputed"]), 4),
+            "yes" if f["agrees"] else "NO",
         ]
-        output.show_table(["figure", "committed", "recomputed", "agrees"], rows, title=f"{name}: {result['cell']}")
-    if not result["agrees"]:
-        raise typer.Exit(1)
+        for metric, f in result["figures"].items()
+    ]
+    seeds = f", seed {result['seeds'][0]}" if len(result["seeds"]) == 1 else ""
+    title = f"{result['study']}: {result['cell']}{seeds}"
+    output.show_table(["figure", "committed", "recomputed", "agrees"], rows, title=title)
 
 
 @group.verb()
@@ -162,11 +268,14 @@ def coverage(
 
 def _find(studies: Path, name: str) -> FoundStudy:
     from locum.errors import ConfigError
-    from locum.recipes import find_studies
+    from locum.recipes import find_papers, find_studies
 
     found = find_studies(studies)
+    if name in (papers := find_papers(studies)):
+        parts = ", ".join(part.study for part in papers[name].parts)
+        raise ConfigError(f"{name!r} is a whole paper, which can be run; this takes one of its studies: {parts}.")
     if name not in found:
-        raise ConfigError(f"There is no study {name!r}; there are {', '.join(found)}.")
+        raise ConfigError(f"There is no study {name!r}; there are {', '.join([*found, *papers])}.")
     return found[name]
 
 

@@ -119,19 +119,36 @@ if TYPE_CHECKING:
     )
     from locum.recipes.studio_demo import make_studio_demo as make_studio_demo
     from locum.recipes.study import (
+        Expected as Expected,
         FoundStudy as FoundStudy,
         Study as Study,
         StudyResults as StudyResults,
-        check_study as check_study,
+        apply_settings as apply_settings,
+        expect_time as expect_time,
         find_studies as find_studies,
         render_study as render_study,
         run_study as run_study,
     )
+    from locum.recipes.study_check import check_at_random as check_at_random, check_study as check_study
     from locum.recipes.study_coverage import (
         CoverageRow as CoverageRow,
         check_coverage as check_coverage,
         coverage_totals as coverage_totals,
         read_coverage as read_coverage,
+    )
+    from locum.recipes.study_papers import (
+        Paper as Paper,
+        PaperPart as PaperPart,
+        PartResult as PartResult,
+        find_papers as find_papers,
+        run_paper as run_paper,
+    )
+    from locum.recipes.study_sets import (
+        SetNeeds as SetNeeds,
+        StudySet as StudySet,
+        prepare_set as prepare_set,
+        study_set as study_set,
+        study_splits as study_splits,
     )
     from locum.recipes.survey import DataSurvey as DataSurvey, survey_data as survey_data
     from locum.recipes.train import SCORED_ON as SCORED_ON, TrainSummary as TrainSummary, train_head as train_head

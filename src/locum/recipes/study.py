@@ -8,27 +8,42 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import math
 import multiprocessing
 import os
+import platform
 import sys
+import time
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, replace
+from functools import cache
+from importlib import metadata
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from locum._version import __version__
 from locum.errors import ConfigError, DataError
-from locum.io import write_bytes
+from locum.io import private_folder, write_bytes
+from locum.recipes.data_sets import MANIFEST_NAME, read_data_sets
+from locum.recipes.study_sets import (
+    GIVEN,
+    SetNeeds,
+    data_folder as data_folder,
+    data_hashes,
+    is_data,
+    know_sets,
+    prepare_set,
+    using_sets,
+)
 from locum.types import Estimate, Progress
 
 # A figure that is text, such as packed bits, is stored unchanged and has no estimate.
 Figures = Mapping[str, float | str]
 Cell = Callable[[int], Figures]
 Raw = dict[str, dict[str, dict[str, Any]]]
+Seconds = dict[str, dict[str, float]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +103,13 @@ class Study:
         Takes the results and a folder, and returns Markdown; it may write figures into the folder.
     minutes
         Takes the settings and returns about how many minutes of one core a whole run takes; None: not known.
+    sets
+        Which sets it reads and what they must have, so that it can run on others; or a sentence that says why it runs
+        on its own data alone.
+    check
+        Takes the settings and raises `ConfigError` or `DataError` if they cannot work; called before any cell.
+    most_seeds
+        How many seeds there are, where seeds are folds; None: any number.
 
     Examples
     --------
@@ -101,6 +123,9 @@ class Study:
     cells: Callable[[Mapping[str, Any]], Mapping[str, Cell]]
     render: Callable[[StudyResults, Path], str]
     minutes: Callable[[Mapping[str, Any]], float] | None = None
+    sets: SetNeeds | str = ""
+    check: Callable[[Mapping[str, Any]], None] | None = None
+    most_seeds: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +165,17 @@ class FoundStudy:
 
     def minutes(self, quick: bool) -> float | None:
         """About how many minutes of one core a whole run takes; None if the study does not say."""
-        return None if self.study.minutes is None else self.study.minutes(self.settings(quick))
+        if self.study.minutes is None:
+            return None
+        config = self.settings(quick)
+        with using_sets(config):
+            return self.study.minutes(config)
+
+    @property
+    def given(self) -> Mapping[str, Any]:
+        """What is known of the sets that were given for this run; empty if it runs on its own."""
+        found: Mapping[str, Any] = self.config.get(GIVEN, {})
+        return found
 
     def changed(self, given: Sequence[str]) -> FoundStudy:
         """The study with other settings, full and quick, each given as `KEY=VALUE` with a value as in TOML."""
@@ -151,15 +186,53 @@ class FoundStudy:
                 known = ", ".join(name for name in self.config if name != "quick")
                 raise ConfigError(f"A setting of {self.name!r} is KEY=VALUE, with a KEY of {known}; got {pair!r}.")
             new[key] = _parsed(text, self.config[key], pair)
-        return replace(self, config={**self.config, **new, "quick": {**self.config.get("quick", {}), **new}})
+        return self._with(lambda config: {**config, **new})
 
+    def with_seeds(self, n: int) -> FoundStudy:
+        """The study with `n` seeds: the first of its settings and, if they are not enough, the numbers after them."""
+        if isinstance(n, bool) or n < 1:
+            raise ConfigError(f"The number of seeds must be 1 or more; got {n!r}.")
+        seeds = list(self.config["seeds"])
+        seeds += range(max(seeds) + 1, max(seeds) + 1 + n)
+        return self._with(lambda config: {**config, "seeds": seeds[:n]})
 
-def data_folder() -> Path:
-    """The folder that `LOCUM_DATA` names; studies on real data need it."""
-    value = os.environ.get("LOCUM_DATA")
-    if not value or not Path(value).is_dir():
-        raise DataError(f"This study needs real data: set LOCUM_DATA to their folder (it is {value!r} now).")
-    return Path(value)
+    def with_sets(self, given: Mapping[str, Mapping[str, Any]]) -> FoundStudy:
+        """The study on other sets alone: what `prepare_set` says of each, by name."""
+        needs = self.study.sets
+        if not isinstance(needs, SetNeeds):
+            why = needs or "Its questions are about its own data."
+            raise ConfigError(f"The study {self.name!r} cannot run on another set. {why}")
+        new = [name for name in given if name not in needs.settings]
+        own = {name: name for name in given if name in needs.settings}
+
+        def other(config: Mapping[str, Any]) -> dict[str, Any]:
+            with using_sets({GIVEN: given}):
+                chosen = needs.chosen(config, new) if new else dict(config)
+            return {**chosen, **own, GIVEN: {name: dict(facts) for name, facts in given.items()}}
+
+        return self._with(other)
+
+    def check(self, config: Mapping[str, Any]) -> None:
+        """Raise `ConfigError` or `DataError`, in one sentence, for settings or sets that cannot work."""
+        seeds = config.get("seeds")
+        if not isinstance(seeds, list) or not seeds or not all(type(s) is int and s >= 0 for s in seeds):
+            raise ConfigError(f"`seeds` must be a list of whole numbers, 0 or more; got {seeds!r}.")
+        if len(set(seeds)) < len(seeds):
+            raise ConfigError(f"`seeds` must differ from each other; got {seeds!r}.")
+        most = self.study.most_seeds
+        if most is not None and max(seeds) >= most:
+            raise ConfigError(f"Seeds of {self.name!r} are folds, 0 to {most - 1}; got {seeds!r}.")
+        with using_sets(config):
+            if isinstance(self.study.sets, SetNeeds):
+                self.study.sets.check(config)
+            if self.study.check is not None:
+                self.study.check(config)
+
+    def _with(self, change: Callable[[Mapping[str, Any]], Mapping[str, Any]]) -> FoundStudy:
+        """The study with full settings changed, and quick ones in the same way."""
+        full, quick = change(self.settings(quick=False)), change(self.settings(quick=True))
+        differs = {k: v for k, v in quick.items() if k not in full or full[k] != v}
+        return replace(self, config={**full, "quick": differs})
 
 
 def find_studies(root: Path) -> dict[str, FoundStudy]:
@@ -188,6 +261,7 @@ def find_studies(root: Path) -> dict[str, FoundStudy]:
         raise ConfigError(
             f"There is no folder {str(root)!r}: studies are in the source tree. Run from there, or use --studies."
         )
+    know_sets(root)
     found: dict[str, FoundStudy] = {}
     for run in sorted(root.glob("*/run.py")):
         with (run.parent / "config.toml").open("rb") as f:
@@ -240,19 +314,33 @@ def run_study(
     if isinstance(jobs, bool) or jobs < 1:
         raise ConfigError(f"`jobs` must be 1 or more; got {jobs!r}.")
     config = found.settings(quick)
-    out.mkdir(parents=True, exist_ok=True)
+    found.check(config)
+    # Figures measured on data that somebody brought are as private as these.
+    (private_folder(out) if found.given else out).mkdir(parents=True, exist_ok=True)
+    with using_sets(config):
+        return _run(found, config, quick, out, jobs, progress)
+
+
+def _run(
+    found: FoundStudy, config: dict[str, Any], quick: bool, out: Path, jobs: int, progress: Progress | None
+) -> StudyResults:
     partial = out / f"{found.name}.partial.json"
-    raw = _resume(partial, config)
+    raw, seconds = _resume(partial, config)
+    hashes = _hashes(found, config)
     cells = found.study.cells(config)
     every = [(name, seed) for name in cells for seed in config["seeds"]]
     missing = [(name, seed) for name, seed in every if str(seed) not in raw.get(name, {})]
     if progress is not None:
         progress(len(every) - len(missing), len(every), "started")
-    for done, (name, seed, figures) in enumerate(_computed(found, config, missing, jobs), start=1):
+    started = time.monotonic()
+    for done, (name, seed, figures, took) in enumerate(_computed(found, config, missing, jobs), start=1):
         raw.setdefault(name, {})[str(seed)] = {k: v if isinstance(v, str) else float(v) for k, v in figures.items()}
-        _write(partial, json.dumps({"config": config, "raw": raw}))
+        seconds.setdefault(name, {})[str(seed)] = round(took, 3)
+        _write(partial, json.dumps({"config": config, "raw": raw, "seconds": seconds}), config)
         if progress is not None:
-            progress(len(every) - len(missing) + done, len(every), f"{name} seed {seed}")
+            left = (time.monotonic() - started) / done * (len(missing) - done)
+            note = f"{name} seed {seed}, {in_time(took)}" + (f"; about {in_time(left)} left" if left else "")
+            progress(len(every) - len(missing) + done, len(every), note)
     if progress is not None:
         progress(len(every), len(every), "writing")
     # In the order of the seeds, not of completion: differences are paired.
@@ -264,13 +352,16 @@ def run_study(
         "version": __version__,
         "quick": quick,
         "config": config,
+        "environment": environment(),
+        "data": hashes,
+        "seconds": {name: seconds[name] for name in cells if name in seconds},
         "estimates": {
             cell: {m: results.estimate(cell, m).to_dict() for m in _numbers(next(iter(seeds.values())))}
             for cell, seeds in results.raw.items()
         },
         "raw": results.raw,
     }
-    _write(out / f"{found.name}.json", json.dumps(payload, indent=1, sort_keys=True) + "\n")
+    _write(out / f"{found.name}.json", json.dumps(payload, indent=1, sort_keys=True) + "\n", config)
     _render(found, results, out)
     partial.unlink(missing_ok=True)
     return results
@@ -281,12 +372,12 @@ def _computed(
     config: dict[str, Any],
     missing: Sequence[tuple[str, int]],
     jobs: int,
-) -> Iterator[tuple[str, int, Figures]]:
-    """Cells with their figures, in order of completion."""
+) -> Iterator[tuple[str, int, Figures, float]]:
+    """Cells with their figures and seconds, in order of completion."""
     if jobs == 1:
         cells = found.study.cells(config)
         for name, seed in missing:
-            yield name, seed, cells[name](seed)
+            yield name, seed, *_timed(cells[name], seed)
         return
     spawn = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(jobs, mp_context=spawn, initializer=_one_thread) as pool:
@@ -296,20 +387,120 @@ def _computed(
         }
         try:
             for future in as_completed(waiting):
-                yield *waiting[future], future.result()
+                yield *waiting[future], *future.result()
         finally:
             pool.shutdown(cancel_futures=True)
 
 
-def _compute(run: Path, study: str, config: dict[str, Any], cell: str, seed: int) -> Figures:
-    figures: Figures = _load(run).STUDIES[study].cells(config)[cell](seed)
-    return figures
+def _compute(run: Path, study: str, config: dict[str, Any], cell: str, seed: int) -> tuple[Figures, float]:
+    know_sets(run.parents[1])
+    with using_sets(config):
+        return _timed(_loaded(run).STUDIES[study].cells(config)[cell], seed)
+
+
+@cache
+def _loaded(run: Path) -> ModuleType:
+    """Loaded once in each process: what cells keep in memory serves the next one."""
+    return _load(run)
+
+
+def _timed(cell: Cell, seed: int) -> tuple[Figures, float]:
+    started = time.monotonic()
+    figures = cell(seed)
+    return figures, time.monotonic() - started
 
 
 def _one_thread() -> None:
     import torch
 
     torch.set_num_threads(1)
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """How long a run will take, as far as that can be known before it.
+
+    Attributes
+    ----------
+    seconds
+        Of one core; None: not known.
+    cells, done
+        How many pairs of cell and seed there are, and how many of them an earlier run has left.
+    source
+        Where the time comes from, in words.
+
+    Examples
+    --------
+    >>> from locum.recipes import Expected
+    >>> Expected(120.0, 10, 0, "as the study says").sentence(jobs=2)
+    '10 cells, about 1 min with 2 at once (as the study says); a run that stops can go on'
+    """
+
+    seconds: float | None
+    cells: int
+    done: int
+    source: str
+
+    def sentence(self, jobs: int = 1) -> str:
+        """What to tell before a run."""
+        start = f"{self.cells} cells" + (f", {self.done} done already" if self.done else "")
+        if self.seconds is None:
+            return f"{start}; how long they take is not known yet; a run that stops can go on"
+        at_once = f" with {jobs} at once" if jobs > 1 else ""
+        long = in_time(max(1.0, self.seconds / jobs))
+        return f"{start}, about {long}{at_once} ({self.source}); a run that stops can go on"
+
+
+def expect_time(found: FoundStudy, *, quick: bool, out: Path) -> Expected:
+    """How long a run will take, by the study's own word, or by the seconds of its committed results.
+
+    Parameters
+    ----------
+    found
+        The study.
+    quick
+        Whether the quick settings are used.
+    out
+        Where the results go; what an earlier run left there is not computed again.
+
+    Returns
+    -------
+    Expected
+        Without a time where nothing tells it. Nothing is computed.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from locum.recipes import FoundStudy, Study, expect_time
+    >>> study = Study("Twice the seed", lambda config: {"a": lambda seed: {"x": 2.0 * seed}}, lambda results, out: "")
+    >>> expect_time(FoundStudy("twice", Path("."), study, {"seeds": [0, 1]}), quick=False, out=Path("none")).cells
+    2
+    """
+    config = found.settings(quick)
+    raw, _ = _resume(out / f"{found.name}.partial.json", config)
+    with using_sets(config):
+        every = [(name, str(seed)) for name in found.study.cells(config) for seed in config["seeds"]]
+    missing = [(name, seed) for name, seed in every if seed not in raw.get(name, {})]
+    done = len(every) - len(missing)
+    minutes = found.minutes(quick)
+    if minutes is not None:
+        return Expected(60 * minutes * len(missing) / len(every), len(every), done, "as the study says")
+    file = found.folder / "results" / f"{found.name}.json"
+    known: Seconds = json.loads(file.read_text()).get("seconds", {}) if file.is_file() else {}
+    means = {name: sum(by.values()) / len(by) for name, by in known.items() if by}
+    if not means:
+        return Expected(None, len(every), done, "")
+    # A cell of another set takes about what the same method takes on the sets of the committed results.
+    alike: dict[str, list[float]] = {}
+    for name, mean in means.items():
+        alike.setdefault(name.partition("/")[2], []).append(mean)
+    usual = sum(means.values()) / len(means)
+
+    def guess(name: str) -> float:
+        same = alike.get(name.partition("/")[2], [usual])
+        return means.get(name, sum(same) / len(same))
+
+    return Expected(sum(guess(name) for name, _ in missing), len(every), done, "by the committed results")
 
 
 def render_study(found: FoundStudy, results: Path) -> StudyResults:
@@ -334,63 +525,98 @@ def render_study(found: FoundStudy, results: Path) -> StudyResults:
     >>> found = find_studies(Path("studies"))["private-epsilon"]  # doctest: +SKIP
     >>> results = render_study(found, Path("studies/private/results/private-epsilon.json"))  # doctest: +SKIP
     """
-    saved = _saved(results)
+    saved = saved_results(results)
     finished = StudyResults(saved["raw"], saved["config"], saved["quick"])
-    _render(found, finished, results.parent)
+    with using_sets(saved["config"]):
+        _render(found, finished, results.parent)
     return finished
 
 
-def check_study(found: FoundStudy, results: Path, cell: str | None) -> dict[str, Any]:
-    """Recompute one cell of committed results and say whether it agrees.
-
-    A figure agrees if its new mean lies in the committed 95 % interval, or within one percent of the committed mean
-    (other processors round sums in a different order).
+def apply_settings(
+    found: FoundStudy,
+    given: Sequence[str],
+    *,
+    place: Path,
+    backbone: str | None = None,
+    seeds: int | None = None,
+    progress: Progress | None = None,
+) -> FoundStudy:
+    """The study with what was asked for on the command line: settings, other sets, a number of seeds.
 
     Parameters
     ----------
     found
         The study.
-    results
-        Its committed `NAME.json`.
-    cell
-        Name of the cell; None: the first.
+    given
+        Each `KEY=VALUE` with a setting of its `config.toml`, or `NAME=PATH` with a set to run on. Given sets replace
+        those of the study.
+    place
+        Where to keep vectors of given sets that cannot be kept beside their data.
+    backbone
+        What to embed given images with; None: the default.
+    seeds
+        How many seeds; None: those of the settings.
+    progress
+        Called as images are embedded.
 
     Returns
     -------
-    dict
-        `study`, `cell`, `agrees`, and `figures`: for each metric the committed and the recomputed estimate.
+    FoundStudy
+        Ready to run.
+
+    Raises
+    ------
+    ConfigError
+        If a key is neither a setting nor a set, or the study cannot run on other sets.
 
     Examples
     --------
     >>> from pathlib import Path
-    >>> from locum.recipes import FoundStudy, Study, check_study, run_study
+    >>> from locum.recipes import FoundStudy, Study, apply_settings
     >>> study = Study("Twice the seed", lambda config: {"a": lambda seed: {"x": 2.0 * seed}}, lambda results, out: "")
-    >>> found = FoundStudy("doubled", Path("."), study, {"seeds": [0, 1]})
-    >>> _ = run_study(found, quick=False, out=Path("results"))
-    >>> check_study(found, Path("results/doubled.json"), "a")["agrees"]
-    True
+    >>> found = FoundStudy("twice", Path("."), study, {"seeds": [0, 1], "base": 1})
+    >>> apply_settings(found, ["base=3"], place=Path("out"), seeds=3).settings(quick=False)
+    {'seeds': [0, 1, 2], 'base': 3}
     """
-    saved = _saved(results)
-    cells = found.study.cells(saved["config"])
-    name = cell or next(iter(cells))
-    if name not in cells:
-        raise ConfigError(f"Study {found.name!r} has no cell {name!r}; it has {', '.join(sorted(cells)[:8])}, ...")
-    fresh = [cells[name](seed) for seed in saved["config"]["seeds"]]
-    figures, committed = {}, saved["estimates"][name]
-    # A metric that was added since has nothing to agree with.
-    for metric in (metric for metric in _numbers(fresh[0]) if metric in committed):
-        old = Estimate.from_dict(committed[metric])
-        new = Estimate.from_runs([float(run[metric]) for run in fresh])
-        # One run has an infinite interval, which everything would fit.
-        inside = old.n > 1 and old.low <= new.value <= old.high
-        agrees = inside or math.isclose(new.value, old.value, rel_tol=0.01, abs_tol=1e-9)
-        figures[metric] = {"committed": old.to_dict(), "recomputed": new.to_dict(), "agrees": agrees}
-    return {
-        "study": found.name,
-        "cell": name,
-        "agrees": bool(figures) and all(f["agrees"] for f in figures.values()),
-        "figures": figures,
-    }
+    needs, sets, settings = found.study.sets, {}, []
+    named = needs.settings if isinstance(needs, SetNeeds) else ()
+    for pair in given:
+        key, equals, value = pair.partition("=")
+        if equals and key != "quick" and ((key in named and is_data(value)) or key not in found.config):
+            sets[key] = value
+        else:
+            settings.append(pair)
+    for key, value in sets.items():
+        if not is_data(value):
+            known = ", ".join(name for name in found.config if name != "quick")
+            raise ConfigError(
+                f"{key!r} is no setting of {found.name!r} (there are {known}), and no set: there is no file or "
+                f"folder {value!r}."
+            )
+    if sets and not isinstance(needs, SetNeeds):
+        # Says why, before any image is embedded.
+        found.with_sets({})
+    if backbone is not None:
+        check_backbone_used(list(sets.values()))
+    # Checked before any image is embedded.
+    changed = found.changed(settings)
+    if sets:
+        facts = {
+            key: prepare_set(key, value, place=place, backbone=backbone, progress=progress)
+            for key, value in sets.items()
+        }
+        # Settings come last: one that is typed wins over what a set would choose.
+        changed = found.with_sets(facts).changed(settings)
+    return changed if seeds is None else changed.with_seeds(seeds)
+
+
+def check_backbone_used(paths: Sequence[str]) -> None:
+    """Refuse a backbone where no given set is images."""
+    from locum.embed import holds_images
+    from locum.io import split_path
+
+    if not any(holds_images(split_path(path)[0]) for path in paths):
+        raise ConfigError("--backbone is for images given with --set NAME=FOLDER, and there are none: leave it out.")
 
 
 def markdown_table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
@@ -419,10 +645,33 @@ def _numbers(figures: Figures) -> list[str]:
 
 def _render(found: FoundStudy, results: StudyResults, out: Path) -> None:
     note = "\n> Quick setting: fewer seeds, records or epochs than the full study.\n" if results.quick else ""
-    _write(out / f"{found.name}.md", f"# {found.study.title}\n{note}\n{found.study.render(results, out).strip()}\n")
+    note += "".join(f"\n> {line}\n" for line in _about_sets(results.config.get(GIVEN, {})))
+    # Figures too are for the owner of given sets alone.
+    before = os.umask(0o077) if results.config.get(GIVEN) else None
+    try:
+        body = found.study.render(results, out).strip()
+    finally:
+        if before is not None:
+            os.umask(before)
+    _write(out / f"{found.name}.md", f"# {found.study.title}\n{note}\n{body}\n", results.config)
 
 
-def _saved(results: Path) -> dict[str, Any]:
+def _about_sets(given: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """What was run on, for pages of given sets."""
+    if not given:
+        return []
+    lines = ["Run on sets that were given, not on those of the study. Internal: figures measured on private data."]
+    for name, facts in given.items():
+        sizes = " / ".join(f"{n:,}" for n in facts["parts"].values())
+        lines.append(
+            f"{name}: {facts['classes']} classes, {facts['features']} features ({facts['backbone']}), "
+            f"{' / '.join(facts['parts'])} {sizes}; {facts['how']}. Unit: {facts['unit']}."
+        )
+    return lines
+
+
+def saved_results(results: Path) -> dict[str, Any]:
+    """What a run wrote, as plain JSON."""
     if not results.is_file():
         raise ConfigError(f"No results at {str(results)!r}: run the study first.")
     saved: dict[str, Any] = json.loads(results.read_text())
@@ -445,14 +694,52 @@ def _load(run: Path) -> ModuleType:
     return module
 
 
-def _resume(partial: Path, config: Mapping[str, Any]) -> Raw:
+def _resume(partial: Path, config: Mapping[str, Any]) -> tuple[Raw, Seconds]:
     if not partial.is_file():
-        return {}
+        return {}, {}
     saved = json.loads(partial.read_text())
     # Figures of another configuration must not be mixed in; recomputing only costs time.
-    raw: Raw = saved["raw"] if saved["config"] == config else {}
-    return raw
+    if saved["config"] != config:
+        return {}, {}
+    return saved["raw"], saved.get("seconds", {})
 
 
-def _write(path: Path, text: str) -> None:
-    write_bytes(path, text.encode(), mode=0o644)
+def environment() -> dict[str, str]:
+    """Versions of what figures depend on."""
+    out = {"locum": __version__, "python": platform.python_version(), "machine": platform.machine()}
+    for package in ("numpy", "scipy", "scikit-learn", "torch"):
+        try:
+            out[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            out[package] = "not installed"
+    return out
+
+
+def _hashes(found: FoundStudy, config: Mapping[str, Any]) -> dict[str, str]:
+    """SHA-256 of the files that a study reads: of its sets, or else of those that the manifest lists for it."""
+    if isinstance(found.study.sets, SetNeeds):
+        return data_hashes(found.study.sets.named(config))
+    try:
+        folder = data_folder()
+    except DataError:
+        return {}
+    if not (found.folder.parent / MANIFEST_NAME).is_file():
+        return {}
+    listed = read_data_sets(found.folder.parent).values()
+    files = [file.path for data in listed if found.name in data.studies for file in data.files]
+    return data_hashes([file for file in files if (folder / file).is_file()])
+
+
+def in_time(seconds: float) -> str:
+    """A length of time in words.
+
+    >>> in_time(7.3), in_time(130), in_time(9000)
+    ('7 s', '2 min', '2.5 h')
+    """
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+def _write(path: Path, text: str, config: Mapping[str, Any]) -> None:
+    write_bytes(path, text.encode(), mode=0o600 if config.get(GIVEN) else 0o644)
