@@ -31,12 +31,13 @@ def dist() -> ModuleType:
 def test_three_files_name_one_version(dist: ModuleType, tmp_path: Path) -> None:
     assert dist.check_version(ROOT) == __version__
     (tmp_path / "src/locum").mkdir(parents=True)
-    for name in ("src/locum/_version.py", "CITATION.cff", "CHANGELOG.md"):
-        text = (ROOT / name).read_text(encoding="utf-8")
-        (tmp_path / name).write_text(text.replace(__version__, "9.9.9", 1), encoding="utf-8")
-        if name != "CHANGELOG.md":
-            (tmp_path / "CHANGELOG.md").write_text(f"## {__version__}\n", encoding="utf-8")
+    (tmp_path / "src/locum/_version.py").write_text('__version__ = "9.9.9"')
+    (tmp_path / "CITATION.cff").write_text("version: 9.9.9\n")
+    (tmp_path / "CHANGELOG.md").write_text("# Changes\n\n## 9.9.9 (unreleased)\n\n## 9.9.8\n")
     assert dist.check_version(tmp_path) == "9.9.9"
+    (tmp_path / "CHANGELOG.md").write_text("# Changes\n\n## 9.9.8\n")
+    with pytest.raises(dist.DistError, match=r"first section of CHANGELOG.md is 9\.9\.8"):
+        dist.check_version(tmp_path)
     (tmp_path / "CITATION.cff").write_text("version: 1.0.0\n")
     with pytest.raises(dist.DistError, match=r"CITATION.cff has version 1\.0\.0"):
         dist.check_version(tmp_path)
