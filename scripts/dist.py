@@ -230,7 +230,8 @@ def _run(
     program: object, *words: object, env: Mapping[str, str] | None = None, umask: int = -1, quiet: bool = False
 ) -> str:
     """Run a tool of this environment; its output is shown unless `quiet`, and always if it fails."""
-    beside = Path(sys.executable).with_name(str(program))
+    # A path stays one; a name is looked for beside this Python first.
+    beside = Path(sys.executable).parent / str(program)
     command = [str(beside if beside.exists() else program), *(str(word) for word in words)]
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False, env=env, umask=umask)
