@@ -104,16 +104,16 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A holder's folder: records, a private release with its ledger, and one without a guarantee that leaks."""
     folder = tmp_path_factory.mktemp("desk")
     rng = np.random.default_rng(0)
-    y = np.arange(600) % 2
-    X = (rng.normal(size=(600, 24)) + y[:, None]).astype(np.float32)
+    y = np.arange(240) % 2
+    X = (rng.normal(size=(240, 24)) + y[:, None]).astype(np.float32)
     names = np.array(["ill", "well"])[y]
-    for name, rows in (("members", slice(300)), ("others", slice(300, None))):
+    for name, rows in (("members", slice(120)), ("others", slice(120, None))):
         write_embeddings(folder / f"{name}.npz", EmbeddingSet.from_arrays(X[rows], names[rows]))
     # Twenty records per class in 24 dimensions: exact means give them away.
     write_embeddings(folder / "few.npz", EmbeddingSet.from_arrays(X[:40], names[:40]))
     ClassGaussian().fit(X[:40], names[:40]).release(no_dp=True).save(folder / "leaky")
     private = ClassGaussian(privacy=DP(1.0, 1e-5), classes=["ill", "well"], ledger=folder / "ledger.sqlite")
-    private.fit(X[:300], names[:300]).release().save(folder / "private")
+    private.fit(X[:120], names[:120]).release().save(folder / "private")
     return folder
 
 
