@@ -9,7 +9,7 @@ PIP := $(BIN)/pip --disable-pip-version-check --quiet install --constraint const
 # All but one, which needs packages that do not go with ours; its first lines say how to run it.
 BENCHMARKS := $(filter-out benchmarks/audit_anonymeter.py,$(sort $(wildcard benchmarks/*.py)))
 
-.PHONY: demo test test-all check bench docs clean
+.PHONY: demo test test-all check bench docs dist clean
 
 demo: $(VENV)/.ready-run
 	$(BIN)/locum demo
@@ -34,8 +34,13 @@ docs: $(VENV)/.ready-docs
 	$(BIN)/sphinx-build -W --keep-going -q docs build/docs
 	@echo "open build/docs/index.html"
 
+# Wheel and sdist (twice, compared), SBOM, licenses and hashes in dist/. Two more environments: tools, and locum[all].
+dist: .venv-dist/.ready .venv-all/.ready
+	.venv-dist/bin/hadolint Dockerfile
+	.venv-dist/bin/python scripts/dist.py --all-packages .venv-all/bin/python
+
 clean:
-	rm -rf $(VENV) build dist out .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-dist .venv-all build dist out .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -54,4 +59,15 @@ $(VENV)/.ready-bench: $(VENV)/.ready-dev
 
 $(VENV)/.ready-docs: $(VENV)/.ready-dev
 	$(PIP) --editable '.[dev,docs]'
+	touch $@
+
+.venv-dist/.ready: pyproject.toml
+	$(PYTHON) -m venv .venv-dist
+	.venv-dist/bin/pip --disable-pip-version-check --quiet install '.[release]'
+	touch $@
+
+# Not editable: it holds what a user gets.
+.venv-all/.ready: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv-all
+	.venv-all/bin/pip --disable-pip-version-check --quiet install --constraint constraints.txt '.[all]'
 	touch $@

@@ -103,6 +103,27 @@ def test_the_examples_run(folder: str, tmp_path: Path, monkeypatch: pytest.Monke
     assert runner.failures == 0, "".join(told)
 
 
+@pytest.mark.parametrize("folder", ["locum.metrics", "locum.obfuscate", "locum.rebalance"])
+def test_examples_of_names_that_are_not_exported_run(
+    folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The test above runs those of exported names."""
+    monkeypatch.chdir(tmp_path)
+    package = importlib.import_module(folder)
+    inside = list(pkgutil.walk_packages(package.__path__, f"{folder}."))
+    public = {
+        (value.__module__, value.__name__)
+        for place in (folder, *(m.name for m in inside if m.ispkg))
+        for value in exported(place).values()
+    }
+    runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE)
+    for name in (m.name for m in inside):
+        for test in doctest.DocTestFinder(exclude_empty=True).find(importlib.import_module(name)):
+            if (name, test.name.removeprefix(f"{name}.").split(".")[0]) not in public:
+                runner.run(test)
+    assert runner.failures == 0
+
+
 @pytest.mark.parametrize("folder", FOLDERS[1:])
 def test_every_folder_has_a_page_in_the_reference(folder: str) -> None:
     name = folder.removeprefix("locum.")

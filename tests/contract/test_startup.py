@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from functools import cache
+from itertools import pairwise
 
 import pytest
 
@@ -29,30 +30,47 @@ def test_heavy_packages_stay_out(code: str) -> None:
     assert not HEAVY & set(loaded)
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        ["--help"],
-        ["fit", "--help"],
-        ["federate", "simulate", "--help"],
-        ["plan", "--explain"],
-        ["fit"],
-        ["fit", "nowhere.npz", "-o", "out"],
-        ["fit", "pyproject.toml", "-o", "src"],
-        ["fit", "pyproject.toml", "-o", "out", "--no-dp", "--delta", "1e-5"],
-        ["fit", "pyproject.toml", "-o", "out", "--epsilon", "-1", "--delta", "1e-5", "--n-public", "100"],
-        ["sample", "nowhere", "-n", "3", "-o", "out.npz"],
-        ["verify", "nowhere"],
-        ["evaluate", "nowhere", "--test", "pyproject.toml"],
-        ["audit", "nowhere", "--members", "a.npz", "--non-members", "b.npz"],
-        ["ledger", "show", "--ledger", "nowhere.sqlite"],
-        ["obfuscate", "apply", "nowhere", "pyproject.toml", "-o", "out", "--noise", "1"],
-    ],
-    ids=" ".join,
+ANSWERED_AT_ONCE = (
+    ["--help"],
+    ["fit", "--help"],
+    ["federate", "simulate", "--help"],
+    ["plan", "--explain"],
+    ["fit"],
+    ["fit", "nowhere.npz", "-o", "out"],
+    ["fit", "pyproject.toml", "-o", "src"],
+    ["fit", "pyproject.toml", "-o", "out", "--no-dp", "--delta", "1e-5"],
+    ["fit", "pyproject.toml", "-o", "out", "--epsilon", "-1", "--delta", "1e-5", "--n-public", "100"],
+    ["sample", "nowhere", "-n", "3", "-o", "out.npz"],
+    ["verify", "nowhere"],
+    ["evaluate", "nowhere", "--test", "pyproject.toml"],
+    ["audit", "nowhere", "--members", "a.npz", "--non-members", "b.npz"],
+    ["ledger", "show", "--ledger", "nowhere.sqlite"],
+    ["obfuscate", "apply", "nowhere", "pyproject.toml", "-o", "out", "--noise", "1"],
 )
-def test_help_and_mistakes_are_answered_at_once(words: list[str]) -> None:
-    loaded = run(MAIN.format(words=words) + "\nprint('|', *{m.split('.')[0] for m in sys.modules})")
-    assert not (HEAVY | {"numpy", "pydantic", "rich"}) & set(loaded.rsplit("|", 1)[1].split())
+
+
+@pytest.fixture(scope="module")
+def loaded_by_words() -> list[set[str]]:
+    """What each command loads that those before it did not, in one process: the first to load a package is told."""
+    code = f"""
+import sys
+from locum.cli.main import main
+for words in {ANSWERED_AT_ONCE!r}:
+    sys.argv = ["locum", *words]
+    try:
+        main()
+    except SystemExit:
+        pass
+    print("\\n@@", *{{m.split(".")[0] for m in sys.modules}})
+"""
+    lines = [line.split()[1:] for line in run(code).splitlines() if line.startswith("@@")]
+    assert len(lines) == len(ANSWERED_AT_ONCE)
+    return [set(now) - set(before) for before, now in pairwise([[], *lines])]
+
+
+@pytest.mark.parametrize("position", range(len(ANSWERED_AT_ONCE)), ids=[" ".join(w) for w in ANSWERED_AT_ONCE])
+def test_help_and_mistakes_are_answered_at_once(position: int, loaded_by_words: list[set[str]]) -> None:
+    assert not (HEAVY | {"numpy", "pydantic", "rich"}) & loaded_by_words[position]
 
 
 def test_the_gaussian_fit_and_secure_noise_do_without_torch() -> None:

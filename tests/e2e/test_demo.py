@@ -21,9 +21,9 @@ LEDGER = Path("demo") / ".locum" / "ledger.sqlite"
 
 @pytest.fixture
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A hundred images of each of three digits."""
+    """Sixty images of each of three digits: embedding and attacks take most of the time."""
     images, labels = load_digit_images()
-    rows = np.concatenate([np.flatnonzero(labels == digit)[:100] for digit in range(3)])
+    rows = np.concatenate([np.flatnonzero(labels == digit)[:60] for digit in range(3)])
     monkeypatch.setattr("locum.recipes.demo.load_digit_images", lambda: (images[rows], labels[rows]))
 
 
@@ -45,7 +45,7 @@ def test_the_demo_runs(program: Run, tmp_path: Path) -> None:
     assert unprotected["limit"] is None
     assert private["accuracy"] == found["predict"]["scores"]["accuracy"]
     assert all(row["attack"]["verdict"] != "leak" for row in rows[:2])
-    # With 50 images per class the exact means give their images away.
+    # With 30 images per class the exact means give their images away.
     assert unprotected["attack"]["verdict"] == "leak"
     # One ledger knows that both private releases add up.
     first = spent(tmp_path / LEDGER)

@@ -6,6 +6,7 @@ import multiprocessing
 import os
 import random
 import shutil
+import signal
 import stat
 import subprocess
 import sys
@@ -175,26 +176,39 @@ def test_what_a_kill_left_is_cleared_by_the_next_writer(tmp_path: Path) -> None:
 def test_a_kill_while_files_are_replaced_leaves_the_old_or_the_new(tmp_path: Path) -> None:
     """A passport is several files: a reader must never find some of the old and some of the new."""
     place = tmp_path / "release"
+    # One process imports, and forks a writer for each kill, which tells its number once it has replaced the files.
     script = (
-        "import sys; from pathlib import Path; from locum.io import replace_in_folder\n"
-        "print('ready', flush=True)\n"
-        "for i in range(10**6):\n"
-        "    files = {f'{i % 2}-{n}.json': str(i).encode() for n in range(5)}\n"
-        "    replace_in_folder(Path(sys.argv[1]), files, remove=[f'{1 - i % 2}-{n}.json' for n in range(5)])"
+        "import os, sys; from pathlib import Path; from locum.io import replace_in_folder\n"
+        "for _ in sys.stdin:\n"
+        "    writer = os.fork()\n"
+        "    if writer:\n"
+        "        print(os.WTERMSIG(os.waitpid(writer, 0)[1]), flush=True)\n"
+        "        continue\n"
+        "    for i in range(10**6):\n"
+        "        files = {f'{i % 2}-{n}.json': str(i).encode() for n in range(5)}\n"
+        "        replace_in_folder(Path(sys.argv[1]), files, remove=[f'{1 - i % 2}-{n}.json' for n in range(5)])\n"
+        "        if i == 0:\n"
+        "            print(os.getpid(), flush=True)"
     )
     rng = random.Random(0)
     write_folder_atomically(place, [("manifest.json", b"m")], overwrite=False)
+    words = [sys.executable, "-c", script, str(place)]
+    starter = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert starter.stdin is not None
+    assert starter.stdout is not None
     for _ in range(30):
-        process = subprocess.Popen([sys.executable, "-c", script, str(place)], stdout=subprocess.PIPE, text=True)
-        assert process.stdout is not None
-        process.stdout.readline()
+        starter.stdin.write("\n")
+        starter.stdin.flush()
+        writer = int(starter.stdout.readline())
         time.sleep(rng.uniform(0.01, 0.06))
-        process.kill()
-        process.wait()
+        os.kill(writer, signal.SIGKILL)
+        assert int(starter.stdout.readline()) == signal.SIGKILL
         found = [name for name in names(place) if name != "manifest.json"]
-        assert len({name[0] for name in found}) <= 1, found
-        assert len(found) in (0, 5), found
-        assert len({(place / name).read_bytes() for name in found}) <= 1
+        assert len({name[0] for name in found}) == 1, found
+        assert len(found) == 5, found
+        assert len({(place / name).read_bytes() for name in found}) == 1
+    starter.stdin.close()
+    assert starter.wait(60) == 0
 
 
 def test_modes_do_not_depend_on_the_umask(tmp_path: Path) -> None:
