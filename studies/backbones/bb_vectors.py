@@ -44,7 +44,9 @@ class Place:
 
     @classmethod
     def of(cls, config: Mapping[str, Any], backbone: str, name: str) -> Place:
-        return cls(Path(config["vectors"]), backbone, name, tuple(config["sets"][name].items()))
+        sizes = config["sets"][name]
+        # In one order, whatever that of the settings is: files are named by it.
+        return cls(Path(config["vectors"]), backbone, name, tuple((s, sizes[s]) for s in SPLITS if s in sizes))
 
     @property
     def part(self) -> str:

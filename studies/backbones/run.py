@@ -104,7 +104,7 @@ def render(results: StudyResults, out: Path) -> str:
     config = results.config
     backbones = [label(b) for b in config["backbones"]]
     text = [summary(results, backbones)]
-    for name in config["sets"]:
+    for name in sorted(config["sets"]):
         text.append(f"## {TITLES.get(name, name)}")
         text += [figures(results, backbones, name, what) for what in ("table1", "table9", "private")]
         for what, pairs in conclusions(config).items():
@@ -160,7 +160,7 @@ def summary(results: StudyResults, backbones: list[str]) -> str:
     reversed_: list[str] = []
     for what, pairs in conclusions(results.config).items():
         counts = {"same direction on all": 0, "tie on all": 0, "one direction or tie": 0, "reversed": 0}
-        for name in results.config["sets"]:
+        for name in sorted(results.config["sets"]):
             for pair in pairs:
                 if not (found := differences(results, backbones, name, pair)):
                     continue
@@ -192,10 +192,8 @@ def figures(results: StudyResults, backbones: list[str], name: str, what: str) -
         "table9": THESIS,
         "private": {"private/rule_auc": "AUC, own rule", "private/auc": "AUC, probe"},
     }[what]
-    methods = list(
-        dict.fromkeys(cell.removeprefix(f"{b}/{name}/") for b in backbones for cell in results.raw
-                      if cell.startswith(f"{b}/{name}/"))
-    )  # fmt: skip
+    methods = ["real", *(f"{k}-Same" for k in config["ks"]), "gaussian", "cvae-replica", "cvae-thesis", "cvae"]
+    methods += [f"{mechanism}-{e:g}" for mechanism in config["mechanisms"] for e in config["epsilons"]]
     rows = []
     for metric, words in metrics.items():
         digits = 1 if metric in ("D", "dispersion") else 3
@@ -214,7 +212,7 @@ def draw(results: StudyResults, backbones: list[str], out: Path) -> None:
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    config, names = results.config, list(results.config["sets"])
+    config, names = results.config, sorted(results.config["sets"])
     methods = [*(f"{k}-Same" for k in config["ks"]), "gaussian", "cvae-replica", "cvae"]
     # A fixed salt: the same figures give the same file.
     with plt.rc_context({"svg.hashsalt": "backbones"}):

@@ -221,9 +221,10 @@ def run(
 ) -> tuple[StudyResults, Path]:
     out = tmp_path_factory.mktemp("out")
     small = {
-        "seeds": [0, 1], "backbones": models, "vectors": str(out / "vectors"), "sets": {"breastmnist": {"train": 120}},
-        "ks": [2, 5], "noise": [0, 3], "epsilons": [3.0], "drawn": 150, "samples": 500,
-        "epochs": {which: {"breastmnist": 20} for which in ("cvae-replica", "cvae-thesis", "cvae")},
+        "seeds": [0, 1], "backbones": models, "vectors": str(out / "vectors"),
+        "sets": {"breastmnist": {"train": 120}},
+        "ks": [2, 5], "noise": [0, 3], "epsilons": [3.0], "drawn": 100, "samples": 300,
+        "epochs": {which: {"breastmnist": 5} for which in ("cvae-replica", "cvae-thesis", "cvae")},
     }  # fmt: skip
     config = {**study.config, **small}
     with pytest.MonkeyPatch.context() as patch:
@@ -257,8 +258,8 @@ def test_vectors_are_made_once_by_the_ordinary_embed(run: tuple[StudyResults, Pa
     # LOCUM_DATA is not set: they come from the file.
     found = module("bb_vectors").vectors(place)
     assert {split: len(part) for split, part in found.items()} == {"train": 120, "val": 40, "test": 80}
-    drawn = load_reference(out / "vectors" / "drawn150-patches.safetensors", 147, found["train"].info)
-    assert drawn.images == 150
+    drawn = load_reference(out / "vectors" / "drawn100-patches.safetensors", 147, found["train"].info)
+    assert drawn.images == 100
 
 
 def test_the_page_is_written_again_from_raw_figures(run: tuple[StudyResults, Path], study: FoundStudy) -> None:
@@ -303,7 +304,10 @@ def test_a_model_that_is_not_there_is_one_sentence(
     monkeypatch.setenv("LOCUM_DATA", str(images))
     given = ["study", "run", "backbones", "--studies", str(ROOT), "--quick", "-o", str(tmp_path / "out")]
     given += ["--set", f"vectors={tmp_path / 'vectors'}", "--set", 'backbones=["onnx:none.onnx"]']
-    assert main(given) == 2
+    monkeypatch.setattr(sys, "argv", ["locum", *given])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 2
     told = capsys.readouterr().err
     assert "nor the model 'onnx:none.onnx' to make it with: see studies/backbones/README.md" in told
     assert "Traceback" not in told
