@@ -242,7 +242,7 @@ def draw(results: StudyResults, backbones: list[str], out: Path) -> None:
 def minutes(config: Mapping[str, Any]) -> float:
     """About how many minutes of one core, once the vectors are there: nearly all of it trains CVAEs."""
     epochs = sum(n for by_set in config["epochs"].values() for n in by_set.values())
-    return len(config["seeds"]) * len(config["backbones"]) * (0.4 * len(config["sets"]) + epochs / 1000)
+    return len(config["seeds"]) * len(config["backbones"]) * (0.1 * len(config["sets"]) + epochs / 1500)
 
 
 STUDIES = {"backbones": Study("Which conclusions depend on the backbone", cells, render, minutes)}
