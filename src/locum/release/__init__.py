@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from locum.release.decoders import (
         cell_of as cell_of,
         check_values as check_values,
+        decode_given as decode_given,
         part_prefix as part_prefix,
         part_tensors as part_tensors,
         run_program as run_program,
@@ -71,6 +72,12 @@ if TYPE_CHECKING:
         parse_document as parse_document,
         parse_manifest as parse_manifest,
         to_space as to_space,
+    )
+    from locum.release.onnx_graph import (
+        OnnxGraph as OnnxGraph,
+        decoder_to_onnx as decoder_to_onnx,
+        noise_width as noise_width,
+        onnx_facts as onnx_facts,
     )
     from locum.release.release import Release as Release
     from locum.release.stream import WorkerSeeds as WorkerSeeds
