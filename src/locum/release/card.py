@@ -42,7 +42,7 @@ def render_card(manifest: Manifest) -> str:
         [
             "---",
             "library_name: locum",
-            "license: other",
+            "license: unknown",
             "pretty_name: " + json.dumps(f"Locum release ({manifest.generator})"),
             "tags:",
             "- locum",
