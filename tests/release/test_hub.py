@@ -7,13 +7,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.release.hub_server import Hub, Repo, running_hub
 
 import locum
 from locum.errors import ConfigError, DataError, FormatError, IntegrityError, PolicyError
 from locum.generate import KSame
 from locum.recipes import push_to_hub
 from locum.release import hub_place, pack_release, release_files
-from tests.release.hub_server import Hub, Repo, running_hub
 
 pytest.importorskip("huggingface_hub", reason="needs the extra hub")
 

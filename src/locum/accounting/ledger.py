@@ -256,9 +256,9 @@ class Ledger:
         return len(entries) - len(known)
 
     def _repr_html_(self) -> str:
-        """For notebooks; looking makes no file, which would say that nothing was spent."""
+        """For notebooks; looking makes no new file, which would say that nothing was spent."""
         if not self.file.exists():
-            return html_card([("ledger", f"{self.file} is not there yet: the first charge or budget makes it")])
+            return html_card([("ledger", f"{self.file} is gone: put a backup back")], tone="bad")
         return ledger_html(str(self.file), self.holdings().values(), self.tip, self.looks())
 
     def close(self) -> None:

@@ -121,7 +121,7 @@ def export_onnx(source: Path, out: Path, *, overwrite: bool = False) -> ExportSu
         raw, kind, fingerprint, claim = decoder_to_onnx(release), "decoder", release.fingerprint, release.claim
         inputs: tuple[str, ...] = ("noise", "codes", "variance")
         if release.manifest.decoder.kind == "mixture":
-            inputs = ("noise", "codes", "uniform", "variance")
+            inputs = ("noise", "codes", "variance", "uniform")
         outputs: tuple[str, ...] = ("X",)
         difference = _compared(raw, lambda run: _decoder_gap(release, run))
     else:
@@ -172,7 +172,8 @@ def _decoder_gap(release: Release, run: Runner) -> float:
     joint = [codes for codes, _ in manifest.joint]
     codes = np.array([joint[i] for i in rng.integers(len(joint), size=_ROWS)], dtype=np.int64)
     noise = rng.standard_normal((_ROWS, noise_width(manifest, release.tensors)), dtype=np.float32)
-    feed: dict[str, npt.NDArray[Any]] = {"noise": noise, "codes": codes}
+    variance = np.array([manifest.decoder.variance], dtype=np.float32)  # type: ignore[union-attr]
+    feed: dict[str, npt.NDArray[Any]] = {"noise": noise, "codes": codes, "variance": variance}
     uniform = None
     if manifest.decoder.kind == "mixture":
         uniform = feed["uniform"] = rng.random(_ROWS, dtype=np.float32)

@@ -207,8 +207,9 @@ def decoder_to_onnx(release: Release) -> bytes:
     """A decoder as an ONNX model that any runtime can draw from.
 
     Inputs are `noise` (standard normal numbers, n rows), `codes` (the class of each vector, then its conditions, as
-    whole numbers from 0), for a mixture `uniform` (a number from 0 to 1 per vector, which picks the part), and
-    `variance`, which may be left out. The output is `X`. The metadata entry `locum` holds JSON: how to draw, the
+    whole numbers from 0), `variance` (one number, which the metadata give a default for) and for a mixture `uniform`
+    (a number from 0 to 1 per vector, which picks the part). The output is `X`. The metadata entry `locum` holds JSON:
+    how to draw, the
     frequency of each combination, and the claim. Only numbers that drawing needs are in it.
 
     Parameters
@@ -243,18 +244,16 @@ def decoder_to_onnx(release: Release) -> bytes:
         )
     graph = OnnxGraph(np.float32)
     width = noise_width(manifest, tensors)
-    variance = graph.constant(np.array([spec.variance], dtype=np.float32), "variance")  # type: ignore[union-attr]
     inputs: dict[str, tuple[Any, Sequence[Any]]] = {
         "noise": (np.float32, ["n", width]),
         "codes": (np.int64, ["n", len(manifest.widths)]),
+        "variance": (np.float32, [1]),
     }
     if isinstance(spec, MixtureSpec):
         inputs["uniform"] = (np.float32, ["n"])
-        x = _mixture(graph, manifest, spec, tensors, variance)
+        x = _mixture(graph, manifest, spec, tensors, "variance")
     else:
-        x = _one(graph, manifest, spec, tensors, "codes", variance)
-    # A constant that is an input too has a value that callers may replace.
-    inputs["variance"] = (np.float32, [1])
+        x = _one(graph, manifest, spec, tensors, "codes", "variance")
     x = graph.to_space(x, manifest.space)
     # As `Release.sample` does: 0 for numbers below the smallest that float32 holds with all digits.
     tiny = graph.constant(np.array(np.finfo(np.float32).tiny))
@@ -273,7 +272,7 @@ def decoder_to_onnx(release: Release) -> bytes:
             "draw one entry of `joint` per vector by its probability: its codes are a row of `codes`",
             f"`noise` has {width} independent standard normal numbers per vector",
             *(["`uniform` has one uniform number from 0 to 1 per vector"] if "uniform" in inputs else []),
-            "`variance` may be left out; below 1 gives more typical vectors",
+            "`variance` is one number, `default_variance` unless you choose another; less gives more typical vectors",
             "codes[:, 0] is a place in `classes` and `class_names`; others are places in `conditions`",
         ],
     }

@@ -18,7 +18,8 @@ _TERMS = {
     **{
         name: f"cr:{name}"
         for name in (
-            "citeAs", "column", "equivalentProperty", "extract", "field", "fileObject", "fileProperty", "fileSet", "format", "includes",
+            "citeAs", "column", "equivalentProperty", "extract", "field", "fileObject", "fileProperty", "fileSet",
+            "format", "includes",
             "isLiveDataset", "jsonPath", "key", "md5", "parentField", "path", "recordSet", "references", "regex",
             "repeated", "replace", "samplingRate", "separator", "source", "subField", "transform",
         )
