@@ -209,8 +209,7 @@ def decoder_to_onnx(release: Release) -> bytes:
     Inputs are `noise` (standard normal numbers, n rows), `codes` (the class of each vector, then its conditions, as
     whole numbers from 0), `variance` (one number, which the metadata give a default for) and for a mixture `uniform`
     (a number from 0 to 1 per vector, which picks the part). The output is `X`. The metadata entry `locum` holds JSON:
-    how to draw, the
-    frequency of each combination, and the claim. Only numbers that drawing needs are in it.
+    how to draw, the frequency of each combination, and the claim. Only numbers that drawing needs are in it.
 
     Parameters
     ----------
