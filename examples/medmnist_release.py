@@ -17,7 +17,7 @@ from pathlib import Path
 import locum
 from locum.recipes import embed_to_file, fit_release, predict_records, train_head, verify_release
 
-# Names of the classes, from the paper: public, so they may be declared.
+# Labels that can occur, as MedMNIST documents them: public, so they may be declared. Add those of your own file.
 CLASSES = {"breastmnist": ("0", "1"), "pneumoniamnist": ("0", "1")}
 
 
