@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from locum.mechanisms import SecureRandom
-from locum.report import verdict_text
+from locum.types import verdict_text
 
 Run = Callable[..., Any]
 DATA = ("--members", "train.npz", "--non-members", "test.npz", "--seed", "0")

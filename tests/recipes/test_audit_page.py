@@ -17,7 +17,7 @@ from locum.generate import ClassGaussian
 from locum.recipes import make_audit_page, make_report, write_passport
 from locum.recipes.audit import write_risk
 from locum.release import load
-from locum.report import verdict_text
+from locum.types import verdict_text
 
 
 @pytest.fixture(scope="module")

@@ -13,8 +13,9 @@ import pytest
 from locum.errors import DataError
 from locum.release.passport import AttackEntry, AuditEntry, EpsilonAuditEntry, PolicyEntry, RuleEntry
 from locum.release.passport.schema import Figure
-from locum.report import audit_facts, audit_html, verdict_text
+from locum.report import audit_facts, audit_html
 from locum.report.audit import entry_facts
+from locum.types import verdict_text
 
 HOSTILE = "</title><script>alert(1)</script>"
 

@@ -8,8 +8,7 @@ from typing import get_args
 import pytest
 
 from locum.cli import output
-from locum.report import verdict_text
-from locum.types import AttackResult, Estimate, Verdict
+from locum.types import AttackResult, Estimate, Verdict, verdict_text
 
 
 @pytest.mark.parametrize("verdict", get_args(Verdict))

@@ -45,6 +45,11 @@ if TYPE_CHECKING:
         plan_query as plan_query,
         plan_sgd as plan_sgd,
     )
+    from locum.accounting.shown import (
+        PLAN_COLUMNS as PLAN_COLUMNS,
+        PLAN_NOTE as PLAN_NOTE,
+        plan_rows as plan_rows,
+    )
     from locum.accounting.store import check_chain as check_chain, entries_held as entries_held
 
 __getattr__, __dir__, __all__ = lazy_exports(__name__)

@@ -15,9 +15,10 @@ from typing import Any, Self
 from locum.accounting.cost import epsilon_of
 from locum.accounting.events import Event, events_from_json, events_to_json
 from locum.accounting.holding import Charge, Holding, check_name, same_name
+from locum.accounting.shown import ledger_html
 from locum.accounting.store import EntryFile, check_chain, link
 from locum.errors import ConfigError, PrivacyError
-from locum.types import DP, Relation, Unit, at_least
+from locum.types import DP, Relation, Unit, at_least, html_card
 
 _log = logging.getLogger(__name__)
 
@@ -253,6 +254,12 @@ class Ledger:
             for entry in entries[len(known) :]:
                 turn.added.append(link(entry["number"], entry["previous"], entry["body"]))
         return len(entries) - len(known)
+
+    def _repr_html_(self) -> str:
+        """For notebooks; looking makes no new file, which would say that nothing was spent."""
+        if not self.file.exists():
+            return html_card([("ledger", f"{self.file} is gone: put a backup back")], tone="bad")
+        return ledger_html(str(self.file), self.holdings().values(), self.tip, self.looks())
 
     def close(self) -> None:
         """Nothing is held open; here so that a ledger can be used like a file."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from locum.accounting.calibration import noise_for
 from locum.accounting.cost import epsilon_curve, epsilon_of, least_delta
 from locum.accounting.events import Event, Gaussian, PoissonGaussian, events_to_json
+from locum.accounting.shown import plan_html
 from locum.errors import ConfigError, PrivacyError
 from locum.types import DP
 
@@ -97,6 +98,10 @@ class SGDPlan:
             "curve": _curve(self.events, self.privacy),
             "events": events_to_json(self.events),
         }
+
+    def _repr_html_(self) -> str:
+        """For notebooks; the words are those of the program."""
+        return plan_html(self.to_dict())
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,6 +202,10 @@ class QueryPlan:
             "curve": _curve(self.events, self.privacy),
             "events": events_to_json(self.events),
         }
+
+    def _repr_html_(self) -> str:
+        """For notebooks; the words are those of the program."""
+        return plan_html(self.to_dict())
 
 
 def plan_sgd(

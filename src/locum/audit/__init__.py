@@ -54,7 +54,12 @@ if TYPE_CHECKING:
         Policy as Policy,
         load_policy as load_policy,
     )
-    from locum.audit.report import AuditReport as AuditReport
+    from locum.audit.report import (
+        COLUMNS as COLUMNS,
+        STAYS as STAYS,
+        VERDICT_TONES as VERDICT_TONES,
+        AuditReport as AuditReport,
+    )
     from locum.audit.risk import RiskMap as RiskMap, check_risk_file as check_risk_file
     from locum.audit.shadows.ray_engine import RayShadows as RayShadows
     from locum.audit.statistics import Scores as Scores

@@ -162,7 +162,9 @@ def records_of(
 
 def feature_weights(release: Release, rng: np.random.Generator) -> npt.NDArray[np.float32]:
     """One factor per feature that scales the release's own samples; it does not depend on any record."""
-    return np.asarray(1 / feature_scale(release.sample(_SPREAD_SAMPLES, random_state=rng)[0]), dtype=np.float32)
+    return np.asarray(
+        1 / feature_scale(release.sample(_SPREAD_SAMPLES, random_state=rng, as_frame=False)[0]), dtype=np.float32
+    )
 
 
 @dataclass(frozen=True, slots=True, eq=False)

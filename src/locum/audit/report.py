@@ -12,7 +12,18 @@ from locum.audit.limit import ProvenLimit
 from locum.audit.policy import Finding
 from locum.audit.risk import RiskMap
 from locum.audit.screening import Screening
-from locum.types import AttackResult, Verdict, worst_verdict
+from locum.types import AttackResult, Tone, Verdict, html_card, verdict_text, worst_verdict
+
+# Headings of `AuditReport.rows`.
+COLUMNS = ("attack", "verdict", "members", "non-members", "chance", "p, corrected")
+# What is said last, wherever a report is shown.
+STAYS = "These figures depend on records. Keep them here until someone decides that they may leave."
+VERDICT_TONES: dict[Verdict, Tone] = {
+    "leak": "bad",
+    "inconclusive": "doubt",
+    "within the proven limit": "good",
+    "no excess risk found": "good",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +124,53 @@ class AuditReport:
         """
         tested = bool(self.results) and bool(self.findings)
         return tested and self.verdict != "leak" and all(finding.met for finding in self.findings)
+
+    def lines(self) -> list[tuple[str, Tone]]:
+        """What was found, whether the policy is met, and what canaries say: one text each, and how it is meant.
+
+        Terminal and notebook begin with these lines.
+        """
+        out: list[tuple[str, Tone]] = []
+        both = self.epsilon_audit
+        # A refuted guarantee says more than any attack, so it comes first.
+        if both is not None and not both.ok:
+            out.append((both.words, "bad"))
+        if both is None or both.ok or any(result.verdict == "leak" for result in self.results):
+            words = verdict_text(self.verdict)
+            why = f" Because {self.because}." if self.because else ""
+            if self.limit is not None and self.outcome == self.limit.words:
+                out.append((f"{self.outcome.capitalize()}. {self.limit.sentence}", "good"))
+            else:
+                out.append((f"{words.title}. {words.audit}{why}", VERDICT_TONES[self.verdict]))
+        met = self.may_leave
+        out.append((f"Policy {self.policy}: {'met' if met else 'NOT met'}.", "good" if met else "bad"))
+        if both is not None and both.ok:
+            out.append((both.words, "plain"))
+        return out
+
+    def rows(self) -> list[list[str]]:
+        """One row per attack under `COLUMNS`, as terminal and notebook show them."""
+        return [
+            [
+                result.name,
+                result.verdict,
+                *(
+                    "-" if value is None else value.short()
+                    for value in (result.attack, result.control, result.baseline)
+                ),
+                "-" if result.adjusted is None else f"{result.adjusted:.2g}",
+            ]
+            for result in self.results
+        ]
+
+    def _repr_html_(self) -> str:
+        """For notebooks; the words are those of the program."""
+        told = self.lines()
+        notes = [f"{problem.words}." for problem in self.problems]
+        notes += [f"{name} was not run: {reason}." for name, reason in self.skipped.items()]
+        notes += [f"{'yes' if f.met else 'NO'}: {f.rule} ({f.found})" for f in self.findings]
+        lines = [("audit" if i == 0 else "", text) for i, (text, _) in enumerate(told)]
+        return html_card(lines, table=self.rows(), columns=COLUMNS, notes=[*notes, STAYS], tone=told[0][1])
 
     def to_dict(self) -> dict[str, Any]:
         """As plain JSON, without the risk map."""

@@ -43,7 +43,8 @@ def make_view(
     """
     inside, outside = checked_vectors(release, members, non_members)
     scale = feature_scale(np.concatenate([inside, outside]))
-    drawn, _ = release.sample(None if release.manifest.kind == "data" else samples, random_state=rng)
+    n = None if release.manifest.kind == "data" else samples
+    drawn, _ = release.sample(n, random_state=rng, as_frame=False)
     return View(inside / scale, outside / scale, drawn / scale, scale)
 
 

@@ -24,7 +24,6 @@ from locum.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from locum.audit import AuditReport
     from locum.recipes import Audited
 
 
@@ -203,21 +202,13 @@ def audit(
 
 def _show(found: Audited, written: dict[str, Path | None]) -> None:
     """The verdict first, then the findings behind it."""
+    from locum.audit import COLUMNS, STAYS
+
     report = found.report
-    _show_verdict(report)
+    for text, tone in report.lines():
+        output.say(text, output.TONE_STYLES[tone])
     output.say()
-    rows = [
-        [
-            result.name,
-            result.verdict,
-            output.short_estimate(result.attack),
-            output.short_estimate(result.control),
-            output.short_estimate(result.baseline),
-            "-" if result.adjusted is None else f"{result.adjusted:.2g}",
-        ]
-        for result in report.results
-    ]
-    output.show_table(["attack", "verdict", "members", "non-members", "chance", "p, corrected"], rows)
+    output.show_table(COLUMNS, report.rows())
     for problem in report.problems:
         output.say(f"- {problem.words}.")
     for name, reason in report.skipped.items():
@@ -234,25 +225,4 @@ def _show(found: Audited, written: dict[str, Path | None]) -> None:
     if written["risk map"] is not None and report.risk is not None:
         output.say(report.risk.sentence())
         output.say(report.risk.warning)
-    output.say("These figures depend on records. Keep them here until someone decides that they may leave.")
-
-
-def _show_verdict(report: AuditReport) -> None:
-    """What was found, whether the policy is met, and what canaries say about the guarantee."""
-    from locum.report import verdict_text
-
-    both = report.epsilon_audit
-    # A refuted guarantee says more than any attack, so it comes first.
-    if both is not None and not both.ok:
-        output.say(both.words, "red")
-    if both is None or both.ok or any(result.verdict == "leak" for result in report.results):
-        words = verdict_text(report.verdict)
-        why = f" Because {report.because}." if report.because else ""
-        if report.limit is not None and report.outcome == report.limit.words:
-            output.say(f"{report.outcome.capitalize()}. {report.limit.sentence}", "green")
-        else:
-            output.say(f"{words.title}. {words.audit}{why}", output.VERDICT_STYLES[report.verdict])
-    met = "met" if report.may_leave else "NOT met"
-    output.say(f"Policy {report.policy}: {met}.", "green" if report.may_leave else "red")
-    if both is not None and both.ok:
-        output.say(both.words)
+    output.say(STAYS)

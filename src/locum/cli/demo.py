@@ -73,8 +73,10 @@ def _show(name: str, result: Any, out: Path) -> None:
 
 
 def _show_audit(report: Any, out: Path) -> None:
+    from locum.audit import VERDICT_TONES
+
     met = "met" if report.may_leave else "NOT met"
-    style = output.VERDICT_STYLES[report.verdict]
+    style = output.TONE_STYLES[VERDICT_TONES[report.verdict]]
     output.say(f"{report.outcome}: {len(report.results)} attacks were run. Policy {report.policy}: {met}.", style)
     output.say(f"page        {out / 'audit.html'} (internal: it depends on the records)")
 

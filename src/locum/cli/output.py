@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -15,7 +14,7 @@ from locum.io import printable
 
 if TYPE_CHECKING:
     from locum.io import ProgressBar
-    from locum.types import AttackResult, Estimate, PrivacyClaim, Progress, Verdict
+    from locum.types import AttackResult, Estimate, PrivacyClaim, Progress, Tone
 
 # Set by --quiet and --verbose, for the verb that runs.
 _quiet = False
@@ -29,12 +28,7 @@ _STYLES: dict[str, dict[str, Any]] = {
     "green": {"fg": "green"},
     "yellow": {"fg": "yellow"},
 }
-VERDICT_STYLES: dict[Verdict, str] = {
-    "leak": "red",
-    "inconclusive": "yellow",
-    "within the proven limit": "green",
-    "no excess risk found": "green",
-}
+TONE_STYLES: dict[Tone, str] = {"plain": "", "good": "green", "doubt": "yellow", "bad": "red"}
 
 
 def set_level(*, quiet: bool, verbose: bool) -> None:
@@ -120,26 +114,25 @@ def estimate(value: Estimate | None, digits: int = 3) -> str:
 
 def short_estimate(value: Estimate | None, digits: int = 3) -> str:
     """The same for narrow columns: the number ± half the width of its interval."""
-    if value is None:
-        return "-"
-    if math.isinf(value.low) or value.low == value.high:
-        return f"{value.value:.{digits}f}"
-    return f"{value.value:.{digits}f} ± {(value.high - value.low) / 2:.{digits}f}"
+    return "-" if value is None else value.short(digits)
 
 
 def show_guarantee(claim: PrivacyClaim) -> None:
     """The claim, and first what it assumes; a test stands out."""
-    say(f"claim       {claim.title}", "red" if claim.test else "bold")
-    for item in claim.assumptions:
-        say_indented(f"assumed: {item}")
-    say_indented(claim.sentence())
+    _show_lines(claim.lines(limits=False), claim.test)
 
 
 def show_claim(claim: PrivacyClaim) -> None:
     """The claim, what it assumes and what it does not cover."""
-    show_guarantee(claim)
-    for item in claim.not_covered:
-        say_indented(f"not covered: {item}")
+    _show_lines(claim.lines(), claim.test)
+
+
+def _show_lines(lines: Sequence[tuple[str, str]], test: bool) -> None:
+    for heading, text in lines:
+        if heading:
+            say(f"{heading:11s} {text}", "red" if test else "bold")
+        else:
+            say_indented(text)
 
 
 def show_audit(sentence: str, refused: bool, override: str | None) -> None:
@@ -156,7 +149,7 @@ def show_decision(sentence: str, refused: bool) -> None:
 
 def show_membership(result: AttackResult) -> None:
     """Print the result of the membership check."""
-    from locum.report import verdict_text
+    from locum.types import verdict_text
 
     say(f"membership  AUC {estimate(result.attack)}, control {estimate(result.control)}, chance is 0.5")
     why = result.inconclusive_because if result.verdict == "inconclusive" else ""

@@ -146,14 +146,7 @@ def _show_forecasts(expected: list[Forecast], budget: DP, what: str, want_auc: f
 
 def show_plan(made: dict[str, Any]) -> None:
     """Print the settings, then the cost by step and by delta, rounded up."""
-    from locum.accounting import events_from_json
-    from locum.types import at_least
+    from locum.accounting import PLAN_COLUMNS, PLAN_NOTE, plan_rows
 
-    names = ("steps", "sampling_rate", "expected_batch", "clip", "sensitivity", "noise_multiplier")
-    rows = [[name.replace("_", " "), f"{made[name]:.6g}"] for name in names if name in made]
-    rows += [["also paid for", str(event)] for event in events_from_json(made["events"])[1:]]
-    rows += [["epsilon spent", at_least(made["epsilon_spent"])]]
-    rows += [[f"epsilon after step {step}", at_least(cost)] for step, cost in made.get("epsilon_by_step", [])]
-    rows += [[f"epsilon at delta {delta:g}", at_least(cost)] for delta, cost in made["curve"]]
-    output.show_table(["what", "value"], rows)
-    output.say("The epsilons hold for all deltas at once. No data were read and nothing was spent.")
+    output.show_table(PLAN_COLUMNS, plan_rows(made))
+    output.say(PLAN_NOTE)

@@ -42,6 +42,7 @@ VERBS: Mapping[str, Entry] = {
     "sample": Entry("sample", RECEIVE, "Draw vectors from a release into a file."),
     "train": Entry("receiver", RECEIVE, "Train a classifier on a release alone."),
     "predict": Entry("receiver", RECEIVE, "Predict the class of your own records."),
+    "export": Entry("export", RECEIVE, "Write a release or a head as ONNX, or push a release to the hub."),
     "rebalance": Entry("rebalance", MORE, "Rare classes: fill them up, or compare methods."),
     "obfuscate": Entry("obfuscate", MORE, "Keep what a receiver needs of each record and hide the rest."),
     "federate": Entry("federate", MORE, "Sites train one stand-in together; no record leaves a site."),

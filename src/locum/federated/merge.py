@@ -239,9 +239,12 @@ def _site(release: Release) -> dict[str, Any]:
 
 
 def _source(releases: Sequence[Release]) -> EmbeddingEntry:
-    """The source of the vectors, from the first site that names it."""
+    """The source of the vectors, from the first site that names it; names of features, if all sites have them."""
     entries = [release.manifest.embedding for release in releases]
-    return next((entry for entry in entries if entry.backbone != "unknown"), entries[0])
+    source = next((entry for entry in entries if entry.backbone != "unknown"), entries[0])
+    return (
+        source if all(entry.feature_names for entry in entries) else source.model_copy(update={"feature_names": ()})
+    )
 
 
 def _orders(releases: Sequence[Release]) -> list[npt.NDArray[np.int64]]:
@@ -290,6 +293,12 @@ def _check(releases: Sequence[Release], weights: str) -> None:
             raise DataError(
                 f"{which} has vectors of {manifest.embedding.dim} features, release 1 has "
                 f"{first.manifest.embedding.dim}: let all sites embed in the same way."
+            )
+        names, wanted = manifest.embedding.feature_names, first.manifest.embedding.feature_names
+        if names and wanted and names != wanted:
+            raise DataError(
+                f"{which} has features of other names than release 1, or in another order: let all sites fit the "
+                "same columns in the same order."
             )
         if not source.same_source(release.info):
             raise DataError(

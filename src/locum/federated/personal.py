@@ -322,7 +322,7 @@ def _global_head(release: Release, balanced: bool, seed: int) -> tuple[Floats, F
     how: dict[str, Any] = {"n": _SAMPLES * classes}
     if balanced:
         how = {"per_class": dict.fromkeys(manifest.classes, _SAMPLES)}
-    X, labels = release.sample(random_state=seed, **how)
+    X, labels = release.sample(random_state=seed, as_frame=False, **how)
     place = {label: i for i, label in enumerate(manifest.classes)}
     codes = np.array([place[label] for label in labels.tolist()])
     return local_head(X, codes, classes, seed, balanced=False)

@@ -7,7 +7,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +22,7 @@ from locum.errors import ConfigError, DataError, NotFittedError, PrivacyError
 from locum.generate.coding import Census, Coder, census, classes_that_occur, values_that_occur
 from locum.generate.private.guarantee import Guarantee, one_by_one
 from locum.release import (
+    MOST_NAMES,
     Condition,
     EmbeddingEntry,
     GaussianSpec,
@@ -41,6 +42,11 @@ Attributes = Mapping[str, npt.ArrayLike]
 Decoder = NetworkSpec | GaussianSpec | RowsSpec
 # As many as a manifest holds.
 _MOST_CONDITIONS = 16
+# What a fit on a DataFrame adds to the claim.
+NAMES_LEAVE = (
+    "the names of the columns: the release holds them as they were given, as public settings; a name that was made "
+    "from a value, as one-hot encoding does, tells that the value occurs"
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -199,6 +205,8 @@ class BaseGenerator(Guarantee, BaseEstimator):
         What a release of this generator claims.
     n_features_in_
         The number of features.
+    feature_names_in_
+        Their names, if the last fit was on a DataFrame with text as column names.
 
     Examples
     --------
@@ -221,6 +229,7 @@ class BaseGenerator(Guarantee, BaseEstimator):
     _release: Release | None = None
     _refusal: str | None = None
     _conditions: tuple[Condition, ...] = ()
+    _sklearn_output_config: Mapping[str, str] = {}
 
     def fit(
         self,
@@ -236,7 +245,7 @@ class BaseGenerator(Guarantee, BaseEstimator):
         Parameters
         ----------
         X
-            Finite vectors (n, d).
+            Finite vectors (n, d). The column names of a DataFrame become part of the release: they must be public.
         y
             One label per vector: text or whole numbers.
         subject
@@ -283,6 +292,8 @@ class BaseGenerator(Guarantee, BaseEstimator):
         wanted = self._wanted_conditions(batches.attribute_names)
         declared = self._declared_values(wanted)
         self.n_features_in_ = batches.dim
+        # Of an earlier fit; scikit-learn's own check does the same.
+        self.__dict__.pop("feature_names_in_", None)
         # Declared classes are checked when records are counted; those that occur must be looked for first.
         named = self.classes if self.privacy is not None and self.classes is not None else classes_that_occur(batches)
         self.classes_, _ = _encoded(np.asarray(named), named)
@@ -346,7 +357,7 @@ class BaseGenerator(Guarantee, BaseEstimator):
             space=self.space,
             decoder=learned.decoder,
             tensors=learned.tensors,
-            claim=learned.claim,
+            claim=self._with_names(learned.claim),
         )
         self._refusal = learned.refusal
         self._sample_rng = np.random.default_rng(self._seed(1))
@@ -369,7 +380,8 @@ class BaseGenerator(Guarantee, BaseEstimator):
         variance: float | None = None,
         attributes: Mapping[str, str] | None = None,
         random_state: int | None = None,
-    ) -> tuple[npt.NDArray[np.float32], npt.NDArray[Any]]:
+        as_frame: bool | None = None,
+    ) -> tuple[Any, Any]:
         """Fresh vectors and labels; see `Release.sample`, which does the work.
 
         Without `random_state` each call continues the generator's own stream: no draw is repeated, and a program that
@@ -387,17 +399,43 @@ class BaseGenerator(Guarantee, BaseEstimator):
             Fixes conditions: the value of each, by name.
         random_state
             A seed for this call; None: continue the generator's own stream.
+        as_frame
+            True: a DataFrame with the names of the fitted columns, and a Series of labels. False: arrays. None: what
+            `set_output` says, arrays by default.
 
         Returns
         -------
-        X : ndarray of shape (n, d)
+        X : ndarray or DataFrame of shape (n, d)
             The vectors, in the generator's space.
-        y : ndarray of shape (n,)
+        y : ndarray or Series of shape (n,)
             Their labels.
         """
         release = self._fitted()
         rng = self._sample_rng if random_state is None else np.random.default_rng(random_state)
-        return release.sample(n, per_class=per_class, variance=variance, attributes=attributes, random_state=rng)
+        wanted = {"per_class": per_class, "variance": variance, "attributes": attributes, "random_state": rng}
+        framed = self._sklearn_output_config.get("transform") == "pandas" if as_frame is None else as_frame
+        drawn: tuple[Any, Any] = release.sample(n, **wanted, as_frame=framed)  # type: ignore[call-overload]
+        return drawn
+
+    def set_output(self, *, transform: Literal["default", "pandas"] | None = None) -> Self:
+        """Let `sample` return pandas objects ("pandas") or arrays ("default"); None changes nothing.
+
+        Parameters
+        ----------
+        transform
+            Named as in scikit-learn.
+
+        Returns
+        -------
+        BaseGenerator
+            The generator itself.
+        """
+        if transform not in (None, "default", "pandas"):
+            raise ConfigError(f"`transform` must be one of default, pandas; got {transform!r}.")
+        if transform is not None:
+            # The name under which scikit-learn's `clone` looks for it.
+            self._sklearn_output_config = {"transform": transform}
+        return self
 
     def stream(self, batch_size: int = 256, *, variance: float | None = None, random_state: int | None = None) -> Any:
         """An endless torch dataset of fresh batches; see `Release.stream`."""
@@ -449,8 +487,29 @@ class BaseGenerator(Guarantee, BaseEstimator):
 
     def _embedding(self, info: EmbeddingInfo) -> EmbeddingEntry:
         return EmbeddingEntry(
-            backbone=info.backbone, revision=info.revision, preprocessing=info.preprocessing, dim=self.n_features_in_
+            backbone=info.backbone,
+            revision=info.revision,
+            preprocessing=info.preprocessing,
+            dim=self.n_features_in_,
+            feature_names=self._names(),
         )
+
+    def _names(self) -> tuple[str, ...]:
+        """The column names of the fitted table; empty if it had none."""
+        return tuple(map(str, getattr(self, "feature_names_in_", ())))
+
+    def _check_names(self) -> None:
+        """Refuse names that a release cannot hold, before anything is learned or paid for."""
+        names = self._names()
+        if len(names) > MOST_NAMES or any(len(name) > 200 for name in names) or len(set(names)) != len(names):
+            raise ConfigError(
+                f"A release holds up to {MOST_NAMES} column names of up to 200 characters, all different; these "
+                f"{len(names)} are not such. Rename the columns, or fit X.to_numpy(): then no name leaves."
+            )
+
+    def _with_names(self, claim: PrivacyClaim) -> PrivacyClaim:
+        """The claim, which says so if the names of columns leave."""
+        return replace(claim, not_covered=(*claim.not_covered, NAMES_LEAVE)) if self._names() else claim
 
     def _fitted(self) -> Release:
         if self._release is None:
@@ -488,6 +547,7 @@ class BaseGenerator(Guarantee, BaseEstimator):
     def _check(self, X: Any, y: Any, subject: Any, attributes: Attributes) -> Records:
         self._check_privacy(subject)
         X, y = validate_data(self, X, y, dtype=np.float32, ensure_min_samples=2)
+        self._check_names()
         try:
             check_classification_targets(y)
         except ValueError:

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from locum.heads.bayes import bayes_head as bayes_head, carries_head as carries_head
     from locum.heads.head import LinearHead as LinearHead, MLPHead as MLPHead, TorchHead as TorchHead
     from locum.heads.losses import LOSSES as LOSSES, Loss as Loss
+    from locum.heads.onnx_head import head_to_onnx as head_to_onnx
     from locum.heads.remix import Remix as Remix
     from locum.heads.sampling import (
         SAMPLERS as SAMPLERS,

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
         private_folder as private_folder,
         split_path as split_path,
     )
-    from locum.io.progress_bar import ProgressBar as ProgressBar
+    from locum.io.progress_bar import ProgressBar as ProgressBar, bar_html as bar_html
     from locum.io.reading import (
         check_regular as check_regular,
         read_regular as read_regular,

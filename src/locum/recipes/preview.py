@@ -469,7 +469,7 @@ def _budget_steps(
     for place, budget in enumerate(budgets):
         release = _release(world.records, world, _scaled(budget, share), separation, seed)
         # The same seed draws the same classes and the same normal numbers from every release.
-        X, y = release.sample(per_class=counts, random_state=seed)
+        X, y = release.sample(per_class=counts, random_state=seed, as_frame=False)
         yield {
             "epsilon": budget.epsilon,
             "means": world.plane.places(release.tensors["means"]).tolist(),

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from locum.release.decoders import (
         cell_of as cell_of,
         check_values as check_values,
+        decode_given as decode_given,
         part_prefix as part_prefix,
         part_tensors as part_tensors,
         run_program as run_program,
@@ -36,8 +37,16 @@ if TYPE_CHECKING:
         read_folder as read_folder,
         transcript_hash as transcript_hash,
     )
+    from locum.release.hub import (
+        HubPlace as HubPlace,
+        hub_files as hub_files,
+        hub_place as hub_place,
+        push_files as push_files,
+    )
+    from locum.release.loading import load as load
     from locum.release.manifest import (
         MAX_MANIFEST_BYTES as MAX_MANIFEST_BYTES,
+        MOST_NAMES as MOST_NAMES,
         SPACES as SPACES,
         Activation as Activation,
         Condition as Condition,
@@ -64,7 +73,13 @@ if TYPE_CHECKING:
         parse_manifest as parse_manifest,
         to_space as to_space,
     )
-    from locum.release.release import Release as Release, load as load
+    from locum.release.onnx_graph import (
+        OnnxGraph as OnnxGraph,
+        decoder_to_onnx as decoder_to_onnx,
+        noise_width as noise_width,
+        onnx_facts as onnx_facts,
+    )
+    from locum.release.release import Release as Release
     from locum.release.stream import WorkerSeeds as WorkerSeeds
     from locum.release.verification import (
         OpenedRelease as OpenedRelease,

@@ -31,7 +31,7 @@ MAX_ARCHIVE_BYTES = 2**30
 MAX_ENTRIES = 20
 # Beyond the first 4 MiB. Weights hardly shrink; deflate reaches 1032 on zeros.
 _MAX_RATIO = 100
-_NAMES = frozenset({MANIFEST, CARD, tensor_file("decoder"), tensor_file("data"), *PASSPORT_FILES})
+RELEASE_NAMES = frozenset({MANIFEST, CARD, tensor_file("decoder"), tensor_file("data"), *PASSPORT_FILES})
 _CHUNK = 2**20
 _STORED, _DEFLATED = 0, 8
 _END, _CENTRAL, _LOCAL = b"PK\5\6", b"PK\1\2", b"PK\3\4"
@@ -265,7 +265,7 @@ def put_release(
     >>> put_release(release_files(path), Path("copied")).name
     'copied'
     """
-    if unknown := sorted(set(contents) - _NAMES):
+    if unknown := sorted(set(contents) - RELEASE_NAMES):
         raise FormatError(f"A release holds no file {unknown[0][:80]!r}: do not open it.")
     write_folder_atomically(into, contents.items(), overwrite=overwrite, check=check)
     return into
@@ -365,7 +365,7 @@ def _entries(raw: bytes) -> tuple[str | None, dict[str, _Entry]]:
             if entry.size or entry.packed > 2:
                 raise FormatError("The .zip holds a folder with a content: do not open it.")
             continue
-        if file not in _NAMES:
+        if file not in RELEASE_NAMES:
             raise FormatError(f"The .zip holds {file[:80]!r}, which no release has: do not open it.")
         files[file] = entry
     if at != end:

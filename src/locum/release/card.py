@@ -7,7 +7,7 @@ import json
 from locum.io import markdown_text
 from locum.release.manifest import Manifest
 
-_KINDS = {
+KINDS = {
     "network": "a decoder network that turns noise and a class into a new vector, without limit",
     "gaussian": "class means and one shared covariance, which can be sampled without limit",
     "mixture": "decoders of several sites; each vector comes from one of them, drawn by the weights of its class",
@@ -42,7 +42,7 @@ def render_card(manifest: Manifest) -> str:
         [
             "---",
             "library_name: locum",
-            "license: other",
+            "license: unknown",
             "pretty_name: " + json.dumps(f"Locum release ({manifest.generator})"),
             "tags:",
             "- locum",
@@ -57,7 +57,7 @@ def render_card(manifest: Manifest) -> str:
 
 # A stand-in for private data
 {warning}
-This folder holds {_KINDS[manifest.decoder.kind]}. It was made by Locum's `{markdown_text(manifest.generator)}`.
+This folder holds {KINDS[manifest.decoder.kind]}. It was made by Locum's `{markdown_text(manifest.generator)}`.
 
 ```python
 import locum

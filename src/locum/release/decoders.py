@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from locum.errors import FormatError
-from locum.release.manifest import GaussianSpec, Linear, Manifest, MixtureSpec, NetworkSpec, Residual
+from locum.release.manifest import GaussianSpec, Linear, Manifest, MixtureSpec, NetworkSpec, Residual, to_space
 
 Array = npt.NDArray[np.float32]
 Tensors = Mapping[str, npt.NDArray[Any]]
@@ -70,6 +70,76 @@ def decode(manifest: Manifest, tensors: Tensors, codes: Codes, variance: float, 
     if isinstance(spec, MixtureSpec):
         return _decode_mixture(manifest, spec, tensors, codes, variance, rng)
     return _decode_one(manifest, spec, tensors, codes, variance, rng)
+
+
+class _Given:
+    """Hands out the columns of given noise in place of a generator's own, in the order in which they are drawn."""
+
+    def __init__(self, noise: Array) -> None:
+        self._noise, self._at = noise, 0
+
+    def standard_normal(self, shape: tuple[int, int], dtype: Any = np.float32) -> Array:
+        """The next columns, as a copy: callers scale them in place."""
+        start, self._at = self._at, self._at + shape[1]
+        return self._noise[:, start : self._at].astype(dtype)
+
+
+def decode_given(
+    manifest: Manifest,
+    tensors: Tensors,
+    codes: npt.ArrayLike,
+    noise: npt.ArrayLike,
+    *,
+    uniform: npt.ArrayLike | None = None,
+    variance: float | None = None,
+) -> Array:
+    """The vectors that a decoder makes of given noise: what an exported model must return.
+
+    Parameters
+    ----------
+    manifest
+        The manifest of a release of kind "decoder".
+    tensors
+        Its tensors.
+    codes
+        The class of each vector, then its conditions: shape (n, 1 + conditions).
+    noise
+        Standard normal numbers, as many columns as `noise_width` says; a narrower part of a mixture takes the first.
+    uniform
+        For a mixture: a number from 0 to 1 per vector, which picks its part.
+    variance
+        Sampling variance; None: the release's own.
+
+    Returns
+    -------
+    ndarray of shape (n, d)
+        In the release's space.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from locum.generate import ClassGaussian
+    >>> from locum.release import decode_given
+    >>> made = ClassGaussian(rank=0).fit([[1.0], [3.0], [5.0], [7.0]], [0, 0, 1, 1]).release(no_dp=True)
+    >>> decode_given(made.manifest, made.tensors, [[0], [1]], np.zeros((2, 1))).tolist()
+    [[2.0], [6.0]]
+    """
+    spec: Any = manifest.decoder
+    v = float(spec.variance if variance is None else variance)
+    rows, given = np.asarray(codes, dtype=np.int64), np.asarray(noise, dtype=np.float32)
+    if not isinstance(spec, MixtureSpec):
+        out = _decode_one(manifest, spec, tensors, rows, v, _Given(given))  # type: ignore[arg-type]
+        return flush_subnormals(to_space(out, manifest.space))
+    ends = np.cumsum(tensors["weights"].astype(np.float64), axis=0)
+    bounds = (ends / ends[-1]).astype(np.float32)
+    chosen = (np.asarray(uniform, dtype=np.float32) >= bounds[:-1, rows[:, 0]]).sum(axis=0)
+    out = np.empty((len(rows), manifest.embedding.dim), dtype=np.float32)
+    for number, part in enumerate(spec.parts):
+        mine = chosen == number
+        own = np.asarray(part.order)[rows[mine]] if part.order else rows[mine]
+        rng: Any = _Given(given[mine])
+        out[mine] = _decode_one(manifest, part.decoder, part_tensors(tensors, number), own, v, rng)
+    return flush_subnormals(to_space(out, manifest.space))
 
 
 def flush_subnormals(x: Array) -> Array:

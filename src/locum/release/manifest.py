@@ -22,6 +22,8 @@ from locum.errors import ConfigError, FormatError, PrivacyError, SchemaVersionEr
 from locum.types import EmbeddingInfo, PrivacyClaim
 
 MAX_MANIFEST_BYTES = 4 * 2**20
+# Of features. Even names of 200 characters leave room for the rest of a manifest.
+MOST_NAMES = 4096
 
 TensorName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.]{1,80}$")]
 FileName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,60}(\.[A-Za-z0-9]{1,12}){1,2}$")]
@@ -411,18 +413,41 @@ class EmbeddingEntry(Strict):
         Hash of the preprocessing; empty: not known.
     dim
         Number of features.
+    feature_names
+        One name per feature, if the generator was fitted on a table with column names; empty: they have none.
 
     Examples
     --------
     >>> from locum.release import EmbeddingEntry
     >>> EmbeddingEntry(backbone="efflite0", dim=1280).info(("cat", "dog")).class_names
     ('cat', 'dog')
+    >>> EmbeddingEntry(backbone="none", dim=2, feature_names=("age", "weight")).columns
+    ('age', 'weight')
     """
 
     backbone: ShortText
     revision: ShortText = ""
     preprocessing: ShortText = ""
     dim: Annotated[int, Field(ge=1, le=10**6)]
+    feature_names: Annotated[tuple[ShortText, ...], Field(max_length=MOST_NAMES)] = ()
+
+    @model_validator(mode="after")
+    def _check_names(self) -> Self:
+        names = self.feature_names
+        if names and (len(names) != self.dim or len(set(names)) != len(names)):
+            raise ValueError("feature names must differ, and each feature must have one")
+        return self
+
+    @model_serializer(mode="wrap")
+    def _dump(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leave out names where there are none: most vectors have no names for their features."""
+        out: dict[str, Any] = handler(self)
+        return out if self.feature_names else {k: v for k, v in out.items() if k != "feature_names"}
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """A name for each feature: its own, or else x0, x1 and so on, as in the files that `sample` writes."""
+        return self.feature_names or tuple(f"x{i}" for i in range(self.dim))
 
     def info(self, class_names: tuple[str, ...]) -> EmbeddingInfo:
         """The same as an `EmbeddingInfo`."""

@@ -5,25 +5,30 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, Self, overload
 
 import numpy as np
 import numpy.typing as npt
 
-from locum.errors import ConfigError, DataError
-from locum.release.card import render_card
+from locum.errors import ConfigError, DataError, missing_extra
+from locum.release.card import KINDS, render_card
 from locum.release.decoders import check_tensors, decode, flush_subnormals
 from locum.release.folder import read_folder, write_folder
 from locum.release.manifest import Manifest, to_space
 from locum.release.passport.files import read_passport_files
-from locum.types import EmbeddingInfo, EmbeddingSet, PrivacyClaim
+from locum.types import EmbeddingInfo, EmbeddingSet, PrivacyClaim, html_card
 
 if TYPE_CHECKING:
+    import pandas as pd
+    import torch
+
     from locum.release.stream import ReleaseStream
 
 
 CHUNK = 8192
 Seed = int | np.random.Generator | None
+# What `sample` and `transform` return; see `Release.set_output`.
+OUTPUTS = ("default", "pandas")
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,6 +49,8 @@ class Release:
     bind
         Called by `save` with the fingerprint before the folder is in its place: it notes in the ledger what a charge
         paid for. None: nothing to note.
+    output
+        What `sample` and `transform` return: "default" (arrays) or "pandas"; `set_output` changes it.
 
     Examples
     --------
@@ -60,9 +67,11 @@ class Release:
     tensors: Mapping[str, npt.NDArray[Any]]
     fingerprint: str | None = None
     bind: Callable[[str], None] | None = field(default=None, repr=False, compare=False)
+    output: str = field(default="default", repr=False, compare=False)
 
     def __post_init__(self) -> None:
         check_tensors(self.manifest, self.tensors)
+        _check_output(self.output)
 
     @classmethod
     def open(cls, path: str | Path) -> Release:
@@ -93,8 +102,65 @@ class Release:
         """The labels that `sample` returns."""
         return np.asarray(self.manifest.classes)
 
-    def transform(self, X: npt.ArrayLike) -> npt.NDArray[np.float32]:
-        """Bring real vectors into the space of the released ones; required wherever the two are mixed."""
+    @property
+    def feature_names(self) -> tuple[str, ...]:
+        """A name for each feature: the column names of the table that was fitted, or else x0, x1 and so on."""
+        return self.manifest.embedding.columns
+
+    def _repr_html_(self) -> str:
+        """For notebooks; the words are those of `locum verify` and of the card."""
+        manifest = self.manifest
+        names = [*manifest.class_names[:20], *(["..."] if len(manifest.class_names) > 20 else [])]
+        lines = [
+            ("fingerprint", self.fingerprint or "none yet: `save` gives the release one"),
+            *self.claim.lines(),
+            ("holds", f"{KINDS[manifest.decoder.kind]}; made by {manifest.generator}"),
+            ("classes", ", ".join(names)),
+            ("vectors", f"{manifest.embedding.backbone}, {manifest.embedding.dim} features; space {manifest.space}"),
+        ]
+        if manifest.conditions:
+            lines.append(("conditions", ", ".join(condition.name for condition in manifest.conditions)))
+        return html_card(lines, tone=self.claim.tone)
+
+    def get_feature_names_out(self, input_features: object = None) -> npt.NDArray[Any]:
+        """`feature_names` as scikit-learn asks for them; `input_features` is ignored."""
+        return np.asarray(self.feature_names, dtype=object)
+
+    def set_output(self, *, transform: Literal["default", "pandas"] | None = None) -> Self:
+        """Let `sample` and `transform` return pandas objects ("pandas") or arrays ("default"); None changes nothing.
+
+        It is scikit-learn's interface, so it changes this object and returns it. What leaves stays the same.
+        """
+        if transform is not None:
+            _check_output(transform)
+            # The release is frozen; how it is shown is no part of it.
+            object.__setattr__(self, "output", transform)
+        return self
+
+    def transform(self, X: npt.ArrayLike) -> Any:
+        """Bring real vectors into the space of the released ones; required wherever the two are mixed.
+
+        A DataFrame must have the columns of the release, in their order, if these have names. It comes back as a
+        DataFrame if `set_output` says so; arrays come back as arrays.
+        """
+        self._check_columns(X)
+        out = self._to_space(X)
+        framed = self.output == "pandas" and getattr(X, "columns", None) is not None
+        return self._frame(out, getattr(X, "index", None)) if framed else out
+
+    def _check_columns(self, X: Any) -> None:
+        given, wanted = getattr(X, "columns", None), self.manifest.embedding.feature_names
+        if given is None or not wanted or tuple(given) == wanted:
+            return
+        if sorted(map(str, given)) == sorted(wanted):
+            raise DataError("The columns are those of the release, in another order: use X[release.feature_names].")
+        missing = [name for name in wanted if name not in set(given)]
+        raise DataError(
+            f"The release was fitted on other columns: it has {len(wanted)}, and {len(missing)} of these are not "
+            "among those given. Give exactly the columns in `release.feature_names`."
+        )
+
+    def _to_space(self, X: npt.ArrayLike) -> npt.NDArray[np.float32]:
         a = np.asarray(X, dtype=np.float32)
         if a.ndim != 2 or a.shape[1] != self.manifest.embedding.dim:
             raise DataError(
@@ -102,6 +168,30 @@ class Release:
                 "Embed the data with the backbone that the release names."
             )
         return to_space(a, self.manifest.space)
+
+    @overload
+    def sample(
+        self,
+        n: int | None = None,
+        *,
+        per_class: Mapping[Any, int] | None = None,
+        variance: float | None = None,
+        attributes: Mapping[str, str] | None = None,
+        random_state: Seed = None,
+        as_frame: Literal[False] | None = None,
+    ) -> tuple[npt.NDArray[np.float32], npt.NDArray[Any]]: ...
+
+    @overload
+    def sample(
+        self,
+        n: int | None = None,
+        *,
+        per_class: Mapping[Any, int] | None = None,
+        variance: float | None = None,
+        attributes: Mapping[str, str] | None = None,
+        random_state: Seed = None,
+        as_frame: Literal[True],
+    ) -> tuple[pd.DataFrame, pd.Series[Any]]: ...
 
     def sample(
         self,
@@ -111,7 +201,8 @@ class Release:
         variance: float | None = None,
         attributes: Mapping[str, str] | None = None,
         random_state: Seed = None,
-    ) -> tuple[npt.NDArray[np.float32], npt.NDArray[Any]]:
+        as_frame: bool | None = None,
+    ) -> Any:
         """Draw fresh vectors and their labels.
 
         A release of kind "data" returns its rows without replacement, by default all of them.
@@ -128,16 +219,51 @@ class Release:
             Fixes conditions: the value of each, by name.
         random_state
             Seed or generator; None: the operating system's entropy.
+        as_frame
+            True: a DataFrame with `feature_names` as columns, and a Series of labels. False: arrays. None: what
+            `set_output` says, arrays by default.
 
         Returns
         -------
-        X : ndarray of shape (n, d)
+        X : ndarray or DataFrame of shape (n, d)
             The vectors, in the release's space.
-        y : ndarray of shape (n,)
+        y : ndarray or Series of shape (n,)
             Their labels.
         """
+        framed = self.output == "pandas" if as_frame is None else as_frame
+        pandas = _pandas() if framed else None
         X, codes = self._draw(n, per_class, variance, attributes, np.random.default_rng(random_state))
-        return X, self.classes[codes[:, 0]]
+        y = self.classes[codes[:, 0]]
+        return (X, y) if pandas is None else (self._frame(X), pandas.Series(y, name="label"))
+
+    def to_pandas(self, n: int | None = None, *, random_state: Seed = None, **options: Any) -> pd.DataFrame:
+        """The draw of `sample_set` as one DataFrame: features, then `label` with class names, then conditions.
+
+        A feature that has the name of one of the last columns would hide it, so these get a `_` behind their name.
+        """
+        pandas = _pandas()
+        drawn = self.sample_set(n, random_state=random_state, **options)
+        frame = self._frame(drawn.X)
+        names = np.asarray(self.manifest.class_names)[drawn.y]
+        for name, values in {"label": names, **drawn.attributes}.items():
+            while name in frame.columns:
+                name += "_"
+            frame[name] = pandas.Series(values, index=frame.index)
+        return frame
+
+    def to_torch(
+        self, n: int | None = None, *, random_state: Seed = None, **options: Any
+    ) -> torch.utils.data.TensorDataset:
+        """The draw of `sample_set` as a torch dataset of vectors and class codes; `stream` gives one without end."""
+        try:
+            import torch.utils.data
+        except ModuleNotFoundError as error:
+            raise missing_extra(error) or error from None
+        drawn = self.sample_set(n, random_state=random_state, **options)
+        return torch.utils.data.TensorDataset(torch.from_numpy(drawn.X.copy()), torch.from_numpy(drawn.y.copy()))
+
+    def _frame(self, X: npt.NDArray[np.float32], index: Any = None) -> pd.DataFrame:
+        return _pandas().DataFrame(X, columns=list(self.feature_names), index=index)
 
     def sample_set(self, n: int | None = None, *, random_state: Seed = None, **options: Any) -> EmbeddingSet:
         """The same draw as `sample`, with attributes, class names and source attached."""
@@ -274,33 +400,15 @@ class Release:
         return flush_subnormals(X[pick].astype(np.float32)), codes[pick]
 
 
-def load(path: str | Path) -> Release:
-    """Open a release folder after checking its hashes, schema and numbers.
+def _check_output(wanted: str) -> None:
+    if wanted not in OUTPUTS:
+        raise ConfigError(f"`transform` must be one of {', '.join(OUTPUTS)}; got {wanted!r}.")
 
-    This shows that the folder is intact, not who made it: for that, check the signature with `verify`.
 
-    Parameters
-    ----------
-    path
-        The folder.
-
-    Returns
-    -------
-    Release
-        Ready to be sampled.
-
-    Raises
-    ------
-    ReleaseError
-        If the folder is not an intact release.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from locum.generate import ClassGaussian
-    >>> from locum.release import load
-    >>> path = ClassGaussian().fit(np.eye(4), [0, 0, 1, 1]).release(no_dp=True).save("load")
-    >>> load(path).classes.tolist()
-    [0, 1]
-    """
-    return Release.open(path)
+def _pandas() -> Any:
+    """The package, which only those need who ask for frames."""
+    try:
+        import pandas
+    except ModuleNotFoundError as error:
+        raise missing_extra(error) or error from None
+    return pandas

@@ -214,7 +214,7 @@ def verify_opened(opened: OpenedRelease, *, key: str | Path | None = None) -> Ve
     release, passport_files = opened.release, opened.passport_files
     manifest = release.manifest
     own_card = opened.card == render_card(manifest).encode()
-    X, _ = release.sample(None if manifest.kind == "data" else 64, random_state=0)
+    X, _ = release.sample(None if manifest.kind == "data" else 64, random_state=0, as_frame=False)
     if not np.isfinite(X).all():
         raise FormatError("The release gives vectors that are not finite.")
     checks = [

@@ -23,9 +23,8 @@ from locum.report.text import (
     SCREENS,
     plain,
     rounded_down,
-    verdict_text,
 )
-from locum.types import AttackResult, at_least, finite_number, worst_verdict
+from locum.types import AttackResult, at_least, finite_number, verdict_text, worst_verdict
 
 # What a malformed file can raise.
 _BAD = (ArithmeticError, AttributeError, KeyError, TypeError, ValueError)

@@ -22,7 +22,8 @@ from locum.release.passport import AuditEntry
 from locum.report.audit import entry_facts
 from locum.report.maps import flat_map, points_to_draw
 from locum.report.measured import Scale, closeness, shareable_figures
-from locum.report.text import BANNERS, GLOSSARY, READING, absent, plain, summary, verdict_text, with_audit_terms
+from locum.report.text import BANNERS, GLOSSARY, READING, absent, plain, summary, with_audit_terms
+from locum.types import verdict_text
 
 Rows = tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]
 # An untrusted manifest can name 100,000 classes; a page stays readable.

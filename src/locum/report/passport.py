@@ -28,10 +28,9 @@ from locum.report.text import (
     interval_text,
     plain,
     rounded_down,
-    verdict_text,
     with_audit_terms,
 )
-from locum.types import Verdict, at_least
+from locum.types import Verdict, at_least, verdict_text
 
 BANNER = "The passport of a release. It holds no real point and no exact count."
 _THREATS = {

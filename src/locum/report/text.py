@@ -7,11 +7,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from locum.io import one_line
-from locum.types import Verdict
 
 MEASURES = {"auc": "AUC", "share": "share"}
 # Shown in tables, in this order; the JSON of an internal report holds all metrics.
@@ -174,81 +172,6 @@ _ABSENT = {
     ("shareable", "distances"): ("A histogram shows single records, so a shareable page never has one.", ""),
     ("shareable", "map"): ("This release has one row per record: a map would show their number.", ""),
 }
-
-
-@dataclass(frozen=True, slots=True)
-class VerdictText:
-    """One verdict in words.
-
-    Parameters
-    ----------
-    title
-        The verdict itself.
-    attack
-        What it means for one attack.
-    audit
-        What it means for all attacks of an audit.
-
-    Examples
-    --------
-    >>> from locum.report import verdict_text
-    >>> verdict_text("no excess risk found").attack
-    'This attack found no excess risk. A better attack may find some.'
-    """
-
-    title: str
-    attack: str
-    audit: str
-
-
-# The only wording of a verdict: terminal, pages, cards and passport take it from here.
-_VERDICTS: dict[Verdict, VerdictText] = {
-    "leak": VerdictText(
-        title="Leak",
-        attack="Records that were used lie closer to the samples than other records do, beyond chance. The release "
-        "should not leave as it is.",
-        audit="At least one attack tells records that were used from other records, beyond chance. The release "
-        "should not leave as it is.",
-    ),
-    "no excess risk found": VerdictText(
-        title="No excess risk found",
-        attack="This attack found no excess risk. A better attack may find some.",
-        audit="No attack found an excess risk. A better attack may find some.",
-    ),
-    "within the proven limit": VerdictText(
-        title="Within the proven limit",
-        attack="This attack finds no more than the guarantee allows. The guarantee limits every attack, on average.",
-        audit="No attack finds more than the guarantee allows. The guarantee limits every attack, on average.",
-    ),
-    "inconclusive": VerdictText(
-        title="Inconclusive",
-        attack="The figures do not tell, most often because there are too few records. That is not a pass: try more "
-        "records that were not used.",
-        audit="These records cannot show whether the release is safe. That is not a pass.",
-    ),
-}
-
-
-def verdict_text(verdict: Verdict) -> VerdictText:
-    """The wording of a verdict.
-
-    Parameters
-    ----------
-    verdict
-        The verdict of an `AttackResult` or of an audit.
-
-    Returns
-    -------
-    VerdictText
-        Its title, and a text for one attack and for all.
-
-    Examples
-    --------
-    >>> from locum.report import verdict_text
-    >>> verdict_text("inconclusive").title
-    'Inconclusive'
-    """
-    return _VERDICTS[verdict]
 
 
 def absent(audience: str, section: str) -> dict[str, str]:

@@ -37,8 +37,10 @@ if TYPE_CHECKING:
         encode_labels as encode_labels,
     )
     from locum.types.estimate import Estimate as Estimate, finite_number as finite_number
+    from locum.types.html import Tone as Tone, html_card as html_card, html_text as html_text
     from locum.types.progress import Progress as Progress, no_progress as no_progress
     from locum.types.rounding import GRID_GAP as GRID_GAP, at_least as at_least, at_most as at_most
     from locum.types.subjects import SUBJECT_COLUMNS as SUBJECT_COLUMNS, seems_subject as seems_subject
+    from locum.types.verdicts import VerdictText as VerdictText, verdict_text as verdict_text
 
 __getattr__, __dir__, __all__ = lazy_exports(__name__)

@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any, ClassVar, Literal, get_args
 
 from locum.errors import FormatError, PrivacyError
+from locum.types.html import Tone, html_card
 from locum.types.rounding import at_least
 
 ClaimKind = Literal["none", "k-anonymity", "dp"]
@@ -181,6 +182,23 @@ class PrivacyClaim:
             f"{test}No formal guarantee: nothing proves how little can be learned about a record. Rely on measured "
             "attacks."
         )
+
+    def lines(self, *, limits: bool = True) -> list[tuple[str, str]]:
+        """The claim as terminal and notebook show it: a heading and a text each, an empty heading goes on.
+
+        First the title, then what is assumed, then the guarantee in words; with `limits` also what is not covered.
+        """
+        out = [("claim", self.title), *(("", f"assumed: {item}") for item in self.assumptions), ("", self.sentence())]
+        return [*out, *(("", f"not covered: {item}") for item in self.not_covered)] if limits else out
+
+    def _repr_html_(self) -> str:
+        """For notebooks; the words are those of the program."""
+        return html_card(self.lines(), tone=self.tone)
+
+    @property
+    def tone(self) -> Tone:
+        """The color of a card: only differential privacy is more than a description."""
+        return "good" if self.dp is not None else "bad" if self.test else "doubt"
 
     def to_dict(self) -> dict[str, Any]:
         """As plain JSON, always with every key."""

@@ -100,6 +100,16 @@ class Estimate:
         high = None if math.isinf(self.high) else math.ceil(round(100 * self.high, 6)) / 100
         return {"value": value, "low": low, "high": high}
 
+    def short(self, digits: int = 3) -> str:
+        """For narrow columns: the number ± half the width of its interval.
+
+        >>> Estimate(0.5, 0.4, 0.6, 100).short()
+        '0.500 ± 0.100'
+        """
+        if math.isinf(self.low) or self.low == self.high:
+            return f"{self.value:.{digits}f}"
+        return f"{self.value:.{digits}f} ± {(self.high - self.low) / 2:.{digits}f}"
+
     def __format__(self, spec: str) -> str:
         spec = spec or ".3f"
         if self.low == self.high:

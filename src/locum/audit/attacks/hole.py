@@ -77,7 +77,7 @@ class Hole(ScoreAttack):
         if self.decoder is None:
             expected = _count(records, X, _SHELL * radius) - within
         else:
-            drawn = self.decoder.sample(self.samples, random_state=rng)[0].astype(np.float64)
+            drawn = self.decoder.sample(self.samples, random_state=rng, as_frame=False)[0].astype(np.float64)
             expected = _count(records, drawn, radius)
         scores = np.where(within > 0, -within, expected).astype(np.float64)
         return Scores(scores[: len(members)], scores[len(members) :])

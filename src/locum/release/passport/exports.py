@@ -11,15 +11,17 @@ from locum.release.folder import CARD, tensor_file
 from locum.release.manifest import Manifest
 from locum.release.passport.schema import Passport
 
+NO_LICENSE = "No license is stated: ask the data holder for the terms of use."
 # A longer list is useless on a catalog page; the manifest has all classes.
 _CLASSES = 1000
 _TERMS = {
     **{
         name: f"cr:{name}"
         for name in (
-            "citeAs", "column", "extract", "field", "fileObject", "fileProperty", "fileSet", "format", "includes",
+            "citeAs", "column", "equivalentProperty", "extract", "field", "fileObject", "fileProperty", "fileSet",
+            "format", "includes",
             "isLiveDataset", "jsonPath", "key", "md5", "parentField", "path", "recordSet", "references", "regex",
-            "repeated", "replace", "separator", "source", "subField", "transform",
+            "repeated", "replace", "samplingRate", "separator", "source", "subField", "transform",
         )
     },
     "@language": "en",
@@ -82,6 +84,9 @@ def render_croissant(manifest: Manifest, passport: Passport) -> str:
             f"{_WHAT[manifest.kind]} Vectors have {manifest.embedding.dim} features ({manifest.embedding.backbone}). "
             f"Claim: {claim.title}. {claim.sentence()}"
         ),
+        # Nobody else can say on which terms the holder shares it.
+        "license": NO_LICENSE,
+        "citeAs": _citation(manifest, passport),
         "datePublished": passport.written_on,
         "version": f"{manifest.schema_version}.0.0",
         "isLiveDataset": False,
@@ -100,6 +105,15 @@ def render_croissant(manifest: Manifest, passport: Passport) -> str:
     if len(manifest.classes) <= _CLASSES:
         about["recordSet"] = [_classes(manifest)]
     return json.dumps(about, indent=1, sort_keys=True, allow_nan=False) + "\n"
+
+
+def _citation(manifest: Manifest, passport: Passport) -> str:
+    """BibTeX from public facts; the fingerprint tells one release from all others."""
+    fingerprint = passport.release.fingerprint
+    return (
+        f"@misc{{locum-release-{fingerprint[:16]}, title={{A stand-in for private data ({manifest.generator})}}, "
+        f"year={{{passport.written_on[:4]}}}, note={{Locum release, SHA-256 {fingerprint}}}}}"
+    )
 
 
 def _file(name: str, form: str, sha256: str, words: str) -> dict[str, str]:
