@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from locum.release import Release
-from locum.report.text import interval_text, plain
+from locum.report.text import guess_words, interval_text, plain
 from locum.types import Estimate, PrivacyClaim, at_least
 
 # The Five Safes of Desai, Ritchie and Welpton (2016): what to ask, besides the figures.
@@ -119,15 +119,14 @@ def _strongest(audit: Mapping[str, Any]) -> dict[str, Any] | None:
     if not tried:
         return None
     found = max(tried, key=lambda result: result["attack"]["value"])
-    auc = found["attack"]["value"]
     return {
         "name": found["name"],
         "how": found["how"],
         "verdict": found["verdict"],
         "auc": found["attack"],
         "limit": found["limit"],
-        "words": f"Shown a record that was used and one that was not, it picks the right one {100 * auc:.1f} % of "
-        f"the time ({interval_text(found['attack'], 3)} as an AUC). A coin flip gives 50 %.",
+        "words": f"{guess_words(found['attack'])} (AUC {found['attack']['value']:.3f}, 95 % interval "
+        f"{interval_text(found['attack'], 3)}.)",
         "tried": len(audit["results"]),
     }
 

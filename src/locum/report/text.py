@@ -84,6 +84,10 @@ AUDIT_BANNER = (
     "may leave."
 )
 
+PUBLISH_BANNER = (
+    "This page holds counts of records and measured figures: do not send it. Only the folder release may leave."
+)
+
 # What a problem of the data means for the verdict.
 EFFECTS = {
     "nothing": "no effect on the verdict",
@@ -290,6 +294,30 @@ def interval_text(estimate: Mapping[str, Any], digits: int) -> str:
     if estimate["low"] == estimate["high"]:
         return "exact"
     return f"{estimate['low']:.{digits}f} to {estimate['high']:.{digits}f}"
+
+
+def guess_words(auc: Mapping[str, Any]) -> str:
+    """An attacker's AUC in words.
+
+    >>> guess_words({"value": 0.512, "low": 0.47, "high": 0.55})
+    'Shown a record that was used and one that was not, it picks the right one 51 times of 100. A coin gives 50.'
+    """
+    return (
+        f"Shown a record that was used and one that was not, it picks the right one {100 * auc['value']:.0f} times "
+        "of 100. A coin gives 50."
+    )
+
+
+def proven_words(auc: float) -> str:
+    """A proven limit in words; rounded up, since a limit must not look lower than it is.
+
+    >>> proven_words(0.5664).endswith("at most 57 times of 100. A coin gives 50.")
+    True
+    """
+    return (
+        "Whoever knows all other records, and is asked whether a given one took part, guesses right on average at "
+        f"most {math.ceil(100 * auc - 1e-9)} times of 100. A coin gives 50."
+    )
 
 
 def rounded_down(value: float) -> str:
