@@ -273,9 +273,9 @@ def publish_release(
     >>> made.facts["verdict"]["title"], made.facts["records"]["held_out"] > 300
     ('Policy research-sharing: met', True)
     """
-    check_input(data)
     if is_remote(split_path(data)[0]):
         raise ConfigError("`publish` reads data on this machine: embed them into a file first, with `locum embed`.")
+    check_input(data)
     if not 0 < holdout < 1:
         raise ConfigError(f"`holdout` must lie between 0 and 1; got {holdout!r}. {HOLDOUT:g} is usual.")
     check_classes_known(classes, classes_public, confirm_classes)
@@ -319,7 +319,7 @@ def _run(asked: _Asked) -> PublishSummary:
             # A refusal leaves nothing of a first run, unless something was paid for.
             if fresh and "fit" not in state.steps:
                 shutil.rmtree(asked.internal, ignore_errors=True)
-                if not existed:
+                if not existed and asked.out.is_dir():
                     asked.out.rmdir()
             raise
     ledger = Path(state.steps["split"]["ledger"])

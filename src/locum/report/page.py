@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from locum.errors import ConfigError
 from locum.report import charts as svg
@@ -247,14 +248,27 @@ def _assumed(claim: Mapping[str, Any]) -> list[str]:
 
 
 def pages() -> Environment:
-    """The templates of this package: all text is escaped, and an undefined name is an error."""
+    """The templates of this package: all text is escaped, names in backticks are set as code, and an undefined name
+    is an error.
+    """
     return Environment(
         loader=PackageLoader("locum.report", "templates"),
         autoescape=True,
         undefined=StrictUndefined,
+        finalize=_with_code,
         trim_blocks=True,
         lstrip_blocks=True,
     )
+
+
+def _with_code(value: Any) -> Any:
+    """Text that a template shows, with `names` as code; markup is left alone."""
+    if not isinstance(value, str) or isinstance(value, Markup) or "`" not in value:
+        return value
+    # Every other part was between two backticks; a last one without a partner stays.
+    *pairs, last = re.split(r"`([^`]*)`", value)
+    pieces = [Markup("<code>{}</code>").format(part) if i % 2 else escape(part) for i, part in enumerate(pairs)]
+    return Markup("").join([*pieces, escape(last)])
 
 
 def _has(utility: Mapping[str, Any] | None, metric: str) -> bool:
