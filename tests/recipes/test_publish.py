@@ -19,7 +19,14 @@ from locum import EmbeddingSet
 from locum.accounting import Ledger
 from locum.data import copies_of, read_splits, write_embeddings
 from locum.errors import ConfigError, LocumError, PrivacyError, ReleaseError
-from locum.recipes import fit_release, make_key_pair, publish as publishing, publish_release, verify_release
+from locum.recipes import (
+    fit_release,
+    make_key_pair,
+    publish as publishing,
+    publish_release,
+    set_budget,
+    verify_release,
+)
 from locum.types import DP
 
 NEVER = """
@@ -53,15 +60,8 @@ def key(tmp_path: Path) -> Path:
 @pytest.fixture
 def publish(data: str, key: Path, tmp_path: Path) -> Callable[..., Any]:
     def run(**options: Any) -> Any:
-        given = {
-            "data": data,
-            "out": tmp_path / "out",
-            "key": key,
-            "classes_public": True,
-            "minutes": 0.01,
-            **options,
-        }
-        return publish_release(given.pop("data"), given.pop("out"), **given)
+        usual: dict[str, Any] = {"data": data, "out": tmp_path / "out", "key": key, "classes_public": True}
+        return publish_release(**usual | {"minutes": 0.01} | options)
 
     return run
 
@@ -144,9 +144,7 @@ def test_a_kill_at_the_worst_moments_pays_once(
     assert not book.releases(paid)
     (checkpoint,) = (out / "internal" / ".locum").glob("fit-*.checkpoint")
     # Without the checkpoint nobody can go on, and nobody is charged again without a word, whatever the budget has.
-    from locum.recipes import set_budget
-
-    set_budget(book.file, DP(9.0, 1e-5), reason="Room for a second charge, which must not be made.")
+    set_budget(book.file, "default", epsilon=9.0, delta=1e-5, confirm=lambda _: None)
     shutil.move(checkpoint, tmp_path / "away")
     with pytest.raises(PrivacyError, match="nothing is charged again"):
         publish()
@@ -199,7 +197,7 @@ def test_nothing_is_signed_where_the_policy_is_not_met(publish: Callable[..., An
         ({"policy": "nobody's"}, ConfigError, "no policy"),
         ({"policy": "public", "privacy": DP(5.0, 1e-6)}, ConfigError, "allows epsilon 4 at most"),
         ({"key": Path("nowhere")}, LocumError, "nowhere"),
-        ({"data": "file:///d.npz"}, LocumError, "on this machine|There is no"),
+        ({"data": "s3://bucket/d.npz"}, ConfigError, "on this machine"),
     ],
     ids=lambda value: "" if not isinstance(value, dict) else "-".join(value),
 )
