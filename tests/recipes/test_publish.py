@@ -115,49 +115,56 @@ from locum.release import Release
 def end(*_, **__):
     os.kill(os.getpid(), signal.SIGKILL)
 
-if sys.argv[4] == "save":
-    Release.save = end
-else:
-    publishing.os.rename = end
+where = {"save": (Release, "save"), "rename": (os, "rename"), "verify": (publishing, "_verify")}
+setattr(*where[sys.argv[4]], end)
 publishing.publish_release(sys.argv[1], Path(sys.argv[2]), key=Path(sys.argv[3]), classes_public=True, minutes=0.01)
 """
 
 
+@pytest.mark.parametrize(
+    ("where", "earlier"),
+    [
+        # The charge is made and the noise is drawn; no release is known.
+        ("save", ("split",)),
+        # The ledger names the release, which is not in its place.
+        pytest.param("rename", ("split",), marks=pytest.mark.slow),
+        # Signed, but not yet where it may leave from.
+        pytest.param("verify", ("split", "fit", "audit"), marks=pytest.mark.slow),
+    ],
+)
 def test_a_kill_at_the_worst_moments_pays_once(
-    publish: Callable[..., Any], data: str, key: Path, tmp_path: Path
+    where: str, earlier: tuple[str, ...], publish: Callable[..., Any], data: str, key: Path, tmp_path: Path
 ) -> None:
-    """Between the charge and the release, and between the signature and the place where it may leave from."""
-    out = tmp_path / "out"
-
-    def killed(where: str) -> None:
-        command = [sys.executable, "-c", KILLED, data, str(out), str(key), where]
-        process = subprocess.run(command, env={**os.environ, "OMP_NUM_THREADS": "1"}, capture_output=True, text=True)
-        assert process.returncode == -signal.SIGKILL, process.stderr
-        assert not (out / "release").exists()
-        assert len(charges(tmp_path)) == 1
-
-    killed("save")
+    out, command = tmp_path / "out", [sys.executable, "-c", KILLED, data]
+    process = subprocess.run(
+        [*command, str(tmp_path / "out"), str(key), where],
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+    )
+    assert process.returncode == -signal.SIGKILL, process.stderr
+    assert not (out / "release").exists()
     book = Ledger(tmp_path / "in" / ".locum" / "ledger.sqlite")
     (paid,) = charges(tmp_path)
-    drawn = book.results(paid)
+    drawn, known = book.results(paid), book.releases(paid)
     assert drawn
-    assert not book.releases(paid)
-    (checkpoint,) = (out / "internal" / ".locum").glob("fit-*.checkpoint")
-    # Without the checkpoint nobody can go on, and nobody is charged again without a word, whatever the budget has.
-    set_budget(book.file, "default", epsilon=9.0, delta=1e-5, confirm=lambda _: None)
-    shutil.move(checkpoint, tmp_path / "away")
-    with pytest.raises(PrivacyError, match="nothing is charged again"):
-        publish()
-    assert charges(tmp_path) == [paid]
-    shutil.move(tmp_path / "away", checkpoint)
-    killed("rename")
+    assert bool(known) == (where != "save")
+    if where != "verify":
+        # Without the checkpoint nobody can go on, and no second charge is made, though the budget has room for it.
+        set_budget(book.file, "default", epsilon=9.0, delta=1e-5, confirm=lambda _: None)
+        (checkpoint,) = (out / "internal" / ".locum").glob("fit-*.checkpoint")
+        shutil.move(checkpoint, tmp_path / "away")
+        with pytest.raises(PrivacyError, match="nothing is charged again"):
+            publish()
+        assert charges(tmp_path) == [paid]
+        shutil.move(tmp_path / "away", checkpoint)
     made = publish()
     assert made.published
-    assert made.earlier == ("split", "fit", "audit")
+    assert made.earlier == earlier
     assert charges(tmp_path) == [paid]
-    # It is the release of the noise that was drawn before the first kill.
-    assert {part: drawn[part] for part in drawn}.items() <= book.results(paid).items()
-    assert len(book.releases(paid)) == 1
+    # It is the release of the noise that was drawn before the kill.
+    assert drawn.items() <= book.results(paid).items()
+    assert made.facts["fingerprint"] in book.releases(paid)
     assert not list((out / "internal" / ".locum").glob("fit-*.checkpoint"))
 
 

@@ -501,8 +501,8 @@ def _fit(asked: _Asked, state: _State, ledger: Path) -> None:
     """Pay and fit; a killed fit goes on from its checkpoint, and without one nothing is paid a second time."""
     if "fit" not in state.steps:
         # On disk before the payment: a later run knows which charges can be its own.
-        state.done("fit", before=sorted(charge.identity for charge in _unbound(ledger)))
-    elif not list((asked.internal / STATE_FOLDER).glob("fit-*.checkpoint")) and (lost := _mine(state, ledger)):
+        state.done("fit", before=sorted(charge.identity for charge in _charges(ledger)))
+    elif not list((asked.internal / STATE_FOLDER).glob("fit-*.checkpoint")) and (lost := _since(state, ledger)):
         raise PrivacyError(
             f"An earlier run was charged epsilon {lost[0].epsilon:.6g}, and the checkpoint of its fit is gone from "
             f"{str(asked.internal / STATE_FOLDER)!r}: nothing is charged again. Put it back to go on, or choose "
@@ -524,23 +524,24 @@ def _fit(asked: _Asked, state: _State, ledger: Path) -> None:
             progress=asked.progress,
         )
     except LocumError:
-        if not _mine(state, ledger):
+        if not _since(state, ledger):
             del state.steps["fit"]
             state.save()
         raise
 
 
-def _unbound(ledger: Path) -> list[Charge]:
-    """Charges that no release is known of: a fit is under way, or was stopped."""
+def _charges(ledger: Path) -> list[Charge]:
+    """All charges of a ledger, whoever made them."""
     if not ledger.is_file():
         return []
-    book = Ledger(ledger)
-    return [one for held in book.holdings().values() for one in held.charges if not book.releases(one)]
+    return [one for held in Ledger(ledger).holdings().values() for one in held.charges]
 
 
-def _mine(state: _State, ledger: Path) -> list[Charge]:
-    """Such charges since the fit of this folder was begun."""
-    return [one for one in _unbound(ledger) if one.identity not in state.steps["fit"]["before"]]
+def _since(state: _State, ledger: Path) -> list[Charge]:
+    """Charges since the fit of this folder was begun: one of them can be its own, also if the ledger names a release
+    for it, which may never have come to its place.
+    """
+    return [one for one in _charges(ledger) if one.identity not in state.steps["fit"]["before"]]
 
 
 def _audit(asked: _Asked, state: _State, ledger: Path) -> None:
