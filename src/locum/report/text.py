@@ -67,7 +67,8 @@ GLOSSARY = {
     "calibration error": "mean gap between a classifier's confidence and the share that it gets right (expected "
     "calibration error, 15 bins); 0 is best, and a small test set raises it.",
     "control": "the same attack between records that were not used: whatever it gives beyond 0.5 is chance.",
-    "D": "mean distance from a vector to the nearest record, with all features on one scale. 0 would be a copy.",
+    "nearest record": "mean distance from a vector to the nearest record, in units of the usual distance between a "
+    "record and its nearest neighbor, with all features on one scale. 0 would be a copy.",
     "F1": "balance of precision and recall, averaged over classes.",
     "fingerprint": "SHA-256 of the manifest, which holds the hashes of all other files. Compare it over another "
     "channel, such as a phone call.",
@@ -134,7 +135,12 @@ ATTACK_WORDS = {
 
 # Rows of the screening table: name, figure for members, figure for non-members (if any), and how to read it.
 SCREENS = (
-    ("distance to the closest record, median", "closest", "closest_non_members", "about equal if nothing leaks"),
+    (
+        "distance to the closest record, with that to non-members as 1",
+        "closest",
+        "closest_non_members",
+        "1 if nothing leaks",
+    ),
     ("ratio to the second closest, median", "ratio", "ratio_non_members", "about equal if nothing leaks"),
     ("share that lies closer to a member", "closer", None, "one half if nothing leaks"),
     ("share that equals a member exactly", "copies", None, "0 if nothing is copied"),
@@ -308,6 +314,15 @@ def guess_words(auc: Mapping[str, Any]) -> str:
     )
 
 
+def apart_words(auc: float) -> str:
+    """A classifier's AUC in words.
+
+    >>> apart_words(0.9712)
+    '97 times of 100'
+    """
+    return f"{100 * auc:.0f} times of 100"
+
+
 def proven_words(auc: float) -> str:
     """A proven limit in words; rounded up, since a limit must not look lower than it is.
 
@@ -318,6 +333,26 @@ def proven_words(auc: float) -> str:
         "Whoever knows all other records, and is asked whether a given one took part, guesses right on average at "
         f"most {math.ceil(100 * auc - 1e-9)} times of 100. A coin gives 50."
     )
+
+
+def times(distance: float) -> str:
+    """A distance as a multiple of the usual one.
+
+    >>> times(0.482), times(1.26), times(739.4)
+    ('0.48 ×', '1.3 ×', '739 ×')
+    """
+    digits = 2 if distance < 1 else 1 if distance < 10 else 0
+    return f"{distance:,.{digits}f} ×"
+
+
+def closest_words(distances: Mapping[str, Any] | None) -> str:
+    """How close released vectors come to records, in words; empty if nobody knows."""
+    if distances is None:
+        return ""
+    near = {series["name"]: series["quantiles"]["median"] for series in distances["series"]}
+    words = f"A typical released vector lies {times(near['released'])} as far from the nearest record as records lie "
+    words += "from each other"
+    return words + (f"; a record that was not used, {times(near['held-out'])}." if "held-out" in near else ".")
 
 
 def rounded_down(value: float) -> str:
@@ -359,10 +394,16 @@ def _measured(report: Mapping[str, Any]) -> str:
         if report["audience"] == "shareable":
             return f"This page holds no {'scores' if audited else 'figures'} that were measured on records."
         return f"No classifier was tested{'' if audited else ' and no attack was run'}: no test data were given."
-    auc = {row["method"]: _figure(row["scores"]["auc"], digits) for row in utility["rows"]}
+    auc = {row["method"]: row["scores"]["auc"] for row in utility["rows"]}
     ours = next(iter(auc.values()))
-    text = f"On real data, a {utility['head']} classifier that saw only the release has an AUC of {ours}"
-    text += f"; one trained on the records has {auc['real data']}." if "real data" in auc else "."
+    text = (
+        f"A {utility['head']} classifier that saw only the release tells two real records of different classes apart "
+        f"{apart_words(ours['value'])} (AUC {_figure(ours, digits)})"
+    )
+    if "real data" in auc:
+        real = auc["real data"]
+        text += f"; one trained on the records, {apart_words(real['value'])} (AUC {_figure(real, digits)})"
+    text += "."
     if membership is None:
         return text if audited else f"{text} No attack was run."
     return f"{text} Membership check: {membership['verdict']}."
