@@ -123,8 +123,6 @@ def show_publish(made: PublishSummary) -> None:
     output.say(f"{facts['title']}.", "green" if made.published else "red")
     output.say(f"policy      {facts['verdict']['title']}")
     output.say_indented(facts["verdict"]["sentence"])
-    if facts["audit"]["because"]:
-        output.say_indented(f"Because {facts['audit']['because']}.")
     for reason in facts["reasons"]:
         output.say_indented(f"NO  {reason}")
     output.say("records     what happened to the data")

@@ -98,7 +98,7 @@ def _verdict(audit: Mapping[str, Any] | None) -> dict[str, Any]:
             "rules": [],
         }
     policy = audit["policy"]
-    found = audit["sentence"]
+    found = audit["sentence"] + (f" Because {audit['because']}." if audit["because"] else "")
     doubts = sum(result["verdict"] == "inconclusive" for result in audit["results"])
     if policy["met"] and audit["verdict"] == "inconclusive" and doubts:
         # "Not a pass" beside "met" reads as a contradiction: the rules say how many doubts they allow.
