@@ -56,7 +56,7 @@ def test_attacks_without_a_policy_are_not_denied(make: Make) -> None:
 
 
 def test_nearly_always_is_not_always(make: Make) -> None:
-    assert "99.6 %" in decision_facts(make(), audit=audited(0.51, 0.996))["strongest"]["words"]
+    assert "more than 99 times of 100" in decision_facts(make(), audit=audited(0.51, 0.996))["strongest"]["words"]
 
 
 def test_the_strongest_attack_is_the_one_with_the_highest_auc(make: Make) -> None:

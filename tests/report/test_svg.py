@@ -50,7 +50,7 @@ def test_histogram_bars_are_as_high_as_their_shares() -> None:
     np.testing.assert_allclose(np.array(heights) / heights[0], [1, 0.5, 0.5])
     texts = [t.text for t in chart.iter("text")]
     assert "a <b>" in texts
-    assert "median 1" in texts
+    assert "median 1.0 ×" in texts
     assert {"0", "1", "2", "3", "4"} <= set(texts)
 
 

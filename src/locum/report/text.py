@@ -302,6 +302,18 @@ def interval_text(estimate: Mapping[str, Any], digits: int) -> str:
     return f"{estimate['low']:.{digits}f} to {estimate['high']:.{digits}f}"
 
 
+def apart_words(auc: float) -> str:
+    """An AUC in words: how often of two records the right one is picked. Nearly always is not always.
+
+    >>> apart_words(0.9712), apart_words(0.9963)
+    ('97 times of 100', 'more than 99 times of 100')
+    """
+    whole = round(100 * auc)
+    if whole in (0, 100) and 0 < auc < 1:
+        return "more than 99 times of 100" if whole else "less than once in 100 times"
+    return f"{whole} times of 100"
+
+
 def guess_words(auc: Mapping[str, Any]) -> str:
     """An attacker's AUC in words.
 
@@ -309,18 +321,9 @@ def guess_words(auc: Mapping[str, Any]) -> str:
     'Shown a record that was used and one that was not, it picks the right one 51 times of 100. A coin gives 50.'
     """
     return (
-        f"Shown a record that was used and one that was not, it picks the right one {100 * auc['value']:.0f} times "
-        "of 100. A coin gives 50."
+        f"Shown a record that was used and one that was not, it picks the right one {apart_words(auc['value'])}. A "
+        "coin gives 50."
     )
-
-
-def apart_words(auc: float) -> str:
-    """A classifier's AUC in words.
-
-    >>> apart_words(0.9712)
-    '97 times of 100'
-    """
-    return f"{100 * auc:.0f} times of 100"
 
 
 def proven_words(auc: float) -> str:
