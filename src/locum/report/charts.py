@@ -388,7 +388,7 @@ class FreeSpots:
             inside = left <= box[0] and box[2] <= right and top <= box[1] and box[3] <= bottom
             if inside and not any(_overlap(box, other) for other in self._taken):
                 self._taken.append(box)
-                return _text(a, b, text, "axis")
+                return _text(a, b, text, "axis tag")
         return ""
 
 

@@ -347,6 +347,7 @@ def curve_chart(report: Mapping[str, Any]) -> Markup:
     out.append(f'<path class="dotted" d="M{left:g} {level:.1f}h{width:g}"/>')
     marks = [at(p["attacker"]["value"], p["utility"]["value"]) for p in points]
     marks.append(at(base["original attacker"]["value"], base["original utility"]["value"]))
+    labels: list[str] = []
     spots = svg.FreeSpots(marks, left, top, left + width, floor)
     for code, line in enumerate(_lines(report).values()):
         places = [at(p["attacker"]["value"], p["utility"]["value"]) for p in line]
@@ -364,9 +365,11 @@ def curve_chart(report: Mapping[str, Any]) -> Markup:
                 f"<title>{Markup.escape(title)}</title></path>"
             )
             if "noise" in p["knobs"]:
-                out.append(spots.label(x, y, _number(p["knobs"]["noise"])))
+                labels.append(spots.label(x, y, _number(p["knobs"]["noise"])))
     x, y = at(base["original attacker"]["value"], base["original utility"]["value"])
     out.append(f'<path class="star" d="M{x:.1f} {y:.1f}m-5-5l10 10m0-10l-10 10m5-12v14m-7-7h14"/>')
+    # Last, on a halo: no line runs through a number.
+    out += labels
     out.append(_text(left + width / 2, floor + 34, "accuracy of the strongest attacker", "axis middle"))
     out.append(_text(-(top + height / 2), 13, "accuracy of the receiver", "axis middle", turn=True))
     return _chart("curve", "Trade-off: accuracy of attackers and of receivers", left + width + 24, floor + 42, out)

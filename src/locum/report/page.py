@@ -271,8 +271,8 @@ def _with_code(value: Any) -> Any:
     """Text that a template shows, with `names` as code; markup is left alone."""
     if not isinstance(value, str) or isinstance(value, Markup) or "`" not in value:
         return value
-    # Every other part was between two backticks; a last one without a partner stays.
-    *pairs, last = re.split(r"`([^`]*)`", value)
+    # Every other part was between two backticks; longer texts are no names, and a lone backtick stays.
+    *pairs, last = re.split(r"`([^`]{1,60})`", value)
     pieces = [Markup("<code>{}</code>").format(part) if i % 2 else escape(part) for i, part in enumerate(pairs)]
     return Markup("").join([*pieces, escape(last)])
 

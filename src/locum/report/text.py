@@ -352,10 +352,10 @@ def closest_words(distances: Mapping[str, Any] | None) -> str:
     """How close released vectors come to records, in words; empty if nobody knows."""
     if distances is None:
         return ""
-    near = {series["name"]: series["quantiles"]["median"] for series in distances["series"]}
-    words = f"A typical released vector lies {times(near['released'])} as far from the nearest record as records lie "
-    words += "from each other"
-    return words + (f"; a record that was not used, {times(near['held-out'])}." if "held-out" in near else ".")
+    near = {s["name"]: times(s["quantiles"]["median"]).replace(" ×", " times") for s in distances["series"]}
+    words = f"A typical released vector lies {near['released']} as far from the nearest record as records lie from "
+    words += "each other"
+    return words + (f"; a record that was not used lies {near['held-out']} as far." if "held-out" in near else ".")
 
 
 def rounded_down(value: float) -> str:
@@ -401,11 +401,11 @@ def _measured(report: Mapping[str, Any]) -> str:
     ours = next(iter(auc.values()))
     text = (
         f"A {utility['head']} classifier that saw only the release tells two real records of different classes apart "
-        f"{apart_words(ours['value'])} (AUC {_figure(ours, digits)})"
+        f"{apart_words(ours['value'])} (AUC {_auc(ours, digits)})"
     )
     if "real data" in auc:
         real = auc["real data"]
-        text += f"; one trained on the records, {apart_words(real['value'])} (AUC {_figure(real, digits)})"
+        text += f"; one trained on the records, {apart_words(real['value'])} (AUC {_auc(real, digits)})"
     text += "."
     if membership is None:
         return text if audited else f"{text} No attack was run."
@@ -416,8 +416,8 @@ def _audited(audit: Mapping[str, Any] | None) -> str:
     return "" if audit is None else f" Audit: {audit['verdict']}. {audit['answer']}".rstrip()
 
 
-def _figure(estimate: Mapping[str, Any], digits: int) -> str:
-    return f"{estimate['value']:.{digits}f} ({interval_text(estimate, digits)})"
+def _auc(estimate: Mapping[str, Any], digits: int) -> str:
+    return f"{estimate['value']:.{digits}f}, {interval_text(estimate, digits)}"
 
 
 def _count(n: int, one: str, many: str) -> str:
