@@ -10,12 +10,18 @@ from typing import Any
 import numpy as np
 import pytest
 
+from locum import EmbeddingSet
+from locum.data import write_embeddings
+
 Run = Callable[..., Any]
 NEVER = 'name = "never"\n[claim]\nkinds = ["none"]\nreason = "No release with a guarantee meets it."\n'
 
 
-def test_exit_codes_and_words(program: Run, files: dict[str, Path], tmp_path: Path) -> None:
-    data = files["train"]
+def test_exit_codes_and_words(program: Run, tmp_path: Path) -> None:
+    y = np.arange(300) % 2
+    X = np.random.default_rng(0).normal(size=(300, 6)) + 2 * y[:, None]
+    data = tmp_path / "d.npz"
+    write_embeddings(data, EmbeddingSet.from_arrays(X, np.array(["benign", "malignant"])[y]))
     (tmp_path / "never.toml").write_text(NEVER)
     asked = ("publish", data, "-o", "out", "--key", "holder.pem", "--minutes", "0.01")
     missing = program(*asked, "--classes-public")
@@ -69,9 +75,8 @@ def test_a_strangers_folder_of_images(locum: Run, tmp_path: Path) -> None:
     (scans / "train" / "dark" / "broken.jpg").write_bytes(b"\xff\xd8\xff not an image")
     (scans / "train" / "dark" / "notes.txt").write_text("camera 2")
     assert locum("keygen", "holder.pem").code == 0
-    made = locum(
-        "publish", "scans", "-o", "out", "--key", "holder.pem", "--classes-public", "--minutes", "0.1", "--json"
-    )
+    asked = ("publish", "scans", "-o", "out", "--key", "holder.pem", "--classes-public", "--minutes", "0.1", "--json")
+    made = locum(*asked, timeout=600)
     assert made.code == 0, made.err
     records = made.json["records"]
     assert records["skipped"] == 1
