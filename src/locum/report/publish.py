@@ -58,7 +58,9 @@ def publish_facts(
     Examples
     --------
     >>> from locum.report import publish_facts
-    >>> facts = publish_facts(release, published=True, audit=found, ...)  # doctest: +SKIP
+    >>> facts = publish_facts(  # doctest: +SKIP
+    ...     release, published=True, audit=found, records=counts, limit=limit, budget=budget
+    ... )
     >>> facts["title"]  # doctest: +SKIP
     'Published: the release may leave'
     """
