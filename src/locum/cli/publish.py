@@ -121,7 +121,7 @@ def show_publish(made: PublishSummary) -> None:
     """The decision first, then why, what it protects, and where things are."""
     facts = made.facts
     output.say(f"{facts['title']}.", "green" if made.published else "red")
-    output.say(f"policy      {facts['verdict']['title']}")
+    output.say(f"policy      {facts['verdict']['title'].removeprefix('Policy ')}")
     output.say_indented(facts["verdict"]["sentence"])
     for reason in facts["reasons"]:
         output.say_indented(f"NO  {reason}")
