@@ -12,6 +12,7 @@ import pytest
 
 from locum.audit import ATTACKS, DEFAULT_ATTACKS
 from locum.cli.main import main
+from locum.data import write_embeddings
 from locum.errors import CheckpointError, ConfigError, DataError
 from locum.generate import ClassGaussian
 from locum.recipes import audit_data
@@ -131,3 +132,23 @@ def test_shadows_are_kept_in_a_file_and_continued(files: dict[str, str], tmp_pat
     assert more.report.results[0].attack == fresh.report.results[0].attack
     with pytest.raises(CheckpointError, match="other data, settings or seeds"):
         run(state, 8, seed=4)
+
+
+def test_non_members_that_equal_a_member_are_left_out_if_asked(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    labels = np.array(["a", "b"])
+    members, others, made = (
+        EmbeddingSet.from_arrays(rng.normal(size=(60, 3)), labels[np.arange(60) % 2]) for _ in "123"
+    )
+    mixed = EmbeddingSet.from_arrays(np.concatenate([others.X, members.X[:20]]), labels[np.arange(80) % 2])
+    for name, part in (("members", members), ("mixed", mixed), ("made", made)):
+        write_embeddings(tmp_path / f"{name}.npz", part)
+    given: dict[str, Any] = {"synthetic": str(tmp_path / "made.npz"), "attacks": ["nearest distance"], "seed": 0}
+    files = str(tmp_path / "members.npz"), str(tmp_path / "mixed.npz")
+    with pytest.raises(DataError, match=r"20 of 80 non-members equal a member\. .*--drop-duplicates"):
+        audit_data(None, *files, **given)
+    found = audit_data(None, *files, **given, drop_duplicates=True)
+    assert "shared records" not in {problem.kind for problem in found.report.problems}
+    # Nobody is left: the file was the wrong one.
+    with pytest.raises(DataError, match="60 of 60 non-members equal a member"):
+        audit_data(None, files[0], files[0], **given, drop_duplicates=True)

@@ -99,7 +99,7 @@ def test_every_part_of_an_audit_is_on_its_page() -> None:
     for words in (
         "Inconclusive",
         verdict_text("inconclusive").audit,
-        "Policy internal: met.",
+        "Policy internal: met",
         "a note on one attack",
         "inconclusive because twins",
         "cannot show what happens",
@@ -117,6 +117,22 @@ def test_every_part_of_an_audit_is_on_its_page() -> None:
     assert page.charts == ["forest-auc-title", "forest-share-title", "audit-roc-title", "epsilon_audit-title"]
     assert set(page.charts) <= set(page.ids)
     assert len(set(page.ids)) == len(page.ids)
+
+
+def test_the_policy_and_the_reason_stand_on_top() -> None:
+    page = Page(audit_html(audit_facts(an_audit() | {"because": "the records are twins"})))
+    places = [
+        page.text.index(words) for words in ("Policy internal: met", "Because the records are twins.", "Findings")
+    ]
+    assert places == sorted(places)
+    facts = audit_facts(an_audit("leak") | {"because": "an old reason"})
+    assert facts["because"] == ""
+    assert "times of 100" in facts["strongest"]
+
+
+def test_distances_are_told_in_units_of_those_to_non_members() -> None:
+    closest = audit_facts(an_audit())["screening"][0]
+    assert closest["non_members"]["value"] == 1
 
 
 def test_the_most_exposed_class_comes_first() -> None:

@@ -56,13 +56,13 @@ def test_attacks_without_a_policy_are_not_denied(make: Make) -> None:
 
 
 def test_nearly_always_is_not_always(make: Make) -> None:
-    assert "99.6 %" in decision_facts(make(), audit=audited(0.51, 0.996))["strongest"]["words"]
+    assert "more than 99 times of 100" in decision_facts(make(), audit=audited(0.51, 0.996))["strongest"]["words"]
 
 
 def test_the_strongest_attack_is_the_one_with_the_highest_auc(make: Make) -> None:
     facts = decision_facts(make(), audit=audited(0.51, 0.64))
     assert facts["strongest"]["name"] == "LiRA"
-    assert "64.0 %" in facts["strongest"]["words"]
+    assert "64 times of 100" in facts["strongest"]["words"]
     assert facts["strongest"]["how"]
     assert facts["strongest"]["tried"] == 2
 
@@ -77,7 +77,7 @@ def test_the_loss_is_the_difference_from_real_data(make: Make, measured: dict[st
 
 
 def test_names_from_a_hostile_release_stay_on_one_line(make: Make) -> None:
-    facts = decision_facts(make(), audit=audited(0.5, 0.5) | {"answer": "two\nlines\x1b[31m"})
+    facts = decision_facts(make(), audit=audited(0.5, 0.5) | {"consequence": "two\nlines\x1b[31m"})
     assert "\n" not in facts["verdict"]["sentence"]
     assert "\x1b" not in facts["verdict"]["sentence"]
 

@@ -44,7 +44,7 @@ def test_an_internal_report_holds_all_that_was_given(make: Make, measured: dict[
         "What was measured",
         "May it leave?",
     ]
-    assert "0.877 (0.864 to 0.889)" in report["summary"][2]["text"]
+    assert "88 times of 100 (AUC 0.877, 0.864 to 0.889)" in report["summary"][2]["text"]
     assert json.loads(to_json(report)) == report
 
 

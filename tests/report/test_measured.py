@@ -31,6 +31,9 @@ def test_closeness_agrees_with_all_pairs(rng: np.random.Generator) -> None:
         "among records": naive(records, records, same=True),
     }
     assert [s["name"] for s in found["series"]] == list(expected)
+    # In units of the usual distance among records.
+    assert found["unit"] == pytest.approx(np.median(expected["among records"]))
+    expected = {name: d / found["unit"] for name, d in expected.items()}
     edges = np.array(found["edges"])
     for s in found["series"]:
         d = expected[s["name"]]
@@ -41,6 +44,15 @@ def test_closeness_agrees_with_all_pairs(rng: np.random.Generator) -> None:
     assert found["copies"] == 1
     limit = np.quantile(expected["among records"], 0.05)
     assert found["closer"] == pytest.approx(np.mean(expected["released"] < limit), abs=1e-4)
+
+
+def test_far_vectors_do_not_squeeze_the_picture(rng: np.random.Generator) -> None:
+    records = rng.normal(size=(200, 4))
+    found = closeness(1e4 * rng.normal(size=(100, 4)), records, rng.normal(size=(80, 4)), rng)
+    shown = {s["name"]: s for s in found["series"]}
+    assert shown["released"]["shares"][-1] == pytest.approx(1, abs=0.02)
+    assert sum(share > 0 for share in shown["held-out"]["shares"]) > 5
+    assert shown["among records"]["quantiles"]["median"] == pytest.approx(1)
 
 
 def test_many_records_are_asked_by_a_sample(monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator) -> None:

@@ -50,7 +50,7 @@ def test_histogram_bars_are_as_high_as_their_shares() -> None:
     np.testing.assert_allclose(np.array(heights) / heights[0], [1, 0.5, 0.5])
     texts = [t.text for t in chart.iter("text")]
     assert "a <b>" in texts
-    assert "median 1" in texts
+    assert "median 1.0 ×" in texts
     assert {"0", "1", "2", "3", "4"} <= set(texts)
 
 
@@ -87,3 +87,31 @@ def test_ticks_are_few_round_and_inside(low: float, span: float) -> None:
     assert all(low - 1e-6 * span <= t <= low + span * (1 + 1e-6) for t in ticks)
     steps = np.diff(ticks)
     np.testing.assert_allclose(steps, steps[0], rtol=1e-6)
+
+
+def boxes(labels: list[str]) -> list[tuple[float, float, float, float]]:
+    found = [re.search(r'x="(-?[\d.]+)" y="(-?[\d.]+)"[^>]*>([^<]*)<', label) for label in labels if label]
+    out = []
+    for one in found:
+        assert one is not None
+        x, y, text = float(one[1]), float(one[2]), one[3]
+        out.append((x, y - 10, x + 6.5 * len(text), y))
+    return out
+
+
+@given(st.lists(st.tuples(st.floats(50, 400), st.floats(20, 290)), min_size=1, max_size=40))
+def test_labels_of_a_curve_cover_neither_each_other_nor_a_mark(marks: list[tuple[float, float]]) -> None:
+    spots = svg.FreeSpots(marks, 0, 0, 450, 300)
+    placed = boxes([spots.label(x, y, "0.25") for x, y in marks])
+    for i, (a, b, c, d) in enumerate(placed):
+        assert a >= 0
+        assert c <= 450
+        for e, f, g, h in placed[:i]:
+            assert c <= e or g <= a or d <= f or h <= b
+        assert not any(a < x < c and b < y < d for x, y in marks)
+
+
+def test_marks_that_stand_apart_all_have_their_label() -> None:
+    marks = [(40.0 * i + 20, 100.0) for i in range(10)]
+    spots = svg.FreeSpots(marks, 0, 0, 450, 300)
+    assert all(spots.label(x, y, "0.5") for x, y in marks)

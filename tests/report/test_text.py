@@ -8,6 +8,7 @@ from typing import get_args
 import pytest
 
 from locum.cli import output
+from locum.report.page import pages
 from locum.types import AttackResult, Estimate, Verdict, verdict_text
 
 
@@ -32,3 +33,9 @@ def test_every_attack_is_explained() -> None:
     from locum.report.text import ATTACK_WORDS
 
     assert set(ATTACK_WORDS) == set(ATTACKS)
+
+
+def test_names_in_backticks_are_code_on_every_page() -> None:
+    page = pages().from_string("{{ a }}|{{ b }}|{{ c }}")
+    shown = page.render(a="leave `--x` out, or `<b>`", b="one ` alone", c="none")
+    assert shown == "leave <code>--x</code> out, or <code>&lt;b&gt;</code>|one ` alone|none"

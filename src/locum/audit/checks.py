@@ -144,7 +144,8 @@ def shift_problem(members: EmbeddingSet, non_members: EmbeddingSet, rng: np.rand
         return []
     words = (
         f"members and non-members come from different populations: a classifier tells them apart without the "
-        f"release (AUC {estimate:.3f}, p = {p:.2g}), and an attack might do no more than that"
+        f"release (AUC {estimate:.3f}, p = {p:.2g}), and an attack might do no more than that; take non-members "
+        f"from the data that the members come from, as locum publish does"
     )
     return [Problem("shift", words, estimate.n, "all", estimate)]
 
@@ -166,7 +167,8 @@ def not_shared(
     if (~outside).sum() > _MANY * len(non_members):
         raise DataError(
             f"{int((~outside).sum())} of {len(non_members)} non-members equal a member. "
-            "Give records that the fit did not use: `locum.data.copies_of` finds those to leave out."
+            "Give records that the fit did not use, or leave the copies out with --drop-duplicates (in Python with "
+            "`locum.data.copies_of`)."
         )
     if not inside.any():
         raise DataError("Every member is also a non-member. Give records that the fit did not use.")

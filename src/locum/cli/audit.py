@@ -149,6 +149,12 @@ def audit(
     seed: Annotated[
         int | None, typer.Option(min=0, max=MOST_SEED, help="Seed of the attacks.", rich_help_panel="Attacks")
     ] = None,
+    drop_duplicates: Annotated[
+        bool,
+        typer.Option(
+            "--drop-duplicates", help="Leave out non-members that equal a member.", rich_help_panel="Records"
+        ),
+    ] = False,
     backbone: Annotated[str | None, typer.Option(help=BACKBONE_HELP, rich_help_panel="Records")] = None,
     reference: Annotated[
         Path | None,
@@ -182,6 +188,7 @@ def audit(
             canaries=canaries,
             ledger=ledger,
             accept=accept or (),
+            drop_duplicates=drop_duplicates,
             out=out,
             page=html,
             risk=risk,

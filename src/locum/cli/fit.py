@@ -290,7 +290,7 @@ def fit(
             unit_from_data=unit is FitUnitName.auto,
             classes=None if classes is None else [name.strip() for name in classes.split(",")],
             classes_public=classes_public,
-            confirm_classes=_confirm_classes if output.can_ask() else None,
+            confirm_classes=confirm_names if output.can_ask() else None,
             ledger=ledger,
             holding=holding,
             drop_duplicates=drop_duplicates,
@@ -334,7 +334,12 @@ def _show_duplicates(summary: FitSummary) -> None:
         f"record{listed}"
     )
     out = f"{summary.dropped} were left out" if summary.dropped else "none was left out: --drop-duplicates does that"
-    if summary.kept and summary.claim.dp is not None and summary.claim.unit == "subject":
+    by_subject = summary.claim.dp is not None and summary.claim.unit == "subject"
+    if summary.dropped and summary.kept and not by_subject:
+        out += (
+            f"; {summary.kept} records were used although they equal another: --drop-duplicates leaves those out too"
+        )
+    if summary.kept and by_subject:
         out += (
             "; with a guarantee per subject, copies of different subjects are kept, since no subject may decide over "
             "the records of others: if you remove those yourself, say so with --duplicates-removed"
@@ -379,7 +384,7 @@ def _check_no_guarantee(ctx: typer.Context) -> None:
         )
 
 
-def _confirm_classes(names: Sequence[str]) -> bool:
+def confirm_names(names: Sequence[str]) -> bool:
     """Ask in a terminal whether names in the data may become public; how many records each has is not shown."""
     import click
 

@@ -126,7 +126,7 @@ def sign(
     """Sign a release: check it, then write a signature over manifest and passport into it."""
     from locum.recipes import read_passphrase, sign_release
 
-    secret = _passphrase(key, None if passphrase_file is None else read_passphrase(passphrase_file))
+    secret = passphrase_of(key, None if passphrase_file is None else read_passphrase(passphrase_file))
     made = sign_release(release, key, passphrase=secret, override=override, overwrite=force)
     if as_json:
         output.print_json(made.to_dict())
@@ -199,7 +199,7 @@ def decide(
         raise ConfigError("Give either --approve or --refuse.")
     from locum.recipes import decide_release, read_passphrase
 
-    secret = _passphrase(key, None if passphrase_file is None else read_passphrase(passphrase_file))
+    secret = passphrase_of(key, None if passphrase_file is None else read_passphrase(passphrase_file))
     made = decide_release(
         release,
         outcome="approved" if approve else "refused",
@@ -229,7 +229,7 @@ def show_made_decision(made: DecideSummary) -> None:
     output.say(f"SHA-256     {made.sha256} (of that file; it is in the passport)")
 
 
-def _passphrase(key: Path, given: bytes | None) -> bytes | None:
+def passphrase_of(key: Path, given: bytes | None) -> bytes | None:
     """The passphrase that was given, or the answer to a question if the key needs one."""
     if given is None and sys.stdin.isatty() and _is_locked(key):
         return _ask(f"passphrase of {key}")

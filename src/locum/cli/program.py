@@ -25,6 +25,7 @@ class Entry(NamedTuple):
 MAKE, JUDGE, RECEIVE, MORE, TOOLS = "Make a release", "Judge it", "Receive one", "More", "Tools"
 
 VERBS: Mapping[str, Entry] = {
+    "publish": Entry("publish", MAKE, "All steps from data to a signed release, in one command."),
     "embed": Entry("embed", MAKE, "Turn images into vectors with a frozen vision model."),
     "reference": Entry("reference", MAKE, "Public statistics of a backbone or a table, for private fits."),
     "plan": Entry("plan", MAKE, "Show what a private fit would do and cost, before any data are read."),

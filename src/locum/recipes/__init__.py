@@ -97,6 +97,7 @@ if TYPE_CHECKING:
         preview_groups as preview_groups,
         preview_records as preview_records,
     )
+    from locum.recipes.publish import PublishSummary as PublishSummary, publish_release as publish_release
     from locum.recipes.rebalance import (
         PRIVATE as PRIVATE,
         RebalanceSummary as RebalanceSummary,

@@ -32,6 +32,7 @@ from locum.audit import (
     proven_limit,
     shadow_attacks,
 )
+from locum.data import copies_of
 from locum.errors import ConfigError, DataError, PrivacyError
 from locum.io import check_output_file, lies_in_release, write_bytes
 from locum.recipes.inputs import check_source, pick_split
@@ -152,6 +153,7 @@ def audit_data(
     canaries: int | None = None,
     ledger: Path | None = None,
     accept: Sequence[str] = (),
+    drop_duplicates: bool = False,
     out: Path | None = None,
     page: Path | None = None,
     risk: Path | None = None,
@@ -200,6 +202,9 @@ def audit_data(
         proven, and too few records are no refusal where that limit is enough.
     accept
         With `ledger`: names of the assumptions of the claim that the holder accepts.
+    drop_duplicates
+        Leave out non-members that equal a member. Otherwise a few are left out of the attacks together with that
+        member, and many are an error.
     out, page
         Files for the findings as JSON and as HTML, readable only by their owner.
     risk
@@ -272,6 +277,10 @@ def audit_data(
         outside = pick_split(non_members, "val", "test", like=attacked.info, backbone=backbone)
         for data, what in ((inside, "members"), (outside, "non-members")):
             check_source(attacked.info, data.info, what)
+        if drop_duplicates and inside.dim == outside.dim:
+            copies = copies_of(outside, inside)
+            # If nothing would be left, the audit says what is wrong.
+            outside = outside if copies.all() else outside.take(~copies)
         classes = attacked.info.class_names
         if announce is not None and minutes is not None and any(name in SHADOW_ATTACKS for name in names):
             announce(f"LiRA trains shadow generators, for at most {minutes:g} minutes (--minutes).")

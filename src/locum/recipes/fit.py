@@ -529,8 +529,9 @@ def _parts(
     listing = _list_copies(data, compared)
     copies = copies_of(others, train)
     # Non-members take no part in the fit: what is left out of them costs no guarantee anything.
-    if drop and not copies.all():
-        fresh = drop_duplicates(others.take(~copies))
+    if (drop or private) and not copies.all():
+        fresh = others.take(~copies)
+        fresh = drop_duplicates(fresh) if drop else fresh
         others, dropped = fresh, dropped + len(others) - len(fresh)
     elif copies.sum() > _MANY * len(others) and not private:
         # Before the work: the check after it would refuse them.

@@ -225,7 +225,9 @@ def check_not_lost(data: str, ledger: Path) -> None:
     places = set() if is_remote(data) else {Path(os.path.realpath(split_path(data)[0])).parent}
     if ledger.parent.name == STATE_FOLDER:
         places.add(ledger.absolute().parent.parent)
-    for manifest in sorted(found for place in places for found in place.glob(f"*/{MANIFEST}")):
+    # The second is where `publish` puts a release.
+    patterns = (f"*/{MANIFEST}", f"*/release/{MANIFEST}")
+    for manifest in sorted(found for place in places for pattern in patterns for found in place.glob(pattern)):
         try:
             paid = paid_table(manifest.parent) or load(manifest.parent).claim.dp is not None
         except LocumError:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         to_markdown as to_markdown,
     )
     from locum.report.passport import render_passport_files as render_passport_files
+    from locum.report.publish import publish_facts as publish_facts, publish_html as publish_html
     from locum.report.text import AUDIT_GLOSSARY as AUDIT_GLOSSARY, GLOSSARY as GLOSSARY
 
 __getattr__, __dir__, __all__ = lazy_exports(__name__)

@@ -21,6 +21,7 @@ from locum.report.text import (
     AUDIT_GLOSSARY,
     EFFECTS,
     SCREENS,
+    guess_words,
     plain,
     rounded_down,
 )
@@ -71,6 +72,7 @@ def audit_facts(audit: Mapping[str, Any]) -> dict[str, Any]:
             "digits": 3,
             "fingerprint": str(audit.get("fingerprint") or ""),
             "verdict": worst_verdict(audit["verdict"], *(r["verdict"] for r in results)),
+            "because": str(audit.get("because") or ""),
             "results": results,
             "classes": _classes(results),
             "policy": None if policy is None else _policy(policy["name"], audit["may_leave"], policy["findings"]),
@@ -96,6 +98,7 @@ def entry_facts(entry: Mapping[str, Any]) -> dict[str, Any]:
         "digits": 2,
         "fingerprint": "",
         "verdict": entry["verdict"],
+        "because": "",
         "results": results,
         "classes": _classes(results),
         "policy": None if policy is None else _policy(policy["name"], policy["met"], policy["rules"]),
@@ -154,17 +157,33 @@ def _finished(facts: dict[str, Any]) -> dict[str, Any]:
     words = verdict_text(facts["verdict"])
     facts["title"], facts["sentence"] = words.title, words.audit
     facts["rates"] = {fpr: title for fpr, title in _RATES.items() if any(fpr in r["tpr"] for r in facts["results"])}
-    facts["answer"] = "" if facts["policy"] is None else _answer(facts["policy"])
+    policy = facts["policy"]
+    facts["consequence"] = "" if policy is None else _consequence(policy)
+    met = "" if policy is None else f"Policy {policy['name']}: {'met' if policy['met'] else 'not met'}. "
+    facts["answer"] = f"{met}{facts['consequence']}"
+    facts["strongest"] = _strongest(facts["results"])
+    if facts["verdict"] != "inconclusive":
+        facts["because"] = ""
     out: dict[str, Any] = plain(facts)
     return out
 
 
-def _answer(policy: Mapping[str, Any]) -> str:
+def _strongest(results: Sequence[Mapping[str, Any]]) -> str:
+    """The attack with the highest AUC, in words; empty if no figure is known."""
+    tried = [r for r in results if r["measure"] == "auc" and r.get("attack")]
+    if not tried:
+        return ""
+    found = max(tried, key=lambda r: r["attack"]["value"])
+    return f"The strongest attack is {found['name']}. {guess_words(found['attack'])}"
+
+
+def _consequence(policy: Mapping[str, Any]) -> str:
+    """What follows from a policy that is met, or is not."""
     open_ones = sum(not rule["met"] for rule in policy["rules"])
     if policy["met"]:
-        return f"Policy {policy['name']}: met. Its rules let this release leave; someone still has to decide."
-    count = f"{open_ones} of {len(policy['rules'])} rules are not met" if open_ones else "no policy allows this"
-    return f"Policy {policy['name']}: not met ({count}). This release must not leave."
+        return "Its rules let this release leave; someone still has to decide."
+    count = f"{open_ones} of {len(policy['rules'])} rules are not met" if open_ones else "No policy allows this"
+    return f"{count}. This release must not leave."
 
 
 def _result(data: Mapping[str, Any], faults: Sequence[str]) -> dict[str, Any]:
@@ -232,6 +251,11 @@ def _policy(name: Any, met: Any, rules: Sequence[Mapping[str, Any]]) -> dict[str
 
 
 def _screening(found: Mapping[str, Any]) -> list[dict[str, Any]]:
+    # A distance says nothing by itself: that to non-members is the unit.
+    unit = finite_number(found["closest_non_members"]["value"]) or 1.0
+    for name in ("closest", "closest_non_members"):
+        values = {k: found[name].get(k) for k in ("value", "low", "high")}
+        found = {**found, name: {k: None if v is None else finite_number(v) / unit for k, v in values.items()}}
     return [
         {
             "name": name,

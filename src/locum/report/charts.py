@@ -12,7 +12,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from locum.report.text import AUDIT_READING, MEASURES, interval_text, rounded_down
+from locum.report.text import AUDIT_READING, MEASURES, interval_text, rounded_down, times
 from locum.types import at_least
 
 # Eleven colors and eight shapes have no common factor: 88 classes get marks that all differ.
@@ -75,11 +75,15 @@ def histograms(series: Sequence[Mapping[str, Any]], edges: Sequence[float], *, k
         lines.append(f'<path class="line" d="M{left:g} {floor:g}h{width:g}"/>')
         middle = left + min(s["quantiles"]["median"] / top, 1) * width
         lines.append(f'<path class="median" d="M{middle:.1f} {floor - height - 4:g}v{height + 4:g}"/>')
-        lines.append(_text(left + width, floor - height - 8, f"median {s['quantiles']['median']:.3g}", "axis end"))
+        lines.append(_text(left + width, floor - height - 8, f"median {times(s['quantiles']['median'])}", "axis end"))
     bottom = 24 + (len(series) - 1) * step + height
     for tick in _ticks(0, top):
         lines.append(_tick(left + tick / top * width, bottom, f"{tick:g}"))
-    lines.append(_text(left + width / 2, bottom + 33, "distance to the nearest record", "axis middle"))
+    lines.append(
+        _text(
+            left + width / 2, bottom + 33, "distance to the nearest record; 1 is usual among records", "axis middle"
+        )
+    )
     return _chart(key, title, width + 2 * left, bottom + 40, lines)
 
 
@@ -351,6 +355,45 @@ def _kept(x: float, y: float, text: str, low: float, high: float) -> tuple[float
     """Position of a centered text, moved so that it stays on the chart."""
     half = 3.6 * len(text)
     return min(max(x, low + half), high - half), y, text
+
+
+class FreeSpots:
+    """Finds places for short labels beside marks, where no label covers another or a mark.
+
+    Parameters
+    ----------
+    marks
+        Centers of all marks.
+    left, top, right, bottom
+        The frame that labels stay in.
+    """
+
+    # Right above first, then around the mark, then further away.
+    _AROUND = ((6, -6), (6, 14), (-6, -6), (-6, 14), (9, 4), (-9, 4), (6, -18), (6, 26), (-6, -18), (-6, 26))
+
+    def __init__(
+        self, marks: Sequence[tuple[float, float]], left: float, top: float, right: float, bottom: float
+    ) -> None:
+        self._taken = [(x - 4, y - 4, x + 4, y + 4) for x, y in marks]
+        self._frame = left, top, right, bottom
+
+    def label(self, x: float, y: float, text: str) -> str:
+        """The label of the mark at x, y; empty if there is no room: the mark's title and the table say it too."""
+        # Letters of the widest size that a page uses.
+        wide, high = 7.5 * len(text), 12.0
+        left, top, right, bottom = self._frame
+        for dx, dy in self._AROUND:
+            a, b = (x + dx if dx > 0 else x + dx - wide), y + dy
+            box = (a, b - high + 2, a + wide, b + 2)
+            inside = left <= box[0] and box[2] <= right and top <= box[1] and box[3] <= bottom
+            if inside and not any(_overlap(box, other) for other in self._taken):
+                self._taken.append(box)
+                return _text(a, b, text, "axis tag")
+        return ""
+
+
+def _overlap(one: tuple[float, ...], other: tuple[float, ...]) -> bool:
+    return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]
 
 
 def _short(name: str) -> str:

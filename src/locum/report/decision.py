@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from locum.release import Release
-from locum.report.text import interval_text, plain
+from locum.report.text import apart_words, guess_words, interval_text, plain
 from locum.types import Estimate, PrivacyClaim, at_least
 
 # The Five Safes of Desai, Ritchie and Welpton (2016): what to ask, besides the figures.
@@ -98,7 +98,7 @@ def _verdict(audit: Mapping[str, Any] | None) -> dict[str, Any]:
             "rules": [],
         }
     policy = audit["policy"]
-    found = audit["sentence"]
+    found = audit["sentence"] + (f" Because {audit['because']}." if audit["because"] else "")
     doubts = sum(result["verdict"] == "inconclusive" for result in audit["results"])
     if policy["met"] and audit["verdict"] == "inconclusive" and doubts:
         # "Not a pass" beside "met" reads as a contradiction: the rules say how many doubts they allow.
@@ -108,7 +108,7 @@ def _verdict(audit: Mapping[str, Any] | None) -> dict[str, Any]:
     return {
         "state": "met" if policy["met"] else "not met",
         "title": f"Policy {policy['name']}: {'met' if policy['met'] else 'NOT met'}",
-        "sentence": f"{found} {audit['answer']}",
+        "sentence": f"{found} {audit['consequence']}",
         "rules": policy["rules"],
     }
 
@@ -119,15 +119,14 @@ def _strongest(audit: Mapping[str, Any]) -> dict[str, Any] | None:
     if not tried:
         return None
     found = max(tried, key=lambda result: result["attack"]["value"])
-    auc = found["attack"]["value"]
     return {
         "name": found["name"],
         "how": found["how"],
         "verdict": found["verdict"],
         "auc": found["attack"],
         "limit": found["limit"],
-        "words": f"Shown a record that was used and one that was not, it picks the right one {100 * auc:.1f} % of "
-        f"the time ({interval_text(found['attack'], 3)} as an AUC). A coin flip gives 50 %.",
+        "words": f"{guess_words(found['attack'])} (AUC {found['attack']['value']:.3f}, 95 % interval "
+        f"{interval_text(found['attack'], 3)}.)",
         "tried": len(audit["results"]),
     }
 
@@ -136,10 +135,13 @@ def _usefulness(evaluation: Mapping[str, Any]) -> dict[str, Any]:
     """AUC of a classifier from the release beside one from real data, and how much was lost."""
     rows = {row["method"]: Estimate.from_dict(row["scores"]["auc"]) for row in evaluation["rows"]}
     ours, real = next(iter(rows.values())), rows.get("real data")
-    words = f"A {evaluation['head']} classifier from the release has an AUC of {ours.value:.3f} on real records."
+    words = (
+        f"A {evaluation['head']} classifier from the release tells two real records of different classes apart "
+        f"{apart_words(ours.value)} (AUC {ours.value:.3f})."
+    )
     if real is not None:
         lost = real.value - ours.value
-        words += f" One from the records has {real.value:.3f}: "
+        words += f" One from the records does so {apart_words(real.value)} (AUC {real.value:.3f}): "
         words += f"{100 * lost:.1f} points are lost." if lost > 0.0005 else "nothing is lost."
     return {
         "words": words,

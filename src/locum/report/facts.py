@@ -22,7 +22,7 @@ from locum.release.passport import AuditEntry
 from locum.report.audit import entry_facts
 from locum.report.maps import flat_map, points_to_draw
 from locum.report.measured import Scale, closeness, shareable_figures
-from locum.report.text import BANNERS, GLOSSARY, READING, absent, plain, summary, with_audit_terms
+from locum.report.text import BANNERS, GLOSSARY, READING, absent, guess_words, plain, summary, with_audit_terms
 from locum.types import verdict_text
 
 Rows = tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]
@@ -90,6 +90,7 @@ def internal_report(
         others = None if held_out is None else scale(held_out[0])
         report["distances"] = closeness(scale(drawn), scale(records[0]), others, rng)
         report["records"] = len(records[0])
+    _in_units(report["utility"], None if report["distances"] is None else report["distances"]["unit"])
     if real is None:
         report["missing"]["map_real"] = absent("internal", "map_real")
     report["files"] = [{"name": n, "sha256": f.sha256, "bytes": f.bytes} for n, f in release.manifest.files.items()]
@@ -220,11 +221,26 @@ def _finished(report: dict[str, Any]) -> dict[str, Any]:
         words = verdict_text(report["membership"]["verdict"])
         why = report["membership"].get("inconclusive_because", "")
         because = f" Because {why}." if why and report["membership"]["verdict"] == "inconclusive" else ""
-        report["membership"]["words"] = f"{words.title}. {words.attack}{because}"
+        auc = report["membership"]["attack"]
+        report["membership"]["words"] = f"{words.title}. {guess_words(auc)} {words.attack}{because}"
     if report["audit"] is not None:
         report["glossary"] = with_audit_terms(report["glossary"])
     out: dict[str, Any] = plain(report | {"summary": summary(report)})
     return out
+
+
+def _in_units(utility: dict[str, Any] | None, unit: float | None) -> None:
+    """Put distances to the nearest record in units of the usual one among records; without that, leave them out."""
+    if utility is None:
+        return
+    rows = []
+    for row in utility["rows"]:
+        far = row["distance"] if unit is not None else None
+        keys = ("value", "low", "high")
+        if far is not None and unit is not None:
+            far = {**far, **{k: None if far[k] is None else far[k] / unit for k in keys}}
+        rows.append({**row, "distance": far})
+    utility["rows"] = rows
 
 
 def _figures(measured: Mapping[str, Any] | None) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:

@@ -17,6 +17,8 @@ Vectors = npt.NDArray[np.floating[Any]]
 # More points than this do not change the picture.
 _QUERIES = 2000
 _BINS = 28
+# How much further than real distances a histogram reaches.
+_WIDEST = 3.0
 _LEVELS = {"closest": 0.0, "5 %": 0.05, "median": 0.5, "95 %": 0.95}
 
 
@@ -37,8 +39,9 @@ def closeness(
 ) -> dict[str, Any]:
     """Distances to the nearest record, binned: of released vectors, of held-out records, and among the records.
 
-    All must be on one scale. At most 2,000 vectors of each kind are drawn and compared with all records. The last
-    bin holds everything beyond it.
+    The unit is the usual distance from a record to the nearest other one (the median), given as `unit`: 1 is what is
+    normal. All must be on one scale. At most 2,000 vectors of each kind are drawn and compared with all records. The
+    last bin holds everything beyond it.
     """
     if len(records) < 2:
         raise DataError("The records are a single row: distances among them need two or more.")
@@ -47,10 +50,15 @@ def closeness(
         found["held-out"] = nearest(_some(held_out, rng), records)[0]
     # The second nearest: the nearest is the record itself, or a duplicate.
     found["among records"] = k_nearest(_some(records, rng), records, 2)[0][:, 1]
-    top = max(float(np.quantile(d, 0.975)) for d in found.values()) or 1.0
+    unit = float(np.median(found["among records"])) or float(np.mean(found["among records"])) or 1.0
+    found = {name: d / unit for name, d in found.items()}
+    # Real distances fill the picture: far vectors of a noisy release would squeeze them into one bar.
+    real = max(float(np.quantile(d, 0.975)) for name, d in found.items() if name != "released")
+    top = min(max(float(np.quantile(found["released"], 0.975)), real), _WIDEST * real) or 1.0
     edges = np.linspace(0, top, _BINS + 1)
     limit = np.quantile(found["among records"], 0.05)
     return {
+        "unit": unit,
         "edges": [_significant(e, 4) for e in edges.tolist()],
         "series": [
             {
@@ -95,7 +103,8 @@ def shareable_figures(measured: Mapping[str, Any]) -> dict[str, Any]:
         {
             "method": row["method"],
             "scores": {m: blurred(row["scores"][m]) for m in METRICS if m in row["scores"]},
-            "distance": None if row["distance"] is None else blurred(row["distance"]),
+            # It says nothing without the distances among the records, which do not leave.
+            "distance": None,
         }
         for row in measured["rows"]
     ]

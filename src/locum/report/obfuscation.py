@@ -345,6 +345,10 @@ def curve_chart(report: Mapping[str, Any]) -> Markup:
     out.append(f'<path class="dotted" d="M{common:.1f} {top:g}V{floor:g}"/>')
     level = at(x0, base["most frequent utility"]["value"])[1]
     out.append(f'<path class="dotted" d="M{left:g} {level:.1f}h{width:g}"/>')
+    marks = [at(p["attacker"]["value"], p["utility"]["value"]) for p in points]
+    marks.append(at(base["original attacker"]["value"], base["original utility"]["value"]))
+    labels: list[str] = []
+    spots = svg.FreeSpots(marks, left, top, left + width, floor)
     for code, line in enumerate(_lines(report).values()):
         places = [at(p["attacker"]["value"], p["utility"]["value"]) for p in line]
         path = "L".join(f"{x:.1f} {y:.1f}" for x, y in places)
@@ -361,9 +365,11 @@ def curve_chart(report: Mapping[str, Any]) -> Markup:
                 f"<title>{Markup.escape(title)}</title></path>"
             )
             if "noise" in p["knobs"]:
-                out.append(_text(x + 6, y - 6, _number(p["knobs"]["noise"]), "axis"))
+                labels.append(spots.label(x, y, _number(p["knobs"]["noise"])))
     x, y = at(base["original attacker"]["value"], base["original utility"]["value"])
     out.append(f'<path class="star" d="M{x:.1f} {y:.1f}m-5-5l10 10m0-10l-10 10m5-12v14m-7-7h14"/>')
+    # Last, on a halo: no line runs through a number.
+    out += labels
     out.append(_text(left + width / 2, floor + 34, "accuracy of the strongest attacker", "axis middle"))
     out.append(_text(-(top + height / 2), 13, "accuracy of the receiver", "axis middle", turn=True))
     return _chart("curve", "Trade-off: accuracy of attackers and of receivers", left + width + 24, floor + 42, out)

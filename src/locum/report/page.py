@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from locum.errors import ConfigError
 from locum.report import charts as svg
 from locum.report.charts import section_parts
-from locum.report.text import MEASURES, METRICS, interval_text
+from locum.report.text import MEASURES, METRICS, closest_words, interval_text, times
 
 _TITLES = {
     "released": "released vector to nearest record",
@@ -148,6 +149,9 @@ def to_html(report: Mapping[str, Any]) -> str:
         bar=svg.bar,
         largest=max(max(c["released"], c.get("share", 0.0)) for c in report["classes"]["rows"]),
         titles=_TITLES,
+        times=times,
+        far=lambda estimate: interval_text(estimate, 1),
+        closest=closest_words(report["distances"]),
         **section_parts(report["audit"]),
     )
 
@@ -195,16 +199,19 @@ def to_markdown(report: Mapping[str, Any]) -> str:
     if utility is not None:
         shown = {m: name for m, name in METRICS.items() if m in utility["rows"][0]["scores"]}
         rows = [
-            [row["method"], *(_figure(row["scores"][m], digits) for m in shown), _figure(row["distance"], digits)]
+            [row["method"], *(_figure(row["scores"][m], digits) for m in shown), *_far(row["distance"])]
             for row in utility["rows"]
         ]
-        parts.append(_table(["trained on", *shown.values(), "D"], rows))
+        far = any(row["distance"] for row in utility["rows"])
+        rows = [row if far else row[:-1] for row in rows]
+        parts.append(_table(["trained on", *shown.values(), *(["nearest record"] if far else [])], rows))
         tested = f", tested on {utility['test_records']} real records" if report["audience"] == "internal" else ""
         parts.append(f"A {_text(utility['head'])} classifier, seeds: {utility['seeds']}{tested}.")
     parts += [_reading(report, "utility"), "## How close it comes to real records"]
     if distances is not None:
         levels = list(distances["series"][0]["quantiles"])
-        rows = [[s["name"], *(f"{s['quantiles'][k]:.3g}" for k in levels)] for s in distances["series"]]
+        parts.append(_text(closest_words(distances)))
+        rows = [[s["name"], *(times(s["quantiles"][k]) for k in levels)] for s in distances["series"]]
         parts.append(_table(["distance to the nearest record", *levels], rows))
         parts.append(
             f"{distances['copies']} released vectors equal a record; {100 * distances['closer']:.1f} % lie closer to "
@@ -247,14 +254,27 @@ def _assumed(claim: Mapping[str, Any]) -> list[str]:
 
 
 def pages() -> Environment:
-    """The templates of this package: all text is escaped, and an undefined name is an error."""
+    """The templates of this package: all text is escaped, names in backticks are set as code, and an undefined name
+    is an error.
+    """
     return Environment(
         loader=PackageLoader("locum.report", "templates"),
         autoescape=True,
         undefined=StrictUndefined,
+        finalize=_with_code,
         trim_blocks=True,
         lstrip_blocks=True,
     )
+
+
+def _with_code(value: Any) -> Any:
+    """Text that a template shows, with `names` as code; markup is left alone."""
+    if not isinstance(value, str) or isinstance(value, Markup) or "`" not in value:
+        return value
+    # Every other part was between two backticks; longer texts are no names, and a lone backtick stays.
+    *pairs, last = re.split(r"`([^`]{1,60})`", value)
+    pieces = [Markup("<code>{}</code>").format(part) if i % 2 else escape(part) for i, part in enumerate(pairs)]
+    return Markup("").join([*pieces, escape(last)])
 
 
 def _has(utility: Mapping[str, Any] | None, metric: str) -> bool:
@@ -290,7 +310,7 @@ def _histogram(found: Mapping[str, Any] | None) -> Markup | None:
         dict(s, title=_TITLES[s["name"]], style="released" if s["name"] == "released" else "real")
         for s in found["series"]
     ]
-    medians = "; ".join(f"{s['title']}: median {s['quantiles']['median']:.3g}" for s in series)
+    medians = "; ".join(f"{s['title']}: median {times(s['quantiles']['median'])}" for s in series)
     return svg.histograms(series, found["edges"], key="distances", title=f"Histograms of distances. {medians}")
 
 
@@ -346,6 +366,11 @@ def _figure(estimate: Mapping[str, Any] | None, digits: int) -> str:
     if estimate is None:
         return "–"
     return f"{estimate['value']:.{digits}f} ({interval_text(estimate, digits)})"
+
+
+def _far(estimate: Mapping[str, Any] | None) -> list[str]:
+    """A distance in units of the usual one."""
+    return ["–" if estimate is None else f"{times(estimate['value'])} ({interval_text(estimate, 1)})"]
 
 
 def _percent(share: float) -> str:

@@ -170,10 +170,9 @@ def passport_markdown(passport: Passport) -> str:
         parts.append(_text(p["utility_words"]))
     else:
         rows = [
-            [row["method"], *(_figure(row["scores"].get(m), 2) for m in p["metrics"]), _figure(row["distance"], 2)]
-            for row in p["utility"]["rows"]
+            [row["method"], *(_figure(row["scores"].get(m), 2) for m in p["metrics"])] for row in p["utility"]["rows"]
         ]
-        parts.append(_table(["trained on", *(METRICS[m] for m in p["metrics"]), "D"], rows))
+        parts.append(_table(["trained on", *(METRICS[m] for m in p["metrics"])], rows))
         parts.append(f"A {_text(p['utility']['head'])} classifier, seeds: {p['utility']['seeds']}.")
     parts.append("## Threat model")
     for title, sentences in p["threats"].items():

@@ -65,7 +65,8 @@ GLOSSARY = {
     "calibration error": "mean gap between a classifier's confidence and the share that it gets right (expected "
     "calibration error, 15 bins); 0 is best, and a small test set raises it.",
     "control": "the same attack between records that were not used: whatever it gives beyond 0.5 is chance.",
-    "D": "mean distance from a vector to the nearest record, with all features on one scale. 0 would be a copy.",
+    "nearest record": "mean distance from a vector to the nearest record, in units of the usual distance between a "
+    "record and its nearest neighbor, with all features on one scale. 0 would be a copy.",
     "F1": "balance of precision and recall, averaged over classes.",
     "fingerprint": "SHA-256 of the manifest, which holds the hashes of all other files. Compare it over another "
     "channel, such as a phone call.",
@@ -80,6 +81,10 @@ GLOSSARY = {
 AUDIT_BANNER = (
     "This page shows exact figures about records, members and non-members: do not send it. The passport holds what "
     "may leave."
+)
+
+PUBLISH_BANNER = (
+    "This page holds counts of records and measured figures: do not send it. Only the folder release may leave."
 )
 
 # What a problem of the data means for the verdict.
@@ -128,7 +133,12 @@ ATTACK_WORDS = {
 
 # Rows of the screening table: name, figure for members, figure for non-members (if any), and how to read it.
 SCREENS = (
-    ("distance to the closest record, median", "closest", "closest_non_members", "about equal if nothing leaks"),
+    (
+        "distance to the closest record, with that to non-members as 1",
+        "closest",
+        "closest_non_members",
+        "1 if nothing leaks",
+    ),
     ("ratio to the second closest, median", "ratio", "ratio_non_members", "about equal if nothing leaks"),
     ("share that lies closer to a member", "closer", None, "one half if nothing leaks"),
     ("share that equals a member exactly", "copies", None, "0 if nothing is copied"),
@@ -215,6 +225,62 @@ def interval_text(estimate: Mapping[str, Any], digits: int) -> str:
     return f"{estimate['low']:.{digits}f} to {estimate['high']:.{digits}f}"
 
 
+def apart_words(auc: float) -> str:
+    """An AUC in words: how often of two records the right one is picked. Nearly always is not always.
+
+    >>> apart_words(0.9712), apart_words(0.9963)
+    ('97 times of 100', 'more than 99 times of 100')
+    """
+    whole = round(100 * auc)
+    if whole in (0, 100) and 0 < auc < 1:
+        return "more than 99 times of 100" if whole else "less than once in 100 times"
+    return f"{whole} times of 100"
+
+
+def guess_words(auc: Mapping[str, Any]) -> str:
+    """An attacker's AUC in words.
+
+    >>> guess_words({"value": 0.512, "low": 0.47, "high": 0.55})
+    'Shown a record that was used and one that was not, it picks the right one 51 times of 100. A coin gives 50.'
+    """
+    return (
+        f"Shown a record that was used and one that was not, it picks the right one {apart_words(auc['value'])}. A "
+        "coin gives 50."
+    )
+
+
+def proven_words(auc: float) -> str:
+    """A proven limit in words; rounded up, since a limit must not look lower than it is.
+
+    >>> proven_words(0.5664).endswith("at most 57 times of 100. A coin gives 50.")
+    True
+    """
+    return (
+        "Whoever knows all other records, and is asked whether a given one took part, guesses right on average at "
+        f"most {math.ceil(100 * auc - 1e-9)} times of 100. A coin gives 50."
+    )
+
+
+def times(distance: float) -> str:
+    """A distance as a multiple of the usual one.
+
+    >>> times(0.482), times(1.26), times(739.4)
+    ('0.48 ×', '1.3 ×', '739 ×')
+    """
+    digits = 2 if distance < 1 else 1 if distance < 10 else 0
+    return f"{distance:,.{digits}f} ×"
+
+
+def closest_words(distances: Mapping[str, Any] | None) -> str:
+    """How close released vectors come to records, in words; empty if nobody knows."""
+    if distances is None:
+        return ""
+    near = {s["name"]: times(s["quantiles"]["median"]).replace(" ×", " times") for s in distances["series"]}
+    words = f"A typical released vector lies {near['released']} as far from the nearest record as records lie from "
+    words += "each other"
+    return words + (f"; a record that was not used lies {near['held-out']} as far." if "held-out" in near else ".")
+
+
 def rounded_down(value: float) -> str:
     """A lower bound with two digits: rounding must not raise it.
 
@@ -254,10 +320,16 @@ def _measured(report: Mapping[str, Any]) -> str:
         if report["audience"] == "shareable":
             return f"This page holds no {'scores' if audited else 'figures'} that were measured on records."
         return f"No classifier was tested{'' if audited else ' and no attack was run'}: no test data were given."
-    auc = {row["method"]: _figure(row["scores"]["auc"], digits) for row in utility["rows"]}
+    auc = {row["method"]: row["scores"]["auc"] for row in utility["rows"]}
     ours = next(iter(auc.values()))
-    text = f"On real data, a {utility['head']} classifier that saw only the release has an AUC of {ours}"
-    text += f"; one trained on the records has {auc['real data']}." if "real data" in auc else "."
+    text = (
+        f"A {utility['head']} classifier that saw only the release tells two real records of different classes apart "
+        f"{apart_words(ours['value'])} (AUC {_auc(ours, digits)})"
+    )
+    if "real data" in auc:
+        real = auc["real data"]
+        text += f"; one trained on the records, {apart_words(real['value'])} (AUC {_auc(real, digits)})"
+    text += "."
     if membership is None:
         return text if audited else f"{text} No attack was run."
     return f"{text} Membership check: {membership['verdict']}."
@@ -267,8 +339,8 @@ def _audited(audit: Mapping[str, Any] | None) -> str:
     return "" if audit is None else f" Audit: {audit['verdict']}. {audit['answer']}".rstrip()
 
 
-def _figure(estimate: Mapping[str, Any], digits: int) -> str:
-    return f"{estimate['value']:.{digits}f} ({interval_text(estimate, digits)})"
+def _auc(estimate: Mapping[str, Any], digits: int) -> str:
+    return f"{estimate['value']:.{digits}f}, {interval_text(estimate, digits)}"
 
 
 def _count(n: int, one: str, many: str) -> str:

@@ -43,8 +43,9 @@ const Risk = ({ release }) => {
 };
 
 const Found = ({ release, facts, risk }) => html`
-  <${Card} title=${facts.title} aside=${facts.policy && html`<${Badge} tone=${facts.policy.met ? "good" : "bad"}>policy ${facts.policy.name}: ${facts.policy.met ? "met" : "not met"}<//>`} tone=${verdictTone(facts.verdict)} id="found">
-    <p>${facts.sentence} ${facts.answer}</p>
+  <${Card} title=${facts.policy ? `Policy ${facts.policy.name}: ${facts.policy.met ? "met" : "not met"}` : facts.title} aside=${facts.policy && html`<${Badge} tone=${verdictTone(facts.verdict)}>${facts.title}<//>`} tone=${verdictTone(facts.verdict)} id="found">
+    <p>${facts.policy ? `${facts.title}. ` : ""}${facts.sentence}${facts.because ? ` Because ${facts.because}.` : ""} ${facts.consequence}</p>
+    ${facts.strongest && html`<p>${facts.strongest}</p>`}
     ${facts.limit && html`<p><strong>Proven above:</strong> ${facts.limit.sentence}</p>`}
     ${facts.limit?.open_assumptions?.length > 0 && html`<${Note} tone="open">The limit proves nothing until these assumptions are accepted: ${facts.limit.open_assumptions.join("; ")}. If you know them to be true, tick them above and attack again.<//>`}
     ${facts.epsilon_audit ? html`<p><strong>Shown below:</strong> ${facts.epsilon_audit.words}</p>` : ""}

@@ -127,9 +127,12 @@ export const Term = ({ name, children }) => {
   return html`<button type="button" class="term" onClick=${() => open(name)}>${children ?? name}</button>`;
 };
 
-export const Problem = ({ children }) => (children ? html`<p class="problem" role="alert">${children}</p>` : null);
+// Sentences of the program name options and files in backticks: here they are set as code.
+export const coded = (text) => (typeof text === "string" ? text.split(/`([^`]*)`/).map((part, i) => (i % 2 ? html`<code>${part}</code>` : part)) : Array.isArray(text) ? text.map(coded) : text);
 
-export const Note = ({ children, tone = "" }) => html`<p class=${`note ${tone}`}>${children}</p>`;
+export const Problem = ({ children }) => (children ? html`<p class="problem" role="alert">${coded(children)}</p>` : null);
+
+export const Note = ({ children, tone = "" }) => html`<p class=${`note ${tone}`}>${coded(children)}</p>`;
 
 export const Card = ({ title, aside, children, tone = "", id }) => html`
   <section class=${`card ${tone}`} aria-labelledby=${id ? `${id}-title` : undefined}>
@@ -248,4 +251,4 @@ export const DataPicker = ({ label, hint, data, value, onChange, usual = "usual"
 };
 
 export const Lines = ({ items, empty }) =>
-  items?.length ? html`<ul class="lines">${items.map((item) => html`<li>${item}</li>`)}</ul>` : html`<p class="muted">${empty}</p>`;
+  items?.length ? html`<ul class="lines">${items.map((item) => html`<li>${coded(item)}</li>`)}</ul>` : html`<p class="muted">${empty}</p>`;

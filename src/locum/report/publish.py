@@ -1,0 +1,193 @@
+"""What one run of `publish` did, on one internal page: as a plain dict, and as HTML."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from locum._version import __version__
+from locum.release import Release
+from locum.report.decision import decision_facts
+from locum.report.page import pages
+from locum.report.text import PUBLISH_BANNER, plain, proven_words
+from locum.types import at_most
+
+# Less epsilon than this is what rounding leaves.
+_NOTHING = 1e-4
+
+
+def publish_facts(
+    release: Release,
+    *,
+    published: bool,
+    audit: Mapping[str, Any],
+    records: Mapping[str, Any],
+    limit: Mapping[str, Any],
+    budget: Mapping[str, Any],
+    forecasts: Sequence[Mapping[str, Any]] = (),
+    checks: Sequence[str] = (),
+) -> dict[str, Any]:
+    """Everything on the page of a run of `publish`. It is internal: it holds counts and measured figures.
+
+    Parameters
+    ----------
+    release
+        The release.
+    published
+        Whether it was signed and may leave.
+    audit
+        What `audit_facts` returned.
+    records
+        Counts: `used`, `held_out`, `copies`, `kept_copies`, `not_used` by split, `unit`; for images also `images`,
+        `skipped`, `skipped_file` and `ignored`.
+    limit
+        The proven limit as plain JSON.
+    budget
+        `ledger`, `holding` and what is `left` (`epsilon`, `delta`).
+    forecasts
+        What the release is expected to keep of the usefulness of real data, as plain JSON.
+    checks
+        What `verify` checked; empty if it was not published.
+
+    Returns
+    -------
+    dict
+        Plain JSON types, with all text made safe for pages.
+
+    Examples
+    --------
+    >>> from locum.report import publish_facts
+    >>> facts = publish_facts(  # doctest: +SKIP
+    ...     release, published=True, audit=found, records=counts, limit=limit, budget=budget
+    ... )
+    >>> facts["title"]  # doctest: +SKIP
+    'Published: the release may leave'
+    """
+    facts = decision_facts(release, audit=audit)
+    left = budget["left"]
+    unmet = [rule for rule in facts["verdict"]["rules"] if not rule["met"]]
+    more = {
+        "title": "Published: the release may leave" if published else "Not published: the policy is not met",
+        "published": published,
+        "reasons": [f"{rule['rule']}: {rule['found']}. {rule['why']}" for rule in unmet],
+        "next": _next(published, limit),
+        "records": dict(records),
+        "story": _story(records),
+        "limit": {"words": proven_words(limit["auc"]), "sentence": limit["sentence"]},
+        "budget": {**budget, "words": _budget(budget["holding"], left)},
+        "usefulness": [_usefulness(one) for one in forecasts],
+        "checks": list(checks),
+        "audit": {"verdict": audit["verdict"], "title": audit["title"], "because": audit["because"]},
+        "written_on": datetime.now(UTC).date().isoformat(),
+        "written_by": f"locum {__version__}",
+    }
+    out: dict[str, Any] = plain(facts | more)
+    return out
+
+
+def publish_html(facts: Mapping[str, Any]) -> str:
+    """A complete page from the facts of a run of `publish`, without scripts or links. It is internal, and says so.
+
+    Parameters
+    ----------
+    facts
+        What `publish_facts` returned.
+
+    Returns
+    -------
+    str
+        HTML.
+
+    Examples
+    --------
+    >>> from locum.report import publish_html
+    >>> page = publish_html(facts)  # doctest: +SKIP
+    """
+    return pages().get_template("publish.html.jinja").render(p=facts, banner=PUBLISH_BANNER)
+
+
+def _story(records: Mapping[str, Any]) -> list[str]:
+    """What happened to the data on the way, in sentences."""
+    out = []
+    if "images" in records:
+        out.append(f"{_count(records['images'], 'image', 'images')} became vectors.")
+        if records["skipped"]:
+            out.append(
+                f"{_count(records['skipped'], 'image', 'images')} could not be read and {_were(records['skipped'])} "
+                f"left out; {records['skipped_file']} lists {'it' if records['skipped'] == 1 else 'them'}."
+            )
+        if records["ignored"]:
+            out.append(f"{_count(records['ignored'], 'other file was', 'other files were')} ignored.")
+    if records["copies"]:
+        out.append(
+            f"{_count(records['copies'], 'record equals', 'records equal')} another and {_were(records['copies'])} "
+            "left out."
+        )
+    if records["kept_copies"]:
+        out.append(
+            f"{_count(records['kept_copies'], 'copy', 'copies')} of another subject's record stayed: no subject may "
+            "decide over the records of others."
+        )
+    together = ", all records of a subject on one side" if records["unit"] == "subject" else ""
+    out.append(
+        f"{_count(records['used'], 'record', 'records')} went into the release. "
+        f"{_count(records['held_out'], 'was', 'were')} held out to attack it with{together}."
+    )
+    for name, count in records["not_used"].items():
+        out.append(
+            f"The split {name} ({_count(count, 'record', 'records')}) was not used: it may come from elsewhere. It "
+            "can show how useful the release is."
+        )
+    return out
+
+
+def _next(published: bool, limit: Mapping[str, Any]) -> list[dict[str, str]]:
+    """What to do now: sentences, each with a command if there is one."""
+    if published:
+        return [
+            {"text": "Send the folder release as it is. Nothing of the folder internal goes with it.", "type": ""},
+            {
+                "text": "Give receivers your public key over another channel. They check the release with",
+                "type": "locum verify release --key KEY.pub",
+            },
+            {"text": "They train on it with", "type": "locum train release -o head.safetensors"},
+        ]
+    out = [
+        {
+            "text": "The release was paid for and is kept, unsigned, in the folder internal. Nothing more is charged "
+            "for it.",
+            "type": "",
+        }
+    ]
+    for line in limit["open_assumptions"]:
+        name = str(line).split(":")[0]
+        out.append({"text": "If you know this to be true, run the same command with", "type": f'--accept "{name}"'})
+    out.append(
+        {"text": "To hold it against another policy, which repeats the audit alone, add", "type": "--policy NAME"}
+    )
+    return out
+
+
+def _budget(holding: str, left: Mapping[str, float]) -> str:
+    if left["epsilon"] < _NOTHING:
+        return f"Nothing is left of the budget of {holding}: a further release of these data needs a larger one."
+    return (
+        f"Epsilon {at_most(left['epsilon'])} and delta {at_most(left['delta'])} are left of the budget of {holding}."
+    )
+
+
+def _usefulness(forecast: Mapping[str, Any]) -> str:
+    kept = forecast["kept"]
+    return (
+        f"At epsilon {forecast['epsilon']:g} about {kept['value']:.0%} ({kept['low']:.0%} to {kept['high']:.0%}) of "
+        "what real data give above chance."
+    )
+
+
+def _count(n: int, one: str, many: str) -> str:
+    return f"{n:,} {one if n == 1 else many}"
+
+
+def _were(n: int) -> str:
+    return "was" if n == 1 else "were"

@@ -1,0 +1,88 @@
+"""`locum publish` as people start it: exit codes, JSON, and a stranger's folder of images."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from locum import EmbeddingSet
+from locum.data import write_embeddings
+
+Run = Callable[..., Any]
+NEVER = 'name = "never"\n[claim]\nkinds = ["none"]\nreason = "No release with a guarantee meets it."\n'
+
+
+def test_exit_codes_and_words(program: Run, tmp_path: Path) -> None:
+    y = np.arange(300) % 2
+    X = np.random.default_rng(0).normal(size=(300, 6)) + 2 * y[:, None]
+    data = tmp_path / "d.npz"
+    write_embeddings(data, EmbeddingSet.from_arrays(X, np.array(["benign", "malignant"])[y]))
+    (tmp_path / "never.toml").write_text(NEVER)
+    asked = ("publish", data, "-o", "out", "--key", "holder.pem", "--minutes", "0.01")
+    missing = program(*asked, "--classes-public")
+    assert missing.code == 2
+    assert "locum keygen" in missing.err
+    assert program("keygen", "holder.pem").code == 0
+    private = program(*asked)
+    assert private.code == 2
+    assert "--classes-public" in private.err
+    assert not (tmp_path / "out").exists()
+    refused = program(*asked, "--classes-public", "--policy", "never.toml")
+    assert refused.code == 3
+    assert "Not published: the policy is not met." in refused.out
+    assert "No release with a guarantee meets it." in refused.out
+    assert not (tmp_path / "out" / "release").exists()
+    made = program(*asked, "--classes-public", "--json")
+    assert made.code == 0
+    assert made.json["published"]
+    assert made.json["earlier"] == ["split", "fit", "audit"]
+    again = program(*asked, "--classes-public")
+    assert again.code == 0
+    assert "this may leave" in again.out
+    other = program(*asked, "--classes-public", "--epsilon", "0.5")
+    assert other.code == 2
+    assert "was begun with epsilon 1.0" in other.err
+    checked = program("verify", "out/release", "--key", "holder.pem.pub", "--ledger", ".locum/ledger.sqlite")
+    assert checked.code == 0
+
+
+@pytest.mark.slow
+def test_a_strangers_folder_of_images(locum: Run, tmp_path: Path) -> None:
+    """Mixed sizes and modes, copies within and across splits, a file that is no image, and a brighter test split."""
+    from PIL import Image
+
+    rng = np.random.default_rng(0)
+    for split, count, bright in (("train", 60, 0), ("test", 15, 90)):
+        for label, low in (("light", 60), ("dark", 0)):
+            folder = tmp_path / "scans" / split / label
+            folder.mkdir(parents=True)
+            for i in range(count):
+                size = (24, 30, 48)[i % 3]
+                pixels = rng.integers(low, low + 90, (size, size + 6, 3)) + bright
+                image = Image.fromarray(pixels.astype(np.uint8))
+                image = image.convert("L") if i % 4 == 0 else image
+                image.save(folder / f"{i}.{'jpg' if i % 2 else 'png'}")
+    scans = tmp_path / "scans"
+    for i in range(1, 7):
+        ending = "jpg" if i % 2 else "png"
+        shutil.copy(scans / f"train/light/{i}.{ending}", scans / f"train/light/copy-{i}.{ending}")
+        shutil.copy(scans / f"train/dark/{i}.{ending}", scans / f"test/dark/copy-{i}.{ending}")
+    (scans / "train" / "dark" / "broken.jpg").write_bytes(b"\xff\xd8\xff not an image")
+    (scans / "train" / "dark" / "notes.txt").write_text("camera 2")
+    assert locum("keygen", "holder.pem").code == 0
+    asked = ("publish", "scans", "-o", "out", "--key", "holder.pem", "--classes-public", "--minutes", "0.1", "--json")
+    made = locum(*asked, timeout=600)
+    assert made.code == 0, made.err
+    records = made.json["records"]
+    assert records["skipped"] == 1
+    assert records["ignored"] == 1
+    assert records["copies"] == 6
+    assert records["used"] + records["held_out"] == 120
+    assert records["not_used"] == {"test": 36}
+    assert "broken.jpg" in (tmp_path / "out" / "internal" / "vectors.skipped.csv").read_text()
+    assert "broken" not in made.err + made.out

@@ -1,0 +1,352 @@
+"""`publish`: all steps in one folder, paid for once whatever happens, and nothing leaves before all of it is done."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from locum import EmbeddingSet
+from locum.accounting import Ledger
+from locum.data import copies_of, read_splits, write_embeddings
+from locum.errors import ConfigError, LocumError, PrivacyError, ReleaseError
+from locum.recipes import (
+    fit_release,
+    make_key_pair,
+    publish as publishing,
+    publish_release,
+    set_budget,
+    verify_release,
+)
+from locum.types import DP
+
+NEVER = """
+name = "never"
+[claim]
+kinds = ["none"]
+reason = "No release with a guarantee meets it."
+"""
+
+
+def records(n: int = 400, subjects: bool = False, seed: int = 0) -> EmbeddingSet:
+    rng = np.random.default_rng(seed)
+    y = np.arange(n) % 2
+    X = (rng.normal(size=(n, 6)) + 2 * y[:, None]).astype(np.float32)
+    who = np.array([f"p{i // 3}" for i in range(n)]) if subjects else None
+    return EmbeddingSet.from_arrays(X, np.array(["benign", "malignant"])[y], subject=who)
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> str:
+    (tmp_path / "in").mkdir()
+    write_embeddings(tmp_path / "in" / "d.npz", records())
+    return str(tmp_path / "in" / "d.npz")
+
+
+@pytest.fixture
+def key(tmp_path: Path) -> Path:
+    return Path(make_key_pair(tmp_path / "holder").private)
+
+
+@pytest.fixture
+def publish(data: str, key: Path, tmp_path: Path) -> Callable[..., Any]:
+    def run(**options: Any) -> Any:
+        usual: dict[str, Any] = {"data": data, "out": tmp_path / "out", "key": key, "classes_public": True}
+        return publish_release(**usual | {"minutes": 0.01} | options)
+
+    return run
+
+
+def charges(tmp_path: Path) -> list[Any]:
+    file = tmp_path / "in" / ".locum" / "ledger.sqlite"
+    return [c for held in Ledger(file).holdings().values() for c in held.charges] if file.exists() else []
+
+
+def test_what_may_leave_lies_apart_from_what_stays(publish: Callable[..., Any], tmp_path: Path) -> None:
+    lines: list[str] = []
+    made = publish(announce=lines.append)
+    out = tmp_path / "out"
+    assert made.published
+    assert sorted(p.name for p in out.iterdir()) == ["internal", "release"]
+    assert {"signature.json", "passport.html", "manifest.json"} <= {p.name for p in (out / "release").iterdir()}
+    assert not (out / "internal" / "release").exists()
+    assert (out / "internal").stat().st_mode & 0o077 == 0
+    assert all(p.stat().st_mode & 0o077 == 0 for p in (out / "internal").iterdir() if p.is_file())
+    found = verify_release(out / "release", ledger=tmp_path / "in/.locum/ledger.sqlite", key=tmp_path / "holder.pub")
+    assert "the ledger has the charge of this release" in found.checks
+    assert found.signed_by is not None
+    # Counts of records are on the page that stays, and nowhere else.
+    used = made.facts["records"]["used"]
+    page = made.page.read_text()
+    assert "INTERNAL" in page
+    assert f"{used} records went into the release" in page
+    assert "`" not in page
+    for file in ("passport.json", "passport.md", "README.md"):
+        assert str(used) not in (out / "release" / file).read_text()
+    assert [line.split(":")[0] for line in lines] == ["check", "fit", "audit", "sign"]
+    # Again: nothing is done, paid or changed.
+    before = {p: p.read_bytes() for p in (out / "release").iterdir()}
+    again = publish(announce=lambda line: pytest.fail(line))
+    assert again.published
+    assert again.earlier == ("split", "fit", "audit", "publish")
+    assert {p: p.read_bytes() for p in (out / "release").iterdir()} == before
+    assert len(charges(tmp_path)) == 1
+    # What was altered since is noticed.
+    (out / "release" / "README.md").write_text("better")
+    with pytest.raises(ReleaseError):
+        publish()
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+import locum.recipes.publish as publishing
+from locum.release import Release
+
+def end(*_, **__):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+where = {"save": (Release, "save"), "rename": (os, "rename"), "verify": (publishing, "_verify")}
+setattr(*where[sys.argv[4]], end)
+publishing.publish_release(sys.argv[1], Path(sys.argv[2]), key=Path(sys.argv[3]), classes_public=True, minutes=0.01)
+"""
+
+
+@pytest.mark.parametrize(
+    ("where", "earlier"),
+    [
+        # The charge is made and the noise is drawn; no release is known.
+        ("save", ("split",)),
+        # The ledger names the release, which is not in its place.
+        pytest.param("rename", ("split",), marks=pytest.mark.slow),
+        # Signed, but not yet where it may leave from.
+        pytest.param("verify", ("split", "fit", "audit"), marks=pytest.mark.slow),
+    ],
+)
+def test_a_kill_at_the_worst_moments_pays_once(
+    where: str, earlier: tuple[str, ...], publish: Callable[..., Any], data: str, key: Path, tmp_path: Path
+) -> None:
+    out, command = tmp_path / "out", [sys.executable, "-c", KILLED, data]
+    process = subprocess.run(
+        [*command, str(tmp_path / "out"), str(key), where],
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+    )
+    assert process.returncode == -signal.SIGKILL, process.stderr
+    assert not (out / "release").exists()
+    book = Ledger(tmp_path / "in" / ".locum" / "ledger.sqlite")
+    (paid,) = charges(tmp_path)
+    drawn, known = book.results(paid), book.releases(paid)
+    assert drawn
+    assert bool(known) == (where != "save")
+    if where != "verify":
+        # Without the checkpoint nobody can go on, and no second charge is made, though the budget has room for it.
+        set_budget(book.file, "default", epsilon=9.0, delta=1e-5, confirm=lambda _: None)
+        (checkpoint,) = (out / "internal" / ".locum").glob("fit-*.checkpoint")
+        shutil.move(checkpoint, tmp_path / "away")
+        with pytest.raises(PrivacyError, match="nothing is charged again"):
+            publish()
+        assert charges(tmp_path) == [paid]
+        shutil.move(tmp_path / "away", checkpoint)
+    made = publish()
+    assert made.published
+    assert made.earlier == earlier
+    assert charges(tmp_path) == [paid]
+    # It is the release of the noise that was drawn before the kill.
+    assert drawn.items() <= book.results(paid).items()
+    assert made.facts["fingerprint"] in book.releases(paid)
+    assert not list((out / "internal" / ".locum").glob("fit-*.checkpoint"))
+
+
+def policy(tmp_path: Path) -> Path:
+    (tmp_path / "never.toml").write_text(NEVER)
+    return tmp_path / "never.toml"
+
+
+def test_nothing_is_signed_where_the_policy_is_not_met(publish: Callable[..., Any], tmp_path: Path) -> None:
+    refused = publish(policy=str(policy(tmp_path)))
+    out = tmp_path / "out"
+    assert not refused.published
+    assert refused.release is None
+    assert not (out / "release").exists()
+    assert not (out / "internal" / "release" / "signature.json").exists()
+    assert not (out / "internal" / "release" / "passport.json").exists()
+    page = refused.page.read_text()
+    assert "Not published: the policy is not met" in page
+    assert "No release with a guarantee meets it." in page
+    # Another policy repeats the audit, and pays for nothing.
+    lines: list[str] = []
+    assert publish(announce=lines.append).published
+    assert [line.split(":")[0] for line in lines] == ["audit", "sign"]
+    assert len(charges(tmp_path)) == 1
+    with pytest.raises(ConfigError, match="was published under the policy 'research-sharing'"):
+        publish(policy="internal")
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "words"),
+    [
+        ({"classes_public": False}, PrivacyError, "--classes-public"),
+        ({"classes_public": False, "confirm_classes": lambda names: False}, PrivacyError, "nothing was spent"),
+        ({"classes": ["benign"], "classes_public": False}, LocumError, "not among the known classes"),
+        ({"holdout": 0.0}, ConfigError, "between 0 and 1"),
+        ({"holdout": 0.999}, LocumError, "too few|fewer than 20"),
+        ({"policy": "nobody's"}, ConfigError, "no policy"),
+        ({"policy": "public", "privacy": DP(5.0, 1e-6)}, ConfigError, "allows epsilon 4 at most"),
+        ({"key": Path("nowhere")}, LocumError, "nowhere"),
+        ({"data": "s3://bucket/d.npz"}, ConfigError, "on this machine"),
+    ],
+    ids=lambda value: "" if not isinstance(value, dict) else "-".join(value),
+)
+def test_a_refusal_leaves_nothing_and_costs_nothing(
+    options: dict[str, Any], error: type[Exception], words: str, publish: Callable[..., Any], tmp_path: Path
+) -> None:
+    with pytest.raises(error, match=words):
+        publish(**options)
+    assert not (tmp_path / "out").exists()
+    assert charges(tmp_path) == []
+
+
+def test_rare_classes_and_a_spent_budget_are_refused_as_fit_refuses_them(
+    publish: Callable[..., Any], data: str, tmp_path: Path
+) -> None:
+    few = records(60)
+    write_embeddings(tmp_path / "few.npz", few.take([*np.flatnonzero(few.y == 0).tolist(), 1, 3]))
+    with pytest.raises(PrivacyError, match="fewer than 20 records"):
+        publish(data=str(tmp_path / "few.npz"))
+    fit_release(data, tmp_path / "r", classes_public=True)
+    with pytest.raises(PrivacyError, match="is spent"):
+        publish()
+    assert not (tmp_path / "out").exists()
+
+
+def test_one_folder_is_one_release(publish: Callable[..., Any], data: str, tmp_path: Path) -> None:
+    publish(policy=str(policy(tmp_path)))
+    for options, words in (
+        ({"privacy": DP(0.5, 1e-6)}, "begun with epsilon 1.0; got 0.5"),
+        ({"holdout": 0.3}, "begun with holdout 0.2"),
+        ({"holding": "others"}, "begun with holding 'default'"),
+    ):
+        with pytest.raises(ConfigError, match=words):
+            publish(**options)
+    # Somebody puts a release there that this ledger did not pay for: it does not leave.
+    staged = tmp_path / "out" / "internal" / "release"
+    shutil.rmtree(staged)
+    (tmp_path / "elsewhere").mkdir()
+    write_embeddings(tmp_path / "elsewhere" / "d.npz", records(seed=1))
+    fit_release(str(tmp_path / "elsewhere" / "d.npz"), staged, classes_public=True)
+    with pytest.raises(PrivacyError, match="does not have the charge"):
+        publish()
+    assert not (tmp_path / "out" / "release").exists()
+    write_embeddings(data, records(410))
+    with pytest.raises(ConfigError, match="have changed since"):
+        publish()
+    (tmp_path / "out" / "internal" / "publish.json").write_text("{}")
+    with pytest.raises(LocumError, match="nobody can tell what was paid for"):
+        publish()
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "thesis.txt").write_text("mine")
+    with pytest.raises(ConfigError, match="not a folder that Locum wrote"):
+        publish(out=tmp_path / "full")
+    assert len(charges(tmp_path)) == 1
+
+
+def parts_of(
+    given: EmbeddingSet, place: Path, key: Path, monkeypatch: pytest.MonkeyPatch
+) -> tuple[EmbeddingSet, EmbeddingSet]:
+    """What `publish` would fit and what it holds out; nothing is fitted."""
+    place.mkdir()
+    write_embeddings(place / "d.npz", given)
+    seen: list[EmbeddingSet] = []
+
+    def stop(members: str, *_: Any, **__: Any) -> None:
+        for file in (Path(members), Path(members).with_name("non-members.npz")):
+            seen.extend(read_splits(file).values())
+        raise ConfigError("far enough")
+
+    monkeypatch.setattr(publishing, "fit_release", stop)
+    with pytest.raises(ConfigError, match="far enough"):
+        publish_release(str(place / "d.npz"), place / "out", key=key, classes=["benign", "malignant"])
+    assert not (place / "out").exists()
+    return seen[0], seen[1]
+
+
+def rows(data: EmbeddingSet) -> set[bytes]:
+    return {x.tobytes() for x in data.X}
+
+
+@pytest.mark.parametrize("by_subject", [False, True])
+def test_one_unit_more_moves_no_other_record(
+    by_subject: bool, key: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The guarantee is about all records that were given, the held-out ones too: each decides about itself alone."""
+    base = records(120, subjects=by_subject)
+    last = np.array(["p39"]) if by_subject else np.array([119])
+    gone = base.subject == last[0] if base.subject is not None else np.arange(120) == last[0]
+    members, others = parts_of(base, tmp_path / "all", key, monkeypatch)
+    fewer, fewer_others = parts_of(base.take(~gone), tmp_path / "fewer", key, monkeypatch)
+    unit = rows(base.take(gone))
+    assert rows(members) - rows(fewer) <= unit
+    assert rows(fewer) <= rows(members)
+    assert rows(others) - rows(fewer_others) <= unit
+    # All of the unit is on one side.
+    assert not (unit & rows(members) and unit & rows(others))
+    assert 8 <= len(others) <= 45
+
+
+def test_copies_are_on_one_side_and_counted_once(key: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    base = records(120)
+    twice = base.take([*range(120), *range(60)])
+    members, others = parts_of(twice, tmp_path / "records", key, monkeypatch)
+    assert len(members) + len(others) == 120
+    assert not copies_of(others, members).any()
+    # Copies of other subjects' records cannot be dropped from the members; they are from the non-members.
+    who = np.array([f"p{i}" for i in range(180)])
+    shared = EmbeddingSet(twice.X, twice.y, subject=who, info=twice.info)
+    members, others = parts_of(shared, tmp_path / "subjects", key, monkeypatch)
+    assert not copies_of(others, members).any()
+    assert members.subject is not None
+    assert others.subject is not None
+    assert not set(members.subject) & set(others.subject)
+    assert len(members) > 120
+
+
+def test_only_the_training_records_are_used(key: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    base, shifted = records(120), records(60, seed=2)
+    names = np.array(["benign", "malignant"])
+    np.savez(
+        tmp_path / "splits.npz",
+        train_x=base.X,
+        train_y=names[base.y],
+        test_x=shifted.X + 5,
+        test_y=names[shifted.y],
+    )
+    seen: list[str] = []
+
+    def stop(members: str, *_: Any, **__: Any) -> None:
+        seen.append((Path(members).parent / "publish.json").read_text())
+        raise ConfigError("far enough")
+
+    monkeypatch.setattr(publishing, "fit_release", stop)
+    with pytest.raises(ConfigError, match="far enough"):
+        publish_release(str(tmp_path / "splits.npz"), tmp_path / "out", key=key, classes=list(names))
+    step = json.loads(seen[0])["steps"]["split"]
+    assert step["not_used"] == {"test": 60}
+    assert step["used"] + step["held_out"] == 120
+
+
+def test_the_release_does_not_lie_inside_the_data(key: Path, tmp_path: Path) -> None:
+    (tmp_path / "images" / "cat").mkdir(parents=True)
+    for out in (tmp_path / "images", tmp_path / "images" / "out"):
+        with pytest.raises(ConfigError, match="lies inside the data"):
+            publish_release(str(tmp_path / "images"), out, key=key, classes_public=True)
