@@ -14,7 +14,7 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from locum.accounting import Gaussian, attack_limit, plan_head
-from locum.audit import DensityRatio, LikelihoodRatio, LiRA, NearestDistance, ScoreAttack, Scores, SumLiRA
+from locum.audit import LikelihoodRatio, LiRA, NearestDistance, ScoreAttack, Scores, SumLiRA
 from locum.audit.statistics import evaluate_scores
 from locum.audit.view import one_per_subject
 from locum.generate import BaseGenerator, ClassGaussian, KSame
@@ -72,7 +72,7 @@ def attacks_on(name: str, shadows: int, seed: int) -> list[ScoreAttack]:
     if name == "none":
         return [LikelihoodRatio(), LiRA(shadows=shadows, seed=seed)]
     if name.startswith("5-same"):
-        return [NearestDistance(), DensityRatio()]
+        return [NearestDistance()]
     return [SumLiRA(shadows=shadows, seed=seed)]
 
 

@@ -144,8 +144,8 @@ def render_corruptions(results: StudyResults, out: Path) -> str:
     text.append(
         f"AUC on test images; {', '.join(CORRUPTIONS)} at three severities, before the image is scaled up and "
         f"embedded. Means over {len(config['seeds'])} seeds, 95 % intervals over seeds: the test images and their "
-        f"corruptions are the same. The CVAE is trained {'at most ' + str(epochs) if epochs else 'up to 1,000'} epochs "
-        "and stops early on validation records, as in the paper."
+        f"corruptions are the same. The CVAE is trained {'at most ' + str(epochs) if epochs else 'up to 1,000'} "
+        "epochs and stops early on validation records, as in the paper."
     )
     return "\n\n".join(text)
 

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from que_sets import NAMES, PLAIN, TITLES, probed, rank_auc, records
+from que_sets import NAMES, PLAIN, TITLES, found_by, probed, records
 
-from locum.audit import DensityRatio, Hole, NearestDistance, ScoreAttack
+from locum.audit import Attack, DensityRatio, Hole, NearestDistance
 from locum.errors import DataError
 from locum.generate import replica
 from locum.metrics import nearest
@@ -49,18 +49,17 @@ def kept_away(
         return {"made": 0.0}
     out = {"made": 1.0, "auc": probed(*table.sample(), records(name, "test")), "radius": radius}
     out["D"] = float(nearest(table.sample()[0], members.X)[0].mean())
-    attacks: dict[str, ScoreAttack] = {
+    attacks: dict[str, Attack] = {
         "nearest distance": NearestDistance(),
         "density ratio": DensityRatio(),
         "hole, table": Hole(radius=radius),
         "hole, decoder": Hole(radius=radius, decoder=decoder, samples=config["drawn"]),
     }
     for words, attack in attacks.items():
-        scores = attack.score(table, members, others, np.random.default_rng(seed))
-        out[words] = rank_auc(scores.inside, scores.outside)
-        if words.startswith("hole"):
-            # Below 0 is the proof that a record was not used.
-            out[f"{words}, cleared"] = float((scores.outside < 0).mean())
+        out[words] = found_by(attack, table, members, others, seed)
+    # Below 0 is the proof that a record was not used.
+    scores = Hole(radius=radius).score(table, members, others, np.random.default_rng(seed))
+    out["cleared"] = float((scores.outside < 0).mean())
     return out
 
 
@@ -90,7 +89,7 @@ def render_distance(results: StudyResults, out: Path) -> str:
                         continue
                     row += [f"{results.estimate(cell, 'D').value:.2f}", f"{results.estimate(cell, 'auc'):.3f}"]
                     row += [f"{results.estimate(cell, attack):.3f}" for attack in ATTACKS]
-                    rows.append([*row, f"{results.estimate(cell, 'hole, table, cleared').value:.0%}"])
+                    rows.append([*row, f"{results.estimate(cell, 'cleared').value:.0%}"])
         header = [
             "generator",
             "rows per record",
@@ -102,9 +101,9 @@ def render_distance(results: StudyResults, out: Path) -> str:
         text += [f"## {TITLES[name]}", markdown_table([*header, "non-members proven absent"], rows)]
     text.append(
         "The smallest distance is the quantile of the distances of samples from their nearest record: the nearest so "
-        f"many percent are drawn again. At most {config['members']} members and as many others, of one split. AUCs of "
-        f"attacks; means over {len(config['seeds'])} seeds, 95 % intervals over seeds. A non-member is proven absent "
-        "if a row of the table lies closer to it than the smallest distance."
+        f"many percent are drawn again. At most {config['members']} members and as many others, of one split. AUCs "
+        f"of attacks; means over {len(config['seeds'])} seeds, 95 % intervals over seeds. A non-member is proven "
+        "absent if a row of the table lies closer to it than the smallest distance."
     )
     return "\n\n".join(text)
 

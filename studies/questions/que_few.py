@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from que_sets import NAMES, PLAIN, TITLES, probed, rank_auc, records
+from que_sets import NAMES, PLAIN, TITLES, found_by, probed, records
 
-from locum.audit import DensityRatio, LikelihoodRatio, LiRA, NearestDistance, ScoreAttack, SumLiRA
+from locum.audit import Attack, DensityRatio, LikelihoodRatio, LiRA, NearestDistance, SumLiRA
 from locum.errors import NotApplicableError
 from locum.generate import ClassGaussian
 from locum.recipes import StudyResults
@@ -42,9 +42,9 @@ def fitted(config: Mapping[str, Any], method: str, members: EmbeddingSet, seed: 
     return model.fit(members.X, members.y).release(class_names=members.info.class_names)
 
 
-def attacks_on(config: Mapping[str, Any], method: str, count: int, seed: int) -> list[ScoreAttack]:
+def attacks_on(config: Mapping[str, Any], method: str, count: int, seed: int) -> list[Attack]:
     """From samples, in closed form, and with shadows where they can be had in the time."""
-    found: list[ScoreAttack] = [NearestDistance(), DensityRatio(), LikelihoodRatio()]
+    found: list[Attack] = [NearestDistance(), DensityRatio(), LikelihoodRatio()]
     shadows = config["cvae_shadows"] if method == "cvae-paper" else config["shadows"]
     if method.startswith("head"):
         found.append(SumLiRA(shadows=config["shadows"], seed=seed))
@@ -70,10 +70,9 @@ def few(config: Mapping[str, Any], name: str, method: str, count: int, seed: int
     out = {"auc": probed(X, y, test)}
     for attack in attacks_on(config, method, count, seed):
         try:
-            scores = attack.score(release, members, others, np.random.default_rng(seed))
+            out[f"attack/{attack.name}"] = found_by(attack, release, members, others, seed)
         except NotApplicableError:
             continue
-        out[f"attack/{attack.name}"] = rank_auc(scores.inside, scores.outside)
     return out
 
 

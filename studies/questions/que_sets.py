@@ -11,10 +11,12 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 
+from locum.audit import Attack, ScoreAttack
 from locum.data import read_embeddings
 from locum.generate import BaseGenerator, ClassGaussian, CVAEGenerator, KSame
 from locum.metrics import auc_macro
 from locum.recipes.study import data_folder
+from locum.release import Release
 from locum.types import EmbeddingSet
 
 TITLES = {"breastmnist": "BreastMNIST", "pneumoniamnist": "PneumoniaMNIST", "cifar10_12k": "CIFAR-10"}
@@ -63,3 +65,12 @@ def rank_auc(inside: npt.NDArray[np.float64], outside: npt.NDArray[np.float64]) 
     order = np.sort(outside)
     below, upto = (np.searchsorted(order, inside, side=side) for side in ("left", "right"))
     return float((below + upto).mean() / 2 / len(outside))
+
+
+def found_by(attack: Attack, release: Release, members: EmbeddingSet, others: EmbeddingSet, seed: int) -> float:
+    """The AUC of an attack."""
+    rng = np.random.default_rng(seed)
+    if not isinstance(attack, ScoreAttack):
+        return attack.run(release, members, others, rng).attack.value
+    scores = attack.score(release, members, others, rng)
+    return rank_auc(scores.inside, scores.outside)
