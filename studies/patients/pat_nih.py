@@ -111,7 +111,7 @@ def attack_tables(results: StudyResults, releases: list[str], first: str = "") -
             everywhere = all(metric in figures for figures in results.raw[cell].values())
             row.append(f"{results.estimate(cell, metric):.3f}" if metric in known and everywhere else "-")
         rows.append(row)
-    header = ["guarantee", "attack", "one record", "patient, all records", *(f"{words} records" for words in BINS)]
+    header = ["guarantee", "attack", "one record", "patient, all records", *(f"{words} record{'s' * (words != '1')}" for words in BINS)]
     text.append("### Is this record in? Is this patient in?\n\n" + markdown_table(header, rows))
     rows = []
     for name in releases:
@@ -131,7 +131,12 @@ def attack_tables(results: StudyResults, releases: list[str], first: str = "") -
         best = strongest(results, right, "record/auc")
         gap = results.difference(wrong, right, f"{best}/record/auc")
         rows.append(
-            [NAMES[name], best, *(_verdict(results, c, f"{best}/record") for c in (right, wrong)), f"{gap:+.3f}"]
+            [
+                NAMES[name],
+                best,
+                *(_verdict(results, name, c, f"{best}/record") for c in (right, wrong)),
+                f"{gap:+.3f}",
+            ]
         )
     header = [
         "guarantee",
@@ -144,8 +149,13 @@ def attack_tables(results: StudyResults, releases: list[str], first: str = "") -
     return text
 
 
-def _verdict(results: StudyResults, cell: str, metric: str) -> str:
-    verdicts = results.texts(cell, f"{metric}/verdict")
+def _verdict(results: StudyResults, name: str, cell: str, metric: str) -> str:
+    """The mean AUC, and how often which verdict; below the limit of one unit there is nothing to blame it for."""
+    verdicts, privacy = results.texts(cell, f"{metric}/verdict"), budget(name, results.config["delta"])
+    if privacy is not None:
+        bound = limit(privacy.epsilon, privacy.delta, 1)
+        runs = results.runs(cell, f"{metric}/auc")
+        verdicts = ["within the proven limit" if auc <= bound else "above the limit" for auc in runs]
     told = ", ".join(f"{v} {verdicts.count(v)}/{len(verdicts)}" for v in dict.fromkeys(verdicts))
     return f"{results.estimate(cell, f'{metric}/auc'):.3f} ({told})"
 
