@@ -50,6 +50,23 @@ def _standard(rows: Array) -> Array:
     return np.asarray(centered / np.maximum(length, 1e-6), dtype=np.float32)
 
 
+@cache
+def near(name: str, part: str, other: str, bar: float) -> npt.NDArray[np.bool_]:
+    """Which images of one split have a near copy in another. No seed changes it."""
+    return alike(pixels(name, part), pixels(name, other), bar).any(axis=1)
+
+
+@cache
+def near_within(name: str, bar: float) -> tuple[int, float | None]:
+    """How many training images have a near copy among the others, and the share of these pairs of one patient."""
+    train = pixels(name, "train")
+    pairs = alike(train, train, bar)
+    np.fill_diagonal(pairs, False)
+    owner = vectors(name, "train").subject
+    known = owner is not None and pairs.any()
+    return int(pairs.any(axis=1).sum()), float((owner[:, None] == owner)[pairs].mean()) if known else None
+
+
 def counted(config: Mapping[str, Any], name: str, seed: int) -> Mapping[str, float]:
     """How many images have a copy, within training and between splits. No seed changes it."""
     out: dict[str, float] = {}
@@ -65,14 +82,12 @@ def counted(config: Mapping[str, Any], name: str, seed: int) -> Mapping[str, flo
         )
         out[f"images/{part}"] = float(len(rows))
     for bar in config["near"]:
-        pairs = alike(train, train, bar)
-        np.fill_diagonal(pairs, False)
-        out[f"{bar:g}/within train"] = float(pairs.any(axis=1).sum())
-        owner = vectors(name, "train").subject
-        if owner is not None and pairs.any():
-            out[f"{bar:g}/of one patient"] = float((owner[:, None] == owner)[pairs].mean())
+        within, of_one = near_within(name, bar)
+        out[f"{bar:g}/within train"] = float(within)
+        if of_one is not None:
+            out[f"{bar:g}/of one patient"] = of_one
         for part in ("val", "test"):
-            out[f"{bar:g}/{part} in train"] = float(alike(pixels(name, part), train, bar).any(axis=1).sum())
+            out[f"{bar:g}/{part} in train"] = float(near(name, part, "train", bar).sum())
     return out
 
 
@@ -90,10 +105,10 @@ def usefulness(config: Mapping[str, Any], name: str, seed: int) -> Mapping[str, 
     every, rng = np.ones(len(test), dtype=bool), np.random.default_rng(seed)
     out = {"as it is": auc(np.ones(len(train), dtype=bool), every)}
     for bar in config["near"]:
-        near = alike(pixels(name, "train"), pixels(name, "test"), bar).any(axis=1)
+        copied = near(name, "train", "test", bar)
         other = np.ones(len(train), dtype=bool)
-        other[rng.permutation(len(train))[: near.sum()]] = False
-        out |= {f"{bar:g}/left out": float(near.sum()), f"{bar:g}/without": auc(~near, every)}
+        other[rng.permutation(len(train))[: copied.sum()]] = False
+        out |= {f"{bar:g}/left out": float(copied.sum()), f"{bar:g}/without": auc(~copied, every)}
         out[f"{bar:g}/without others"] = auc(other, every)
     return out
 

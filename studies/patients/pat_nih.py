@@ -111,7 +111,13 @@ def attack_tables(results: StudyResults, releases: list[str], first: str = "") -
             everywhere = all(metric in figures for figures in results.raw[cell].values())
             row.append(f"{results.estimate(cell, metric):.3f}" if metric in known and everywhere else "-")
         rows.append(row)
-    header = ["guarantee", "attack", "one record", "patient, all records", *(f"{words} record{'s' * (words != '1')}" for words in BINS)]
+    header = [
+        "guarantee",
+        "attack",
+        "one record",
+        "patient, all records",
+        *(f"{words} record{'s' * (words != '1')}" for words in BINS),
+    ]
     text.append("### Is this record in? Is this patient in?\n\n" + markdown_table(header, rows))
     rows = []
     for name in releases:

@@ -89,7 +89,7 @@ def made(tmp_path_factory: pytest.TempPathFactory, studies: dict[str, FoundStudy
     caches = [
         module("pat_nih").images, module("pat_nih").everyone, module("pat_diabetes").encounters,
         module("pat_diabetes").divided, module("pat_diabetes").vectors, module("pat_duplicates").pixels,
-        module("pat_duplicates").vectors,
+        module("pat_duplicates").vectors, module("pat_duplicates").near, module("pat_duplicates").near_within,
     ]  # fmt: skip
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("LOCUM_DATA", str(folder))
