@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -196,3 +197,11 @@ def test_a_repeated_member_is_easier_to_find(made: Path, studies: dict[str, Foun
     once, often = (module("pat_duplicates").planted(config, "nih_cxr14", "none", n, 0) for n in (1, 20))
     assert often["likelihood ratio/repeated"] > once["likelihood ratio/repeated"] - 0.01
     assert often["likelihood ratio/repeated"] > 0.9
+
+
+def test_the_page_quotes_the_committed_figures() -> None:
+    page = (ROOT / "patients" / "README.md").read_text()
+    results = (ROOT / "patients" / "results" / "patients-duplicates.md").read_text()
+    quoted = re.findall(r"\d\.\d{3} \[[^\]]+\]", page)
+    assert len(quoted) > 10
+    assert [figure for figure in quoted if figure not in results] == []
