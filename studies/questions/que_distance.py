@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,8 @@ from locum.generate import replica
 from locum.metrics import nearest
 from locum.recipes import StudyResults
 from locum.recipes.study import Cell, markdown_table
+from locum.release import Release
+from locum.types import EmbeddingSet
 
 # Metrics by the words of the table.
 ATTACKS = {
@@ -26,6 +28,16 @@ ATTACKS = {
 }
 
 
+@lru_cache(maxsize=16)
+def fitted(name: str, method: str, most: int, seed: int) -> tuple[EmbeddingSet, EmbeddingSet, Release]:
+    """Members, as many others of the same split, and the decoder that all tables are drawn from."""
+    data = records(name, "train")
+    count = min(most, len(data) // 2)
+    order = np.random.default_rng(seed).permutation(len(data))
+    members, others = (data.take(np.sort(order[i * count : (i + 1) * count])) for i in (0, 1))
+    return members, others, PLAIN[method](seed).fit(members.X, members.y).release(members.info, no_dp=True)
+
+
 def kept_away(
     config: Mapping[str, Any], name: str, method: str, size: int, share: float, seed: int
 ) -> Mapping[str, float]:
@@ -33,11 +45,8 @@ def kept_away(
 
     The smallest distance is the quantile `share` of the distances of samples from their nearest record.
     """
-    data = records(name, "train")
-    count = min(config["members"], len(data) // 2)
-    order = np.random.default_rng(seed).permutation(len(data))
-    members, others = (data.take(np.sort(order[i * count : (i + 1) * count])) for i in (0, 1))
-    decoder = PLAIN[method](seed).fit(members.X, members.y).release(members.info, no_dp=True)
+    members, others, decoder = fitted(name, method, config["members"], seed)
+    count = len(members)
     far = nearest(decoder.sample(config["drawn"], random_state=seed + 1)[0], members.X)[0]
     # Without a smallest distance the attacker must guess a radius: that of the smallest share.
     radius = float(np.quantile(far, share or min(s for s in config["shares"] if s)))

@@ -47,7 +47,7 @@ def made(tmp_path_factory: pytest.TempPathFactory, studies: dict[str, FoundStudy
     weights = module("que_weights")
     caches = [
         module("que_sets").records, module("que_corruptions").images, module("que_corruptions").embedded,
-        weights.records, weights.folds, weights.generator,
+        weights.records, weights.folds, weights.generator, module("que_distance").fitted,
     ]  # fmt: skip
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("LOCUM_DATA", str(folder))
