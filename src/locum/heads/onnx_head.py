@@ -52,5 +52,8 @@ def head_to_onnx(head: SavedHead) -> bytes:
         ],
     }
     words = f"{about['claim_in_words']} Not covered: {'; '.join(manifest.claim.not_covered)}."
-    outputs: dict[str, tuple[Any, list[Any]]] = {"probabilities": (np.float32, ["n", len(manifest.classes)]), "code": (np.int64, ["n"])}
+    outputs: dict[str, tuple[Any, list[Any]]] = {
+        "probabilities": (np.float32, ["n", len(manifest.classes)]),
+        "code": (np.int64, ["n"]),
+    }
     return graph.model({"X": (np.float32, ["n", manifest.embedding.dim])}, outputs, about, words)
