@@ -36,7 +36,7 @@ nb_execution_in_temp = True
 # A cell that fails is a warning with its traceback, and `make docs` (-W) ends in an error after the last page.
 # `nb_execution_raise_on_error` would stop at the first, without saying why.
 nb_execution_show_tb = True
-nb_execution_timeout = 300  # seconds per cell
+nb_execution_timeout = 900  # seconds per cell
 nb_merge_streams = True
 nb_number_source_lines = False
 

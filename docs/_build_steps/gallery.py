@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import sys
 from importlib.util import find_spec
 from pathlib import Path
@@ -31,7 +32,7 @@ def examples(folder: Path) -> list[Example]:
 def read_example(path: Path) -> Example:
     """Title and text from a script's docstring, and which of its imports are not installed.
 
-    The title is the file's name in words; the text is the docstring without the lines that show a command.
+    The title is what comes before the first colon or full stop. Lines that show a command are left out.
     """
     source = path.read_text(encoding="utf-8")
     tree = ast.parse(source)
@@ -46,8 +47,9 @@ def read_example(path: Path) -> Example:
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
             names.add(node.module.split(".")[0])
     missing = sorted(n for n in names - set(sys.stdlib_module_names) if find_spec(n) is None)
-    title = path.stem.replace("_", " ").capitalize()
-    return Example(path, title, "\n".join(lines).strip(), tuple(missing), NEEDS_DATA in source)
+    title, _, text = re.split(r"(?<=[\w)])([:.])(?=\s|$)", "\n".join(lines).strip(), maxsplit=1)
+    text = text.strip()
+    return Example(path, " ".join(title.split()), text[:1].upper() + text[1:], tuple(missing), NEEDS_DATA in source)
 
 
 def gallery(folder: Path) -> str:

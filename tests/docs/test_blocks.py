@@ -95,15 +95,33 @@ def commands_of(page: Path) -> list[Command]:
 COMMANDS = [c for page in PAGES for c in commands_of(page)]
 
 
+def cells_of(page: Path) -> list[Command]:
+    """The shell commands in the cells of a notebook; the docs build runs them, here they only have to exist."""
+    name = page.relative_to(ROOT).as_posix()
+    found = []
+    for start, block in fenced(page.read_text(encoding="utf-8"), "{code-cell}"):
+        whole = block.replace("\\\n", " ")
+        found += [Command(name, start, line[1:].strip(), ()) for line in whole.splitlines() if line.startswith("!")]
+    return found
+
+
+CELLS = [c for page in PAGES for c in cells_of(page)]
+
+
 def words_of(text: str) -> list[str]:
     """A command line as its words, without the comment behind it, variables before it and where its output goes."""
     words = shlex.split(re.sub(r"\s# .*", "", text))  # FILE#split is no comment
     while words and re.match(r"[A-Z_]+=", words[0]):
         del words[0]
-    for stop in ("|", "||", "&&", ";", ">", "2>", ">>"):
+    for stop in (">", "2>", ">>"):
         if stop in words:
             words = words[: words.index(stop)]
     return words
+
+
+def parts_of(text: str) -> list[list[str]]:
+    """The words of each command of a line: `cd site && locum ... | grep ok` has three."""
+    return [words_of(part) for part in re.split(r"\s(?:\|\||&&|\||;)\s", text)]
 
 
 def parse(words: list[str]) -> click.Context:
@@ -156,7 +174,7 @@ def test_every_command_exists(page: str) -> None:
     wrong = []
     scripts = script_names((ROOT / page).read_text(encoding="utf-8"))
     for shown in (c for c in COMMANDS if c.page == page):
-        words = words_of(shown.text)
+        words = parts_of(shown.text)[0]
         if words[0] == "locum":
             try:
                 parse(words[1:])
@@ -167,6 +185,19 @@ def test_every_command_exists(page: str) -> None:
                 wrong.append(f"{shown}: no script of that name on the page or in the repository")
         elif begins(shown.text, OTHERS) is None:
             wrong.append(f"{shown}: what is this? Give it a line in OTHERS, with the reason")
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize("page", sorted({c.page for c in CELLS}))
+def test_every_command_of_a_notebook_exists(page: str) -> None:
+    wrong = []
+    for shown in (c for c in CELLS if c.page == page):
+        for words in parts_of(shown.text):
+            if words[0] == "locum":
+                try:
+                    parse(words[1:])
+                except click.UsageError as error:
+                    wrong.append(f"{shown}: {error.format_message()}")
     assert not wrong, "\n".join(wrong)
 
 
