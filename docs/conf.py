@@ -28,7 +28,7 @@ myst_enable_extensions = ["colon_fence", "deflist"]
 myst_heading_anchors = 3
 source_suffix = {".md": "myst-nb"}
 root_doc = "index"
-exclude_patterns = ["_build", "_build_steps"]
+exclude_patterns = ["_build", "_build_steps", "_static"]
 
 # Every notebook runs in an empty folder of its own, with the program of this environment.
 nb_execution_mode = "force"
@@ -64,6 +64,8 @@ html_theme = "furo"
 html_title = f"Locum {__version__}"
 html_show_sphinx = False
 html_copy_source = False
+html_static_path = ["_static"]
+html_css_files = ["notebook.css"]
 
 
 # numpy spells its aliases out, over three lines per parameter: give them their names back.

@@ -1,5 +1,6 @@
 """Runs first in the kernel of every tutorial: a shell command that fails must fail the build."""
 
+import os
 import subprocess
 import warnings
 
@@ -7,6 +8,11 @@ from IPython import get_ipython
 
 # Times and progress of libraries are not what a page is about.
 warnings.filterwarnings("ignore")
+# The kernel asks programs for colors and progress bars, as in a terminal; a page wants plain text.
+for _name in ("FORCE_COLOR", "CLICOLOR", "CLICOLOR_FORCE"):
+    os.environ.pop(_name, None)
+os.environ.update(TERM="dumb", NO_COLOR="1")
+
 shell_output = ""  # what the last shell command printed; checks in hidden cells read it
 
 
