@@ -1,4 +1,4 @@
-"""Every console block of README and docs: its commands run here, or parse, or are named below with a reason.
+"""Every console block of README, CONTRIBUTING and docs: its commands run here, or parse, or are named below with a reason.
 
 - A command of the program must parse: the verb and every option exist, by the program's own parser.
 - A block that shows output is run, in a folder with the data it speaks of, and must print what it shows:
@@ -23,7 +23,7 @@ import pytest
 from locum.cli.program import command
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
+PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")])
 PROMPT = re.compile(r"^(?:[\w ]{1,20})?\$ ")
 
 # Commands of other programs that a page may show: their first words, and why no test runs them.
@@ -135,6 +135,9 @@ def parse(words: list[str]) -> click.Context:
         _, inner, words = group.resolve_command(ctx, words)
         assert inner is not None
         ctx, group = click.Context(inner, info_name=inner.name, parent=ctx), inner
+        if isinstance(inner, click.Group) and words:
+            inner.parse_args(ctx, list(words))  # a group may put its default verb in front
+            words = [*ctx._protected_args, *ctx.args]
     values, rest, order = group.make_parser(ctx).parse_args(list(words))
     if rest:
         raise click.UsageError(f"unexpected {' '.join(rest)!r}", ctx)
@@ -247,7 +250,7 @@ def agrees(shown: tuple[str, ...], printed: str) -> str | None:
     lines = [line for line in (shape(text) for text in printed.splitlines()) if line]
     at, gap = 0, False
     for text in shown:
-        if not text.strip():
+        if not shape(text):
             continue
         if text.strip() == "...":
             gap = True
@@ -265,7 +268,7 @@ def _starts(line: str, want: str) -> bool:
 
 
 def test_other_output_is_found() -> None:
-    assert agrees(("a 1.5 b", "...", "end"), "a 2.25 b\nmore\nend\n") is None
+    assert agrees(("a 1.5 b", " ────", "...", "end"), "a 2.25 b\n ─────── \nmore\nend\n") is None
     assert agrees(("a 1.5 b", "end"), "a 2.25 b\nmore\nend\n") == "end"
     assert agrees(("a 1.5 c",), "a 2.25 b\n") == "a 1.5 c"
 
