@@ -28,6 +28,8 @@ myst_enable_extensions = ["colon_fence", "deflist"]
 myst_heading_anchors = 3
 source_suffix = {".md": "myst-nb"}
 root_doc = "index"
+# Pygments trips over a shell command in a cell that goes on in the next line; its second try is good.
+suppress_warnings = ["misc.highlighting_failure"]
 exclude_patterns = ["_build", "_build_steps", "_static"]
 
 # Every notebook runs in an empty folder of its own, with the program of this environment.
