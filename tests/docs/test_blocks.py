@@ -36,6 +36,8 @@ OTHERS = {
     ". .venv/bin/activate": "changes the reader's shell",
     "pip install": "needs an index of packages; tests/wheel installs the wheel",
     "ssh": "needs another machine",
+    "git": "needs a remote repository",
+    "docker": "needs a Docker daemon",
     "cat": "shows a file",
     "head": "shows a file",
     "echo": "shows an exit code",
@@ -48,8 +50,7 @@ NOT_RUN = {
     "locum embed digits -o own.npz --backbone onnx:": "embeds 1797 images; tests/embed runs custom models",
     "locum report out/demo/": "needs the output of `make demo`; tests/recipes/test_report.py checks the lines",
     "locum study": "reads or writes results of studies; tests/studies runs such studies",
-    "python examples/obfuscate_table.py": "takes half a minute; the gallery of the docs build runs it",
-    "python examples/sample_without_locum.py": "the gallery of the docs build runs it",
+    "python examples/": "the gallery of the docs build runs every example, and shows what it prints",
     "python make_model.py": "belongs to a custom model: tests/embed runs one",
 }
 
