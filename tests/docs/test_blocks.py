@@ -1,4 +1,4 @@
-"""Every console block of README, CONTRIBUTING and docs: its commands run here, or parse, or are named below with a reason.
+"""Every console block of the docs: its commands run here, or parse, or are named below with a reason.
 
 - A command of the program must parse: the verb and every option exist, by the program's own parser.
 - A block that shows output is run, in a folder with the data it speaks of, and must print what it shows:
