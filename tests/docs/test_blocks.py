@@ -222,7 +222,9 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Path:
     import numpy as np
 
     from locum.data import load_sample, split
-    from locum.recipes import fit_release, train_head
+    from locum.generate import ClassGaussian
+    from locum.recipes import train_head
+    from locum.types import EmbeddingInfo
 
     home = tmp_path_factory.mktemp("desk")
     tumors = load_sample("breast-cancer")
@@ -231,8 +233,11 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name, part in parts.items():
         arrays[f"{name}_x"], arrays[f"{name}_y"] = part.X, part.y
     np.savez(home / "tumors.npz", **arrays)
-    fit_release(str(home / "tumors.npz"), home / "release", no_dp=True)
-    train_head(home / "release", home / "head.safetensors")
+    train = parts["train"]
+    generator = ClassGaussian(random_state=0).fit(train.X, train.y)
+    info = EmbeddingInfo("measurements", class_names=tumors.info.class_names)
+    generator.release(info, no_dp=True).save(home / "release")
+    train_head(home / "release", home / "head.safetensors", samples=1000)
     return home
 
 
