@@ -33,6 +33,7 @@ OTHERS = {
     "make check": "CI runs it",
     "make docs": "builds these pages",
     "make bench": "takes many minutes",
+    "make dist": "makes two more environments; tests/shelves runs its parts",
     ". .venv/bin/activate": "changes the reader's shell",
     "pip install": "needs an index of packages; tests/wheel installs the wheel",
     "ssh": "needs another machine",
