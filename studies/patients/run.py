@@ -8,10 +8,20 @@ from pat_nih import nih_cells, nih_minutes, render_nih
 
 from locum.recipes import Study
 
+OWN = "It needs what these sets have: patients with several records, and images beside their vectors."
+
 STUDIES: dict[str, Study] = {
-    "patients": Study("Chest X-rays of real patients: per image or per patient", nih_cells, render_nih, nih_minutes),
-    "patients-diabetes": Study(
-        "Encounters of real patients: per encounter or per patient", diabetes_cells, render_diabetes, diabetes_minutes
+    "patients": Study(
+        "Chest X-rays of real patients: per image or per patient", nih_cells, render_nih, nih_minutes, sets=OWN
     ),
-    "patients-duplicates": Study("Copies of records", duplicate_cells, render_duplicates, duplicate_minutes),
+    "patients-diabetes": Study(
+        "Encounters of real patients: per encounter or per patient",
+        diabetes_cells,
+        render_diabetes,
+        diabetes_minutes,
+        sets=OWN,
+    ),
+    "patients-duplicates": Study(
+        "Copies of records", duplicate_cells, render_duplicates, duplicate_minutes, sets=OWN
+    ),
 }

@@ -9,11 +9,19 @@ from que_weights import render_weights, weight_cells, weight_minutes
 
 from locum.recipes import Study
 
+OWN = "Its settings were made for the sets that it names."
+
 STUDIES: dict[str, Study] = {
-    "few-records": Study("Ten, thirty and a hundred records per class", few_cells, render_few, few_minutes),
-    "min-distance": Study("A smallest distance from records", distance_cells, render_distance, distance_minutes),
-    "corruptions": Study("Corrupted images", corruption_cells, render_corruptions, corruption_minutes),
+    "few-records": Study("Ten, thirty and a hundred records per class", few_cells, render_few, few_minutes, sets=OWN),
+    "min-distance": Study(
+        "A smallest distance from records", distance_cells, render_distance, distance_minutes, sets=OWN
+    ),
+    "corruptions": Study("Corrupted images", corruption_cells, render_corruptions, corruption_minutes, sets=OWN),
     "generated-weights": Study(
-        "Generated rows while a head trains: weight and variance", weight_cells, render_weights, weight_minutes
+        "Generated rows while a head trains: weight and variance",
+        weight_cells,
+        render_weights,
+        weight_minutes,
+        sets=OWN,
     ),
 }

@@ -215,7 +215,7 @@ def test_the_demo_has_something_on_every_screen(demo: Visit) -> None:
     assert page.locator(".attack").count() >= 8
     demo.screen("decide", release=RELEASE)
     expect(page.locator(".verdict")).to_have_text("Policy research-sharing: met")
-    expect(page.get_by_text("A linear classifier from the release has an AUC of")).to_be_visible()
+    expect(page.get_by_text("classifier that saw only the release tells two real records of different classes apart")).to_be_visible()
     demo.screen("receive", release=RELEASE)
     expect(page.get_by_role("heading", name="Complete and unchanged")).to_be_visible()
 
@@ -233,7 +233,7 @@ def test_every_screen_at_every_size(demo: Visit, scheme: str) -> None:
             found[f"{name} at {size}"] = demo.violations()
         page.set_viewport_size({"width": 1280, "height": 720})
     assert not any(found.values()), "\n".join(f"{where}: {words}" for where, words in found.items() if words)
-    dark = page.evaluate("getComputedStyle(document.documentElement).backgroundColor") == "rgb(16, 22, 27)"
+    dark = page.evaluate("getComputedStyle(document.documentElement).backgroundColor") == "rgb(18, 23, 29)"
     assert dark == (scheme == "dark")
 
 
@@ -323,7 +323,7 @@ def test_a_look_at_the_records_is_noted_for_good(demo: Visit) -> None:
     page.get_by_label("My records, for my eyes only").check()
     expect(page.get_by_text("For your eyes only: this reads your records.")).to_be_visible()
     red = page.evaluate("getComputedStyle(document.querySelector('.card.eyes')).borderTopColor")
-    assert red == "rgb(163, 35, 28)"
+    assert red == "rgb(143, 47, 11)"
     page.get_by_label("Records", exact=True).select_option("tables/tumors.csv")
     page.get_by_role("button", name="Look at my records, and note it").click()
     expect(page.get_by_text("measured on your records")).to_be_visible()
@@ -451,7 +451,7 @@ def release_and_attack(visit: Visit) -> None:
 def approve(visit: Visit) -> None:
     page = visit.screen("decide", release="scans-release")
     page.get_by_role("button", name="Measure it").click()
-    expect(page.get_by_text("A linear classifier from the release has an AUC of")).to_be_visible()
+    expect(page.get_by_text("classifier that saw only the release tells two real records of different classes apart")).to_be_visible()
     visit.settle()
     for box in page.locator(".safe input[type=checkbox]").all():
         box.check()

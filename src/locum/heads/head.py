@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator
+from copy import deepcopy
 from itertools import islice
 from typing import Any, Self
 
@@ -277,8 +278,9 @@ class TorchHead(HeadSettings):
         check_is_fitted(self, "module_")
         X = validate_data(self, X, dtype=np.float32, reset=False)
         with torch.no_grad():
-            x = self._scaled(tensor(X))
-            out: npt.NDArray[np.float64] = torch.softmax(self.module_(x).double(), dim=1).numpy()
+            # In double precision: a record's figures must not depend on which others share a matrix product.
+            module, x = deepcopy(self.module_).double(), self._scaled(tensor(X)).double()
+            out: npt.NDArray[np.float64] = torch.softmax(module(x), dim=1).numpy()
         return out
 
     def predict(self, X: npt.ArrayLike) -> npt.NDArray[Any]:

@@ -32,6 +32,7 @@ from locum.recipes.study_sets import (
     SetNeeds,
     data_folder as data_folder,
     data_hashes,
+    file_hashes,
     is_data,
     know_sets,
     prepare_set,
@@ -433,7 +434,7 @@ class Expected:
     --------
     >>> from locum.recipes import Expected
     >>> Expected(120.0, 10, 0, "as the study says").sentence(jobs=2)
-    '10 cells, about 1 min with 2 at once (as the study says); a run that stops can go on'
+    '10 cells, about 60 s with 2 at once (as the study says); a run that stops can go on'
     """
 
     seconds: float | None
@@ -727,7 +728,7 @@ def _hashes(found: FoundStudy, config: Mapping[str, Any]) -> dict[str, str]:
         return {}
     listed = read_data_sets(found.folder.parent).values()
     files = [file.path for data in listed if found.name in data.studies for file in data.files]
-    return data_hashes([file for file in files if (folder / file).is_file()])
+    return file_hashes(folder, files)
 
 
 def in_time(seconds: float) -> str:

@@ -339,6 +339,12 @@ def data_hashes(names: Sequence[str]) -> dict[str, str]:
     return out
 
 
+def file_hashes(folder: Path, files: Sequence[str]) -> dict[str, str]:
+    """SHA-256 of those files that are in a folder, by name."""
+    found = {file: folder / file for file in files if (folder / file).is_file()}
+    return {file: _hashed(str(path), path.stat().st_mtime_ns) for file, path in found.items()}
+
+
 @lru_cache(maxsize=64)
 def _hashed(path: str, changed: int) -> str:
     place = Path(path)

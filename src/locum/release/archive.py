@@ -195,6 +195,10 @@ def read_archive(source: bytes | Path) -> Archive:
     raw = _bytes_of(source)
     try:
         name, entries = _entries(raw)
+    except FormatError as error:
+        if isinstance(source, bytes):
+            raise
+        raise FormatError(f"{str(source)!r} cannot be read as a release. {error}") from None
     except (struct.error, UnicodeDecodeError):
         raise FormatError("The .zip is damaged: its directory cannot be read. Ask for it again.") from None
     if MANIFEST not in entries:
