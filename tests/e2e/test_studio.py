@@ -215,7 +215,9 @@ def test_the_demo_has_something_on_every_screen(demo: Visit) -> None:
     assert page.locator(".attack").count() >= 8
     demo.screen("decide", release=RELEASE)
     expect(page.locator(".verdict")).to_have_text("Policy research-sharing: met")
-    expect(page.get_by_text("classifier that saw only the release tells two real records of different classes apart")).to_be_visible()
+    expect(
+        page.get_by_text("A linear classifier from the release tells two real records of different classes apart")
+    ).to_be_visible()
     demo.screen("receive", release=RELEASE)
     expect(page.get_by_role("heading", name="Complete and unchanged")).to_be_visible()
 
@@ -451,7 +453,9 @@ def release_and_attack(visit: Visit) -> None:
 def approve(visit: Visit) -> None:
     page = visit.screen("decide", release="scans-release")
     page.get_by_role("button", name="Measure it").click()
-    expect(page.get_by_text("classifier that saw only the release tells two real records of different classes apart")).to_be_visible()
+    expect(
+        page.get_by_text("A linear classifier from the release tells two real records of different classes apart")
+    ).to_be_visible()
     visit.settle()
     for box in page.locator(".safe input[type=checkbox]").all():
         box.check()
