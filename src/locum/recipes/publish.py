@@ -495,19 +495,23 @@ def _confirmed(asked: _Asked, members: EmbeddingSet) -> None:
 
 def _fit(asked: _Asked, state: _State, ledger: Path) -> None:
     """Pay and fit; a killed fit goes on from its checkpoint, and without one nothing is paid a second time."""
+    here = Path(os.path.realpath(asked.internal))
     if "fit" not in state.steps:
         # On disk before the payment: a later run knows which charges can be its own.
-        state.done("fit", before=sorted(charge.identity for charge in _charges(ledger)))
-    elif not list((asked.internal / STATE_FOLDER).glob("fit-*.checkpoint")) and (lost := _since(state, ledger)):
+        state.done("fit", before=sorted(charge.identity for charge in _charges(ledger)), place=str(here))
+    # A checkpoint is found by the path of what is fitted: in a folder that was moved, `fit` would pay anew.
+    elif (lost := _since(state, ledger)) and (
+        state.steps["fit"].get("place") != str(here) or not list((here / STATE_FOLDER).glob("fit-*.checkpoint"))
+    ):
         raise PrivacyError(
             f"An earlier run was charged epsilon {lost[0].epsilon:.6g}, and the checkpoint of its fit is gone from "
-            f"{str(asked.internal / STATE_FOLDER)!r}: nothing is charged again. Put it back to go on, or choose "
-            "another folder, where another release is paid for."
+            f"{str(Path(state.steps['fit'].get('place', here), STATE_FOLDER))!r}: nothing is charged again. Put it "
+            "back to go on, or choose another folder, where another release is paid for."
         )
     asked.announce(f"fit: epsilon {asked.budget.epsilon:g} is charged to {str(ledger)!r}, then a release is made")
     try:
         fit_release(
-            str(asked.members),
+            str(here / asked.members.name),
             asked.staged,
             generator="gaussian",
             privacy=asked.budget,
