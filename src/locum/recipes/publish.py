@@ -11,7 +11,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -466,8 +466,10 @@ def _split(asked: _Asked, state: _State, splits: Mapping[str, EmbeddingSet]) -> 
         )
     _confirmed(asked, members)
     ledger = ledger_for(asked.data, given.info)
+    # As `embed` does: whoever fits one of these files spends the budget of the data, not a new one.
+    info = replace(members.info, ledger=str(ledger.resolve()))
     for file, part in ((asked.members, members), (asked.non_members, fresh)):
-        write_embeddings(file, part)
+        write_embeddings(file, replace(part, info=info))
     state.done(
         "split",
         ledger=str(ledger.resolve()),
