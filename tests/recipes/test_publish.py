@@ -385,3 +385,26 @@ def test_the_parts_that_stay_name_the_ledger_of_the_data(publish: Callable[..., 
         fit_release(str(tmp_path / "out" / "internal" / "members.npz"), tmp_path / "r", classes_public=True)
     for file in (tmp_path / "out" / "release").iterdir():
         assert str(tmp_path).encode() not in file.read_bytes()
+
+
+def test_a_signature_of_a_stopped_run_goes_if_the_next_policy_is_not_met(
+    publish: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(publishing, "_verify", stopped)
+        publish()
+    staged = tmp_path / "out" / "internal" / "release"
+    assert (staged / "signature.json").exists()
+    assert not publish(policy=str(policy(tmp_path))).published
+    assert sorted(p.name for p in staged.iterdir()) == ["README.md", "decoder.safetensors", "manifest.json"]
+
+
+def test_data_behind_a_link_that_changed_are_noticed(
+    publish: Callable[..., Any], data: str, tmp_path: Path
+) -> None:
+    (tmp_path / "in" / "linked.npz").symlink_to(data)
+    options = {"data": str(tmp_path / "in" / "linked.npz"), "policy": str(policy(tmp_path))}
+    publish(**options)
+    write_embeddings(data, records(410))
+    with pytest.raises(ConfigError, match="have changed since"):
+        publish(**options)

@@ -52,6 +52,7 @@ from locum.recipes.review import show_cost
 from locum.recipes.sign import read_signing_key, sign_release
 from locum.recipes.verify import verify_release
 from locum.release import load
+from locum.release.passport import present_passport_files, write_passport_files
 from locum.report import audit_facts, publish_facts, publish_html
 from locum.types import DP, EmbeddingInfo, EmbeddingSet, Progress, SetBatches
 
@@ -327,6 +328,9 @@ def _run(asked: _Asked) -> PublishSummary:
         if published:
             _leave(asked, ledger)
             state.done("publish", judged_by=asked.judged_by, policy=asked.policy)
+        else:
+            # A run that was stopped may have signed it under another policy.
+            write_passport_files(asked.staged, {}, remove=present_passport_files(asked.staged))
     return _told(asked, state, ledger, published, earlier)
 
 
@@ -380,7 +384,8 @@ def _source_of(data: str) -> str:
             if not any(part.startswith(".") for part in Path(folder, name).relative_to(place).parts)
         )
     for file in files:
-        found = file.lstat()
+        # Behind a link, what it leads to; a link that leads nowhere is not read.
+        found = file.stat() if file.exists() else file.lstat()
         digest.update(f"{file.relative_to(place)}\0{found.st_size}\0{found.st_mtime_ns}\n".encode(errors="replace"))
     return digest.hexdigest()
 
