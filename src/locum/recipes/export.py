@@ -10,15 +10,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from locum.errors import ConfigError, PolicyError
+from locum.errors import ConfigError, IntegrityError, PolicyError
 from locum.generate.table import is_table
 from locum.heads import SavedHead, head_to_onnx
-from locum.io import check_output_file, write_bytes
+from locum.io import MANIFEST, check_output_file, write_bytes
 from locum.recipes.verify import verify_release
 from locum.release import (
     Release,
     decode_given,
     decoder_to_onnx,
+    entry_of,
     holder_refuses,
     hub_place,
     load,
@@ -198,8 +199,8 @@ def push_to_hub(
     """Push a release to the Hugging Face hub: exactly its checked files, in one commit.
 
     A decoder becomes a model repository, a fixed table a dataset repository; private unless `public` is said. A
-    release that its holder refused, or whose audit's policy is not met and was not overridden, is not pushed. Files
-    beside the release, such as reports, never are.
+    release that its holder refused, or whose audit's policy is not met and was not overridden, is not pushed, nor
+    is a test with an insecure seed. Files beside the release, such as reports, never are.
 
     Parameters
     ----------
@@ -246,7 +247,15 @@ def push_to_hub(
         raise PolicyError(f"{str(release)!r} was refused by its holder: {found.decision} Nothing was pushed.")
     if found.refused and found.override is None:
         raise PolicyError(f"{str(release)!r} must not leave: {found.audit} Nothing was pushed.")
+    if found.claim.test:
+        raise PolicyError(
+            f"{str(release)!r} is a test with an insecure seed: anyone can draw its noise again and take it off. "
+            "Nothing was pushed; fit it without `insecure_seed`."
+        )
     contents = release_files(release)
+    hashes = {name: entry_of(raw).sha256 for name, raw in contents.items()}
+    if not {**opened.passport_files.hashes, MANIFEST: found.fingerprint}.items() <= hashes.items():
+        raise IntegrityError(f"{str(release)!r} was replaced while it was checked: try again.")
     who = "everybody, for good: what was downloaded cannot be taken back" if public else "those you give access to"
     confirm(
         f"{len(contents)} files of the release {found.fingerprint[:12]} ({found.claim.title}) go to {place.kind} "
