@@ -361,9 +361,10 @@ def test_another_spelling_of_the_folder_pays_once_and_a_moved_one_pays_nothing(
     publish: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+    with monkeypatch.context() as patch:
         patch.setattr(Release, "save", stopped)
-        publish(out=Path("out"))
+        with pytest.raises(KeyboardInterrupt):
+            publish(out=Path("out"))
     book = tmp_path / "in" / ".locum" / "ledger.sqlite"
     set_budget(book, "default", epsilon=9.0, delta=1e-5, confirm=lambda _: None)
     (tmp_path / "out").rename(tmp_path / "moved")
@@ -381,7 +382,7 @@ def test_the_parts_that_stay_name_the_ledger_of_the_data(publish: Callable[..., 
     publish()
     for name in ("members.npz", "non-members.npz"):
         assert ledger_for(tmp_path / "out" / "internal" / name) == tmp_path / "in" / ".locum" / "ledger.sqlite"
-    with pytest.raises(PrivacyError, match="is spent|does not allow this"):
+    with pytest.raises(PrivacyError, match=r"is spent|does not allow this"):
         fit_release(str(tmp_path / "out" / "internal" / "members.npz"), tmp_path / "r", classes_public=True)
     for file in (tmp_path / "out" / "release").iterdir():
         assert str(tmp_path).encode() not in file.read_bytes()
@@ -390,18 +391,17 @@ def test_the_parts_that_stay_name_the_ledger_of_the_data(publish: Callable[..., 
 def test_a_signature_of_a_stopped_run_goes_if_the_next_policy_is_not_met(
     publish: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+    with monkeypatch.context() as patch:
         patch.setattr(publishing, "_verify", stopped)
-        publish()
+        with pytest.raises(KeyboardInterrupt):
+            publish()
     staged = tmp_path / "out" / "internal" / "release"
     assert (staged / "signature.json").exists()
     assert not publish(policy=str(policy(tmp_path))).published
     assert sorted(p.name for p in staged.iterdir()) == ["README.md", "decoder.safetensors", "manifest.json"]
 
 
-def test_data_behind_a_link_that_changed_are_noticed(
-    publish: Callable[..., Any], data: str, tmp_path: Path
-) -> None:
+def test_data_behind_a_link_that_changed_are_noticed(publish: Callable[..., Any], data: str, tmp_path: Path) -> None:
     (tmp_path / "in" / "linked.npz").symlink_to(data)
     options = {"data": str(tmp_path / "in" / "linked.npz"), "policy": str(policy(tmp_path))}
     publish(**options)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -26,6 +27,8 @@ from locum.release import (
     noise_width,
     open_release,
     push_files,
+    put_release,
+    read_archive,
     release_files,
 )
 from locum.types import PrivacyClaim
@@ -81,9 +84,9 @@ class ExportSummary:
 def export_onnx(source: Path, out: Path, *, overwrite: bool = False) -> ExportSummary:
     """Write a release's decoder, or a head, as an ONNX file with its claim; torch is not needed.
 
-    A release is checked as `verify_release` checks it. Where onnxruntime is installed the file is run, and is written
-    only if it agrees with Locum. It holds nothing that the release does not hold; noisy sums and transcripts of a
-    private fit are left out.
+    A release is checked as `verify_release` checks it; one that was refused is not exported. Where onnxruntime is
+    installed the file is run, and is written only if it agrees with Locum. It holds nothing that the release does not
+    hold; noisy sums and transcripts of a private fit are left out.
 
     Parameters
     ----------
@@ -143,7 +146,17 @@ def _decoder(source: Path) -> Release:
                 f"{str(source)!r} is a private table, whose columns are drawn one after the other: it has no decoder "
                 "to export. Draw rows with `locum obfuscate sample`."
             )
-        verify_release(source)
+        found = [verify_release(source)]
+    else:
+        found = []
+        with tempfile.TemporaryDirectory(prefix="locum-") as place:
+            contents = read_archive(source).contents
+            put_release(contents, Path(place) / "release", check=lambda folder: found.append(verify_release(folder)))
+    if found[0].refused and found[0].override is None:
+        # An .onnx file has no passport, which would say so.
+        raise PolicyError(
+            f"{str(source)!r} must not leave: {found[0].decision} {found[0].audit} Nothing was written."
+        )
     return load(source)
 
 
