@@ -408,3 +408,25 @@ def test_data_behind_a_link_that_changed_are_noticed(publish: Callable[..., Any]
     write_embeddings(data, records(410))
     with pytest.raises(ConfigError, match="have changed since"):
         publish(**options)
+
+
+def test_a_place_that_is_taken_is_refused_before_anything_is_paid(
+    publish: Callable[..., Any], tmp_path: Path
+) -> None:
+    (tmp_path / "out" / "internal").mkdir(parents=True)
+    (tmp_path / "out" / "internal" / "publish.json").write_text("{}")
+    (tmp_path / "out" / "release").symlink_to(tmp_path / "in")
+    with pytest.raises(ConfigError, match="is in the way"):
+        publish()
+    assert charges(tmp_path) == []
+
+
+def test_a_published_release_is_not_called_signed_with_a_key_that_did_not_sign_it(
+    publish: Callable[..., Any], tmp_path: Path
+) -> None:
+    publish()
+    other = Path(make_key_pair(tmp_path / "other").private)
+    # Without its public half beside it.
+    (tmp_path / "other.pub").unlink()
+    with pytest.raises(ConfigError, match="was signed with the key"):
+        publish(key=other)

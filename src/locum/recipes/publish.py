@@ -52,7 +52,7 @@ from locum.recipes.review import show_cost
 from locum.recipes.sign import read_signing_key, sign_release
 from locum.recipes.verify import verify_release
 from locum.release import load
-from locum.release.passport import present_passport_files, write_passport_files
+from locum.release.passport import key_id, present_passport_files, write_passport_files
 from locum.report import audit_facts, publish_facts, publish_html
 from locum.types import DP, EmbeddingInfo, EmbeddingSet, Progress, SetBatches
 
@@ -301,6 +301,10 @@ def publish_release(
     if inside.is_dir() and (inside == Path(os.path.realpath(out)) or inside in Path(os.path.realpath(out)).parents):
         raise ConfigError(f"{str(out)!r} lies inside the data: choose a folder beside them.")
     check_output_folder(out, overwrite=False, resumes=f"{INTERNAL}/{_STATE}")
+    if os.path.lexists(out / RELEASE) and ((out / RELEASE).is_symlink() or not (out / RELEASE / MANIFEST).is_file()):
+        raise ConfigError(
+            f"{str(out / RELEASE)!r} is in the way and is no release: move it, or choose another folder."
+        )
     with hold_folder(out):
         return _run(asked)
 
@@ -590,12 +594,19 @@ def _leave(asked: _Asked, ledger: Path) -> None:
 def _verify(asked: _Asked, place: Path, ledger: Path) -> tuple[str, ...]:
     public = asked.key.with_name(asked.key.name + ".pub")
     named = _info(asked).reference
-    return verify_release(
+    found = verify_release(
         place,
         ledger=ledger,
         key=public if public.is_file() else None,
         reference=Path(named) if named and Path(named).is_file() else None,
-    ).checks
+    )
+    mine = key_id(read_signing_key(place, asked.key, asked.passphrase).public_key())
+    if found.signed_by != mine:
+        raise ConfigError(
+            f"{str(place)!r} was signed with the key {str(found.signed_by)[:16]}, not with {str(asked.key)!r}: give "
+            "that key, or choose another folder."
+        )
+    return found.checks
 
 
 def _info(asked: _Asked) -> EmbeddingInfo:
