@@ -17,7 +17,7 @@ import pytest
 
 from locum import EmbeddingSet
 from locum.accounting import Ledger
-from locum.data import copies_of, read_splits, write_embeddings
+from locum.data import copies_of, ledger_for, read_splits, write_embeddings
 from locum.errors import ConfigError, LocumError, PrivacyError, ReleaseError
 from locum.recipes import (
     fit_release,
@@ -27,6 +27,7 @@ from locum.recipes import (
     set_budget,
     verify_release,
 )
+from locum.release import Release
 from locum.types import DP
 
 NEVER = """
@@ -350,3 +351,82 @@ def test_the_release_does_not_lie_inside_the_data(key: Path, tmp_path: Path) -> 
     for out in (tmp_path / "images", tmp_path / "images" / "out"):
         with pytest.raises(ConfigError, match="lies inside the data"):
             publish_release(str(tmp_path / "images"), out, key=key, classes_public=True)
+
+
+def stopped(*_: Any, **__: Any) -> None:
+    raise KeyboardInterrupt
+
+
+def test_another_spelling_of_the_folder_pays_once_and_a_moved_one_pays_nothing(
+    publish: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr(Release, "save", stopped)
+        with pytest.raises(KeyboardInterrupt):
+            publish(out=Path("out"))
+    book = tmp_path / "in" / ".locum" / "ledger.sqlite"
+    set_budget(book, "default", epsilon=9.0, delta=1e-5, confirm=lambda _: None)
+    (tmp_path / "out").rename(tmp_path / "moved")
+    with pytest.raises(PrivacyError, match="nothing is charged again"):
+        publish(out=tmp_path / "moved")
+    (tmp_path / "moved").rename(tmp_path / "out")
+    (tmp_path / "link").symlink_to(tmp_path / "out")
+    assert publish(out=tmp_path / "link").published
+    assert len(charges(tmp_path)) == 1
+    assert not list((tmp_path / "out" / "internal" / ".locum").glob("fit-*.checkpoint"))
+
+
+def test_the_parts_that_stay_name_the_ledger_of_the_data(publish: Callable[..., Any], tmp_path: Path) -> None:
+    """A fit of those files spends the budget of the data, not a new one."""
+    publish()
+    for name in ("members.npz", "non-members.npz"):
+        assert ledger_for(tmp_path / "out" / "internal" / name) == tmp_path / "in" / ".locum" / "ledger.sqlite"
+    with pytest.raises(PrivacyError, match=r"is spent|does not allow this"):
+        fit_release(str(tmp_path / "out" / "internal" / "members.npz"), tmp_path / "r", classes_public=True)
+    for file in (tmp_path / "out" / "release").iterdir():
+        assert str(tmp_path).encode() not in file.read_bytes()
+
+
+def test_a_signature_of_a_stopped_run_goes_if_the_next_policy_is_not_met(
+    publish: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(publishing, "_verify", stopped)
+        with pytest.raises(KeyboardInterrupt):
+            publish()
+    staged = tmp_path / "out" / "internal" / "release"
+    assert (staged / "signature.json").exists()
+    assert not publish(policy=str(policy(tmp_path))).published
+    assert sorted(p.name for p in staged.iterdir()) == ["README.md", "decoder.safetensors", "manifest.json"]
+
+
+def test_data_behind_a_link_that_changed_are_noticed(publish: Callable[..., Any], data: str, tmp_path: Path) -> None:
+    (tmp_path / "in" / "linked.npz").symlink_to(data)
+    options = {"data": str(tmp_path / "in" / "linked.npz"), "policy": str(policy(tmp_path))}
+    publish(**options)
+    write_embeddings(data, records(410))
+    with pytest.raises(ConfigError, match="have changed since"):
+        publish(**options)
+
+
+def test_a_place_that_is_taken_is_refused_before_anything_is_paid(
+    publish: Callable[..., Any], tmp_path: Path
+) -> None:
+    (tmp_path / "out" / "internal").mkdir(parents=True)
+    (tmp_path / "out" / "internal" / "publish.json").write_text("{}")
+    (tmp_path / "out" / "release").symlink_to(tmp_path / "in")
+    with pytest.raises(ConfigError, match="is in the way"):
+        publish()
+    assert charges(tmp_path) == []
+
+
+def test_a_published_release_is_not_called_signed_with_a_key_that_did_not_sign_it(
+    publish: Callable[..., Any], tmp_path: Path
+) -> None:
+    publish()
+    other = Path(make_key_pair(tmp_path / "other").private)
+    # Without its public half beside it.
+    (tmp_path / "other.pub").unlink()
+    with pytest.raises(ConfigError, match="was signed with the key"):
+        publish(key=other)

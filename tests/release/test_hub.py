@@ -11,9 +11,10 @@ from tests.release.hub_server import Hub, Repo, running_hub
 
 import locum
 from locum.errors import ConfigError, DataError, FormatError, IntegrityError, PolicyError
-from locum.generate import KSame
+from locum.generate import ClassGaussian, KSame
 from locum.recipes import push_to_hub
 from locum.release import hub_place, pack_release, release_files
+from locum.types import DP
 
 pytest.importorskip("huggingface_hub", reason="needs the extra hub")
 
@@ -167,3 +168,52 @@ def test_the_card_s_metadata_are_what_the_hub_knows(folder: Path) -> None:
         assert data["license"] == "unknown"
         assert "locum" in data["tags"]
         assert data["library_name"] == "locum"
+
+
+def test_a_test_release_is_not_pushed(blobs: tuple[np.ndarray, np.ndarray], tmp_path: Path, hub: Hub) -> None:
+    """Its noise can be drawn again by anyone: it is as good as the exact sums."""
+    made = ClassGaussian(privacy=DP(1.0, 1e-6), classes=sorted(set(blobs[1].tolist())), insecure_seed=1).fit(*blobs)
+    folder = made.release().save(tmp_path / "test")
+    with pytest.raises(PolicyError, match="insecure seed"):
+        push_to_hub(folder, "clinic/scans", confirm=agree)
+    assert not hub.calls
+
+
+def test_a_release_that_was_replaced_after_its_checks_is_not_pushed(
+    blobs: tuple[np.ndarray, np.ndarray], folder: Path, hub: Hub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from locum.recipes import export, verify_release
+
+    def late(path: Path) -> object:
+        found = verify_release(path)
+        KSame(k=5, random_state=0).fit(*blobs).release(no_dp=True).save(path, overwrite=True)
+        return found
+
+    monkeypatch.setattr(export, "verify_release", late)
+    with pytest.raises(IntegrityError, match="was replaced"):
+        push_to_hub(folder, "clinic/scans", confirm=agree)
+    assert not hub.calls
+
+
+def test_a_hub_that_lies_about_sizes_is_not_read_into_memory(
+    folder: Path, hub: Hub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from locum.release import hub as reading
+
+    hub.repos["models/clinic/large"] = Repo(False, {**release_files(folder), "passport.md": b"x" * 4096})
+    told = reading._client
+
+    class Lying:
+        def repo_info(self, *words: object, **options: object) -> object:
+            info = told().repo_info(*words, **options)
+            for file in info.siblings:
+                file.size = None
+            return info
+
+        def hf_hub_download(self, *words: object, **options: object) -> object:
+            return told().hf_hub_download(*words, **options)
+
+    monkeypatch.setattr(reading, "_client", Lying)
+    monkeypatch.setattr(reading, "MAX_ARCHIVE_BYTES", 4000)
+    with pytest.raises(FormatError, match="larger than"):
+        locum.load("hf://clinic/large")

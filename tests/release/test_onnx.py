@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import zipfile
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from locum.errors import ConfigError
+from locum.errors import ConfigError, PolicyError, PrivacyError
 from locum.federated import merge_releases
 from locum.generate import CGANGenerator, ClassGaussian, CVAEGenerator, KSame
+from locum.recipes import export_onnx, verify_release
 from locum.release import Release, decode_given, decoder_to_onnx, noise_width
 from locum.types import DP
 
@@ -142,3 +145,32 @@ def test_a_fixed_table_is_refused(blobs: Blobs) -> None:
     table = KSame(k=5, random_state=0).fit(*blobs).release(no_dp=True)
     with pytest.raises(ConfigError, match="fixed table"):
         decoder_to_onnx(table)
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_claim_that_its_events_do_not_cover_is_not_exported(packed: bool, blobs: Blobs, tmp_path: Any) -> None:
+    """Folder or .zip: both are checked as `verify` does."""
+    folder = private(blobs, tmp_path, "head").save(tmp_path / "forged")
+    found = json.loads((folder / "manifest.json").read_text())
+    found["claim"]["dp"]["epsilon"] /= 10
+    (folder / "manifest.json").write_text(json.dumps(found))
+    source = folder
+    if packed:
+        source = tmp_path / "forged.zip"
+        with zipfile.ZipFile(source, "w") as archive:
+            for file in sorted(folder.iterdir()):
+                archive.write(file, f"forged/{file.name}")
+    with pytest.raises(PrivacyError, match="composing its events costs"):
+        export_onnx(source, tmp_path / "forged.onnx")
+    assert not (tmp_path / "forged.onnx").exists()
+
+
+def test_a_refused_release_is_not_exported(blobs: Blobs, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An .onnx file has no passport: the refusal would be lost."""
+    from locum.recipes import export
+
+    folder = made("gaussian", blobs, tmp_path).save(tmp_path / "refused")
+    found = replace(verify_release(folder), refused=True, audit="a leak was found.")
+    monkeypatch.setattr(export, "verify_release", lambda _: found)
+    with pytest.raises(PolicyError, match="must not leave"):
+        export_onnx(folder, tmp_path / "refused.onnx")

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from locum.data import read_splits, write_embeddings
+from locum.data import ledger_for, read_splits, write_embeddings
 from locum.errors import ConfigError, DataError
 from locum.recipes import (
     FoundStudy,
@@ -20,6 +20,7 @@ from locum.recipes import (
     expect_time,
     find_papers,
     find_studies,
+    prepare_set,
     run_study,
 )
 from locum.recipes.study import saved_results
@@ -262,3 +263,9 @@ def test_every_part_of_a_paper_is_a_study_with_those_settings(studies: dict[str,
         for part in paper.parts:
             assert {*part.settings, *part.stand_in, *part.quick} <= set(studies[part.study].config), part.study
             assert bool(part.sets) != bool(part.data), part.study
+
+
+def test_prepared_vectors_name_the_ledger_of_the_data(mine: Path, tmp_path: Path) -> None:
+    """A fit of the file that a study keeps spends the budget of the data, not a new one."""
+    facts = prepare_set("own", str(mine), place=tmp_path / "place")
+    assert ledger_for(facts["file"]) == ledger_for(mine).resolve()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -10,21 +11,24 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from locum.errors import ConfigError, PolicyError
+from locum.errors import ConfigError, IntegrityError, PolicyError
 from locum.generate.table import is_table
 from locum.heads import SavedHead, head_to_onnx
-from locum.io import check_output_file, write_bytes
+from locum.io import MANIFEST, check_output_file, write_bytes
 from locum.recipes.verify import verify_release
 from locum.release import (
     Release,
     decode_given,
     decoder_to_onnx,
+    entry_of,
     holder_refuses,
     hub_place,
     load,
     noise_width,
     open_release,
     push_files,
+    put_release,
+    read_archive,
     release_files,
 )
 from locum.types import PrivacyClaim
@@ -80,9 +84,9 @@ class ExportSummary:
 def export_onnx(source: Path, out: Path, *, overwrite: bool = False) -> ExportSummary:
     """Write a release's decoder, or a head, as an ONNX file with its claim; torch is not needed.
 
-    A release is checked as `verify_release` checks it. Where onnxruntime is installed the file is run, and is written
-    only if it agrees with Locum. It holds nothing that the release does not hold; noisy sums and transcripts of a
-    private fit are left out.
+    A release is checked as `verify_release` checks it; one that was refused is not exported. Where onnxruntime is
+    installed the file is run, and is written only if it agrees with Locum. It holds nothing that the release does not
+    hold; noisy sums and transcripts of a private fit are left out.
 
     Parameters
     ----------
@@ -142,7 +146,17 @@ def _decoder(source: Path) -> Release:
                 f"{str(source)!r} is a private table, whose columns are drawn one after the other: it has no decoder "
                 "to export. Draw rows with `locum obfuscate sample`."
             )
-        verify_release(source)
+        found = [verify_release(source)]
+    else:
+        found = []
+        with tempfile.TemporaryDirectory(prefix="locum-") as place:
+            contents = read_archive(source).contents
+            put_release(contents, Path(place) / "release", check=lambda folder: found.append(verify_release(folder)))
+    if found[0].refused and found[0].override is None:
+        # An .onnx file has no passport, which would say so.
+        raise PolicyError(
+            f"{str(source)!r} must not leave: {found[0].decision} {found[0].audit} Nothing was written."
+        )
     return load(source)
 
 
@@ -198,8 +212,8 @@ def push_to_hub(
     """Push a release to the Hugging Face hub: exactly its checked files, in one commit.
 
     A decoder becomes a model repository, a fixed table a dataset repository; private unless `public` is said. A
-    release that its holder refused, or whose audit's policy is not met and was not overridden, is not pushed. Files
-    beside the release, such as reports, never are.
+    release that its holder refused, or whose audit's policy is not met and was not overridden, is not pushed, nor
+    is a test with an insecure seed. Files beside the release, such as reports, never are.
 
     Parameters
     ----------
@@ -246,7 +260,15 @@ def push_to_hub(
         raise PolicyError(f"{str(release)!r} was refused by its holder: {found.decision} Nothing was pushed.")
     if found.refused and found.override is None:
         raise PolicyError(f"{str(release)!r} must not leave: {found.audit} Nothing was pushed.")
+    if found.claim.test:
+        raise PolicyError(
+            f"{str(release)!r} is a test with an insecure seed: anyone can draw its noise again and take it off. "
+            "Nothing was pushed; fit it without `insecure_seed`."
+        )
     contents = release_files(release)
+    hashes = {name: entry_of(raw).sha256 for name, raw in contents.items()}
+    if not {**opened.passport_files.hashes, MANIFEST: found.fingerprint}.items() <= hashes.items():
+        raise IntegrityError(f"{str(release)!r} was replaced while it was checked: try again.")
     who = "everybody, for good: what was downloaded cannot be taken back" if public else "those you give access to"
     confirm(
         f"{len(contents)} files of the release {found.fingerprint[:12]} ({found.claim.title}) go to {place.kind} "

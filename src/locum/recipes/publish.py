@@ -11,7 +11,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +52,7 @@ from locum.recipes.review import show_cost
 from locum.recipes.sign import read_signing_key, sign_release
 from locum.recipes.verify import verify_release
 from locum.release import load
+from locum.release.passport import key_id, present_passport_files, write_passport_files
 from locum.report import audit_facts, publish_facts, publish_html
 from locum.types import DP, EmbeddingInfo, EmbeddingSet, Progress, SetBatches
 
@@ -300,6 +301,10 @@ def publish_release(
     if inside.is_dir() and (inside == Path(os.path.realpath(out)) or inside in Path(os.path.realpath(out)).parents):
         raise ConfigError(f"{str(out)!r} lies inside the data: choose a folder beside them.")
     check_output_folder(out, overwrite=False, resumes=f"{INTERNAL}/{_STATE}")
+    if os.path.lexists(out / RELEASE) and ((out / RELEASE).is_symlink() or not (out / RELEASE / MANIFEST).is_file()):
+        raise ConfigError(
+            f"{str(out / RELEASE)!r} is in the way and is no release: move it, or choose another folder."
+        )
     with hold_folder(out):
         return _run(asked)
 
@@ -327,6 +332,9 @@ def _run(asked: _Asked) -> PublishSummary:
         if published:
             _leave(asked, ledger)
             state.done("publish", judged_by=asked.judged_by, policy=asked.policy)
+        else:
+            # A run that was stopped may have signed it under another policy.
+            write_passport_files(asked.staged, {}, remove=present_passport_files(asked.staged))
     return _told(asked, state, ledger, published, earlier)
 
 
@@ -380,7 +388,8 @@ def _source_of(data: str) -> str:
             if not any(part.startswith(".") for part in Path(folder, name).relative_to(place).parts)
         )
     for file in files:
-        found = file.lstat()
+        # Behind a link, what it leads to; a link that leads nowhere is not read.
+        found = file.stat() if file.exists() else file.lstat()
         digest.update(f"{file.relative_to(place)}\0{found.st_size}\0{found.st_mtime_ns}\n".encode(errors="replace"))
     return digest.hexdigest()
 
@@ -466,8 +475,10 @@ def _split(asked: _Asked, state: _State, splits: Mapping[str, EmbeddingSet]) -> 
         )
     _confirmed(asked, members)
     ledger = ledger_for(asked.data, given.info)
+    # As `embed` does: whoever fits one of these files spends the budget of the data, not a new one.
+    info = replace(members.info, ledger=str(ledger.resolve()))
     for file, part in ((asked.members, members), (asked.non_members, fresh)):
-        write_embeddings(file, part)
+        write_embeddings(file, replace(part, info=info))
     state.done(
         "split",
         ledger=str(ledger.resolve()),
@@ -495,19 +506,23 @@ def _confirmed(asked: _Asked, members: EmbeddingSet) -> None:
 
 def _fit(asked: _Asked, state: _State, ledger: Path) -> None:
     """Pay and fit; a killed fit goes on from its checkpoint, and without one nothing is paid a second time."""
+    here = Path(os.path.realpath(asked.internal))
     if "fit" not in state.steps:
         # On disk before the payment: a later run knows which charges can be its own.
-        state.done("fit", before=sorted(charge.identity for charge in _charges(ledger)))
-    elif not list((asked.internal / STATE_FOLDER).glob("fit-*.checkpoint")) and (lost := _since(state, ledger)):
+        state.done("fit", before=sorted(charge.identity for charge in _charges(ledger)), place=str(here))
+    # A checkpoint is found by the path of what is fitted: in a folder that was moved, `fit` would pay anew.
+    elif (lost := _since(state, ledger)) and (
+        state.steps["fit"].get("place") != str(here) or not list((here / STATE_FOLDER).glob("fit-*.checkpoint"))
+    ):
         raise PrivacyError(
             f"An earlier run was charged epsilon {lost[0].epsilon:.6g}, and the checkpoint of its fit is gone from "
-            f"{str(asked.internal / STATE_FOLDER)!r}: nothing is charged again. Put it back to go on, or choose "
-            "another folder, where another release is paid for."
+            f"{str(Path(state.steps['fit'].get('place', here), STATE_FOLDER))!r}: nothing is charged again. Put it "
+            "back to go on, or choose another folder, where another release is paid for."
         )
     asked.announce(f"fit: epsilon {asked.budget.epsilon:g} is charged to {str(ledger)!r}, then a release is made")
     try:
         fit_release(
-            str(asked.members),
+            str(here / asked.members.name),
             asked.staged,
             generator="gaussian",
             privacy=asked.budget,
@@ -579,12 +594,19 @@ def _leave(asked: _Asked, ledger: Path) -> None:
 def _verify(asked: _Asked, place: Path, ledger: Path) -> tuple[str, ...]:
     public = asked.key.with_name(asked.key.name + ".pub")
     named = _info(asked).reference
-    return verify_release(
+    found = verify_release(
         place,
         ledger=ledger,
         key=public if public.is_file() else None,
         reference=Path(named) if named and Path(named).is_file() else None,
-    ).checks
+    )
+    mine = key_id(read_signing_key(place, asked.key, asked.passphrase).public_key())
+    if found.signed_by != mine:
+        raise ConfigError(
+            f"{str(place)!r} was signed with the key {str(found.signed_by)[:16]}, not with {str(asked.key)!r}: give "
+            "that key, or choose another folder."
+        )
+    return found.checks
 
 
 def _info(asked: _Asked) -> EmbeddingInfo:

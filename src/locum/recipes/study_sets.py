@@ -27,6 +27,7 @@ from locum.data import (
     StreamedSplit,
     copies_of,
     find_duplicates,
+    ledger_for,
     long_tail_counts,
     read_splits,
     reference_for,
@@ -413,8 +414,10 @@ def prepare_set(
     content = _contents(parts)
     file = folder / f"study-{name}-{content[:12]}.npz"
     if not file.exists():
+        # As `embed` does: a fit of this file spends the budget of the data.
+        named = info if is_remote(path) else replace(info, ledger=str(ledger_for(path, info).resolve()))
         streams = {k: StreamedSplit(v.X.shape, iter([v.X]), v.y, v.subject, v.attributes) for k, v in parts.items()}
-        write_atomically(str(file), lambda stream: write_npz_stream(stream, streams, info))
+        write_atomically(str(file), lambda stream: write_npz_stream(stream, streams, named))
     subjects = parts["train"].subject
     known = _known.get(name)
     facts: dict[str, Any] = (

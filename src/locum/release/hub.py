@@ -135,14 +135,18 @@ def hub_files(place: HubPlace) -> dict[str, bytes]:
     }
     if MANIFEST not in sizes:
         raise FormatError(f"There is no {MANIFEST} at {place.address!r}: it is not a release, or lies in a folder.")
+    large = f"The files at {place.address!r} are larger than those of a release may be."
     small = (sizes[MANIFEST] or 0) <= MAX_MANIFEST_BYTES
     if not small or sum(size or 0 for size in sizes.values()) > MAX_ARCHIVE_BYTES:
-        raise FormatError(f"The files at {place.address!r} are larger than those of a release may be.")
-    out = {}
+        raise FormatError(large)
+    out: dict[str, bytes] = {}
     for name in sorted(sizes):
         with _hub_errors(place.address):
             # By commit: a push between two files must not mix two releases.
             file = api.hf_hub_download(place.repo, prefix + name, repo_type=place.kind, revision=info.sha)
+            # What a mirror says about sizes need not be true.
+            if Path(file).stat().st_size + sum(map(len, out.values())) > MAX_ARCHIVE_BYTES:
+                raise FormatError(large)
             out[name] = Path(file).read_bytes()
     return out
 
