@@ -27,7 +27,7 @@ from locum.recipes import (
     set_budget,
     verify_release,
 )
-from locum.release import Release
+from locum.release import Release, load
 from locum.types import DP
 
 NEVER = """
@@ -430,3 +430,8 @@ def test_a_published_release_is_not_called_signed_with_a_key_that_did_not_sign_i
     (tmp_path / "other.pub").unlink()
     with pytest.raises(ConfigError, match="was signed with the key"):
         publish(key=other)
+
+
+def test_the_claim_says_that_records_decided_whether_the_release_left(publish: Callable[..., Any]) -> None:
+    made = publish()
+    assert publishing.JUDGED in load(made.release).claim.not_covered

@@ -199,6 +199,7 @@ def fit_release(
     holding: str = "default",
     drop_duplicates: bool = False,
     duplicates_removed: bool = False,
+    not_covered: Sequence[str] = (),
     refuse_leak: bool = False,
     overwrite: bool = False,
     resume: bool = True,
@@ -261,6 +262,8 @@ def fit_release(
     duplicates_removed
         With a guarantee: copies were removed from the data before, by rules that it does not know. The claim names
         this as an assumption.
+    not_covered
+        With a guarantee: what else it does not cover, such as a decision that depends on records.
     refuse_leak
         With `no_dp`: write nothing if the check finds a leak.
     overwrite
@@ -418,7 +421,9 @@ def fit_release(
         else:
             release = model.release(train.info, class_names=train.info.class_names)
             names_public = names_read(classes=classes is None, attributes=to_read)
-            release = with_assumptions(release, names_public=names_public, duplicates_removed=duplicates_removed)
+            release = with_assumptions(
+                release, names_public=names_public, duplicates_removed=duplicates_removed, not_covered=not_covered
+            )
             release.save(out, overwrite=overwrite)
             model.remove_checkpoint()
             limit = paid_limit(release.claim, settings["ledger"], names_public)

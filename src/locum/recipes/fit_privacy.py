@@ -181,10 +181,16 @@ def _rare(data: Batches, unit: str, names: Sequence[str], attribute: str | None 
     return sum((len(units[name]) if by_subject else counts[name]) < LEAST_UNITS for name in names)
 
 
-def with_assumptions(release: Release, *, names_public: str | None, duplicates_removed: bool) -> Release:
-    """The release with what else its claim assumes; that names from the data are public comes first."""
+def with_assumptions(
+    release: Release, *, names_public: str | None, duplicates_removed: bool, not_covered: Sequence[str] = ()
+) -> Release:
+    """The release with what else its claim assumes and leaves out; that names are public comes first."""
     first, last = (names_public,) if names_public else (), (REMOVED,) * duplicates_removed
-    claim = replace(release.claim, assumptions=(*first, *release.claim.assumptions, *last))
+    claim = replace(
+        release.claim,
+        assumptions=(*first, *release.claim.assumptions, *last),
+        not_covered=(*release.claim.not_covered, *not_covered),
+    )
     return replace(release, manifest=release.manifest.model_copy(update={"claim": claim}))
 
 
