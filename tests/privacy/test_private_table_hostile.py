@@ -390,7 +390,9 @@ def test_a_model_that_does_not_follow_from_its_counts_is_refused(
     target = tmp_path / "forged"
     shutil.copytree(paid_folder / "table", target)
     tensors = load_file(target / "table.safetensors")
-    tensors[name] = tensors[name][..., ::-1].copy()
+    turned = tensors[name][..., ::-1].copy()
+    # Noise can merge all values of a column, and one number reads the same both ways.
+    tensors[name] = turned / 2 if np.array_equal(turned, tensors[name]) else turned
     save_file(tensors, target / "table.safetensors")
     about, raw = json.loads((target / "manifest.json").read_text()), (target / "table.safetensors").read_bytes()
     about["files"]["table.safetensors"] = {"bytes": len(raw), "sha256": hashlib.sha256(raw).hexdigest()}
