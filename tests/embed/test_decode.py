@@ -19,6 +19,7 @@ from hypothesis import given, strategies as st
 from PIL import Image, ImageFile, ImageOps
 
 from locum.embed import UnreadableImageError, decode_image
+from locum.embed.decode import may_have_alpha
 from locum.embed.pixels import MAX_PIXELS, _linear, image_from_array, stretch
 from locum.errors import ConfigError, DataError
 
@@ -87,18 +88,56 @@ def test_one_bit_becomes_black_and_white() -> None:
         assert pixels(saved(image, form)).tolist() == [[[0] * 3, [255] * 3]]
 
 
-def test_alpha_is_dropped_not_blended() -> None:
-    assert pixels(saved(Image.new("RGBA", (1, 1), (10, 20, 30, 0)), "PNG")).tolist() == [[[10, 20, 30]]]
-    assert pixels(saved(Image.new("LA", (1, 1), (9, 0)), "PNG")).tolist() == [[[9, 9, 9]]]
+@pytest.mark.parametrize(("alpha", "share"), [(0, 0.0), (51, 0.2), (255, 1.0)])
+@pytest.mark.parametrize("form", ["PNG", "TIFF", "WEBP"])
+def test_what_is_transparent_lies_on_white(form: str, alpha: int, share: float) -> None:
+    # Not lossy; `exact` keeps the colors under transparent pixels.
+    options = {"lossless": True, "exact": True} if form == "WEBP" else {}
+    raw = saved(Image.new("RGBA", (1, 1), (10, 20, 30, alpha)), form, **options)
+    seen = [round(share * color + (1 - share) * 255) for color in (10, 20, 30)]
+    assert pixels(raw).tolist() == [[seen]]
+    assert np.asarray(decode_image(raw, alpha="dropped")).tolist() == [[[10, 20, 30]]]
+    assert may_have_alpha(raw)
+    if form != "WEBP":
+        gray = saved(Image.new("LA", (1, 1), (10, alpha)), form)
+        assert pixels(gray).tolist() == [[[seen[0]] * 3]]
+        assert may_have_alpha(gray)
 
 
-@pytest.mark.parametrize("transparency", [0, b"\x00\x80"])
-def test_a_palette_with_transparency_keeps_its_colors(transparency: int | bytes) -> None:
+@pytest.mark.parametrize(("transparency", "first", "second"), [(0, 255, 1), (b"\x00\x80", 255, 128), (1, 200, 255)])
+def test_transparent_colors_of_a_palette_lie_on_white(transparency: int | bytes, first: int, second: int) -> None:
     image = Image.new("P", (2, 1))
     image.putpalette([200, 100, 50, 1, 2, 3])
     image.putpixel((1, 0), 1)
     with silence():
-        assert pixels(saved(image, "PNG", transparency=transparency)).tolist() == [[[200, 100, 50], [1, 2, 3]]]
+        raw = saved(image, "PNG", transparency=transparency)
+        assert may_have_alpha(raw)
+        assert pixels(raw)[0, :, 0].tolist() == [first, second]
+        dropped = np.asarray(decode_image(raw, alpha="dropped"))
+        assert dropped.tolist() == [[[200, 100, 50], [1, 2, 3]]]
+        if isinstance(transparency, int):
+            assert pixels(saved(image, "GIF", transparency=transparency))[0, :, 0].tolist() == [first, second]
+
+
+def test_one_transparent_color_lies_on_white() -> None:
+    with silence():
+        for mode, color, seen in (("L", 9, [[255] * 3]), ("RGB", (9, 8, 7), [[255] * 3]), ("1", 0, [[255] * 3])):
+            raw = saved(Image.new(mode, (1, 1), color), "PNG", transparency=color)
+            assert may_have_alpha(raw)
+            assert pixels(raw).tolist() == [seen]
+        assert pixels(saved(Image.new("L", (1, 1), 10), "PNG", transparency=9)).tolist() == [[[10] * 3]]
+
+
+@pytest.mark.parametrize("form", ["PNG", "TIFF", "BMP", "GIF", "JPEG", "PPM", "WEBP", "JPEG2000"])
+@pytest.mark.parametrize("mode", ["RGB", "L", "P"])
+def test_images_without_alpha_keep_every_byte(form: str, mode: str) -> None:
+    try:
+        raw = saved(PHOTO.convert(mode), form)
+    except OSError:
+        pytest.skip(f"{form} cannot hold {mode}")
+    np.testing.assert_array_equal(pixels(raw), np.asarray(decode_image(raw, alpha="dropped")))
+    if form in ("PNG", "JPEG", "PPM"):
+        assert not may_have_alpha(raw)
 
 
 def test_cmyk() -> None:
@@ -455,7 +494,13 @@ def test_bytes_in_arrays_stay_what_they_are() -> None:
     assert gray.mode == "L"
     assert (np.asarray(gray) == color[:, :, 0]).all()
     alpha = np.concatenate([color, color[:, :, :1]], axis=2)
-    assert (np.asarray(image_from_array(alpha)) == color).all()
+    assert (np.asarray(image_from_array(alpha, alpha="dropped")) == color).all()
+    opaque = np.concatenate([color, np.full_like(color[:, :, :1], 255)], axis=2)
+    assert (np.asarray(image_from_array(opaque)) == color).all()
+    seen = color + (255 - color.astype(float)) * (1 - alpha[:, :, 3:] / 255)
+    assert np.abs(np.asarray(image_from_array(alpha)) - seen).max() < 1
+    with pytest.raises(UnreadableImageError, match="alpha that is not in bytes"):
+        image_from_array(alpha / 255)
 
 
 def test_other_numbers_in_arrays_are_mapped_together() -> None:

@@ -54,7 +54,7 @@ def test_what_is_made_says_how(tmp_path: Path) -> None:
     read = load_reference(made.save(tmp_path / "r.safetensors"), 3)
     for known in (made, read):
         assert (known.images, known.seed, known.drawing) == (17, 3, 1)
-        assert known.info == EmbeddingInfo("mean color", "1", COLOR.preprocessing.text)
+        assert known.info == EmbeddingInfo("mean color", "1", COLOR.preprocessing.opaque.text)
         # Drawn images have 8 bits: a window for others changes nothing.
         known.check_source(windowed.info)
         known.check_source(COLOR.info)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from locum.embed import StrictError, embed_images, load_backbone
+from locum.embed import StrictError, backbone_for, embed_images, load_backbone
 from locum.errors import DataError
 
 
@@ -56,6 +56,43 @@ def test_a_second_run_computes_nothing_and_a_changed_file_is_noticed(image_folde
         assert third.computed == 1
         names = [item.name for item in third.items]
         np.testing.assert_array_equal(third.vectors()[names.index("benign/zzz.jpg")], before[1])
+
+
+def test_icons_on_a_transparent_ground_differ_and_old_vectors_of_them_are_not_used(tmp_path: Path, model) -> None:
+    """Black drawings: all that differs is where they are transparent."""
+    (tmp_path / "icons" / "a").mkdir(parents=True)
+    for i in range(3):
+        icon = np.zeros((32, 32, 4), dtype=np.uint8)
+        icon[4 : 12 + 6 * i, 8:24, 3] = 255
+        Image.fromarray(icon).save(tmp_path / "icons" / "a" / f"{i}.png")
+    Image.fromarray(np.full((8, 8, 3), 90, dtype=np.uint8)).save(tmp_path / "icons" / "a" / "plain.png")
+    np.savez(tmp_path / "arrays.npz", train_images=icon[None], train_labels=[0])
+    before = replace(model, preprocessing=replace(model.preprocessing, alpha="dropped"))
+    with embed_images(tmp_path / "icons", before) as old:
+        assert old.computed == 4
+        hidden = old.vectors()
+        assert len(np.unique(hidden[:3], axis=0)) == 1
+    # The cache of before serves what has no alpha, and nothing else.
+    with embed_images(tmp_path / "icons", model) as new:
+        assert new.computed == 3
+        seen = new.vectors()
+        assert len(np.unique(seen[:3], axis=0)) == 3
+        np.testing.assert_array_equal(seen[3], hidden[3])
+        assert new.info.preprocessing != before.info.preprocessing
+    # A release of before still gets what it demands.
+    with embed_images(tmp_path / "icons", before) as again:
+        assert again.computed == 0
+        np.testing.assert_array_equal(again.vectors(), hidden)
+    with embed_images(tmp_path / "icons", model) as twice:
+        assert twice.computed == 0
+        np.testing.assert_array_equal(twice.vectors(), seen)
+    assert backbone_for(before.info).preprocessing.alpha == "dropped"
+    assert backbone_for(model.info).preprocessing.alpha == "white"
+    # In an array as in a file.
+    for contract, expected in ((before, hidden), (model, seen)):
+        with embed_images(tmp_path / "arrays.npz", contract) as arrays:
+            assert arrays.computed == 1
+            np.testing.assert_array_equal(arrays.vectors()[0], expected[2])
 
 
 def test_the_cache_lies_beside_the_images_for_the_owner_alone(image_folder: Path, model) -> None:

@@ -27,6 +27,7 @@ contracts = st.builds(
     mean=st.tuples(number, number, number),
     std=st.tuples(positive, positive, positive),
     window=st.none() | st.tuples(st.just(-1000.0), st.just(400.0)),
+    alpha=st.sampled_from(["white", "dropped"]),
 )
 
 
@@ -42,10 +43,30 @@ def test_the_text_fits_where_a_manifest_keeps_it() -> None:
 
 @pytest.mark.parametrize(
     "change",
-    [{"resize": (224, 225)}, {"resample": "bilinear"}, {"fine": True}, {"scale": 1.0}, {"window": (0.0, 1.0)}],
+    [
+        {"resize": (224, 225)},
+        {"resample": "bilinear"},
+        {"fine": True},
+        {"scale": 1.0},
+        {"window": (0.0, 1.0)},
+        {"alpha": "dropped"},
+    ],
 )
 def test_any_change_changes_the_text(change: dict) -> None:
     assert Preprocessing(**change).text != Preprocessing().text
+
+
+def test_a_line_of_before_says_that_alpha_is_dropped() -> None:
+    line = "v1 resize=224x224,bicubic,fine crop=none scale=1 mean=127,127,127 std=128,128,128 window=none"
+    old = Preprocessing.parse(f"{line} sha256:40c6318521aa0fda")
+    assert old.alpha == "dropped"
+    new = Preprocessing(fine=True, scale=1, mean=(127,) * 3, std=(128,) * 3)
+    assert new.text.startswith(f"{line} alpha=white sha256:")
+    assert new.opaque == old
+    with pytest.raises(DataError, match="cannot prepare"):
+        Preprocessing.parse(new.text.replace("white", "black"))
+    with pytest.raises(DataError, match="white or dropped"):
+        Preprocessing(alpha="black")
 
 
 def test_an_altered_text_is_refused() -> None:

@@ -8,6 +8,7 @@ import sqlite3
 import stat
 from collections.abc import Iterable, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
@@ -44,7 +45,9 @@ class VectorStore:
         # Weights and pixels determine a vector; the model's name does not. A GPU rounds differently: a run that is
         # resumed elsewhere must not mix vectors of two devices.
         where = () if backbone.device == "cpu" else (backbone.device,)
-        identity = "\n".join((info.revision or info.backbone, info.preprocessing, *where))
+        # What is done about alpha is part of an image's content, where there is alpha: other vectors stay valid.
+        pixels = replace(backbone.preprocessing, alpha="dropped").text
+        identity = "\n".join((info.revision or info.backbone, pixels, *where))
         self._model = hashlib.sha256(identity.encode()).digest()
         with self._told():
             self._db = sqlite3.connect("", isolation_level=None) if file is None else _opened(file)

@@ -21,7 +21,16 @@ from PIL.WebPImagePlugin import WebPImageFile
 
 from locum.embed.dicom import decode_dicom, is_dicom
 from locum.embed.headers import check_jpeg2000, check_png, check_webp, exif_orientation, gif_size, plain_tiff
-from locum.embed.pixels import QUIET_PIXELS, UnreadableImageError, Window, check_settings, check_size, stretch
+from locum.embed.pixels import (
+    QUIET_PIXELS,
+    Alpha,
+    UnreadableImageError,
+    Window,
+    check_settings,
+    check_size,
+    on_white,
+    stretch,
+)
 
 _WIDE = frozenset(("I", "F", "I;16", "I;16B", "I;16L", "I;16N"))
 _NARROW = frozenset(("1", "L", "LA", "P", "PA", "RGB", "RGBA", "RGBX", "CMYK", "YCbCr"))
@@ -36,15 +45,17 @@ _TURNS = {
 }
 
 
-def decode_image(raw: bytes, *, window: Window | None = None, keep_gray: bool = False) -> Image.Image:
+def decode_image(
+    raw: bytes, *, window: Window | None = None, keep_gray: bool = False, alpha: Alpha = "white"
+) -> Image.Image:
     """An 8-bit RGB image from the bytes of a file, or UnreadableImageError; part of the preprocessing contract.
 
     The content decides what a file is, not its name: DICOM (with `locum[dicom]`), PNG, JPEG, TIFF, BMP, GIF, WebP,
     JPEG 2000 and the PPM family. Nothing else is tried. Thread-safe: no process-wide setting is changed.
 
     - Only the first frame or page is used. The EXIF orientation is applied.
-    - Palettes, gray, CMYK, YCbCr and 1-bit become RGB by Pillow's `convert("RGB")`. Alpha is dropped, not blended
-      with a background, as the published processors of vision models do. Color profiles are ignored.
+    - Palettes, gray, CMYK, YCbCr and 1-bit become RGB by Pillow's `convert("RGB")`. What is transparent, by an alpha
+      channel, a palette or one transparent color, lies on white. Color profiles are ignored.
     - Gray images of 16 or 32 bits, integer or float, are mapped linearly to 0..255 and rounded: from `window`, which
       is public and the same for all images, or else from the image's own smallest and largest finite value. A flat
       image becomes black; NaN and infinities count as the smallest value. `window` does not affect 8-bit images.
@@ -61,6 +72,9 @@ def decode_image(raw: bytes, *, window: Window | None = None, keep_gray: bool = 
         Values that become black and white, the lower first; None: the image's own smallest and largest.
     keep_gray
         Return a gray image as mode L, which saves two thirds of the work.
+    alpha
+        "white", or "dropped" as the published processors of vision models do: colors that nobody sees then count,
+        and drawings in one color on a transparent ground are all the same.
 
     Returns
     -------
@@ -83,7 +97,7 @@ def decode_image(raw: bytes, *, window: Window | None = None, keep_gray: bool = 
         image = decode_dicom(raw, window=window)
         return image if keep_gray else image.convert("RGB")
     try:
-        return _decode(raw, window, keep_gray)
+        return _decode(raw, window, keep_gray, alpha)
     except UnreadableImageError:
         raise
     except Exception as error:  # hostile bytes can raise anything inside a decoder
@@ -110,16 +124,29 @@ def image_size(raw: bytes) -> tuple[int, int] | None:
     raise UnreadableImageError(reason)
 
 
-def _decode(raw: bytes, window: Window | None, keep_gray: bool) -> Image.Image:
+def may_have_alpha(raw: bytes) -> bool:
+    """Whether a file can hold transparency, from its first bytes; where that takes more, yes."""
+    if is_dicom(raw) or raw.startswith((b"\xff\xd8\xff", b"P1", b"P2", b"P3", b"P4", b"P5", b"P6", b"Pf")):
+        return False
+    if raw.startswith(b"\x89PNG\r\n\x1a\n"):
+        # The type of color: 4 and 6 have an alpha channel; others can name transparent colors.
+        return raw[25:26] in (b"\4", b"\6") or b"tRNS" in raw
+    return True
+
+
+def _decode(raw: bytes, window: Window | None, keep_gray: bool, alpha: Alpha) -> Image.Image:
     image, orientation = _opener(raw)(raw)
     check_size(*image.size)
     image.load()
     if image.mode in _WIDE:
         out = Image.fromarray(stretch(np.asarray(image), window)).convert("L" if keep_gray else "RGB")
     elif image.mode in _NARROW:
-        # Pillow would warn about transparency that RGB cannot hold, and drop it anyway.
-        image.info.pop("transparency", None)
-        out = image.convert("L" if keep_gray and image.mode == "L" else "RGB")
+        if alpha == "white" and image.has_transparency_data:
+            out = on_white(image)
+        else:
+            # Pillow would warn about transparency that RGB cannot hold, and drop it anyway.
+            image.info.pop("transparency", None)
+            out = image.convert("L" if keep_gray and image.mode == "L" else "RGB")
         # The metadata can say who took the image, and where.
         out.info = {}
     else:

@@ -80,8 +80,8 @@ def make_drawn_reference(
         raise DataError("The model gives vectors that are not finite on drawn images: it has no public statistics.")
     source = f"{images:,} images drawn by Locum (drawing {DRAWING}, seed {seed})"
     made = Reference.from_vectors(vectors, source=source)
-    # The window is a setting of one's own images, not of drawn ones.
-    info = replace(backbone.info, preprocessing=replace(backbone.preprocessing, window=None).text)
+    # A window and alpha are matters of one's own images, not of drawn ones.
+    info = replace(backbone.info, preprocessing=backbone.preprocessing.opaque.text)
     return replace(made, info=info, images=images, seed=seed, drawing=DRAWING)
 
 
@@ -118,7 +118,7 @@ def keep_drawn_reference(
     """
     if backbone.name in REFERENCES:
         return backbone.name
-    identity = "\n".join((backbone.revision, replace(backbone.preprocessing, window=None).text, str(DRAWING)))
+    identity = "\n".join((backbone.revision, backbone.preprocessing.opaque.text, str(DRAWING)))
     file = folder.resolve() / f"reference-{hashlib.sha256(identity.encode()).hexdigest()[:16]}.safetensors"
     try:
         load_reference(file, backbone.dim, backbone.info)

@@ -120,13 +120,17 @@ def _prepare(
     try:
         raw = source.read(i)
         subject = source.items[i].subject or source.subject(raw)
-        content = hashlib.sha256(raw).digest()
-        if content in known:
-            return Outcome(i, content, subject=subject), False
-        backbone.preprocessing.apply(source.decode(raw, backbone.preprocessing.window), pixels)
+        contract = backbone.preprocessing
+        content = hashlib.sha256(raw)
+        # A cache of before has vectors of what lies under the transparent parts: those are not found any more.
+        if contract.alpha != "dropped" and source.may_have_alpha(raw):
+            content.update(f"\nalpha={contract.alpha}".encode())
+        if content.digest() in known:
+            return Outcome(i, content.digest(), subject=subject), False
+        contract.apply(source.decode(raw, contract.window, contract.alpha), pixels)
     except UNREADABLE as error:
         return Outcome(i, problem=why_unreadable(error)), False
-    return Outcome(i, content, subject=subject), True
+    return Outcome(i, content.digest(), subject=subject), True
 
 
 # What reading one image can raise without stopping the others.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -14,25 +14,43 @@ MAX_PIXELS = 2**27
 # Above 89 million pixels Pillow prints a warning that some of its readers cannot suppress.
 QUIET_PIXELS = 2**26
 Window = tuple[float, float]
+# What becomes of transparent parts: on a white ground, or as if they were opaque.
+Alpha = Literal["white", "dropped"]
 
 
 class UnreadableImageError(DataError):
     """A file does not hold a usable image; the text says why in a few words and never names the file."""
 
 
-def image_from_array(array: npt.NDArray[Any], *, window: Window | None = None) -> Image.Image:
+def image_from_array(array: npt.NDArray[Any], *, window: Window | None = None, alpha: Alpha = "white") -> Image.Image:
     """The image in an array (height, width[, 1, 3 or 4 colors]): RGB, or L for a single color.
 
-    Bytes are kept as they are, and a fourth color, alpha, is dropped. Other numbers are mapped as `decode_image` maps
-    them, with one mapping for all colors of an image.
+    Bytes are kept as they are. A fourth color is alpha, as in `decode_image`. Other numbers are mapped as
+    `decode_image` maps them, with one mapping for all colors of an image; nobody can tell what opaque is among them,
+    so a fourth color is refused there.
     """
     check_settings(window)
     if array.ndim not in (2, 3) or array.dtype.kind not in "uif" or array.shape[2:] not in ((), (1,), (3,), (4,)):
         raise UnreadableImageError("not an image")
     check_size(array.shape[1], array.shape[0])
+    if array.shape[2:] == (4,) and alpha == "white":
+        if array.dtype != np.uint8:
+            raise UnreadableImageError("alpha that is not in bytes")
+        return on_white(Image.fromarray(np.ascontiguousarray(array)))
     if array.ndim == 3:
         array = array[:, :, 0] if array.shape[2] == 1 else array[:, :, :3]
     return Image.fromarray(np.ascontiguousarray(array if array.dtype == np.uint8 else stretch(array, window)))
+
+
+def on_white(image: Image.Image) -> Image.Image:
+    """The image on a white ground, as RGB. What is opaque keeps its bytes."""
+    shown = image.convert("RGBA")
+    mask = shown.getchannel("A")
+    if mask.getextrema() == (255, 255):
+        return shown.convert("RGB")
+    out = Image.new("RGB", image.size, (255, 255, 255))
+    out.paste(shown.convert("RGB"), mask=mask)
+    return out
 
 
 def check_settings(window: Window | None) -> None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from locum.embed.pixels import UnreadableImageError
+from locum.embed.pixels import Alpha, UnreadableImageError
 from locum.errors import DataError
 
 if TYPE_CHECKING:
@@ -35,6 +35,7 @@ _TEXT = re.compile(
     rf"v(?P<v>\d{{1,9}}) resize=(?P<resize>{_SIDES}|\d{{1,9}}),(?P<resample>[a-z]+)(?P<fine>,fine)? "
     rf"crop=(?P<crop>none|{_SIDES}) "
     r"scale=(?P<scale>[^ ]+) mean=(?P<mean>[^ ]+) std=(?P<std>[^ ]+) window=(?P<window>none|[^ ]+) "
+    r"(?:alpha=(?P<alpha>white) )?"
     r"sha256:(?P<sha>[0-9a-f]{16})"
 )
 
@@ -62,6 +63,9 @@ class Preprocessing:
     window
         Values of images with more than 8 bits that are mapped to 0 and 255; None takes each image's own smallest and
         largest value (see `decode_image`).
+    alpha
+        "white": transparent parts of an image lie on white. "dropped": their hidden colors are used, which is what a
+        line without `alpha` says.
 
     Examples
     --------
@@ -79,6 +83,7 @@ class Preprocessing:
     mean: Triple = (0.485, 0.456, 0.406)
     std: Triple = (0.229, 0.224, 0.225)
     window: tuple[float, float] | None = None
+    alpha: Alpha = "white"
 
     def __post_init__(self) -> None:
         sides = [*((self.resize,) if isinstance(self.resize, int) else self.resize), *(self.crop or ())]
@@ -88,6 +93,8 @@ class Preprocessing:
             raise DataError(f"The sides of an image must lie in 1..4096; got {sides}.")
         if self.resample not in RESAMPLING:
             raise DataError(f"`resample` must be one of {', '.join(RESAMPLING)}; got {self.resample!r}.")
+        if self.alpha not in ("white", "dropped"):
+            raise DataError(f"`alpha` must be white or dropped; got {self.alpha!r}.")
         if len(self.mean) != 3 or len(self.std) != 3:
             raise DataError(f"`mean` and `std` need 3 numbers each, one per color; got {self.mean}, {self.std}.")
         numbers = (self.scale, *self.mean, *self.std)
@@ -104,9 +111,11 @@ class Preprocessing:
         resize = str(self.resize) if isinstance(self.resize, int) else f"{self.resize[0]}x{self.resize[1]}"
         crop = "none" if self.crop is None else f"{self.crop[0]}x{self.crop[1]}"
         window = "none" if self.window is None else _joined(self.window)
+        # After the window: public statistics are of images without alpha, and are compared up to there.
+        alpha = "" if self.alpha == "dropped" else f" alpha={self.alpha}"
         body = (
             f"v{_VERSION} resize={resize},{self.resample}{',fine' * self.fine} crop={crop} scale={self.scale:g} "
-            f"mean={_joined(self.mean)} std={_joined(self.std)} window={window}"
+            f"mean={_joined(self.mean)} std={_joined(self.std)} window={window}{alpha}"
         )
         return f"{body} sha256:{hashlib.sha256(body.encode()).hexdigest()[:16]}"
 
@@ -127,6 +136,7 @@ class Preprocessing:
                 mean=_triple(found["mean"]),
                 std=_triple(found["std"]),
                 window=None if found["window"] == "none" else _pair(_numbers(found["window"])),
+                alpha=found["alpha"] or "dropped",  # type: ignore[arg-type]  # the pattern allows no other word
             )
         except (ValueError, IndexError):
             raise DataError(f"{text[:160]!r} does not describe how to prepare images: it is damaged.") from None
@@ -139,6 +149,11 @@ class Preprocessing:
         """Colors, height and width of the result."""
         height, width = self.crop or self.resize  # type: ignore[misc]  # there is a crop if `resize` is one number
         return (3, height, width)
+
+    @property
+    def opaque(self) -> Preprocessing:
+        """What is done to an image of 8 bits without alpha; the rest of the contract does not matter there."""
+        return replace(self, window=None, alpha="dropped")
 
     def with_window(self, window: tuple[float, float] | None) -> Preprocessing:
         """The same contract with another window."""

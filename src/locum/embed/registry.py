@@ -156,7 +156,7 @@ def backbone_for(info: EmbeddingInfo, given: str | None = None) -> Backbone:
         )
     # The text includes the window, so nobody has to remember it.
     demanded = Preprocessing.parse(info.preprocessing) if info.preprocessing else found.preprocessing
-    if replace(demanded, window=None).text != replace(found.preprocessing, window=None).text:
+    if demanded.opaque != found.preprocessing.opaque:
         raise DataError(
             f"The release demands images prepared as {demanded.text!r}; {name!r} prepares them as "
             f"{found.preprocessing.text!r}. Find the version of the model that the release was made with."

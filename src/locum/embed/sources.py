@@ -19,9 +19,9 @@ import numpy as np
 import numpy.typing as npt
 
 from locum.data import ALL
-from locum.embed.decode import decode_image
+from locum.embed.decode import decode_image, may_have_alpha
 from locum.embed.dicom import dicom_subject, is_dicom, subject_key
-from locum.embed.pixels import image_from_array
+from locum.embed.pixels import Alpha, image_from_array
 from locum.errors import DataError, PrivacyError
 from locum.io import file_system, regular_bytes
 
@@ -116,8 +116,12 @@ class ImageSource(ABC):
         """The content of image `i`, by which the cache identifies it. OSError if it cannot be read."""
 
     @abstractmethod
-    def decode(self, content: bytes, window: tuple[float, float] | None) -> Image:
+    def decode(self, content: bytes, window: tuple[float, float] | None, alpha: Alpha = "white") -> Image:
         """The image that a content holds, as 8-bit color or gray, or UnreadableImageError."""
+
+    @abstractmethod
+    def may_have_alpha(self, content: bytes) -> bool:
+        """Whether a content can hold transparency."""
 
     @abstractmethod
     def subject(self, content: bytes) -> str | None:
@@ -139,9 +143,13 @@ class FileSource(ImageSource):
         """The bytes of the file."""
         return regular_bytes(self.place / self.items[i].name)
 
-    def decode(self, content: bytes, window: tuple[float, float] | None) -> Image:
+    def decode(self, content: bytes, window: tuple[float, float] | None, alpha: Alpha = "white") -> Image:
         """By content, whatever the file's name."""
-        return decode_image(content, window=window, keep_gray=True)
+        return decode_image(content, window=window, keep_gray=True, alpha=alpha)
+
+    def may_have_alpha(self, content: bytes) -> bool:
+        """By content too."""
+        return may_have_alpha(content)
 
     def subject(self, content: bytes) -> str | None:
         """The patient of a DICOM file, replaced by a pseudonym whose key is kept beside the images."""
@@ -192,9 +200,13 @@ class RemoteSource(ImageSource):
         with image_errors(self.address), system.open_input_stream(file, compression=None) as stream:
             return bytes(stream.read())
 
-    def decode(self, content: bytes, window: tuple[float, float] | None) -> Image:
+    def decode(self, content: bytes, window: tuple[float, float] | None, alpha: Alpha = "white") -> Image:
         """By content, as of a file."""
-        return decode_image(content, window=window, keep_gray=True)
+        return decode_image(content, window=window, keep_gray=True, alpha=alpha)
+
+    def may_have_alpha(self, content: bytes) -> bool:
+        """By content too."""
+        return may_have_alpha(content)
 
     def subject(self, content: bytes) -> str | None:
         """None; a DICOM file is refused, because the key that replaces its patient's number has no place to stay."""
@@ -218,12 +230,16 @@ class ArraySource(ImageSource):
         image = np.ascontiguousarray(self.arrays[split][int(row)])
         return f"{'x'.join(map(str, image.shape))} {image.dtype.str}\n".encode() + image.tobytes()
 
-    def decode(self, content: bytes, window: tuple[float, float] | None) -> Image:
+    def decode(self, content: bytes, window: tuple[float, float] | None, alpha: Alpha = "white") -> Image:
         """The image again; values above 8 bits are mapped like those of files."""
         header, _, pixels = content.partition(b"\n")
         shape, dtype = header.decode().split(" ")
         array = np.frombuffer(pixels, dtype=dtype).reshape([int(s) for s in shape.split("x")])
-        return image_from_array(array, window=window)
+        return image_from_array(array, window=window, alpha=alpha)
+
+    def may_have_alpha(self, content: bytes) -> bool:
+        """Whether there is a fourth color."""
+        return content.partition(b" ")[0].endswith(b"x4") and content.partition(b" ")[0].count(b"x") == 2
 
     def subject(self, content: bytes) -> str | None:
         """None: arrays of pixels name no subject."""
