@@ -1,6 +1,6 @@
 """Pictures of every screen of the studio, light and dark, for the docs: docs/images/studio.
 
-    python scripts/studio_pictures.py [--out FOLDER]
+    python scripts/studio_pictures.py [--out FOLDER] [--only desk,dial]
 
 Opens `locum studio --demo` in Chromium; needs playwright. Look at the pictures before you commit them.
 """
@@ -34,6 +34,12 @@ SCREENS = {
     "decide": f"#/decide?release={RELEASE}",
     "receive": f"#/receive?release={RELEASE}",
 }
+# What shows that a screen has all its facts.
+THERE = {
+    "desk": "main table .badge", "data": "main dl.facts", "dial": "canvas.map", "make": "main .command",
+    "attack": ".attack", "decide": ".safe", "receive": "main dl.facts",
+}  # fmt: skip
+WIDE, HIGH, LONGEST = 1280, 800, {"attack": 1500}
 OUT = Path(__file__).resolve().parents[1] / "docs" / "images" / "studio"
 
 
@@ -41,7 +47,9 @@ def main() -> None:
     """Take the pictures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=OUT, help="folder to write")
-    out = parser.parse_args().out
+    parser.add_argument("--only", default=",".join(SCREENS), help="screens, separated by commas")
+    asked = parser.parse_args()
+    out, screens = asked.out, {name: SCREENS[name] for name in asked.only.split(",")}
     out.mkdir(parents=True, exist_ok=True)
     chromium = shutil.which("chromium") or shutil.which("google-chrome")
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
@@ -49,15 +57,20 @@ def main() -> None:
         server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         try:
             browser = playwright.chromium.launch(executable_path=chromium, args=FLAGS)
-            page = browser.new_page(viewport={"width": 1280, "height": 800})
+            page = browser.new_page(viewport={"width": WIDE, "height": HIGH})
             page.goto(link_of(server))
             page.wait_for_url("**/")
             for scheme in ("light", "dark"):
                 page.emulate_media(color_scheme=scheme)
-                for name, address in SCREENS.items():
+                for name, address in screens.items():
                     page.goto(page.url.split("#")[0] + address)
-                    quiet(page, "canvas.map" if name == "dial" else "main h1")
-                    save(page.screenshot(full_page=name != "attack"), out / f"{name}-{scheme}.png")
+                    quiet(page, THERE[name])
+                    # As high as the page, so that the rail on the left is too; of the attacks, the first few.
+                    high = page.evaluate("document.querySelector('main').scrollHeight")
+                    page.set_viewport_size({"width": WIDE, "height": min(max(high, HIGH), LONGEST.get(name, 9999))})
+                    time.sleep(0.5)
+                    save(page.screenshot(), out / f"{name}-{scheme}.png")
+                    page.set_viewport_size({"width": WIDE, "height": HIGH})
         finally:
             server.terminate()
             server.wait(10)

@@ -33,7 +33,7 @@ FLAGS = [
 ]
 AXE = Path(__file__).parents[1] / "vendor" / "axe.min.js"
 LEVELS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
-PATIENCE = 40_000
+PATIENCE = 120_000
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine")
 expect = pytest.importorskip("playwright.sync_api", reason="playwright is not installed").expect
 expect.set_options(timeout=PATIENCE)

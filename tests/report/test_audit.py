@@ -108,7 +108,7 @@ def test_every_part_of_an_audit_is_on_its_page() -> None:
         "screening only",
         "1,000 canaries refute every epsilon below 1.23 ",
         "Risk by class",
-        "TPR at 1 % FPR",
+        "TPR at 1% FPR",
     ):
         assert words in page.text, words
     # The fault of the data is shown once, not with every attack.
@@ -122,12 +122,39 @@ def test_every_part_of_an_audit_is_on_its_page() -> None:
 def test_the_policy_and_the_reason_stand_on_top() -> None:
     page = Page(audit_html(audit_facts(an_audit() | {"because": "the records are twins"})))
     places = [
-        page.text.index(words) for words in ("Policy internal: met", "Because the records are twins.", "Findings")
+        page.text.index(words) for words in ("Policy internal: met", "Reason: the records are twins.", "Findings")
     ]
     assert places == sorted(places)
     facts = audit_facts(an_audit("leak") | {"because": "an old reason"})
     assert facts["because"] == ""
-    assert "times of 100" in facts["strongest"]
+    assert "times out of 100" in facts["strongest"]
+
+
+def test_rules_that_are_not_met_stand_on_top() -> None:
+    rule = {"rule": "no attacker's AUC can be above 0.6", "met": False, "found": "LiRA: 0.7", "reason": "It is much."}
+    audit = an_audit() | {"may_leave": False, "policy": {"name": "internal", "findings": [rule]}}
+    facts = audit_facts(audit)
+    assert facts["consequence"] == "1 of 1 rules is not met. This release must not leave."
+    top = Page(audit_html(facts)).text.split("Findings")[0]
+    assert "No attacker&#39;s AUC can be above 0.6." in top
+    assert "Found: LiRA: 0.7. It is much." in top
+
+
+def test_figures_are_said_in_words() -> None:
+    said = [result["said"] for result in audit_facts(an_audit())["results"]]
+    assert said == [
+        "Guesses right 52 times out of 100; a coin flip, 50.",
+        "Succeeds on 2 out of 100 records; by chance, 0.",
+    ]
+
+
+def test_a_note_about_several_attacks_is_shown_once() -> None:
+    audit = an_audit()
+    audit["results"][1]["notes"] = ["a note on one attack", "another"]
+    facts = audit_facts(audit)
+    assert facts["notes"][0] == ["nearest distance, singling out", "a note on one attack"]
+    assert ["singling out", "another"] in facts["notes"]
+    assert Page(audit_html(facts)).text.count("a note on one attack") == 1
 
 
 def test_distances_are_told_in_units_of_those_to_non_members() -> None:

@@ -49,6 +49,14 @@ def test_the_verdict_is_that_of_the_policy(make: Make, met: bool) -> None:
     assert facts["verdict"]["rules"][0]["met"] is met
 
 
+def test_attacks_without_a_clear_answer_are_counted(make: Make) -> None:
+    audit = audited(0.51, 0.52)
+    audit["verdict"] = audit["results"][0]["verdict"] = "inconclusive"
+    audit["results"][1]["verdict"] = "no leak found"
+    sentence = decision_facts(make(), audit=audit)["verdict"]["sentence"]
+    assert sentence.startswith("1 of 2 attacks gave no clear answer. The rules of the policy allow that here.")
+
+
 def test_attacks_without_a_policy_are_not_denied(make: Make) -> None:
     verdict = decision_facts(make(), audit={**audited(0.51, 0.52), "policy": None})["verdict"]
     assert verdict["state"] == "open"
@@ -56,13 +64,13 @@ def test_attacks_without_a_policy_are_not_denied(make: Make) -> None:
 
 
 def test_nearly_always_is_not_always(make: Make) -> None:
-    assert "more than 99 times of 100" in decision_facts(make(), audit=audited(0.51, 0.996))["strongest"]["words"]
+    assert "more than 99 times out of 100" in decision_facts(make(), audit=audited(0.51, 0.996))["strongest"]["words"]
 
 
 def test_the_strongest_attack_is_the_one_with_the_highest_auc(make: Make) -> None:
     facts = decision_facts(make(), audit=audited(0.51, 0.64))
     assert facts["strongest"]["name"] == "LiRA"
-    assert "64 times of 100" in facts["strongest"]["words"]
+    assert "64 times out of 100" in facts["strongest"]["words"]
     assert facts["strongest"]["how"]
     assert facts["strongest"]["tried"] == 2
 

@@ -14,7 +14,7 @@ import pytest
 from locum.errors import PrivacyError
 from locum.release import Release
 from locum.release.passport import AuditEntry
-from locum.report import internal_report, shareable_report, to_json
+from locum.report import internal_report, shareable_report, to_json, to_markdown
 from locum.report.text import plain
 
 Make = Callable[..., Release]
@@ -44,7 +44,7 @@ def test_an_internal_report_holds_all_that_was_given(make: Make, measured: dict[
         "What was measured",
         "May it leave?",
     ]
-    assert "88 times of 100 (AUC 0.877, 0.864 to 0.889)" in report["summary"][2]["text"]
+    assert "88 times out of 100 (AUC 0.877, 0.864 to 0.889)" in report["summary"][2]["text"]
     assert json.loads(to_json(report)) == report
 
 
@@ -135,3 +135,21 @@ def test_a_claim_is_titled_as_everywhere_else(make: Make) -> None:
 
 def test_untrusted_text_is_made_plain() -> None:
     assert plain({"a\x1b[2J": ["b\u202ec\nd", 3, None, "\ud800"]}) == {"a [2J": ["b c d", 3, None, ""]}
+
+
+def test_distances_of_an_evaluation_are_shown_as_multiples_or_not_at_all(
+    make: Make, measured: dict[str, Any]
+) -> None:
+    """As `evaluate` shows them; without a multiple and without records nobody could judge them."""
+    release = make()
+    assert internal_report(release, measured=measured, map="pca")["utility"]["rows"][0]["distance"] is None
+    ratio = {"value": 2.5, "low": 2.4, "high": 2.6, "n": 1237}
+    first, *others = measured["rows"]
+    told = {
+        **measured,
+        "rows": [{**first, "distance_ratio": ratio}, *({**o, "distance_ratio": None} for o in others)],
+    }
+    rows = internal_report(release, measured=told, map="pca")["utility"]["rows"]
+    assert rows[0]["distance"] == ratio
+    assert all("distance_ratio" not in row for row in rows)
+    assert "2.5 ×" in to_markdown(internal_report(release, measured=told, map="pca"))

@@ -121,3 +121,26 @@ def test_images_come_as_data_alone() -> None:
     page = obfuscation_html(report(grid=grid))
     assert len(re.findall(r'<img alt="[^"]+" src="data:image/png;base64,', page)) == 3
     assert "What comes out" not in obfuscation_html(report())
+
+
+def test_the_verdict_stands_on_top_and_gives_its_reason() -> None:
+    states = {
+        "clear": report(target=0.8, picked="noise 2, lambda -50"),
+        "leak": report(target=0.5, problem="The utility label alone reveals more."),
+        "": report(),
+    }
+    for state, made in states.items():
+        assert made["verdict"]["state"] == state
+        page = obfuscation_html(made)
+        assert page.index('class="word"') < page.index('id="summary"')
+    assert "72 times out of 100" in states["clear"]["verdict"]["words"]
+    assert states["leak"]["verdict"]["words"].startswith("The utility label alone reveals more.")
+    blind = obfuscation_report(
+        found(0.68),
+        obfuscator=states[""]["obfuscator"],
+        claim=PrivacyClaim(kind="none", not_covered=("x",)),
+        measured=states[""]["measured"],
+        target=0.8,
+    )
+    assert (blind["verdict"]["state"], blind["verdict"]["title"]) == ("doubt", "Inconclusive")
+    assert "nothing to hide" in blind["verdict"]["words"]

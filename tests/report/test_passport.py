@@ -73,7 +73,7 @@ def test_page_and_sheet_say_the_same(make: Make) -> None:
         assert "no attack found a leak" in flat
         assert HASH in flat
     assert "verdict leak" in page
-    assert facts["figures"] == ["attack", "control", "TPR at 1 % FPR"]
+    assert facts["figures"] == ["attack", "control", "TPR at 1% FPR"]
 
 
 def test_a_passport_that_was_read_gives_the_same_text(make: Make) -> None:

@@ -115,3 +115,13 @@ def test_marks_that_stand_apart_all_have_their_label() -> None:
     marks = [(40.0 * i + 20, 100.0) for i in range(10)]
     spots = svg.FreeSpots(marks, 0, 0, 450, 300)
     assert all(spots.label(x, y, "0.5") for x, y in marks)
+
+
+def test_no_line_of_a_curve_runs_through_a_label() -> None:
+    marks = [(100.0, 100.0), (140.0, 60.0)]
+    spots = svg.FreeSpots(marks, 0, 0, 450, 300, [(marks[0], marks[1])])
+    (a, b, c, d) = boxes([spots.label(*marks[0], "0.25")])[0]
+    # The first choice lies right above, where the line goes.
+    assert not any(a < 100 + t < c and b < 100 - t < d for t in range(41))
+    walled = svg.FreeSpots(marks, 0, 0, 450, 300, [((0.0, y), (450.0, y)) for y in range(0, 300, 5)])
+    assert walled.label(*marks[0], "0.25") == ""

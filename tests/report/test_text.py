@@ -9,6 +9,7 @@ import pytest
 
 from locum.cli import output
 from locum.report.page import pages
+from locum.report.text import closest_words, times
 from locum.types import AttackResult, Estimate, Verdict, verdict_text
 
 
@@ -39,3 +40,14 @@ def test_names_in_backticks_are_code_on_every_page() -> None:
     page = pages().from_string("{{ a }}|{{ b }}|{{ c }}")
     shown = page.render(a="leave `--x` out, or `<b>`", b="one ` alone", c="none")
     assert shown == "leave <code>--x</code> out, or <code>&lt;b&gt;</code>|one ` alone|none"
+
+
+def test_far_away_is_said_without_digits_that_mean_nothing() -> None:
+    def series(far: float) -> dict[str, object]:
+        return {"series": [{"name": "released", "quantiles": {"median": far}}]}
+
+    assert times(99.6) == "100 ×"
+    assert times(5627.0) == "> 100 ×"
+    assert "more than 100 times as far" in closest_words(series(5627.0))
+    assert "do not look like records" in closest_words(series(5627.0))
+    assert "do not look like records" not in closest_words(series(1.3))

@@ -21,6 +21,7 @@ from locum.report.text import (
     AUDIT_GLOSSARY,
     EFFECTS,
     SCREENS,
+    apart_words,
     guess_words,
     plain,
     rounded_down,
@@ -32,7 +33,7 @@ _BAD = (ArithmeticError, AttributeError, KeyError, TypeError, ValueError)
 _CLASSES = 56
 _MOST = 200
 _ESTIMATES = {"attack": "attack", "control": "control", "baseline": "baseline", "most_exposed": "most exposed"}
-_RATES = {"0.01": "TPR at 1 % FPR", "0.001": "TPR at 0.1 % FPR"}
+_RATES = {"0.01": "TPR at 1% FPR", "0.001": "TPR at 0.1% FPR"}
 
 
 def audit_facts(audit: Mapping[str, Any]) -> dict[str, Any]:
@@ -159,6 +160,7 @@ def _finished(facts: dict[str, Any]) -> dict[str, Any]:
     facts["rates"] = {fpr: title for fpr, title in _RATES.items() if any(fpr in r["tpr"] for r in facts["results"])}
     policy = facts["policy"]
     facts["consequence"] = "" if policy is None else _consequence(policy)
+    facts["failed"], facts["notes"] = _failed(policy), _grouped(facts["results"])
     met = "" if policy is None else f"Policy {policy['name']}: {'met' if policy['met'] else 'not met'}. "
     facts["answer"] = f"{met}{facts['consequence']}"
     facts["strongest"] = _strongest(facts["results"])
@@ -179,11 +181,31 @@ def _strongest(results: Sequence[Mapping[str, Any]]) -> str:
 
 def _consequence(policy: Mapping[str, Any]) -> str:
     """What follows from a policy that is met, or is not."""
-    open_ones = sum(not rule["met"] for rule in policy["rules"])
+    open_ones = len(_failed(policy))
     if policy["met"]:
-        return "Its rules let this release leave; someone still has to decide."
-    count = f"{open_ones} of {len(policy['rules'])} rules are not met" if open_ones else "No policy allows this"
+        return "The rules of the policy let this release leave; a person still has to decide."
+    are = "is" if open_ones == 1 else "are"
+    count = f"{open_ones} of {len(policy['rules'])} rules {are} not met" if open_ones else "No policy allows this"
     return f"{count}. This release must not leave."
+
+
+def _failed(policy: Mapping[str, Any] | None) -> list[dict[str, str]]:
+    """The rules that are not met, each with a sentence on what was found and why it is asked, where that is known."""
+    rules = [] if policy is None else [rule for rule in policy["rules"] if not rule["met"]]
+    found = (rule["found"] and f"Found: {rule['found'].rstrip('.')}. " for rule in rules)
+    return [
+        {"rule": f"{rule['rule'][:1].upper()}{rule['rule'][1:]}", "words": f"{said}{rule['why']}".strip()}
+        for rule, said in zip(rules, found, strict=True)
+    ]
+
+
+def _grouped(results: Sequence[Mapping[str, Any]]) -> list[list[str]]:
+    """Each note once, with the attacks that it is about: most notes are about several."""
+    about: dict[str, list[str]] = {}
+    for result in results:
+        for note in result["notes"]:
+            about.setdefault(note, []).append(result["name"])
+    return [[", ".join(names), note] for note, names in about.items()]
 
 
 def _result(data: Mapping[str, Any], faults: Sequence[str]) -> dict[str, Any]:
@@ -209,7 +231,18 @@ def _shown(result: Mapping[str, Any]) -> dict[str, Any]:
     empty: dict[str, Any] = {"tpr": {}, "by_class": {}, "roc": [], "notes": [], "limit": None}
     out |= {key: result.get(key, value) for key, value in empty.items()}
     how = ATTACK_WORDS.get(result["name"].split(":")[0], "")
-    return out | {"p": None, "how": how, "words": verdict_text(result["verdict"]).attack}
+    return out | {"p": None, "how": how, "said": _said(out), "words": verdict_text(result["verdict"]).attack}
+
+
+def _said(result: Mapping[str, Any]) -> str:
+    """The figure of an attack in words; empty if it is not known."""
+    attack, baseline = result["attack"], result["baseline"]
+    if attack is None:
+        return ""
+    if result["measure"] == "auc":
+        return f"Guesses right {apart_words(attack['value'])}; a coin flip, 50."
+    lucky = "" if baseline is None else f"; by chance, {100 * baseline['value']:.0f}"
+    return f"Succeeds on {100 * attack['value']:.0f} out of 100 records{lucky}."
 
 
 def figures(result: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:

@@ -163,6 +163,9 @@ def section_parts(facts: Mapping[str, Any] | None) -> dict[str, Any]:
             "charts": audit_charts(facts),
             "figure": lambda e: f"{e['value']:.{digits}f}",
             "range": lambda e: interval_text(e, digits),
+            # A class has few records: a third digit would say nothing.
+            "short": lambda e: f"{e['value']:.2f}",
+            "short_range": lambda e: interval_text(e, 2),
             "spark": lambda e: interval(e, 0.0, 1.0),
             "mark": legend_mark,
             "measures": MEASURES,
@@ -190,8 +193,11 @@ def audit_charts(facts: Mapping[str, Any]) -> dict[str, Markup | None]:
 
 
 def forest(results: Sequence[Mapping[str, Any]], *, key: str, title: str, chance: float | None = None) -> Markup:
-    """Attacks stacked, each above its control; a line, or a tick in each row, shows chance."""
-    width, left, step, top = 400.0, 186.0, 44.0, 24.0
+    """Attacks stacked, each above its control; a line, or a tick in each row, shows chance.
+
+    Name and verdict stand above the marks, not beside them: the chart fits on a phone.
+    """
+    width, left, step, top = 424.0, 8.0, 56.0, 26.0
     drawn = [r[name] for r in results for name in ("attack", "control", "baseline") if r[name]]
     ends = [e[k] for e in drawn for k in ("value", "low", "high")]
     seen = [float(v) for v in ends if v is not None]
@@ -207,39 +213,36 @@ def forest(results: Sequence[Mapping[str, Any]], *, key: str, title: str, chance
     lines.append(f'<path class="line" d="M{left:g} {bottom:g}h{width:g}"/>')
     if chance is not None:
         lines.append(f'<path class="median" d="M{place(chance):.1f} {top - 6:g}V{bottom:g}"/>')
-        lines.append(_text(place(chance), top - 11, f"chance, {chance:g}", "axis middle"))
+        lines.append(_text(*_kept(place(chance), top - 11, f"chance, {chance:g}", left, left + width), "axis middle"))
     words = []
     for i, r in enumerate(results):
-        y = top + step * (i + 0.5)
-        if i % 2:
-            lines.insert(
-                0,
-                f'<rect class="stripe" x="0" y="{y - step / 2:g}" width="{left + width + 150:g}" height="{step:g}"/>',
-            )
+        y = top + step * i
+        if i:
+            lines.append(f'<path class="grid" d="M{left:g} {y:g}h{width:g}"/>')
         hot = r["verdict"] == "leak"
-        lines.append(_text(left - 12, y + 4, _short(r["name"]), "label end"))
-        lines.append(_text(left + width + 14, y + 4, r["verdict"], "label hot-text" if hot else "axis"))
+        lines.append(_text(left, y + 17, _short(r["name"]), "label tag"))
+        lines.append(_text(left + width, y + 17, r["verdict"], f"{'label hot-text' if hot else 'axis'} tag end"))
         attack, control, baseline = r["attack"], r["control"], r["baseline"]
         if chance is None and baseline is not None:
-            lines.append(f'<path class="median" d="M{place(baseline["value"]):.1f} {y - 17:g}v34"/>')
+            lines.append(f'<path class="median" d="M{place(baseline["value"]):.1f} {y + 24:g}v28"/>')
         if control is not None:
-            lines.append(_whisker(control, place, y + 9, "whisker-real", "real", _SHAPES[0]))
+            lines.append(_whisker(control, place, y + 45, "whisker-real", "real", _SHAPES[0]))
         lines.append(
             _whisker(
-                attack, place, y - 7, "whisker hot" if hot else "whisker", "hot" if hot else "released", _SHAPES[3]
+                attack, place, y + 31, "whisker hot" if hot else "whisker", "hot" if hot else "released", _SHAPES[3]
             )
         )
         against = "" if control is None else f" against {control['value']:.2f}"
         words.append(f"{r['name']} {attack['value']:.2f}{against}, {r['verdict']}")
     lines += [_tick(place(t), bottom, f"{t:g}") for t in _ticks(low, high)]
     unit = "AUC" if chance is not None else "share of records that were hit"
-    lines.append(_text(left + width / 2, bottom + 34, unit, "axis middle"))
-    return _chart(key, f"{title}: {'; '.join(words)}", left + width + 150, bottom + 42, lines)
+    lines.append(_text(left + width / 2, bottom + 36, unit, "axis middle"))
+    return _chart(key, f"{title}: {'; '.join(words)}", width + 2 * left, bottom + 44, lines)
 
 
 def log_roc(curves: Sequence[tuple[str, Sequence[Sequence[float]]]]) -> Markup:
     """True positive rate by false positive rate on logarithmic axes; a rate of 0 lies on the axis."""
-    width, height, left, top = 430.0, 330.0, 58.0, 12.0
+    width, height, left, top = 340.0, 280.0, 62.0, 12.0
     first = min(x for _, points in curves for x, _ in points if x > 0)
     decades = max(1, math.ceil(-math.log10(first) - 1e-9))
 
@@ -251,9 +254,10 @@ def log_roc(curves: Sequence[tuple[str, Sequence[Sequence[float]]]]) -> Markup:
     out = [f'<rect class="frame" x="{left:g}" y="{top:g}" width="{width:g}" height="{height:g}" rx="4"/>']
     for k in range(decades + 1):
         x, y = at(10.0**-k, 10.0**-k)
-        label = f"{100 * 10.0**-k:g} %"
+        label = f"{100 * 10.0**-k:g}%"
         out.append(f'<path class="grid" d="M{x:.1f} {top:g}v{height:g}M{left:g} {y:.1f}h{width:g}"/>')
-        out.append(_tick(x, floor, label) + _text(left - 7, y + 4, label, "axis end"))
+        # The lowest lies above its line: below it stands the first number of the other axis.
+        out.append(_tick(x, floor, label) + _text(left - 7, y if k == decades else y + 4, label, "axis end"))
     out.append(f'<path class="median" d="M{left:g} {floor:g}L{left + width:g} {top:g}"/>')
     for code, (name, points) in enumerate(curves):
         places = [at(x, y) for x, y in points if x > 0]
@@ -274,7 +278,7 @@ def log_roc(curves: Sequence[tuple[str, Sequence[Sequence[float]]]]) -> Markup:
 
 def epsilon_bar(lower: float, upper: float) -> Markup:
     """Epsilon on one axis: refuted up to the lower bound, and the claim as upper bound."""
-    width, left, top, height = 600.0, 14.0, 30.0, 30.0
+    width, left, top, height = 400.0, 10.0, 30.0, 30.0
     # With very different values, such as 10,000 and 1, one of them is too small to be seen.
     end = 1.12 * max(lower, upper)
 
@@ -303,11 +307,11 @@ def epsilon_bar(lower: float, upper: float) -> Markup:
         )
     )
     out.append(f'<path class="line" d="M{low:.1f} {floor + 28:g}v4"/>')
-    out.append(_text(left + width + 8, floor + 12, "epsilon", "axis"))
+    out.append(_text(left, top - 13, "epsilon", "axis tag"))
     title = f"Epsilon: {words}, claimed to be at most {at_least(upper)}" + (
         ". The guarantee is broken" if broken else ""
     )
-    return _chart("epsilon_audit", title, left + width + 58, floor + 52, out)
+    return _chart("epsilon_audit", title, 2 * left + width, floor + 52, out)
 
 
 def _shape(code: int) -> str:
@@ -358,7 +362,7 @@ def _kept(x: float, y: float, text: str, low: float, high: float) -> tuple[float
 
 
 class FreeSpots:
-    """Finds places for short labels beside marks, where no label covers another or a mark.
+    """Finds places for short labels beside marks, where no label covers another, a mark or a line.
 
     Parameters
     ----------
@@ -366,16 +370,25 @@ class FreeSpots:
         Centers of all marks.
     left, top, right, bottom
         The frame that labels stay in.
+    lines
+        Start and end of each line of the chart.
     """
 
     # Right above first, then around the mark, then further away.
     _AROUND = ((6, -6), (6, 14), (-6, -6), (-6, 14), (9, 4), (-9, 4), (6, -18), (6, 26), (-6, -18), (-6, 26))
 
     def __init__(
-        self, marks: Sequence[tuple[float, float]], left: float, top: float, right: float, bottom: float
+        self,
+        marks: Sequence[tuple[float, float]],
+        left: float,
+        top: float,
+        right: float,
+        bottom: float,
+        lines: Sequence[tuple[tuple[float, float], tuple[float, float]]] = (),
     ) -> None:
         self._taken = [(x - 4, y - 4, x + 4, y + 4) for x, y in marks]
         self._frame = left, top, right, bottom
+        self._lines = lines
 
     def label(self, x: float, y: float, text: str) -> str:
         """The label of the mark at x, y; empty if there is no room: the mark's title and the table say it too."""
@@ -386,7 +399,8 @@ class FreeSpots:
             a, b = (x + dx if dx > 0 else x + dx - wide), y + dy
             box = (a, b - high + 2, a + wide, b + 2)
             inside = left <= box[0] and box[2] <= right and top <= box[1] and box[3] <= bottom
-            if inside and not any(_overlap(box, other) for other in self._taken):
+            covers = any(_overlap(box, other) for other in self._taken) or any(_cuts(box, *ab) for ab in self._lines)
+            if inside and not covers:
                 self._taken.append(box)
                 return _text(a, b, text, "axis tag")
         return ""
@@ -394,6 +408,21 @@ class FreeSpots:
 
 def _overlap(one: tuple[float, ...], other: tuple[float, ...]) -> bool:
     return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]
+
+
+def _cuts(box: tuple[float, ...], start: tuple[float, float], end: tuple[float, float]) -> bool:
+    """Whether the line from `start` to `end` runs through the inside of a box."""
+    first, last = 0.0, 1.0
+    for axis in (0, 1):
+        a, way = start[axis], end[axis] - start[axis]
+        low, high = box[axis], box[axis + 2]
+        if way == 0:
+            if not low < a < high:
+                return False
+            continue
+        one, other = sorted(((low - a) / way, (high - a) / way))
+        first, last = max(first, one), min(last, other)
+    return first < last
 
 
 def _short(name: str) -> str:

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from locum.release import Release
-from locum.report.text import apart_words, guess_words, interval_text, plain
-from locum.types import Estimate, PrivacyClaim, at_least
+from locum.report.text import apart_words, claim_facts, guess_words, interval_text, plain, reason_words
+from locum.types import Estimate
 
 # The Five Safes of Desai, Ritchie and Welpton (2016): what to ask, besides the figures.
 SAFES = {
@@ -67,7 +67,7 @@ def decision_facts(
     claim = release.claim
     facts = {
         "verdict": _verdict(audit),
-        "claim": {**claim.to_dict(), "title": _title(claim), "sentence": claim.sentence(), "warning": claim.warning},
+        "claim": claim_facts(claim) | {"warning": claim.warning},
         "limit": None if audit is None or audit["limit"] is None else audit["limit"]["sentence"],
         "strongest": None if audit is None else _strongest(audit),
         "usefulness": None if evaluation is None else _usefulness(evaluation),
@@ -77,14 +77,6 @@ def decision_facts(
     }
     out: dict[str, Any] = plain(facts)
     return out
-
-
-def _title(claim: PrivacyClaim) -> str:
-    """The kind of a claim as a reader would call it, with its numbers."""
-    if claim.dp is not None:
-        numbers = f"epsilon {at_least(claim.dp.epsilon)}, delta {at_least(claim.dp.delta)}"
-        return f"Differential privacy: {numbers}, per {claim.unit}"
-    return "No guarantee" if claim.kind == "none" else claim.title
 
 
 def _verdict(audit: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -98,13 +90,12 @@ def _verdict(audit: Mapping[str, Any] | None) -> dict[str, Any]:
             "rules": [],
         }
     policy = audit["policy"]
-    found = audit["sentence"] + (f" Because {audit['because']}." if audit["because"] else "")
+    found = audit["sentence"] + reason_words(audit["because"])
     doubts = sum(result["verdict"] == "inconclusive" for result in audit["results"])
     if policy["met"] and audit["verdict"] == "inconclusive" and doubts:
         # "Not a pass" beside "met" reads as a contradiction: the rules say how many doubts they allow.
-        found = (
-            f"{doubts} of {len(audit['results'])} attacks could not tell. The rules of the policy allow that here."
-        )
+        of = f"{doubts} of {len(audit['results'])} attacks"
+        found = f"{of} gave no clear answer. The rules of the policy allow that here."
     return {
         "state": "met" if policy["met"] else "not met",
         "title": f"Policy {policy['name']}: {'met' if policy['met'] else 'NOT met'}",
@@ -125,8 +116,8 @@ def _strongest(audit: Mapping[str, Any]) -> dict[str, Any] | None:
         "verdict": found["verdict"],
         "auc": found["attack"],
         "limit": found["limit"],
-        "words": f"{guess_words(found['attack'])} (AUC {found['attack']['value']:.3f}, 95 % interval "
-        f"{interval_text(found['attack'], 3)}.)",
+        "words": f"{guess_words(found['attack'])} AUC {found['attack']['value']:.3f}, 95% interval "
+        f"{interval_text(found['attack'], 3)}.",
         "tried": len(audit["results"]),
     }
 

@@ -22,7 +22,18 @@ from locum.release.passport import AuditEntry
 from locum.report.audit import entry_facts
 from locum.report.maps import flat_map, points_to_draw
 from locum.report.measured import Scale, closeness, shareable_figures
-from locum.report.text import BANNERS, GLOSSARY, READING, absent, guess_words, plain, summary, with_audit_terms
+from locum.report.text import (
+    BANNERS,
+    GLOSSARY,
+    READING,
+    absent,
+    claim_facts,
+    guess_words,
+    plain,
+    reason_words,
+    summary,
+    with_audit_terms,
+)
 from locum.types import verdict_text
 
 Rows = tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]
@@ -189,7 +200,7 @@ def _about(release: Release, audience: str, *, digits: int) -> dict[str, Any]:
             "schema": manifest.schema_version,
             "fingerprint": release.fingerprint,
         },
-        "claim": {**claim.to_dict(), "title": claim.title, "sentence": claim.sentence()},
+        "claim": claim_facts(claim),
         "utility": None,
         "map": None,
         "distances": None,
@@ -220,9 +231,10 @@ def _finished(report: dict[str, Any]) -> dict[str, Any]:
     if report["membership"] is not None:
         words = verdict_text(report["membership"]["verdict"])
         why = report["membership"].get("inconclusive_because", "")
-        because = f" Because {why}." if why and report["membership"]["verdict"] == "inconclusive" else ""
+        because = reason_words(why) if report["membership"]["verdict"] == "inconclusive" else ""
         auc = report["membership"]["attack"]
-        report["membership"]["words"] = f"{words.title}. {guess_words(auc)} {words.attack}{because}"
+        said = f"{guess_words(auc)} {words.attack}{because}"
+        report["membership"] |= {"title": words.title, "sentence": said, "words": f"{words.title}. {said}"}
     if report["audit"] is not None:
         report["glossary"] = with_audit_terms(report["glossary"])
     out: dict[str, Any] = plain(report | {"summary": summary(report)})
@@ -230,16 +242,21 @@ def _finished(report: dict[str, Any]) -> dict[str, Any]:
 
 
 def _in_units(utility: dict[str, Any] | None, unit: float | None) -> None:
-    """Put distances to the nearest record in units of the usual one among records; without that, leave them out."""
+    """Put distances to the nearest record in units of the usual one among records; without that, leave them out.
+
+    An evaluation that has them in those units decides, so that a page and `evaluate` show the same.
+    """
     if utility is None:
         return
     rows = []
     for row in utility["rows"]:
         far = row["distance"] if unit is not None else None
         keys = ("value", "low", "high")
-        if far is not None and unit is not None:
+        if row.get("distance_ratio") is not None:
+            far = row["distance_ratio"]
+        elif far is not None and unit is not None:
             far = {**far, **{k: None if far[k] is None else far[k] / unit for k in keys}}
-        rows.append({**row, "distance": far})
+        rows.append({**{k: v for k, v in row.items() if k != "distance_ratio"}, "distance": far})
     utility["rows"] = rows
 
 

@@ -100,7 +100,7 @@ def flat_map(parts: Sequence[npt.ArrayLike], method: str = "auto", *, random_sta
     else:
         flat, kept = _principal(X, 2, random_state)
         name = "PCA"
-        axes = (f"first component, {100 * kept[0]:.0f} % of variance", f"second component, {100 * kept[1]:.0f} %")
+        axes = (f"first component, {100 * kept[0]:.0f}% of variance", f"second component, {100 * kept[1]:.0f}%")
     why = "as asked for"
     if method == "auto":
         why = "the automatic choice" + ("" if name == "t-SNE" else ": too few points or features for t-SNE")

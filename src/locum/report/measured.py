@@ -19,7 +19,7 @@ _QUERIES = 2000
 _BINS = 28
 # How much further than real distances a histogram reaches.
 _WIDEST = 3.0
-_LEVELS = {"closest": 0.0, "5 %": 0.05, "median": 0.5, "95 %": 0.95}
+_LEVELS = {"closest": 0.0, "5%": 0.05, "median": 0.5, "95%": 0.95}
 
 
 class Scale:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import base64
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
+from itertools import pairwise
 from typing import Any
 
 from markupsafe import Markup
@@ -15,8 +16,10 @@ from locum.obfuscate import ATTACKERS, Judgment, TradeOff
 from locum.report import charts as svg
 from locum.report.charts import _SHAPES, _chart, _text, _tick, _ticks
 from locum.report.page import pages
-from locum.report.text import interval_text, plain
+from locum.report.text import apart_words, claim_facts, interval_text, plain
 from locum.types import Estimate, PrivacyClaim
+
+Spot = tuple[float, float]
 
 BLIND = (
     "The attackers find no more in original records than the utility label alone reveals: either there is nothing to "
@@ -30,7 +33,7 @@ _READING = {
     "curve": "Each mark is one setting of the knobs. Horizontal: how often the strongest attacker guesses the "
     "private attribute. Vertical: how often a receiver, trained only on obfuscated records, predicts the utility "
     "attribute of real ones. The best place is at the top and close to the dashed line: a release carries the "
-    "utility label, and that label alone takes an attacker this far. Bars are 95 % intervals over test records; "
+    "utility label, and that label alone takes an attacker this far. Bars are 95% intervals over test records; "
     "they do not cover other training runs, other attackers or other data.",
     "points": "Weak: trained on original records. Strong: trained on records that it obfuscated itself. Informed: "
     "also knows the utility label, which is released with each record. Averaged: also has several releases of each "
@@ -116,7 +119,7 @@ def obfuscation_report(
         "written_by": f"locum {__version__}",
         "obfuscator": dict(obfuscator),
         "measured": dict(measured),
-        "claim": {**claim.to_dict(), "title": claim.title, "sentence": claim.sentence()},
+        "claim": claim_facts(claim),
         "points": [_point(p.name, p.knobs, p.judgment, picked) for p in found.points],
         "baselines": {
             "original attacker": private.to_dict(),
@@ -131,6 +134,7 @@ def obfuscation_report(
         "reading": dict(_READING),
         "glossary": dict(_GLOSSARY),
     }
+    report["verdict"] = _verdict(report)
     report["summary"] = _summary(report)
     return {**plain(report), "grid": None if grid is None else dict(grid)}
 
@@ -170,6 +174,7 @@ def obfuscation_markdown(report: Mapping[str, Any], table: str) -> str:
     parts = [
         "# Locum trade-off of an obfuscator",
         f"**{report['audience'].upper()}.** {_text(report['banner'])}",
+        f"**{_text(report['verdict']['title'])}.** {_text(report['verdict']['words'])}",
         *(f"**{_text(card['title'])}** {_text(card['text'])}" for card in report["summary"]),
         "## What attackers and receivers reach",
         table,
@@ -282,14 +287,41 @@ def _summary(report: Mapping[str, Any]) -> list[dict[str, str]]:
         },
         {
             "title": "What was found",
-            "text": f"If nothing is hidden, an attacker guesses it in {ceiling:.1%} of test records; from the "
-            f"utility label alone, in {floor:.1%}. The lowest was {least['attacker']['value']:.1%}, at "
-            f"{least['name']}; a receiver then reaches {least['utility']['value']:.1%}, against "
-            f"{baselines['original utility']['value']:.1%} if nothing is hidden. {report['caution']}",
+            "text": f"If nothing is hidden, an attacker guesses {measured['private']} right {apart_words(ceiling)}; "
+            f"from the utility label alone, {apart_words(floor)}. The lowest at any setting was "
+            f"{apart_words(least['attacker']['value'])} ({least['name']}). A receiver is then right about "
+            f"{obfuscator['utility']} {apart_words(least['utility']['value'])}, compared with "
+            f"{apart_words(baselines['original utility']['value'])} if nothing is hidden.",
         },
         {"title": "Which setting", "text": _chosen(report)},
         {"title": "Tested on", "text": measured["tested on"]},
     ]
+
+
+def _verdict(report: Mapping[str, Any]) -> dict[str, str]:
+    """What stands on top of the page: how good the setting that was picked is, or why nothing can be said."""
+    target, private = report["target"], report["measured"]["private"]
+    if target is None or target["picked"] is None:
+        shown = min(report["points"], key=lambda p: p["attacker"]["value"])
+    else:
+        shown = next(p for p in report["points"] if p["picked"])
+    words = (
+        f"At {shown['name']}, the strongest attacker guesses {private} right "
+        f"{apart_words(shown['attacker']['value'])}, and a receiver is right about "
+        f"{report['obfuscator']['utility']} {apart_words(shown['utility']['value'])}."
+    )
+    if report["caution"]:
+        return {"state": "doubt", "title": "Inconclusive", "words": report["caution"]}
+    if target is None:
+        return {"state": "", "title": "No limit was set for the attacker", "words": words}
+    limit = f"{100 * target['attacker_at_most']:g} times out of 100"
+    if target["picked"] is None:
+        return {
+            "state": "leak",
+            "title": f"No setting keeps the attacker at {limit} or below",
+            "words": f"{target['problem']} {words}",
+        }
+    return {"state": "clear", "title": f"Limit met: the strongest attacker stays at {limit} or below", "words": words}
 
 
 def _chosen(report: Mapping[str, Any]) -> str:
@@ -299,8 +331,9 @@ def _chosen(report: Mapping[str, Any]) -> str:
     if target["picked"] is None:
         return str(target["problem"])
     return (
-        f"{target['picked']}: the least noise that keeps the upper end of the strongest attacker's interval at "
-        f"{target['attacker_at_most']:g} or below. It was chosen on these test records: measure it again on others."
+        f"{target['picked'].capitalize()}: the least noise that keeps the upper end of the strongest attacker's "
+        f"interval at {target['attacker_at_most']:g} or below. It was chosen on these test records: measure it again "
+        "on others."
     )
 
 
@@ -319,7 +352,7 @@ def _best(by_kind: Mapping[str, Estimate]) -> Estimate:
 
 def curve_chart(report: Mapping[str, Any]) -> Markup:
     """Attackers to the right, receivers upwards; one line for each lambda, the noise beside each mark."""
-    width, height, left, top = 430.0, 300.0, 52.0, 14.0
+    width, height, left, top = 380.0, 280.0, 52.0, 14.0
     points, base = report["points"], report["baselines"]
     xs = [p["attacker"][k] for p in points for k in ("low", "high")]
     ys = [p["utility"][k] for p in points for k in ("low", "high")]
@@ -348,7 +381,8 @@ def curve_chart(report: Mapping[str, Any]) -> Markup:
     marks = [at(p["attacker"]["value"], p["utility"]["value"]) for p in points]
     marks.append(at(base["original attacker"]["value"], base["original utility"]["value"]))
     labels: list[str] = []
-    spots = svg.FreeSpots(marks, left, top, left + width, floor)
+    drawn = [*_segments(report, at), ((alone, top), (alone, floor)), ((common, top), (common, floor))]
+    spots = svg.FreeSpots(marks, left, top, left + width, floor, drawn)
     for code, line in enumerate(_lines(report).values()):
         places = [at(p["attacker"]["value"], p["utility"]["value"]) for p in line]
         path = "L".join(f"{x:.1f} {y:.1f}" for x, y in places)
@@ -373,6 +407,19 @@ def curve_chart(report: Mapping[str, Any]) -> Markup:
     out.append(_text(left + width / 2, floor + 34, "accuracy of the strongest attacker", "axis middle"))
     out.append(_text(-(top + height / 2), 13, "accuracy of the receiver", "axis middle", turn=True))
     return _chart("curve", "Trade-off: accuracy of attackers and of receivers", left + width + 24, floor + 42, out)
+
+
+def _segments(report: Mapping[str, Any], at: Callable[[float, float], Spot]) -> list[tuple[Spot, Spot]]:
+    """Every line of the curves and every interval, from where to where."""
+    out: list[tuple[Spot, Spot]] = []
+    for line in _lines(report).values():
+        places = [at(p["attacker"]["value"], p["utility"]["value"]) for p in line]
+        out += pairwise(places)
+        for p in line:
+            a, u = p["attacker"], p["utility"]
+            out.append((at(a["low"], u["value"]), at(a["high"], u["value"])))
+            out.append((at(a["value"], u["low"]), at(a["value"], u["high"])))
+    return out
 
 
 def _lines(report: Mapping[str, Any]) -> dict[str, list[Mapping[str, Any]]]:

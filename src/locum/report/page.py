@@ -13,7 +13,7 @@ from markupsafe import Markup, escape
 from locum.errors import ConfigError
 from locum.report import charts as svg
 from locum.report.charts import section_parts
-from locum.report.text import MEASURES, METRICS, closest_words, interval_text, times
+from locum.report.text import FAR, MEASURES, METRICS, closest_words, interval_text, reason_words, times
 
 _TITLES = {
     "released": "released vector to nearest record",
@@ -133,7 +133,7 @@ def to_html(report: Mapping[str, Any]) -> str:
     '<!doctype html>'
     """
     environment = pages()
-    environment.filters["percent"] = lambda share: f"{100 * share:.1f} %"
+    environment.filters["percent"] = lambda share: f"{100 * share:.1f}%"
     environment.filters["thousands"] = lambda n: f"{n:,}"
     digits = report["digits"]
     return environment.get_template("report.html.jinja").render(
@@ -141,6 +141,7 @@ def to_html(report: Mapping[str, Any]) -> str:
         metrics={m: name for m, name in METRICS.items() if _has(report["utility"], m)},
         figure=lambda estimate: f"{estimate['value']:.{digits}f}",
         range=lambda estimate: interval_text(estimate, digits),
+        runs=lambda estimate: interval_text(estimate, digits, fixed="same in each run"),
         spark=_sparks(report["utility"]),
         panels=_panels(report["map"]),
         mark=svg.legend_mark,
@@ -150,7 +151,7 @@ def to_html(report: Mapping[str, Any]) -> str:
         largest=max(max(c["released"], c.get("share", 0.0)) for c in report["classes"]["rows"]),
         titles=_TITLES,
         times=times,
-        far=lambda estimate: interval_text(estimate, 1),
+        far=_far_interval,
         closest=closest_words(report["distances"]),
         **section_parts(report["audit"]),
     )
@@ -175,7 +176,7 @@ def to_markdown(report: Mapping[str, Any]) -> str:
     >>> from locum.generate import ClassGaussian
     >>> from locum.report import shareable_report, to_markdown
     >>> report = shareable_report(ClassGaussian().fit(np.eye(4), [0, 0, 1, 1]).release(no_dp=True), map="pca")
-    >>> "Claim: **none**" in to_markdown(report)
+    >>> "Claim: **No guarantee**" in to_markdown(report)
     True
     """
     utility, distances, membership = report["utility"], report["distances"], report["membership"]
@@ -183,6 +184,7 @@ def to_markdown(report: Mapping[str, Any]) -> str:
     parts = [
         "# Locum report on a release",
         f"**{report['audience'].upper()}.** {_text(report['banner'])}",
+        *_verdict(report["audit"]),
         *(
             f"**{card['title']}{'' if card['title'].endswith('?') else '.'}** {_text(card['text'])}"
             for card in report["summary"]
@@ -214,8 +216,8 @@ def to_markdown(report: Mapping[str, Any]) -> str:
         rows = [[s["name"], *(times(s["quantiles"][k]) for k in levels)] for s in distances["series"]]
         parts.append(_table(["distance to the nearest record", *levels], rows))
         parts.append(
-            f"{distances['copies']} released vectors equal a record; {100 * distances['closer']:.1f} % lie closer to "
-            "a record than 95 % of records lie to another."
+            f"{distances['copies']} released vectors equal a record; {100 * distances['closer']:.1f}% lie closer to "
+            "a record than 95% of records lie to another."
         )
     parts += [_reading(report, "distances"), "## Classes"]
     counted = "records" in report["classes"]["rows"][0]
@@ -257,7 +259,7 @@ def pages() -> Environment:
     """The templates of this package: all text is escaped, names in backticks are set as code, and an undefined name
     is an error.
     """
-    return Environment(
+    found = Environment(
         loader=PackageLoader("locum.report", "templates"),
         autoescape=True,
         undefined=StrictUndefined,
@@ -265,6 +267,8 @@ def pages() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    found.globals["reason_words"] = reason_words
+    return found
 
 
 def _with_code(value: Any) -> Any:
@@ -286,7 +290,8 @@ def _sparks(utility: Mapping[str, Any] | None) -> Any:
     ends: dict[str, tuple[float, float]] = {}
     for metric in (*METRICS, "distance"):
         cells = [] if utility is None else [row["scores"].get(metric, row["distance"]) for row in utility["rows"]]
-        seen = [e[k] for e in cells if e is not None for k in ("value", "low", "high") if e[k] is not None]
+        cells = [e for e in cells if e is not None and not (metric == "distance" and e["value"] > FAR)]
+        seen = [e[k] for e in cells for k in ("value", "low", "high") if e[k] is not None]
         ends[metric] = (min(seen), max(seen)) if seen else (0.0, 1.0)
     return lambda estimate, metric: svg.interval(estimate, *ends[metric])
 
@@ -333,10 +338,23 @@ def _reading(report: Mapping[str, Any], section: str) -> str:
     return _text(gap["why"]) + (f" To get this, type `{gap['type']}`." if gap["type"] else "")
 
 
+def _verdict(a: Mapping[str, Any] | None) -> list[str]:
+    """What an audit found, and what follows for the policy."""
+    if a is None:
+        return []
+    policy = (
+        "" if a["policy"] is None else f"Policy {a['policy']['name']}: {'met' if a['policy']['met'] else 'NOT met'}. "
+    )
+    parts = [f"**{_text(policy)}{a['title']}.** {_text(a['sentence'] + reason_words(a['because']))}"]
+    parts += [_text(a["strongest"]), _text(a["consequence"])]
+    parts.append("\n".join(f"- {_text(rule['rule'])}. {_text(rule['words'])}" for rule in a["failed"]))
+    return [part for part in parts if part]
+
+
 def _audit(a: Mapping[str, Any]) -> list[str]:
-    """The audit without its charts: the verdict first, then the evidence."""
+    """The audit without its charts; the verdict stands on top of the page."""
     digits, both = a["digits"], a["epsilon_audit"]
-    parts = [f"**{a['title']}.** {_text(a['sentence'])}", _text(a["answer"])]
+    parts = []
     names = ("attack", "control", "baseline")
     rows = [
         [r["name"], r["verdict"], MEASURES[r["measure"]], *(_figure(r[n], digits) for n in names), r["p"] or "–"]
@@ -370,11 +388,19 @@ def _figure(estimate: Mapping[str, Any] | None, digits: int) -> str:
 
 def _far(estimate: Mapping[str, Any] | None) -> list[str]:
     """A distance in units of the usual one."""
-    return ["–" if estimate is None else f"{times(estimate['value'])} ({interval_text(estimate, 1)})"]
+    if estimate is None:
+        return ["–"]
+    interval = _far_interval(estimate)
+    return [f"{times(estimate['value'])} ({interval})" if interval else times(estimate["value"])]
+
+
+def _far_interval(estimate: Mapping[str, Any]) -> str:
+    """The interval of a distance; far away it says nothing."""
+    return "" if estimate["value"] > FAR else interval_text(estimate, 2 if estimate["value"] < 1 else 1)
 
 
 def _percent(share: float) -> str:
-    return f"{100 * share:.1f} %"
+    return f"{100 * share:.1f}%"
 
 
 def _table(head: Sequence[str], rows: Iterable[Iterable[Any]]) -> str:

@@ -66,11 +66,10 @@ def publish_facts(
     """
     facts = decision_facts(release, audit=audit)
     left = budget["left"]
-    unmet = [rule for rule in facts["verdict"]["rules"] if not rule["met"]]
     more = {
         "title": "Published: the release may leave" if published else "Not published: the policy is not met",
         "published": published,
-        "reasons": [f"{rule['rule']}: {rule['found']}. {rule['why']}" for rule in unmet],
+        "reasons": [f"{rule['rule']}. {rule['words']}" for rule in audit["failed"]],
         "next": _next(published, limit),
         "records": dict(records),
         "story": _story(records),
@@ -127,7 +126,7 @@ def _story(records: Mapping[str, Any]) -> list[str]:
     if records["kept_copies"]:
         out.append(
             f"{_count(records['kept_copies'], 'copy', 'copies')} of another subject's record stayed: no subject may "
-            "decide over the records of others."
+            "affect what happens to the records of others."
         )
     together = ", all records of a subject on one side" if records["unit"] == "subject" else ""
     out.append(
@@ -136,8 +135,8 @@ def _story(records: Mapping[str, Any]) -> list[str]:
     )
     for name, count in records["not_used"].items():
         out.append(
-            f"The split {name} ({_count(count, 'record', 'records')}) was not used: it may come from elsewhere. It "
-            "can show how useful the release is."
+            f"The {name} split ({_count(count, 'record', 'records')}) was not used: it may come from elsewhere. Use "
+            "it to measure how useful the release is."
         )
     return out
 
@@ -146,7 +145,7 @@ def _next(published: bool, limit: Mapping[str, Any]) -> list[dict[str, str]]:
     """What to do now: sentences, each with a command if there is one."""
     if published:
         return [
-            {"text": "Send the folder release as it is. Nothing of the folder internal goes with it.", "type": ""},
+            {"text": "Send the folder `release` as it is. Keep the folder `internal`.", "type": ""},
             {
                 "text": "Give receivers your public key over another channel. They check the release with",
                 "type": "locum verify release --key KEY.pub",
@@ -155,8 +154,8 @@ def _next(published: bool, limit: Mapping[str, Any]) -> list[dict[str, str]]:
         ]
     out = [
         {
-            "text": "The release was paid for and is kept, unsigned, in the folder internal. Nothing more is charged "
-            "for it.",
+            "text": "The release was paid for. It is kept, unsigned, in the folder `internal`, and costs nothing "
+            "more.",
             "type": "",
         }
     ]
@@ -164,24 +163,23 @@ def _next(published: bool, limit: Mapping[str, Any]) -> list[dict[str, str]]:
         name = str(line).split(":")[0]
         out.append({"text": "If you know this to be true, run the same command with", "type": f'--accept "{name}"'})
     out.append(
-        {"text": "To hold it against another policy, which repeats the audit alone, add", "type": "--policy NAME"}
+        {"text": "To check it against another policy, which repeats only the audit, add", "type": "--policy NAME"}
     )
     return out
 
 
 def _budget(holding: str, left: Mapping[str, float]) -> str:
     if left["epsilon"] < _NOTHING:
-        return f"Nothing is left of the budget of {holding}: a further release of these data needs a larger one."
-    return (
-        f"Epsilon {at_most(left['epsilon'])} and delta {at_most(left['delta'])} are left of the budget of {holding}."
-    )
+        return f"Nothing is left of the budget of “{holding}”: another release of these data needs a larger budget."
+    rest = f"Epsilon {at_most(left['epsilon'])} and delta {at_most(left['delta'])}"
+    return f"{rest} are left of the budget of “{holding}”."
 
 
 def _usefulness(forecast: Mapping[str, Any]) -> str:
     kept = forecast["kept"]
     return (
-        f"At epsilon {forecast['epsilon']:g} about {kept['value']:.0%} ({kept['low']:.0%} to {kept['high']:.0%}) of "
-        "what real data give above chance."
+        f"At epsilon {forecast['epsilon']:g}, a classifier should keep about {kept['value']:.0%} ({kept['low']:.0%} "
+        f"to {kept['high']:.0%}) of what one trained on real data gains over chance."
     )
 
 

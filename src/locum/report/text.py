@@ -10,6 +10,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from locum.io import one_line
+from locum.types import PrivacyClaim, at_least
+
+# Above this many times the usual distance a figure says no more than "far"; above the other, nothing looks alike.
+FAR, APART = 100, 10
 
 MEASURES = {"auc": "AUC", "share": "share"}
 # Shown in tables, in this order; the JSON of an internal report holds all metrics.
@@ -37,16 +41,17 @@ READING = {
     "claim": "The claim is what the method guarantees against any attacker. It does not extend to what is listed as "
     "not covered.",
     "utility": "Each row is a classifier trained on different data; all were tested on the same real records. The "
-    "closer the release comes to “real data”, the less was lost. The 95 % intervals cover repeated draws and "
+    "closer the release comes to “real data”, the less was lost. The 95% intervals cover repeated draws and "
     "trainings. They do not cover another test set or another hospital.",
-    "map": "Each mark is one vector; color and shape show its class. Similar vectors lie close together. In a good "
-    "release each class lies where the real class lies. Two marks in the same place do not mean a copy: a "
-    "two-dimensional map drops most of what the vectors hold.",
+    "map": "Each mark is one vector; color and shape show its class. Similar vectors lie close together. If a "
+    "release is faithful, each class lies where the real class lies; with much noise it does not, and can still "
+    "train a classifier. Two marks in the same place do not mean a copy: a two-dimensional map drops most of what "
+    "the vectors hold.",
     "map_alone": "Each mark is one vector drawn from the release; color and shape show its class. No real vector is "
     "shown, and none was used to draw the map.",
     "distances": "How far away is the nearest record? All features are first put on one scale. Held-out records show "
     "what is normal for records that were not used. Released vectors that lie clearly closer than that are near "
-    "copies. Vectors far from all records reveal nothing, and are of no use.",
+    "copies. Vectors far from all records are no copies; the scores above show how useful they are.",
     "classes": "The share of each class among samples. The release rounds shares to three digits, so that they do "
     "not reveal counts.",
     "membership": "The attacker guesses that a record was used if a sample lies close to it. An AUC of 0.5 is a coin "
@@ -71,7 +76,7 @@ GLOSSARY = {
     "fingerprint": "SHA-256 of the manifest, which holds the hashes of all other files. Compare it over another "
     "channel, such as a phone call.",
     "held-out records": "real records that were not used to make the release.",
-    "interval": "in 95 of 100 such experiments it contains the true value.",
+    "interval": "in 95 out of 100 such experiments it contains the true value.",
     "k-Same": "each record replaced by the mean of a group of k: an older method, shown for comparison.",
     "record": "one real row: a patient's image or measurements, as a vector.",
     "release": "the folder that stands in for the records: what would be handed over.",
@@ -84,7 +89,7 @@ AUDIT_BANNER = (
 )
 
 PUBLISH_BANNER = (
-    "This page holds counts of records and measured figures: do not send it. Only the folder release may leave."
+    "This page holds counts of records and measured figures: do not send it. Only the folder `release` may leave."
 )
 
 # What a problem of the data means for the verdict.
@@ -96,7 +101,7 @@ EFFECTS = {
 
 AUDIT_READING = {
     "forest": "A filled mark is the result of an attack on records that were used, a hollow mark the same attack "
-    "between non-members; bars are 95 % intervals. What counts is how far a filled mark lies to the right of chance "
+    "between non-members; bars are 95% intervals. What counts is how far a filled mark lies to the right of chance "
     "and of its hollow mark. Verdicts are corrected for the number of attacks, so a single mark may be off without "
     "being a leak.",
     "roc": "How many of the records that were used does the attacker find, for a given share of non-members wrongly "
@@ -134,7 +139,7 @@ ATTACK_WORDS = {
 # Rows of the screening table: name, figure for members, figure for non-members (if any), and how to read it.
 SCREENS = (
     (
-        "distance to the closest record, with that to non-members as 1",
+        "median distance to the closest record (the one to non-members is 1)",
         "closest",
         "closest_non_members",
         "1 if nothing leaks",
@@ -157,7 +162,7 @@ AUDIT_GLOSSARY = {
     "false positive rate": "share of non-members that the attacker takes for members.",
     "inconclusive": "the figures allow neither a warning nor an all-clear, most often because there are too few "
     "records.",
-    "interval": "in 95 of 100 such experiments it contains the true value.",
+    "interval": "in 95 out of 100 such experiments it contains the true value.",
     "leak": "members are told from non-members more often than chance explains.",
     "member": "a record that the release was made from.",
     "most exposed tenth": "the attack on the records where it works best, found on one half of them and tested on "
@@ -216,57 +221,86 @@ def cards(release: Mapping[str, Any], claim: Mapping[str, Any], found: dict[str,
     ]
 
 
-def interval_text(estimate: Mapping[str, Any], digits: int) -> str:
-    """The 95 % interval in words."""
+def interval_text(estimate: Mapping[str, Any], digits: int, *, fixed: str = "exact") -> str:
+    """The 95% interval in words; `fixed` if it is a single point."""
     if estimate["low"] is None or estimate["high"] is None:
         return "one run"
     if estimate["low"] == estimate["high"]:
-        return "exact"
+        return fixed
     return f"{estimate['low']:.{digits}f} to {estimate['high']:.{digits}f}"
+
+
+def reason_words(why: str) -> str:
+    """Why a result is inconclusive, as a sentence that follows another; empty if nothing is known.
+
+    >>> reason_words("there are too few records")
+    ' Reason: there are too few records.'
+    """
+    return f" Reason: {why}." if why else ""
 
 
 def apart_words(auc: float) -> str:
     """An AUC in words: how often of two records the right one is picked. Nearly always is not always.
 
     >>> apart_words(0.9712), apart_words(0.9963)
-    ('97 times of 100', 'more than 99 times of 100')
+    ('97 times out of 100', 'more than 99 times out of 100')
     """
     whole = round(100 * auc)
     if whole in (0, 100) and 0 < auc < 1:
-        return "more than 99 times of 100" if whole else "less than once in 100 times"
-    return f"{whole} times of 100"
+        return "more than 99 times out of 100" if whole else "less than once in 100 times"
+    return f"{whole} times out of 100"
 
 
 def guess_words(auc: Mapping[str, Any]) -> str:
     """An attacker's AUC in words.
 
-    >>> guess_words({"value": 0.512, "low": 0.47, "high": 0.55})
-    'Shown a record that was used and one that was not, it picks the right one 51 times of 100. A coin gives 50.'
+    >>> guess_words({"value": 0.512, "low": 0.47, "high": 0.55}).split(", the ")[1]
+    'attacker guesses right 51 times out of 100; a coin flip, 50.'
     """
     return (
-        f"Shown a record that was used and one that was not, it picks the right one {apart_words(auc['value'])}. A "
-        "coin gives 50."
+        "Shown a record that was used and one that was not, the attacker guesses right "
+        f"{apart_words(auc['value'])}; a coin flip, 50."
     )
 
 
 def proven_words(auc: float) -> str:
     """A proven limit in words; rounded up, since a limit must not look lower than it is.
 
-    >>> proven_words(0.5664).endswith("at most 57 times of 100. A coin gives 50.")
+    >>> proven_words(0.5664).endswith("guesses right at most 57 times out of 100, on average; a coin flip, 50.")
     True
     """
     return (
-        "Whoever knows all other records, and is asked whether a given one took part, guesses right on average at "
-        f"most {math.ceil(100 * auc - 1e-9)} times of 100. A coin gives 50."
+        "Asked whether a given record was used, even an attacker who knows all the other records guesses right at "
+        f"most {math.ceil(100 * auc - 1e-9)} times out of 100, on average; a coin flip, 50."
     )
 
 
+def claim_facts(claim: PrivacyClaim) -> dict[str, Any]:
+    """A claim as pages show it: a title, and a sentence that does not repeat the title."""
+    sentence = claim.sentence().removeprefix("Differential privacy: ")
+    return {**claim.to_dict(), "title": claim_title(claim), "sentence": f"{sentence[:1].upper()}{sentence[1:]}"}
+
+
+def claim_title(claim: PrivacyClaim) -> str:
+    """The kind of a claim as a reader would call it, with its numbers.
+
+    >>> claim_title(PrivacyClaim("none", not_covered=("membership",)))
+    'No guarantee'
+    """
+    if claim.dp is not None:
+        numbers = f"epsilon {at_least(claim.dp.epsilon)}, delta {at_least(claim.dp.delta)}"
+        return f"Differential privacy: {numbers}, per {claim.unit}"
+    return "No guarantee" if claim.kind == "none" and not claim.test else claim.title
+
+
 def times(distance: float) -> str:
-    """A distance as a multiple of the usual one.
+    """A distance as a multiple of the usual one. Far away is far away: more digits would say nothing.
 
     >>> times(0.482), times(1.26), times(739.4)
-    ('0.48 ×', '1.3 ×', '739 ×')
+    ('0.48 ×', '1.3 ×', '> 100 ×')
     """
+    if distance > FAR:
+        return f"> {FAR} ×"
     digits = 2 if distance < 1 else 1 if distance < 10 else 0
     return f"{distance:,.{digits}f} ×"
 
@@ -275,10 +309,14 @@ def closest_words(distances: Mapping[str, Any] | None) -> str:
     """How close released vectors come to records, in words; empty if nobody knows."""
     if distances is None:
         return ""
-    near = {s["name"]: times(s["quantiles"]["median"]).replace(" ×", " times") for s in distances["series"]}
+    medians = {s["name"]: s["quantiles"]["median"] for s in distances["series"]}
+    near = {name: times(far).replace(" ×", " times").replace(">", "more than") for name, far in medians.items()}
     words = f"A typical released vector lies {near['released']} as far from the nearest record as records lie from "
     words += "each other"
-    return words + (f"; a record that was not used lies {near['held-out']} as far." if "held-out" in near else ".")
+    words += f"; a record that was not used lies {near['held-out']} as far." if "held-out" in near else "."
+    if medians["released"] > APART:
+        words += " These vectors do not look like records. They can still show what separates the classes."
+    return words
 
 
 def rounded_down(value: float) -> str:
@@ -336,11 +374,11 @@ def _measured(report: Mapping[str, Any]) -> str:
 
 
 def _audited(audit: Mapping[str, Any] | None) -> str:
-    return "" if audit is None else f" Audit: {audit['verdict']}. {audit['answer']}".rstrip()
+    return "" if audit is None else f" Audit: {audit['verdict']}."
 
 
 def _auc(estimate: Mapping[str, Any], digits: int) -> str:
-    return f"{estimate['value']:.{digits}f}, {interval_text(estimate, digits)}"
+    return f"{estimate['value']:.{digits}f}, {interval_text(estimate, digits, fixed='same in each run')}"
 
 
 def _count(n: int, one: str, many: str) -> str:

@@ -99,7 +99,7 @@ def check_approved(release: Path) -> None:
 
     facts = review_release(release)
     if facts["outcome"] != "approved":
-        raise PolicyError("Only a release that somebody approved can be downloaded: decide about it first.")
+        raise PolicyError("Only an approved release can be downloaded: decide about it first.")
     if facts["outdated"]:
         raise PolicyError("An attack since the approval had another outcome: decide about the release again.")
 

@@ -26,7 +26,7 @@ const Scale = ({ result }) => {
 const Row = ({ result }) => html`<div class="attack" role="listitem">
   <div><div class="row"><h3>${result.name}</h3><${Badge} tone=${verdictTone(result.verdict)}>${result.verdict}<//></div><p class="muted">${result.how}</p></div>
   <div><${Scale} result=${result} /></div>
-  <div><p>${result.words}</p>
+  <div><p>${result.said}${["leak", "inconclusive"].includes(result.verdict) ? ` ${result.words}` : ""}</p>
     <small>${result.measure === "auc" ? "AUC" : "share"} ${figure(result.attack)}; control ${figure(result.control)}; guess ${number(result.baseline.value)}${result.p ? `; p, corrected ${result.p}` : ""}</small>
     ${result.notes.length > 0 && html`<details class="notes"><summary>${count(result.notes.length, "remark")}</summary>${result.notes.map((note) => html`<small>${note}</small>`)}</details>`}
   </div>
@@ -42,16 +42,19 @@ const Risk = ({ release }) => {
     <tbody>${value.rows.slice(0, 30).map((row) => html`<tr><td class="number">${row.row}</td><td>${row.subject || "–"}</td><td>${row.class}</td><td>${row.seen_by}</td><td class="number">${number(row.non_members_as_high, 4)}</td><td>${row.exposed}</td></tr>`)}</tbody></table><//>`;
 };
 
-const Found = ({ release, facts, risk }) => html`
-  <${Card} title=${facts.policy ? `Policy ${facts.policy.name}: ${facts.policy.met ? "met" : "not met"}` : facts.title} aside=${facts.policy && html`<${Badge} tone=${verdictTone(facts.verdict)}>${facts.title}<//>`} tone=${verdictTone(facts.verdict)} id="found">
-    <p>${facts.policy ? `${facts.title}. ` : ""}${facts.sentence}${facts.because ? ` Because ${facts.because}.` : ""} ${facts.consequence}</p>
+const Verdict = ({ release, facts }) => html`
+  <${Card} title=${facts.policy ? `Policy ${facts.policy.name}: ${facts.policy.met ? "met" : "NOT met"}` : facts.title} aside=${facts.policy && html`<${Badge} tone=${verdictTone(facts.verdict)}>${facts.title}<//>`} tone=${facts.policy && !facts.policy.met ? "bad" : verdictTone(facts.verdict)} id="found">
+    <p>${facts.policy ? `${facts.title}. ` : ""}${facts.sentence}${facts.because ? ` Reason: ${facts.because}.` : ""} ${facts.consequence}</p>
+    ${facts.failed.length > 0 && html`<ul class="lines">${facts.failed.map((one) => html`<li><strong>${one.rule}.</strong> ${one.words}</li>`)}</ul>`}
     ${facts.strongest && html`<p>${facts.strongest}</p>`}
-    ${facts.limit && html`<p><strong>Proven above:</strong> ${facts.limit.sentence}</p>`}
-    ${facts.limit?.open_assumptions?.length > 0 && html`<${Note} tone="open">The limit proves nothing until these assumptions are accepted: ${facts.limit.open_assumptions.join("; ")}. If you know them to be true, tick them above and attack again.<//>`}
-    ${facts.epsilon_audit ? html`<p><strong>Shown below:</strong> ${facts.epsilon_audit.words}</p>` : ""}
+    ${facts.limit && html`<p><strong>Proven upper limit:</strong> ${facts.limit.sentence}</p>`}
+    ${facts.limit?.open_assumptions?.length > 0 && html`<${Note} tone="open">The limit proves nothing until these assumptions are accepted: ${facts.limit.open_assumptions.join("; ")}. If you know them to be true, check them below and attack again.<//>`}
+    ${facts.epsilon_audit ? html`<p><strong>Tested lower limit:</strong> ${facts.epsilon_audit.words}</p>` : ""}
     ${facts.problems.map((one) => html`<${Note} tone="open">${one.words}: ${one.effect}.<//>`)}
     <div class="row"><${Button} kind="main" onClick=${() => go("decide", { release })}>Decide about it<//></div>
-  <//>
+  <//>`;
+
+const Evidence = ({ release, facts, risk }) => html`
   <${Card} title="Attacks" id="attacks" aside=${html`<small>● attack, ○ control (same attack between records that were not used), ┊ guess${facts.limit ? ", ┃ proven limit" : ""}</small>`}>
     <div role="list">${facts.results.map((result) => html`<${Row} key=${result.name} result=${result} />`)}</div>
     ${facts.skipped.length > 0 && html`<details><summary>${count(facts.skipped.length, "attack")} could not be run</summary><${Lines} items=${facts.skipped.map(([name, why]) => `${name}: ${why}`)} /></details>`}
@@ -88,10 +91,11 @@ export const Attack = ({ desk, parameters }) => {
   if (canaries) body.canaries = 1000;
   return html`<header><h1>Attack a release</h1><p>Attackers try to tell the records that were used from others of the same population. An attack that finds nothing proves nothing about a better one.</p></header>
   <div class="stack">
+    ${facts?.audit && html`<${Verdict} release=${release} facts=${facts.audit} />`}
     <${Card} title="What to attack" id="what">${!desk.releases.length ? html`<${NoRelease} />` : html`<div class="form">
       <div class="columns">
         <${Select} label="Release" value=${release} options=${desk.releases} empty="Choose a release" onChange=${(chosen) => go("attack", { release: chosen })} />
-        <${Select} label="Policy" term="policy" value=${policy} onChange=${setPolicy} options=${[["public", "public: anyone may get it"], ["research-sharing", "research-sharing: named researchers"], ["internal", "internal: stays in the house"]]} />
+        <${Select} label="Policy" term="policy" value=${policy} onChange=${setPolicy} options=${[["public", "public: anyone may get it"], ["research-sharing", "research-sharing: named researchers"], ["internal", "internal: stays in your institution"]]} />
       </div>
       <${Problem}>${about.error}<//>
       ${facts && html`
@@ -100,16 +104,16 @@ export const Attack = ({ desk, parameters }) => {
           <${DataPicker} label="Other records of the same population" data=${desk.data} value=${others} onChange=${setOthers} usual="val, or test" hint="Records that were not used: the part “val”, else “test”." />
         </div>
         ${same && html`<${Note} tone="open">This data set has no parts, so all its records were used. Choose another data set of the same population for the other records.<//>`}
-        <p>${facts.claim.title}. ${facts.ledger ? "Its ledger is here, so attacks are held against the proven limit." : facts.claim.dp ? "Its ledger is not below this folder, so the proven limit is not used." : ""}</p>
+        <p>${facts.claim.title}. ${facts.ledger ? "Its ledger is here, so attacks are compared with the proven limit." : facts.claim.dp ? "Its ledger is not in this folder, so the proven limit is not used." : ""}</p>
         ${facts.ledger && assumptions.length > 0 && html`<fieldset><legend>The guarantee assumes this. Accept what you know to be true:</legend>
           ${assumptions.map((line) => html`<${Check} key=${line} label=${line} checked=${accepted.includes(line)} onChange=${(on) => setAccepted(on ? [...accepted, line] : accepted.filter((one) => one !== line))} />`)}</fieldset>`}
         ${facts.claim.dp && html`<${Check} label="Also test the claimed epsilon with 1,000 canaries" hint="Invented records in runs of their own; no record is read." checked=${canaries} onChange=${setCanaries} />`}
-        ${facts.ledger && assumptions.some((line) => !accepted.includes(line)) && html`<p class="muted">Without your tick above the proven limit does not count, and a policy may then not be met.</p>`}
+        ${facts.ledger && assumptions.some((line) => !accepted.includes(line)) && html`<p class="muted">Unless you check these, the proven limit does not count, and the policy may not be met.</p>`}
         <div class="row"><${Button} kind="main" busy=${run.busy} disabled=${!members || !others || same} onClick=${() => run.start(body)}>${facts.audit ? "Attack again" : "Run the attacks"}<//><small>All quick attacks, and LiRA for at most five minutes.</small></div>
         <${Progress} run=${run} verb="Attacking" />
         <${Problem}>${run.problem}<//>
         ${run.job?.command && html`<details><summary>The same in a terminal</summary><${Command}>${run.job.command}<//></details>`}`}
     </div>`}<//>
-    ${facts?.audit && html`<${Found} release=${release} facts=${facts.audit} risk=${facts.has_risk} />`}
+    ${facts?.audit && html`<${Evidence} release=${release} facts=${facts.audit} risk=${facts.has_risk} />`}
   </div>`;
 };

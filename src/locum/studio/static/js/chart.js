@@ -94,7 +94,7 @@ export const Chart = ({ curve, dots = [], levels = [], at, from, to, label, axis
     const band = Boolean(curve.low);
     const line = { stroke: color("--accent"), width: 2.5, points: { show: false } };
     const outline = { stroke: "transparent", points: { show: false } };
-    const fill = dark ? "rgb(108 179 232 / .22)" : "rgb(19 94 150 / .16)";
+    const fill = dark ? "rgb(124 199 220 / .22)" : "rgb(11 90 114 / .16)";
     const u = new uPlot(
       {
         width: box.current.clientWidth,

@@ -20,7 +20,7 @@ const Keys = ({ keys, value, onChange, onMade }) => {
     }
   };
   if (keys.length) return html`<${Select} label="Sign with the key" term="signature" value=${value} options=${keys} empty="Choose a key" onChange=${onChange} />`;
-  return html`<fieldset><legend>There is no key below this folder yet. Make one:</legend>
+  return html`<fieldset><legend>There is no key in this folder yet. Make one:</legend>
     <div class="columns"><${Text} label="File of the private key" value=${name} onChange=${setName} autocomplete="username" hint="The public key, for receivers, ends in .pub." />
     <${Field} label="Passphrase" hint="Encrypts the key. Note it down: nobody can recover it. Leave it empty only on a computer that nobody else uses.">${(own) => html`<input ...${own} type="password" autocomplete="new-password" value=${passphrase} onInput=${(event) => setPassphrase(event.target.value)} />`}<//></div>
     <div><${Button} onClick=${make}>Make a key pair<//></div><${Problem}>${problem}<//></fieldset>`;
@@ -130,7 +130,7 @@ export const Decide = ({ desk, parameters, refresh }) => {
       </div></div>
       ${facts.release.outcome && html`<${Settled} key=${`${signed} ${facts.release.outcome}`} facts=${facts} publicKey=${`${key || "holder.pem"}.pub`} signed=${signed > 0} />`}
       <${Card} title=${facts.release.outcome ? "Decide again" : "Your decision"} id="decision"><form class="form" onSubmit=${(event) => event.preventDefault()}>
-        <div><h3><${Term} name="Five Safes">Five Safes<//>: tick what you have satisfied yourself of</h3>
+        <div><h3><${Term} name="Five Safes">Five Safes<//>: check what you are sure of</h3>
         ${facts.safes.map((safe) => html`<div class="safe" key=${safe.name}>
           <${Check} label=${safe.title} hint=${safe.question} checked=${Boolean(checks[safe.name])} onChange=${(on) => setChecks({ ...checks, [safe.name]: on })} />
           <input class="remark" type="text" aria-label=${`Remark on ${safe.title}`} placeholder="Remark (stays here)" maxlength="300" autocomplete="off" value=${notes[safe.name] ?? ""} onInput=${(event) => setNotes({ ...notes, [safe.name]: event.target.value })} />

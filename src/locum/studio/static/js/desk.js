@@ -70,7 +70,7 @@ export const Jobs = () => {
   }, []);
   if (problem) return html`<${Problem}>${problem}<//>`;
   if (!jobs?.length) return html`<p class="muted">${jobs ? "No job has run yet." : "reading…"}</p>`;
-  return html`<${Scroll} label="Jobs"><table><thead><tr><th>Job</th><th>On</th><th>State</th><th><span class="muted">Cancel</span></th></tr></thead><tbody>
+  return html`<${Scroll} label="Jobs"><table class="listed"><thead><tr><th>Job</th><th>On</th><th>State</th><th><span class="muted">Cancel</span></th></tr></thead><tbody>
     ${jobs.slice(0, 8).map((job) => html`<tr key=${job.id}>
       <td>${job.title}</td><td class="name">${job.arguments.release ?? job.arguments.data ?? job.arguments.head ?? "made-up records"}</td>
       <td><${Badge} tone=${JOB_TONES[job.state] ?? ""}>${job.state}<//>${job.progress ? html` <small>${job.progress.note} ${job.progress.total > 1 ? `${job.progress.done} of ${job.progress.total}` : ""}</small>` : ""}${job.words && html`<br /><small>${job.words}</small>`}</td>
@@ -80,19 +80,19 @@ export const Jobs = () => {
 };
 
 export const Desk = ({ desk, refresh }) => html`
-  <header><h1>Desk</h1><p>The data sets and releases in this folder. To send one: look at the data, make a release, attack it, decide. Records stay here; only a release that somebody approved leaves.</p></header>
+  <header><h1>Desk</h1><p>The data sets and releases in this folder. To send one: look at the data, make a release, attack it, decide. Records stay here; only an approved release leaves.</p></header>
   <div class="stack">
     ${!desk.complete && html`<p class="note open">This folder holds more than the desk shows: open the studio on a smaller one.</p>`}
     <${Card} title="Data sets" id="data">
-      ${desk.data.length ? html`<div class="scroll"><table><thead><tr><th>Name</th><th>What</th><th>Next</th></tr></thead><tbody>${desk.data.map((path) => html`<${DataRow} key=${path} path=${path} />`)}</tbody></table></div>` : html`<p class="muted">There are none yet: drop a folder of images, with one folder per class, or a file of records (.npz, .csv, .parquet).</p>`}
+      ${desk.data.length ? html`<div class="scroll"><table class="listed"><thead><tr><th>Name</th><th>What</th><th>Next</th></tr></thead><tbody>${desk.data.map((path) => html`<${DataRow} key=${path} path=${path} />`)}</tbody></table></div>` : html`<p class="muted">There are none yet: drop a folder of images, with one folder per class, or a file of records (.npz, .csv, .parquet).</p>`}
       <${Drop} words="Drop a folder of images or a file of records here: it is copied into this folder, on this computer." end="keep" onDone=${refresh} />
     <//>
     <${Card} title="Releases" id="releases">
-      ${desk.releases.length ? html`<div class="scroll"><table><thead><tr><th>Name</th><th>Guarantee</th><th>Status</th><th>Next</th></tr></thead><tbody>${desk.releases.map((path) => html`<${ReleaseRow} key=${path} path=${path} />`)}</tbody></table></div>` : html`<p class="muted">There are none yet. Make one from a data set, or <a href="#/receive">receive one</a> that you were sent.</p>`}
+      ${desk.releases.length ? html`<div class="scroll"><table class="listed"><thead><tr><th>Name</th><th>Guarantee</th><th>Status</th><th>Next</th></tr></thead><tbody>${desk.releases.map((path) => html`<${ReleaseRow} key=${path} path=${path} />`)}</tbody></table></div>` : html`<p class="muted">There are none yet. Make one from a data set, or <a href="#/receive">receive one</a> that you were sent.</p>`}
     <//>
     <div class="columns">
       <${Card} title="Budgets" id="budgets">
-        ${desk.ledgers.length ? html`<${Scroll} label="Budgets"><table><thead><tr><th>Ledger of</th><th>Holding</th><th>Spent</th></tr></thead><tbody>${desk.ledgers.map((path) => html`<${LedgerRows} key=${path} path=${path} />`)}</tbody></table><//>` : html`<p class="muted">Nothing was spent yet. The first private release opens a budget.</p>`}
+        ${desk.ledgers.length ? html`<${Scroll} label="Budgets"><table class="listed"><thead><tr><th>Ledger of</th><th>Holding</th><th>Spent</th></tr></thead><tbody>${desk.ledgers.map((path) => html`<${LedgerRows} key=${path} path=${path} />`)}</tbody></table><//>` : html`<p class="muted">Nothing was spent yet. The first private release opens a budget.</p>`}
       <//>
       <${Card} title="Jobs" id="jobs"><${Jobs} /><//>
     </div>

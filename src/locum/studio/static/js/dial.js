@@ -184,8 +184,8 @@ const Epsilon = ({ desk, parameters, numbers, mode, data }) => {
       <${Progress} run=${run} verb="Computing a dozen settings" /><${Problem}>${run.problem}<//>
     <//>
     ${drawn && html`<${Views} base=${base} steps=${steps} knob="epsilon" name=${`epsilon ${short(epsilon)}`} at=${epsilon} mode=${mode} auc=${auc} limitWords=${limit}
-      curve=${{ curve: own ?? drawn.use, levels: realLine ? [{ y: realLine, words: records ? "real data" : "real data, as you said" }] : [], words: records ? "Measured on records that these previews did not use; the band is a 95 % interval. Dots: releases here of such data." : "A forecast from releases of other data; the band is where those lay." }}
-      limits=${{ curve: drawn.limit, levels: [{ y: 0.5, words: "a coin flip" }], from: 0.45, to: 1.005, words: `The line is proven: averaged over the noise, no attack gets above it; a single one can, by chance. Dots: attacks on the previews${records ? " and on releases here" : ""}, with 95 % intervals.` }}
+      curve=${{ curve: own ?? drawn.use, levels: realLine ? [{ y: realLine, words: "real data" }] : [], words: records ? "Measured on records that these previews did not use; the band is a 95% interval. Dots: releases here of such data." : "A forecast from releases of other data; the band is where those lay." }}
+      limits=${{ curve: drawn.limit, levels: [{ y: 0.5, words: "a coin flip" }], from: 0.45, to: 1.005, words: `The line is proven: averaged over the noise, no attack gets above it; a single one can, by chance. Dots: attacks on the previews${records ? " and on releases here" : ""}, with 95% intervals.` }}
       dots=${dots} attacks=${attacks} />`}`;
 };
 

@@ -90,7 +90,7 @@ export const Make = ({ desk, parameters, refresh }) => {
             <${Text} label="Delta" term="delta" value=${delta} onChange=${setDelta} inputmode="decimal" hint="1e-6 suits up to 100,000 people." />
             <${Select} label="Unit" term="unit" value=${unit} onChange=${setUnit} options=${[["auto", "subject, if known"], ["record", "one record"], ["subject", "one subject"]]} />
           </div>
-          <p><a href=${`#/dial?${new URLSearchParams({ epsilon, delta, data })}`}>Turn the dial</a> before you pay: it shows how private and how useful a release of about so many records is at each epsilon.</p>
+          <p><a href=${`#/dial?${new URLSearchParams({ epsilon, delta, data })}`}>Turn the dial</a> before you pay: it shows how private and how useful a release of about this many records is at each epsilon.</p>
           <details><summary>Budget: ${holding.trim() || "default"}</summary><${Text} label="Name of the data holding" term="data holding" value=${holding} onChange=${setHolding} maxlength="100" hint="All data sets of a folder share the budget “default”. Another name opens a second budget: right only if nobody is in both data sets." /></details>
           <fieldset><legend>Names of the classes leave with the release</legend>
             <${Radio} name="names" label="Everyone may know the class names in the data" checked=${names === "public"} onChange=${() => setNames("public")} hint="The claim will say that it assumes this." />
@@ -111,7 +111,7 @@ export const Make = ({ desk, parameters, refresh }) => {
         <${Problem}>${cost.problem}<//>
         <div><h3>The same in a terminal, in this folder</h3><${Command}>${cost.command}<//></div>
         <${Check} checked=${sure} onChange=${setSure} disabled=${!ready || run.busy} label=${cost.cost ? "Spend it, and make the release" : "Make a release without a guarantee"} />
-        ${!ready && html`<p class="muted">${!names && kind === "dp" ? "Say first who may know the class names." : "Some fields are still empty."}</p>`}
+        ${!ready && html`<p class="muted">${!names && kind === "dp" ? "First choose who may know the class names." : "Some fields are still empty."}</p>`}
         <${Button} kind="main" disabled=${!ready || !sure || Boolean(cost.problem)} busy=${run.busy} onClick=${() => { setSure(false); run.start(body); }}>Make the release<//>` : html`<p class="muted">${error ? "" : "Choose records first."}</p>`}
       <${Progress} run=${run} verb="Reading and fitting" />
       <${Problem}>${run.problem}<//>

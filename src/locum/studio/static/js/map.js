@@ -3,8 +3,8 @@
 import { html, useEffect, useRef, useState } from "../vendor/htm-preact.js";
 
 const MOST = 5000;
-const LIGHT = ["#0b63a5", "#b3480e", "#2b7a3d", "#7d3fa0", "#8a6d00", "#00757a", "#b01f5c", "#4a5a68", "#6b4a2f", "#3d4fc4"];
-const DARK = ["#6cb3e8", "#f2a065", "#82cf95", "#c79be0", "#e2c04f", "#5fc9cd", "#f08db3", "#aebac4", "#cfa885", "#9fabff"];
+const LIGHT = ["#15599c", "#d97a4a", "#0b7d6e", "#8c1d55", "#8f8f0a", "#3f98dd", "#4d3c2c", "#7d55e6", "#c9405f", "#3f7a1c", "#b565b0"];
+const DARK = ["#5ea8e8", "#ff9c66", "#3fd0a8", "#e0609a", "#d6d34a", "#a8d8ff", "#b09878", "#a98bff", "#ff7f8f", "#8fc84f", "#e6b3e0"];
 
 export function useDark() {
   const query = matchMedia("(prefers-color-scheme: dark)");

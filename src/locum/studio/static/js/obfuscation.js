@@ -54,9 +54,9 @@ const Found = ({ result }) => {
     <//>
     <div class="views">
       <${Side} id="receiver" title="The receiver" what=${keep} part="receiver" points=${points} levels=${levels.receiver} at=${noise} from=${from} to=${to}
-        words=${() => "Accuracy on real records of a model that learned from copies. The band is a 95 % interval."} />
+        words=${() => "Accuracy on real records of a model that learned from copies. The band is a 95% interval."} />
       <${Side} id="attacker" title="The strongest attacker" what=${result.hide} part="attacker" points=${points} levels=${levels.attacker} at=${noise} from=${from} to=${to}
-        words=${(here) => `The most accurate of those tried; here “${here.attacker_name}”. From ${keep} alone, which every copy carries, an attacker gets ${figure(levels.attacker.kept_alone, 2)}. The band is a 95 % interval.`} />
+        words=${(here) => `The most accurate of those tried; here “${here.attacker_name}”. From ${keep} alone, which every copy carries, an attacker gets ${figure(levels.attacker.kept_alone, 2)}. The band is a 95% interval.`} />
     </div>
     <${Card} title="How it was measured" id="how">
       <dl class="facts">

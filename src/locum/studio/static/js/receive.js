@@ -8,7 +8,7 @@ import { Badge, Button, Card, Command, DataPicker, Lines, Note, Problem, Progres
 const Signature = ({ release, publics }) => {
   const [key, setKey] = useState("");
   const { value, error } = useFacts(key ? "verify" : null, { release, key });
-  return html`<${Select} label="The sender's public key" hint="Ask for it over another channel, and put it below this folder as a file that ends in .pub." value=${key} options=${publics} empty="Not checked" onChange=${setKey} />
+  return html`<${Select} label="The sender's public key" hint="Ask for it over another channel, and put it in this folder as a file that ends in .pub." value=${key} options=${publics} empty="Not checked" onChange=${setKey} />
     ${value && html`<${Note} tone="good">Signed with this key: ${value.signed_by.slice(0, 16)}… The release is exactly what its owner signed.<//>`}
     <${Problem}>${error}<//>`;
 };

@@ -227,9 +227,9 @@ export const Progress = ({ run, verb = "Working" }) => {
   </div>`;
 };
 
-export const NoData = () => html`<p class="note">There are no data below this folder yet. <a href="#/desk">Drop some on the desk</a> first.</p>`;
+export const NoData = () => html`<p class="note">There are no data in this folder yet. <a href="#/desk">Drop some on the desk</a> first.</p>`;
 
-export const NoRelease = () => html`<p class="note">There is no release below this folder yet. <a href="#/make">Make one</a>, or <a href="#/receive">receive one</a>.</p>`;
+export const NoRelease = () => html`<p class="note">There is no release in this folder yet. <a href="#/make">Make one</a>, or <a href="#/receive">receive one</a>.</p>`;
 
 export const SPLITS = [["#train", "train"], ["#val", "validation"], ["#test", "test"]];
 
