@@ -75,7 +75,7 @@ def test_limits_hold_for_the_upper_ends() -> None:
     inside = result(good[0].name, 0.539, tpr=0.01)
     assert failed(policy, [inside, *good[1:]], dp(1.0)) == []
     many = result(good[0].name, 0.505, tpr=0.028)
-    assert failed(policy, [many, *good[1:]], dp(1.0)) == ["at 1 % false alarms at most 3% of members are found"]
+    assert failed(policy, [many, *good[1:]], dp(1.0)) == ["at 1% false alarms, at most 3% of members are found"]
 
 
 def test_what_was_not_tested_is_not_met() -> None:
@@ -92,7 +92,7 @@ def test_fewer_records_are_asked_about_a_coarser_rate() -> None:
     policy = load_policy("research-sharing")
     coarse = [replace(r, tpr={0.02: Estimate(0.06, 0.04, 0.09, 400)}) for r in fine(policy)]
     (rule,) = (f for f in policy.findings(coarse, NONE) if "false alarms" in f.rule)
-    assert (rule.met, rule.rule) == (True, "at 2 % false alarms at most 10% of members are found")
+    assert (rule.met, rule.rule) == (True, "at 2% false alarms, at most 10% of members are found")
     assert rule.found.endswith("1 % takes 500 non-members")
     many = [replace(r, tpr={0.02: Estimate(0.06, 0.04, 0.11, 400)}) for r in fine(policy)]
     assert [f.met for f in policy.findings(many, NONE) if "false alarms" in f.rule] == [False]
@@ -105,7 +105,7 @@ def test_doubts_are_counted() -> None:
     )
     assert wide.verdict == "inconclusive"
     assert failed(policy, [*fine(policy), wide], NONE) == []
-    assert failed(policy, [*fine(policy), wide, wide], NONE) == ["at most 1 attacks are inconclusive"]
+    assert failed(policy, [*fine(policy), wide, wide], NONE) == ["the number of inconclusive attacks is at most 1"]
 
 
 def balanced(seed: int, first: int, second: int) -> EmbeddingSet:

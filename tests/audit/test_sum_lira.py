@@ -167,8 +167,9 @@ def test_a_loud_release_is_found_and_fresh_data_are_silent(mechanism: str, subje
     assert accused <= 1
 
 
+@pytest.mark.parametrize("seed", [None, 0], ids=["paid", "test"])
 @pytest.mark.parametrize("mechanism", ["covariance", "head"])
-def test_subjects_are_found_as_a_whole(mechanism: str, tmp_path: Path) -> None:
+def test_subjects_are_found_as_a_whole(mechanism: str, seed: int | None, tmp_path: Path) -> None:
     """Several records each, summed and cut: a score per subject, and the leak of a loud release is found."""
     rng = np.random.default_rng(0)
     people = rng.normal(size=(400, 24))
@@ -176,12 +177,13 @@ def test_subjects_are_found_as_a_whole(mechanism: str, tmp_path: Path) -> None:
     data = EmbeddingSet(X.astype(np.float32), np.repeat(np.arange(400) % 2, 4), subject=np.repeat(np.arange(400), 4))
     members, others = data.take(np.arange(800)), data.take(np.arange(800, 1600))
     budget = DP(50.0, 1e-6, unit="subject", n_public=200)
-    # Paid for: a test with an insecure seed claims nothing, not even a unit.
-    made = ClassGaussian(privacy=budget, classes=[0, 1], mechanism=mechanism, ledger=tmp_path / "ledger.sqlite")
+    # A test with an insecure seed claims no guarantee, but says by what it counted.
+    paid = {"ledger": tmp_path / "ledger.sqlite"} if seed is None else {"insecure_seed": seed}
+    made = ClassGaussian(privacy=budget, classes=[0, 1], mechanism=mechanism, **paid)
     release = made.fit(members.X, members.y, members.subject).release()
     scores = SumLiRA(shadows=16).score(release, members, others, rng)
     unit = scores.inside.reshape(-1, 4)
-    assert release.claim.unit == "subject"
+    assert (release.claim.unit, release.claim.test) == ("subject", seed is not None)
     assert (unit == unit[:, :1]).all()
     assert SumLiRA(shadows=16).run(release, members, others, rng).verdict == "leak"
 

@@ -59,3 +59,24 @@ def test_a_verb_calls_an_exported_recipe(verb: str) -> None:
     assert names, f"{verb} does its work outside `locum.recipes`"
     assert names <= set(locum.recipes.__all__)
     assert any(callable(getattr(locum.recipes, name)) for name in names)
+
+
+def test_an_option_that_means_the_same_is_declared_once() -> None:
+    """The budget and what it buys: one alias in `cli.options` for all verbs, so that their words stay equal."""
+    declared: dict[tuple[str, str, str | None, object], dict[int, list[str]]] = {}
+    for verb, found in VERBS.items():
+        callback = inspect.unwrap(found.callback)  # type: ignore[arg-type]
+        names = vars(importlib.import_module(callback.__module__))
+        for option in ("epsilon", "delta", "classes", "classes_public", "holding", "ledger", "relation", "backbone"):
+            if option in callback.__annotations__:
+                alias = callback.__annotations__[option]
+                alias = eval(alias, names) if isinstance(alias, str) else alias  # noqa: S307  # our own source
+                (info,) = alias.__metadata__
+                same = declared.setdefault((option, info.help, info.rich_help_panel, info.callback), {})
+                same.setdefault(id(info), []).append(verb)
+    twice = {option: list(verbs.values()) for (option, *_), verbs in declared.items() if len(verbs) > 1}
+    assert twice == {}
+    shared = [sorted(v) for (option, *_), verbs in declared.items() if option == "delta" for v in verbs.values()]
+    assert ["federate init", "federate simulate", "fit", "obfuscate fit", "publish"] in shared
+    public = [v for (option, *_), verbs in declared.items() if option == "classes_public" for v in verbs.values()]
+    assert [sorted(verbs) for verbs in public] == [["fit", "publish"]]

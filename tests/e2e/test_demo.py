@@ -71,7 +71,7 @@ def test_the_demo_runs_again(program: Run, tmp_path: Path) -> None:
     for part in (
         "locum fit demo/digits.npz -o demo/release --classes-public",
         "it is the only release charged to this ledger so far",
-        "whoever gets both private ones faces epsilon 4 in total",
+        "anyone who gets both private ones has epsilon 4 in total",
         "has an AUC of at most 0.567 on average",
         "larger data pay less",
         "$ locum fit your-images -o my-release --classes-public",

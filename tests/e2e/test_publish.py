@@ -1,4 +1,4 @@
-"""`locum publish` as people start it: exit codes, JSON, and a stranger's folder of images."""
+"""`locum publish` as people start it: exit codes, JSON, and a folder of mixed images."""
 
 from __future__ import annotations
 
@@ -9,13 +9,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.publish_policies import NEVER, PROVEN
 
 from locum import EmbeddingSet
 from locum.data import write_embeddings
 
 Run = Callable[..., Any]
-NEVER = 'name = "never"\n[claim]\nkinds = ["none"]\nreason = "No release with a guarantee meets it."\n'
-PROVEN = 'name = "proven"\n[claim]\nkinds = ["dp"]\nreason = "A guarantee is enough here."\n'
 
 
 def test_exit_codes_and_words(program: Run, tmp_path: Path) -> None:
@@ -38,7 +37,6 @@ def test_exit_codes_and_words(program: Run, tmp_path: Path) -> None:
     assert "Not published: the policy is not met." in refused.out
     assert "No release with a guarantee meets it." in refused.out
     assert not (tmp_path / "out" / "release").exists()
-    # Few records are held out, and noise differs: attacks may be inconclusive, which the default policy refuses.
     (tmp_path / "proven.toml").write_text(PROVEN)
     asked += ("--policy", "proven.toml")
     made = program(*asked, "--classes-public", "--json")
@@ -48,6 +46,7 @@ def test_exit_codes_and_words(program: Run, tmp_path: Path) -> None:
     again = program(*asked, "--classes-public")
     assert again.code == 0
     assert "this may leave" in again.out
+    assert "with `locum verify release --key KEY.pub`" in again.out
     other = program(*asked, "--classes-public", "--epsilon", "0.5")
     assert other.code == 2
     assert "was begun with epsilon 1.0" in other.err
@@ -56,8 +55,11 @@ def test_exit_codes_and_words(program: Run, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_strangers_folder_of_images(locum: Run, tmp_path: Path) -> None:
-    """Mixed sizes and modes, copies within and across splits, a file that is no image, and a brighter test split."""
+def test_a_folder_of_mixed_images(locum: Run, tmp_path: Path) -> None:
+    """Mixed sizes and modes, copies within and across splits, a file that is no image, and a brighter test split.
+
+    A fifth of 120 records is held out: too few for an attack that the default policy requires, so that one refuses.
+    """
     from PIL import Image
 
     rng = np.random.default_rng(0)
@@ -80,8 +82,17 @@ def test_a_strangers_folder_of_images(locum: Run, tmp_path: Path) -> None:
     (scans / "train" / "dark" / "notes.txt").write_text("camera 2")
     assert locum("keygen", "holder.pem").code == 0
     asked = ("publish", "scans", "-o", "out", "--key", "holder.pem", "--classes-public", "--minutes", "0.1", "--json")
+    # The usual policy needs 40 records that were held out.
+    few = locum(*asked, timeout=600)
+    assert few.code == 2
+    assert "closest record: it needs at least 40 non-members" in few.err
+    assert not (tmp_path / "out").exists()
+    # A policy that noise cannot fail.
+    (tmp_path / "proven.toml").write_text(PROVEN)
+    asked += ("--holdout", "0.5", "--policy", "proven.toml")
     made = locum(*asked, timeout=600)
     assert made.code == 0, made.err
+    assert made.json["published"]
     records = made.json["records"]
     assert records["skipped"] == 1
     assert records["ignored"] == 1

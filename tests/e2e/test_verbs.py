@@ -41,6 +41,20 @@ def test_from_file_to_release_to_table(locum: Run, program: Run, files: dict[str
     assert rows["real data"]["scores"]["auc"]["value"] > 0.9
     assert rows["2-Same"]["distance"]["value"] < rows["15-Same"]["distance"]["value"]
     assert rows["real data"]["distance"] is None
+    assert rows["real data"]["distance_ratio"] is None
+    # D itself says nothing to a reader; as a multiple of what is usual among records it does.
+    ratios = {row["distance"]["value"] / row["distance_ratio"]["value"] for row in rows.values() if row["distance"]}
+    assert max(ratios) - min(ratios) < 1e-9
+    real = read_embeddings(files["train"]).X
+    z = (real - real.mean(axis=0)) / real.std(axis=0)
+    apart = np.sqrt(((z[:, None] - z[None]) ** 2).sum(axis=2)) + np.diag(np.full(len(z), np.inf))
+    assert ratios.pop() == pytest.approx(float(np.median(apart.min(axis=1))), rel=1e-3)
+    shown = program("evaluate", "release", *words[:-1])
+    assert "nearest record" in shown.out
+    assert "the usual distance between a record and the nearest other one" in " ".join(shown.out.split())
+    assert f" {rows['15-Same']['distance_ratio']['value']:.2f} ± " in shown.out
+    # Without the records there is nothing to compare with.
+    assert "nearest record" not in program("evaluate", "release", "--test", files["test"], "--seeds", 2).out
     assert judged.json["membership"] is not None
 
 

@@ -1,7 +1,11 @@
 from __future__ import annotations
 
+from copy import deepcopy
+from typing import Any
+
 import numpy as np
 import pytest
+import torch
 from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 
@@ -113,3 +117,40 @@ def test_pieces_with_few_classes_other_validation_rows_and_settings_that_need_al
         LinearHead().fit_batches(SetBatches(named), validation=other.take(range(30, 60)))
     with pytest.raises(DataError, match="two classes"):
         LinearHead().fit_batches(SetBatches(named.take(named.y == 1)))
+
+
+@pytest.mark.parametrize("head", [LinearHead, MLPHead])
+def test_the_double_copy_is_kept_and_is_never_stale(
+    head: type[LinearHead | MLPHead], blobs: Blobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    X, y = blobs
+    made: list[object] = []
+
+    def counted(module: Any) -> Any:
+        made.append(module)
+        return deepcopy(module)
+
+    monkeypatch.setattr("locum.heads.head.deepcopy", counted)
+    fitted = head(max_epochs=2, random_state=0).fit(X, y)
+    made.clear()
+
+    def naive(fitted: Any, X: Any) -> np.ndarray:
+        with torch.no_grad():
+            x = ((torch.as_tensor(X) - fitted.mean_) / fitted.scale_).double()
+            return torch.softmax(deepcopy(fitted.module_).double()(x), dim=1).numpy()
+
+    before = dict(vars(fitted))
+    for rows in (X, X[:1], X[:7]):
+        np.testing.assert_array_equal(fitted.predict_proba(rows), naive(fitted, rows))
+    assert len(made) == 1
+    # Predicting changes no estimator, and a copy predicts the same.
+    assert vars(fitted).keys() == before.keys()
+    assert all(value is before[name] for name, value in vars(fitted).items())
+    np.testing.assert_array_equal(deepcopy(fitted).predict_proba(X), fitted.predict_proba(X))
+    # Weights that change in place, and a second fit, are noticed.
+    with torch.no_grad():
+        next(fitted.module_.parameters()).add_(1.0)
+    np.testing.assert_array_equal(fitted.predict_proba(X), naive(fitted, X))
+    fitted.fit(X[::2], y[::2])
+    np.testing.assert_array_equal(fitted.predict_proba(X), naive(fitted, X))
+    clone(fitted).fit(X, y)

@@ -48,7 +48,7 @@ def test_few_records_are_no_refusal_where_a_ledger_shows_the_limit(paid: dict[st
     asked = ["nearest distance", "closest record", "density ratio", "likelihood ratio", "LiRA on sums", "LiRA"]
     alone = audited(paid, attacks=asked, shadows=16)
     assert not alone.may_leave
-    assert "at most 1 attacks are inconclusive" in [f.rule for f in alone.findings if not f.met]
+    assert "the number of inconclusive attacks is at most 1" in [f.rule for f in alone.findings if not f.met]
     report = audited(paid, attacks=asked, shadows=16, ledger=paid["ledger"], accept=lines)
     assert report.limit.auc == attack_limit(events_from_json(load(paid["release"]).claim.dp.events))
     assert report.outcome == "within the proven limit (0.567)"
@@ -99,7 +99,7 @@ def test_an_attack_below_its_limit_is_no_leak_and_one_above_it_is() -> None:
     held, broken = ({f.rule: f for f in policy.findings([r], dp_claim(4.22), limit=limit)} for r in (below, above))
     assert held[rule].met
     assert held["no attacker's AUC can be above 0.6"].met
-    assert held["at most 1 attacks are inconclusive"].met
+    assert held["the number of inconclusive attacks is at most 1"].met
     assert not broken[rule].met
     assert not broken["no attack found a leak"].met
 
@@ -115,14 +115,14 @@ def test_conditions_of_a_proof() -> None:
 
     one = [charge(1.0)]
     assert unmet(dp_claim(4.22), one) == set()
-    assert unmet(dp_claim(4.22), one, by_subject=True) == {"every attack", "at 1"}
+    assert unmet(dp_claim(4.22), one, by_subject=True) == {"every attack", "at 1%"}
     assert unmet(dp_claim(4.22, unit="subject"), one, by_subject=True) == set()
     assumed = dp_claim(4.22, "batch invariance: gradients do not depend on the batch")
-    assert unmet(assumed, one) == {"every attack", "at 1"}
+    assert unmet(assumed, one) == {"every attack", "at 1%"}
     assert unmet(assumed, one, accepted=["Batch invariance"]) == set()
     with pytest.raises(ConfigError, match="it makes: batch invariance"):
         proven_limit(assumed, one, accepted=["something else"])
     # Two charges are added up as the ledger adds them: valid whatever the second was chosen after.
     both = proven_limit(dp_claim(4.22), [charge(1.0), charge(1.0)])
     assert both.joint_auc == pair_limits(2.0, 2e-6, 0.01)[0] > both.auc
-    assert unmet(dp_claim(4.22), [charge(1.0), charge(1.0)]) == {"at 1"}
+    assert unmet(dp_claim(4.22), [charge(1.0), charge(1.0)]) == {"at 1%"}

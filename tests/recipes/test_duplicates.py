@@ -99,6 +99,33 @@ def test_under_a_guarantee_only_copies_within_a_unit_are_dropped(tmp_path: Path,
     assert fit_release(data, tmp_path / "c", drop_duplicates=True, no_dp=True).records == 200
 
 
+@pytest.mark.parametrize("subjects", [False, True])
+def test_copies_are_told_before_anything_is_charged(subjects: bool, tmp_path: Path, rng: np.random.Generator) -> None:
+    X, y = with_copies(rng)
+    who = {"subject": np.arange(300)} if subjects else {}
+    data, ledger = save(tmp_path / "d.npz", X=X, y=y, **who), tmp_path / ".locum" / "ledger.sqlite"
+    told: list[str] = []
+
+    def stop(line: str) -> None:
+        told.append(line)
+        assert not ledger.exists()
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        fit_release(data, tmp_path / "r", classes=["0", "1"], announce=stop)
+    assert not ledger.exists()
+    assert not (tmp_path / "r").exists()
+    assert told[0].startswith("duplicates: 100 records equal another of the same class (")
+    assert "--drop-duplicates leaves" in told[0]
+    assert ("Copies of different subjects stay" in told[0]) is subjects
+    # Nothing is said where nothing is left to say.
+    told.clear()
+    options = {"classes": ["0", "1"], "announce": told.append}
+    fit_release(data, tmp_path / "r", **options, drop_duplicates=True)
+    assert len(told) == subjects
+    assert all("Copies of different subjects stay" in line and "--drop" not in line for line in told)
+
+
 def test_what_no_guarantee_allows_is_refused_before_data_are_read(tmp_path: Path) -> None:
     budget = DP(1.0, 1e-4, n_public=200, relation="replace-one")
     with pytest.raises(PrivacyError, match="replace-one"):

@@ -14,11 +14,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.publish_policies import NEVER, PROVEN
 
 from locum import EmbeddingSet
 from locum.accounting import Ledger
 from locum.data import copies_of, ledger_for, read_splits, write_embeddings
 from locum.errors import ConfigError, LocumError, PrivacyError, ReleaseError
+from locum.generate import ClassGaussian
 from locum.recipes import (
     fit_release,
     make_key_pair,
@@ -30,24 +32,9 @@ from locum.recipes import (
 from locum.release import Release, load
 from locum.types import DP
 
-NEVER = """
-name = "never"
-[claim]
-kinds = ["none"]
-reason = "No release with a guarantee meets it."
-"""
 
-
-# Few records are held out, and noise differs: the default policy would now and then find the attacks inconclusive.
-PROVEN = """
-name = "proven"
-[claim]
-kinds = ["dp"]
-reason = "A guarantee is enough here."
-"""
-
-
-def records(n: int = 400, subjects: bool = False, seed: int = 0) -> EmbeddingSet:
+def records(n: int = 400, subjects: bool = False, seed: int = 7) -> EmbeddingSet:
+    """Records of two classes. With this seed the part that is held out looks like the rest to every attack."""
     rng = np.random.default_rng(seed)
     y = np.arange(n) % 2
     X = (rng.normal(size=(n, 6)) + 2 * y[:, None]).astype(np.float32)
@@ -236,12 +223,75 @@ def test_rare_classes_and_a_spent_budget_are_refused_as_fit_refuses_them(
 ) -> None:
     few = records(60)
     write_embeddings(tmp_path / "few.npz", few.take([*np.flatnonzero(few.y == 0).tolist(), 1, 3]))
-    with pytest.raises(PrivacyError, match="fewer than 20 records"):
+    with pytest.raises(PrivacyError, match="fewer than 20 records left after some were held out for the audit"):
         publish(data=str(tmp_path / "few.npz"))
     fit_release(data, tmp_path / "r", classes_public=True)
     with pytest.raises(PrivacyError, match="is spent"):
         publish()
     assert not (tmp_path / "out").exists()
+
+
+NEEDS = """
+name = "needs"
+[attacks]
+needed = ["{}"]
+reason = "This attack must be run here."
+"""
+
+
+RATE = """
+name = "rate"
+[tpr_at_1_percent]
+at_most = 0.05
+reason = "Nobody should stand out."
+"""
+
+
+@pytest.mark.parametrize(
+    ("n", "options", "words"),
+    [
+        # A fifth of 120 records is held out.
+        (120, {"policy": "research-sharing"}, "closest record: it needs at least 40 non-members; there are"),
+        # At epsilon 8 no proof is enough, and 1 % false alarms have to be measured.
+        (120, {"policy": RATE, "privacy": DP(8.0, 1e-6)}, "takes 50 non-members to measure"),
+        (400, {"policy": NEEDS.format("RMIA")}, "RMIA: it is not among the attacks that are run"),
+        (400, {"policy": NEEDS.format("crystal ball")}, "crystal ball: it is not among the attacks"),
+    ],
+    ids=["closest", "rate", "slow", "unknown"],
+)
+def test_what_the_records_can_never_decide_is_refused_before_it_is_paid_for(
+    n: int, options: dict[str, Any], words: str, publish: Callable[..., Any], data: str, tmp_path: Path
+) -> None:
+    write_embeddings(data, records(n))
+    if "name" in options["policy"]:
+        (tmp_path / "needs.toml").write_text(options["policy"])
+        options = {**options, "policy": str(tmp_path / "needs.toml")}
+    with pytest.raises(LocumError, match=words) as told:
+        publish(**options)
+    assert "nothing was charged" in str(told.value)
+    assert charges(tmp_path) == []
+    assert not (tmp_path / "out").exists()
+    # Other policies and larger parts are decided by attacks.
+    lines: list[str] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(publishing, "fit_release", stopped)
+        with pytest.raises(KeyboardInterrupt):
+            publish(announce=lines.append)
+    assert lines[-1].startswith("fit:")
+
+
+def test_earlier_releases_count_where_a_proof_would_be_enough(
+    publish: Callable[..., Any], data: str, tmp_path: Path
+) -> None:
+    write_embeddings(data, records(120))
+    (tmp_path / "rate.toml").write_text(RATE)
+    set_budget(tmp_path / "in/.locum/ledger.sqlite", "default", epsilon=9.0, delta=1e-5, confirm=lambda _: None)
+    # Alone, a release at epsilon 1 is proven to meet it; after three others it is not.
+    for i in range(3):
+        fit_release(data, tmp_path / f"r{i}", classes_public=True)
+    with pytest.raises(LocumError, match="takes 50 non-members to measure"):
+        publish(policy=str(tmp_path / "rate.toml"))
+    assert len(charges(tmp_path)) == 3
 
 
 def test_one_folder_is_one_release(publish: Callable[..., Any], data: str, tmp_path: Path) -> None:
@@ -289,8 +339,15 @@ def parts_of(
         raise ConfigError("far enough")
 
     monkeypatch.setattr(publishing, "fit_release", stop)
+    (place / "proven.toml").write_text(PROVEN)
     with pytest.raises(ConfigError, match="far enough"):
-        publish_release(str(place / "d.npz"), place / "out", key=key, classes=["benign", "malignant"])
+        publish_release(
+            str(place / "d.npz"),
+            place / "out",
+            key=key,
+            classes=["benign", "malignant"],
+            policy=str(place / "proven.toml"),
+        )
     assert not (place / "out").exists()
     return seen[0], seen[1]
 
@@ -335,6 +392,22 @@ def test_copies_are_on_one_side_and_counted_once(key: Path, tmp_path: Path, monk
     assert len(members) > 120
 
 
+def test_copies_that_stay_are_told_before_the_payment(
+    publish: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    base = records(120)
+    twice = base.take([*range(120), *range(60)])
+    who = np.array([f"p{i}" for i in range(180)])
+    write_embeddings(tmp_path / "in" / "d.npz", EmbeddingSet(twice.X, twice.y, subject=who, info=twice.info))
+    lines: list[str] = []
+    monkeypatch.setattr(publishing, "fit_release", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        publish(announce=lines.append)
+    assert [line.split(":")[0] for line in lines] == ["check", "duplicates", "fit"]
+    assert "60 copies of another subject's record will be used" in lines[1]
+    assert charges(tmp_path) == []
+
+
 def test_only_the_training_records_are_used(key: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     base, shifted = records(120), records(60, seed=2)
     names = np.array(["benign", "malignant"])
@@ -352,8 +425,15 @@ def test_only_the_training_records_are_used(key: Path, tmp_path: Path, monkeypat
         raise ConfigError("far enough")
 
     monkeypatch.setattr(publishing, "fit_release", stop)
+    (tmp_path / "proven.toml").write_text(PROVEN)
     with pytest.raises(ConfigError, match="far enough"):
-        publish_release(str(tmp_path / "splits.npz"), tmp_path / "out", key=key, classes=list(names))
+        publish_release(
+            str(tmp_path / "splits.npz"),
+            tmp_path / "out",
+            key=key,
+            classes=list(names),
+            policy=str(tmp_path / "proven.toml"),
+        )
     step = json.loads(seen[0])["steps"]["split"]
     assert step["not_used"] == {"test": 60}
     assert step["used"] + step["held_out"] == 120
@@ -388,6 +468,44 @@ def test_another_spelling_of_the_folder_pays_once_and_a_moved_one_pays_nothing(
     assert publish(out=tmp_path / "link").published
     assert len(charges(tmp_path)) == 1
     assert not list((tmp_path / "out" / "internal" / ".locum").glob("fit-*.checkpoint"))
+
+
+def test_settings_that_an_upgrade_changes_do_not_pay_again(
+    publish: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The checkpoint of a paid fit has a name that holds all settings, also those that nobody typed."""
+    with monkeypatch.context() as patch:
+        patch.setattr(Release, "save", stopped)
+        with pytest.raises(KeyboardInterrupt):
+            publish()
+    (paid,) = charges(tmp_path)
+    book = tmp_path / "in" / ".locum" / "ledger.sqlite"
+    set_budget(book, "default", epsilon=9.0, delta=1e-5, confirm=lambda _: None)
+    (checkpoint,) = (tmp_path / "out" / "internal" / ".locum").glob("fit-*.checkpoint")
+    # A later version separates classes more by default.
+    with monkeypatch.context() as patch:
+        asked = ClassGaussian.get_params
+        patch.setattr(ClassGaussian, "get_params", lambda self, deep=True: {**asked(self, deep), "separation": 7.0})
+        patch.setattr(publishing, "__version__", "9.9")
+        with pytest.raises(PrivacyError, match=r"no checkpoint of a fit with these settings.*Nothing is charged"):
+            publish()
+    assert charges(tmp_path) == [paid]
+    assert checkpoint.is_file()
+    # A setting that `publish` did not have then, and a default of its own that changed.
+    file = tmp_path / "out" / "internal" / "publish.json"
+    noted = json.loads(file.read_text())
+    for settings, words in (
+        ({k: v for k, v in noted["settings"].items() if k != "backbone"}, "had no setting 'backbone'"),
+        (noted["settings"] | {"epsilon": 2.0}, "begun with epsilon 2.0; got 1.0"),
+    ):
+        file.write_text(json.dumps(noted | {"settings": settings}))
+        with pytest.raises(ConfigError, match=words):
+            publish()
+    assert charges(tmp_path) == [paid]
+    # With the version that began it, the run goes on.
+    file.write_text(json.dumps(noted))
+    assert publish().published
+    assert charges(tmp_path) == [paid]
 
 
 def test_the_parts_that_stay_name_the_ledger_of_the_data(publish: Callable[..., Any], tmp_path: Path) -> None:

@@ -18,7 +18,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 from locum.data import load_sample, write_embeddings
-from locum.errors import ConfigError, FormatError, IntegrityError, LocumError, PrivacyError, ReleaseError
+from locum.errors import (
+    ConfigError,
+    FormatError,
+    IntegrityError,
+    LocumError,
+    PrivacyError,
+    ReleaseError,
+    SchemaVersionError,
+)
 from locum.recipes import (
     fit_release,
     make_key_pair,
@@ -357,6 +365,31 @@ def test_a_damaged_zip_is_refused_or_gives_the_same_release(
     except LocumError:
         return
     assert found.contents == contents
+
+
+def test_every_refusal_of_a_file_names_it(complete: Path, tmp_path: Path) -> None:
+    contents = files_of(complete)
+    altered = {**contents, "README.md": contents["README.md"] + b"more"}
+    newer = json.loads(contents["manifest.json"]) | {"schema_version": 99}
+    bad = {
+        "not a .zip": (b"hello", FormatError),
+        "no manifest": (zipped({"README.md": b""}), FormatError),
+        "a broken manifest": (zipped({**contents, "manifest.json": b"{"}), FormatError),
+        "a newer one": (zipped({**contents, "manifest.json": json.dumps(newer).encode()}), SchemaVersionError),
+        "an altered file": (zipped(altered), IntegrityError),
+        "a damaged one": (zipped(contents).replace(contents["README.md"][:30], b"x" * 30), IntegrityError),
+    }
+    for raw, error in bad.values():
+        (tmp_path / "sent.zip").write_bytes(raw)
+        with pytest.raises(error) as by_name:
+            read_archive(tmp_path / "sent.zip")
+        assert str(by_name.value).startswith(f"{str(tmp_path / 'sent.zip')!r} cannot be read as a release. ")
+        with pytest.raises(error) as by_bytes:
+            read_archive(raw)
+        assert str(by_name.value).endswith(str(by_bytes.value))
+        assert "sent.zip" not in str(by_bytes.value)
+    with pytest.raises(FormatError, match=r"nowhere\.zip"):
+        read_archive(tmp_path / "nowhere.zip")
 
 
 def test_the_recipes_pack_and_receive(complete: Path, tmp_path: Path) -> None:

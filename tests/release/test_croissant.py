@@ -13,7 +13,9 @@ from locum.recipes import write_passport
 def test_license_and_citation_are_honest(folder: Path) -> None:
     write_passport(folder)
     about = json.loads((folder / "croissant.json").read_text())
-    assert about["license"].startswith("No license is stated")
+    # An identifier that machines know, and the sentence where people read it.
+    assert about["license"] == "NOASSERTION"
+    assert about["description"].endswith("No license is stated: ask the data holder for the terms of use.")
     assert about["citeAs"].count("{") == about["citeAs"].count("}")
     assert about["citeAs"].startswith("@misc{")
 

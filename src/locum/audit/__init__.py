@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from locum.audit.attacks.rmia import RMIA as RMIA
     from locum.audit.attacks.singling_out import SinglingOut as SinglingOut
     from locum.audit.attacks.sum_lira import SumLiRA as SumLiRA
-    from locum.audit.auditing import audit as audit
+    from locum.audit.auditing import audit as audit, undecidable as undecidable
     from locum.audit.checks import Problem as Problem, check_sets as check_sets
     from locum.audit.epsilon.bounds import (
         Guesses as Guesses,

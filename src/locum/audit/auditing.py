@@ -9,7 +9,9 @@ from pathlib import Path
 import numpy as np
 
 from locum.audit.attacks.base import Attack, ScoreAttack
-from locum.audit.attacks.catalog import DEFAULT_ATTACKS, DEFAULT_MINUTES, attack_name, make_attack
+from locum.audit.attacks.catalog import ATTACKS, DEFAULT_ATTACKS, DEFAULT_MINUTES, attack_name, make_attack
+from locum.audit.attacks.closest_record import ClosestRecord
+from locum.audit.attacks.density_ratio import DensityRatio
 from locum.audit.checks import check_sets, not_shared, with_problems
 from locum.audit.epsilon.epsilon_audit import EpsilonAudit
 from locum.audit.limit import ProvenLimit, with_limit
@@ -17,12 +19,68 @@ from locum.audit.policy import Finding, Policy, load_policy
 from locum.audit.report import AuditReport
 from locum.audit.risk import risk_map
 from locum.audit.screening import screen
-from locum.audit.statistics import Scores, evaluate_scores, holm
+from locum.audit.statistics import COARSE_FPRS, Scores, evaluate_scores, holm, needed_for, rates_of
+from locum.audit.view import LEAST_NON_MEMBERS
 from locum.errors import NotApplicableError
 from locum.release import Release
 from locum.types import AttackResult, EmbeddingSet, Progress
 
 _log = logging.getLogger(__name__)
+
+
+def undecidable(
+    policy: Policy, members: EmbeddingSet, non_members: EmbeddingSet, *, auc: float, tpr: float
+) -> tuple[str, ...]:
+    """Why no audit of a private release with these records can meet a policy, whatever the attacks find.
+
+    It is known before the release is made and paid for. Records that are enough here can still be too few for a clear
+    result.
+
+    Parameters
+    ----------
+    policy
+        What must hold.
+    members, non_members
+        The records that will be used, and the others.
+    auc, tpr
+        What will be proven of all releases together: the highest AUC, and the highest share of members that are found
+        at 1 % false alarms.
+
+    Returns
+    -------
+    tuple of str
+        The reasons; empty if the attacks decide. They depend on records: do not share them.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from locum import EmbeddingSet
+    >>> from locum.audit import load_policy, undecidable
+    >>> few = EmbeddingSet(np.eye(30, 4), np.arange(30) % 2)
+    >>> undecidable(load_policy("research-sharing"), few, few, auc=0.57, tpr=0.02)
+    ('closest record: it needs at least 40 non-members; there are 30',)
+    """
+    inside, outside = (
+        len(data) if data.subject is None else len(np.unique(data.subject)) for data in (members, non_members)
+    )
+    if inside < 2 or outside < LEAST_NON_MEMBERS:
+        return (
+            f"an attack needs 2 members and {LEAST_NON_MEMBERS} non-members, each from a different subject; there "
+            f"are {inside} and {outside}",
+        )
+    out = []
+    for name in () if policy.attacks is None else policy.attacks.needed:
+        attack = ATTACKS[name].make() if name in DEFAULT_ATTACKS else None
+        if attack is None:
+            out.append(f"{name}: it is not among the attacks that are run")
+        elif isinstance(attack, ClosestRecord | DensityRatio) and (reason := attack.too_few(non_members)):
+            out.append(f"{name}: {reason}")
+    pairs = ((auc, policy.auc), (tpr, policy.tpr_at_1_percent))
+    proven = all(rule is None or value <= rule.at_most for value, rule in pairs)
+    if policy.tpr_at_1_percent is not None and not proven and not rates_of(outside):
+        least = needed_for(max(COARSE_FPRS))
+        out.append(f"the share of members that are found takes {least} non-members to measure; there are {outside}")
+    return tuple(out)
 
 
 def audit(

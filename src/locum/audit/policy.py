@@ -159,7 +159,7 @@ class Policy(Strict):
         if self.tpr_at_1_percent is not None:
             most = self.tpr_at_1_percent
             scaled = min(1.0, most.at_most * finest / 0.01)
-            rule = f"at {100 * finest:g} % false alarms at most {scaled:.0%} of members are found"
+            rule = f"at {100 * finest:g}% false alarms, at most {scaled:.0%} of members are found"
             enough = f"1 % takes {needed_for(0.01)} non-members"
             if proven and limit is not None:
                 found.append(Finding(rule, True, f"proven: {limit.joint_tpr:.3f}", most.reason))
@@ -170,7 +170,7 @@ class Policy(Strict):
             else:
                 found.append(Finding(rule, False, f"too few non-members to tell: {enough}", most.reason))
         if self.inconclusive is not None:
-            rule = f"at most {self.inconclusive.at_most:g} attacks are inconclusive"
+            rule = f"the number of inconclusive attacks is at most {self.inconclusive.at_most:g}"
             few = len(open_ones) <= self.inconclusive.at_most
             found.append(Finding(rule, few, _listed(open_ones), self.inconclusive.reason))
         unproven = decoder and (claim is None or claim.kind != "dp")

@@ -133,7 +133,7 @@ def audit(
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Check the release's charge here, and hold attacks against the proven limit.",
+            help="Check the release's charge here, and compare attacks with the proven limit.",
             rich_help_panel="Policy",
             callback=existing_ledger,
         ),

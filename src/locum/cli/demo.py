@@ -97,7 +97,7 @@ def _show_comparison(found: Mapping[str, Any]) -> None:
         "the noise, proven. ±: half of a 95 % interval."
     )
     _paragraph(
-        f"Releases of the same data add up: whoever gets both private ones faces epsilon {_sum(found)} in total. A "
+        f"Releases of the same data add up: anyone who gets both private ones has epsilon {_sum(found)} in total. A "
         "holder chooses one row; `--holding` gave the second one a budget of its own, for this comparison only."
     )
 

@@ -106,7 +106,7 @@ def embed(
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Where vectors are kept to resume from (default: beside the images).",
+            help="Where vectors are kept to resume from (default: next to the images).",
             rich_help_panel=WHERE,
         ),
     ] = None,

@@ -11,6 +11,7 @@ from locum.cli.options import BACKBONE_HELP, DATA_HELP, HeadName, Json, ReleaseF
 
 if TYPE_CHECKING:
     from locum.recipes import Breakdown, Evaluation
+    from locum.types import Estimate
 
 
 # As many columns as fit into 120 characters; other scores are in the JSON and on the page.
@@ -83,24 +84,36 @@ def evaluate(
 def show_evaluation(result: Evaluation) -> None:
     """Print the table, the groups, then the membership check."""
     metrics = [m for m in _SHOWN if m in result.rows[0].scores]
+    far = any(row.distance_ratio is not None for row in result.rows)
     rows = [
         [
             row.method,
             str(row.rows),
             *(output.short_estimate(row.scores[m]) for m in metrics),
-            output.short_estimate(row.distance, 2),
+            *([_multiple(row.distance_ratio)] if far else []),
         ]
         for row in result.rows
     ]
-    output.show_table(["trained on", "rows", *(_SHOWN[m] for m in metrics), "D"], rows)
+    head = ["trained on", "rows", *(_SHOWN[m] for m in metrics), *(["nearest record, ×"] if far else [])]
+    output.show_table(head, rows)
     output.say(
         f"{result.head} head, tested on {result.test_records} real records; mean and half of the 95 % interval over "
-        f"{result.seeds} seeds. D: mean distance to the nearest record, z-scored."
+        f"{result.seeds} seeds."
     )
+    if far:
+        output.say_indented(
+            "Nearest record: how far away it is on average, as a multiple of the usual distance between a record and "
+            "the nearest other one."
+        )
     for found in result.groups:
         _show_groups(found)
     if result.membership is not None:
         output.show_membership(result.membership)
+
+
+def _multiple(ratio: Estimate | None) -> str:
+    """No decimals that nobody reads."""
+    return output.short_estimate(ratio, 2 if ratio is None or ratio.value < 10 else 0)
 
 
 def _show_groups(found: Breakdown) -> None:

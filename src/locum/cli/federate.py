@@ -14,6 +14,7 @@ from locum.cli.options import (
     PRIVACY,
     WHERE,
     Data,
+    Delta,
     Force,
     Json,
     UnitName,
@@ -22,6 +23,7 @@ from locum.cli.options import (
     sensible_epsilon,
 )
 from locum.cli.verb import Group
+from locum.types import DEFAULT_DELTA, DEFAULT_EPSILON
 
 if TYPE_CHECKING:
     from locum.federated import Simulation
@@ -138,8 +140,8 @@ def init(
             rich_help_panel=PRIVACY,
             callback=sensible_epsilon,
         ),
-    ] = 1.0,
-    delta: Annotated[float, typer.Option(help="At most 1 / (10 n).", rich_help_panel=PRIVACY)] = 1e-6,
+    ] = DEFAULT_EPSILON,
+    delta: Delta = DEFAULT_DELTA,
     unit: Annotated[
         UnitName, typer.Option(help="Whose presence is hidden.", rich_help_panel=PRIVACY)
     ] = UnitName.record,
@@ -385,8 +387,8 @@ def simulate(
         typer.Option(
             help="The budget of a real run that is simulated.", rich_help_panel=PRIVACY, callback=sensible_epsilon
         ),
-    ] = 1.0,
-    delta: Annotated[float, typer.Option(help="At most 1 / (10 n).", rich_help_panel=PRIVACY)] = 1e-6,
+    ] = DEFAULT_EPSILON,
+    delta: Delta = DEFAULT_DELTA,
     no_dp: Annotated[
         bool, typer.Option("--no-dp", help="Simulate a run without noise or clipping.", rich_help_panel=PRIVACY)
     ] = False,

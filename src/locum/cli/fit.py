@@ -16,18 +16,25 @@ from locum.cli.options import (
     SETTINGS,
     WHAT,
     WHERE,
+    Backbone,
+    Classes,
+    ClassesPublic,
     Data,
+    Delta,
     DeviceName,
     EngineName,
+    Epsilon,
     FitUnitName,
     Force,
     GeneratorName,
+    Holding,
     Json,
+    LedgerFile,
+    Relation,
     RelationName,
     address_option,
     existing,
     listed,
-    sensible_epsilon,
     unused_folder,
 )
 from locum.errors import ConfigError
@@ -118,12 +125,7 @@ def fit(
     space: Annotated[
         str | None, typer.Option(help="raw, or unit: vectors scaled to length 1.", rich_help_panel=WHAT)
     ] = None,
-    backbone: Annotated[
-        str | None,
-        typer.Option(
-            help="For images: the vision model (default: efflite0; see `embed --backbones`).", rich_help_panel=WHAT
-        ),
-    ] = None,
+    backbone: Backbone = None,
     no_dp: Annotated[
         bool,
         typer.Option(
@@ -132,15 +134,8 @@ def fit(
             rich_help_panel=PRIVACY,
         ),
     ] = False,
-    epsilon: Annotated[
-        float,
-        typer.Option(
-            help="How much one unit may change the result.", rich_help_panel=PRIVACY, callback=sensible_epsilon
-        ),
-    ] = DEFAULT_EPSILON,
-    delta: Annotated[
-        float, typer.Option(help="Probability of failure, at most 1/(10 n).", rich_help_panel=PRIVACY)
-    ] = DEFAULT_DELTA,
+    epsilon: Epsilon = DEFAULT_EPSILON,
+    delta: Delta = DEFAULT_DELTA,
     unit: Annotated[
         FitUnitName,
         typer.Option(
@@ -149,26 +144,14 @@ def fit(
             rich_help_panel=PRIVACY,
         ),
     ] = FitUnitName.auto,
-    classes: Annotated[
-        str | None,
-        typer.Option(
-            help="All classes that can occur, separated by commas; the names become public.", rich_help_panel=PRIVACY
-        ),
-    ] = None,
-    classes_public: Annotated[
-        bool,
-        typer.Option(
-            "--classes-public",
-            help="The class names in the data, and values of --condition-on, are public: take those. The claim then "
-            "says that it assumes this.",
-            rich_help_panel=PRIVACY,
-        ),
-    ] = False,
+    classes: Classes = None,
+    classes_public: ClassesPublic = False,
     condition_values: Annotated[
         list[str] | None,
         typer.Option(
             metavar="NAME=A,B",
-            help="All values that an attribute of --condition-on can have; they become public. May be repeated.",
+            help="All values that an attribute of --condition-on can have; they become public. May be repeated. "
+            "Without it, --classes-public covers the values in the data.",
             rich_help_panel=PRIVACY,
         ),
     ] = None,
@@ -176,20 +159,9 @@ def fit(
         int | None,
         typer.Option(help="CVAE, CGAN: about how many units, as a public number.", rich_help_panel=PRIVACY),
     ] = None,
-    relation: Annotated[
-        RelationName,
-        typer.Option(
-            help="add-or-remove hides the presence of a unit; replace-one only its values.",
-            rich_help_panel=PRIVACY,
-        ),
-    ] = RelationName.add_or_remove,
-    holding: Annotated[
-        str, typer.Option(help="Name of the data holding whose budget pays.", rich_help_panel=PRIVACY)
-    ] = "default",
-    ledger: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="The ledger (default: next to the data).", rich_help_panel=PRIVACY),
-    ] = None,
+    relation: Relation = RelationName.add_or_remove,
+    holding: Holding = "default",
+    ledger: LedgerFile = None,
     holdout: Annotated[
         float,
         typer.Option(help="With --no-dp: share of records held out for the membership check.", rich_help_panel=CHECK),
@@ -233,6 +205,7 @@ def fit(
     ] = True,
     engine: Annotated[
         EngineName,
+        Epsilon,
         typer.Option(help="Read large data in this process, or on a Ray cluster.", rich_help_panel=WHERE),
     ] = EngineName.local,
     address: Annotated[
@@ -302,6 +275,7 @@ def fit(
             verbose=not (as_json or output.is_quiet()),
             seed=seed,
             progress=progress,
+            announce=output.say_aside,
         )
     output.show(summary, as_json, show_fit)
 

@@ -19,7 +19,7 @@ from locum.cli.options import (
 )
 from locum.cli.verb import Group
 
-group = Group("What was spent on each data holding, and what may still be.")
+group = Group("What each data holding has spent, and what is left.")
 Data = Annotated[
     str | None,
     typer.Argument(metavar="DATA", help="The data that the ledger belongs to; or give --ledger.", callback=existing),
@@ -87,7 +87,7 @@ def export(
     data: Data = None,
     ledger: File = None,
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write here, for you alone.")
+        Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write here; only you can read it.")
     ] = None,
     force: Force = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the entries, also with --out.")] = False,
@@ -106,7 +106,7 @@ def export(
 def backup(
     *,
     data: Data = None,
-    out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="Where the copy goes, for you alone.")],
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="The copy, which only you can read.")],
     ledger: File = None,
     force: Force = False,
     as_json: Json = False,

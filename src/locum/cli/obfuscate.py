@@ -22,10 +22,14 @@ from locum.cli.options import (
     MOST_SEED,
     PRIVACY,
     WHERE,
+    Delta,
     DeviceName,
     FitUnitName,
     Force,
+    Holding,
     Json,
+    LedgerFile,
+    Relation,
     RelationName,
     existing,
     existing_obfuscator,
@@ -124,7 +128,7 @@ def fit(
         bool,
         typer.Option(
             "--show-quarters",
-            help="substitute: one quarter of each image in DATA may be shown as it is, in collages.",
+            help="substitute: one quarter of each image in DATA may be shown unchanged, in collages.",
             rich_help_panel="What to keep",
         ),
     ] = False,
@@ -162,9 +166,7 @@ def fit(
             callback=sensible_epsilon,
         ),
     ] = None,
-    delta: Annotated[
-        float, typer.Option(help="Probability of failure, at most 1/(10 n).", rich_help_panel=PRIVACY)
-    ] = DEFAULT_DELTA,
+    delta: Delta = DEFAULT_DELTA,
     unit: Annotated[
         FitUnitName,
         typer.Option(
@@ -204,21 +206,11 @@ def fit(
             rich_help_panel=PRIVACY,
         ),
     ] = False,
-    relation: Annotated[
-        RelationName,
-        typer.Option(
-            help="add-or-remove hides the presence of a unit; replace-one only its values.", rich_help_panel=PRIVACY
-        ),
-    ] = RelationName.add_or_remove,
-    holding: Annotated[
-        str, typer.Option(help="Name of the data holding whose budget pays.", rich_help_panel=PRIVACY)
-    ] = "default",
-    ledger: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="The ledger (default: next to the data).", rich_help_panel=PRIVACY),
-    ] = None,
+    relation: Relation = RelationName.add_or_remove,
+    holding: Holding = "default",
+    ledger: LedgerFile = None,
     resume: Annotated[
-        bool, typer.Option(help="Keep a private checkpoint beside the data, to resume from.", rich_help_panel=WHERE)
+        bool, typer.Option(help="Keep a private checkpoint next to the data, to resume from.", rich_help_panel=WHERE)
     ] = True,
     seed: Annotated[
         int, typer.Option(min=0, max=MOST_SEED, help="Seed for weights and batches.", rich_help_panel="Training")
@@ -390,10 +382,7 @@ def domain(
     holding: Annotated[
         str, typer.Option(help="Name of the data holding that notes the look.", rich_help_panel=PRIVACY)
     ] = "default",
-    ledger: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="The ledger (default: next to the data).", rich_help_panel=PRIVACY),
-    ] = None,
+    ledger: LedgerFile = None,
     force: Force = False,
     as_json: Json = False,
 ) -> None:

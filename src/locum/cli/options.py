@@ -85,6 +85,39 @@ ReleaseFolder = Annotated[
     Path, typer.Argument(metavar="RELEASE", help="A release folder.", callback=existing_release)
 ]
 Data = Annotated[str, typer.Argument(metavar="DATA", help=DATA_HELP, callback=existing)]
+# Of verbs that read data to make a release of them.
+Backbone = Annotated[
+    str | None,
+    typer.Option(
+        help="For images: the vision model (default: efflite0; see `embed --backbones`).", rich_help_panel=WHAT
+    ),
+]
+# Of verbs that pay for a guarantee.
+Epsilon = Annotated[
+    float,
+    typer.Option(help="How much one unit may change the result.", rich_help_panel=PRIVACY, callback=sensible_epsilon),
+]
+Delta = Annotated[float, typer.Option(help="Probability of failure, at most 1/(10 n).", rich_help_panel=PRIVACY)]
+Classes = Annotated[
+    str | None,
+    typer.Option(
+        help="All classes that can occur, separated by commas; the names become public.", rich_help_panel=PRIVACY
+    ),
+]
+ClassesPublic = Annotated[
+    bool,
+    typer.Option(
+        "--classes-public",
+        help="The class names in the data are public: take those. The claim says that it assumes this. In a terminal "
+        "you are asked.",
+        rich_help_panel=PRIVACY,
+    ),
+]
+Holding = Annotated[str, typer.Option(help="Name of the data holding whose budget pays.", rich_help_panel=PRIVACY)]
+LedgerFile = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="The ledger (default: next to the data).", rich_help_panel=PRIVACY),
+]
 
 
 def listed(text: str) -> list[str]:
@@ -165,6 +198,14 @@ class RelationName(StrEnum):
 
     add_or_remove = "add-or-remove"
     replace_one = "replace-one"
+
+
+Relation = Annotated[
+    RelationName,
+    typer.Option(
+        help="add-or-remove hides the presence of a unit; replace-one only its values.", rich_help_panel=PRIVACY
+    ),
+]
 
 
 class DeviceName(StrEnum):

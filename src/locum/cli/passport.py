@@ -72,7 +72,7 @@ def keygen(
     if as_json:
         output.print_json(made.to_dict())
         return
-    closed = "encrypted" if made.encrypted else "not encrypted: whoever has the file can sign"
+    closed = "encrypted" if made.encrypted else "not encrypted: anyone who has the file can sign"
     output.say(f"private key {made.private} (only you may read it; {closed})")
     output.say(f"public key  {made.public}: give it to receivers")
     output.say(f"key id      {made.key}", "bold")

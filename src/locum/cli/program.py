@@ -30,7 +30,7 @@ VERBS: Mapping[str, Entry] = {
     "reference": Entry("reference", MAKE, "Public statistics of a backbone or a table, for private fits."),
     "plan": Entry("plan", MAKE, "Show what a private fit would do and cost, before any data are read."),
     "fit": Entry("fit", MAKE, "Fit a generator to records and write a release."),
-    "ledger": Entry("ledger", MAKE, "What was spent on each data holding, and what may still be."),
+    "ledger": Entry("ledger", MAKE, "What each data holding has spent, and what is left."),
     "studio": Entry("studio", JUDGE, "Open a local web page to make, attack, decide and receive."),
     "evaluate": Entry("evaluate", JUDGE, "Train a classifier on a release and test it on real data."),
     "audit": Entry("audit", JUDGE, "Attack a release, and check the results against a policy."),

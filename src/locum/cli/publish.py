@@ -9,7 +9,18 @@ import typer
 
 from locum.cli import output
 from locum.cli.fit import confirm_names
-from locum.cli.options import PRIVACY, WHAT, WHERE, Data, Json, listed, sensible_epsilon
+from locum.cli.options import (
+    WHERE,
+    Backbone,
+    Classes,
+    ClassesPublic,
+    Data,
+    Delta,
+    Epsilon,
+    Holding,
+    Json,
+    listed,
+)
 from locum.cli.passport import Key, PassphraseFile, passphrase_of
 from locum.types import DEFAULT_DELTA, DEFAULT_EPSILON, DP
 
@@ -27,38 +38,17 @@ def publish(
             "--out",
             "-o",
             metavar="OUT",
-            help="Folder to write: OUT/release may leave, OUT/internal stays. If a run was stopped, it goes on.",
+            help="Folder to write: OUT/release may leave, OUT/internal stays. Resumes a run that was stopped.",
             rich_help_panel=WHERE,
         ),
     ],
     key: Key,
     passphrase_file: PassphraseFile = None,
-    epsilon: Annotated[
-        float,
-        typer.Option(
-            help="How much one unit may change the result.", rich_help_panel=PRIVACY, callback=sensible_epsilon
-        ),
-    ] = DEFAULT_EPSILON,
-    delta: Annotated[
-        float, typer.Option(help="Probability of failure, at most 1/(10 n).", rich_help_panel=PRIVACY)
-    ] = DEFAULT_DELTA,
-    classes: Annotated[
-        str | None,
-        typer.Option(
-            help="All classes that can occur, separated by commas; the names become public.", rich_help_panel=PRIVACY
-        ),
-    ] = None,
-    classes_public: Annotated[
-        bool,
-        typer.Option(
-            "--classes-public",
-            help="The class names in the data are public: take those. In a terminal you are asked.",
-            rich_help_panel=PRIVACY,
-        ),
-    ] = False,
-    holding: Annotated[
-        str, typer.Option(help="Name of the data holding whose budget pays.", rich_help_panel=PRIVACY)
-    ] = "default",
+    epsilon: Epsilon = DEFAULT_EPSILON,
+    delta: Delta = DEFAULT_DELTA,
+    classes: Classes = None,
+    classes_public: ClassesPublic = False,
+    holding: Holding = "default",
     policy: Annotated[
         str, typer.Option(help="public, research-sharing, internal, or a .toml file.", rich_help_panel=POLICY)
     ] = "research-sharing",
@@ -75,12 +65,7 @@ def publish(
         float | None,
         typer.Option(metavar="N", help="Train shadows for at most N minutes (5).", rich_help_panel=POLICY),
     ] = None,
-    backbone: Annotated[
-        str | None,
-        typer.Option(
-            help="For images: the vision model (default: efflite0; see `embed --backbones`).", rich_help_panel=WHAT
-        ),
-    ] = None,
+    backbone: Backbone = None,
     as_json: Json = False,
 ) -> None:
     """From data to a signed release: embed, check, fit, audit, passport, sign, verify.
@@ -139,4 +124,5 @@ def show_publish(made: PublishSummary) -> None:
     output.say(f"internal    {made.internal}: stays here")
     output.say(f"page        {made.page}")
     for step in facts["next"]:
-        output.say(f"next        {step['text']} {step['type']}".rstrip())
+        command = f" `{step['type']}`" if step["type"] else ""
+        output.say(f"next        {step['text']}{command}")

@@ -69,13 +69,24 @@ class Distinct:
 
 
 def hashed(column: npt.NDArray[Any]) -> npt.NDArray[np.uint64]:
-    """A 64-bit hash of each entry's text, the same in every process."""
-    texts, inverse = np.unique(column.astype(np.str_), return_inverse=True)
+    """A 64-bit hash of each entry's text, the same in every process and for every type of number."""
+    texts, inverse = np.unique(_texts(column), return_inverse=True)
     try:
         own = b"".join(hashlib.blake2b(text.encode(), digest_size=8).digest() for text in texts.tolist())
     except UnicodeEncodeError:
         raise DataError("A subject is not text: it holds half of a character. Write it again in UTF-8.") from None
     out: npt.NDArray[np.uint64] = np.frombuffer(own, dtype="<u8")[inverse]
+    return out
+
+
+def _texts(column: npt.NDArray[Any]) -> npt.NDArray[np.str_]:
+    """Each entry as text. A whole number has one text: a table that gets a gap often comes back with 1.0 for 1."""
+    out = column.astype(np.str_)
+    if column.dtype.kind == "f":
+        whole = np.isfinite(column) & (column == np.floor(column))
+        # Python's integers: beyond 2**63 numpy's would overflow.
+        out = out.astype(f"<U{max(out.dtype.itemsize // 4, 310)}")
+        out[whole] = [str(int(value)) for value in column[whole].tolist()]
     return out
 
 

@@ -9,7 +9,9 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from copy import deepcopy
 from itertools import islice
+from threading import Lock
 from typing import Any, Self
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
@@ -42,6 +44,22 @@ from locum.types import Batches, EmbeddingSet, SetBatches
 Floats = npt.NDArray[np.float64]
 Labels = npt.NDArray[Any]
 Pair = tuple[npt.ArrayLike, npt.ArrayLike]
+
+
+# Copies in double precision, for as long as their networks live; not in the heads: predicting changes no estimator.
+_DOUBLES: WeakKeyDictionary[nn.Module, tuple[object, nn.Module]] = WeakKeyDictionary()
+_DOUBLES_LOCK = Lock()
+
+
+def _in_double(module: nn.Module) -> nn.Module:
+    """A copy of a network in double precision, made again only if the network has changed since."""
+    state = [(tensor.data_ptr(), tensor._version) for tensor in (*module.parameters(), *module.buffers())]
+    now = (state, [part.training for part in module.modules()])
+    with _DOUBLES_LOCK:
+        known = _DOUBLES.get(module)
+        if known is None or known[0] != now:
+            known = _DOUBLES[module] = (now, deepcopy(module).double())
+    return known[1]
 
 
 class HeadSettings(ClassifierMixin, BaseEstimator):
@@ -279,7 +297,7 @@ class TorchHead(HeadSettings):
         X = validate_data(self, X, dtype=np.float32, reset=False)
         with torch.no_grad():
             # In double precision: a record's figures must not depend on which others share a matrix product.
-            module, x = deepcopy(self.module_).double(), self._scaled(tensor(X)).double()
+            module, x = _in_double(self.module_), self._scaled(tensor(X)).double()
             out: npt.NDArray[np.float64] = torch.softmax(module(x), dim=1).numpy()
         return out
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from locum.audit import check_membership
 from locum.errors import ConfigError, DataError
 from locum.generate import KSame
 from locum.heads import LinearHead, MLPHead, SavedHead, bayes_head, carries_head
-from locum.metrics import average_nearest_distance, feature_scale, score_all
+from locum.metrics import average_nearest_distance, feature_scale, k_nearest, score_all
 from locum.recipes.evaluate_groups import Breakdown, break_down, check_attributes
 from locum.recipes.inputs import aligned, choose_split, pick_split, read_sets
 from locum.recipes.sample import check_rows
@@ -28,12 +28,17 @@ Rows = tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One source of training rows: its scores over seeds and, if the records are given, its distance D."""
+    """One source of training rows: its scores over seeds and, if the records are given, its distance D.
+
+    `distance` is D itself, which says nothing to a reader; `distance_ratio` is D in units of the usual distance from
+    a record to the nearest other one.
+    """
 
     method: str
     rows: int
     scores: dict[str, Estimate]
     distance: Estimate | None
+    distance_ratio: Estimate | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """As plain JSON."""
@@ -42,6 +47,7 @@ class Row:
             "rows": self.rows,
             "scores": {k: v.to_dict() for k, v in self.scores.items()},
             "distance": None if self.distance is None else self.distance.to_dict(),
+            "distance_ratio": None if self.distance_ratio is None else self.distance_ratio.to_dict(),
         }
 
 
@@ -58,7 +64,8 @@ class Evaluation:
     test_records
         How many real records they were tested on.
     rows
-        One per source of training rows: `method`, `rows`, `scores` over seeds, and `distance` to the records.
+        One per source of training rows: `method`, `rows`, `scores` over seeds, `distance` to the records, and
+        `distance_ratio`, the same in units of the usual distance among records.
     membership
         The membership check; None without the records.
     fingerprint
@@ -176,6 +183,7 @@ def evaluate_release(
         if own is not None:
             name, draw = sources[0]
             sources[0] = f"{name}, own rule", draw
+        usual = None if real is None else _usual_distance(real[0])
         rows, groups = [], []
         for done, (name, draw) in enumerate(sources):
             if progress is not None:
@@ -183,7 +191,7 @@ def evaluate_release(
             known = None if name == "real data" else real
             ready = own if done == 0 else None
             row, probas = _row(name, draw, target, known, HEADS[head], seeds, len(release.classes), ready)
-            rows.append(row)
+            rows.append(_in_units(row, usual))
             # k-Same would double the tables; the release and real data answer whether a gap is the release's own.
             for attribute in dict.fromkeys(by) if done == 0 or name == "real data" else ():
                 rng = np.random.default_rng(0)
@@ -253,7 +261,33 @@ def _row(
     return Row(name, len(X), scores, distance), probas
 
 
-def _distance(released: npt.NDArray[np.float32], real: npt.NDArray[np.float32]) -> Estimate:
-    """D on vectors z-scored by the records' own scaler (fault F11): no feature decides by its unit."""
+def _scaler(real: npt.NDArray[np.float32]) -> Callable[[npt.NDArray[np.float32]], npt.NDArray[np.float32]]:
+    """Z-scores by the records (fault F11): no feature decides by its unit."""
     mean, scale = real.mean(axis=0), feature_scale(real, floor=0.0)
-    return average_nearest_distance((released - mean) / scale, (real - mean) / scale)
+    return lambda X: (X - mean) / scale
+
+
+def _distance(released: npt.NDArray[np.float32], real: npt.NDArray[np.float32]) -> Estimate:
+    """D on one scale."""
+    scaled = _scaler(real)
+    return average_nearest_distance(scaled(released), scaled(real))
+
+
+def _usual_distance(real: npt.NDArray[np.float32]) -> float | None:
+    """The median distance from a record to the nearest other one, of at most 2,000; None if there is none above 0."""
+    if len(real) < 2:
+        return None
+    scaled = _scaler(real)(real)
+    asked = np.random.default_rng(0).permutation(len(real))[:2000]
+    # The second nearest: the nearest is the record itself, or a copy of it.
+    among = k_nearest(scaled[asked], scaled, 2)[0][:, 1]
+    return float(np.median(among)) or float(np.mean(among)) or None
+
+
+def _in_units(row: Row, usual: float | None) -> Row:
+    if row.distance is None or usual is None:
+        return row
+    far = row.distance
+    return replace(
+        row, distance_ratio=replace(far, value=far.value / usual, low=far.low / usual, high=far.high / usual)
+    )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,7 +31,7 @@ from locum.data import (
     reference_for,
     split,
 )
-from locum.errors import ConfigError, DataError, LocumError, PolicyError, PrivacyError
+from locum.errors import CheckpointError, ConfigError, DataError, LocumError, PolicyError, PrivacyError
 from locum.generate import BaseGenerator, choose_generator
 from locum.io import check_output_folder, hold_folder
 from locum.recipes.fit_large import FEW_HASHES, IN_MEMORY, MOST_COMPARED, drawn, open_large, sorted_copy
@@ -66,6 +66,8 @@ from locum.recipes.inputs import (
 )
 from locum.release import load
 from locum.types import DP, AttackResult, Batches, EmbeddingSet, PrivacyClaim, Progress, SetBatches
+
+Announce = Callable[[str], None]
 
 # Above this share of non-members that equal a member the membership check refuses to run.
 _MANY = 0.05
@@ -203,11 +205,13 @@ def fit_release(
     refuse_leak: bool = False,
     overwrite: bool = False,
     resume: bool = True,
+    must_resume: bool = False,
     engine: Engine | None = None,
     in_memory: int = IN_MEMORY,
     verbose: bool = False,
     seed: int = 0,
     progress: Progress | None = None,
+    announce: Announce | None = None,
 ) -> FitSummary:
     """Fit a generator on `data`, write its release to `out`, and run the membership check on it.
 
@@ -271,6 +275,8 @@ def fit_release(
     resume
         Continue an interrupted fit of a CVAE, or of a Gaussian with a guarantee, which then does not pay again; its
         checkpoint is kept beside the data.
+    must_resume
+        This fit was paid for before: go on from its checkpoint, and refuse to pay again if there is none.
     engine
         Where passes over data in pieces run, such as `RayEngine`; None: in this process.
     in_memory
@@ -283,6 +289,8 @@ def fit_release(
         Seed of weights, splits and the check. Under differential privacy noise and batches do not depend on it.
     progress
         Called while images are embedded.
+    announce
+        Called with one line for what the holder should know before the budget is charged: copies among the records.
 
     Returns
     -------
@@ -397,6 +405,8 @@ def fit_release(
             settings["reference"] = reference_for(train.info)
         if privacy is not None:
             load_reference(settings["reference"], train.dim, train.info)
+        if privacy is not None and found.kept and announce is not None:
+            announce(_about_copies(found, privacy, dropping=drop_duplicates))
         model = _build(generator, settings, seed)
         started = time.monotonic()
         asked = model.get_params()
@@ -407,6 +417,8 @@ def fit_release(
             if drop_duplicates:
                 chosen["drop_duplicates"] = "True"
             kept_in = checkpoint_path(data, "fit", chosen, ledger=settings.get("ledger"))
+            if must_resume and (kept_in is None or not kept_in.is_file()):
+                raise CheckpointError("there is no checkpoint of a fit with these settings.")
             model.set_params(checkpoint=kept_in if resume else None)
         if isinstance(train, EmbeddingSet):
             model.fit(train.X, train.y, train.subject, attributes=train.attributes)
@@ -586,6 +598,17 @@ def _large_parts(
         fresh = SetBatches(others) if isinstance(others, EmbeddingSet) else others
         shared = count_copies_of(fresh.only(subject=False), train.only(subject=False), **hashes)
     return _Parts(train, others, repeated, shared, 0, repeated, None)
+
+
+def _about_copies(found: _Parts, privacy: DP, *, dropping: bool) -> str:
+    """Copies that are used, and the way out."""
+    equal = "1 record equals" if found.kept == 1 else f"{found.kept} records equal"
+    where = "" if found.listing is None else f" ({found.listing!r} lists copies)"
+    told = f"duplicates: {equal} another of the same class{where}, and will be used all the same. "
+    if privacy.unit == "record":
+        return told + "--drop-duplicates leaves copies out."
+    out = "" if dropping else "--drop-duplicates leaves out those of one subject. "
+    return told + out + "Copies of different subjects stay: no subject may decide over the records of others."
 
 
 def _list_copies(data: str, parts: Mapping[str, EmbeddingSet]) -> str | None:

@@ -113,8 +113,13 @@ def with_unit_of(privacy: DP, data: Batches) -> DP:
     return replace(privacy, unit="subject" if data.has_subjects else "record")
 
 
-def public_classes(data: Batches, unit: str, confirm: ConfirmClasses | None) -> tuple[str, ...]:
-    """The class names of the data; `confirm` is asked about them (None: the holder said that they are public)."""
+def public_classes(
+    data: Batches, unit: str, confirm: ConfirmClasses | None, *, held_out: bool = False
+) -> tuple[str, ...]:
+    """The class names of the data; `confirm` is asked about them (None: the holder said that they are public).
+
+    With `held_out` the data are what was left after some records were held out, and a refusal says so.
+    """
     names = data.info.class_names
     if len(names) > MOST_CLASSES:
         raise PrivacyError(
@@ -123,10 +128,11 @@ def public_classes(data: Batches, unit: str, confirm: ConfirmClasses | None) -> 
         )
     few = _rare(data, unit, list(names))
     if few:
+        left = " left after some were held out for the audit" if held_out else ""
         # Without their names: these may be patients.
         raise PrivacyError(
-            f"{few} of the {len(names)} classes in the data have fewer than {LEAST_UNITS} {unit}s, too few to take "
-            "their names from the data: name the classes that can occur with `classes` (--classes A,B)."
+            f"{few} of the {len(names)} classes in the data have fewer than {LEAST_UNITS} {unit}s{left}, too few to "
+            "take their names from the data: name the classes that can occur with `classes` (--classes A,B)."
         )
     if confirm is not None and not confirm(names):
         raise PrivacyError(

@@ -185,7 +185,7 @@ def unreadable_sentence(file: str, unreadable: int, images: int) -> str:
     """What a verb says that needs all images and cannot read some."""
     return (
         f"{unreadable} of {images} images of {file!r} cannot be read: run `locum embed {file} -o FILE`, which lists "
-        "them and goes on without them, and use FILE."
+        "them and goes on without them (no image is computed twice), and give FILE instead."
     )
 
 

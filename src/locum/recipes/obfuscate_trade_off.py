@@ -260,7 +260,7 @@ def _parts(
         held = choose_split(records_for(saved, test, test_attributes, limit), test, "test", "val")
         said = "Records of --test. They count only if the obfuscator was not fitted on them."
     elif "test" in splits and splits["test"] is not train:
-        held, said = splits["test"], "The split test of DATA. It counts only if the obfuscator was not fitted on it."
+        held, said = splits["test"], "The test split of DATA. It counts only if the obfuscator was not fitted on it."
     else:
         if not 0 < holdout < 1:
             raise ConfigError(f"--holdout must be a share between 0 and 1; got {holdout!r}.")

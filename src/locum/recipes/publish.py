@@ -15,11 +15,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from locum.accounting import Charge, Ledger
-from locum.audit import LEAST_NON_MEMBERS, Policy, load_policy
+from locum._version import __version__
+from locum.accounting import Charge, Ledger, attack_limit, found_limit, pair_limits, plan_head
+from locum.audit import LEAST_NON_MEMBERS, Policy, load_policy, undecidable
 from locum.data import copies_of, drop_duplicates, hold_out, ledger_for, write_embeddings
 from locum.embed import DEFAULT_BACKBONE, holds_images, open_images
-from locum.errors import ConfigError, DataError, LocumError, PrivacyError
+from locum.errors import CheckpointError, ConfigError, DataError, LocumError, PrivacyError
 from locum.io import (
     MANIFEST,
     STATE_FOLDER,
@@ -63,6 +64,8 @@ _STATE = "publish.json"
 _VERSION = 1
 # Of the records. Their number must not decide: whether one record is used would then depend on the others.
 HOLDOUT = 0.2
+# The rate of false alarms that proven limits are stated for.
+_FPR = 0.01
 # `fit` refuses to let records decide this under a guarantee; here they do, and the claim says so.
 JUDGED = (
     "that the release left: its holder's policy was met, which attacks with real records decided, and no guarantee "
@@ -359,9 +362,14 @@ def _opened(asked: _Asked) -> tuple[_State, bool]:
             "folder."
         ) from None
     for name, value in asked.settings.items():
-        if state.settings.get(name) != value:
+        if name not in state.settings:
             raise ConfigError(
-                f"{str(asked.out)!r} was begun with {name} {state.settings.get(name)!r}; got {value!r}. Give the "
+                f"{str(asked.out)!r} was begun by another version of Locum, which had no setting {name!r}: go on "
+                "with that version, or choose another folder, where another release is paid for."
+            )
+        if state.settings[name] != value:
+            raise ConfigError(
+                f"{str(asked.out)!r} was begun with {name} {state.settings[name]!r}; got {value!r}. Give the "
                 "same to go on, or choose another folder, where another release is paid for."
             )
     if state.source != source:
@@ -506,23 +514,32 @@ def _confirmed(asked: _Asked, members: EmbeddingSet) -> None:
     """The refusals of `fit`, before it is called: too many or too rare classes, names that are not public."""
     if asked.classes is None:
         budget = with_unit_of(asked.budget, SetBatches(members))
-        public_classes(SetBatches(members), budget.unit, asked.confirm)
+        public_classes(SetBatches(members), budget.unit, asked.confirm, held_out=True)
 
 
 def _fit(asked: _Asked, state: _State, ledger: Path) -> None:
     """Pay and fit; a killed fit goes on from its checkpoint, and without one nothing is paid a second time."""
     here = Path(os.path.realpath(asked.internal))
     if "fit" not in state.steps:
+        _check_decidable(asked, ledger)
         # On disk before the payment: a later run knows which charges can be its own.
-        state.done("fit", before=sorted(charge.identity for charge in _charges(ledger)), place=str(here))
-    # A checkpoint is found by the path of what is fitted: in a folder that was moved, `fit` would pay anew.
-    elif (lost := _since(state, ledger)) and (
+        before = sorted(charge.identity for charge in _charges(ledger))
+        state.done("fit", before=before, place=str(here), locum=__version__)
+        paid = []
+    # A checkpoint is found by the path of what is fitted: in a folder that was moved, there would be none.
+    elif (paid := _since(state, ledger)) and (
         state.steps["fit"].get("place") != str(here) or not list((here / STATE_FOLDER).glob("fit-*.checkpoint"))
     ):
         raise PrivacyError(
-            f"An earlier run was charged epsilon {lost[0].epsilon:.6g}, and the checkpoint of its fit is gone from "
+            f"An earlier run was charged epsilon {paid[0].epsilon:.6g}, and the checkpoint of its fit is gone from "
             f"{str(Path(state.steps['fit'].get('place', here), STATE_FOLDER))!r}: nothing is charged again. Put it "
             "back to go on, or choose another folder, where another release is paid for."
+        )
+    if copies := state.steps["split"]["kept_copies"]:
+        many = "1 copy" if copies == 1 else f"{copies} copies"
+        asked.announce(
+            f"duplicates: {many} of another subject's record will be used, since no subject may decide over the "
+            "records of others"
         )
     asked.announce(f"fit: epsilon {asked.budget.epsilon:g} is charged to {str(ledger)!r}, then a release is made")
     try:
@@ -538,13 +555,41 @@ def _fit(asked: _Asked, state: _State, ledger: Path) -> None:
             ledger=ledger,
             holding=asked.holding,
             not_covered=(JUDGED,),
+            must_resume=bool(paid),
             progress=asked.progress,
         )
-    except LocumError:
+    except LocumError as error:
         if not _since(state, ledger):
             del state.steps["fit"]
             state.save()
-        raise
+        if not (paid and isinstance(error, CheckpointError)):
+            raise
+        # The name of a checkpoint holds every setting of the fit, also those that nobody typed.
+        then = state.steps["fit"].get("locum", "of another version")
+        raise PrivacyError(
+            f"An earlier run (Locum {then}) was charged epsilon {paid[0].epsilon:.6g}, and this one (Locum "
+            f"{__version__}) cannot go on from its checkpoint: {error} Nothing is charged again: go on with the "
+            "version that began it, or choose another folder, where another release is paid for."
+        ) from None
+
+
+def _check_decidable(asked: _Asked, ledger: Path) -> None:
+    """Refuse before the payment what no audit with these records can allow: the release would be paid for in vain.
+
+    That depends on how many records there are, as the outcome of the audit does: the claim says so (`JUDGED`).
+    """
+    plan, relation = plan_head(asked.budget), asked.budget.relation
+    limits = attack_limit(plan.events, relation), found_limit(plan.events, _FPR, relation)
+    if charged := _charges(ledger):
+        epsilon, delta = (sum(getattr(one, name) for one in charged) for name in ("epsilon", "delta"))
+        joint = pair_limits(epsilon + plan.epsilon, min(1.0, delta + asked.budget.delta), _FPR)
+        limits = max(limits[0], joint[0]), max(limits[1], joint[1])
+    members, others = (next(iter(read_sets(str(file)).values())) for file in (asked.members, asked.non_members))
+    if reasons := undecidable(asked.rules, members, others, auc=limits[0], tpr=limits[1]):
+        raise DataError(
+            f"With these records the policy {asked.rules.name!r} cannot be met, whatever the attacks find, so "
+            f"nothing was charged: {'; '.join(reasons)}. Give more records, raise --holdout, or name another policy."
+        )
 
 
 def _charges(ledger: Path) -> list[Charge]:

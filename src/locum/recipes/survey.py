@@ -497,8 +497,9 @@ def _advice(survey: DataSurvey) -> list[str]:
         out.append(f"{_many(copies['other_label'], 'copy has', 'copies have')} another label than the original.")
     if survey.unit == "record":
         out.append(
-            "The data do not say which records belong to one subject: a guarantee is then about one record each, and "
-            "somebody with several records is protected less. Add a column `subject` if somebody has several."
+            "The data do not say which records belong to the same subject, so a guarantee is about one record at a "
+            "time, and a subject with several records is protected less. If there are such subjects, add a column "
+            "`subject`."
         )
     if survey.subjects is None:
         return out
@@ -586,7 +587,7 @@ def _private(survey: DataSurvey) -> tuple[str, ...]:
     out = []
     if survey.records:
         parts = "" if len(survey.splits) < 2 else f" ({', '.join(f'{k} {n}' for k, n in survey.splits.items())})"
-        out.append(f"The exact number of records: {survey.records}{parts}.")
+        out.append(f"The exact number of records: {survey.records:,}{parts}.")
     if survey.classes:
         out.append("How many records of each class there are, exactly.")
     if survey.subjects is not None:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from locum.errors import ConfigError, FormatError, IntegrityError
+from locum.errors import ConfigError, FormatError, IntegrityError, ReleaseError
 from locum.io import MANIFEST, read_regular, regular_bytes, write_folder_atomically
 from locum.release.folder import CARD, PASSPORT_FILES, checked, entry_of, tensor_file
 from locum.release.manifest import MAX_MANIFEST_BYTES, FileEntry, parse_manifest
@@ -192,13 +192,21 @@ def read_archive(source: bytes | Path) -> Archive:
         ...
     locum.errors.FormatError: This is not a .zip file, or it is cut off: ask for it again.
     """
-    raw = _bytes_of(source)
+    if isinstance(source, bytes):
+        return _read(source)
+    try:
+        return _read(regular_bytes(source, limit=MAX_ARCHIVE_BYTES))
+    except ReleaseError as error:
+        raise type(error)(f"{str(source)!r} cannot be read as a release. {error}") from None
+    except OSError as error:
+        raise FormatError(f"The .zip {str(source)!r} cannot be read: {error.strerror}.") from None
+
+
+def _read(raw: bytes) -> Archive:
+    if len(raw) > MAX_ARCHIVE_BYTES:
+        raise FormatError(f"The .zip has {len(raw)} bytes; that of a release has at most {MAX_ARCHIVE_BYTES}.")
     try:
         name, entries = _entries(raw)
-    except FormatError as error:
-        if isinstance(source, bytes):
-            raise
-        raise FormatError(f"{str(source)!r} cannot be read as a release. {error}") from None
     except (struct.error, UnicodeDecodeError):
         raise FormatError("The .zip is damaged: its directory cannot be read. Ask for it again.") from None
     if MANIFEST not in entries:
@@ -325,17 +333,6 @@ class _Entry:
     packed: int
     size: int
     crc: int
-
-
-def _bytes_of(source: bytes | Path) -> bytes:
-    if isinstance(source, Path):
-        try:
-            source = regular_bytes(source, limit=MAX_ARCHIVE_BYTES)
-        except OSError as error:
-            raise FormatError(f"The .zip {str(source)!r} cannot be read: {error.strerror}.") from None
-    if len(source) > MAX_ARCHIVE_BYTES:
-        raise FormatError(f"The .zip has {len(source)} bytes; that of a release has at most {MAX_ARCHIVE_BYTES}.")
-    return source
 
 
 def _entries(raw: bytes) -> tuple[str | None, dict[str, _Entry]]:

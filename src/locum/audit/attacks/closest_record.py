@@ -102,12 +102,16 @@ class ClosestRecord:
     repeats: int = 0
     name: str = "closest record"
 
+    def too_few(self, non_members: EmbeddingSet) -> str:
+        """Why so few non-members do not allow it; empty if they do."""
+        enough = len(non_members) >= 2 * LEAST_DISTANCES
+        return "" if enough else f"it needs at least {2 * LEAST_DISTANCES} non-members; there are {len(non_members)}"
+
     def run(
         self, release: Release, members: EmbeddingSet, non_members: EmbeddingSet, rng: np.random.Generator
     ) -> AttackResult:
         """Attack with fresh samples and the means of those that recur."""
-        if len(non_members) < 2 * LEAST_DISTANCES:
-            reason = f"it needs at least {2 * LEAST_DISTANCES} non-members; there are {len(non_members)}"
+        if reason := self.too_few(non_members):
             raise NotApplicableError(self.name, reason)
         view = make_view(release, members, non_members, self.samples, rng)
         centers = recurring(view.samples, rng)

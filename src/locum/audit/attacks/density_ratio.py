@@ -54,6 +54,14 @@ class DensityRatio:
     reference: EmbeddingSet | None = None
     name: str = "density ratio"
 
+    def too_few(self, non_members: EmbeddingSet) -> str:
+        """Why so few non-members do not allow it without a reference set; empty if they do."""
+        subjects = len(non_members) if non_members.subject is None else len(np.unique(non_members.subject))
+        needed = 2 * max(LEAST_NON_MEMBERS, self.neighbors + 1)
+        return (
+            "" if subjects >= needed else f"it needs {needed} non-members of different subjects, or a reference set"
+        )
+
     def run(
         self, release: Release, members: EmbeddingSet, non_members: EmbeddingSet, rng: np.random.Generator
     ) -> AttackResult:
@@ -62,10 +70,7 @@ class DensityRatio:
             raise ConfigError(f"`neighbors` and `dim` must be 1 or more; got {self.neighbors!r}, {self.dim!r}.")
         reference, attacked = self.reference, non_members
         if reference is None:
-            subjects = len(non_members) if non_members.subject is None else len(np.unique(non_members.subject))
-            needed = 2 * max(LEAST_NON_MEMBERS, self.neighbors + 1)
-            if subjects < needed:
-                reason = f"it needs {needed} non-members of different subjects, or a reference set"
+            if reason := self.too_few(non_members):
                 raise NotApplicableError(self.name, reason)
             reference, attacked = _halves(non_members, rng)
         view = make_view(release, members, attacked, self.samples, rng)

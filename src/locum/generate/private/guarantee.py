@@ -244,7 +244,8 @@ class Guarantee:
         if self.privacy.unit == "record":
             outside = ("subjects with several records: the guarantee is about one record each", *outside)
         if charge is None:
-            return PrivacyClaim("none", (TEST, *outside), test=True)
+            # The unit all the same: attacks add up a subject's records as the release did.
+            return PrivacyClaim("none", (TEST, *outside), test=True, unit=self.privacy.unit)
         with self._open_ledger() as ledger:
             assert ledger is not None
             if ledger.looks():

@@ -11,7 +11,9 @@ from locum.release.folder import CARD, tensor_file
 from locum.release.manifest import Manifest
 from locum.release.passport.schema import Passport
 
-NO_LICENSE = "No license is stated: ask the data holder for the terms of use."
+# SPDX's word for "nobody says"; a sentence is not a license, and without the property validators warn.
+NO_LICENSE = "NOASSERTION"
+_TERMS_OF_USE = "No license is stated: ask the data holder for the terms of use."
 # A longer list is useless on a catalog page; the manifest has all classes.
 _CLASSES = 1000
 _TERMS = {
@@ -82,9 +84,9 @@ def render_croissant(manifest: Manifest, passport: Passport) -> str:
         "description": (
             f"A stand-in for private data, made by Locum's {manifest.generator}. "
             f"{_WHAT[manifest.kind]} Vectors have {manifest.embedding.dim} features ({manifest.embedding.backbone}). "
-            f"Claim: {claim.title}. {claim.sentence()}"
+            f"Claim: {claim.title}. {claim.sentence()} {_TERMS_OF_USE}"
         ),
-        # Nobody else can say on which terms the holder shares it.
+        # Only the holder can say more, and neither manifest nor passport has a place for it.
         "license": NO_LICENSE,
         "citeAs": _citation(manifest, passport),
         "datePublished": passport.written_on,
