@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache, partial
 from itertools import product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from imblearn.under_sampling import RandomUnderSampler
 from reb_choice import CANDIDATES, OURS
 from reb_published import HEADER, LEAST, TABLE4, TABLE5, TABLE6, TABLE7, TABLE8, WHY, beside
 from reb_sets import (
@@ -24,9 +25,10 @@ from reb_sets import (
 )
 
 from locum.generate import ClassGaussian, CVAEGenerator
-from locum.heads import LinearHead
+from locum.heads import LinearHead, Remix
+from locum.io import figure_file
 from locum.metrics import bootstrap_interval
-from locum.rebalance import METHODS
+from locum.rebalance import METHODS, BySampler
 from locum.recipes import StudyResults, study_set
 from locum.recipes.published import reversed_table
 from locum.recipes.study import Cell, markdown_table
@@ -37,13 +39,20 @@ PUBLISHED = ("CIFAR-10 LT", "CIFAR-100 LT")
 LOSSES = ("cross_entropy", "balanced_softmax", "class_balanced", "focal", "equalization", "ldam")
 # Those that are built from class counts.
 COUNTING = ("balanced_softmax", "class_balanced", "equalization", "ldam")
-RESAMPLED = ("none", "random", "smote", "adasyn", "gaussian")
+RESAMPLED = {name: METHODS[name].resample for name in ("none", "random", "smote", "adasyn", "gaussian")}
+# Every class cut to the size of the smallest.
+RESAMPLED["under-sampling"] = BySampler(RandomUnderSampler())
 BALANCED = {"sampler": "class_balanced"}
 # Settings of the head by row; those with Remix and no generator are the controls of the CVAE with Remix.
 HEADS: dict[str, dict[str, Any]] = {
     "class-balanced sampling": BALANCED,
+    "square-root sampling": {"sampler": "square_root"},
+    "progressively balanced sampling": {"sampler": "progressive"},
+    "mixup": {"remix": Remix(tau=0.0)},
     "remix": {"remix": True},
     "class-balanced sampling + remix": {**BALANCED, "remix": True},
+    "balanced softmax + remix": {"loss": "balanced_softmax", "remix": True},
+    "ours + remix": {**CANDIDATES[OURS], "remix": True},
     "class weights": {"class_weight": "balanced"},
     "logit adjustment": {"prior": "uniform"},
     "algorithm 1 with a Gaussian": {**BALANCED, "augment": ClassGaussian()},
@@ -55,6 +64,7 @@ LONGER, FACTOR = ", vectors x 5", 5.0
 STRETCHED = (
     "none",
     "smote",
+    "adasyn",
     "class-balanced sampling",
     "remix",
     "class-balanced sampling + remix",
@@ -94,7 +104,7 @@ def methods(config: Mapping[str, Any]) -> dict[str, Cell]:
         return score(name, seed, *records(name, "train"), **settings)
 
     def resampled(name: str, method: str, factor: float, seed: int) -> Mapping[str, float | str]:
-        found = METHODS[method].resample(*records(name, "train"), np.random.default_rng(seed))
+        found = RESAMPLED[method](*records(name, "train"), np.random.default_rng(seed))
         return score(name, seed, found.X, found.y, factor)
 
     def cvae(name: str, whose: str, preset: str, seed: int) -> Mapping[str, float | str]:
@@ -166,6 +176,8 @@ def render_methods(results: StudyResults, out: Path) -> str:
     for name in results.config["sets"]:
         groups = groups_of(next(iter(results.raw[f"{name}/ours"].values())))
         text += [f"## {study_set(name).title}", *_tables(results, name, groups), *_pairs(results, name, groups)]
+    draw_sizes(results.config["sets"], out / "rebalance-sizes.svg")
+    text.insert(0, "![Training records per class, as in Figure 7](rebalance-sizes.svg)")
     config = results.config
     trained = f"Our CVAEs were trained {config['cvae_epochs']} epochs, one per seed"
     if "thesis_epochs" in config:
@@ -180,6 +192,15 @@ def render_methods(results: StudyResults, out: Path) -> str:
         "1280 features of EfficientNet-Lite 0: orders compare, figures do not."
     )
     return "\n\n".join(text)
+
+
+def draw_sizes(names: Sequence[str], path: Path) -> None:
+    """Figure 7 of the thesis: training records per class, the largest first, on a logarithmic scale."""
+    with figure_file(path) as axes:
+        for name in names:
+            sizes = np.sort(np.bincount(records(name, "train")[1]))[::-1]
+            axes.plot(range(1, len(sizes) + 1), sizes, marker="o", label=study_set(name).title)
+        axes.set(yscale="log", xlabel="class, the largest first", ylabel="training records")
 
 
 Place = tuple[str, str]

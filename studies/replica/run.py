@@ -171,7 +171,7 @@ def render(results: StudyResults, out: Path) -> str:
         if study_set(name).published in TABLE1:
             text += orders(results, name)
         text.append(comparisons(results, name))
-    if any(study_set(name).given for name in results.config["datasets"]):
+    if any(study_set(name).given or study_set(name).thin for name in results.config["datasets"]):
         text.append("k-Same takes a class of fewer than k records as one group.")
     figure2(results, out)
     text.append("![AUC against distance](replica-fig2.svg)")

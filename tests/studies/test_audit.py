@@ -121,6 +121,26 @@ def test_the_table_has_every_generator_and_says_which_claims_survive(
     assert "**the members themselves**: a leak in 0 of 2 seeds, inconclusive in 0." in text
 
 
+@pytest.mark.parametrize(("auc", "verdict"), [(0.56, "within the limit"), (0.70, "**leak**")])
+def test_what_the_plan_of_a_private_row_allows_is_not_called_a_leak(
+    studies: dict[str, FoundStudy], tmp_path: Path, auc: float, verdict: str
+) -> None:
+    attack = {"attack": auc, "control": 0.5, "verdict": "leak", "measure": "auc"}
+    figures = {"verdict": "leak", "problems": ""} | {f"LiRA on sums/{k}": v for k, v in attack.items()}
+    config = {
+        "seeds": [0, 1],
+        "sets": ["breastmnist"],
+        "epsilon": 1.0,
+        "members": {"breastmnist": 1000},
+        "generators": {"breastmnist": ["gaussian", "gaussian-head"]},
+    }
+    raw = {f"breastmnist/{g}": {"0": figures, "1": figures} for g in ("gaussian", "gaussian-head")}
+    text = studies["audit-gaussians"].study.render(StudyResults(raw, config, quick=False), tmp_path)
+    assert f"| ClassGaussian, DP, head (default) | {auc:.3f} {verdict} |" in text
+    # Without a guarantee nothing is allowed.
+    assert f"| ClassGaussian | {auc:.3f} **leak** |" in text
+
+
 def test_a_row_on_real_records(studies: dict[str, FoundStudy], real_data: Path) -> None:
     study = studies["audit-table"]
     config = study.settings(quick=True) | {"members": {"breastmnist": 100}}

@@ -15,7 +15,8 @@ import pytest
 from locum.recipes import FoundStudy, find_studies
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "explain" / "findings.md").read_text(encoding="utf-8")
+# One line per paragraph or item: what a line says is checked against the studies that it names.
+PAGE = re.sub(r"\n *(?=[^\s|#-])", " ", (ROOT / "docs" / "explain" / "findings.md").read_text(encoding="utf-8"))
 VERDICTS = {"holds", "holds in part", "does not hold", "not decided", "not tried"}
 # Results that are being replaced.
 NOT_QUOTED = ("cifar-curves", "nih-curves", "diabetes-curves")

@@ -66,7 +66,8 @@ def methods(made: Path, studies: dict[str, FoundStudy]) -> tuple[FoundStudy, Stu
         return out
 
     # Fewer than a study has: each row costs a bootstrap.
-    kept = ("none", *run.LOSSES[1:], *run.STRETCHED[2:5], "ours", "thesis-small", "thesis-large", "cvae-large")
+    heads = ("class-balanced sampling", "remix", "class-balanced sampling + remix", "ours")
+    kept = ("none", *run.LOSSES[1:], *heads, "thesis-small", "thesis-large", "cvae-large")
     raw = {f"lt100/{c}": {str(seed): figures(c) for seed in CONFIG["seeds"]} for c in kept}
     assert set(raw) <= set(study.study.cells(CONFIG))
     return study, StudyResults(raw, CONFIG, quick=False)
@@ -113,6 +114,15 @@ def test_the_thesis_figures_stand_beside_its_rows_alone(
     # What a generator adds is told against the same head without one.
     assert "| thesis' large CVAE + remix | class-balanced sampling + remix |" in text
     assert "2 (500 in the thesis), 1 of each size" in text
+    # Figure 7: the sizes of the classes.
+    assert "rebalance-sizes.svg" in text
+    assert "CIFAR-10 LT, ratio 100" in (tmp_path / "rebalance-sizes.svg").read_text()
+
+
+def test_under_sampling_cuts_every_class_to_the_smallest(made: Path) -> None:
+    run = module("reb_methods")
+    found = run.RESAMPLED["under-sampling"](*run.records("lt100", "train"), np.random.default_rng(0))
+    assert np.bincount(found.y).tolist() == [min(SIZES)] * 10
 
 
 def test_results_from_before_the_thesis_cvae_can_be_shown_and_say_so(
