@@ -47,6 +47,7 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.ready-run: $(BIN)/python pyproject.toml constraints.txt
+	@echo "Installing about 60 packages into $(VENV). The first time takes minutes and prints nothing."
 	$(PIP) --editable '.[studio]'
 	touch $@
 
