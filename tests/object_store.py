@@ -79,11 +79,12 @@ def object_store() -> Iterator[Store]:
     """Start a store on a free port, and let the environment name it."""
     log = subprocess.PIPE
     code = (
-        "from moto.server import ThreadedMotoServer\nimport sys, threading\n"
+        "from moto.server import ThreadedMotoServer\nimport os, sys\n"
         "server = ThreadedMotoServer(ip_address='127.0.0.1', port=0, verbose=False)\nserver.start()\n"
-        "print(server.get_host_and_port()[1], flush=True)\nsys.stdin.read()\nserver.stop()\n"
+        "print(server.get_host_and_port()[1], flush=True)\nsys.stdin.read()\nos._exit(0)\n"
     )
-    # It ends when its input is closed, also if the tests are killed.
+    # It ends when its input is closed, also if the tests are killed. It does not wait for open connections, of which
+    # Arrow keeps some, and has nothing to save.
     process = subprocess.Popen(
         [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=log, stderr=subprocess.DEVNULL, text=True
     )

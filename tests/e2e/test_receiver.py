@@ -66,7 +66,7 @@ def test_the_receiver_s_story(
     assert told.code == 0, told.err
     assert told.err == ""
     records = len(read_embeddings(files["test"]))
-    assert f"{records} predicted with head.safetensors (linear)" in told.out
+    assert f"{records} predicted with head.safetensors" in told.out
     assert f"on {records} labeled records" in told.out
     rows = list(csv.DictReader((tmp_path / "p.csv").open()))
     assert len(rows) == records

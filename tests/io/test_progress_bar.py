@@ -120,3 +120,24 @@ def test_nothing_is_drawn_off_a_terminal_or_if_not_wanted(show: bool) -> None:
         bar(1, 2, "loss 1")
         bar(2, 2)
     assert stream.getvalue() == ""
+
+
+def test_a_log_gets_a_line_every_half_a_minute_and_no_note() -> None:
+    stream, clock = io.StringIO(), Clock()
+    with ProgressBar("embed", console=Console(file=stream, force_terminal=False), clock=clock) as bar:
+        for done in range(10):
+            bar(done, 10, "patient [7]")
+            clock.now += 11
+        bar(10, 10)
+    assert stream.getvalue() == "embed: 3/10, 0:01:17 left\nembed: 6/10, 0:00:44 left\nembed: 9/10, 0:00:11 left\n"
+
+
+def test_short_work_leaves_no_line_in_a_log() -> None:
+    stream, clock = io.StringIO(), Clock()
+    with ProgressBar("embed", console=Console(file=stream, force_terminal=False), clock=clock) as bar:
+        bar(0, 2)
+        clock.now += 29
+        bar(1, 2)
+        clock.now += 100
+        bar(2, 2)
+    assert stream.getvalue() == ""

@@ -184,7 +184,7 @@ def test_nothing_is_signed_where_the_policy_is_not_met(publish: Callable[..., An
     assert not (out / "internal" / "release" / "passport.json").exists()
     page = refused.page.read_text()
     assert "Not published: the policy is not met" in page
-    assert "No release with a guarantee meets it." in page
+    assert "No attack is ever this bad." in page
     # Another policy repeats the audit, and pays for nothing.
     lines: list[str] = []
     assert publish(announce=lines.append).published
@@ -566,3 +566,11 @@ def test_a_published_release_is_not_called_signed_with_a_key_that_did_not_sign_i
 def test_the_claim_says_that_records_decided_whether_the_release_left(publish: Callable[..., Any]) -> None:
     made = publish()
     assert publishing.JUDGED in load(made.release).claim.not_covered
+
+
+def test_a_policy_that_accepts_no_guarantee_costs_nothing(publish: Callable[..., Any], tmp_path: Path) -> None:
+    policy = tmp_path / "k.toml"
+    policy.write_text('name = "k only"\n[claim]\nkinds = ["k-anonymity"]\nreason = "As the contract says."\n')
+    with pytest.raises(ConfigError, match="accepts claims of kind k-anonymity, and `publish` makes releases of kind dp"):
+        publish(policy=str(policy))
+    assert not charges(tmp_path)

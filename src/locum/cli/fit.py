@@ -205,7 +205,6 @@ def fit(
     ] = True,
     engine: Annotated[
         EngineName,
-        Epsilon,
         typer.Option(help="Read large data in this process, or on a Ray cluster.", rich_help_panel=WHERE),
     ] = EngineName.local,
     address: Annotated[

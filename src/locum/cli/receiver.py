@@ -192,7 +192,7 @@ def show_predictions(summary: PredictSummary) -> None:
     where = f" ({summary.skipped_file} names them)" if summary.skipped_file else ""
     images = "1 image" if summary.skipped == 1 else f"{summary.skipped} images"
     skipped = f", {images} could not be read{where}" if summary.skipped else ""
-    tell(f"records     {len(summary.names)} predicted with {summary.head} ({summary.kind}){skipped}")
+    tell(f"records     {len(summary.names)} predicted with {summary.head}{skipped}")
     tell(f"predicted   {_listed([f'{name}: {count}' for name, count in Counter(summary.labels).most_common()])}")
     if summary.scores:
         _scores(tell, summary.scores, f"{summary.scored_records} labeled records")

@@ -1,4 +1,4 @@
-"""A progress bar on standard error, or in the cell of a notebook; standard output is for results."""
+"""A progress bar on standard error, lines in a log, or a bar in a notebook's cell; standard output is for results."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rich.text import Text
 
 
 class ProgressBar:
-    """A `locum.types.Progress` that draws a bar in a terminal or a notebook, and nothing elsewhere.
+    """A `locum.types.Progress` that draws a bar in a terminal or a notebook, and writes a line to a log now and then.
 
     The bar appears with the first call and disappears when the work is done, so that the next bar can be drawn: a
     terminal holds only one at a time. Use it in a `with` statement, so that it also disappears after an error.
@@ -57,6 +57,7 @@ class ProgressBar:
         console = console or Console(stderr=True)
         self._title = title
         self._pace = _Pace(clock)
+        self._log = _Log(console, clock) if show and self._cell is None and not console.is_terminal else None
         self._bar = Progress(
             TextColumn("{task.description}"),
             BarColumn(),
@@ -76,6 +77,9 @@ class ProgressBar:
         self._pace.update(done, total)
         if self._cell is not None:
             self._cell.show(bar_html(text, done, total, self._pace.left()), last=done >= total)
+            return
+        if self._log is not None:
+            self._log.show(self._title, done, total, self._pace.left())
             return
         self._bar.update(self._task, completed=done, total=max(total, 1), description=escape(text))
         if done >= total:
@@ -162,6 +166,28 @@ class _Cell:
                 self._handle = display(HTML(html), display_id=True)
             else:
                 self._handle.update(HTML(html))
+
+
+class _Log:
+    """A line every half a minute, for pipes and log files; none for work that is done before.
+
+    Notes are left out: they can depend on records, and a log may be kept or sent.
+    """
+
+    _EVERY = 30.0
+
+    def __init__(self, console: Console, clock: Callable[[], float]) -> None:
+        self._console, self._clock = console, clock
+        self._written: float | None = None
+
+    def show(self, title: str, done: int, total: int, left: float | None) -> None:
+        """Write, if it is time and the work is not done."""
+        if self._written is None:
+            self._written = self._clock()
+        if done < total and self._clock() - self._written >= self._EVERY:
+            self._written = self._clock()
+            rest = "" if left is None else f", {timedelta(seconds=round(left))} left"
+            self._console.print(f"{title}: {done}/{total}{rest}", markup=False, highlight=False, soft_wrap=True)
 
 
 class _Pace:

@@ -432,6 +432,12 @@ def _prepared(asked: _Asked, state: _State) -> Path:
 
 def _check_allowed(asked: _Asked) -> None:
     """Refuse before any work what the budget or the policy can never allow."""
+    kinds = asked.rules.claim
+    if kinds is not None and "dp" not in kinds.kinds:
+        raise ConfigError(
+            f"The policy {asked.rules.name!r} accepts claims of kind {' or '.join(kinds.kinds)}, and `publish` makes "
+            "releases of kind dp: name another policy."
+        )
     most = asked.rules.epsilon
     if most is not None and asked.budget.epsilon > most.at_most:
         raise ConfigError(
