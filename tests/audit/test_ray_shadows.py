@@ -52,7 +52,7 @@ def same(one: ShadowScores, other: ShadowScores) -> bool:
     return all(np.array_equal(getattr(one, k), getattr(other, k)) for k in ("own", "shadows", "inside"))
 
 
-@pytest.mark.parametrize("kind", ["gaussian", "cvae"])
+@pytest.mark.parametrize("kind", ["gaussian", pytest.param("cvae", marks=pytest.mark.slow)])
 def test_a_cluster_gives_the_bits_of_one_process(kind: str, tmp_path: Path) -> None:
     release = gaussian() if kind == "gaussian" else cvae(3)
     pool, state, told = Pool.of(release, data(0), data(1)), tmp_path / "shadows.safetensors", []

@@ -571,6 +571,8 @@ def test_the_claim_says_that_records_decided_whether_the_release_left(publish: C
 def test_a_policy_that_accepts_no_guarantee_costs_nothing(publish: Callable[..., Any], tmp_path: Path) -> None:
     policy = tmp_path / "k.toml"
     policy.write_text('name = "k only"\n[claim]\nkinds = ["k-anonymity"]\nreason = "As the contract says."\n')
-    with pytest.raises(ConfigError, match="accepts claims of kind k-anonymity, and `publish` makes releases of kind dp"):
+    with pytest.raises(
+        ConfigError, match="accepts claims of kind k-anonymity, and `publish` makes releases of kind dp"
+    ):
         publish(policy=str(policy))
     assert not charges(tmp_path)
