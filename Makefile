@@ -31,8 +31,9 @@ bench: $(VENV)/.ready-bench
 	@for file in $(BENCHMARKS); do echo "== $$file"; $(BIN)/python $$file $(QUICK) || exit 1; done
 
 # Every tutorial and example is executed each time (-E): what a page shows is what this version prints.
+# One thread each: two pages are made at once.
 docs: $(VENV)/.ready-docs
-	$(BIN)/sphinx-build -W --keep-going -q -E -j auto docs build/docs
+	OMP_NUM_THREADS=1 $(BIN)/sphinx-build -W --keep-going -q -E -j auto docs build/docs
 	@echo "open build/docs/index.html"
 
 # Wheel and sdist (twice, compared), SBOM, licenses and hashes in dist/. Two more environments: tools, and locum[all].
