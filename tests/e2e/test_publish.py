@@ -35,7 +35,7 @@ def test_exit_codes_and_words(program: Run, tmp_path: Path) -> None:
     refused = program(*asked, "--classes-public", "--policy", "never.toml")
     assert refused.code == 3
     assert "Not published: the policy is not met." in refused.out
-    assert "No attack is ever this bad." in refused.out
+    assert "policy      never: NOT met" in refused.out
     assert not (tmp_path / "out" / "release").exists()
     (tmp_path / "proven.toml").write_text(PROVEN)
     asked += ("--policy", "proven.toml")

@@ -108,7 +108,10 @@ class EntryFile:
 
     def _prepare(self, database: sqlite3.Connection) -> None:
         """Make the table in a new file, or see that an old one is a ledger that this version understands."""
+        # Both at one moment: another process may be making the table.
+        database.execute("BEGIN")
         marks = _marks(database)
+        database.execute("COMMIT")
         if os.access(self.file, os.W_OK):
             # By name, and before the first entry: a handle of our own, once closed, would drop SQLite's locks. The
             # journal takes the mode of the file.
