@@ -4,7 +4,8 @@ VENV := .venv
 # One process more than cores: tests that start programs often wait for them. Two more took longer.
 WORKERS := $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 1)))
 BIN := $(VENV)/bin
-PIP := $(BIN)/pip --disable-pip-version-check --quiet install --constraint constraints.txt
+# Not compiled: most modules of large packages are never imported, and the others are compiled when they are.
+PIP := $(BIN)/pip --disable-pip-version-check --quiet install --no-compile --constraint constraints.txt
 
 # All but one, which needs packages that do not go with ours; its first lines say how to run it.
 BENCHMARKS := $(filter-out benchmarks/audit_anonymeter.py,$(sort $(wildcard benchmarks/*.py)))
@@ -52,16 +53,17 @@ $(VENV)/.ready-run: $(BIN)/python pyproject.toml constraints.txt
 	$(PIP) --editable '.[studio]'
 	touch $@
 
-$(VENV)/.ready-dev: $(VENV)/.ready-run
-	$(PIP) --editable '.[dev]'
-	touch $@
+$(VENV)/.ready-dev: $(BIN)/python pyproject.toml constraints.txt
+	@echo "Installing about 150 packages into $(VENV). The first time takes minutes and prints nothing."
+	$(PIP) --editable '.[studio,dev]'
+	touch $(VENV)/.ready-run $@
 
 $(VENV)/.ready-bench: $(VENV)/.ready-dev
-	$(PIP) --editable '.[dev,bench]'
+	$(PIP) --editable '.[studio,dev,bench]'
 	touch $@
 
 $(VENV)/.ready-docs: $(VENV)/.ready-dev
-	$(PIP) --editable '.[dev,docs]'
+	$(PIP) --editable '.[studio,dev,docs]'
 	touch $@
 
 .venv-dist/.ready: pyproject.toml

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from locum.errors import ConfigError, DataError
-from locum.recipes import check_study, find_studies, render_study, run_study
+from locum.recipes import check_study, expect_time, find_studies, render_study, run_study
 from locum.recipes.study import data_folder
 
 RUN = """
@@ -101,6 +101,22 @@ def test_a_killed_study_goes_on_where_it_stopped(root: Path, tmp_path: Path) -> 
     run_study(find_studies(root)["tiny"], quick=False, out=tmp_path / "out")
     assert (tmp_path / "log").read_text().split() == ["a0", "a1", "a2", "b0", "b1", "b1", "b2"]
     assert not (tmp_path / "out" / "tiny.partial.json").exists()
+
+
+def test_with_more_seeds_the_committed_cells_are_kept(root: Path, tmp_path: Path) -> None:
+    few = find_studies(root)["tiny"].changed(["seeds=[0, 2]"])
+    with pytest.raises(ConfigError, match="no results of 'tiny' to keep"):
+        run_study(few, quick=False, out=tmp_path / "out", keep=True)
+    run_study(few, quick=False, out=root / "made-up" / "results")
+    (tmp_path / "log").write_text("")
+    found = find_studies(root)["tiny"]
+    assert expect_time(found, quick=False, out=tmp_path / "out", keep=True).done == 4
+    kept = run_study(found, quick=False, out=tmp_path / "out", keep=True)
+    assert (tmp_path / "log").read_text().split() == ["a1", "b1"]
+    assert kept.raw == run_study(found, quick=False, out=tmp_path / "new").raw
+    for other in (["base=6"], ["seeds=[0, 1]"]):
+        with pytest.raises(ConfigError, match=f"cannot be kept: '{other[0].partition('=')[0]}' was"):
+            run_study(found.changed(other), quick=False, out=tmp_path / "out", keep=True)
 
 
 def test_check_agrees_and_can_disagree(root: Path, tmp_path: Path) -> None:

@@ -74,14 +74,20 @@ def run(
         str | None, typer.Option("--backbone", help="Model that embeds images given with --set.")
     ] = None,
     seeds: Annotated[int | None, typer.Option("--seeds", min=1, help="Number of seeds.")] = None,
+    keep: Annotated[
+        bool, typer.Option("--keep", help="Keep the committed cells; compute those of seeds, sets or methods added.")
+    ] = False,
     studies: Studies = Path("studies"),
     as_json: Json = False,
 ) -> None:
     """Run a study, or all studies of a paper; an interrupted run resumes where it stopped."""
+    from locum.errors import ConfigError
     from locum.recipes import apply_settings, expect_time, find_papers, run_study
 
     papers = find_papers(studies)
     if name in papers:
+        if keep:
+            raise ConfigError(f"--keep is for one study; {name!r} is a paper. Name one of its studies.")
         _run_paper(papers[name], studies, quick, out, jobs, given or [], backbone, seeds, as_json)
         return
     found = _find(studies, name)
@@ -95,9 +101,9 @@ def run(
         usual = Path("out/studies") if quick else found.folder / "results"
     target = out or usual
     found.check(found.settings(quick))
-    output.say_aside(f"{name}: {expect_time(found, quick=quick, out=target).sentence(jobs)}.")
+    output.say_aside(f"{name}: {expect_time(found, quick=quick, out=target, keep=keep).sentence(jobs)}.")
     with output.progress_bar(name) as progress:
-        run_study(found, quick=quick, out=target, jobs=jobs, progress=output.in_lines(progress))
+        run_study(found, quick=quick, out=target, jobs=jobs, keep=keep, progress=output.in_lines(progress))
     text = (target / f"{name}.md").read_text()
     if as_json:
         output.print_json({"study": name, "quick": quick, "results": str(target / f"{name}.json")})

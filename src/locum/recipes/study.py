@@ -46,6 +46,9 @@ Cell = Callable[[int], Figures]
 Raw = dict[str, dict[str, dict[str, Any]]]
 Seconds = dict[str, dict[str, float]]
 
+#: Settings whose entries make cells of their own: with more of them, the cells of the others are what they were.
+ADDED = ("seeds", "sets", "datasets", "backbones", "generators", "methods")
+
 
 @dataclass(frozen=True, slots=True)
 class StudyResults:
@@ -278,6 +281,7 @@ def run_study(
     quick: bool,
     out: Path,
     jobs: int = 1,
+    keep: bool = False,
     progress: Progress | None = None,
 ) -> StudyResults:
     """Compute the cells that are missing, then write `NAME.json`, `NAME.md` and figures.
@@ -294,6 +298,8 @@ def run_study(
         Folder for the results.
     jobs
         How many processes run at once, with one thread each; the figures do not depend on it.
+    keep
+        Keep the cells of the committed results, and compute those of seeds, sets or methods that were added since.
     progress
         Called as cells are finished.
 
@@ -319,14 +325,20 @@ def run_study(
     # Figures measured on data that somebody brought are as private as these.
     (private_folder(out) if found.given else out).mkdir(parents=True, exist_ok=True)
     with using_sets(config):
-        return _run(found, config, quick, out, jobs, progress)
+        return _run(found, config, quick, out, jobs, keep, progress)
 
 
 def _run(
-    found: FoundStudy, config: dict[str, Any], quick: bool, out: Path, jobs: int, progress: Progress | None
+    found: FoundStudy,
+    config: dict[str, Any],
+    quick: bool,
+    out: Path,
+    jobs: int,
+    keep: bool,
+    progress: Progress | None,
 ) -> StudyResults:
     partial = out / f"{found.name}.partial.json"
-    raw, seconds = _resume(partial, config)
+    raw, seconds = _known(found, config, out, keep)
     hashes = _hashes(found, config)
     cells = found.study.cells(config)
     every = [(name, seed) for name in cells for seed in config["seeds"]]
@@ -452,7 +464,7 @@ class Expected:
         return f"{start}, about {long}{at_once} ({self.source}); a run that stops can go on"
 
 
-def expect_time(found: FoundStudy, *, quick: bool, out: Path) -> Expected:
+def expect_time(found: FoundStudy, *, quick: bool, out: Path, keep: bool = False) -> Expected:
     """How long a run will take, by the study's own word, or by the seconds of its committed results.
 
     Parameters
@@ -463,6 +475,8 @@ def expect_time(found: FoundStudy, *, quick: bool, out: Path) -> Expected:
         Whether the quick settings are used.
     out
         Where the results go; what an earlier run left there is not computed again.
+    keep
+        Whether the cells of the committed results are kept.
 
     Returns
     -------
@@ -478,7 +492,7 @@ def expect_time(found: FoundStudy, *, quick: bool, out: Path) -> Expected:
     2
     """
     config = found.settings(quick)
-    raw, _ = _resume(out / f"{found.name}.partial.json", config)
+    raw, _ = _known(found, config, out, keep)
     with using_sets(config):
         every = [(name, str(seed)) for name in found.study.cells(config) for seed in config["seeds"]]
     missing = [(name, seed) for name, seed in every if seed not in raw.get(name, {})]
@@ -703,6 +717,41 @@ def _resume(partial: Path, config: Mapping[str, Any]) -> tuple[Raw, Seconds]:
     if saved["config"] != config:
         return {}, {}
     return saved["raw"], saved.get("seconds", {})
+
+
+def _known(found: FoundStudy, config: Mapping[str, Any], out: Path, keep: bool) -> tuple[Raw, Seconds]:
+    """What need not be computed: cells of a run that stopped and, if asked for, of the committed results."""
+    raw, seconds = _resume(out / f"{found.name}.partial.json", config)
+    if not keep:
+        return raw, seconds
+    file = found.folder / "results" / f"{found.name}.json"
+    if not file.is_file():
+        raise ConfigError(f"There are no results of {found.name!r} to keep: {str(file)!r} does not exist.")
+    saved = json.loads(file.read_text())
+    for key in sorted(saved["config"].keys() | config.keys()):
+        old, new = saved["config"].get(key), config.get(key)
+        if not _extends(new, old, lists=key in ADDED):
+            raise ConfigError(
+                f"The results of {found.name!r} cannot be kept: {key!r} was {old!r} and is {new!r}. Only more "
+                f"{', '.join(ADDED[:-1])} or {ADDED[-1]} can be added to them. Run without `keep`."
+            )
+    hashes = _hashes(found, config)
+    changed = sorted(name for name, sha in saved.get("data", {}).items() if hashes.get(name, sha) != sha)
+    if changed:
+        raise ConfigError(f"The results of {found.name!r} cannot be kept: {', '.join(changed)} changed since.")
+    for name, figures in saved["raw"].items():
+        raw[name] = {**figures, **raw.get(name, {})}
+        seconds[name] = {**saved.get("seconds", {}).get(name, {}), **seconds.get(name, {})}
+    return raw, seconds
+
+
+def _extends(new: Any, old: Any, *, lists: bool) -> bool:
+    """Whether a setting is as it was, but for more entries: those of tables, and those of lists that make cells."""
+    if isinstance(new, Mapping) and isinstance(old, Mapping):
+        return all(k in new and _extends(new[k], v, lists=lists) for k, v in old.items())
+    if lists and isinstance(new, list) and isinstance(old, list):
+        return all(entry in new for entry in old)
+    return bool(new == old)
 
 
 def environment() -> dict[str, str]:
