@@ -127,7 +127,11 @@ class Policy(Strict):
         below the policy's, too few records are no refusal; `by_subject` says that the records name their subjects,
         which the limit must count by then.
         """
-        proven = limit is not None and self._covered(limit, by_subject)
+        applies = limit is not None and not limit.open_assumptions and (not by_subject or limit.unit == "subject")
+        # Over all charged releases; each rule has its own.
+        proven_auc = applies and limit is not None and _at_most(limit.joint_auc, self.auc)
+        proven_tpr = applies and limit is not None and _at_most(limit.joint_tpr, self.tpr_at_1_percent)
+        proven = proven_auc and proven_tpr
         leaks = [r.name for r in results if r.verdict == "leak"]
         doubts = [r for r in results if r.verdict == "inconclusive"]
         # A fault of the populations stays a fault; what a proof replaces is the number of records.
@@ -149,9 +153,9 @@ class Policy(Strict):
             worst = max(ranked, key=lambda r: r.attack.high)
             rule = f"no attacker's AUC can be above {self.auc.at_most:g}"
             figure = f"{worst.name}: {worst.attack:.3f}"
-            if proven and limit is not None:
+            if proven_auc and limit is not None:
                 figure = f"proven for {limit.releases} charged: {limit.joint_auc:.3f}; measured {figure}"
-            met = proven or worst.attack.high <= self.auc.at_most
+            met = proven_auc or worst.attack.high <= self.auc.at_most
             found.append(Finding(rule, met, figure, self.auc.reason))
         # The finest rate that these records can show, but none finer than the policy's.
         finest = min((fpr for r in results for fpr in r.tpr if fpr >= 0.01), default=0.01)
@@ -161,7 +165,7 @@ class Policy(Strict):
             scaled = min(1.0, most.at_most * finest / 0.01)
             rule = f"at {100 * finest:g}% false alarms, at most {scaled:.0%} of members are found"
             enough = f"1 % takes {needed_for(0.01)} non-members"
-            if proven and limit is not None:
+            if proven_tpr and limit is not None:
                 found.append(Finding(rule, True, f"proven: {limit.joint_tpr:.3f}", most.reason))
             elif rates:
                 name, rate = max(rates, key=lambda pair: pair[1].high)
@@ -183,12 +187,9 @@ class Policy(Strict):
             found.append(Finding(rule, not lacking, answer, needed.reason))
         return tuple(found)
 
-    def _covered(self, limit: ProvenLimit, by_subject: bool) -> bool:
-        """Whether a proof, over all charged releases, says as much as the policy's limits on attacks."""
-        if limit.open_assumptions or (by_subject and limit.unit != "subject"):
-            return False
-        pairs = ((limit.joint_auc, self.auc), (limit.joint_tpr, self.tpr_at_1_percent))
-        return all(rule is None or value <= rule.at_most for value, rule in pairs)
+
+def _at_most(value: float, rule: Limit | None) -> bool:
+    return rule is None or value <= rule.at_most
 
 
 def _held(results: Sequence[AttackResult], limit: ProvenLimit, by_subject: bool) -> Finding:
