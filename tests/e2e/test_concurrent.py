@@ -63,6 +63,7 @@ def test_a_fit_into_a_folder_that_is_being_written_does_not_pay(data: Path, tmp_
     assert charges(tmp_path) == 0
 
 
+@pytest.mark.slow
 def test_of_two_private_fits_into_one_folder_each_that_pays_leaves_a_release(data: Path, tmp_path: Path) -> None:
     assert start(tmp_path, "ledger", "set-budget", "data.npz", "--epsilon", "9", "--delta", "1e-4").wait() == 0
     fits = [start(tmp_path, "fit", "data.npz", "-o", "release", "--force", "--json", *PRIVATE) for _ in range(3)]
@@ -85,7 +86,7 @@ def test_a_kill_inside_passport_leaves_a_release_that_can_be_read(data: Path, tm
         "while True: write_passport(Path(sys.argv[1]), overwrite=True)"
     )
     rng = random.Random(0)
-    for _ in range(12):
+    for _ in range(4):
         process = subprocess.Popen([sys.executable, "-c", script, str(release)], stdout=subprocess.PIPE, text=True)
         assert process.stdout is not None
         process.stdout.readline()

@@ -36,6 +36,7 @@ def test_example_runs(
     assert capsys.readouterr().out.strip()
 
 
+@pytest.mark.slow
 def test_an_example_runs_as_people_start_it(tmp_path: Path) -> None:
     """In a process of its own: nothing that the tests imported or set is needed."""
     ran = subprocess.run(

@@ -234,7 +234,9 @@ def stopped(process: subprocess.Popen[str], number: int) -> Ended:
 
 
 @pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="needs /proc to see what a process has loaded")
-@pytest.mark.parametrize("loaded", ["python", "_multiarray_umath", "libtorch_cpu"])
+@pytest.mark.parametrize(
+    "loaded", ["python", "_multiarray_umath", pytest.param("libtorch_cpu", marks=pytest.mark.slow)]
+)
 def test_ctrl_c_while_starting_ends_in_one_line(loaded: str, tmp_path: Path, files: dict[str, Path]) -> None:
     process = long_fit(tmp_path, files["train"])
     # Past Python's own start: our module is being imported or run.
@@ -252,7 +254,7 @@ def test_ctrl_c_while_starting_ends_in_one_line(loaded: str, tmp_path: Path, fil
     assert not (tmp_path / "r").exists()
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [pytest.param(signal.SIGINT, marks=pytest.mark.slow), signal.SIGTERM])
 def test_a_signal_while_working_ends_in_one_line(number: int, tmp_path: Path, files: dict[str, Path]) -> None:
     process = long_fit(tmp_path, files["train"])
     assert process.stderr is not None
@@ -266,6 +268,7 @@ def test_a_signal_while_working_ends_in_one_line(number: int, tmp_path: Path, fi
     assert not (tmp_path / "r").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
 def test_a_finished_bar_ends_its_line(tmp_path: Path, files: dict[str, Path]) -> None:
     import pty

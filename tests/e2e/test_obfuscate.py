@@ -165,6 +165,7 @@ def fitted(tables: Path, once: Path) -> Path:
     return tables
 
 
+@pytest.mark.slow
 def test_a_trade_off_tells_the_time_left_and_once_stopped_how_to_go_on(fitted: Path) -> None:
     # More settings than it can judge before it is stopped.
     noises = ",".join(map(str, range(500)))

@@ -125,6 +125,7 @@ def test_a_random_part_without_a_guarantee(data: str, tmp_path: Path) -> None:
     assert fit_release(f"{data}#[500]", tmp_path / "r", no_dp=True).records < 500
 
 
+@pytest.mark.slow
 def test_a_killed_fit_per_subject_goes_on_without_paying_again(tmp_path: Path) -> None:
     data = _write(tmp_path / "vectors", 12_000, subjects=True)
     program = (

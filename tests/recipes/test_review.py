@@ -132,17 +132,18 @@ def test_an_attack_after_the_decision_makes_it_outdated(made: Path, tmp_path: Pa
     pytest.importorskip("cryptography")
     release = Path(shutil.copytree(made / "release", tmp_path / "release"))
     audit = tmp_path / "release-audit.json"
-    shutil.copy(made / "release-audit.json", audit)
+    before = json.loads((made / "release-audit.json").read_text())
+    # Noise decides what the attacks found: what is decided on is an audit without a leak, in any case.
+    quiet = [result for result in before["results"] if result["verdict"] != "leak"]
+    before |= {"verdict": "inconclusive", "results": quiet}
+    audit.write_text(json.dumps(before))
     assert not review_release(release)["outdated"]
     make_key_pair(tmp_path / "key")
     checks = {name: {"ok": True} for name in FIVE_SAFES}
     given: dict[str, Any] = {"name": "R. Okafor", "reason": "Agreed.", "checklist": checks, "key": tmp_path / "key"}
     decide_release(release, outcome="approved", audit=audit, override="Agreed in the board.", **given)
     assert not review_release(release)["outdated"]
-    before = json.loads(audit.read_text())
-    # Noise decides what the attacks found: the new verdict is another one in any case.
-    other = "inconclusive" if before["verdict"] == "leak" else "leak"
-    audit.write_text(json.dumps(before | {"verdict": other}))
+    audit.write_text(json.dumps(before | {"verdict": "leak"}))
     found = review_release(release)
     assert (found["outcome"], found["outdated"]) == ("approved", True)
 

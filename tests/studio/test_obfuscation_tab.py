@@ -136,6 +136,7 @@ def test_results_are_private_and_beside_the_data(measured: Any, root: Path) -> N
     assert "sex" not in json.dumps(manifest), "what is hidden was handed to the obfuscator"
 
 
+@pytest.mark.slow
 def test_the_command_lines_do_the_same(
     measured: Any, root: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
