@@ -7,6 +7,7 @@
     │   ├── MissingExtraError (ImportError)   a package is not installed: the text gives the command
     │   └── NotApplicableError          an attack does not apply to this release or these records
     ├── DataError        (ValueError)   the data given cannot be used as they are
+    │   └── DivergedError               training on them ended in a loss that is no number
     ├── NotFittedError   (ValueError, AttributeError)   sampled before `fit`
     ├── ReleaseError                    a release folder cannot be trusted or read
     │   ├── IntegrityError              its bytes are not those that its manifest lists
@@ -86,6 +87,10 @@ class NotApplicableError(ConfigError):
 
 class DataError(LocumError, ValueError):
     """The data given cannot be used as they are."""
+
+
+class DivergedError(DataError):
+    """Training ended in a loss or weights that are no longer finite; other first weights may do better."""
 
 
 class NotFittedError(LocumError, ValueError, AttributeError):

@@ -8,21 +8,23 @@ from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
-from bb_vectors import Place, label, reference, vectors
+from bb_vectors import Place, reference, vectors
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from locum.data import kfold, stratified_split
-from locum.generate import BaseGenerator, ClassGaussian, CVAEGenerator, KSame
+from locum.errors import DivergedError
+from locum.generate import ClassGaussian, CVAEGenerator, KSame
 from locum.heads import LinearHead, bayes_head
 from locum.metrics import auc_macro, average_nearest_distance, dispersion, score_all
 from locum.recipes.study import Cell
+from locum.recipes.study_sets import backbone_label
 from locum.release import Release
 from locum.types import DP, EmbeddingSet
 
 # CVAEs by their names in the settings, which say where each runs, and for how many epochs at most.
-CVAES: dict[str, Callable[[int, int], BaseGenerator]] = {
+CVAES: dict[str, Callable[[int, int], CVAEGenerator]] = {
     "cvae-replica": lambda epochs, seed: CVAEGenerator(
         "replica", authors_compat=True, max_epochs=epochs, random_state=seed
     ),
@@ -34,6 +36,8 @@ CVAES: dict[str, Callable[[int, int], BaseGenerator]] = {
 THESIS = {"accuracy": "accuracy", "f1_weighted": "weighted F1", "cohen_kappa": "Cohen's kappa"}
 # The k-Same that stands beside the thesis' CVAE, as in `thesis-table9`.
 THESIS_K = 5
+# The most first weights that a CVAE which diverges gets.
+RESTARTS = 10
 PENALTIES = (1e-4, 1e-3, 1e-2, 1e-1)
 
 Rows = tuple[np.ndarray, np.ndarray]
@@ -158,15 +162,27 @@ def open_gaussian(place: Place, config: Mapping[str, Any], seed: int) -> Figures
 
 def cvae(place: Place, config: Mapping[str, Any], which: str, epochs: int, seed: int) -> Figures:
     t = task(place)
-    model = CVAES[which](epochs, seed)
-    if which == "cvae-thesis":
-        model.fit(t.train.X, t.train.y)
-    else:
-        model.fit(t.train.X, t.train.y, validation=(t.val.X, t.val.y))
+    validation = None if which == "cvae-thesis" else (t.val.X, t.val.y)
+    model, restarts = fitted_cvae(t, which, epochs, seed, validation)
     rows = model.release(no_dp=True).sample(per_class=t.counts, random_state=seed)
     if which == "cvae-thesis":
-        return table9(t, rows, seed)
-    return table1(t, rows, config["noise"], seed) | figure2(t, rows[0])
+        return table9(t, rows, seed) | {"restarts": restarts}
+    return table1(t, rows, config["noise"], seed) | figure2(t, rows[0]) | {"restarts": restarts}
+
+
+def fitted_cvae(t: Task, which: str, epochs: int, seed: int, validation: Rows | None) -> tuple[CVAEGenerator, int]:
+    """A CVAE, and how often it was started again.
+
+    The authors' code takes exp of the encoder's output as the standard deviation (fault F1), which overflows in the
+    first epochs for some weights. Whoever ran it would start again, so this does, with other weights.
+    """
+    for restarts in range(RESTARTS):
+        try:
+            model = CVAES[which](epochs, seed + 100 * restarts)
+            return model.fit(t.train.X, t.train.y, validation=validation), restarts
+        except DivergedError:
+            continue
+    raise DivergedError(f"{which!r} diverged from {RESTARTS} different first weights on {t.train.info.backbone!r}.")
 
 
 def private(place: Place, config: Mapping[str, Any], mechanism: str, epsilon: float, seed: int) -> Figures:
@@ -187,7 +203,7 @@ def cells(config: Mapping[str, Any]) -> dict[str, Cell]:
     """Each method on each set by each backbone; of a set CVAEs come last, which take nearly all the time."""
     out: dict[str, Cell] = {}
     for name in config["sets"]:
-        places = {f"{label(b)}/{name}": Place.of(config, b, name) for b in config["backbones"]}
+        places = {f"{backbone_label(b)}/{name}": Place.of(config, b, name) for b in config["backbones"]}
         for at, place in places.items():
             out[f"{at}/real"] = partial(real, place, config)
             out |= {f"{at}/{k}-Same": partial(ksame, place, config, k) for k in config["ks"]}

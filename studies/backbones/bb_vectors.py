@@ -11,26 +11,15 @@ from typing import Any
 import numpy as np
 
 from locum.data import REFERENCES, read_splits
-from locum.embed import BACKBONES, load_backbone, make_drawn_reference
+from locum.embed import load_backbone, make_drawn_reference
 from locum.errors import ConfigError, DataError
 from locum.io import write_bytes
 from locum.recipes import embed_to_file
 from locum.recipes.study import data_folder
+from locum.recipes.study_sets import backbone_label
 from locum.types import EmbeddingSet
 
 SPLITS = ("train", "val", "test")
-
-
-def label(backbone: str) -> str:
-    """What tables and files call a backbone: its name, or the last part of its place."""
-    if backbone in BACKBONES:
-        return backbone
-    name = Path(backbone.partition(":")[2]).name.partition("@")[0]
-    if not name:
-        raise ConfigError(
-            f"There is no backbone {backbone!r}: use a name of `embed --backbones`, hf:... or onnx:FILE."
-        )
-    return name.removesuffix(".onnx")
 
 
 @dataclass(frozen=True)
@@ -55,7 +44,7 @@ class Place:
 
     @property
     def file(self) -> Path:
-        return self.folder / f"{self.part}-{label(self.backbone)}.npz"
+        return self.folder / f"{self.part}-{backbone_label(self.backbone)}.npz"
 
 
 def vectors(place: Place) -> dict[str, EmbeddingSet]:
@@ -75,7 +64,7 @@ def reference(place: Place, images: int) -> str:
     """Public statistics for private fits: those that ship with the backbone, or a file made from drawn images."""
     if place.backbone in REFERENCES:
         return place.backbone
-    file = place.folder / f"drawn{images}-{label(place.backbone)}.safetensors"
+    file = place.folder / f"drawn{images}-{backbone_label(place.backbone)}.safetensors"
     if not file.is_file():
         make_drawn_reference(load_backbone(place.backbone), images).save(file)
     return str(file)

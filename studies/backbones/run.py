@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from bb_methods import THESIS, THESIS_K, cells
-from bb_vectors import label
 
 from locum.metrics import compare, paired_difference
 from locum.recipes import Study, StudyResults
 from locum.recipes.study import markdown_table
+from locum.recipes.study_sets import backbone_label
 from locum.types import Estimate
 
 TITLES = {"breastmnist": "BreastMNIST", "pneumoniamnist": "PneumoniaMNIST", "cifar10_12k": "CIFAR-10"}
@@ -102,7 +102,7 @@ def verdict(found: list[Estimate]) -> str:
 
 def render(results: StudyResults, out: Path) -> str:
     config = results.config
-    backbones = [label(b) for b in config["backbones"]]
+    backbones = [backbone_label(b) for b in config["backbones"]]
     text = [summary(results, backbones)]
     for name in sorted(config["sets"]):
         text.append(f"## {TITLES.get(name, name)}")

@@ -30,6 +30,7 @@ from locum.errors import ConfigError
 from locum.metrics import mean_interval
 from locum.recipes import SetNeeds, StudyResults, study_set
 from locum.recipes.study import Cell, markdown_table
+from locum.recipes.study_sets import backbone_label
 
 BEST = "ours: head, epsilon 1"
 SHARP = "ours: head, epsilon 1, as sharp as its release"
@@ -256,7 +257,7 @@ def factor_cells(config: Mapping[str, Any]) -> dict[str, Cell]:
             for sites in config["sites"]:
                 out[f"{method}/1/{sites}/efflite0"] = partial(cell, method, "1", sites, "efflite0")
             for backbone in config["backbones"]:
-                out[f"{method}/1/10/{backbone}"] = partial(cell, method, "1", "10", backbone)
+                out[f"{method}/1/10/{backbone_label(backbone)}"] = partial(cell, method, "1", "10", backbone)
     return out
 
 
@@ -265,11 +266,12 @@ def factor_render(results: StudyResults, out: Path) -> str:
     text = []
     for place, (title, key) in enumerate((("epsilon", "epsilons"), ("sites", "sites"), ("backbone", "backbones"))):
         rows: list[list[str]] = []
-        if len(results.config[key]) < 2:
+        shown = [backbone_label(b) if key == "backbones" else b for b in results.config[key]]
+        if len(shown) < 2:
             continue
         for method in FACTOR_METHODS:
-            values = [list(POINT) for _ in results.config[key]]
-            for where, value in zip(values, results.config[key], strict=True):
+            values = [list(POINT) for _ in shown]
+            for where, value in zip(values, shown, strict=True):
                 where[place] = value
             names = ["/".join([method, *where]) for where in values]
             if sum(name in results.raw for name in names) < 2:
@@ -277,7 +279,7 @@ def factor_render(results: StudyResults, out: Path) -> str:
             for kind in ("interpolated", "global", "local"):
                 rows.append([f"{method}, {kind}", *(_known(results, n, f"{kind} bacc") for n in names)])
             rows.append([f"{method}, lambda", *(_known(results, n, "lambda") for n in names)])
-        text += [f"## By {title}", markdown_table([f"balanced accuracy by {title}", *results.config[key]], rows)]
+        text += [f"## By {title}", markdown_table([f"balanced accuracy by {title}", *shown], rows)]
     _draw_epsilons(results, out)
     text.append("![balanced accuracy by epsilon](federated-factors.svg)")
     text += ["## Parameters", parameters()]

@@ -13,11 +13,19 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.model_selection import StratifiedKFold
 
-from locum.data import partition_by, partition_dirichlet, partition_iid, read_embeddings, stratified_split
+from locum.data import (
+    partition_by,
+    partition_dirichlet,
+    partition_iid,
+    read_embeddings,
+    read_splits,
+    reference_for,
+    stratified_split,
+)
 from locum.errors import DataError
-from locum.recipes import StudySet, study_set, study_splits
+from locum.recipes import StudySet, embed_to_file, study_set, study_splits
 from locum.recipes.study import data_folder
-from locum.recipes.study_sets import SITE_COLUMNS
+from locum.recipes.study_sets import SITE_COLUMNS, backbone_label
 from locum.types import DP, EmbeddingInfo, EmbeddingSet, Unit
 
 Array = npt.NDArray[Any]
@@ -112,11 +120,16 @@ def deals(name: str, seed: int, sites: int | None = None, backbone: str = "effli
     if how == "patients":
         return [by_patient(int(found.more["sites"]), rng)]
     count = sites or int(found.more["sites"])
-    data = study_splits(name)["train"] if backbone == "efflite0" else embedded(backbone)
+    if backbone == "efflite0":
+        data = study_splits(name)["train"]
+        reference = "efflite0"
+    else:
+        data = embedded(backbone)
+        reference = reference_for(data.info)
     if each:
         some = stratified_split(data, {"train": count * each, "test": min(3000, len(data) - count * each)}, rng=rng)
         parts = partition_iid(some["train"], count, rng)
-        return [Deal(parts, dict.fromkeys(parts, some["test"]), backbone)]
+        return [Deal(parts, dict.fromkeys(parts, some["test"]), reference)]
     if how == "dirichlet":
         parts = partition_dirichlet(data, count, 0.3, rng, min_records=20)
     else:
@@ -163,13 +176,12 @@ def held_out(parts: Mapping[str, EmbeddingSet], seed: int) -> tuple[dict[str, Em
 
 @cache
 def embedded(backbone: str) -> EmbeddingSet:
-    """CIFAR-10 through another backbone; vectors are cached in `out/`."""
-    from locum.embed import embed_images
-
-    folder = Path("out/federated-factors")
-    folder.mkdir(parents=True, exist_ok=True)
-    with embed_images(data_folder() / "cifar10_12k.npz", backbone, cache=folder / f"{backbone}.sqlite") as found:
-        return found.sets()["train"]
+    """The training images of CIFAR-10 through another backbone; vectors are kept in `out/`."""
+    file = Path("out/federated-factors") / f"{backbone_label(backbone)}.npz"
+    if not file.is_file():
+        file.parent.mkdir(parents=True, exist_ok=True)
+        embed_to_file(str(data_folder() / "cifar10_12k.npz"), file, backbone=backbone, workers=1)
+    return read_splits(file)["train"]
 
 
 def by_patient(sites: int, rng: np.random.Generator, label: str = "sex") -> Deal:

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from reb_sets import HEAD, HEAD_MINUTES, by_group, groups_of, records, share
+from reb_cosine import thesis_head
+from reb_sets import HEAD_MINUTES, by_group, groups_of, records, share
 from sklearn.model_selection import StratifiedKFold
 
 from locum.generate import ClassGaussian
-from locum.heads import LinearHead
 from locum.recipes import StudyResults, study_set
 from locum.recipes.study import Cell, markdown_table
 
@@ -34,6 +34,14 @@ for _name, _p in (("0.01-0.7", (0.01, 0.7)), ("0.5-0.9", (0.5, 0.9)), ("0.8-0.95
             "p_max": _p[1],
             "weight_decay": _decay,
         }
+# The same on class-centered directions.
+for _scale in (10.0, 15.0, 20.0, 30.0):
+    CANDIDATES[f"cosine, scale {_scale:g}"] = {"loss": "balanced_softmax", "cosine": _scale, "centered": True}
+CANDIDATES["cosine, scale 20, learning rate 0.003"] = {**CANDIDATES["cosine, scale 20"], "learning_rate": 0.003}
+CANDIDATES["cosine, scale 20 + Gaussian 0.01-0.7"] = {
+    **CANDIDATES["balanced softmax + Gaussian 0.01-0.7"],
+    **CANDIDATES["cosine, scale 20"],
+}
 # The best mean of the two sets by `rebalance-choice`.
 OURS = "balanced softmax + Gaussian 0.01-0.7"
 
@@ -46,7 +54,7 @@ def choice(config: Mapping[str, Any]) -> dict[str, Cell]:
         guess = np.empty_like(y)
         folds = StratifiedKFold(config["folds"], shuffle=True, random_state=seed)
         for a, b in folds.split(X, y):
-            head = LinearHead(random_state=seed, **HEAD, **CANDIDATES[candidate]).fit(X[a], y[a])
+            head = thesis_head(seed, CANDIDATES[candidate]).fit(X[a], y[a])
             guess[b] = head.predict(X[b])
         return by_group(y, y, guess)
 

@@ -16,6 +16,7 @@ import pytest
 from locum.cli.main import main
 from locum.errors import ConfigError, DataError
 from locum.recipes import FoundStudy, StudyResults, find_studies, render_study, run_study
+from locum.recipes.study_sets import backbone_label
 from locum.types import Estimate
 
 ROOT = Path(__file__).parents[2] / "studies"
@@ -167,12 +168,12 @@ def test_a_part_keeps_the_shares_of_the_classes(study: FoundStudy) -> None:
     ],
 )
 def test_tables_name_a_backbone_shortly(study: FoundStudy, place: str, name: str) -> None:
-    assert module("bb_vectors").label(place) == name
+    assert backbone_label(place) == name
 
 
 def test_a_wrong_backbone_is_one_sentence(study: FoundStudy) -> None:
     with pytest.raises(ConfigError, match="There is no backbone 'effnet'"):
-        module("bb_vectors").label("effnet")
+        backbone_label("effnet")
 
 
 @pytest.fixture(scope="module")

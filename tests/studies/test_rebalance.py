@@ -170,3 +170,28 @@ def test_choice_reads_training_records_alone(made: Path, studies: dict[str, Foun
     finally:
         np.savez(made / "cifar10lt_efflite0.npz", **kept)
     assert found["overall"] > 60
+
+
+def test_a_cosine_head_reads_directions_and_not_lengths(studies: dict[str, FoundStudy]) -> None:
+    rng, head = np.random.default_rng(0), module("reb_cosine").thesis_head
+    y = np.repeat([0, 1], (300, 30))
+    X = (np.array([[4.0, 1.0], [1.0, 4.0]])[y] + rng.normal(scale=0.3, size=(330, 2))).astype(np.float32)
+    settings = {
+        "loss": "balanced_softmax",
+        "batch_size": 16,
+        "learning_rate": 0.05,
+        "cosine": 10.0,
+        "centered": False,
+    }
+    found = head(0, settings).fit(X, y)
+    assert (found.predict(X) == y).mean() > 0.99
+    assert np.array_equal(found.predict(X), found.predict(7 * X))
+
+
+def test_a_centered_cosine_head_tells_classes_of_one_direction_apart(studies: dict[str, FoundStudy]) -> None:
+    rng, head = np.random.default_rng(0), module("reb_cosine").thesis_head
+    y = np.repeat([0, 1], (300, 30))
+    X = (np.array([[2.0, 2.0], [4.0, 4.0]])[y] + rng.normal(scale=0.1, size=(330, 2))).astype(np.float32)
+    settings = {"loss": "ldam", "learning_rate": 0.05, "cosine": 1.0}
+    assert (head(0, {**settings, "centered": True}).fit(X, y).predict(X) == y).mean() > 0.99
+    assert (head(0, {**settings, "centered": False}).fit(X, y).predict(X) == y).mean() < 0.95

@@ -14,7 +14,7 @@ from hypothesis import given, strategies as st
 from safetensors.numpy import load_file
 from torch import Tensor, nn
 
-from locum.errors import CheckpointError, ConfigError, DataError
+from locum.errors import CheckpointError, ConfigError, DivergedError
 from locum.train import Checkpoint, LoopSettings, fingerprint, run_loop, seeded, shuffled_batches
 
 
@@ -77,7 +77,7 @@ def test_the_best_weights_are_kept_and_patience_ends_it() -> None:
 
 def test_a_diverging_fit_says_so() -> None:
     module, x, _ = regression()
-    with pytest.raises(DataError, match="diverged"):
+    with pytest.raises(DivergedError, match="diverged"):
         run_loop(
             module,
             shuffled_batches(64, 16),

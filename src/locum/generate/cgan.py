@@ -14,7 +14,7 @@ from torch import Tensor
 
 from locum.accounting import SGDPlan
 from locum.data import load_reference
-from locum.errors import ConfigError, DataError, PrivacyError
+from locum.errors import ConfigError, DivergedError, PrivacyError
 from locum.generate.adversary import AS_REAL, GeneratorTrainer, Training, gradient_on_fakes, train_alternately
 from locum.generate.base import BaseGenerator, Learned, Records, lone_class
 from locum.generate.export import export_decoder
@@ -300,4 +300,6 @@ def _one_hot(codes: npt.NDArray[np.int64], classes: int) -> Tensor:
 
 def _check_finite(net: CGAN) -> None:
     if not all(torch.isfinite(p).all() for p in net.parameters()):
-        raise DataError("Training diverged: weights are no longer finite. Lower `learning_rate`, or check the data.")
+        raise DivergedError(
+            "Training diverged: weights are no longer finite. Lower `learning_rate` or check the data."
+        )

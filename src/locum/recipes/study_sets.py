@@ -35,7 +35,7 @@ from locum.data import (
     subject_split,
     write_npz_stream,
 )
-from locum.embed import holds_images
+from locum.embed import BACKBONES, holds_images
 from locum.errors import ConfigError, DataError
 from locum.io import is_remote, private_folder, read_toml, split_path, write_atomically
 from locum.recipes.data_sets import file_digest
@@ -56,6 +56,18 @@ def data_folder() -> Path:
     if not value or not Path(value).is_dir():
         raise DataError(f"This study needs real data: set LOCUM_DATA to their folder (it is {value!r} now).")
     return Path(value)
+
+
+def backbone_label(backbone: str) -> str:
+    """What tables and files call a backbone: its name, or the last part of its place."""
+    if backbone in BACKBONES:
+        return backbone
+    name = Path(backbone.partition(":")[2]).name.partition("@")[0]
+    if not name:
+        raise ConfigError(
+            f"There is no backbone {backbone!r}: use a name of `embed --backbones`, hf:... or onnx:FILE."
+        )
+    return name.removesuffix(".onnx")
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from locum.errors import ConfigError, DataError
+from locum.errors import ConfigError, DivergedError
 from locum.train.checkpoint import Checkpoint, History
 from locum.types import Progress
 
@@ -285,7 +285,7 @@ def _patience_over(history: History, settings: LoopSettings, epoch: int) -> bool
 
 def _finite(value: float, settings: LoopSettings) -> float:
     if not math.isfinite(value):
-        raise DataError(
+        raise DivergedError(
             "Training diverged: the loss is no longer finite. "
             f"Lower `learning_rate` (now {settings.learning_rate!r}) or check the data for extreme values."
         )

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from locum.audit.attacks.latent_search import Search, nearest_latents
 from locum.audit.decoder import DecoderBank, feature_weights
-from locum.errors import ConfigError, DataError
+from locum.errors import ConfigError, DivergedError
 from locum.generate import CVAEGenerator, Preset, Records, Scaler, fit_scaler, hold_out, with_labels
 from locum.nets import CVAE
 from locum.release import Linear, NetworkSpec, Release
@@ -90,7 +90,7 @@ def _over(job: Job, settings: Preset, epoch: int) -> bool:
 
 def _put(job: Job, weights: list[Tensor]) -> None:
     if not all(torch.isfinite(w).all() for w in weights):
-        raise DataError("Training of a shadow diverged: the settings of the release do not suit these records.")
+        raise DivergedError("Training of a shadow diverged: the settings of the release do not suit these records.")
     with torch.no_grad():
         for parameter, value in zip(job.module.parameters(), weights, strict=True):
             parameter.copy_(value)

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from locum.errors import DataError
+from locum.errors import DataError, DivergedError
 from locum.nets import ColumnTypes
 from locum.train import shuffled_batches
 from locum.types import Progress
@@ -200,6 +200,6 @@ def play(
             own.step()
             total, count = total + cost.detach(), count + 1
         if not math.isfinite(loss := float(total) / count):
-            raise DataError("Training diverged: the loss is no longer finite. Lower `strength`.")
+            raise DivergedError("Training diverged: the loss is no longer finite. Lower `strength`.")
         if progress is not None:
             progress(epoch + 1, epochs, f"loss {loss:.4g}")
