@@ -1,4 +1,4 @@
-"""Generated rows while a head trains: their weight in the loss, and a variance that changes on the way."""
+"""Generated rows while a head trains: their weight in the loss, how they vary, and how many there are."""
 
 from __future__ import annotations
 
@@ -35,7 +35,9 @@ class Rule:
     """How generated rows take part in training.
 
     `weight` is theirs in the loss, beside 1 for a record. The variance goes from `start` to `end` over the epochs,
-    times the loss of the class on its records over the mean of all classes, to the power `follow`.
+    times the loss of the class on its records over the mean of all classes, to the power `follow`; the probability
+    that a record is replaced follows the same ratio to the power `chance`. With `counted`, class sizes are not known
+    but counted in the mini-batches seen so far.
     """
 
     weight: float = 1.0
@@ -43,6 +45,8 @@ class Rule:
     end: float = 1.0
     follow: float = 0.0
     most: float = 0.7
+    chance: float = 0.0
+    counted: bool = False
 
 
 RULES = {
@@ -58,6 +62,9 @@ RULES = {
     "variance from 0.5 to 2": Rule(start=0.5, end=2.0),
     "variance grows with the loss of a class": Rule(follow=1.0),
     "variance falls with the loss of a class": Rule(follow=-1.0),
+    "probability grows with the loss of a class": Rule(chance=1.0),
+    "probability falls with the loss of a class": Rule(chance=-1.0),
+    "class sizes counted on the way": Rule(counted=True),
 }
 
 
@@ -92,9 +99,26 @@ def variances(rule: Rule, epoch: int, losses: Array | None) -> Array:
     level = rule.start + (rule.end - rule.start) * epoch / (EPOCHS - 1)
     if losses is None or not rule.follow:
         return np.full(1 if losses is None else len(losses), level)
-    # A class that is already learned must not get a variance of 0 or without bound.
-    ratio = np.clip(losses / losses.mean(), 0.25, 4.0)
-    return np.asarray(level * ratio**rule.follow)
+    return np.asarray(level * relative(losses) ** rule.follow)
+
+
+def relative(losses: Array) -> Array:
+    """Each class's loss over the mean; one that is already learned must not get a factor of 0 or without bound."""
+    return np.clip(losses / losses.mean(), 0.25, 4.0)
+
+
+def sizes_by_batch(codes: Array, before: Array) -> Array:
+    """What was counted before each mini-batch of `codes`, and after the last."""
+    each = [np.bincount(codes[i : i + BATCH], minlength=len(before)) for i in range(0, len(codes), BATCH)]
+    return before + np.concatenate([np.zeros((1, len(before))), np.cumsum(each, axis=0)])
+
+
+def chances(rule: Rule, sizes: Array, losses: Array | None) -> Array:
+    """How probable it is that a record of each class is replaced."""
+    if not rule.most:
+        return np.zeros(len(sizes))
+    usual = augment_probability(sizes, 0.01, rule.most)
+    return usual if losses is None or not rule.chance else np.minimum(usual * relative(losses) ** rule.chance, 1.0)
 
 
 def train(X: Array, y: Array, release: Release, rule: Rule, kind: str, seed: int) -> torch.nn.Linear:
@@ -103,14 +127,18 @@ def train(X: Array, y: Array, release: Release, rule: Rule, kind: str, seed: int
     torch.manual_seed(seed)
     head = torch.nn.Linear(X.shape[1], len(counts))
     steps = torch.optim.Adam(head.parameters(), lr=RATE)
-    chance = augment_probability(counts, 0.01, rule.most) if rule.most else np.zeros(len(counts))
-    prior = torch.from_numpy(np.log(counts / counts.sum())).float() if kind == "softmax" else torch.zeros(len(counts))
+    # One record of each class to begin with, where nothing is known.
+    sizes = np.ones((1, len(counts)))
     means, losses = release.tensors["means"].astype(np.float32), None
     share = 1 / counts[y] / len(counts) if kind == "balanced" else None
     for epoch in range(EPOCHS):
         order = rng.choice(len(X), len(X), p=share) if share is not None else rng.permutation(len(X))
         rows, codes = X[order], y[order]
-        made = rng.random(len(order)) < chance[codes]
+        # Which of the known sizes hold for a draw.
+        at = np.arange(len(order)) // BATCH if rule.counted else np.zeros(len(order), dtype=int)
+        sizes = sizes_by_batch(codes, sizes[-1]) if rule.counted else counts[None]
+        made = rng.random(len(order)) < np.stack([chances(rule, known, losses) for known in sizes])[at, codes]
+        prior = torch.from_numpy(np.log(sizes / sizes.sum(axis=1, keepdims=True)) * (kind == "softmax")).float()
         if made.any():
             spread = np.broadcast_to(variances(rule, epoch, losses), len(counts))
             wanted = {c: int(n) for c, n in enumerate(np.bincount(codes[made], minlength=len(counts))) if n}
@@ -123,7 +151,7 @@ def train(X: Array, y: Array, release: Release, rule: Rule, kind: str, seed: int
         x, target = torch.from_numpy(rows), torch.from_numpy(codes)
         total, seen = np.zeros(len(counts)), np.zeros(len(counts))
         for i in torch.arange(len(x)).split(BATCH):
-            found = cross_entropy(head(x[i]) + prior, target[i], reduction="none")
+            found = cross_entropy(head(x[i]) + prior[at[i[0]]], target[i], reduction="none")
             steps.zero_grad()
             ((found * weight[i]).sum() / weight[i].sum()).backward()
             steps.step()
@@ -162,8 +190,13 @@ def weight_cells(config: Mapping[str, Any]) -> dict[str, Cell]:
         f"{name}/{kind}/{words}": partial(ruled, config, name, kind, words)
         for name in config["sets"]
         for kind in config["heads"]
-        for words in RULES
+        for words in rules_for(kind)
     }
+
+
+def rules_for(kind: str) -> list[str]:
+    """Class-balanced draws need the sizes before they can draw."""
+    return [words for words, rule in RULES.items() if kind == "softmax" or not rule.counted]
 
 
 def render_weights(results: StudyResults, out: Path) -> str:
@@ -172,7 +205,7 @@ def render_weights(results: StudyResults, out: Path) -> str:
     for name in config["sets"]:
         for kind in config["heads"]:
             rows = []
-            for words in RULES:
+            for words in rules_for(kind):
                 cell, base = f"{name}/{kind}/{words}", f"{name}/{kind}/as it is"
                 shown = [f"{results.estimate(cell, group).value:.1f}" for group in ("overall", "many", "tail")]
                 gaps = [

@@ -27,7 +27,7 @@ from reb_sets import (
 from locum.generate import ClassGaussian, CVAEGenerator
 from locum.heads import Remix
 from locum.io import figure_file
-from locum.metrics import bootstrap_interval
+from locum.metrics import bootstrap_interval, mean_interval
 from locum.rebalance import METHODS, BySampler
 from locum.recipes import StudyResults, study_set
 from locum.recipes.published import reversed_table
@@ -178,6 +178,7 @@ def render_methods(results: StudyResults, out: Path) -> str:
     for name in results.config["sets"]:
         groups = groups_of(next(iter(results.raw[f"{name}/ours"].values())))
         text += [f"## {study_set(name).title}", *_tables(results, name, groups), *_pairs(results, name, groups)]
+        text.append(_other_tests(results, name))
     draw_sizes(results.config["sets"], out / "rebalance-sizes.svg")
     text.insert(0, "![Training records per class, as in Figure 7](rebalance-sizes.svg)")
     config = results.config
@@ -305,6 +306,38 @@ def _pairs(results: StudyResults, name: str, groups: list[str]) -> list[str]:
     return text
 
 
+def right_by_record(results: StudyResults, cell: str, prefix: str, n: int) -> Array:
+    """Whether each of `n` test records was classified right: one row per seed."""
+    runs = [np.frombuffer(bytes.fromhex(r), dtype=np.uint8) for r in results.texts(cell, f"{prefix}right")]
+    return np.stack([np.unpackbits(r, count=n) for r in runs])
+
+
+def other_shares(sizes: Array) -> dict[str, Array]:
+    """Shares of classes in test sets: all alike, those of the training records, and the same the other way round."""
+    order, turned = np.argsort(sizes), np.empty(len(sizes))
+    turned[order] = np.sort(sizes)[::-1]
+    found = {"balanced": np.ones(len(sizes)), "as the training records": sizes, "the other way round": turned}
+    return {words: np.asarray(share / share.sum()) for words, share in found.items()}
+
+
+def _other_tests(results: StudyResults, name: str) -> str:
+    """The same guesses on test sets of other class distributions: means of class accuracies, weighted."""
+    truth, sizes = records(name, "test")[1], np.bincount(records(name, "train")[1])
+    tested = np.bincount(truth, minlength=len(sizes)) > 0
+    shares, rows = other_shares(sizes[tested]), []
+    for words, (cell, prefix) in _places(results, name).items():
+        if words.endswith(LONGER):
+            continue
+        right = right_by_record(results, cell, prefix, len(truth))
+        by_class = 100 * np.stack([right[:, truth == c].mean(axis=1) for c in np.flatnonzero(tested)], axis=1)
+        rows.append([words, *(f"{mean_interval(by_class @ share):.1f}" for share in shares.values())])
+    return (
+        "### Test sets with other class distributions\n\n"
+        "Accuracy if test records had these shares of classes, from the same guesses; no head was adapted.\n\n"
+        + markdown_table(["method", *shares], rows)
+    )
+
+
 def _paired(results: StudyResults, name: str, a: Place, b: Place, *, groups: list[str]) -> list[str]:
     """The first minus the second on the same test records, with a word where 0 is within the interval."""
     truth, sizes = records(name, "test")[1], np.bincount(records(name, "train")[1])
@@ -312,9 +345,7 @@ def _paired(results: StudyResults, name: str, a: Place, b: Place, *, groups: lis
     tested = np.bincount(truth, minlength=len(sizes))
 
     def right(cell: str, prefix: str) -> Array:
-        runs = [np.frombuffer(bytes.fromhex(r), dtype=np.uint8) for r in results.texts(cell, f"{prefix}right")]
-        found: Array = np.stack([np.unpackbits(r, count=len(truth)) for r in runs]).mean(axis=0)
-        return found
+        return right_by_record(results, cell, prefix, len(truth)).mean(axis=0)
 
     gap = 100 * (right(*a) - right(*b))
     rng, told = np.random.default_rng(0), []

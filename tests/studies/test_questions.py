@@ -140,6 +140,30 @@ def test_variances_follow_their_rule(studies: dict[str, FoundStudy]) -> None:
     assert own.variances(own.RULES["variance falls with the loss of a class"], 4, losses).tolist() == [2.0, 1 / 1.5]
 
 
+def test_probabilities_follow_their_rule(studies: dict[str, FoundStudy]) -> None:
+    own, sizes = module("que_weights"), np.array([100.0, 10.0])
+    usual = own.chances(own.RULES["as it is"], sizes, np.array([1.0, 3.0]))
+    assert usual == pytest.approx([0.01, 0.7])
+    growing = own.RULES["probability grows with the loss of a class"]
+    assert own.chances(growing, sizes, None) == pytest.approx(usual)
+    assert own.chances(growing, sizes, np.array([1.0, 3.0])) == pytest.approx([0.005, 1.0])
+    assert own.chances(own.RULES["no generated rows"], sizes, None).tolist() == [0.0, 0.0]
+
+
+def test_class_sizes_are_counted_in_the_batches_before(studies: dict[str, FoundStudy]) -> None:
+    own = module("que_weights")
+    codes = np.repeat([0, 1, 0], [own.BATCH, own.BATCH, 5])
+    found = own.sizes_by_batch(codes, np.ones(2))
+    assert found.tolist() == [
+        [1, 1],
+        [1 + own.BATCH, 1],
+        [1 + own.BATCH, 1 + own.BATCH],
+        [6 + own.BATCH, 1 + own.BATCH],
+    ]
+    assert "class sizes counted on the way" in own.rules_for("softmax")
+    assert "class sizes counted on the way" not in own.rules_for("balanced")
+
+
 def test_a_weight_of_generated_rows_changes_the_head_and_no_rows_have_none(
     made: Path, studies: dict[str, FoundStudy]
 ) -> None:

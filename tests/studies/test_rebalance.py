@@ -195,3 +195,23 @@ def test_a_centered_cosine_head_tells_classes_of_one_direction_apart(studies: di
     settings = {"loss": "ldam", "learning_rate": 0.05, "cosine": 1.0}
     assert (head(0, {**settings, "centered": True}).fit(X, y).predict(X) == y).mean() > 0.99
     assert (head(0, {**settings, "centered": False}).fit(X, y).predict(X) == y).mean() < 0.95
+
+
+def test_other_test_sets_weigh_classes_by_their_shares(studies: dict[str, FoundStudy]) -> None:
+    shares = module("reb_methods").other_shares(np.array([60, 10, 30]))
+    assert shares["as the training records"] == pytest.approx([0.6, 0.1, 0.3])
+    assert shares["the other way round"] == pytest.approx([0.1, 0.6, 0.3])
+    assert shares["balanced"] == pytest.approx([1 / 3] * 3)
+
+
+def test_the_balanced_column_of_other_test_sets_is_the_overall_accuracy(
+    methods: tuple[FoundStudy, StudyResults], made: Path
+) -> None:
+    _, results = methods
+    run = module("reb_methods")
+    truth = run.records("lt100", "test")[1]
+    right = run.right_by_record(results, "lt100/ours", "", len(truth))
+    assert right.shape == (len(results.config["seeds"]), len(truth))
+    by_hand = 100 * np.mean([right[:, truth == c].mean() for c in range(10)])
+    line = next(row for row in run._other_tests(results, "lt100").splitlines() if row.startswith("| ours |"))
+    assert line.split("|")[2].split()[0] == f"{by_hand:.1f}"
