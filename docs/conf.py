@@ -102,6 +102,15 @@ def _fill_gallery(app, docname, source):
         source[0] = source[0].replace(MARK, gallery(EXAMPLES))
 
 
+def _spread_notebooks(app, env, docnames):
+    """Pages that run code are spread evenly: Sphinx hands neighbors to one process, and the other would wait."""
+    runs = {name for name in docnames if name == "gallery" or "{code-cell}" in Path(env.doc2path(name)).read_text()}
+    others = [name for name in docnames if name not in runs]
+    for i, name in enumerate(sorted(runs)):
+        others.insert(round(i * len(docnames) / len(runs)), name)
+    docnames[:] = others
+
+
 def _prepare_kernels(app):
     """An IPython folder of our own, so that settings of whoever builds the pages change nothing."""
     home = Path(tempfile.mkdtemp(prefix="locum-docs-"))
@@ -126,6 +135,7 @@ def _prepare_kernels(app):
 
 def setup(app):
     app.connect("builder-inited", _prepare_kernels)
+    app.connect("env-before-read-docs", _spread_notebooks)
     app.connect("source-read", _fill_gallery)
     app.connect("autodoc-process-signature", _short_types)
     app.connect("autodoc-process-docstring", _keep_bars)

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from prv_tails import render_tails, tail_cells
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -564,6 +565,12 @@ STUDIES = {
         render_variance,
         sets=SetNeeds("sets", parts=("train",), per_class=lambda config: 4),
         most_seeds=4,
+    ),
+    "private-tails": Study(
+        "Rare classes under a guarantee, by mechanism, on training folds",
+        tail_cells,
+        render_tails,
+        sets=SetNeeds("sets", parts=("train",), per_class=lambda config: config["folds"]),
     ),
     "private-baselines": Study(
         "Distance from real vectors, and size", baselines, render_baselines, sets=SetNeeds("sets")

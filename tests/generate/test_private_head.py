@@ -234,6 +234,21 @@ class TestGenerator:
         own = float((bayes_head(made).predict(test) == truth).mean())
         assert min(own, on_samples) > real - 0.05
 
+    def test_the_balanced_rule_of_a_private_head_takes_the_whole_prior_off(self) -> None:
+        X, y, _ = records(3000)
+        kept = (y > 0) | (np.arange(len(y)) % 10 == 0)
+        made = ClassGaussian(privacy=DP(3.0, 1e-6), classes=range(CLASSES), insecure_seed=0).fit(X[kept], y[kept])
+        release = made.release()
+        assert release.manifest.decoder.head.sharpness > 1.5
+        plain, balanced = bayes_head(release), bayes_head(release, balanced=True)
+        prior = np.array([weight for _, weight in release.manifest.joint])
+        gap = balanced.decision_function(X) - plain.decision_function(X) + np.log(prior)
+        np.testing.assert_allclose(gap, gap[:, :1] + np.zeros(CLASSES), atol=1e-4)
+        test, truth, _ = records(1000, seed=9)
+        rare = truth == 0
+        found, before = ((head.predict(test[rare]) == 0).mean() for head in (balanced, plain))
+        assert found > before
+
     def test_wrong_settings_are_one_sentence_before_anything_is_paid(self, tmp_path: Path) -> None:
         X, y, _ = records()
         for setting, words in (

@@ -38,6 +38,27 @@ def release(blobs: Blobs, tmp_path: Path) -> Path:
     return gaussian(blobs).save(tmp_path / "release")
 
 
+@pytest.mark.parametrize("head", ["bayes", "linear"])
+def test_balanced_assumes_classes_of_equal_size(blobs: Blobs, tmp_path: Path, head: str) -> None:
+    prior = (0.96, 0.02, 0.02)
+    place = with_prior(gaussian(blobs), prior).save(tmp_path / "rare")
+    heads = {}
+    for balanced in (False, True):
+        out = tmp_path / f"{balanced}.safetensors"
+        train_head(place, out, head=head, balanced=balanced)
+        heads[balanced] = SavedHead.open(out)
+    rows = np.flatnonzero(blobs[1] != blobs[1].min())
+    found = {k: float((v.predict(blobs[0][rows]) == blobs[1][rows]).mean()) for k, v in heads.items()}
+    assert found[True] > found[False]
+    assert heads[True].manifest.settings["balanced"] is True
+    assert "balanced" not in heads[False].manifest.settings
+    if head == "bayes":
+        gap = heads[True].decision_function(blobs[0]) - heads[False].decision_function(blobs[0])
+        np.testing.assert_allclose(
+            gap - gap[:, :1], np.tile(np.log(prior[0]) - np.log(prior), (len(gap), 1)), atol=1e-4
+        )
+
+
 def test_from_release_to_head(release: Path, blobs: Blobs, tmp_path: Path) -> None:
     out = tmp_path / "head.safetensors"
     steps: list[str] = []

@@ -72,6 +72,7 @@ SMALL: dict[str, tuple[str, ...]] = {
     "private-schedule": ('tasks=[["mine", 3.0]]',),
     "private-class-variance": ("epsilons=[0, 1.0]",),
     "private-baselines": ('methods=["means"]',),
+    "private-tails": ("mechanisms=['means']",),
 }
 
 

@@ -105,7 +105,7 @@ def audit(
         float | None,
         typer.Option(
             metavar="N",
-            help="Train shadows for at most N minutes, and fewer if need be; 5 unless attacks are chosen.",
+            help="Time limit for training shadows, in minutes; 5 unless you choose attacks.",
             rich_help_panel="Attacks",
         ),
     ] = None,

@@ -14,7 +14,7 @@ from locum.cli.verb import Group
 if TYPE_CHECKING:
     from locum.recipes import FetchSummary
 
-group = Group("Data that studies read: what they are, whether they are here, whether they are the right ones.")
+group = Group("The data that studies read: list them, check them, or download them.")
 
 Studies = Annotated[
     Path, typer.Option("--studies", help="Folder of the studies, with the manifest data.toml (in the source tree).")

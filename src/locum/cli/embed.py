@@ -152,7 +152,7 @@ def embed(
     device: Annotated[
         DeviceName,
         typer.Option(
-            help="Where the model runs; auto takes a CUDA GPU if there is one. Stay with one for all data.",
+            help="Where the model runs; auto uses a CUDA GPU if there is one. Use the same device for all data.",
             rich_help_panel="Images",
         ),
     ] = DeviceName.auto,

@@ -219,7 +219,7 @@ def fit(
 ) -> None:
     """Fit a generator to records and write a release that anyone can sample.
 
-    The release has a guarantee of differential privacy, paid from the budget of the data, unless you say --no-dp. One
+    The release has a guarantee of differential privacy, paid from the budget of the data, except with --no-dp. One
     simple attack is then run on it, with records of the validation or test split; with --no-dp also with a held-out
     share.
     """

@@ -27,7 +27,7 @@ AuditFile = Annotated[
     typer.Option(
         metavar="FILE",
         rich_help_panel=CONTENT,
-        help="Output of `audit --json`; the passport gets its verdicts.",
+        help="Output of `audit -o` or `audit --json`; the passport gets its verdicts.",
         callback=existing,
     ),
 ]
@@ -89,7 +89,7 @@ def passport(
 ) -> None:
     """Write the passport files into a release: a page, a sheet of text, JSON, and metadata for catalogs.
 
-    They hold no real point and no exact count. Sign afterwards: a new passport removes an old signature.
+    They hold no real point and no exact count. Sign afterward: a new passport removes an old signature.
     """
     from locum.recipes import write_passport
 

@@ -72,7 +72,7 @@ def publish(
 
     A private release (epsilon 1) is made, paid from the budget of the data and attacked. If the policy is met it is
     signed and put into OUT/release; if not, nothing is signed and the exit code is 3. OUT/internal/summary.html says
-    what was done. A run that was stopped goes on, and pays once.
+    what was done. An interrupted run resumes, and pays only once.
     """
     budget = DP(epsilon, delta)
     from locum.recipes import publish_release, read_passphrase

@@ -87,6 +87,14 @@ def train(
             rich_help_panel="The classifier",
         ),
     ] = False,
+    balanced: Annotated[
+        bool,
+        typer.Option(
+            "--balanced",
+            help="Assume classes of equal size, so that rare classes are predicted more often.",
+            rich_help_panel="The classifier",
+        ),
+    ] = False,
     force: Force = False,
     as_json: Json = False,
 ) -> None:
@@ -105,6 +113,7 @@ def train(
             seed=seed,
             device=device.value,
             calibrate=calibrate,
+            balanced=balanced,
             overwrite=force,
             progress=progress,
         )

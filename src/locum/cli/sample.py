@@ -97,7 +97,7 @@ def sample(
 ) -> None:
     """Draw vectors from a release into a file, or into a folder of Parquet files.
 
-    A draw into a folder goes on where it was stopped if the same command is run again.
+    An interrupted draw into a folder resumes if you run the same command again.
     """
     if _is_folder(out):
         _into_folder(release, out, n, per_class, variance, min_distance, real, seed, rows_per_file, workers, as_json)

@@ -172,10 +172,10 @@ def check(
     ] = False,
     every: Annotated[bool, typer.Option("--all", help="The same for each study with committed results.")] = False,
     seed: Annotated[
-        int | None, typer.Option("--seed", min=0, help="What draws the cells (default: another one each time).")
+        int | None, typer.Option("--seed", min=0, help="Seed for choosing the cells (default: a new one each time).")
     ] = None,
     seconds: Annotated[
-        float | None, typer.Option("--seconds", min=0, help="Draw only cells that are known to take at most so long.")
+        float | None, typer.Option("--seconds", min=0, help="Choose only cells known to take at most this long.")
     ] = None,
     studies: Studies = Path("studies"),
     as_json: Json = False,

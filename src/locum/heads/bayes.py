@@ -20,7 +20,7 @@ _RIDGE = 1e-6
 _FEW = 0.25
 
 
-def bayes_head(release: Release) -> SavedHead:
+def bayes_head(release: Release, *, balanced: bool = False) -> SavedHead:
     """The classifier that a Gaussian release implies, in closed form.
 
     A release that carries a private head gives that head: its class means are placed farther apart than the head
@@ -30,6 +30,9 @@ def bayes_head(release: Release) -> SavedHead:
     ----------
     release
         A release with a Gaussian decoder, such as that of `ClassGaussian`.
+    balanced
+        Assume classes of equal size in place of the frequencies that the release names. Rare classes are then
+        predicted more often; a private head hardly ever predicts them otherwise.
 
     Returns
     -------
@@ -72,9 +75,13 @@ def bayes_head(release: Release) -> SavedHead:
     weights = _solve(factor, scale, means)
     offsets = np.log(prior[known]) - np.einsum("ij,ij->i", weights, means) / 2
     sharpness = 1.0 if decoder.head is None else decoder.head.sharpness
+    bias = offsets / sharpness
+    if balanced:
+        # All of it: the head that a release carries has the whole log prior in its scores, however sharp the rule.
+        bias = bias - np.log(prior[known])
     manifest = HeadManifest(
         written_by=f"locum {__version__}",
-        settings={"rule": "bayes"},
+        settings={"rule": "bayes", **({"balanced": True} if balanced else {})},
         embedding=source.embedding,
         classes=tuple(source.classes[c] for c in known),
         class_names=tuple(source.class_names[c] for c in known),
@@ -84,7 +91,7 @@ def bayes_head(release: Release) -> SavedHead:
         program=(Linear(weight="layer0.weight", bias="layer0.bias"),),
         release=release.fingerprint,
     )
-    return SavedHead(manifest, {"layer0.weight": weights / sharpness, "layer0.bias": offsets / sharpness})
+    return SavedHead(manifest, {"layer0.weight": weights / sharpness, "layer0.bias": bias})
 
 
 def carries_head(release: Release) -> bool:

@@ -47,7 +47,7 @@ Raw = dict[str, dict[str, dict[str, Any]]]
 Seconds = dict[str, dict[str, float]]
 
 #: Settings whose entries make cells of their own: with more of them, the cells of the others are what they were.
-ADDED = ("seeds", "sets", "datasets", "backbones", "generators", "methods")
+ADDED = ("seeds", "sets", "datasets", "backbones", "generators", "methods", "questions")
 
 
 @dataclass(frozen=True, slots=True)

@@ -135,6 +135,7 @@ def train_head(
     seed: int = 0,
     device: str = "auto",
     calibrate: bool = False,
+    balanced: bool = False,
     overwrite: bool = False,
     settings: Mapping[str, Any] | None = None,
     progress: Progress | None = None,
@@ -169,6 +170,9 @@ def train_head(
         Where to train, as in `LinearHead`; a rule that is not trained needs none.
     calibrate
         Fit a temperature on samples that the head was not trained on, never on records.
+    balanced
+        Assume classes of equal size in place of the released frequencies, so that rare classes are predicted more
+        often. Scores on samples still follow the release.
     overwrite
         Replace `out` if it exists.
     settings
@@ -214,12 +218,16 @@ def train_head(
     parts = (_table if source.manifest.kind == "data" else _decoder)(source, samples, rng, calibrate)
     rows, fresh = parts.rows, parts.fresh
     if head == "bayes":
-        saved = bayes_head(source)
+        saved = bayes_head(source, balanced=balanced)
     else:
         tell(1, 3, f"training on {len(rows)} rows")
         model = (model or _build(head, {}, seed)).set_params(device=device)
+        if balanced:
+            model.set_params(prior="uniform")
         model.fit(rows.X, source.classes[rows.y])
-        saved = SavedHead.from_fitted(model, source, {"samples": len(rows)})
+        saved = SavedHead.from_fitted(
+            model, source, {"samples": len(rows), **({"balanced": True} if balanced else {})}
+        )
     tell(2, 3, "scoring")
     plain, calibration = saved, None
     if parts.calibration is not None:
