@@ -39,6 +39,8 @@ docs: $(VENV)/.ready-docs
 
 # Wheel and sdist (twice, compared), SBOM, licenses and hashes in dist/. Two more environments: tools, and locum[all].
 dist: .venv-dist/.ready .venv-all/.ready
+	@# Installed without constraints, as a receiver installs it: the program must run with the newest of everything.
+	.venv-dist/bin/locum doctor
 	.venv-dist/bin/hadolint Dockerfile
 	.venv-dist/bin/python scripts/dist.py --all-packages .venv-all/bin/python
 
