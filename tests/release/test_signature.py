@@ -106,7 +106,13 @@ def test_what_is_no_key_gets_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "x.pub").write_bytes(other.public_key().public_bytes(pem, form.PublicFormat.SubjectPublicKeyInfo))
     for file in tmp_path.iterdir():
         file.chmod(0o600)
-    for name, word in (("none", "no key"), ("text", "PEM"), ("long", "too long"), ("x", "Ed25519")):
+    for name, word in (
+        ("none", "no key"),
+        ("text", "PEM"),
+        ("long", "too long"),
+        ("x", "Ed25519"),
+        ("x.pub", "cannot sign"),
+    ):
         with pytest.raises(ConfigError, match=word):
             read_private_key(tmp_path / name)
     for name, word in (("none", "no key"), ("text", "PEM"), ("long", "too long"), ("x.pub", "Ed25519")):

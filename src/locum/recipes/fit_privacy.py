@@ -102,6 +102,14 @@ def undeclared_values(
     return out
 
 
+# A folder per patient is the usual cause, and whoever then types the names in publishes them.
+_PATIENTS = (
+    "Class names leave with the release: if these are patients, do not declare them, but give the patients as "
+    "subjects and sort the records by diagnosis or another label. If they are classes, declare those that can occur "
+    "with `classes` (--classes A,B)."
+)
+
+
 def check_two(data: Batches) -> None:
     """Refuse a single record: whatever is learned from it is that record."""
     if len(data) < 2:
@@ -123,8 +131,7 @@ def public_classes(
     names = data.info.class_names
     if len(names) > MOST_CLASSES:
         raise PrivacyError(
-            f"The data name {len(names)} classes, and more than {MOST_CLASSES} must be declared, since a folder per "
-            "patient is not a set of classes: name those that can occur with `classes` (--classes A,B)."
+            f"The data name {len(names)} classes, more than the {MOST_CLASSES} that are taken from data. {_PATIENTS}"
         )
     few = _rare(data, unit, list(names))
     if few:
@@ -132,7 +139,7 @@ def public_classes(
         # Without their names: these may be patients.
         raise PrivacyError(
             f"{few} of the {len(names)} classes in the data have fewer than {LEAST_UNITS} {unit}s{left}, too few to "
-            "take their names from the data: name the classes that can occur with `classes` (--classes A,B)."
+            f"take their names from the data. {_PATIENTS}"
         )
     if confirm is not None and not confirm(names):
         raise PrivacyError(

@@ -241,6 +241,8 @@ def read_private_key(path: Path, passphrase: bytes | None = None) -> Ed25519Priv
     from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
     raw = _read(path)
+    if b"PUBLIC KEY" in raw:
+        raise ConfigError(f"{str(path)!r} is a public key, which cannot sign. Give the private key (without .pub).")
     if os.name == "posix" and path.stat().st_mode & 0o077:
         raise ConfigError(f"Others may read the private key {str(path)!r}: run chmod 600 on it, or make a new one.")
     locked = b"ENCRYPTED" in raw
