@@ -16,7 +16,7 @@ from sklearn.model_selection import GroupKFold, KFold
 from torch import nn
 
 from locum.accounting import PlanSteps, PoissonGaussian, epsilon_of, plan_sgd
-from locum.data import load_reference
+from locum.data import REFERENCES, load_reference
 from locum.federated import (
     FederationSettings,
     PersonalModel,
@@ -36,7 +36,7 @@ from locum.federated.result import TOGETHER, Learned, build_result
 from locum.federated.site_file import SiteRecords
 from locum.federated.terms import read_terms
 from locum.generate import ClassGaussian
-from locum.generate.private import subjects, unit_vectors
+from locum.generate.private import reference_hash, subjects, unit_vectors
 from locum.heads import LinearHead
 from locum.mechanisms import noisy
 from locum.metrics import accuracy, balanced_accuracy, f1
@@ -132,12 +132,14 @@ def together_without_masks(settings: Mapping[str, Any], privacy: DP | None, deal
             make_site_key(folder, name)
         keys = {name: (Path(folder) / f"{name}.pub").read_text().strip() for name in names}
     budget = {} if privacy is None else {k: getattr(privacy, k) for k in ("epsilon", "delta", "unit", "relation")}
-    terms = FederationSettings(
-        deal.classes, deal.dim, reference=deal.reference, seed=seed, sites=keys, **{**settings, **budget}
-    )
+    reference = load_reference(deal.reference, deal.dim)
+    own = None if deal.reference in ("none", *REFERENCES) else deal.reference
+    named = {"reference": deal.reference}
+    if own is not None:
+        named = {"reference": "own", "reference_sha256": reference_hash(reference)}
+    terms = FederationSettings(deal.classes, deal.dim, seed=seed, sites=keys, **{**settings, **budget, **named})
     plan, honest = plan_site(terms, privacy), len(names) - terms.absent - terms.colluding
     found = dict.fromkeys(names, read_terms({"noise": plan.sums_noise, "size": 1, "terms": None}))
-    reference = load_reference(deal.reference, deal.dim)
     sites = [
         SiteQueries(p, subjects(p.subject) if deal.subjects else None, terms, reference) for p in deal.train.values()
     ]
@@ -154,7 +156,7 @@ def together_without_masks(settings: Mapping[str, Any], privacy: DP | None, deal
         total = (words * query.steps(terms)).astype(np.float32).astype(np.float64)
         program.take(total)
         step += 1
-    return build_result(terms, "", Learned(found, {TOGETHER: total}, {}, program))
+    return build_result(terms, "", Learned(found, {TOGETHER: total}, {}, program), own)
 
 
 def from_models(models: Sequence[PersonalModel], deal: Deal) -> Guesses:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -110,6 +111,17 @@ def test_leaving_out_the_masks_changes_nothing(mode: str, tmp_path: Path) -> Non
         np.testing.assert_array_equal(value, slow.tensors[name])
     guesses = methods.federation(settings, 3.0)(deal, 5)
     assert guesses.lams == [model.lam for model in models]
+
+
+def test_statistics_in_a_file_give_what_the_same_numbers_give(tmp_path: Path) -> None:
+    """A backbone that ships with none has its own; mean 0 and variance 1 is what "none" means."""
+    methods, deal = module("fed_methods"), made_up(sites=4)
+    load_reference("none", deal.dim).save(tmp_path / "own.safetensors")
+    given = replace(deal, reference=str(tmp_path / "own.safetensors"))
+    found, plain = (methods.together_without_masks(methods.HEAD, d.budget(3.0), d, 5) for d in (given, deal))
+    assert found.manifest.settings["federation"]["reference"] == "own"
+    for name, value in plain.tensors.items():
+        np.testing.assert_array_equal(value, found.tensors[name])
 
 
 @pytest.mark.slow
