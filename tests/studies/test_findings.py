@@ -49,6 +49,18 @@ def rows(page: str) -> list[list[str]]:
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
 
 
+def test_the_first_lines_count_the_verdicts() -> None:
+    found = [row[2] for row in rows(PAGE)]
+    told = re.search(
+        r"\*\*Of (\d+) claims\*\* (\d+) hold, (\d+) hold in part, (\d+) do not hold, "
+        r"(\d+) are not decided and (\d+) were not tried",
+        PAGE,
+    )
+    assert told is not None
+    kinds = ("holds", "holds in part", "does not hold", "not decided", "not tried")
+    assert [int(n) for n in told.groups()] == [len(found), *(found.count(kind) for kind in kinds)]
+
+
 def wrong(page: str) -> Iterator[str]:
     """One sentence for each thing that the repository does not hold."""
     for line in page.splitlines():
