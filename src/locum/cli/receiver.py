@@ -11,13 +11,13 @@ import typer
 
 from locum.cli import output
 from locum.cli.options import (
-    BACKBONE_HELP,
     DATA_HELP,
     MOST_SEED,
     WHERE,
     DeviceName,
     Force,
     Json,
+    ReleaseBackbone,
     ReleaseFolder,
     TrainedName,
     existing,
@@ -169,7 +169,7 @@ def predict(
             callback=unused_file,
         ),
     ] = None,
-    backbone: Annotated[str | None, typer.Option(help=BACKBONE_HELP)] = None,
+    backbone: ReleaseBackbone = None,
     force: Force = False,
     as_json: Json = False,
 ) -> None:
