@@ -67,6 +67,11 @@ def test_public_asks_for_a_proof() -> None:
     assert failed(policy, fine(policy), dp(5.0)) == ["epsilon is at most 4"]
 
 
+def test_a_policy_that_accepts_every_claim_says_so() -> None:
+    rules = [f.rule for f in load_policy("internal").findings(fine(load_policy("internal")), NONE)]
+    assert "any claim is allowed, including none" in rules
+
+
 def test_limits_hold_for_the_upper_ends() -> None:
     policy = load_policy("public")
     good = fine(policy)
@@ -76,6 +81,23 @@ def test_limits_hold_for_the_upper_ends() -> None:
     assert failed(policy, [inside, *good[1:]], dp(1.0)) == []
     many = result(good[0].name, 0.505, tpr=0.028)
     assert failed(policy, [many, *good[1:]], dp(1.0)) == ["at 1% false alarms, at most 3% of members are found"]
+
+
+def test_a_refusal_names_the_figure_that_failed() -> None:
+    """The value itself can be below the limit: the upper end of its interval decides."""
+    policy = load_policy("public")
+    good = fine(policy)
+
+    def told(first: AttackResult, about: str) -> str:
+        (rule,) = (f for f in policy.findings([first, *good[1:]], dp(1.0)) if about in f.rule and not f.met)
+        return rule.found
+
+    name = good[0].name
+    assert told(result(name, 0.545, tpr=0.01), "AUC").endswith("the upper end of the interval, 0.555, is above 0.55")
+    assert told(result(name, 0.505, tpr=0.028), "false alarms").endswith("is above 0.03")
+    barely = replace(good[0], attack=Estimate(0.54, 0.53, 0.55002, 400))
+    assert told(barely, "AUC").endswith("0.55002, is above 0.55")
+    assert all("upper end" not in f.found for f in policy.findings(good, dp(1.0)))
 
 
 def test_what_was_not_tested_is_not_met() -> None:

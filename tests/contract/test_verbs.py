@@ -61,6 +61,15 @@ def test_a_verb_calls_an_exported_recipe(verb: str) -> None:
     assert any(callable(getattr(locum.recipes, name)) for name in names)
 
 
+@pytest.mark.parametrize("verb", sorted(VERBS))
+def test_under_headings_every_option_of_a_verb_has_one(verb: str) -> None:
+    """The rest is listed under "Output", where nobody looks for what a verb needs."""
+    options = [p for p in VERBS[verb].params if isinstance(p, click.Option)]
+    loose = {p.name for p in options if not getattr(p, "rich_help_panel", None)}
+    if len(loose) < len(options):
+        assert loose <= {"as_json", "explain", "quiet", "verbose"}
+
+
 def test_an_option_that_means_the_same_is_declared_once() -> None:
     """The budget and what it buys: one alias in `cli.options` for all verbs, so that their words stay equal."""
     declared: dict[tuple[str, str, str | None, object], dict[int, list[str]]] = {}

@@ -287,3 +287,9 @@ def test_a_finished_bar_ends_its_line(tmp_path: Path, files: dict[str, Path]) ->
     _, _, rest = shown.rpartition(b"2/2")
     # The bar's line is ended, then cleared, before the first word of the result.
     assert b"\r\n" in rest.partition(b"release ")[0] or b"\x1b[2K" in rest.partition(b"release ")[0]
+
+
+def test_doctor_does_not_call_what_is_missing_fine(program: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("LOCUM_DATA", raising=False)
+    (line,) = (line for line in program("doctor").out.splitlines() if "not set" in line)
+    assert line.split()[0] == "-"

@@ -37,7 +37,7 @@ def test_a_fit_is_private_unless_told_otherwise(program, files, tmp_path: Path) 
     assert "no test of whether a given record took part has an AUC above 0.567" in told
     assert "the only release charged to this ledger" in told
     assert "budget nothing is left for 'default'" in told
-    assert "of what real data give above chance is expected; epsilon 3 would keep" in told
+    assert "of the gain over chance that real data give; epsilon 3 would keep" in told
     assert "No guarantee" not in ran.out
     assert "No guarantee" not in (tmp_path / "r" / "README.md").read_text()
     again = program("fit", "train.npz", "-o", "r2", *CLASSES)
@@ -166,7 +166,7 @@ def test_class_names_in_the_data_are_confirmed_as_public(program, files, tmp_pat
     assert manifest["claim"]["assumptions"][0].startswith("given that these class names are public")
     lines = ran.out.splitlines()
     claim = next(i for i, line in enumerate(lines) if line.startswith("claim "))
-    assert lines[claim + 1].strip().startswith("assumed: given that these class names are public")
+    assert lines[claim + 1].strip().startswith("holds given that these class names are public (they were")
     assert "given that these class names are public" in (tmp_path / "r" / "README.md").read_text()
     assert "the ledger has the charge" in program("verify", "r", "--ledger", LEDGER).out
 

@@ -36,6 +36,10 @@ def test_exit_codes_and_words(program: Run, tmp_path: Path) -> None:
     assert refused.code == 3
     assert "Not published: the policy is not met." in refused.out
     assert "policy      never: NOT met" in refused.out
+    # A policy is not chosen by its result: what would change the result is said instead.
+    assert "--policy" not in refused.out
+    assert "more records" in refused.out
+    assert "A policy is chosen before the result is known" in refused.out
     assert not (tmp_path / "out" / "release").exists()
     (tmp_path / "proven.toml").write_text(PROVEN)
     asked += ("--policy", "proven.toml")

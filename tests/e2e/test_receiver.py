@@ -59,7 +59,9 @@ def test_the_receiver_s_story(
     trained = locum("train", "release", "-o", "head.safetensors")
     assert trained.code == 0, trained.err
     assert "trained on  10000 vectors of the release" in trained.out
-    assert "Measured on the release's own samples; not on real data." in trained.out
+    # The caveat comes before the figures.
+    caveat = trained.out.index("on the release's own samples, which say nothing about real records")
+    assert caveat < trained.out.index("accuracy")
     assert "not covered: membership" in trained.out
 
     told = program("predict", "head.safetensors", files["test"], "-o", "p.csv")
@@ -93,7 +95,7 @@ def test_json_is_one_document(program: Run, release: Path, files: dict[str, Path
     assert trained.code == 0, trained.err
     assert trained.json["kind"] == "mlp"
     assert trained.json["rows"] == 300
-    assert trained.json["scored_on"] == "the release's own samples; not on real data"
+    assert trained.json["scored_on"] == "the release's own samples, which say nothing about real records"
     names = {"accuracy", "balanced_accuracy", "auc", "f1_macro", "calibration_error"}
     assert set(trained.json["scores"]) == names
     assert trained.json["calibration"] is None

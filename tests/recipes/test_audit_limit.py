@@ -99,6 +99,9 @@ def test_an_attack_below_its_limit_is_no_leak_and_one_above_it_is() -> None:
     held, broken = ({f.rule: f for f in policy.findings([r], dp_claim(4.22), limit=limit)} for r in (below, above))
     assert held[rule].met
     assert held["no attacker's AUC can be above 0.6"].met
+    assert held["no attacker's AUC can be above 0.6"].proven
+    # Rounded up, as in the rule above.
+    assert held["no attacker's AUC can be above 0.6"].found.startswith("proven limit, one release charged: 0.567; ")
     assert held["the number of inconclusive attacks is at most 1"].met
     assert not broken[rule].met
     assert not broken["no attack found a leak"].met
@@ -137,5 +140,6 @@ def test_each_rule_has_its_own_proof() -> None:
     rules = {f.rule: f for f in policy.findings([quiet], dp_claim(4.22), limit=limit)}
     rate = rules["at 1% false alarms, at most 3% of members are found"]
     assert rate.met
-    assert rate.found.startswith("proven: ")
+    assert rate.found.startswith("proven limit: 0.0")
     assert rules["no attacker's AUC can be above 0.55"].found.startswith("a: ")
+    assert not any(f.proven for f in rules.values())

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import html
+import re
 from html.parser import HTMLParser
 
 import numpy as np
@@ -8,6 +9,7 @@ import pytest
 
 from locum import EmbeddingInfo
 from locum.generate import ClassGaussian
+from locum.io import markdown_sentence, markdown_text
 from locum.release import Release
 from locum.release.card import render_card
 
@@ -42,6 +44,17 @@ def test_a_name_cannot_break_the_table(card: str) -> None:
     row = next(line for line in card.splitlines() if line.startswith("| classes"))
     assert row.count("|") == 3
     assert row.count("`") == 0
+
+
+def test_names_in_our_own_sentences_can_be_read() -> None:
+    """A reader of the file sees backticks and ampersands, and no markup that a name smuggles in."""
+    assert markdown_sentence("labels from `classes`, R&D & more") == "labels from `classes`, R&D & more"
+    assert markdown_text("a & b") == "a & b"
+    for nasty in ("`<b>`", "`", "``x``", "`[x](y)`", "&lt;b&gt;", "&#60;", "`a|b`", "x`y` `"):
+        shown = markdown_sentence(f"values of {nasty} are public")
+        outside = re.sub(r"`[\w.=/-]+`", "", shown)
+        assert not set("<>|`[]*") & set(outside), shown
+        assert html.unescape(shown) == f"values of {nasty} are public"
 
 
 def test_front_matter_is_yaml_and_the_claim_is_told(gaussian: Release) -> None:

@@ -24,7 +24,7 @@ def test_a_release_without_passport_files_is_read(folder: Path) -> None:
     assert passport_files.hashes == {"manifest.json": release.fingerprint}
     found = verify(folder)
     assert found.passport is found.signed_by is None
-    assert "the signature was not checked" in found.not_checked[0]
+    assert "the release is not signed" in found.not_checked[0]
 
 
 @pytest.mark.parametrize("name", ["passport.html", "passport.md", "croissant.json", "dp-registry.json"])

@@ -15,7 +15,8 @@ from locum.release.passport import AttackEntry, AuditEntry, EpsilonAuditEntry, P
 from locum.release.passport.schema import Figure
 from locum.report import audit_facts, audit_html
 from locum.report.audit import entry_facts
-from locum.types import verdict_text
+from locum.report.text import limit_words
+from locum.types import CHANCE_ABOVE, met_though_inconclusive, verdict_text
 
 HOSTILE = "</title><script>alert(1)</script>"
 
@@ -97,8 +98,8 @@ class Page(HTMLParser):
 def test_every_part_of_an_audit_is_on_its_page() -> None:
     page = Page(audit_html(audit_facts(an_audit())))
     for words in (
-        "Inconclusive",
-        verdict_text("inconclusive").audit,
+        "Attacks inconclusive",
+        met_though_inconclusive(1, 2, proven=False),
         "Policy internal: met",
         "a note on one attack",
         "inconclusive because twins",
@@ -113,7 +114,9 @@ def test_every_part_of_an_audit_is_on_its_page() -> None:
         assert words in page.text, words
     # The fault of the data is shown once, not with every attack.
     assert page.text.count("cannot show what happens") == 1
-    assert page.text.index(verdict_text("inconclusive").audit) < page.text.index("nearest distance")
+    assert page.text.index("By themselves, 1 of 2 attacks") < page.text.index("nearest distance")
+    # "Not a pass" beside "met" reads as a contradiction.
+    assert verdict_text("inconclusive").audit not in page.text
     assert page.charts == ["forest-auc-title", "forest-share-title", "audit-roc-title", "epsilon_audit-title"]
     assert set(page.charts) <= set(page.ids)
     assert len(set(page.ids)) == len(page.ids)
@@ -140,10 +143,39 @@ def test_rules_that_are_not_met_stand_on_top() -> None:
     assert "Found: LiRA: 0.7. It is much." in top
 
 
+def test_a_figure_above_its_limit_is_explained() -> None:
+    """0.52 [0.48, 0.56] is measured and 0.5126 proven: a reader must learn that this is no contradiction."""
+    audit = an_audit()
+    del audit["results"][0]["inconclusive_because"]
+    audit["results"][0] |= {"limit": 0.5126, "verdict": "within the proven limit"}
+    audit["limit"] = {"auc": 0.5126, "sentence": "No test has an AUC above 0.513.", "open_assumptions": []}
+    facts = audit_facts(audit)
+    assert facts["strongest"].endswith(limit_words(0.5126))
+    assert "0.513" in limit_words(0.5126)
+    assert CHANCE_ABOVE in limit_words(0.5126)
+    page = audit_html(facts)
+    assert CHANCE_ABOVE in page
+    # The chart shows it too, with the same rounding, unless it rests on what nobody accepted.
+    assert "proven limit, 0.513" in page
+    assert "0.512" not in page
+    audit["limit"]["open_assumptions"] = ["it is so"]
+    assert "proven limit, 0.513" not in audit_html(audit_facts(audit))
+
+
+def test_a_policy_met_by_proof_says_so() -> None:
+    audit = an_audit()
+    audit["policy"]["findings"][0]["proven"] = True
+    facts = audit_facts(audit)
+    assert (facts["title"], facts["policy"]["met"]) == ("Attacks inconclusive", True)
+    assert facts["sentence"] == met_though_inconclusive(1, 2, proven=True)
+    refused = audit_facts(audit | {"may_leave": False})
+    assert refused["sentence"] == verdict_text("inconclusive").audit
+
+
 def test_figures_are_said_in_words() -> None:
     said = [result["said"] for result in audit_facts(an_audit())["results"]]
     assert said == [
-        "Guesses right 52 times out of 100; a coin flip, 50.",
+        "Guesses right 52 times out of 100; a coin flip would be right 50 times.",
         "Succeeds on 2 out of 100 records; by chance, 0.",
     ]
 
@@ -252,4 +284,4 @@ def test_a_passports_audit_has_the_same_shape_and_less_in_it() -> None:
     assert set(facts["results"][0]) == set(whole["results"][0])
     assert not any((facts["classes"], facts["problems"], facts["skipped"], facts["screening"]))
     assert all(not r["roc"] and not r["by_class"] and not r["notes"] for r in facts["results"])
-    assert facts["sentence"] == verdict_text("inconclusive").audit
+    assert facts["sentence"] == met_though_inconclusive(1, 2, proven=False)

@@ -50,11 +50,11 @@ def test_the_verdict_is_that_of_the_policy(make: Make, met: bool) -> None:
 
 
 def test_attacks_without_a_clear_answer_are_counted(make: Make) -> None:
-    audit = audited(0.51, 0.52)
-    audit["verdict"] = audit["results"][0]["verdict"] = "inconclusive"
-    audit["results"][1]["verdict"] = "no leak found"
+    # The interval of the second ends at 0.56: an excess of 0.05 is not ruled out.
+    audit = audited(0.51, 0.54)
     sentence = decision_facts(make(), audit=audit)["verdict"]["sentence"]
-    assert sentence.startswith("1 of 2 attacks gave no clear answer. The rules of the policy allow that here.")
+    assert "By themselves, 1 of 2 attacks gave no clear answer." in sentence
+    assert "not a pass" not in sentence
 
 
 def test_attacks_without_a_policy_are_not_denied(make: Make) -> None:

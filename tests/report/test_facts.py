@@ -50,6 +50,7 @@ def test_an_internal_report_holds_all_that_was_given(make: Make, measured: dict[
 
 def test_what_is_missing_says_what_to_type(make: Make) -> None:
     report = internal_report(make(), map="pca")
+    assert "shows no real point" in report["banner"]
     assert set(report["missing"]) == {"utility", "distances", "membership", "map_real"}
     for gap in report["missing"].values():
         assert gap["type"].startswith("locum report RELEASE --train DATA")

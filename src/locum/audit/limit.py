@@ -9,7 +9,7 @@ from typing import Any
 
 from locum.accounting import Charge, attack_limit, events_from_json, found_limit, pair_limits
 from locum.errors import ConfigError
-from locum.types import AttackResult, PrivacyClaim, Relation, Unit
+from locum.types import AttackResult, PrivacyClaim, Relation, Unit, limit_figure
 
 _FPR = 0.01
 
@@ -50,7 +50,7 @@ class ProvenLimit:
     @property
     def words(self) -> str:
         """The verdict of a release whose attacks stay below it."""
-        return f"within the proven limit ({_up(self.auc)})"
+        return f"within the proven limit ({limit_figure(self.auc)})"
 
     @property
     def sentence(self) -> str:
@@ -58,12 +58,12 @@ class ProvenLimit:
         what = f"whether a given {self.unit} took part"
         if self.relation == "replace-one":
             what = f"which of two values a given {self.unit} had"
-        joint = f"with all {self.releases} releases charged to this ledger, {_up(self.joint_auc)}"
+        joint = f"with all {self.releases} releases charged to this ledger, {limit_figure(self.joint_auc)}"
         if self.releases == 1:
             joint = "it is the only release charged to this ledger so far"
         return (
-            f"Averaged over the noise, no test of {what} has an AUC above {_up(self.auc)}, even knowing all other "
-            f"records; {joint}."
+            f"Averaged over the noise, no test of {what} has an AUC above {limit_figure(self.auc)}, even knowing all "
+            f"other records; {joint}."
         )
 
     def exceeded_by(self, result: AttackResult) -> bool:
@@ -181,14 +181,9 @@ def with_limit(result: AttackResult, limit: ProvenLimit | None) -> AttackResult:
     """
     if limit is None or limit.open_assumptions or result.measure != "auc":
         return result
-    notes = (f"above the proven limit of {_up(limit.auc)}",) if limit.exceeded_by(result) else ()
+    notes = (f"above the proven limit of {limit_figure(limit.auc)}",) if limit.exceeded_by(result) else ()
     doubt = result.inconclusive_because if result.voided else ""
     return replace(result, limit=limit.auc, inconclusive_because=doubt, notes=(*result.notes, *notes))
-
-
-def _up(limit: float) -> str:
-    """Three digits, rounded up: a limit must not look lower than it is."""
-    return f"{math.ceil(limit * 1000 - 1e-9) / 1000:.3f}"
 
 
 def _plain(name: str) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, get_args
 
 from pydantic import Field, ValidationError
 
@@ -16,7 +16,7 @@ from locum.audit.statistics import needed_for
 from locum.errors import ConfigError
 from locum.io import read_toml
 from locum.release import Strict, first_fault
-from locum.types import AttackResult, PrivacyClaim, at_least
+from locum.types import AttackResult, ClaimKind, Estimate, PrivacyClaim, at_least, limit_figure
 
 POLICIES = ("public", "research-sharing", "internal")
 Reason = Annotated[str, Field(min_length=10, max_length=500)]
@@ -39,7 +39,7 @@ class Needed(Strict):
 class Kinds(Strict):
     """Which kinds of claim are accepted, and why."""
 
-    kinds: Annotated[tuple[Literal["none", "k-anonymity", "dp"], ...], Field(min_length=1)]
+    kinds: Annotated[tuple[ClaimKind, ...], Field(min_length=1)]
     reason: Reason
 
 
@@ -51,10 +51,13 @@ class Finding:
     met: bool
     found: str
     reason: str
+    # A limit on attacks that the guarantee meets by proof, as it does every other limit of the policy on attacks.
+    proven: bool = False
 
     def to_dict(self) -> dict[str, Any]:
         """As plain JSON."""
-        return {"rule": self.rule, "met": self.met, "found": self.found, "reason": self.reason}
+        out = {"rule": self.rule, "met": self.met, "found": self.found, "reason": self.reason}
+        return {**out, "proven": self.proven}
 
 
 class Policy(Strict):
@@ -141,8 +144,11 @@ class Policy(Strict):
             found.append(_held(results, limit, by_subject))
         if self.claim is not None:
             kind = "none" if claim is None else claim.kind
-            rule = f"the claim is of kind {' or '.join(self.claim.kinds)}"
-            found.append(Finding(rule, kind in self.claim.kinds, kind, self.claim.reason))
+            allowed = self.claim.kinds
+            rule = f"the claim is of kind {' or '.join(allowed)}"
+            if set(allowed) == set(get_args(ClaimKind)):
+                rule = "any claim is allowed, including none"
+            found.append(Finding(rule, kind in allowed, kind, self.claim.reason))
         if self.epsilon is not None and claim is not None and claim.dp is not None:
             rule = f"epsilon is at most {self.epsilon.at_most:g}"
             spent = claim.dp.epsilon
@@ -154,9 +160,12 @@ class Policy(Strict):
             rule = f"no attacker's AUC can be above {self.auc.at_most:g}"
             figure = f"{worst.name}: {worst.attack:.3f}"
             if proven_auc and limit is not None:
-                figure = f"proven for {limit.releases} charged: {limit.joint_auc:.3f}; measured {figure}"
+                charged = "one release" if limit.releases == 1 else f"all {limit.releases} releases"
+                figure = f"proven limit, {charged} charged: {limit_figure(limit.joint_auc)}; measured {figure}"
+            else:
+                figure += _above(worst.attack, self.auc.at_most)
             met = proven_auc or worst.attack.high <= self.auc.at_most
-            found.append(Finding(rule, met, figure, self.auc.reason))
+            found.append(Finding(rule, met, figure, self.auc.reason, proven))
         # The finest rate that these records can show, but none finer than the policy's.
         finest = min((fpr for r in results for fpr in r.tpr if fpr >= 0.01), default=0.01)
         rates = [(r.name, r.tpr[finest]) for r in results if finest in r.tpr]
@@ -166,10 +175,11 @@ class Policy(Strict):
             rule = f"at {100 * finest:g}% false alarms, at most {scaled:.0%} of members are found"
             enough = f"1 % takes {needed_for(0.01)} non-members"
             if proven_tpr and limit is not None:
-                found.append(Finding(rule, True, f"proven: {limit.joint_tpr:.3f}", most.reason))
+                proof = f"proven limit: {limit_figure(limit.joint_tpr)}"
+                found.append(Finding(rule, True, proof, most.reason, proven))
             elif rates:
                 name, rate = max(rates, key=lambda pair: pair[1].high)
-                figure = f"{name}: {rate:.3f}" + ("" if finest == 0.01 else f"; {enough}")
+                figure = f"{name}: {rate:.3f}{_above(rate, scaled)}" + ("" if finest == 0.01 else f"; {enough}")
                 found.append(Finding(rule, rate.high <= scaled, figure, most.reason))
             else:
                 found.append(Finding(rule, False, f"too few non-members to tell: {enough}", most.reason))
@@ -190,6 +200,16 @@ class Policy(Strict):
 
 def _at_most(value: float, rule: Limit | None) -> bool:
     return rule is None or value <= rule.at_most
+
+
+def _above(figure: Estimate, most: float) -> str:
+    """What fails a limit: the upper end of an interval, with enough digits to see it. Empty if it does not fail."""
+    if figure.high <= most:
+        return ""
+    end = next(
+        (text for digits in range(3, 9) if float(text := f"{figure.high:.{digits}f}") > most), repr(figure.high)
+    )
+    return f"; the upper end of the interval, {end}, is above {most:g}"
 
 
 def _held(results: Sequence[AttackResult], limit: ProvenLimit, by_subject: bool) -> Finding:

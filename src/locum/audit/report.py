@@ -12,7 +12,17 @@ from locum.audit.limit import ProvenLimit
 from locum.audit.policy import Finding
 from locum.audit.risk import RiskMap
 from locum.audit.screening import Screening
-from locum.types import AttackResult, Tone, Verdict, html_card, verdict_text, worst_verdict
+from locum.types import (
+    ATTACKS_INCONCLUSIVE,
+    CHANCE_ABOVE,
+    AttackResult,
+    Tone,
+    Verdict,
+    html_card,
+    met_though_inconclusive,
+    verdict_text,
+    worst_verdict,
+)
 
 # Headings of `AuditReport.rows`.
 COLUMNS = ("attack", "verdict", "members", "non-members", "chance", "p, corrected")
@@ -113,7 +123,7 @@ class AuditReport:
             reasons.append("no attack was run")
         if not reasons:
             doubts = [r.name for r in self.results if r.verdict == "inconclusive"]
-            reasons.append(f"the figures of {', '.join(doubts)} allow neither an all-clear nor a warning")
+            reasons.append(f"the figures of {', '.join(doubts)} show neither a leak nor that there is none")
         return "; ".join(reasons)
 
     @property
@@ -139,7 +149,12 @@ class AuditReport:
             words = verdict_text(self.verdict)
             why = f" Because {self.because}." if self.because else ""
             if self.limit is not None and self.outcome == self.limit.words:
-                out.append((f"{self.outcome.capitalize()}. {self.limit.sentence}", "good"))
+                out.append((f"{self.outcome.capitalize()}. {self.limit.sentence} {CHANCE_ABOVE}", "good"))
+            elif self.verdict == "inconclusive" and self.may_leave:
+                doubts = sum(result.verdict == "inconclusive" for result in self.results)
+                proven = any(finding.proven for finding in self.findings)
+                said = met_though_inconclusive(doubts, len(self.results), proven=proven)
+                out.append((f"{ATTACKS_INCONCLUSIVE}. {said}{why}", VERDICT_TONES[self.verdict]))
             else:
                 out.append((f"{words.title}. {words.audit}{why}", VERDICT_TONES[self.verdict]))
         met = self.may_leave

@@ -9,13 +9,13 @@ import typer
 
 from locum.cli import output
 from locum.cli.options import (
-    BACKBONE_HELP,
     DATA_HELP,
     MOST_SEED,
     WHERE,
     EngineName,
     Force,
     Json,
+    ReleaseBackbone,
     address_option,
     existing,
     existing_ledger,
@@ -155,7 +155,7 @@ def audit(
             "--drop-duplicates", help="Leave out non-members that equal a member.", rich_help_panel="Records"
         ),
     ] = False,
-    backbone: Annotated[str | None, typer.Option(help=BACKBONE_HELP, rich_help_panel="Records")] = None,
+    backbone: ReleaseBackbone = None,
     reference: Annotated[
         Path | None,
         typer.Option(

@@ -16,8 +16,10 @@ def doctor(as_json: Json = False) -> None:
     if as_json:
         output.print_json({"ok": all(f.ok for f in findings), "findings": [f.to_dict() for f in findings]})
     else:
+        # What is missing and not needed is neither fine nor a fault.
+        signs = ["NO" if not f.ok else "-" if f.missing else "ok" for f in findings]
         rows = [
-            ["ok" if f.ok else "NO", f.what, f.found, f.advice if f.missing or not f.ok else ""] for f in findings
+            [sign, f.what, f.found, "" if sign == "ok" else f.advice] for sign, f in zip(signs, findings, strict=True)
         ]
         output.show_table(["", "what", "found", "advice"], rows)
     if not all(f.ok for f in findings):

@@ -14,7 +14,7 @@ from locum.errors import ConfigError
 if TYPE_CHECKING:
     from locum.recipes import ExportSummary
 
-HUB = "The Hugging Face hub"
+ONNX, HUB = "ONNX", "The Hugging Face hub"
 
 
 def export(
@@ -27,7 +27,10 @@ def export(
         ),
     ],
     onnx: Annotated[
-        bool, typer.Option("--onnx", help="Write the decoder or head as ONNX, for R, C#, Java or a browser.")
+        bool,
+        typer.Option(
+            "--onnx", help="Write the decoder or head as ONNX, for R, C#, Java or a browser.", rich_help_panel=ONNX
+        ),
     ] = False,
     out: Annotated[
         Path | None,

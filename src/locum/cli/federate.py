@@ -63,30 +63,46 @@ class Engine(StrEnum):
     ray = "ray"
 
 
+METHOD = "The method"
+
 ModeOption = Annotated[
     Mode,
     typer.Option(
         help="head: a classifier by private, masked gradient steps. sums: one round of noisy class statistics. "
-        "decoder: rounds of training, as in the federated paper."
+        "decoder: rounds of training, as in the federated paper.",
+        rich_help_panel=METHOD,
     ),
 ]
 SecureOption = Annotated[
     bool,
-    typer.Option("--secure", help="With --mode sums: mask each site's sums, so that only their total can be read."),
+    typer.Option(
+        "--secure",
+        help="With --mode sums: mask each site's sums, so that only their total can be read.",
+        rich_help_panel=METHOD,
+    ),
 ]
-RoundsOption = Annotated[int, typer.Option(help="Rounds of training (mode decoder).")]
+RoundsOption = Annotated[int, typer.Option(help="Rounds of training (mode decoder).", rich_help_panel=METHOD)]
 SubjectOption = Annotated[
     int | None,
     typer.Option(
-        metavar="K", help="At how many sites one subject can have records (default: all; with masked sums one)."
+        metavar="K",
+        help="At how many sites one subject can have records (default: all; with masked sums one).",
+        rich_help_panel=METHOD,
     ),
 ]
 AbsentOption = Annotated[
     int | None,
-    typer.Option(metavar="N", help="Masked sums: how many sites may stay away from a sum (default: one in eight)."),
+    typer.Option(
+        metavar="N",
+        help="Masked sums: how many sites may stay away from a sum (default: one in eight).",
+        rich_help_panel=METHOD,
+    ),
 ]
 ColludingOption = Annotated[
-    int, typer.Option(metavar="N", help="Masked sums: how many sites may collude with the coordinator.")
+    int,
+    typer.Option(
+        metavar="N", help="Masked sums: how many sites may collude with the coordinator.", rich_help_panel=METHOD
+    ),
 ]
 
 
@@ -287,7 +303,12 @@ def coordinate(
     ] = 300,
     reference: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Public statistics, if the terms name a file by hash.", callback=existing),
+        typer.Option(
+            metavar="FILE",
+            help="Public statistics, if the terms name a file by hash.",
+            rich_help_panel="The federation",
+            callback=existing,
+        ),
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -529,16 +550,22 @@ def _show(found: Simulation, out: Path | None) -> None:
 @group.verb()
 def merge(
     releases: Annotated[list[Path], typer.Argument(metavar="A B ...", help="Releases of different sites.")],
-    out: Annotated[Path, typer.Option("--out", "-o", metavar="DIR", help="The merged release.")],
+    out: Annotated[
+        Path, typer.Option("--out", "-o", metavar="DIR", help="The merged release.", rich_help_panel=WHERE)
+    ],
     max_sites_per_subject: SubjectOption = None,
     equal: Annotated[
-        bool, typer.Option("--equal", help="Give all sites the same weight, not by their noisy counts.")
+        bool,
+        typer.Option(
+            "--equal", help="Give all sites the same weight, not by their noisy counts.", rich_help_panel=METHOD
+        ),
     ] = False,
     reference: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE",
             help="Public statistics of the releases, if not shipped: sums are added.",
+            rich_help_panel=METHOD,
             callback=existing,
         ),
     ] = None,

@@ -340,8 +340,8 @@ def _show_guarantee(summary: FitSummary) -> None:
         here, *wider = summary.forecasts
         more = f"; epsilon {wider[0].epsilon:g} would keep {wider[0].kept.value:.0%}" if wider else ""
         output.say(
-            f"usefulness  about {here.kept.value:.0%} ({here.kept.low:.0%} to {here.kept.high:.0%}) of what real "
-            f"data give above chance is expected{more}"
+            f"usefulness  expected to keep about {here.kept.value:.0%} ({here.kept.low:.0%} to {here.kept.high:.0%}) "
+            f"of the gain over chance that real data give{more}"
         )
         output.say_indented("By measured releases of other data, not of yours: `locum evaluate` measures it.")
 

@@ -9,6 +9,7 @@ import typer
 
 from locum.cli import output
 from locum.cli.options import (
+    WHERE,
     Force,
     Json,
     RelationName,
@@ -20,14 +21,25 @@ from locum.cli.options import (
 from locum.cli.verb import Group
 
 group = Group("What each data holding has spent, and what is left.")
+# Headings of the help.
+LEDGER, BUDGET = "The ledger", "The budget"
 Data = Annotated[
     str | None,
     typer.Argument(metavar="DATA", help="The data that the ledger belongs to; or give --ledger.", callback=existing),
 ]
-NewFile = Annotated[Path | None, typer.Option("--ledger", metavar="FILE", help="The ledger, if not named by DATA.")]
+NewFile = Annotated[
+    Path | None,
+    typer.Option("--ledger", metavar="FILE", help="The ledger, if not named by DATA.", rich_help_panel=LEDGER),
+]
 File = Annotated[
     Path | None,
-    typer.Option("--ledger", metavar="FILE", help="The ledger, if not named by DATA.", callback=existing_ledger),
+    typer.Option(
+        "--ledger",
+        metavar="FILE",
+        help="The ledger, if not named by DATA.",
+        rich_help_panel=LEDGER,
+        callback=existing_ledger,
+    ),
 ]
 
 
@@ -35,7 +47,7 @@ File = Annotated[
 def show(
     data: Data = None,
     ledger: File = None,
-    holding: Annotated[str | None, typer.Option(help="Only this one.")] = None,
+    holding: Annotated[str | None, typer.Option(help="Only this one.", rich_help_panel=LEDGER)] = None,
     as_json: Json = False,
 ) -> None:
     """Budgets, what is spent and left, and every charge; the chain of hashes is checked."""
@@ -49,18 +61,27 @@ def set_budget(
     *,
     data: Data = None,
     epsilon: Annotated[
-        float, typer.Option(help="What may be spent in all, over all releases.", callback=sensible_epsilon)
+        float,
+        typer.Option(
+            help="What may be spent in all, over all releases.", rich_help_panel=BUDGET, callback=sensible_epsilon
+        ),
     ],
-    delta: Annotated[float, typer.Option(help="What may be spent in all, over all releases.")],
-    holding: Annotated[str, typer.Option(help="The name of the data.")] = "default",
+    delta: Annotated[
+        float, typer.Option(help="What may be spent in all, over all releases.", rich_help_panel=BUDGET)
+    ],
+    holding: Annotated[str, typer.Option(help="The name of the data.", rich_help_panel=LEDGER)] = "default",
     unit: Annotated[
-        UnitName | None, typer.Option(help="Whose presence is hidden (record); cannot be changed later.")
+        UnitName | None,
+        typer.Option(help="Whose presence is hidden (record); cannot be changed later.", rich_help_panel=BUDGET),
     ] = None,
     relation: Annotated[
-        RelationName | None, typer.Option(help="What neighbors are (add-or-remove); cannot be changed later.")
+        RelationName | None,
+        typer.Option(help="What neighbors are (add-or-remove); cannot be changed later.", rich_help_panel=BUDGET),
     ] = None,
     ledger: NewFile = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Raise a budget without being asked again.")] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Raise a budget without being asked again.", rich_help_panel=BUDGET)
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Open a holding with a budget, or change its budget. Raising one weakens the guarantee: it must be confirmed."""
@@ -87,7 +108,8 @@ def export(
     data: Data = None,
     ledger: File = None,
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write here; only you can read it.")
+        Path | None,
+        typer.Option("--out", "-o", metavar="FILE", help="Write here; only you can read it.", rich_help_panel=WHERE),
     ] = None,
     force: Force = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the entries, also with --out.")] = False,
@@ -106,7 +128,10 @@ def export(
 def backup(
     *,
     data: Data = None,
-    out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="The copy, which only you can read.")],
+    out: Annotated[
+        Path,
+        typer.Option("--out", "-o", metavar="FILE", help="The copy, which only you can read.", rich_help_panel=WHERE),
+    ],
     ledger: File = None,
     force: Force = False,
     as_json: Json = False,
@@ -129,7 +154,8 @@ def restore(
     data: Data = None,
     ledger: NewFile = None,
     release: Annotated[
-        list[Path] | None, typer.Option(help="A release that the backup must know about; may be repeated.")
+        list[Path] | None,
+        typer.Option(help="A release that the backup must know about; may be repeated.", rich_help_panel=LEDGER),
     ] = None,
     as_json: Json = False,
 ) -> None:

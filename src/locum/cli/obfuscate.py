@@ -58,13 +58,17 @@ DATA_HELP = (
     "A .csv or .parquet table, the folder of UCI Adult, UCI Diabetes or CelebA, an .npz of images, or a folder of "
     "images with --attributes; DATA#train selects a split."
 )
+TABLE_HELP = "A .csv or .parquet table, or the folder of UCI Adult or UCI Diabetes; DATA#train selects a split."
 Attributes = Annotated[
     str | None,
     typer.Option(
-        metavar="FILE", callback=existing, help="For a folder of images: a .csv or .parquet table about them."
+        metavar="FILE",
+        callback=existing,
+        help="For a folder of images: a .csv or .parquet table about them.",
+        rich_help_panel="Records",
     ),
 ]
-Limit = Annotated[int | None, typer.Option(help="Use only the first N records.")]
+Limit = Annotated[int | None, typer.Option(help="Use only the first N records.", rich_help_panel="Records")]
 Saved = Annotated[
     Path,
     typer.Argument(metavar="OBFUSCATOR", help="A folder that `obfuscate fit` wrote.", callback=existing_obfuscator),
@@ -354,10 +358,19 @@ def sample(
         Path, typer.Option("--out", "-o", metavar="OUT", help="A .csv or .parquet file.", rich_help_panel=WHERE)
     ],
     n: Annotated[
-        int | None, typer.Option("-n", min=1, help="How many rows (default: the noisy count that was paid for).")
+        int | None,
+        typer.Option(
+            "-n",
+            min=1,
+            help="How many rows (default: the noisy count that was paid for).",
+            rich_help_panel="Sampling",
+        ),
     ] = None,
     seed: Annotated[
-        int | None, typer.Option(min=0, max=MOST_SEED, help="Seed of the sampling; it need not be secret.")
+        int | None,
+        typer.Option(
+            min=0, max=MOST_SEED, help="Seed of the sampling; it need not be secret.", rich_help_panel="Sampling"
+        ),
     ] = None,
     force: Force = False,
     as_json: Json = False,
@@ -373,11 +386,16 @@ def sample(
 
 @group.verb()
 def domain(
-    data: Annotated[str, typer.Argument(metavar="DATA", help="A .csv or .parquet table.", callback=existing)],
+    data: Annotated[str, typer.Argument(metavar="DATA", help=TABLE_HELP, callback=existing)],
     out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="A .json file.", rich_help_panel=WHERE)],
-    utility: Annotated[str, typer.Option(metavar="COLUMN", help="The label that must stay useful.")],
+    utility: Annotated[
+        str, typer.Option(metavar="COLUMN", help="The label that must stay useful.", rich_help_panel="What to keep")
+    ],
     drop: Annotated[
-        list[str] | None, typer.Option(metavar="COLUMN", help="Leave this column out. Repeat for more.")
+        list[str] | None,
+        typer.Option(
+            metavar="COLUMN", help="Leave this column out. Repeat for more.", rich_help_panel="What to keep"
+        ),
     ] = None,
     holding: Annotated[
         str, typer.Option(help="Name of the data holding that notes the look.", rich_help_panel=PRIVACY)

@@ -71,8 +71,8 @@ def show_sampled(summary: SampledSummary) -> None:
     """Print where the rows are, and their claim."""
     output.say(f"sampled     {summary.rows} rows in {summary.file}", "bold")
     output.say(f"claim       {summary.claim.title}, in {summary.claim_file}", "red" if summary.claim.test else "bold")
-    for item in summary.claim.assumptions:
-        output.say_indented(f"assumed: {item}")
+    for line in summary.claim.assumed():
+        output.say_indented(line)
     output.say_indented(summary.claim.sentence())
 
 

@@ -92,6 +92,8 @@ Backbone = Annotated[
         help="For images: the vision model (default: efflite0; see `embed --backbones`).", rich_help_panel=WHAT
     ),
 ]
+# Of verbs that compare records with a release, or with what was made of one.
+ReleaseBackbone = Annotated[str | None, typer.Option(help=BACKBONE_HELP, rich_help_panel="Records")]
 # Of verbs that pay for a guarantee.
 Epsilon = Annotated[
     float,

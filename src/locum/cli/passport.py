@@ -118,7 +118,11 @@ def sign(
     passphrase_file: PassphraseFile = None,
     override: Annotated[
         str | None,
-        typer.Option(metavar="REASON", help="Sign although the audit's policy is not met; receivers see the reason."),
+        typer.Option(
+            metavar="REASON",
+            rich_help_panel=DECISION,
+            help="Sign although the audit's policy is not met; receivers see the reason.",
+        ),
     ] = None,
     force: Force = False,
     as_json: Json = False,

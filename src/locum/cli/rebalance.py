@@ -171,7 +171,13 @@ def compare(
         str, typer.Argument(metavar="DATA", help="Records to learn from. " + DATA_HELP, callback=existing)
     ],
     test: Annotated[
-        str, typer.Option(metavar="DATA", help="Real data to test on, in their true proportions.", callback=existing)
+        str,
+        typer.Option(
+            metavar="DATA",
+            help="Real data to test on, in their true proportions.",
+            rich_help_panel="What to compare",
+            callback=existing,
+        ),
     ],
     methods: Annotated[
         str | None,

@@ -11,13 +11,13 @@ import typer
 
 from locum.cli import output
 from locum.cli.options import (
-    BACKBONE_HELP,
     DATA_HELP,
     MOST_SEED,
     WHERE,
     DeviceName,
     Force,
     Json,
+    ReleaseBackbone,
     ReleaseFolder,
     TrainedName,
     existing,
@@ -137,8 +137,8 @@ def show_training(summary: TrainSummary) -> None:
     if summary.left_out:
         output.say(f"left out    {_listed(summary.left_out)}: the release has no vectors of these classes")
     if summary.scores:
-        _scores(output.say, summary.scores, f"{summary.fresh_rows} vectors it was not trained on")
-        output.say(f"            Measured on {SCORED_ON}.")
+        output.say(f"scores      on {SCORED_ON} ({summary.fresh_rows} were drawn):")
+        _scores(output.say, summary.scores)
     else:
         output.say("scores      none: the release has too few rows to hold some out")
     if summary.calibration is not None:
@@ -169,7 +169,7 @@ def predict(
             callback=unused_file,
         ),
     ] = None,
-    backbone: Annotated[str | None, typer.Option(help=BACKBONE_HELP)] = None,
+    backbone: ReleaseBackbone = None,
     force: Force = False,
     as_json: Json = False,
 ) -> None:
@@ -204,7 +204,8 @@ def show_predictions(summary: PredictSummary) -> None:
     tell(f"records     {len(summary.names)} predicted with {summary.head}{skipped}")
     tell(f"predicted   {_listed([f'{name}: {count}' for name, count in Counter(summary.labels).most_common()])}")
     if summary.scores:
-        _scores(tell, summary.scores, f"{summary.scored_records} labeled records")
+        tell(f"scores      on {summary.scored_records} labeled records:")
+        _scores(tell, summary.scores)
         tell("            Intervals cover chance among records from the same source, nothing else.")
     if summary.unknown_labels:
         tell(f"not scored  {summary.unknown_labels} records with a label unknown to the head")
@@ -212,11 +213,10 @@ def show_predictions(summary: PredictSummary) -> None:
         tell(f"written to  {summary.file} (only you may read it)")
 
 
-def _scores(tell: Callable[[str], None], scores: Mapping[str, Estimate], on: str) -> None:
-    for i, (name, title) in enumerate((n, t) for n, t in _METRICS.items() if n in scores):
-        tell(
-            f"{'scores' if i == 0 else '':12}{title:18}{output.estimate(scores[name])}{f' on {on}' if i == 0 else ''}"
-        )
+def _scores(tell: Callable[[str], None], scores: Mapping[str, Estimate]) -> None:
+    for name, title in _METRICS.items():
+        if name in scores:
+            tell(f"{'':12}{title:18}{output.estimate(scores[name])}")
 
 
 def _listed(names: tuple[str, ...] | list[str]) -> str:

@@ -32,21 +32,32 @@ def make(
         ),
     ],
     backbone: Annotated[
-        str | None, typer.Option(help="Of this vision model, from drawn images; see `embed --backbones`.")
+        str | None,
+        typer.Option(
+            help="Of this vision model, from drawn images; see `embed --backbones`.",
+            rich_help_panel="What to describe",
+        ),
     ] = None,
     ranges: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE",
             help="Of a table: a .csv with name,low,high, the public range of each feature, in their order.",
+            rich_help_panel="What to describe",
             callback=existing,
         ),
     ] = None,
     images: Annotated[
-        int | None, typer.Option(min=2, help="With --backbone: how many images to draw (3000).")
+        int | None,
+        typer.Option(
+            min=2, help="With --backbone: how many images to draw (3000).", rich_help_panel="What to describe"
+        ),
     ] = None,
     seed: Annotated[
-        int | None, typer.Option(min=0, max=MOST_SEED, help="With --backbone: seed of the drawing (0).")
+        int | None,
+        typer.Option(
+            min=0, max=MOST_SEED, help="With --backbone: seed of the drawing (0).", rich_help_panel="What to describe"
+        ),
     ] = None,
     force: Force = False,
     as_json: Json = False,

@@ -96,7 +96,8 @@ def report(
 ) -> None:
     """Write one self-contained page about a release.
 
-    The page is internal: it shows real points and exact counts. With --share it holds neither.
+    The page is internal: it shows real points and exact counts of the data that you give. With --share it holds
+    neither.
     """
     from locum.recipes import default_report_path, make_report
 

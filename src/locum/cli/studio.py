@@ -29,7 +29,7 @@ def studio(
     if demo:
         from locum.recipes import make_studio_demo
 
-        output.say("demo        preparing data and a release; this takes some seconds")
+        output.say("demo        preparing data and a release; this takes a few seconds")
         root = make_studio_demo(root)
         output.say(f"demo        {root} holds data that ship with scikit-learn, and a release of digits")
     serve_studio(root, port=port, browser=browser, announce=output.say)

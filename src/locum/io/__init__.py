@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     )
     from locum.io.safe_text import (
         markdown_list as markdown_list,
+        markdown_sentence as markdown_sentence,
         markdown_text as markdown_text,
         one_line as one_line,
         printable as printable,

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
-# Signs that mean something in Markdown or HTML.
-_SPECIAL = frozenset("<>&|`[]*\\")
+# Signs that mean something in Markdown or HTML; an ampersand only where an entity would begin.
+_SPECIAL = re.compile(r"[<>|`\[\]*\\]|&(?=#?\w+;)")
+# A plain name set as code: nothing in it can be markup.
+_CODE = re.compile(r"`([\w.=/-]{1,60})`", re.ASCII)
 
 
 def printable(text: str, *, instead: str = "?", keep: str = "") -> str:
@@ -77,7 +80,30 @@ def markdown_text(text: str) -> str:
     >>> markdown_text("a|b")
     'a&#124;b'
     """
-    return "".join(f"&#{ord(ch)};" if ch in _SPECIAL else ch for ch in one_line(text))
+    return _escaped(one_line(text))
+
+
+def markdown_sentence(text: str) -> str:
+    """The same for a sentence that sets names in backticks, such as `classes`: a plain name stays code.
+
+    Parameters
+    ----------
+    text
+        A sentence, which may quote text from outside.
+
+    Returns
+    -------
+    str
+        One line of Markdown that shows the sentence and nothing else.
+
+    Examples
+    --------
+    >>> from locum.io import markdown_sentence
+    >>> markdown_sentence("labels from `classes` & a|b")
+    'labels from `classes` & a&#124;b'
+    """
+    parts = _CODE.split(one_line(text))
+    return "".join(f"`{part}`" if i % 2 else _escaped(part) for i, part in enumerate(parts))
 
 
 def markdown_list(names: Iterable[str], most: int = 40) -> str:
@@ -104,3 +130,7 @@ def markdown_list(names: Iterable[str], most: int = 40) -> str:
     shown = [markdown_text(name) for name in names]
     more = [f"and {len(shown) - most} more"] if len(shown) > most else []
     return ", ".join(shown[:most] + more)
+
+
+def _escaped(text: str) -> str:
+    return _SPECIAL.sub(lambda found: f"&#{ord(found[0])};", text)

@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 
 from locum._version import __version__
 from locum.data import TableCodec
-from locum.io import markdown_list, markdown_text
+from locum.io import markdown_list, markdown_sentence, markdown_text
 from locum.obfuscate.labels import UtilityLabels
 from locum.release import FileEntry, FileName, Label, ShortText, Strict, parse_document
 from locum.types import PrivacyClaim
@@ -180,7 +180,7 @@ def render_obfuscator_card(manifest: ObfuscatorManifest) -> str:
         for name, value in sorted(manifest.settings.model_dump().items())
         if value is not None
     )
-    outside = "\n".join(f"- {markdown_text(item)}" for item in claim.not_covered)
+    outside = "\n".join(f"- {markdown_sentence(item)}" for item in claim.not_covered)
     return f"""---
 library_name: locum
 license: other

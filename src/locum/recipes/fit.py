@@ -604,7 +604,7 @@ def _about_copies(found: _Parts, privacy: DP, *, dropping: bool) -> str:
     """Copies that are used, and the way out."""
     equal = "1 record equals" if found.kept == 1 else f"{found.kept} records equal"
     where = "" if found.listing is None else f" ({found.listing!r} lists copies)"
-    told = f"duplicates: {equal} another of the same class{where}, and will be used all the same. "
+    told = f"duplicates: {equal} another of the same class{where}, and will still be used. "
     if privacy.unit == "record":
         return told + "--drop-duplicates leaves copies out."
     out = "" if dropping else "--drop-duplicates leaves out those of one subject. "

@@ -67,10 +67,7 @@ HOLDOUT = 0.2
 # The rate of false alarms that proven limits are stated for.
 _FPR = 0.01
 # `fit` refuses to let records decide this under a guarantee; here they do, and the claim says so.
-JUDGED = (
-    "that the release left: its holder's policy was met, which attacks with real records decided, and no guarantee "
-    "covers that"
-)
+JUDGED = "the fact that it was released: that depended on attacks with real records, which no guarantee covers"
 
 
 @dataclass(frozen=True, slots=True)

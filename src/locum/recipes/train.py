@@ -28,7 +28,7 @@ SAMPLES = 10_000
 LEAST_PER_CLASS = 20
 FRESH = 2_000
 Codes = npt.NDArray[np.int64]
-SCORED_ON = "the release's own samples; not on real data"
+SCORED_ON = "the release's own samples, which say nothing about real records"
 
 
 @dataclass(frozen=True, slots=True)

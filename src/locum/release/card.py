@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from locum.io import markdown_text
+from locum.io import markdown_sentence, markdown_text
 from locum.release.manifest import Manifest
 
 KINDS = {
@@ -91,4 +91,4 @@ X, y = release.sample({"" if manifest.kind == "data" else "1000"})
 
 
 def _listed(title: str, items: tuple[str, ...]) -> str:
-    return f"{title}\n\n" + "\n".join(f"- {markdown_text(item)}" for item in items)
+    return f"{title}\n\n" + "\n".join(f"- {markdown_sentence(item)}" for item in items)

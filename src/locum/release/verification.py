@@ -11,7 +11,7 @@ import numpy as np
 from locum.errors import FormatError, IntegrityError
 from locum.io import MANIFEST
 from locum.release.card import render_card
-from locum.release.folder import read_folder
+from locum.release.folder import CARD, read_folder
 from locum.release.passport.files import PassportFiles, read_passport_files
 from locum.release.passport.schema import PASSPORT, Passport
 from locum.release.passport.signature import SIGNATURE, check_signature, key_id, read_public_key
@@ -223,9 +223,9 @@ def verify_opened(opened: OpenedRelease, *, key: str | Path | None = None) -> Ve
         "no other file, no link, no pickle",
         f"{len(release.tensors)} tensors finite and of the shapes that the decoder needs",
         "a trial sample gives finite vectors",
-        "the card is what this version would write"
+        f"{CARD} matches what this version writes"
         if own_card
-        else "the card was written by another version or by hand",
+        else f"{CARD} was written by another version or by hand",
     ]
     if (passport := passport_files.passport) is not None:
         checks += [
@@ -243,7 +243,7 @@ def verify_opened(opened: OpenedRelease, *, key: str | Path | None = None) -> Ve
             "anyone can write; give the sender's public key with --key"
         )
     else:
-        not_checked.append("the signature was not checked: the release has none, and anyone could have made it")
+        not_checked.append("the release is not signed: anyone could have made it")
     if signed_by is None and passport is not None and passport.decision is not None:
         not_checked.append("whose decision it is: without the sender's public key anyone could have written it")
     return Verification(

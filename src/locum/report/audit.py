@@ -19,14 +19,24 @@ from locum.report.text import (
     ATTACK_WORDS,
     AUDIT_BANNER,
     AUDIT_GLOSSARY,
+    COIN_FLIP,
     EFFECTS,
     SCREENS,
     apart_words,
     guess_words,
+    limit_words,
     plain,
     rounded_down,
 )
-from locum.types import AttackResult, at_least, finite_number, verdict_text, worst_verdict
+from locum.types import (
+    ATTACKS_INCONCLUSIVE,
+    AttackResult,
+    at_least,
+    finite_number,
+    met_though_inconclusive,
+    verdict_text,
+    worst_verdict,
+)
 
 # What a malformed file can raise.
 _BAD = (ArithmeticError, AttributeError, KeyError, TypeError, ValueError)
@@ -157,6 +167,11 @@ def _finished(facts: dict[str, Any]) -> dict[str, Any]:
         facts["policy"]["met"] = False
     words = verdict_text(facts["verdict"])
     facts["title"], facts["sentence"] = words.title, words.audit
+    if facts["verdict"] == "inconclusive" and facts["policy"] is not None and facts["policy"]["met"]:
+        doubts = sum(r["verdict"] == "inconclusive" for r in facts["results"])
+        proven = any(rule["proven"] for rule in facts["policy"]["rules"])
+        facts["title"] = ATTACKS_INCONCLUSIVE
+        facts["sentence"] = met_though_inconclusive(doubts, len(facts["results"]), proven=proven)
     facts["rates"] = {fpr: title for fpr, title in _RATES.items() if any(fpr in r["tpr"] for r in facts["results"])}
     policy = facts["policy"]
     facts["consequence"] = "" if policy is None else _consequence(policy)
@@ -176,7 +191,9 @@ def _strongest(results: Sequence[Mapping[str, Any]]) -> str:
     if not tried:
         return ""
     found = max(tried, key=lambda r: r["attack"]["value"])
-    return f"The strongest attack is {found['name']}. {guess_words(found['attack'])}"
+    limit = "" if found["limit"] is None else f" {limit_words(found['limit'])}"
+    auc = f"AUC {found['attack']['value']:.3f}. " if limit else ""
+    return f"The strongest attack is {found['name']}. {auc}{guess_words(found['attack'])}{limit}"
 
 
 def _consequence(policy: Mapping[str, Any]) -> str:
@@ -240,7 +257,7 @@ def _said(result: Mapping[str, Any]) -> str:
     if attack is None:
         return ""
     if result["measure"] == "auc":
-        return f"Guesses right {apart_words(attack['value'])}; a coin flip, 50."
+        return f"Guesses right {apart_words(attack['value'])}; {COIN_FLIP}."
     lucky = "" if baseline is None else f"; by chance, {100 * baseline['value']:.0f}"
     return f"Succeeds on {100 * attack['value']:.0f} out of 100 records{lucky}."
 
@@ -277,6 +294,7 @@ def _policy(name: Any, met: Any, rules: Sequence[Mapping[str, Any]]) -> dict[str
             "met": r["met"] is True,
             "found": str(r.get("found", "")),
             "why": str(r.get("reason", "")),
+            "proven": r.get("proven") is True,
         }
         for r in rules[:_MOST]
     ]

@@ -13,7 +13,7 @@ from typing import Any
 from markupsafe import Markup
 
 from locum.report.text import AUDIT_READING, MEASURES, interval_text, rounded_down, times
-from locum.types import at_least
+from locum.types import at_least, limit_figure
 
 # Eleven colors and eight shapes have no common factor: 88 classes get marks that all differ.
 COLORS = 11
@@ -161,6 +161,7 @@ def section_parts(facts: Mapping[str, Any] | None) -> dict[str, Any]:
     return {
         "audit_parts": {
             "charts": audit_charts(facts),
+            "limit": proven_auc(facts),
             "figure": lambda e: f"{e['value']:.{digits}f}",
             "range": lambda e: interval_text(e, digits),
             # A class has few records: a third digit would say nothing.
@@ -181,7 +182,13 @@ def audit_charts(facts: Mapping[str, Any]) -> dict[str, Markup | None]:
     curves = [(r["name"], r["roc"]) for r in facts["results"] if r["roc"]]
     both = facts["epsilon_audit"]
     return {
-        "auc": forest(games, key="forest-auc", title="AUC of each attack beside its control", chance=0.5)
+        "auc": forest(
+            games,
+            key="forest-auc",
+            title="AUC of each attack beside its control",
+            chance=0.5,
+            limit=proven_auc(facts),
+        )
         if games
         else None,
         "share": forest(shares, key="forest-share", title="Share of records hit by each attack, beside its control")
@@ -192,15 +199,30 @@ def audit_charts(facts: Mapping[str, Any]) -> dict[str, Markup | None]:
     }
 
 
-def forest(results: Sequence[Mapping[str, Any]], *, key: str, title: str, chance: float | None = None) -> Markup:
-    """Attacks stacked, each above its control; a line, or a tick in each row, shows chance.
+def proven_auc(facts: Mapping[str, Any]) -> float | None:
+    """The proven limit of an audit; None if it has none, or one that rests on what nobody has accepted."""
+    limit = facts["limit"]
+    return None if limit is None or limit["open_assumptions"] else float(limit["auc"])
+
+
+def forest(
+    results: Sequence[Mapping[str, Any]],
+    *,
+    key: str,
+    title: str,
+    chance: float | None = None,
+    limit: float | None = None,
+) -> Markup:
+    """Attacks stacked, each above its control; a line, or a tick in each row, shows chance, another a proven limit.
 
     Name and verdict stand above the marks, not beside them: the chart fits on a phone.
     """
-    width, left, step, top = 424.0, 8.0, 56.0, 26.0
+    # The limit's label has a line of its own: chance lies close to it.
+    width, left, step, top = 424.0, 8.0, 56.0, 26.0 if limit is None else 44.0
     drawn = [r[name] for r in results for name in ("attack", "control", "baseline") if r[name]]
     ends = [e[k] for e in drawn for k in ("value", "low", "high")]
     seen = [float(v) for v in ends if v is not None]
+    seen += [] if limit is None else [limit]
     low, high = (0.0, max(0.1, *seen)) if chance is None else (min(0.4, *seen), max(0.6, *seen))
     pad = 0.03 * (high - low)
     low, high = max(0.0, low - pad), min(1.0, high + pad)
@@ -215,6 +237,11 @@ def forest(results: Sequence[Mapping[str, Any]], *, key: str, title: str, chance
         lines.append(f'<path class="median" d="M{place(chance):.1f} {top - 6:g}V{bottom:g}"/>')
         lines.append(_text(*_kept(place(chance), top - 11, f"chance, {chance:g}", left, left + width), "axis middle"))
     words = []
+    if limit is not None:
+        words.append(f"proven limit {limit_figure(limit)}")
+        lines.append(f'<path class="limit" d="M{place(limit):.1f} {top - 24:g}V{bottom:g}"/>')
+        label = f"proven limit, {limit_figure(limit)}"
+        lines.append(_text(*_kept(place(limit), top - 29, label, left, left + width), "axis middle"))
     for i, r in enumerate(results):
         y = top + step * i
         if i:

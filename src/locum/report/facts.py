@@ -104,6 +104,8 @@ def internal_report(
     _in_units(report["utility"], None if report["distances"] is None else report["distances"]["unit"])
     if real is None:
         report["missing"]["map_real"] = absent("internal", "map_real")
+        if measured is None:
+            report["banner"] = BANNERS["internal without records" if audit is None else "internal with audit"]
     report["files"] = [{"name": n, "sha256": f.sha256, "bytes": f.bytes} for n, f in release.manifest.files.items()]
     return _finished(report)
 

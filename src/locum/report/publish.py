@@ -10,7 +10,7 @@ from locum._version import __version__
 from locum.release import Release
 from locum.report.decision import decision_facts
 from locum.report.page import pages
-from locum.report.text import PUBLISH_BANNER, plain, proven_words
+from locum.report.text import AFTER_LEAK, AFTER_REFUSAL, POLICY_FIRST, PUBLISH_BANNER, plain, proven_words
 from locum.types import at_most
 
 # Less epsilon than this is what rounding leaves.
@@ -70,7 +70,7 @@ def publish_facts(
         "title": "Published: the release may leave" if published else "Not published: the policy is not met",
         "published": published,
         "reasons": [f"{rule['rule']}. {rule['words']}" for rule in audit["failed"]],
-        "next": _next(published, limit),
+        "next": _next(published, limit, leak=audit["verdict"] == "leak"),
         "records": dict(records),
         "story": _story(records),
         "limit": {"words": proven_words(limit["auc"]), "sentence": limit["sentence"]},
@@ -141,7 +141,7 @@ def _story(records: Mapping[str, Any]) -> list[str]:
     return out
 
 
-def _next(published: bool, limit: Mapping[str, Any]) -> list[dict[str, str]]:
+def _next(published: bool, limit: Mapping[str, Any], *, leak: bool) -> list[dict[str, str]]:
     """What to do now: sentences, each with a command if there is one."""
     if published:
         return [
@@ -162,9 +162,7 @@ def _next(published: bool, limit: Mapping[str, Any]) -> list[dict[str, str]]:
     for line in limit["open_assumptions"]:
         name = str(line).split(":")[0]
         out.append({"text": "If you know this to be true, run the same command with", "type": f'--accept "{name}"'})
-    out.append(
-        {"text": "To check it against another policy, which repeats only the audit, add", "type": "--policy NAME"}
-    )
+    out += [{"text": text, "type": ""} for text in (AFTER_LEAK if leak else AFTER_REFUSAL, POLICY_FIRST)]
     return out
 
 

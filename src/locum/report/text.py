@@ -10,10 +10,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from locum.io import one_line
-from locum.types import PrivacyClaim, at_least
+from locum.types import CHANCE_ABOVE, PrivacyClaim, at_least, limit_figure
 
 # Above this many times the usual distance a figure says no more than "far"; above the other, nothing looks alike.
 FAR, APART = 100, 10
+
+COIN_FLIP = "a coin flip would be right 50 times"
 
 MEASURES = {"auc": "AUC", "share": "share"}
 # Shown in tables, in this order; the JSON of an internal report holds all metrics.
@@ -34,6 +36,10 @@ HOLDS = {
 
 BANNERS = {
     "internal": "This page shows real points and exact counts: do not send it. For a page to send, use --share.",
+    "internal with audit": "This page shows exact figures of an audit: do not send it. For a page to send, use "
+    "--share.",
+    "internal without records": "No records were given, so this page shows no real point and no figure measured on "
+    "records. It is still internal: for a page to send, use --share.",
     "shareable": "This page holds no real point and no exact count.",
 }
 
@@ -91,6 +97,14 @@ AUDIT_BANNER = (
 PUBLISH_BANNER = (
     "This page holds counts of records and measured figures: do not send it. Only the folder `release` may leave."
 )
+
+# What to do after `publish` found that a policy is not met.
+AFTER_REFUSAL = (
+    "What can change the result: more records, which make the intervals of the attacks narrower, or a smaller "
+    "epsilon, which lowers the proven limit. Either makes another release, in another folder, and is paid for again."
+)
+AFTER_LEAK = "An attack found a leak: find out why before you make another release of these data."
+POLICY_FIRST = "A policy is chosen before the result is known, by whoever decides what may leave."
 
 # What a problem of the data means for the verdict.
 EFFECTS = {
@@ -160,7 +174,7 @@ AUDIT_GLOSSARY = {
     "safer.",
     "excess risk": "the risk of members beyond that of non-members, from the same release.",
     "false positive rate": "share of non-members that the attacker takes for members.",
-    "inconclusive": "the figures allow neither a warning nor an all-clear, most often because there are too few "
+    "inconclusive": "the figures show neither a leak nor that there is none, most often because there are too few "
     "records.",
     "interval": "in 95 out of 100 such experiments it contains the true value.",
     "leak": "members are told from non-members more often than chance explains.",
@@ -255,23 +269,34 @@ def guess_words(auc: Mapping[str, Any]) -> str:
     """An attacker's AUC in words.
 
     >>> guess_words({"value": 0.512, "low": 0.47, "high": 0.55}).split(", the ")[1]
-    'attacker guesses right 51 times out of 100; a coin flip, 50.'
+    'attacker guesses right 51 times out of 100; a coin flip would be right 50 times.'
     """
     return (
         "Shown a record that was used and one that was not, the attacker guesses right "
-        f"{apart_words(auc['value'])}; a coin flip, 50."
+        f"{apart_words(auc['value'])}; {COIN_FLIP}."
     )
 
 
 def proven_words(auc: float) -> str:
     """A proven limit in words; rounded up, since a limit must not look lower than it is.
 
-    >>> proven_words(0.5664).endswith("guesses right at most 57 times out of 100, on average; a coin flip, 50.")
-    True
+    >>> proven_words(0.5664).split("right at ")[1]
+    'most 57 times out of 100, on average; a coin flip would be right 50 times.'
     """
     return (
         "Asked whether a given record was used, even an attacker who knows all the other records guesses right at "
-        f"most {math.ceil(100 * auc - 1e-9)} times out of 100, on average; a coin flip, 50."
+        f"most {math.ceil(100 * auc - 1e-9)} times out of 100, on average; {COIN_FLIP}."
+    )
+
+
+def limit_words(auc: float) -> str:
+    """What a proven limit says about a measured figure next to it.
+
+    >>> limit_words(0.5662).split(": ")[0]
+    'The proven limit is 0.567'
+    """
+    return (
+        f"The proven limit is {limit_figure(auc)}: averaged over the noise, no attack gets above it. {CHANCE_ABOVE}"
     )
 
 

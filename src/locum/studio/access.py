@@ -104,7 +104,7 @@ class Access:
                 "You are not let in: open the link that `locum studio` printed, or run it again for a new one.",
             )
         if path.startswith("/api/") and not _same(self.key, _one(headers, KEY_HEADER)):
-            return 403, "This page is not let in any more: run `locum studio` again for a new link."
+            return 403, "This link has expired: run `locum studio` again for a new one."
         return None
 
     def _sent_cookies(self, headers: dict[str, list[str]]) -> list[str]:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         DP as DP,
     )
     from locum.types.claim import (
+        ClaimKind as ClaimKind,
         DPClaim as DPClaim,
         PrivacyClaim as PrivacyClaim,
         Relation as Relation,
@@ -39,8 +40,19 @@ if TYPE_CHECKING:
     from locum.types.estimate import Estimate as Estimate, finite_number as finite_number
     from locum.types.html import Tone as Tone, html_card as html_card, html_text as html_text
     from locum.types.progress import Progress as Progress, no_progress as no_progress
-    from locum.types.rounding import GRID_GAP as GRID_GAP, at_least as at_least, at_most as at_most
+    from locum.types.rounding import (
+        GRID_GAP as GRID_GAP,
+        at_least as at_least,
+        at_most as at_most,
+        limit_figure as limit_figure,
+    )
     from locum.types.subjects import SUBJECT_COLUMNS as SUBJECT_COLUMNS, seems_subject as seems_subject
-    from locum.types.verdicts import VerdictText as VerdictText, verdict_text as verdict_text
+    from locum.types.verdicts import (
+        ATTACKS_INCONCLUSIVE as ATTACKS_INCONCLUSIVE,
+        CHANCE_ABOVE as CHANCE_ABOVE,
+        VerdictText as VerdictText,
+        met_though_inconclusive as met_though_inconclusive,
+        verdict_text as verdict_text,
+    )
 
 __getattr__, __dir__, __all__ = lazy_exports(__name__)

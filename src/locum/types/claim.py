@@ -183,12 +183,22 @@ class PrivacyClaim:
             "attacks."
         )
 
+    def assumed(self) -> list[str]:
+        """What the claim assumes, in words; a line is stored as "name: details", and accepted by its name."""
+        parts = (item.partition(": ") for item in self.assumptions)
+        return [
+            f"holds {name}{f' ({details})' if details else ''}"
+            if name.startswith("given that ")
+            else f"assumed: {name}{colon}{details}"
+            for name, colon, details in parts
+        ]
+
     def lines(self, *, limits: bool = True) -> list[tuple[str, str]]:
         """The claim as terminal and notebook show it: a heading and a text each, an empty heading goes on.
 
         First the title, then what is assumed, then the guarantee in words; with `limits` also what is not covered.
         """
-        out = [("claim", self.title), *(("", f"assumed: {item}") for item in self.assumptions), ("", self.sentence())]
+        out = [("claim", self.title), *(("", line) for line in self.assumed()), ("", self.sentence())]
         return [*out, *(("", f"not covered: {item}") for item in self.not_covered)] if limits else out
 
     def _repr_html_(self) -> str:

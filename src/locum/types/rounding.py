@@ -1,7 +1,8 @@
-"""Figures of a budget in four digits, always rounded to the safe side; and what rounding itself may cost."""
+"""Figures of a budget and limits of attacks, always rounded to the safe side; and what rounding itself may cost."""
 
 from __future__ import annotations
 
+import math
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 
 # Epsilon that is charged for each sum with normal noise because the noise is drawn on a grid: mechanisms must choose
@@ -51,6 +52,28 @@ def at_most(value: float) -> str:
     '0.1234'
     """
     return _digits(value, ROUND_FLOOR)
+
+
+def limit_figure(limit: float) -> str:
+    """Three digits, rounded up: for a proven limit, which must not look lower than it is.
+
+    Parameters
+    ----------
+    limit
+        An AUC or a share that no attack exceeds on average.
+
+    Returns
+    -------
+    str
+        A number that is never below `limit`.
+
+    Examples
+    --------
+    >>> from locum.types import limit_figure
+    >>> limit_figure(0.56623)
+    '0.567'
+    """
+    return f"{math.ceil(limit * 1000 - 1e-9) / 1000:.3f}"
 
 
 def _digits(value: float, rounding: str) -> str:

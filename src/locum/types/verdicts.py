@@ -32,6 +32,12 @@ class VerdictText:
     audit: str
 
 
+# Wherever a measured figure stands next to its proven limit.
+CHANCE_ABOVE = "A single measured figure can lie above the limit, by chance."
+
+# The title of an inconclusive verdict where the policy is met nevertheless.
+ATTACKS_INCONCLUSIVE = "Attacks inconclusive"
+
 _VERDICTS: dict[Verdict, VerdictText] = {
     "leak": VerdictText(
         title="Leak",
@@ -47,13 +53,15 @@ _VERDICTS: dict[Verdict, VerdictText] = {
     ),
     "within the proven limit": VerdictText(
         title="Within the proven limit",
-        attack="This attack finds no more than the guarantee allows. The guarantee limits every attack, on average.",
-        audit="No attack finds more than the guarantee allows. The guarantee limits every attack, on average.",
+        attack="This attack is not above the proven limit by more than chance explains. The guarantee limits every "
+        "attack, on average.",
+        audit="No attack is above the proven limit by more than chance explains. The guarantee limits every attack, "
+        "on average.",
     ),
     "inconclusive": VerdictText(
         title="Inconclusive",
-        attack="The figures do not tell, most often because there are too few records. That is not a pass: try more "
-        "records that were not used.",
+        attack="The figures show neither a leak nor that there is none, most often because there are too few "
+        "records. That is not a pass: try more records that were not used.",
         audit="These records cannot show whether the release is safe. That is not a pass.",
     ),
 }
@@ -79,3 +87,33 @@ def verdict_text(verdict: Verdict) -> VerdictText:
     'Inconclusive'
     """
     return _VERDICTS[verdict]
+
+
+def met_though_inconclusive(doubts: int, attacks: int, *, proven: bool) -> str:
+    """What to say where a policy is met and the attacks are inconclusive: "not a pass" would contradict it.
+
+    Parameters
+    ----------
+    doubts, attacks
+        How many attacks are inconclusive, and how many were run.
+    proven
+        Whether the guarantee meets the limits of the policy by proof.
+
+    Returns
+    -------
+    str
+        Two sentences.
+
+    Examples
+    --------
+    >>> from locum.types import met_though_inconclusive
+    >>> met_though_inconclusive(2, 5, proven=True).split(". ")[1]
+    'By themselves, 2 of 5 attacks gave no clear answer.'
+    """
+    by_themselves = f"{doubts} of {attacks} attacks gave no clear answer"
+    if not doubts:
+        by_themselves = "the attacks cannot show whether the release is safe"
+    why = ": its rules do not need a clear answer from every attack"
+    if proven:
+        why = " by proof: the guarantee limits every attack"
+    return f"The policy is met{why}. By themselves, {by_themselves}."

@@ -23,8 +23,9 @@ if TYPE_CHECKING:
 TEST = "everything: made with an insecure seed, so anyone can repeat its random numbers"
 # What no private fit covers.
 NOT_COVERED = (
-    "that the data passed the checks before the fit: two records or more, finite numbers, labels from `classes`, a "
-    "subject for every record where subjects are the unit, at most 1 / (10 delta) units and 16 million records",
+    "the fact that the data passed the checks before the fit: two records or more, finite numbers, labels from "
+    "`classes`, a subject for every record where subjects are the unit, at most 1 / (10 delta) units and 16 million "
+    "records",
     "the values of epsilon, delta, `n_public` and `classes`: chosen by the holder, not hidden",
 )
 # What a fit does not cover if somebody looked at previews on the records before it (`Ledger.note_look`).

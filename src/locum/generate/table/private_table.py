@@ -28,8 +28,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
 NOT_COVERED = (
-    "that the table passed the checks before the fit: two records or more, only values that the domain declares, a "
-    "subject for every record where subjects are the unit, at most 1 / (10 delta) units and 16 million records",
+    "the fact that the table passed the checks before the fit: two records or more, only values that the domain "
+    "declares, a subject for every record where subjects are the unit, at most 1 / (10 delta) units and 16 million "
+    "records",
     "the domain (columns, categories, ranges), epsilon, delta and `rows_per_subject`: chosen by the holder, not "
     "hidden",
 )

@@ -20,7 +20,14 @@ from locum.generate.table.domain import MOST_COLUMNS, MOST_LABELS, TableDomain
 from locum.generate.table.learner import shares_of
 from locum.generate.table.model import MOST_SAMPLES, TableModel
 from locum.generate.table.tree import order_of
-from locum.io import MANIFEST, check_output_folder, markdown_list, markdown_text, write_folder_atomically
+from locum.io import (
+    MANIFEST,
+    check_output_folder,
+    markdown_list,
+    markdown_sentence,
+    markdown_text,
+    write_folder_atomically,
+)
 from locum.release import (
     CARD,
     MAX_MANIFEST_BYTES,
@@ -360,8 +367,8 @@ def _check_odds(odds: Array, name: str) -> None:
 def render_table_card(manifest: TableManifest) -> str:
     """Markdown with YAML front matter. It holds no record and no exact count; names are escaped."""
     claim, domain = manifest.claim, TableDomain.from_dict(manifest.domain)
-    outside = "\n".join(f"- {markdown_text(item)}" for item in claim.not_covered)
-    assumed = "\n".join(f"- {markdown_text(item)}" for item in claim.assumptions)
+    outside = "\n".join(f"- {markdown_sentence(item)}" for item in claim.not_covered)
+    assumed = "\n".join(f"- {markdown_sentence(item)}" for item in claim.assumptions)
     settings = "\n".join(
         f"| {markdown_text(name)} | {markdown_text(json.dumps(value))} |"
         for name, value in sorted(manifest.settings.model_dump().items())

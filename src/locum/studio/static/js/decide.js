@@ -2,7 +2,7 @@
 
 import { html, useEffect, useState } from "../vendor/htm-preact.js";
 import { download, post } from "./api.js";
-import { Badge, Button, Card, Check, Command, DataPicker, Field, Lines, NoRelease, Note, Problem, Progress, Radio, Select, Term, Text, figure, go, upward, useFacts, useJob, useReveal, verdictTone } from "./ui.js";
+import { Badge, Button, Card, Check, Command, DataPicker, Field, Lines, NoRelease, Note, Problem, Progress, Radio, Select, Term, Text, figure, go, useFacts, useJob, useReveal, verdictTone } from "./ui.js";
 
 const TONES = { met: "good", "not met": "bad", open: "open" };
 
@@ -107,7 +107,7 @@ export const Decide = ({ desk, parameters, refresh }) => {
         <p class="verdict">${facts.verdict.title}</p><p>${facts.verdict.sentence}</p>
         ${facts.verdict.state === "open" && html`<div><${Button} kind="main" onClick=${() => go("attack", { release })}>Run the attacks<//></div>`}
         ${facts.verdict.rules.some((rule) => !rule.met) && html`<ul class="lines">${facts.verdict.rules.filter((rule) => !rule.met).map((rule) => html`<li><strong>Not met:</strong> ${rule.rule} (${rule.found}). ${rule.why}</li>`)}</ul>`}
-        ${against && html`<p><a href=${`#/attack?${new URLSearchParams({ release })}`}>See the attacks</a>: with an assumption that you accept, more records, or another policy, attack it again. Otherwise refuse it.</p>`}
+        ${against && html`<p><a href=${`#/attack?${new URLSearchParams({ release })}`}>See the attacks</a>: with an assumption that you accept, or with more records, attack it again. Otherwise refuse it.</p>`}
       <//>
       <div class="halves"><div class="stack">
         <${Card} title="What is guaranteed" id="claim">
@@ -119,7 +119,6 @@ export const Decide = ({ desk, parameters, refresh }) => {
         <${Card} title="The strongest attack" id="strongest">
           ${facts.strongest ? html`<p class="row"><strong>${facts.strongest.name}</strong><${Badge} tone=${verdictTone(facts.strongest.verdict)}>${facts.strongest.verdict}<//></p>
             <p class="muted">${facts.strongest.how}</p><p>${facts.strongest.words}</p>
-            ${facts.strongest.limit && html`<p>The guarantee allows ${upward(facts.strongest.limit)} on average, and no attack more.</p>`}
             <p><a href=${`#/attack?${new URLSearchParams({ release })}`}>All ${facts.strongest.tried} attacks</a></p>` : html`<p class="muted">No attack was run.</p>`}
         <//>
         </div><div class="stack">

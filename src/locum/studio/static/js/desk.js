@@ -18,7 +18,8 @@ export const standing = (release) => {
   if (release.outcome === "approved") return ["good", "approved"];
   if (release.outcome === "refused") return ["bad", "refused"];
   if (!release.audit) return ["", "not attacked yet"];
-  return release.audit.policy?.met ? ["", "policy met, not decided"] : ["bad", "policy not met"];
+  const proven = release.audit.policy?.rules.some((rule) => rule.proven);
+  return release.audit.policy?.met ? ["", `policy met${proven ? " by proof" : ""}, not decided`] : ["bad", "policy not met"];
 };
 
 const ReleaseRow = ({ path }) => {
@@ -28,7 +29,7 @@ const ReleaseRow = ({ path }) => {
   return html`<tr>
     <td class="name"><strong>${path}</strong></td>
     <td>${error ? html`<${Problem}>${error}<//>` : value ? value.claim.title : html`<span class="muted">reading…</span>`}</td>
-    <td>${value && html`${value.audit && html`<${Badge} tone=${verdictTone(value.audit.verdict)}>${value.audit.verdict}<//> `}<${Badge} tone=${tone}>${words}<//>`}</td>
+    <td>${value && html`${value.audit && html`<${Badge} tone=${verdictTone(value.audit.verdict)}>${value.audit.title.toLowerCase()}<//> `}<${Badge} tone=${tone}>${words}<//>`}</td>
     <td><div class="row"><a class="quiet" href=${link("attack")}>Attack</a><a class="quiet" href=${link("decide")}>Decide</a></div></td>
   </tr>`;
 };

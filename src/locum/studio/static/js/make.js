@@ -18,7 +18,7 @@ const Made = ({ result }) => {
     <dt>Guarantee</dt><dd>${result.claim.dp ? `epsilon ${short(result.claim.dp.epsilon)}, delta ${short(result.claim.dp.delta)}, per ${result.claim.unit}` : "none: nothing is proven about any single person"}</dd>
     ${result.limit && html`<dt>Proven limit</dt><dd>${result.limit.sentence}</dd>`}
     ${result.left && html`<dt>Left of the budget</dt><dd>${result.left.epsilon < 1e-4 ? "nothing: another release of these data needs a larger budget" : `epsilon ${short(result.left.epsilon)}, delta ${short(result.left.delta)}`}</dd>`}
-    ${result.forecasts?.length > 0 && html`<dt>Expected use</dt><dd>about ${Math.round(100 * result.forecasts[0].kept.value)} % of what real data give above chance (${Math.round(100 * result.forecasts[0].kept.low)} to ${Math.round(100 * result.forecasts[0].kept.high)} %), by releases of other data</dd>`}
+    ${result.forecasts?.length > 0 && html`<dt>Expected use</dt><dd>about ${Math.round(100 * result.forecasts[0].kept.value)} % of the gain over chance that real data give (${Math.round(100 * result.forecasts[0].kept.low)} to ${Math.round(100 * result.forecasts[0].kept.high)} %), by releases of other data</dd>`}
     <dt>First attack</dt><dd>${result.membership ? html`<${Badge} tone=${verdictTone(result.membership.verdict)}>${result.membership.verdict}<//> AUC ${figure(result.membership.attack)}` : result.problem?.includes("--non-members") ? "not run: it needs records that were not used" : result.problem}</dd>
     <dt>Fingerprint</dt><dd><code>${result.fingerprint}</code></dd>
   </dl>
