@@ -317,3 +317,10 @@ def test_studies_are_listed_without_the_extras_of_some(
     everything = program("study", "check", "--all")
     assert everything.code == 0, everything.err
     assert "tails: skipped" in everything.out
+
+
+@pytest.mark.parametrize("group", ["study", "obfuscate", "ledger"])
+def test_the_usage_of_a_group_uses_the_word_of_its_sections(program: Run, group: str) -> None:
+    shown = program(group, "--help").out
+    assert "VERB ..." in shown
+    assert "COMMAND" not in shown
