@@ -67,7 +67,7 @@ def test_no_number_is_no_payment(epsilon: float) -> None:
 
 def test_the_refusal_says_what_is_left_and_never_the_same_number_twice() -> None:
     known = holding(1.0, 1e-5, charge(0.5))
-    with pytest.raises(PrivacyError, match=r"epsilon 0\.5001 .* asked for, 0\.5 .* left"):
+    with pytest.raises(PrivacyError, match=r"epsilon 0\.5001 .* asked for, epsilon 0\.5 .* left"):
         known.check(charge(0.5 + 1e-9))
 
 

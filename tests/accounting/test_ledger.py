@@ -66,7 +66,7 @@ class TestCharges:
         pay(ledger)
         before = ledger.tip
         left = at_most(ledger.holding("scans").left[0])
-        with pytest.raises(PrivacyError, match=rf"{left} and 9e-06 are left.*set-budget"):
+        with pytest.raises(PrivacyError, match=rf"epsilon {left} and delta 9e-06 are left.*set-budget"):
             pay(ledger, events=(Gaussian(1.0),))
         with pytest.raises(PrivacyError, match="are left"):
             pay(ledger, delta=1e-5)
@@ -87,7 +87,7 @@ class TestCharges:
         for _ in range(10):
             ledger.charge("parts", [Gaussian(noise)], delta=1e-6, purpose="part", within=0.1)
         assert ledger.holding("parts").spent == (pytest.approx(10 * part), pytest.approx(1e-5))
-        with pytest.raises(PrivacyError, match="are left"):
+        with pytest.raises(PrivacyError, match=r"(is|are) left"):
             ledger.charge("parts", [Gaussian(noise)], delta=1e-6, purpose="part")
 
     @pytest.mark.parametrize("delta", [0.0, -1e-6, math.nan, 1.0, math.inf])
@@ -132,8 +132,11 @@ class TestBudgets:
         # The second asks for the same, and for more: neither raises the budget.
         for again in (budget, DP(8.0, 1e-4, n_public=1000)):
             assert ledger.open_for(again, "scans").epsilon == 1.0
-        with pytest.raises(PrivacyError, match="are left"):
+        with pytest.raises(PrivacyError, match="nothing is left") as refused:
             ledger.charge("scans", [Gaussian(noise)], delta=1e-5, purpose="fit", within=1.0)
+        # Where to look, and every way out.
+        for words in (f"ledger show --ledger {file}", "--holding", "set-budget"):
+            assert words in str(refused.value)
         ledger.set_budget("scans", epsilon=2.0, delta=2e-5)
         ledger.charge("scans", [Gaussian(noise)], delta=1e-5, purpose="fit", within=1.0)
 

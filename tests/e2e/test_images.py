@@ -100,6 +100,11 @@ def test_an_unreadable_image_stops_a_verb_that_would_hide_it(story: Path, progra
     assert "1 of 2 images" in done.err
     assert "locum embed" in done.err
     assert "MILLER" not in done.err
+    # Its name is in a private file only, which the error names.
+    listing = tmp_path / ".locum" / "images.unreadable.csv"
+    assert str(listing) in done.err
+    assert listing.read_text().splitlines() == ["image,problem", "zero/MILLER.png,empty file"]
+    assert listing.stat().st_mode & 0o077 == 0
 
 
 def test_one_split_is_embedded_alone(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from locum.generate import ClassGaussian
-from locum.types import DP, AttackResult, Estimate
+from locum.types import DP, SAFES, AttackResult, Estimate
 
 Run = Callable[..., Any]
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -210,6 +210,8 @@ def test_a_decision_from_the_command_line(program: Run, files: dict[str, Path], 
         assert tells in ran.err, (words, ran.err)
         assert len(ran.err.strip().splitlines()) == 1
         assert ran.out == ""
+    shown = "".join(program("decide", "--help").out.replace("│", "").split())
+    assert all("".join(question.split()) in shown for _, question in SAFES.values())
     assert len(list((tmp_path / "r").iterdir())) == 3
     approved = program("decide", "r", *who, "--approve", *everyone)
     assert approved.code == 0, approved.err

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -49,13 +50,31 @@ def test_exit_codes_and_words(program: Run, tmp_path: Path) -> None:
     assert made.json["earlier"] == ["split", "fit", "audit"]
     again = program(*asked, "--classes-public")
     assert again.code == 0
-    assert "this may leave" in again.out
+    assert "a person decides whether it leaves" in " ".join(again.out.split())
+    assert "may leave" not in again.out
+    command = next(step["type"] for step in made.json["next"] if step["type"].startswith("locum decide"))
+    assert command.split()[:3] == ["locum", "decide", "out/release"]
+    assert command in " ".join(again.out.split())
     assert "with `locum verify release --key KEY.pub`" in again.out
     other = program(*asked, "--classes-public", "--epsilon", "0.5")
     assert other.code == 2
     assert "was begun with epsilon 1.0" in other.err
     checked = program("verify", "out/release", "--key", "holder.pem.pub", "--ledger", ".locum/ledger.sqlite")
     assert checked.code == 0
+    # As printed, with what only a person can fill in; the passport files of `publish` need no --force.
+    words = shlex.split(command)[1:]
+    typed = {"CHECKS": "projects,people,settings,data,outputs", "NAME": "R. Okafor", "TEXT": "case 17"}
+    decided = program(*(typed.get(word, word) for word in words))
+    assert decided.code == 0, decided.err
+    told = program("report", "out/release", "--audit", "out/internal/audit.json", "-o", "told.md", "--map", "pca")
+    assert told.code == 0, told.err
+    page = (tmp_path / "told.md").read_text()
+    assert "has to decide" not in page
+    assert page.count("pproved by the holder on") == 2
+    after = program(*asked, "--classes-public")
+    assert after.code == 0, after.err
+    assert "it was approved by the holder on" in " ".join(after.out.split())
+    assert "locum decide" not in after.out
 
 
 @pytest.mark.slow

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -290,3 +291,36 @@ def test_too_much_of_a_thing(program: Run, files: dict[str, Path], tmp_path: Pat
     assert ran.out == ""
     assert not (tmp_path / "s.npz").exists()
     assert not (tmp_path / "r2").exists()
+
+
+def test_studies_are_listed_without_the_extras_of_some(
+    program: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, needs in (("plain", "math"), ("tails", "imblearn")):
+        folder = tmp_path / "studies" / name
+        folder.mkdir(parents=True)
+        (folder / "config.toml").write_text(f"[{name}]\nseeds = [0]\n")
+        made = f'Study("About {name}", lambda config: {{}}, lambda results, out: "")'
+        (folder / "run.py").write_text(
+            f'import {needs}\nfrom locum.recipes import Study\nSTUDIES = {{"{name}": {made}}}\n'
+        )
+    monkeypatch.setitem(sys.modules, "imblearn", None)
+    shown = program("study", "list")
+    assert shown.code == 0, shown.err
+    assert "About plain" in shown.out
+    assert "locum[rebalance]" in shown.out
+    rows = {row["name"]: row["needs"] for row in program("study", "list", "--json").json}
+    assert rows == {"plain": None, "tails": "locum[rebalance]"}
+    refused = program("study", "run", "tails")
+    assert refused.code == 2
+    assert "pip install 'locum[rebalance]'" in refused.err.replace("\n", " ")
+    everything = program("study", "check", "--all")
+    assert everything.code == 0, everything.err
+    assert "tails: skipped" in everything.out
+
+
+@pytest.mark.parametrize("group", ["study", "obfuscate", "ledger"])
+def test_the_usage_of_a_group_uses_the_word_of_its_sections(program: Run, group: str) -> None:
+    shown = program(group, "--help").out
+    assert "VERB ..." in shown
+    assert "COMMAND" not in shown

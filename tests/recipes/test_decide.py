@@ -30,7 +30,7 @@ from locum.recipes import (
     write_passport,
 )
 from locum.recipes.passport import draft_passport
-from locum.release import Release, load
+from locum.release import Release, load, open_release
 from locum.release.passport import (
     FIVE_SAFES,
     make_signature,
@@ -38,7 +38,7 @@ from locum.release.passport import (
     read_private_key,
     write_passport_files,
 )
-from locum.types import AttackResult, DPClaim, Estimate, PrivacyClaim
+from locum.types import SAFES, AttackResult, DPClaim, Estimate, PrivacyClaim
 
 pytest.importorskip("cryptography")
 ALL = {name: {"ok": True, "note": f"{name} discussed"} for name in FIVE_SAFES}
@@ -305,16 +305,15 @@ def test_open_checks_are_named_and_nothing_is_written(release: Path, key: Path, 
         {name: check for name, check in ALL.items() if name not in ("people", "data")},
         ALL | {"people": {"ok": False}, "data": {"ok": False, "note": "not seen"}},
     ):
-        with pytest.raises(ConfigError, match="open: people, data"):
+        with pytest.raises(ConfigError, match="open: people, data") as refused:
             decide(release, key, checklist=checklist)
+        for name, (_, question) in SAFES.items():
+            assert (question in str(refused.value)) == (name in ("people", "data"))
     assert everything(tmp_path) == before
 
 
 def test_what_is_there_is_replaced_only_if_asked(release: Path, key: Path, public: Path) -> None:
-    write_passport(release)
-    with pytest.raises(ConfigError, match="--force"):
-        decide(release, key)
-    first = decide(release, key, overwrite=True)
+    first = decide(release, key)
     before = everything(release.parent)
     with pytest.raises(ConfigError, match="--force"):
         decide(release, key, "refused")
@@ -328,6 +327,64 @@ def test_what_is_there_is_replaced_only_if_asked(release: Path, key: Path, publi
     # A new passport is another basis: the decision about the old one is not carried over.
     assert write_passport(release, overwrite=True).decision_removed
     assert not write_passport(release, overwrite=True).decision_removed
+
+
+def test_passport_files_that_the_new_ones_repeat_are_replaced_unasked(
+    release: Path, key: Path, public: Path, tmp_path: Path
+) -> None:
+    audit = write_audit(release, tmp_path / "audit.json", leak=False, policy=True)
+    write_passport(release, audit=audit)
+    sign_release(release, key)
+    made = decide(release, key, audit=audit)
+    assert verify_release(release, key=public, decision=Path(made.file)).decision.startswith("approved")
+
+
+def _other_key(release: Path, key: Path, tmp_path: Path) -> None:
+    make_key_pair(tmp_path / "another")
+    write_passport(release)
+    sign_release(release, tmp_path / "another")
+
+
+def _measured(release: Path, key: Path, tmp_path: Path) -> None:
+    audit = write_audit(release, tmp_path / "audit.json", leak=False, policy=True)
+    write_passport(release, audit=audit, include_measured=True)
+
+
+def _damaged(release: Path, key: Path, tmp_path: Path) -> None:
+    write_passport(release)
+    (release / "passport.md").write_text("better")
+
+
+def _false_signature(release: Path, key: Path, tmp_path: Path) -> None:
+    write_passport(release)
+    sign_release(release, key)
+    signature = open_release(release).passport_files.signature
+    assert signature is not None
+    write_passport_files(
+        release, {"signature.json": signature.model_copy(update={"signature": "0" * 128}).dumps().encode()}
+    )
+
+
+@pytest.mark.parametrize(
+    ("prepare", "why"),
+    [
+        (_other_key, "signed with another key. --force"),
+        (_measured, "other findings than those given now. --force"),
+        (_damaged, "do not verify. --force"),
+        (_false_signature, "do not verify. --force"),
+    ],
+)
+def test_other_passport_files_are_replaced_only_if_asked(
+    release: Path, key: Path, tmp_path: Path, prepare: Any, why: str
+) -> None:
+    prepare(release, key, tmp_path)
+    audit = tmp_path / "audit.json"
+    given = {"audit": audit} if audit.exists() else {}
+    before = everything(tmp_path)
+    with pytest.raises(LocumError, match=why):
+        decide(release, key, "refused", **given)
+    assert everything(tmp_path) == before
+    assert decide(release, key, "refused", overwrite=True, **given).outcome == "refused"
 
 
 def test_the_decision_never_lies_in_a_release_and_replaces_no_other_file(

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import csv
 import stat
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from locum.cli.fit import show_fit
 from locum.errors import ConfigError, DataError, PrivacyError
@@ -154,3 +157,31 @@ def test_the_program_prints_counts_and_the_way_out(
     # Nothing of it is in what leaves.
     released = "".join(f.read_text(errors="replace") for f in (tmp_path / "b").iterdir())
     assert "duplicate" not in released
+
+
+def test_copies_among_images_are_listed_by_name_and_told_once(
+    tmp_path: Path, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from locum.cli.main import main
+
+    for label, low in (("benign", 0), ("malignant", 120)):
+        folder = tmp_path / "scans" / label
+        folder.mkdir(parents=True)
+        for i in range(24):
+            Image.fromarray(rng.integers(low, low + 90, (16, 16, 3)).astype(np.uint8)).save(folder / f"p{i:02}.png")
+    (tmp_path / "scans" / "benign" / "MILLER.png").write_bytes(
+        (tmp_path / "scans" / "benign" / "p03.png").read_bytes()
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["locum", "fit", "scans", "-o", "r", "--classes-public"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    shown = capsys.readouterr()
+    assert not ended.value.code, shown.err
+    assert (shown.out + shown.err).count("duplicates: 1 record equals another") == 1
+    assert "duplicates  " not in shown.out
+    assert "MILLER" not in shown.out + shown.err
+    rows = list(csv.DictReader((tmp_path / ".locum" / "scans.duplicates.csv").open()))
+    assert [(row["image"], row["equals_image"]) for row in rows] == [("benign/p03.png", "benign/MILLER.png")]
+    for file in (tmp_path / "r").iterdir():
+        assert b"MILLER" not in file.read_bytes()

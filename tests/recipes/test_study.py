@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import json
+import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from locum.errors import ConfigError, DataError
-from locum.recipes import check_study, expect_time, find_studies, render_study, run_study
+from locum.errors import ConfigError, DataError, MissingExtraError
+from locum.recipes import (
+    apply_settings,
+    check_study,
+    expect_time,
+    find_studies,
+    load_studies,
+    render_study,
+    run_study,
+)
 from locum.recipes.study import data_folder
 
 RUN = """
@@ -142,6 +152,39 @@ def test_what_is_missing_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.delenv("LOCUM_DATA", raising=False)
     with pytest.raises(DataError, match="LOCUM_DATA"):
         data_folder()
+
+
+def test_a_study_whose_extra_is_missing_does_not_hide_the_others(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    other = root / "other"
+    other.mkdir()
+    (other / "run.py").write_text("import imblearn\n" + RUN.replace('"tiny":', '"large":'))
+    (other / "config.toml").write_text("[large]\nseeds = [0]\n")
+    monkeypatch.setitem(sys.modules, "imblearn", None)
+    found, missing = load_studies(root)
+    assert list(found) == ["tiny"]
+    assert {name: error.extra for name, error in missing.items()} == {"large": "rebalance"}
+    with pytest.raises(MissingExtraError, match=r"locum\[rebalance\]"):
+        find_studies(root)
+    # A package that no extra brings is a bug of the study, and is not hidden.
+    (other / "run.py").write_text("import a_package_that_nobody_has\n")
+    with pytest.raises(ModuleNotFoundError, match="nobody_has"):
+        load_studies(root)
+
+
+def test_a_run_that_could_not_draw_stops_before_the_first_cell(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = find_studies(root)["tiny"]
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    for run in (
+        lambda: run_study(found, quick=False, out=tmp_path / "out"),
+        lambda: apply_settings(found, [], place=tmp_path),
+    ):
+        with pytest.raises(MissingExtraError, match=r"locum\[figures\]"):
+            run()
+    assert not (tmp_path / "log").exists()
+    run_study(replace(found, study=replace(found.study, draws=False)), quick=False, out=tmp_path / "out")
+    assert (tmp_path / "log").exists()
 
 
 def test_the_project_s_own_studies_can_be_listed() -> None:

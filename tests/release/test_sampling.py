@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import numpy as np
@@ -272,3 +273,22 @@ def test_real_vectors_with_dead_features_can_be_standardized(name: str, real_dat
     with np.errstate(over="raise"):
         assert np.isfinite(scaler.transform(drawn)).all()
         assert np.isfinite(scaler.transform(parts["test"].X)).all()
+
+
+def test_a_number_that_is_no_number_is_one_sentence(gaussian: Release) -> None:
+    for n in ("5", 2.5, True, 0):
+        with pytest.raises(ConfigError, match="whole number, 1 or more; got") as refused:
+            gaussian.sample(n)  # type: ignore[arg-type]
+        assert repr(n) in str(refused.value)
+    assert len(gaussian.sample(np.int64(3))[0]) == 3
+
+
+def test_a_release_is_shown_on_one_short_line(gaussian: Release) -> None:
+    shown = repr(gaussian)
+    assert len(shown) < 200
+    assert "\n" not in shown
+    for part in (gaussian.manifest.generator, f"{len(gaussian.classes)} classes", repr(gaussian.claim.kind)):
+        assert part in shown
+    saved = dataclasses.replace(gaussian, fingerprint="0123456789abcdef")
+    assert "0123456789ab" in repr(saved)
+    assert gaussian.class_names == ("ant", "bee", "cat")

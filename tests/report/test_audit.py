@@ -225,6 +225,9 @@ def test_a_page_is_never_better_than_what_was_found() -> None:
     unmet = an_audit()
     unmet["policy"]["findings"][0]["met"] = False
     assert "1 of 1 rules" in audit_facts(unmet)["answer"]
+    # A decision does not make a policy that is not met look met.
+    decided = audit_facts(unmet, decision="approved by the holder on 2026-01-31")["answer"]
+    assert "must not leave. It was approved by the holder on 2026-01-31." in decided
 
 
 @pytest.mark.parametrize(

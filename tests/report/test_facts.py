@@ -13,7 +13,7 @@ import pytest
 
 from locum.errors import PrivacyError
 from locum.release import Release
-from locum.release.passport import AuditEntry
+from locum.release.passport import AuditEntry, DecisionEntry
 from locum.report import internal_report, shareable_report, to_json, to_markdown
 from locum.report.text import plain
 
@@ -62,9 +62,11 @@ def test_what_is_missing_says_what_to_type(make: Make) -> None:
 
 def test_no_real_vector_can_reach_a_shareable_report() -> None:
     """An audit comes in as a passport holds it, and in no other shape: see the next test."""
-    known = {"release", "measured", "audit", "map", "random_state"}
+    known = {"release", "measured", "audit", "decision", "map", "random_state"}
     assert set(inspect.signature(shareable_report).parameters) == known
     assert typing.get_type_hints(shareable_report)["audit"] == AuditEntry | None
+    # Outcome, date and hash; neither name nor reason.
+    assert typing.get_type_hints(shareable_report)["decision"] == DecisionEntry | None
 
 
 def test_the_holders_own_audit_cannot_reach_a_shareable_report(make: Make) -> None:

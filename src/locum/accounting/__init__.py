@@ -27,7 +27,13 @@ if TYPE_CHECKING:
         joined as joined,
         worst_of as worst_of,
     )
-    from locum.accounting.holding import Charge as Charge, Holding as Holding, check_name as check_name
+    from locum.accounting.holding import (
+        Charge as Charge,
+        Holding as Holding,
+        check_name as check_name,
+        left_in_words as left_in_words,
+        ways_out as ways_out,
+    )
     from locum.accounting.ledger import Ledger as Ledger, joint_ledger as joint_ledger, joint_sites as joint_sites
     from locum.accounting.limits import (
         attack_limit as attack_limit,

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+import shlex
 import unicodedata
 from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
+from pathlib import Path
 
 from locum.accounting.events import Event
 from locum.errors import ConfigError, PrivacyError
@@ -98,19 +100,18 @@ class Holding:
         epsilon, delta = self._spent()
         return _below(_exact(self.epsilon) - epsilon), _below(_exact(self.delta) - delta)
 
-    def check(self, charge: Charge) -> None:
-        """Refuse a charge that exceeds what is left; the error says how much that is."""
+    def check(self, charge: Charge, ledger: Path | None = None) -> None:
+        """Refuse a charge that exceeds what is left; the error says how much that is, and in which ledger."""
         epsilon, delta = self._spent()
         if (
             not math.isfinite(charge.epsilon)
             or epsilon + _exact(charge.epsilon) > _exact(self.epsilon)
             or delta + _exact(charge.delta) > _exact(self.delta)
         ):
-            left = self.left
             raise PrivacyError(
                 f"The budget of {self.name!r} does not allow this: epsilon {at_least(charge.epsilon)} and delta "
-                f"{at_least(charge.delta)} are asked for, {at_most(left[0])} and {at_most(left[1])} are left. Ask "
-                "for less, or decide on a larger budget with `locum ledger set-budget`."
+                f"{at_least(charge.delta)} are asked for, {left_in_words(self.left, charge.epsilon, charge.delta)}. "
+                f"{ways_out(ledger)}"
             )
 
     def check_terms(self, dp: DP) -> None:
@@ -125,6 +126,60 @@ class Holding:
     def _spent(self) -> tuple[Fraction, Fraction]:
         epsilon = sum((_exact(c.epsilon) for c in self.charges), Fraction(0))
         return epsilon, sum((_exact(c.delta) for c in self.charges), Fraction(0))
+
+
+def left_in_words(left: tuple[float, float], epsilon: float, delta: float) -> str:
+    """What is left of a budget; less than a thousandth of what is asked for is nothing, as rounding leaves it.
+
+    Parameters
+    ----------
+    left
+        Epsilon and delta that are left.
+    epsilon, delta
+        What is asked for.
+
+    Returns
+    -------
+    str
+        Part of a sentence.
+
+    Examples
+    --------
+    >>> from locum.accounting import left_in_words
+    >>> left_in_words((3.2e-08, 0.0), 1.0, 1e-06), left_in_words((0.5, 0.0), 1.0, 1e-06)
+    ('nothing is left', 'epsilon 0.5 and no delta are left')
+    """
+    words = []
+    for name, rest, asked in (("epsilon", left[0], epsilon), ("delta", left[1], delta)):
+        nothing = rest <= 0 or (math.isfinite(asked) and rest < asked / 1000)
+        words.append(f"no {name}" if nothing else f"{name} {at_most(rest)}")
+    return "nothing is left" if words == ["no epsilon", "no delta"] else f"{' and '.join(words)} are left"
+
+
+def ways_out(ledger: Path | None = None) -> str:
+    """What somebody can do whose budget is spent.
+
+    Parameters
+    ----------
+    ledger
+        Its file; None: not known.
+
+    Returns
+    -------
+    str
+        Two sentences.
+
+    Examples
+    --------
+    >>> from locum.accounting import ways_out
+    >>> ways_out().split(".")[0]
+    '`locum ledger show` lists what spent it'
+    """
+    named = "" if ledger is None else f" --ledger {shlex.quote(str(ledger))}"
+    return (
+        f"`locum ledger show{named}` lists what spent it. Ask for less; name another holding with --holding if these "
+        "are data of other people; or decide, or ask who may, on a larger budget with `locum ledger set-budget`."
+    )
 
 
 def check_name(name: str) -> None:

@@ -122,7 +122,7 @@ class Ledger:
                             "the checkpoint to start, and pay, anew."
                         )
                     return known
-            self._pick(turn.entries, holding).check(charge)
+            self._pick(turn.entries, holding).check(charge, self.file)
             tip = turn.append(
                 {
                     "kind": "charge",

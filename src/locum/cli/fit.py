@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -276,11 +277,15 @@ def fit(
             progress=progress,
             announce=output.say_aside,
         )
-    output.show(summary, as_json, show_fit)
+    # With a guarantee, copies that are used are announced before it is paid for.
+    output.show(summary, as_json, partial(show_fit, copies_told=budget is not None and summary.kept > 0))
 
 
-def show_fit(summary: FitSummary) -> None:
-    """Print the result of a fit for the data holder; a release without a guarantee says so first."""
+def show_fit(summary: FitSummary, *, copies_told: bool = False) -> None:
+    """Print the result of a fit for the data holder; a release without a guarantee says so first.
+
+    `copies_told` says that copies were announced before the fit: they are not told twice.
+    """
     if summary.claim.warning:
         output.say(summary.claim.warning, "red")
     output.say(
@@ -289,7 +294,9 @@ def show_fit(summary: FitSummary) -> None:
     )
     output.say(f"fingerprint {summary.fingerprint}")
     output.say(f"records     {summary.records} used, {summary.held_out} not used (not part of the release)")
-    _show_duplicates(summary)
+    # Copies that were left out, or that are non-members too, were not announced.
+    if not copies_told or summary.dropped or summary.shared:
+        _show_duplicates(summary)
     _show_guarantee(summary)
     if summary.membership is not None:
         output.show_membership(summary.membership)

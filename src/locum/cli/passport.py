@@ -10,6 +10,7 @@ import typer
 
 from locum.cli import output
 from locum.cli.options import WHERE, Force, Json, ReleaseFolder, existing, existing_key, listed, unused_file
+from locum.types import safes_in_words
 
 if TYPE_CHECKING:
     from locum.recipes import DecideSummary, PassportSummary
@@ -164,7 +165,7 @@ def decide(
         typer.Option(
             metavar="A,B,...",
             rich_help_panel=DECISION,
-            help="Checks that hold: projects, people, settings, data, outputs.",
+            help=f"Checks that you can answer with yes; --approve needs all five. {safes_in_words()}",
         ),
     ] = "",
     passphrase_file: PassphraseFile = None,

@@ -38,7 +38,7 @@ def publish(
             "--out",
             "-o",
             metavar="OUT",
-            help="Folder to write: OUT/release may leave, OUT/internal stays. Resumes a run that was stopped.",
+            help="Folder to write: OUT/release is for receivers, OUT/internal stays. Resumes a run that was stopped.",
             rich_help_panel=WHERE,
         ),
     ],
@@ -71,8 +71,8 @@ def publish(
     """From data to a signed release: embed, check, fit, audit, passport, sign, verify.
 
     A private release (epsilon 1) is made, paid from the budget of the data and attacked. If the policy is met it is
-    signed and put into OUT/release; if not, nothing is signed and the exit code is 3. OUT/internal/summary.html says
-    what was done. An interrupted run resumes, and pays only once.
+    signed and put into OUT/release, for a person to decide about with `locum decide`; if not, nothing is signed and
+    the exit code is 3. OUT/internal/summary.html says what was done. An interrupted run resumes, and pays only once.
     """
     budget = DP(epsilon, delta)
     from locum.recipes import publish_release, read_passphrase
@@ -120,7 +120,7 @@ def show_publish(made: PublishSummary) -> None:
         output.say_indented(facts["strongest"]["words"])
     output.say(f"budget      {facts['budget']['words']}")
     if made.release is not None:
-        output.say(f"release     {made.release}: signed and verified; this may leave", "bold")
+        output.say(f"release     {made.release}: signed and verified", "bold")
     output.say(f"internal    {made.internal}: stays here")
     output.say(f"page        {made.page}")
     for step in facts["next"]:

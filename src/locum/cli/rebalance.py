@@ -241,6 +241,15 @@ def compare(
     output.show(result, as_json, show_comparison)
 
 
+# How to read the last column.
+_VERDICTS = {
+    "several": "Better or worse: that interval excludes 0, and so does the one over the {seeds} seeds (in --json). "
+    "Tie: at least one of the two includes 0, so the difference may come from these test records or these seeds, "
+    "even if the interval shown excludes 0.",
+    "one run": "One run: with one seed nothing tells how much another seed would change it. Use --seeds 3 or more.",
+}
+
+
 def show_comparison(result: Comparison) -> None:
     """Print the table in percent, then how to read it."""
     shown = [name for name in _SCORES if name in result.rows[0].scores]
@@ -248,7 +257,7 @@ def show_comparison(result: Comparison) -> None:
         [
             row.method,
             *(output.short_estimate(_percent(row.scores[name]), 1) for name in shown),
-            row.verdict if row.difference is None else f"{row.verdict:6} {_percent(row.difference):+.1f}",
+            row.verdict if row.difference is None else f"{row.verdict:7} {_percent(row.difference):+.1f}",
         ]
         for row in result.rows
     ]
@@ -260,8 +269,8 @@ def show_comparison(result: Comparison) -> None:
     )
     why = f", the best of {', '.join(result.simple)} in cross-validation on the records" if result.simple[1:] else ""
     output.say(
-        f"Against {result.reference}{why}. Difference over all classes, with its interval over test records; a tie "
-        "if test records or seeds leave it open."
+        f"Against {result.reference}{why}: the difference over all classes, with its 95 % interval over test "
+        "records. " + _VERDICTS["one run" if result.seeds == 1 else "several"].format(seeds=result.seeds)
     )
     for row in result.rows:
         if row.note:

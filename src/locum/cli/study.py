@@ -12,6 +12,7 @@ from locum.cli.options import Json
 from locum.cli.verb import Group
 
 if TYPE_CHECKING:
+    from locum.errors import MissingExtraError
     from locum.recipes import FoundStudy, Paper
 
 
@@ -23,26 +24,33 @@ Name = Annotated[str, typer.Argument(metavar="NAME", help="A name from `study li
 
 @group.verb("list")
 def list_(studies: Studies = Path("studies"), as_json: Json = False) -> None:
-    """List the studies and their results."""
-    from locum.recipes import find_papers, find_studies
+    """List the studies and their results; a study whose extra is not installed is listed with that extra."""
+    from locum.recipes import find_papers, load_studies
 
-    found = find_studies(studies)
+    found, missing = load_studies(studies)
     rows: list[dict[str, str | None]] = [
         {
             "name": s.name,
             "title": s.study.title,
             "results": str(_results(s)) if _results(s).is_file() else None,
+            "needs": None,
         }
         for s in found.values()
     ]
+    rows += [
+        {"name": name, "title": None, "results": None, "needs": f"locum[{error.extra}]"}
+        for name, error in missing.items()
+    ]
     for paper in find_papers(studies).values():
         title = f"{paper.title}, all of it: {', '.join(part.study for part in paper.parts)}"
-        rows.append({"name": paper.name, "title": title, "results": None})
+        rows.append({"name": paper.name, "title": title, "results": None, "needs": None})
     if as_json:
         output.print_json(rows)
     else:
+        what = [r["title"] or f"not installed: pip install '{r['needs']}'" for r in rows]
         output.show_table(
-            ["name", "what", "results"], [[str(r["name"]), str(r["title"]), str(r["results"] or "-")] for r in rows]
+            ["name", "what", "results"],
+            [[str(r["name"]), w, str(r["results"] or "-")] for r, w in zip(rows, what, strict=True)],
         )
 
 
@@ -182,7 +190,7 @@ def check(
 ) -> None:
     """Recompute one cell of committed results; exit code 1 if it no longer agrees."""
     from locum.errors import ConfigError
-    from locum.recipes import check_at_random, check_study, find_studies
+    from locum.recipes import check_at_random, check_study, load_studies
 
     if every == (name is not None):
         raise ConfigError("Name one study, or use --all for one random cell of each.")
@@ -199,10 +207,16 @@ def check(
         import secrets
 
         drawn = secrets.randbelow(1_000_000) if seed is None else seed
-        chosen = list(find_studies(studies).values()) if name is None else [_find(studies, name)]
+        missing: dict[str, MissingExtraError] = {}
+        if name is None:
+            found_all, missing = load_studies(studies)
+            chosen = list(found_all.values())
+        else:
+            chosen = [_find(studies, name)]
         output.say_aside(f"Cells are drawn with --seed {drawn}.")
         with output.progress_bar("check") as progress:
             results = check_at_random(chosen, drawn, most_seconds=seconds, progress=output.in_lines(progress))
+        results += [{"study": study, "skipped": str(error)} for study, error in missing.items()]
         if name is not None and "skipped" in results[0]:
             raise ConfigError(f"{name}: {results[0]['skipped']}.")
     if as_json:
@@ -274,14 +288,16 @@ def coverage(
 
 def _find(studies: Path, name: str) -> FoundStudy:
     from locum.errors import ConfigError
-    from locum.recipes import find_papers, find_studies
+    from locum.recipes import find_papers, load_studies
 
-    found = find_studies(studies)
+    found, missing = load_studies(studies)
+    if name in missing:
+        raise missing[name]
     if name in (papers := find_papers(studies)):
         parts = ", ".join(part.study for part in papers[name].parts)
         raise ConfigError(f"{name!r} is a whole paper, which can be run; this takes one of its studies: {parts}.")
     if name not in found:
-        raise ConfigError(f"There is no study {name!r}; there are {', '.join([*found, *papers])}.")
+        raise ConfigError(f"There is no study {name!r}; there are {', '.join([*found, *missing, *papers])}.")
     return found[name]
 
 

@@ -122,7 +122,7 @@ class Group(core.TyperGroup):
     context_class = VerbContext
 
     def __init__(self, help: str | None = None, **settings: Any) -> None:
-        super().__init__(help=help, **{"no_args_is_help": True, **settings})
+        super().__init__(help=help, **{"no_args_is_help": True, "subcommand_metavar": "VERB ...", **settings})
         self._functions: dict[str, Callable[..., None]] = {}
         _tidy(self.params)
 

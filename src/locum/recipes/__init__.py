@@ -132,6 +132,7 @@ if TYPE_CHECKING:
         apply_settings as apply_settings,
         expect_time as expect_time,
         find_studies as find_studies,
+        load_studies as load_studies,
         render_study as render_study,
         run_study as run_study,
     )

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from locum.errors import ConfigError, PrivacyError, ReleaseError
+from locum.errors import ConfigError, IntegrityError, PrivacyError, ReleaseError
 from locum.io import (
     beside_folder,
     check_manifest_folder,
@@ -21,7 +21,19 @@ from locum.recipes.passport import PassportDraft, draft_passport
 from locum.recipes.review import AUDIT, finding_beside
 from locum.recipes.sign import read_signing_key, sign_opened
 from locum.recipes.verify import verify_opened_release
-from locum.release.passport import PASSPORT, Decision, key_id, make_decision, read_decision, write_passport_files
+from locum.release.passport import (
+    PASSPORT,
+    Decision,
+    Signature,
+    check_signature,
+    key_id,
+    make_decision,
+    read_decision,
+    write_passport_files,
+)
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 # For another process that writes the same release.
 _WAIT_SECONDS = 60.0
@@ -137,7 +149,9 @@ def decide_release(
     out
         File of the decision; None: beside the release, see `default_decision_path`.
     overwrite
-        Replace a decision and passport files that are there.
+        Replace a decision that is there. Also replace passport files that do not verify, were signed with another
+        key, or say something that the new ones would not repeat; other passport files, as those of a published
+        release, are always replaced.
 
     Returns
     -------
@@ -180,11 +194,13 @@ def decide_release(
     with hold_folder(release, wait=_WAIT_SECONDS):
         _check_place(place, release, overwrite)
         draft = draft_passport(
-            release, audit=audit, evaluation=evaluation, include_measured=include_measured, overwrite=overwrite
+            release, audit=audit, evaluation=evaluation, include_measured=include_measured, overwrite=True
         )
         decision = make_decision(draft.fingerprint, outcome, name, reason, checklist, draft.audit)
         if audit is None:
             _check_no_audit(release, draft, decision.outcome)
+        if draft.found and not overwrite:
+            _check_replaced(release, draft, private.public_key())
         opened = draft.filled(decision.entry())
         verified = verify_opened_release(opened)
         signature = sign_opened(opened, private, override)
@@ -249,6 +265,36 @@ def _check_no_audit(release: Path, draft: PassportDraft, outcome: str) -> None:
     if reported or (outcome == "approved" and finding_beside(release, AUDIT, draft.fingerprint) is not None):
         place = "The passport of this release reports" if reported else f"{release.name + AUDIT!r} holds"
         raise ConfigError(f"{place} an audit, which a decision must not drop: give its file with --audit FILE.")
+
+
+def _check_replaced(release: Path, draft: PassportDraft, key: Ed25519PublicKey) -> None:
+    """Refuse to replace, unasked, passport files that the new ones do not repeat in full."""
+    there = draft.replaced
+    signature = None if there is None else there.signature
+    if there is None or (signature is not None and signature.key == key_id(key) and not _is_by(signature, key)):
+        why = "they do not verify"
+    elif draft.old is not None and draft.old.decision is not None:
+        why = "they hold a decision"
+    elif signature is not None and signature.key != key_id(key):
+        why = "they were signed with another key"
+    elif signature is not None and signature.override is not None:
+        why = "their signature holds a reason to override the policy"
+    elif draft.old is not None and (draft.old.audit, draft.old.utility) != (draft.audit, draft.utility):
+        why = "they report other findings than those given now"
+    else:
+        return
+    raise ConfigError(
+        f"{str(release)!r} has passport files already, and {why}. --force replaces them all, with new ones that hold "
+        "this decision and what you give now."
+    )
+
+
+def _is_by(signature: Signature, key: Ed25519PublicKey) -> bool:
+    try:
+        check_signature(signature, key)
+    except IntegrityError:
+        return False
+    return True
 
 
 def _write(

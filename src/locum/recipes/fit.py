@@ -57,6 +57,7 @@ from locum.recipes.inputs import (
     check_source,
     checkpoint_path,
     choose_split,
+    image_names,
     keep_private_list,
     only_real,
     pick_split,
@@ -608,12 +609,16 @@ def _about_copies(found: _Parts, privacy: DP, *, dropping: bool) -> str:
     if privacy.unit == "record":
         return told + "--drop-duplicates leaves copies out."
     out = "" if dropping else "--drop-duplicates leaves out those of one subject. "
-    return told + out + "Copies of different subjects stay: no subject may decide over the records of others."
+    return (
+        f"{told}{out}Copies of different subjects stay: no subject may decide over the records of others. If you "
+        "remove those yourself, say so with --duplicates-removed."
+    )
 
 
 def _list_copies(data: str, parts: Mapping[str, EmbeddingSet]) -> str | None:
     """List copies in a private file beside the data; None if there are none, or no file can be written there."""
-    return keep_private_list(data, "duplicates", *table_of_copies(list_copies(parts)))
+    copies = list_copies(parts)
+    return keep_private_list(data, "duplicates", *table_of_copies(copies, image_names(data) if copies else None))
 
 
 def _build(name: str, settings: dict[str, Any], seed: int) -> BaseGenerator:

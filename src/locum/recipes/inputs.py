@@ -39,6 +39,8 @@ _log = logging.getLogger(__name__)
 Part = TypeVar("Part")
 # The attribute by which `rebalance` marks its rows.
 GENERATED = "generated"
+# Of the private list of images that cannot be read.
+UNREADABLE = "unreadable"
 
 
 def pick_split(
@@ -176,16 +178,32 @@ def table_of_copies(
     rows: list[tuple[str, ...]] = []
     for copy in copies:
         mine, first = (copy.split, copy.row), (copy.first_split, copy.first_row)
-        places = [(*map(str, place), *(() if names is None else (names[place],))) for place in (mine, first)]
+        # Records of another file, given as non-members, have no names here.
+        places = [(*map(str, place), *(() if names is None else (names.get(place, ""),))) for place in (mine, first)]
         rows.append((*places[0], *places[1], copy.label, copy.subject))
     return header, rows
 
 
-def unreadable_sentence(file: str, unreadable: int, images: int) -> str:
-    """What a verb says that needs all images and cannot read some."""
+def image_names(data: str) -> dict[tuple[str, int], str] | None:
+    """Names of images by split and row of the records that they became, if all can be read; None for vectors.
+
+    They can be patients' names: only for private tables.
+    """
+    file, split = split_path(data)
+    if not holds_images(file):
+        return None
+    rows: dict[str, list[str]] = {}
+    for item in only_split(open_images(file), file, split).items:
+        rows.setdefault(item.split, []).append(item.name)
+    return {(part, row): name for part, names in rows.items() for row, name in enumerate(names)}
+
+
+def unreadable_sentence(file: str, unreadable: int, images: int, listing: str | None) -> str:
+    """What a verb says that needs all images and cannot read some; `listing` is the private file that names them."""
+    named = "" if listing is None else f" ({listing!r} names them)"
     return (
-        f"{unreadable} of {images} images of {file!r} cannot be read: run `locum embed {file} -o FILE`, which lists "
-        "them and goes on without them (no image is computed twice), and give FILE instead."
+        f"{unreadable} of {images} images of {file!r} cannot be read{named}: run `locum embed {file} -o FILE`, which "
+        "goes on without them (no image is computed twice), and give FILE instead."
     )
 
 
@@ -236,7 +254,9 @@ def read_sets(
     model = _model(like, backbone)
     with embed_images(source, model, cache=can_keep(source.home), progress=progress) as done:
         if done.problems:
-            raise DataError(unreadable_sentence(file, len(done.problems), len(done.problems) + len(done.items)))
+            listing = keep_private_list(path, UNREADABLE, ("image", "problem"), done.problems)
+            images = len(done.problems) + len(done.items)
+            raise DataError(unreadable_sentence(file, len(done.problems), images, listing))
         sets = done.sets()
         if not reference or done.store.file is None:
             return sets

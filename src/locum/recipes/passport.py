@@ -255,7 +255,7 @@ def write_passport(
 class PassportDraft:
     """What a passport will say about a release; everything is checked, nothing is written.
 
-    `found` are the passport files that are there, `old` is the passport among them, if it can be read.
+    `found` are the passport files that are there, `replaced` is what they say, if they can be read.
     """
 
     path: Path
@@ -265,7 +265,12 @@ class PassportDraft:
     audit: AuditEntry | None
     utility: UtilityEntry | None
     found: tuple[str, ...]
-    old: Passport | None
+    replaced: PassportFiles | None
+
+    @property
+    def old(self) -> Passport | None:
+        """The passport that is there, if it can be read."""
+        return None if self.replaced is None else self.replaced.passport
 
     def filled(self, decision: DecisionEntry | None = None) -> OpenedRelease:
         """The release as it will be with its passport, before it is signed."""
@@ -303,10 +308,10 @@ def draft_passport(
     claim = folder.manifest.claim
     if claim.dp is not None:
         check_cost(claim.dp)
-    old = None
+    replaced = None
     # Damaged files are replaced like others.
     with suppress(ReleaseError):
-        old = read_passport_files(release, folder.manifest, fingerprint).passport
+        replaced = read_passport_files(release, folder.manifest, fingerprint)
     return PassportDraft(
         path=release,
         release=opened,
@@ -315,5 +320,5 @@ def draft_passport(
         audit=None if audit is None else read_audit(audit, fingerprint, include_measured=include_measured),
         utility=None if evaluation is None else read_evaluation(evaluation, fingerprint),
         found=tuple(found),
-        old=old,
+        replaced=replaced,
     )

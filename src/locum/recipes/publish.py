@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shlex
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -52,7 +53,7 @@ from locum.recipes.passport import read_json, write_passport
 from locum.recipes.review import show_cost
 from locum.recipes.sign import read_signing_key, sign_release
 from locum.recipes.verify import verify_release
-from locum.release import load
+from locum.release import load, open_release
 from locum.release.passport import key_id, present_passport_files, write_passport_files
 from locum.report import audit_facts, publish_facts, publish_html
 from locum.types import DP, EmbeddingInfo, EmbeddingSet, Progress, SetBatches
@@ -667,6 +668,13 @@ def _info(asked: _Asked) -> EmbeddingInfo:
     return next(iter(read_sets(str(asked.members)).values())).info
 
 
+def _decide(asked: _Asked) -> str:
+    """The command that records an approval. Name, reason and checks are for a person to type."""
+    words = ["locum", "decide", str(asked.out / RELEASE), "--approve", "--confirm", "CHECKS"]
+    words += ["--audit", str(asked.internal / "audit.json"), "--key", str(asked.key)]
+    return shlex.join([*words, "--name", "NAME", "--reason", "TEXT"])
+
+
 def _told(asked: _Asked, state: _State, ledger: Path, published: bool, earlier: tuple[str, ...]) -> PublishSummary:
     """Write the page from what is on disk, so that a resumed run tells the same."""
     place = asked.out / RELEASE if published else asked.staged
@@ -686,6 +694,8 @@ def _told(asked: _Asked, state: _State, ledger: Path, published: bool, earlier: 
         },
         forecasts=[one.to_dict() for one in expected_use(release)],
         checks=_verify(asked, place, ledger) if published else (),
+        passport=open_release(place).passport_files.passport if published else None,
+        decide=_decide(asked),
     )
     page = asked.internal / "summary.html"
     write_bytes(page, publish_html(facts).encode())

@@ -43,7 +43,7 @@ FOLDS = 3
 Codes = npt.NDArray[np.int64]
 Labels = npt.NDArray[np.str_]
 Matrix = npt.NDArray[np.float32]
-Verdict = Literal["reference", "better", "worse", "tie"]
+Verdict = Literal["reference", "better", "worse", "tie", "one run"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,8 @@ class MethodRow:
     """One method: scores with intervals over seeds, and how far it is from the reference in balanced accuracy.
 
     `difference` has its interval over test records, `over_seeds` over seeds; the verdict is "better" or "worse" only
-    if neither contains 0. `by_class` has means over seeds, with exact intervals over the class's test records.
+    if neither contains 0, and "one run" with one seed. `by_class` has means over seeds, with exact intervals over the
+    class's test records.
     """
 
     method: str
@@ -142,7 +143,7 @@ def compare_methods(
 
     Seeds vary weights, batches and generated records; the data stay the same. The reference is the best of "none",
     "weights" and "logit-adjustment" in cross-validation on `data`: nothing is chosen on the test data. If you choose
-    a method from this table, report its accuracy on other data. With one seed all methods are ties.
+    a method from this table, report its accuracy on other data. With one seed there is no verdict: it is "one run".
 
     Parameters
     ----------
@@ -320,8 +321,11 @@ def _row(task: _Task, name: str, guesses: dict[str, list[Labels]], reference: st
     theirs = np.mean([guess == truth for guess in guesses[reference]], axis=0)
     difference = paired_bootstrap(_class_mean, y, mine, theirs, np.random.default_rng(0))
     over_seeds = paired_difference(*([_class_mean(y, g == truth) for g in guesses[m]] for m in (name, reference)))
-    verdict = compare(difference)
-    if verdict != compare(over_seeds):
+    verdict: Verdict = compare(difference)
+    if over_seeds.n == 1:
+        # Nothing tells how far another seed would be.
+        verdict = "one run"
+    elif verdict != compare(over_seeds):
         verdict = "tie"
     return MethodRow(name, scores, difference, over_seeds, verdict, by_class, note)
 

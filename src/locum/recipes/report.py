@@ -13,7 +13,8 @@ from locum.io import beside_folder, check_output_file, write_bytes
 from locum.recipes.audit import audit_of
 from locum.recipes.inputs import aligned, pick_split
 from locum.recipes.passport import audit_entry
-from locum.release import Release, load
+from locum.release import Release, load, open_release
+from locum.release.passport import DecisionEntry
 from locum.report import audit_facts, check_method, check_suffix, internal_report, render, shareable_report
 from locum.types import Progress
 
@@ -92,6 +93,7 @@ def make_report(
     check_output_file(out, overwrite=overwrite, release=release)
     opened = load(release)
     found = None if audit is None else audit_of(audit, opened.fingerprint)
+    decision = _decision(release)
 
     def measure(test: str) -> dict[str, Any]:
         # Loads torch, which a report without data does not need.
@@ -109,15 +111,21 @@ def make_report(
         measured = measure(test) if include_measured and test is not None else None
         _tell(progress, "map")
         entry = None if found is None else audit_entry(found, found["fingerprint"], include_measured=include_measured)
-        report = shareable_report(opened, measured=measured, audit=entry, map=map)
+        report = shareable_report(opened, measured=measured, audit=entry, decision=decision, map=map)
     else:
         records = None if train is None else _read(opened, train, "train", backbone)
         held_out = None if test is None else _read(opened, test, "test", backbone)
         measured = None if test is None else measure(test)
         _tell(progress, "map and distances")
-        attacks = None if found is None else audit_facts(found)
+        attacks = None if found is None else audit_facts(found, decision=decision.sentence() if decision else "")
         report = internal_report(
-            opened, records=records, held_out=held_out, measured=measured, audit=attacks, map=map
+            opened,
+            records=records,
+            held_out=held_out,
+            measured=measured,
+            audit=attacks,
+            decision=decision,
+            map=map,
         )
     # A shareable report is made to be sent; only the owner may read an internal one.
     write_bytes(out, render(report, out.suffix.lower()).encode(), mode=0o644 if share else 0o600)
@@ -150,6 +158,12 @@ def default_report_path(release: Path, *, share: bool = False) -> Path:
     'out/release-report.html'
     """
     return beside_folder(release, f"-report{'-shareable' if share else ''}.html")
+
+
+def _decision(release: Path) -> DecisionEntry | None:
+    """What the holder decided, as the passport in the folder names it."""
+    passport = open_release(release).passport_files.passport if release.is_dir() else None
+    return None if passport is None else passport.decision
 
 
 def _read(release: Release, data: str, what: str, backbone: str | None) -> Rows:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from locum.accounting import left_in_words, ways_out
 from locum.data import ledger_for
 from locum.errors import ConfigError, DataError, PrivacyError
 from locum.io import beside_folder
@@ -18,7 +19,7 @@ from locum.recipes.verify import verify_opened_release
 from locum.release import open_release
 from locum.release.passport import Passport
 from locum.report import audit_facts, decision_facts
-from locum.types import DP, at_most
+from locum.types import DP
 
 # What `locum audit` and `locum evaluate` are told to write next to a release.
 AUDIT, EVALUATION, RISK, HEAD = "-audit.json", "-evaluation.json", "-risk.csv", "-head.safetensors"
@@ -62,13 +63,15 @@ def review_release(release: Path) -> dict[str, Any]:
     opened = open_release(release)
     verified, manifest = verify_opened_release(opened), opened.release.manifest
     audit, evaluation = (finding_beside(release, ending, verified.fingerprint) for ending in (AUDIT, EVALUATION))
-    attacks = None if audit is None else audit_facts(audit)
+    passport = opened.passport_files.passport
+    outdated = _is_outdated(passport, audit)
+    decided = passport is not None and passport.decision is not None and not outdated
+    attacks = None if audit is None else audit_facts(audit, decision=verified.decision if decided else "")
     try:
         page = decision_facts(opened.release, audit=attacks, evaluation=evaluation)
     except (AttributeError, IndexError, KeyError, TypeError, ValueError):
         # Somebody may have edited it since.
         raise DataError(f"{release.name + EVALUATION!r} is damaged: measure the release again.") from None
-    passport = opened.passport_files.passport
     return {
         "fingerprint": verified.fingerprint,
         "generator": verified.generator,
@@ -81,7 +84,7 @@ def review_release(release: Path) -> dict[str, Any]:
         "signature": opened.passport_files.signature is not None,
         "decision": verified.decision,
         "outcome": None if passport is None or passport.decision is None else passport.decision.outcome,
-        "outdated": _is_outdated(passport, audit),
+        "outdated": outdated,
         "refused": verified.refused,
         "override": verified.override,
         "audit": attacks,
@@ -204,15 +207,14 @@ def show_cost(data: str, budget: DP, holding: str = "default", *, unit_from_data
         except PrivacyError as error:
             return out | {"problem": str(error)}
         if plan.epsilon > left["epsilon"] or budget.delta > left["delta"]:
-            some = f"only epsilon {at_most(left['epsilon'])} and delta {at_most(left['delta'])} are left"
+            some = left_in_words((left["epsilon"], left["delta"]), plan.epsilon, budget.delta)
             nothing = left["epsilon"] < 1e-4 or left["delta"] <= 0
             out["problem"] = (
                 f"The budget of {holding!r} is spent: nothing is left. All data sets of one folder share it. Use the "
                 "release that was made, or decide on a larger budget with `locum ledger set-budget`, which weakens "
                 "the guarantee for everyone in the data."
                 if nothing
-                else f"The budget of {holding!r} does not allow this: {some}. Ask for less, or decide on a larger "
-                "budget with `locum ledger set-budget`."
+                else f"The budget of {holding!r} does not allow this: {some}. {ways_out(ledger)}"
             )
     return out
 

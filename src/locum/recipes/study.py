@@ -14,7 +14,7 @@ import platform
 import sys
 import time
 import tomllib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, replace
 from functools import cache
@@ -24,7 +24,7 @@ from types import ModuleType
 from typing import Any
 
 from locum._version import __version__
-from locum.errors import ConfigError, DataError
+from locum.errors import ConfigError, DataError, MissingExtraError, missing_extra
 from locum.io import private_folder, write_bytes
 from locum.recipes.data_sets import MANIFEST_NAME, read_data_sets
 from locum.recipes.study_sets import (
@@ -114,6 +114,8 @@ class Study:
         Takes the settings and raises `ConfigError` or `DataError` if they cannot work; called before any cell.
     most_seeds
         How many seeds there are, where seeds are folds; None: any number.
+    draws
+        Whether `render` draws figures, for which matplotlib must be installed before a run.
 
     Examples
     --------
@@ -130,6 +132,7 @@ class Study:
     sets: SetNeeds | str = ""
     check: Callable[[Mapping[str, Any]], None] | None = None
     most_seeds: int | None = None
+    draws: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,18 +264,67 @@ def find_studies(root: Path) -> dict[str, FoundStudy]:
     >>> "thesis-table9" in find_studies(Path("studies"))  # doctest: +SKIP
     True
     """
+    found, missing = load_studies(root)
+    if missing:
+        raise next(iter(missing.values()))
+    return found
+
+
+def load_studies(root: Path) -> tuple[dict[str, FoundStudy], dict[str, MissingExtraError]]:
+    """Find the studies whose code can be loaded, and say which others need a package that is not installed.
+
+    Parameters
+    ----------
+    root
+        The folder, as for `find_studies`.
+
+    Returns
+    -------
+    tuple
+        `FoundStudy` by name; and, for each study that cannot be loaded, the error that names its extra, by name.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from locum.recipes import load_studies
+    >>> found, missing = load_studies(Path("studies"))  # doctest: +SKIP
+    >>> missing["rebalance-choice"].extra  # doctest: +SKIP
+    'rebalance'
+    """
     if not root.is_dir():
         raise ConfigError(
             f"There is no folder {str(root)!r}: studies are in the source tree. Run from there, or use --studies."
         )
     know_sets(root)
     found: dict[str, FoundStudy] = {}
+    missing: dict[str, MissingExtraError] = {}
     for run in sorted(root.glob("*/run.py")):
         with (run.parent / "config.toml").open("rb") as f:
             config = tomllib.load(f)
-        for name, study in _load(run).STUDIES.items():
+        try:
+            studies = _load(run).STUDIES
+        except ImportError as error:
+            missing |= dict.fromkeys(config, _extra_of(error))
+            continue
+        for name, study in studies.items():
             found[name] = FoundStudy(name, run.parent, study, config[name])
-    return found
+    return found, missing
+
+
+def _extra_of(error: ImportError) -> MissingExtraError:
+    """What to install; any other import error is a bug of the study and is raised again."""
+    if isinstance(error, MissingExtraError):
+        return error
+    known = missing_extra(error) if isinstance(error, ModuleNotFoundError) else None
+    if known is None:
+        raise error
+    return known
+
+
+def check_drawing(studies: Iterable[Study]) -> None:
+    """Refuse, before anything is computed, studies whose figures could not be drawn at the end."""
+    if any(study.draws for study in studies) and importlib.util.find_spec("matplotlib") is None:
+        raise MissingExtraError("matplotlib")
 
 
 def run_study(
@@ -320,6 +372,7 @@ def run_study(
     """
     if isinstance(jobs, bool) or jobs < 1:
         raise ConfigError(f"`jobs` must be 1 or more; got {jobs!r}.")
+    check_drawing([found.study])
     config = found.settings(quick)
     found.check(config)
     # Figures measured on data that somebody brought are as private as these.
@@ -593,6 +646,8 @@ def apply_settings(
     >>> apply_settings(found, ["base=3"], place=Path("out"), seeds=3).settings(quick=False)
     {'seeds': [0, 1, 2], 'base': 3}
     """
+    # Before any image is embedded.
+    check_drawing([found.study])
     needs, sets, settings = found.study.sets, {}, []
     named = needs.settings if isinstance(needs, SetNeeds) else ()
     for pair in given:

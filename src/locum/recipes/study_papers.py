@@ -20,10 +20,11 @@ from locum.io import private_folder, read_toml, write_bytes
 from locum.recipes.study import (
     FoundStudy,
     check_backbone_used,
+    check_drawing,
     environment,
     expect_time,
-    find_studies,
     in_time,
+    load_studies,
     markdown_table,
     run_study,
 )
@@ -232,9 +233,12 @@ def run_paper(
     >>> paper = find_papers(Path("studies"))["replica-paper"]  # doctest: +SKIP
     >>> run_paper(paper, Path("studies"), out=Path("out"), quick=True)  # doctest: +SKIP
     """
-    found = find_studies(studies)
+    found, missing = load_studies(studies)
+    if lacking := [missing[part.study] for part in paper.parts if part.study in missing]:
+        raise lacking[0]
     if unknown := [part.study for part in paper.parts if part.study not in found]:
         raise ConfigError(f"{paper.name!r} names a study {unknown[0]!r} that is not there.")
+    check_drawing(found[part.study].study for part in paper.parts)
     settings, sets = _sorted(paper, found, given)
     own = [name for name in sets if all(name not in part.sets for part in paper.parts)]
     if backbone is not None and sets:

@@ -27,6 +27,7 @@ from locum.generate.private import MOST_RECORDS, subjects
 from locum.io import check_input, one_line, parquet_files, split_path
 from locum.recipes.fit_privacy import check_not_lost, check_two, public_classes, public_values, with_unit_of
 from locum.recipes.inputs import (
+    UNREADABLE,
     check_no_backbone,
     choose_split,
     keep_private_list,
@@ -236,7 +237,7 @@ def _look_at_images(data: str, file: str, split: str | None, backbone: str, tell
     except PrivacyError as error:
         return _Found(replace(survey, refused=(str(error),), ignored=source.ignored))
     reasons = dict(Counter(reason for _, reason in scanned.problems).most_common())
-    listing = keep_private_list(data, "unreadable", ("image", "problem"), scanned.problems)
+    listing = keep_private_list(data, UNREADABLE, ("image", "problem"), scanned.problems)
     common = list(scanned.sizes.items())[:_MOST_SIZES]
     survey = replace(
         survey,
@@ -346,7 +347,7 @@ def _counted(found: _Found) -> DataSurvey:
     images = unreadable + sum(map(len, sets.values()))
     refused, problems = list(survey.refused), list(survey.problems)
     if unreadable:
-        refused.append(unreadable_sentence(split_path(survey.data)[0], unreadable, images))
+        refused.append(unreadable_sentence(split_path(survey.data)[0], unreadable, images, survey.unreadable["file"]))
     if survey.ignored:
         problems.append(
             f"{_many(survey.ignored, 'file that is no image is', 'files that are no images are')} ignored."

@@ -103,9 +103,23 @@ class Release:
         return np.asarray(self.manifest.classes)
 
     @property
+    def class_names(self) -> tuple[str, ...]:
+        """The names of the classes as text, in the order of `classes`."""
+        return self.manifest.class_names
+
+    @property
     def feature_names(self) -> tuple[str, ...]:
         """A name for each feature: the column names of the table that was fitted, or else x0, x1 and so on."""
         return self.manifest.embedding.columns
+
+    def __repr__(self) -> str:
+        """One line; `_repr_html_`, `claim` and `manifest` say more."""
+        manifest = self.manifest
+        return (
+            f"Release({manifest.generator}, kind={manifest.kind!r}, {len(manifest.classes)} classes, "
+            f"{manifest.embedding.dim} features, claim={self.claim.kind!r}, "
+            f"fingerprint={(self.fingerprint or 'none')[:12]!r})"
+        )
 
     def _repr_html_(self) -> str:
         """For notebooks; the words are those of `locum verify` and of the card."""
@@ -303,8 +317,8 @@ class Release:
     ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]:
         if n is not None and per_class is not None:
             raise ConfigError("Give `n` or `per_class`, not both.")
-        if n is not None and n < 1:
-            raise ConfigError(f"`n` must be 1 or more; got {n!r}.")
+        if n is not None and (isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 1):
+            raise ConfigError(f"`n` must be a whole number, 1 or more; got {n!r}.")
         counts = None if per_class is None else self._counts(per_class)
         if self.manifest.kind == "data":
             if variance is not None or attributes:

@@ -336,8 +336,7 @@ def decision_sentence(passport: Passport | None) -> str:
     """
     if passport is None or passport.decision is None:
         return "no decision is recorded"
-    outcome = "REFUSED" if holder_refuses(passport) else "approved"
-    return f"{outcome} by the holder on {passport.decision.decided_on}"
+    return passport.decision.sentence()
 
 
 def holder_refuses(passport: Passport | None) -> bool:

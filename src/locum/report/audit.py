@@ -46,7 +46,7 @@ _ESTIMATES = {"attack": "attack", "control": "control", "baseline": "baseline", 
 _RATES = {"0.01": "TPR at 1% FPR", "0.001": "TPR at 0.1% FPR"}
 
 
-def audit_facts(audit: Mapping[str, Any]) -> dict[str, Any]:
+def audit_facts(audit: Mapping[str, Any], *, decision: str = "") -> dict[str, Any]:
     """Everything that the page of an audit shows, as a plain dict, from the JSON of an audit.
 
     The verdict is never better than the worst of the results, and no policy is met if there is a leak, whatever the
@@ -56,6 +56,8 @@ def audit_facts(audit: Mapping[str, Any]) -> dict[str, Any]:
     ----------
     audit
         What `AuditReport.to_dict` gives, or `locum audit --json` wrote.
+    decision
+        What the holder decided, as `decision_sentence` says it; empty if nothing was decided yet.
 
     Returns
     -------
@@ -95,13 +97,13 @@ def audit_facts(audit: Mapping[str, Any]) -> dict[str, Any]:
             "epsilon_audit": None if audit.get("epsilon_audit") is None else _epsilon_audit(audit["epsilon_audit"]),
             "limit": None if audit.get("limit") is None else _limit(audit["limit"]),
         }
-        return _finished(facts)
+        return _finished(facts, decision)
     except _BAD:
         # The message of a library may quote the file.
         raise DataError("The audit is not as `locum audit RELEASE --json` writes it: write it again.") from None
 
 
-def entry_facts(entry: Mapping[str, Any]) -> dict[str, Any]:
+def entry_facts(entry: Mapping[str, Any], *, decision: str = "") -> dict[str, Any]:
     """The same facts from the audit in a passport (`AuditEntry` as a dict): no classes, curves or faults."""
     results = [_shown(r) for r in entry["results"]]
     policy, both = entry["policy"], entry["epsilon_audit"]
@@ -121,7 +123,7 @@ def entry_facts(entry: Mapping[str, Any]) -> dict[str, Any]:
         else _epsilon_audit({**both, "lower": {**both, "epsilon": both["lower"]}}),
         "limit": None,
     }
-    return _finished(facts)
+    return _finished(facts, decision)
 
 
 def audit_html(facts: Mapping[str, Any]) -> str:
@@ -159,7 +161,7 @@ def audit_html(facts: Mapping[str, Any]) -> str:
     )
 
 
-def _finished(facts: dict[str, Any]) -> dict[str, Any]:
+def _finished(facts: dict[str, Any], decision: str) -> dict[str, Any]:
     both = facts["epsilon_audit"]
     if both is not None and both["broken"]:
         facts["verdict"] = "leak"
@@ -174,7 +176,7 @@ def _finished(facts: dict[str, Any]) -> dict[str, Any]:
         facts["sentence"] = met_though_inconclusive(doubts, len(facts["results"]), proven=proven)
     facts["rates"] = {fpr: title for fpr, title in _RATES.items() if any(fpr in r["tpr"] for r in facts["results"])}
     policy = facts["policy"]
-    facts["consequence"] = "" if policy is None else _consequence(policy)
+    facts["consequence"] = "" if policy is None else _consequence(policy, decision)
     facts["failed"], facts["notes"] = _failed(policy), _grouped(facts["results"])
     met = "" if policy is None else f"Policy {policy['name']}: {'met' if policy['met'] else 'not met'}. "
     facts["answer"] = f"{met}{facts['consequence']}"
@@ -196,14 +198,15 @@ def _strongest(results: Sequence[Mapping[str, Any]]) -> str:
     return f"The strongest attack is {found['name']}. {auc}{guess_words(found['attack'])}{limit}"
 
 
-def _consequence(policy: Mapping[str, Any]) -> str:
-    """What follows from a policy that is met, or is not."""
+def _consequence(policy: Mapping[str, Any], decision: str) -> str:
+    """What follows from a policy that is met, or is not, and what the holder decided."""
     open_ones = len(_failed(policy))
     if policy["met"]:
-        return "The rules of the policy let this release leave; a person still has to decide."
+        rules = "The rules of the policy let this release leave; "
+        return f"{rules}it was {decision}." if decision else f"{rules}a person still has to decide."
     are = "is" if open_ones == 1 else "are"
     count = f"{open_ones} of {len(policy['rules'])} rules {are} not met" if open_ones else "No policy allows this"
-    return f"{count}. This release must not leave."
+    return f"{count}. This release must not leave." + (f" It was {decision}." if decision else "")
 
 
 def _failed(policy: Mapping[str, Any] | None) -> list[dict[str, str]]:

@@ -15,31 +15,7 @@ from locum.report.text import (
     plain,
     reason_words,
 )
-from locum.types import Estimate
-
-# The Five Safes of Desai, Ritchie and Welpton (2016): what to ask, besides the figures.
-SAFES = {
-    "projects": (
-        "Safe projects",
-        "Is the receiver's purpose lawful and appropriate, and does it need this release?",
-    ),
-    "people": (
-        "Safe people",
-        "Do you know who receives it, and may they be trusted not to try to single people out?",
-    ),
-    "settings": (
-        "Safe settings",
-        "Is it clear where the release will be kept and used, and who else can get it there?",
-    ),
-    "data": (
-        "Safe data",
-        "Is what the release protects, and what it does not, acceptable for the people in these data?",
-    ),
-    "outputs": (
-        "Safe outputs",
-        "Are you content with what will be published from it, and with every release of these data together?",
-    ),
-}
+from locum.types import SAFES as SAFES, Estimate
 
 
 def decision_facts(

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from locum._version import __version__
 from locum.errors import PrivacyError
 from locum.release import Release
-from locum.release.passport import AuditEntry
+from locum.release.passport import AuditEntry, DecisionEntry
 from locum.report.audit import entry_facts
 from locum.report.maps import flat_map, points_to_draw
 from locum.report.measured import Scale, closeness, shareable_figures
@@ -49,6 +49,7 @@ def internal_report(
     held_out: Rows | None = None,
     measured: Mapping[str, Any] | None = None,
     audit: Mapping[str, Any] | None = None,
+    decision: DecisionEntry | None = None,
     map: str = "auto",
     random_state: int = 0,
 ) -> dict[str, Any]:
@@ -68,6 +69,8 @@ def internal_report(
         An evaluation as plain JSON, as `locum evaluate --json` gives it.
     audit
         What `audit_facts` returned.
+    decision
+        What the holder decided, as the passport names it; None if nothing was decided yet.
     map
         Method of the map: "auto", "tsne" or "pca"; see `flat_map`.
     random_state
@@ -89,7 +92,7 @@ def internal_report(
     (4, ['membership', 'utility'])
     """
     rng = np.random.default_rng(random_state)
-    report = _about(release, "internal", digits=3)
+    report = _about(release, "internal", digits=3) | {"decision": decision.sentence() if decision else ""}
     report["classes"] = _classes(release, None if records is None else records[1])
     report["utility"], report["membership"] = _figures(measured)
     report["audit"] = None if audit is None else dict(audit)
@@ -115,6 +118,7 @@ def shareable_report(
     *,
     measured: Mapping[str, Any] | None = None,
     audit: AuditEntry | None = None,
+    decision: DecisionEntry | None = None,
     map: str = "auto",
     random_state: int = 0,
 ) -> dict[str, Any]:
@@ -128,6 +132,8 @@ def shareable_report(
         An evaluation as plain JSON, given only at the holder's request. It is rounded, and named in `not_covered`.
     audit
         The audit in the form of a passport, without classes, curves, counts and notes. It is named in `not_covered`.
+    decision
+        What the holder decided, as the passport names it; None if nothing was decided yet.
     map
         Method of the map: "auto", "tsne" or "pca"; see `flat_map`. A fixed table gets no map.
     random_state
@@ -153,14 +159,14 @@ def shareable_report(
     ('shareable', False)
     """
     rng = np.random.default_rng(random_state)
-    report = _about(release, "shareable", digits=2)
+    report = _about(release, "shareable", digits=2) | {"decision": decision.sentence() if decision else ""}
     report["classes"] = _classes(release, None)
     if measured is not None:
         report["utility"], report["membership"] = _figures(shareable_figures(measured))
     if audit is not None:
         if not isinstance(audit, AuditEntry):
             raise PrivacyError("A shareable page accepts an audit only in the form of a passport (`AuditEntry`).")
-        report["audit"] = entry_facts(audit.model_dump())
+        report["audit"] = entry_facts(audit.model_dump(), decision=report["decision"])
         report["claim"]["not_covered"].append(
             "the verdicts of attacks on this page: they depend on real records, and no guarantee covers them"
         )

@@ -6,7 +6,7 @@ from typing import Any
 
 from locum.accounting import events_from_json
 from locum.errors import ConfigError
-from locum.release import Manifest, decision_sentence
+from locum.release import Manifest
 from locum.release.passport import (
     CROISSANT,
     PAGE,
@@ -26,6 +26,7 @@ from locum.report.text import (
     METRICS,
     cards,
     claim_facts,
+    decided_card,
     interval_text,
     plain,
     rounded_down,
@@ -57,6 +58,7 @@ def passport_facts(passport: Passport) -> dict[str, Any]:
     passport = parse_passport(passport.dumps().encode())
     claim = passport.claim
     release = passport.release
+    decision = "" if passport.decision is None else passport.decision.sentence()
     audit = None if passport.audit is None else passport.audit.model_dump()
     utility = None if passport.utility is None else passport.utility.model_dump()
     facts: dict[str, Any] = {
@@ -68,7 +70,7 @@ def passport_facts(passport: Passport) -> dict[str, Any]:
         "ledger": None if claim.dp is None else _ledger(passport),
         "audit": audit,
         "audit_words": _NONE["audit"] if audit is None else _audit_words(audit["verdict"]),
-        "attacks": None if audit is None else entry_facts(audit),
+        "attacks": None if audit is None else entry_facts(audit, decision=decision),
         "audit_facts": [] if passport.audit is None else _audit_facts(passport.audit),
         "figures": [] if audit is None else figure_titles(audit["results"]),
         "decision": "",
@@ -85,8 +87,8 @@ def passport_facts(passport: Passport) -> dict[str, Any]:
     found = {"title": "What attackers achieved", "text": facts["audit_words"]}
     facts["summary"] = cards(facts["release"], facts["claim"], found)
     if passport.decision is not None:
-        facts["decision"] = f"{decision_sentence(passport)}; SHA-256 of the decision: {passport.decision.sha256}"
-        facts["summary"][-1] = {"title": "May it leave?", "text": _decided(passport)}
+        facts["decision"] = f"{decision}; SHA-256 of the decision: {passport.decision.sha256}"
+        facts["summary"][-1] = decided_card(decision)
     out: dict[str, Any] = plain(facts)
     return out
 
@@ -181,11 +183,6 @@ def passport_markdown(passport: Passport) -> str:
     parts += ["## How to check it", f"`{_CHECK}`", _table(["what", "value"], _rows(p))]
     parts.append(f"Written {p['written_on']} by {_text(p['written_by'])}.")
     return "\n\n".join(parts) + "\n"
-
-
-def _decided(passport: Passport) -> str:
-    sentence = decision_sentence(passport)
-    return f"{sentence[0].upper()}{sentence[1:]}. Who decided, and why, stays with the holder."
 
 
 def _audit_words(verdict: Verdict) -> str:

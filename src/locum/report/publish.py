@@ -7,7 +7,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from locum._version import __version__
-from locum.release import Release
+from locum.release import Release, decision_sentence, holder_refuses
+from locum.release.passport import Passport
 from locum.report.decision import decision_facts
 from locum.report.page import pages
 from locum.report.text import AFTER_LEAK, AFTER_REFUSAL, POLICY_FIRST, PUBLISH_BANNER, plain, proven_words
@@ -27,6 +28,8 @@ def publish_facts(
     budget: Mapping[str, Any],
     forecasts: Sequence[Mapping[str, Any]] = (),
     checks: Sequence[str] = (),
+    passport: Passport | None = None,
+    decide: str = "locum decide RELEASE",
 ) -> dict[str, Any]:
     """Everything on the page of a run of `publish`. It is internal: it holds counts and measured figures.
 
@@ -35,7 +38,7 @@ def publish_facts(
     release
         The release.
     published
-        Whether it was signed and may leave.
+        Whether the policy is met, and it was signed.
     audit
         What `audit_facts` returned.
     records
@@ -49,6 +52,10 @@ def publish_facts(
         What the release is expected to keep of the usefulness of real data, as plain JSON.
     checks
         What `verify` checked; empty if it was not published.
+    passport
+        Its passport, which names the decision if there is one; None if it was not published.
+    decide
+        The command that records a decision.
 
     Returns
     -------
@@ -62,15 +69,15 @@ def publish_facts(
     ...     release, published=True, audit=found, records=counts, limit=limit, budget=budget
     ... )
     >>> facts["title"]  # doctest: +SKIP
-    'Published: the release may leave'
+    'Published: all checks passed and the release is signed; a person decides whether it leaves'
     """
     facts = decision_facts(release, audit=audit)
     left = budget["left"]
     more = {
-        "title": "Published: the release may leave" if published else "Not published: the policy is not met",
+        "title": _title(published, passport),
         "published": published,
         "reasons": [f"{rule['rule']}. {rule['words']}" for rule in audit["failed"]],
-        "next": _next(published, limit, leak=audit["verdict"] == "leak"),
+        "next": _next(published, limit, passport, decide, leak=audit["verdict"] == "leak"),
         "records": dict(records),
         "story": _story(records),
         "limit": {"words": proven_words(limit["auc"]), "sentence": limit["sentence"]},
@@ -141,11 +148,33 @@ def _story(records: Mapping[str, Any]) -> list[str]:
     return out
 
 
-def _next(published: bool, limit: Mapping[str, Any], *, leak: bool) -> list[dict[str, str]]:
+def _title(published: bool, passport: Passport | None) -> str:
+    if not published:
+        return "Not published: the policy is not met"
+    decided = passport is not None and passport.decision is not None
+    rest = f"it was {decision_sentence(passport)}" if decided else "a person decides whether it leaves"
+    return f"Published: all checks passed and the release is signed; {rest}"
+
+
+def _next(
+    published: bool, limit: Mapping[str, Any], passport: Passport | None, decide: str, *, leak: bool
+) -> list[dict[str, str]]:
     """What to do now: sentences, each with a command if there is one."""
+    if published and holder_refuses(passport):
+        return [{"text": "Do not send the folder `release`: it was refused.", "type": ""}]
     if published:
+        decided = passport is not None and passport.decision is not None
+        first = {
+            "text": "Decide: answer the questions in `locum decide --help`, then record it (or --refuse) with",
+            "type": decide,
+        }
         return [
-            {"text": "Send the folder `release` as it is. Keep the folder `internal`.", "type": ""},
+            *([] if decided else [first]),
+            {
+                "text": f"{'Send' if decided else 'Once it is approved, send'} the folder `release` as it is. Keep "
+                "the folder `internal`.",
+                "type": "",
+            },
             {
                 "text": "Give receivers your public key over another channel. They check the release with",
                 "type": "locum verify release --key KEY.pub",

@@ -95,7 +95,8 @@ AUDIT_BANNER = (
 )
 
 PUBLISH_BANNER = (
-    "This page holds counts of records and measured figures: do not send it. Only the folder `release` may leave."
+    "This page holds counts of records and measured figures: do not send it. Only the folder `release` is "
+    "for receivers, once a person has approved it."
 )
 
 # What to do after `publish` found that a policy is not met.
@@ -212,7 +213,8 @@ def absent(audience: str, section: str) -> dict[str, str]:
 def summary(report: Mapping[str, Any]) -> list[dict[str, str]]:
     """The four cards at the top: what this is, what is claimed, what was measured, and who decides."""
     measured = {"title": "What was measured", "text": _measured(report) + _audited(report["audit"])}
-    return cards(report["release"], report["claim"], measured)
+    out = cards(report["release"], report["claim"], measured)
+    return [*out[:-1], decided_card(report["decision"])] if report["decision"] else out
 
 
 def cards(release: Mapping[str, Any], claim: Mapping[str, Any], found: dict[str, str]) -> list[dict[str, str]]:
@@ -233,6 +235,14 @@ def cards(release: Mapping[str, Any], claim: Mapping[str, Any], found: dict[str,
             "public. Read first what is not covered.",
         },
     ]
+
+
+def decided_card(decision: str) -> dict[str, str]:
+    """The card that takes the place of the last one where the holder decided; `decision_sentence` says what."""
+    return {
+        "title": "May it leave?",
+        "text": f"{decision[0].upper()}{decision[1:]}. Who decided, and why, stays with the holder.",
+    }
 
 
 def interval_text(estimate: Mapping[str, Any], digits: int, *, fixed: str = "exact") -> str:

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
         encode_labels as encode_labels,
     )
     from locum.types.estimate import Estimate as Estimate, finite_number as finite_number
+    from locum.types.five_safes import SAFES as SAFES, safes_in_words as safes_in_words
     from locum.types.html import Tone as Tone, html_card as html_card, html_text as html_text
     from locum.types.progress import Progress as Progress, no_progress as no_progress
     from locum.types.rounding import (

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from locum.release.passport.signature import (
         SIGNATURE as SIGNATURE,
         Signature as Signature,
+        check_signature as check_signature,
         key_id as key_id,
         make_keys as make_keys,
         make_signature as make_signature,

@@ -16,6 +16,7 @@ from locum.errors import ConfigError, FormatError, IntegrityError
 from locum.io import regular_bytes
 from locum.release.manifest import ShortText, Strict, first_fault, parse_document
 from locum.release.passport.schema import AuditEntry, DecisionEntry, Hash, Outcome, Passport
+from locum.types import safes_in_words
 
 Safe = Literal["projects", "people", "settings", "data", "outputs"]
 FIVE_SAFES: tuple[Safe, ...] = get_args(Safe)
@@ -184,7 +185,7 @@ def make_decision(
     >>> make_decision("0" * 64, "approved", "R. Okafor", "Agreed.", {"projects": {"ok": True}})
     Traceback (most recent call last):
         ...
-    locum.errors.ConfigError: To approve a release, confirm all five checks; open: people, settings, data, outputs.
+    locum.errors.ConfigError: To approve a release, confirm all five checks; open: people, settings, data, outputs...
     """
     if outcome not in get_args(Outcome):
         raise ConfigError(f"`outcome` must be 'approved' or 'refused'; got {outcome!r}.")
@@ -193,7 +194,10 @@ def make_decision(
     try:
         checks = Checklist.model_validate({safe: {"ok": False} for safe in FIVE_SAFES} | dict(checklist))
         if outcome == "approved" and (missing := checks.open_checks()):
-            raise ConfigError(f"To approve a release, confirm all five checks; open: {', '.join(missing)}.")
+            raise ConfigError(
+                f"To approve a release, confirm all five checks; open: {', '.join(missing)}. "
+                f"{safes_in_words(*missing)}"
+            )
         return Decision(
             release=release,
             outcome="approved" if outcome == "approved" else "refused",

@@ -304,6 +304,10 @@ class DecisionEntry(Strict):
     decided_on: Day
     sha256: Hash
 
+    def sentence(self) -> str:
+        """What was decided, and when, without a full stop."""
+        return f"{'REFUSED' if self.outcome == 'refused' else 'approved'} by the holder on {self.decided_on}"
+
 
 class Passport(Strict):
     """The passport of a release: claim, audit, usefulness, decision, threat model and versions.

@@ -112,7 +112,27 @@ def make_signature(files: dict[str, str], key: Ed25519PrivateKey, override: str 
 
 
 def check_signature(signature: Signature, key: Ed25519PublicKey) -> None:
-    """Raise unless the owner of `key` made this signature. What it covers must be compared separately."""
+    """Raise unless the owner of `key` made this signature. What it covers must be compared separately.
+
+    Parameters
+    ----------
+    signature
+        The signature.
+    key
+        The public key of whoever should have made it.
+
+    Raises
+    ------
+    IntegrityError
+        If another key made it, or none did.
+
+    Examples
+    --------
+    >>> from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+    >>> from locum.release.passport import check_signature, make_signature
+    >>> key = Ed25519PrivateKey.generate()
+    >>> check_signature(make_signature({"manifest.json": "0" * 64}, key), key.public_key())
+    """
     from cryptography.exceptions import InvalidSignature
 
     if signature.key != key_id(key):
