@@ -203,7 +203,8 @@ SCREENS: dict[str, dict[str, str]] = {
 def test_the_demo_has_something_on_every_screen(demo: Visit) -> None:
     page = demo.screen("desk")
     expect(page.get_by_role("cell", name="images/digits")).to_be_visible()
-    expect(page.locator("section", has_text="Releases").get_by_text("policy met, not decided").first).to_be_visible()
+    releases = page.locator("section", has_text="Releases")
+    expect(releases.get_by_text("policy met by proof, not decided").first).to_be_visible()
     expect(page.get_by_text("epsilon 1 of 1 is spent")).to_be_visible()
     demo.screen("data", path="images/digits")
     expect(page.get_by_role("heading", name="10 classes")).to_be_visible()

@@ -74,7 +74,7 @@ def test_from_release_to_head(release: Path, blobs: Blobs, tmp_path: Path) -> No
     assert head.manifest.settings["samples"] == 10_000
     assert steps[-1] == "done"
     told = json.loads(json.dumps(summary.to_dict(), allow_nan=False))
-    assert told["scored_on"] == "the release's own samples; not on real data"
+    assert told["scored_on"] == "the release's own samples, which say nothing about real records"
 
 
 @pytest.mark.parametrize("kind", ["linear", "mlp"])
