@@ -181,8 +181,8 @@ def study_set(name: str) -> StudySet:
     Examples
     --------
     >>> from locum.recipes import study_set
-    >>> study_set("pets").file
-    'pets.npz'
+    >>> study_set("my-scans").file
+    'my-scans.npz'
     """
     found = _given.get().get(name) or _known.get(name)
     if found is not None:
