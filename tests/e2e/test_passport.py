@@ -110,7 +110,7 @@ def test_wrong_use_gets_one_sentence(program: Run, files: dict[str, Path], tmp_p
         (("keygen", "asked", "--passphrase"), "--passphrase-file"),
         (("sign", "r", "--key", "none"), "no key"),
         (("sign", "r", "--key", "locked"), "has a passphrase"),
-        (("sign", "r", "--key", "open.pub"), "not a private key"),
+        (("sign", "r", "--key", "open.pub"), "is a public key, which cannot sign"),
         (("sign", "nothing", "--key", "open"), "not a folder"),
         (("verify", "r", "--key", "open.pub"), "is not signed"),
         (("verify", "r", "--key", "open"), "stays with its owner"),

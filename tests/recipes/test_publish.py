@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -92,7 +93,8 @@ def test_what_may_leave_lies_apart_from_what_stays(publish: Callable[..., Any], 
     assert f"{used} records went into the release" in page
     assert "`" not in page
     for file in ("passport.json", "passport.md", "README.md"):
-        assert str(used) not in (out / "release" / file).read_text()
+        # A hash can have these digits by chance.
+        assert str(used) not in re.sub(r"[0-9a-f]{32,}", "", (out / "release" / file).read_text())
     assert [line.split(":")[0] for line in lines] == ["check", "fit", "audit", "sign"]
     # Again: nothing is done, paid or changed.
     before = {p: p.read_bytes() for p in (out / "release").iterdir()}

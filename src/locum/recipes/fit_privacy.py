@@ -131,7 +131,7 @@ def public_classes(
     names = data.info.class_names
     if len(names) > MOST_CLASSES:
         raise PrivacyError(
-            f"The data name {len(names)} classes, more than the {MOST_CLASSES} that are taken from data. {_PATIENTS}"
+            f"The data name {len(names)} classes, and more than {MOST_CLASSES} are never taken from data. {_PATIENTS}"
         )
     few = _rare(data, unit, list(names))
     if few:
