@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from functools import cache
@@ -15,7 +16,9 @@ HEAVY = {"torch", "sklearn", "scipy", "pandas", "pyarrow", "matplotlib"}
 
 
 def run(code: str) -> str:
-    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    # Packages are installed uncompiled: what is imported must be kept compiled, or each start compiles it again.
+    env = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=env).stdout
 
 
 @pytest.mark.parametrize(
