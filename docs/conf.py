@@ -122,6 +122,8 @@ def _prepare_kernels(app):
     # No setting and no data of whoever builds the pages may reach a tutorial.
     for name in [name for name in os.environ if name.startswith("LOCUM_")]:
         del os.environ[name]
+    # Tutorials start the program dozens of times: without bytecode each start compiles everything again.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     os.environ.update(
         IPYTHONDIR=str(home),
         PATH=os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")]),
