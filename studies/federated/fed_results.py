@@ -250,14 +250,13 @@ def factor_cells(config: Mapping[str, Any]) -> dict[str, Cell]:
 
     out: dict[str, Cell] = {}
     for method in FACTOR_METHODS:
-        epsilons = config["paper_epsilons" if method == "the paper" else "epsilons"]
-        for epsilon in epsilons:
+        of = "paper_" if method == "the paper" else ""
+        for epsilon in config[f"{of}epsilons"]:
             out[f"{method}/{epsilon}/10/efflite0"] = partial(cell, method, epsilon, *POINT[1:])
-        if method not in config["epsilon_only"]:
-            for sites in config["sites"]:
-                out[f"{method}/1/{sites}/efflite0"] = partial(cell, method, "1", sites, "efflite0")
-            for backbone in config["backbones"]:
-                out[f"{method}/1/10/{backbone_label(backbone)}"] = partial(cell, method, "1", "10", backbone)
+        for sites in config[f"{of}sites"]:
+            out[f"{method}/1/{sites}/efflite0"] = partial(cell, method, "1", sites, "efflite0")
+        for backbone in config[f"{of}backbones"]:
+            out[f"{method}/1/10/{backbone_label(backbone)}"] = partial(cell, method, "1", "10", backbone)
     return out
 
 
