@@ -285,8 +285,8 @@ def worst_of(*lists: Sequence[Event]) -> tuple[Event, ...]:
 def _set_noise(event: Gaussian | Laplace | PoissonGaussian, value: Any) -> None:
     if not (_is_number(value) and _LEAST_NOISE <= value <= _MOST_NOISE):
         raise ConfigError(
-            f"`noise_multiplier` must lie between {_LEAST_NOISE:g} and {_MOST_NOISE:g}; got {_shown(value)}. No "
-            "noise, no privacy."
+            f"`noise_multiplier` must lie between {_LEAST_NOISE:g} and {_MOST_NOISE:g}; got {_shown(value)}. Without "
+            "noise there is no privacy."
         )
     object.__setattr__(event, "noise_multiplier", float(value))
 

@@ -171,7 +171,7 @@ def fit(
         str | None,
         typer.Option(
             metavar="DATA",
-            help="Records that are not used, for that check, instead of --holdout.",
+            help="Records that the fit does not use, for that check, instead of --holdout.",
             rich_help_panel=CHECK,
             callback=existing,
         ),
@@ -196,7 +196,7 @@ def fit(
         bool,
         typer.Option(
             "--duplicates-removed",
-            help="You removed copies from the data before; the claim names it.",
+            help="You already removed copies from the data; the claim says so.",
             rich_help_panel=PRIVACY,
         ),
     ] = False,
@@ -321,8 +321,8 @@ def _show_duplicates(summary: FitSummary) -> None:
         )
     if summary.kept and by_subject:
         out += (
-            "; with a guarantee per subject, copies of different subjects are kept, since no subject may decide over "
-            "the records of others: if you remove those yourself, say so with --duplicates-removed"
+            "; with a guarantee per subject, copies of different subjects are kept, since no subject may affect what "
+            "happens to the records of others: if you remove those yourself, say so with --duplicates-removed"
         )
     output.say_indented(out)
 

@@ -159,7 +159,7 @@ def restore(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Put a backup back. Refused if a charge would be forgotten; a damaged ledger is kept beside the new one."""
+    """Put a backup back. Refused if a charge would be forgotten; a damaged ledger is kept next to the new one."""
     from locum.recipes import find_ledger, restore_ledger
 
     made = restore_ledger(find_ledger(data, ledger), copy, releases=tuple(release or ()))

@@ -182,7 +182,9 @@ def compare(
     methods: Annotated[
         str | None,
         typer.Option(
-            metavar="A,B", help="Only these (default: all that train no CVAE).", rich_help_panel="What to compare"
+            metavar="A,B",
+            help="Only these (default: all that do not train a CVAE).",
+            rich_help_panel="What to compare",
         ),
     ] = None,
     every: Annotated[
