@@ -38,7 +38,7 @@ def _listed(package: str) -> dict[str, str]:
     spec = sys.modules[package].__spec__
     source = spec.loader.get_source(package) if spec and spec.loader else None  # type: ignore[attr-defined]
     if source is None:
-        raise ImportError(f"{package} was installed without its source, which lists its names: install it again.")
+        raise ImportError(f"{package} was installed without its source, which lists its names: reinstall it.")
     block = re.search(r"^if TYPE_CHECKING:\n((?:[ \t]+.*\n|\n)+)", source, re.MULTILINE)
     return {
         name: module

@@ -73,7 +73,7 @@ def test_non_members_that_score_as_high_expose_nobody() -> None:
     rng = np.random.default_rng(0)
     found = mapped(*[(rng.normal(size=200), rng.normal(size=200)) for _ in range(3)])
     assert len(found.exposed) <= 2
-    assert "no all-clear" in found.sentence() or found.exposed
+    assert "not an all-clear" in found.sentence() or found.exposed
 
 
 def test_a_few_exposed_members_are_named_first_with_their_attack() -> None:

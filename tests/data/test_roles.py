@@ -17,7 +17,7 @@ def test_every_role_at_once() -> None:
 
 @pytest.mark.parametrize("name", ["patients", "subject_id", "PatientID", "patient-no", "Patient Name", "the_patient"])
 def test_undeclared_persons_are_asked_about(name: str) -> None:
-    with pytest.raises(DataError, match="who a record belongs to"):
+    with pytest.raises(DataError, match="whom a record belongs to"):
         find_roles(["a", name, "y"], "f")
 
 

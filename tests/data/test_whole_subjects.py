@@ -57,7 +57,7 @@ def test_bytes_that_are_no_text_are_refused() -> None:
 
 
 def test_half_a_character_is_refused_in_one_sentence() -> None:
-    with pytest.raises(DataError, match="not text"):
+    with pytest.raises(DataError, match="not valid text"):
         by_subject(SetBatches(_set(np.array(["\ud800", "a"]))), None)
 
 

@@ -113,9 +113,9 @@ def test_wrong_use_gets_one_sentence_and_leaves_nothing(program: Run, files: dic
         (("--shadows", "7"), "even number"),
         (("--state", "s.st"), "--shadows N"),
         (("--shadows", "8", "--state", "no/such/s.st"), "folder does not exist"),
-        (("--shadows", "8", "--state", "r/s.st"), "beside it"),
+        (("--shadows", "8", "--state", "r/s.st"), "next to it"),
         (("--canaries", "100"), "the claim here is of kind 'none'"),
-        (("-o", "r/audit.json"), "beside it"),
+        (("-o", "r/audit.json"), "next to it"),
         (("-o", "no/such/audit.json"), "folder does not exist"),
         (("--policy", "strict"), "no policy"),
     ):

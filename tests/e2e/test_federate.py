@@ -194,7 +194,7 @@ def test_keys_stay_out_of_releases_and_of_folders_that_hold_other_things(
     ran = program("federate", *(place if word == "PLACE" else word for word in words))
     assert ran.code == 2, ran.out
     assert ran.err.count("\n") == 1
-    assert "made to be sent" in ran.err if "release" in place else "a folder of their own" in ran.err
+    assert "made to be sent" in ran.err if "release" in place else "need their own folder" in ran.err
     assert [sorted(tmp_path.rglob("*")), sorted(Path("/").iterdir())] == before
 
 

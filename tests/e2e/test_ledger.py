@@ -112,7 +112,7 @@ def test_an_edited_ledger_is_refused(program, tmp_path: Path) -> None:
     ("words", "told"),
     [
         (("ledger", "show", *BOOK), "There is no ledger"),
-        (("ledger", "show"), "Say whose ledger"),
+        (("ledger", "show"), "Say which ledger"),
         (("ledger", "show", "nowhere.npz"), "There is no file or folder 'nowhere.npz'"),
         (("ledger", "set-budget", "--epsilon", "-1", "--delta", "1e-5", *BOOK), "above 0"),
         (("plan", "--generator", "cvae"), "n_public"),

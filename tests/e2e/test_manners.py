@@ -70,7 +70,7 @@ def test_help_has_headings(program: Run) -> None:
         (["fit"], "Missing argument 'DATA'. See `locum fit --help`."),
         (["plan", "--epsilon", "x"], "'x' is not a valid float."),
         (["plan", "--epsilonn", "1"], "No such option"),
-        (["plan", "--quiet", "--verbose"], "exclude each other"),
+        (["plan", "--quiet", "--verbose"], "cannot be combined"),
     ],
 )
 def test_wrong_usage_is_one_line(words: list[str], told: str, program: Run) -> None:

@@ -150,7 +150,7 @@ def test_all_adds_the_slow_ones(program: Run, files: dict[str, Path], monkeypatc
         (("compare", "train.npz", "--test", "one.npz"), "one class"),
         (("compare", "train.npz", "--test", "test.npz", "--methods", "none,magic"), "no method 'magic'"),
         (("compare", "train.npz", "--test", "test.npz", "--methods", ","), "at least one"),
-        (("compare", "train.npz", "--test", "test.npz", "--methods", "none", "--all"), "exclude each other"),
+        (("compare", "train.npz", "--test", "test.npz", "--methods", "none", "--all"), "cannot be combined"),
         (("compare", "train.npz", "--test", "test.npz", "--seeds", "0"), "seeds"),
         (("compare", "train.npz", "--test", "test.npz", "--figure", "f.txt"), "must end in"),
         (("compare", "train.npz", "--test", "test.npz", "--figure", "no/f.png"), "folder does not exist"),

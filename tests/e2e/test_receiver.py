@@ -148,7 +148,7 @@ def test_unknown_labels_are_told(program: Run, head: Path, tmp_path: Path) -> No
     [
         (("train", "nothing", "-o", "h.safetensors"), "not a folder"),
         (("train", "release", "-o", "h"), ".safetensors"),
-        (("train", "release", "-o", "release/h.safetensors"), "spoil the release"),
+        (("train", "release", "-o", "release/h.safetensors"), "damage the release"),
         (("train", "release", "-o", "no/h.safetensors"), "'no/h.safetensors'"),
         (("train", "release", "-o", "h.safetensors", "--samples", "3"), "two of each class"),
         (("predict", "nothing.safetensors", "test.npz"), "no head at"),

@@ -93,7 +93,7 @@ def test_wrong_use_gets_one_sentence(program: Run, digits: Path) -> None:
     for arguments, word in (
         (("report", "nothing"), "not a folder"),
         (("report", digits / "release", "-o", "r.docx"), ".html, .md or .json"),
-        (("report", digits / "release", "-o", digits / "release" / "r.html"), "beside it"),
+        (("report", digits / "release", "-o", digits / "release" / "r.html"), "next to it"),
         (("report", digits / "release", "--share", "--include-measured", "-o", "r.html"), "--test DATA"),
     ):
         ran = program(*arguments)

@@ -182,5 +182,5 @@ class TestClaims:
         sites = {"a": terms(4.0), "b": terms(4.0, "b", unit="subject")}
         with pytest.raises(PrivacyError, match="guarantee different things"):
             self.claim(little(mode="sums"), sites)
-        with pytest.raises(PrivacyError, match="something else than the terms"):
+        with pytest.raises(PrivacyError, match="something other than the terms"):
             self.claim(self.masked(little), {name: terms(4.0, name) for name in KEYS})

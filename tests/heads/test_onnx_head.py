@@ -75,7 +75,7 @@ def test_the_verb(
         ([release], "Say where to"),
         ([release, "--onnx"], "add -o FILE.onnx"),
         ([release, "--onnx", "-o", tmp_path / "x.bin"], ".onnx"),
-        ([release, "--onnx", "-o", release / "x.onnx"], "beside it"),
+        ([release, "--onnx", "-o", release / "x.onnx"], "next to it"),
         ([release, "--hub", "clinic/scans", "-o", tmp_path / "x.onnx"], "leave it out"),
         ([release, "--onnx", "-o", tmp_path / "x.onnx", "--public"], "are for --hub"),
         ([release, "--hub", "not a name", "--yes"], "OWNER/NAME"),

@@ -58,7 +58,7 @@ def test_places_that_cannot_be_written_are_refused_before_any_work(tmp_path: Pat
         ("pipe.csv", "pipe", {"overwrite": True}),
         ("no/such/folder.csv", "does not exist", {}),
         ("a.txt", "must end in .csv or .json", {"suffixes": (".csv", ".json")}),
-        ("release/a.csv", "beside it", {"release": release}),
+        ("release/a.csv", "next to it", {"release": release}),
     ]:
         with pytest.raises(ConfigError, match=told):
             check_output_file(tmp_path / name, **{"overwrite": False, **options})

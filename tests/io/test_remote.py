@@ -17,7 +17,7 @@ from locum.errors import DataError
 def test_an_address_that_names_nothing(address: str) -> None:
     if address.startswith("hf"):
         pytest.importorskip("huggingface_hub")
-    with pytest.raises(DataError, match="no valid address"):
+    with pytest.raises(DataError, match="not a valid address"):
         open_batches(address)
 
 

@@ -362,7 +362,7 @@ def ledger_of(folder: Path) -> Path:
 
 def test_the_holder_can_verify_a_table(paid_folder: Path) -> None:
     found = verify_release(paid_folder / "table", ledger=ledger_of(paid_folder))
-    assert "the model follows from the noisy counts beside it" in found.checks
+    assert "the model follows from the noisy counts next to it" in found.checks
     assert any("by its fingerprint" in check for check in found.checks)
     assert any("paid for" in line for line in verify_release(paid_folder / "table").not_checked)
 

@@ -104,7 +104,7 @@ def test_packed_otherwise_is_the_same_and_other_contents_are_not(tmp_path: Path)
     (tmp_path / "t.csv.gz").write_bytes(gzip.compress(b"age\n3\n", mtime=2))
     found = check_data(["mine"], tmp_path, tmp_path)
     assert [f.state for f in found] == ["agrees", "agrees"]
-    assert all("packed otherwise" in f.sentence for f in found)
+    assert all("packed differently" in f.sentence for f in found)
     np.savez(tmp_path / "v.npz", train_x=arrays["train_x"].astype(np.float32), train_y=arrays["train_y"])
     (tmp_path / "t.csv.gz").write_bytes(b"\x1f\x8bdamaged")
     found = check_data(["mine"], tmp_path, tmp_path)

@@ -318,7 +318,7 @@ def test_one_folder_is_one_release(publish: Callable[..., Any], data: str, tmp_p
     with pytest.raises(ConfigError, match="have changed since"):
         publish()
     (tmp_path / "out" / "internal" / "publish.json").write_text("{}")
-    with pytest.raises(LocumError, match="nobody can tell what was paid for"):
+    with pytest.raises(LocumError, match="it is unclear what was paid for"):
         publish()
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "thesis.txt").write_text("mine")

@@ -188,7 +188,7 @@ def test_what_is_wrong_is_said_and_nothing_is_written(
 
 def test_a_release_stays_as_it_is(place: Path, options: dict[str, Any]) -> None:
     for out in (place / "release" / "r.html", place / "release" / ".." / "release" / "r.html"):
-        with pytest.raises(ConfigError, match="beside it"):
+        with pytest.raises(ConfigError, match="next to it"):
             make_report(place / "release", out, **options)
     locum.load(place / "release")
     with pytest.raises(FormatError, match="not a folder"):

@@ -192,7 +192,7 @@ def test_a_fixed_table_is_calibrated_on_rows_of_its_own(blobs: Blobs, tmp_path: 
 @pytest.mark.parametrize(
     ("options", "word"),
     [
-        ({"out": "release/h.safetensors"}, "spoil the release"),
+        ({"out": "release/h.safetensors"}, "damage the release"),
         ({"out": "h"}, "must end in"),
         ({"out": "h.pkl"}, "must end in"),
         ({"out": "old.safetensors"}, "already exists"),

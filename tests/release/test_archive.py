@@ -228,7 +228,7 @@ def test_a_file_that_is_longer_than_it_says(folder: Path, tmp_path: Path) -> Non
     long = deflated(card, *[bytes(2**20)] * 256)
     changed = declared({**contents, "README.md": long}, "README.md", zlib.crc32(card), len(card))
     tracemalloc.start()
-    refused(changed, tmp_path, "another size")
+    refused(changed, tmp_path, "different size")
     assert tracemalloc.get_traced_memory()[1] < 2**25
     tracemalloc.stop()
 

@@ -180,7 +180,7 @@ def test_many_connections_do_not_use_up_the_files(start: Callable[..., Any]) -> 
 def test_a_body_that_is_too_long_is_refused_in_words(studio: Any) -> None:
     long = b" " * (2**20 + 1)
     answer = studio.ask("POST", "/api/jobs", long)
-    assert (answer.status, "drop files" in answer.error) == (413, True)
+    assert (answer.status, "drop the files" in answer.error) == (413, True)
     head = f"POST /api/jobs HTTP/1.1\r\nHost: 127.0.0.1:{studio.port}\r\nCookie: {studio.cookie}\r\n"
     head += f"X-Locum-Key: {studio.key}\r\nTransfer-Encoding: chunked\r\n\r\n"
     chunks = b"".join(b"%x\r\n" % 2**16 + b" " * 2**16 + b"\r\n" for _ in range(17))

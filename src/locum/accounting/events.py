@@ -96,7 +96,7 @@ class Laplace:
 class PoissonGaussian:
     """Normal noise on the sum of a random batch, `steps` times; each unit joins each batch independently.
 
-    The cost holds only if batches are really drawn so. Shuffled batches of fixed size are something else.
+    The cost holds only if batches are really drawn so. It does not hold for shuffled batches of fixed size.
 
     Parameters
     ----------
@@ -285,8 +285,8 @@ def worst_of(*lists: Sequence[Event]) -> tuple[Event, ...]:
 def _set_noise(event: Gaussian | Laplace | PoissonGaussian, value: Any) -> None:
     if not (_is_number(value) and _LEAST_NOISE <= value <= _MOST_NOISE):
         raise ConfigError(
-            f"`noise_multiplier` must lie between {_LEAST_NOISE:g} and {_MOST_NOISE:g}; got {_shown(value)}. No "
-            "noise, no privacy."
+            f"`noise_multiplier` must lie between {_LEAST_NOISE:g} and {_MOST_NOISE:g}; got {_shown(value)}. Without "
+            "noise there is no privacy."
         )
     object.__setattr__(event, "noise_multiplier", float(value))
 

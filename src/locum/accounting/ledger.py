@@ -119,7 +119,7 @@ class Ledger:
                     if replace(known, tip="", purpose=purpose) != charge:
                         raise PrivacyError(
                             "The checkpoint names a payment for something else: it belongs to another plan. Delete "
-                            "the checkpoint to start, and pay, anew."
+                            "the checkpoint to start over, and pay again."
                         )
                     return known
             self._pick(turn.entries, holding).check(charge, self.file)
@@ -145,7 +145,7 @@ class Ledger:
                     return charge
         raise PrivacyError(
             "The checkpoint names a payment that this ledger does not know: it belongs to another ledger or another "
-            "plan. Delete the checkpoint to start, and pay, anew."
+            "plan. Delete the checkpoint to start over, and pay again."
         )
 
     def finish(self, charge: Charge, result: str, part: str = "") -> None:
@@ -160,7 +160,7 @@ class Ledger:
             if known.get(part, result) != result or any(_overlap(part, other) for other in known if other != part):
                 raise PrivacyError(
                     "This charge has paid for another result already: the same fit was finished before, from a copy "
-                    "of its checkpoint or by another process. Delete the checkpoint, and pay anew."
+                    "of its checkpoint or by another process. Delete the checkpoint, and pay again."
                 )
             if part not in known:
                 body = {"kind": "result", "holding": charge.holding, "identity": charge.identity, "result": result}
@@ -300,7 +300,7 @@ class Ledger:
         try:
             return _holdings(entries)
         except (KeyError, TypeError, ValueError):
-            raise PrivacyError(f"The ledger {str(self.file)!r} holds an entry that makes no sense.") from None
+            raise PrivacyError(f"The ledger {str(self.file)!r} holds an entry that is not valid.") from None
 
 
 def joint_ledger(tips: Sequence[str]) -> str:

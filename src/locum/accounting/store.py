@@ -241,8 +241,8 @@ def check_chain(entries: Sequence[Mapping[str, Any]], whose: str = "copy") -> st
             whole = False
         if not whole:
             raise PrivacyError(
-                f"Entry {place} of the ledger {whose} was altered or is missing, so nobody knows what was spent: put "
-                "the file back from a copy whose tip is in the latest release."
+                f"Entry {place} of the ledger {whose} was altered or is missing, so it is unknown what was spent: "
+                "put the file back from a copy whose tip is in the latest release."
             )
         tip = expected
     return tip

@@ -105,7 +105,9 @@ def check_sets(
     if not 0 < fpr < 1:
         raise ConfigError(f"`fpr` must lie between 0 and 1; got {fpr!r}.")
     if members.dim != non_members.dim:
-        raise DataError(f"Members have {members.dim} features and non-members {non_members.dim}: embed both alike.")
+        raise DataError(
+            f"Members have {members.dim} features and non-members {non_members.dim}: embed both in the same way."
+        )
     if members.subject is not None and non_members.subject is not None:
         subjects = len(np.intersect1d(members.subject, non_members.subject))
         if subjects:

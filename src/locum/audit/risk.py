@@ -65,7 +65,7 @@ class RiskMap:
     """Every member, the most exposed first. It names records, so no JSON, passport or page contains it.
 
     The number of non-members limits how small a p-value can get: with few of them no record can be called exposed,
-    which is no all-clear. Attacks that do not score records, such as "closest record", do not contribute.
+    which is not an all-clear. Attacks that do not score records, such as "closest record", do not contribute.
 
     Parameters
     ----------
@@ -119,7 +119,7 @@ class RiskMap:
             f"{found:,} of {n:,} members are exposed beyond chance, {compared}; at most {self.level:.0%} of them are "
             "expected there by chance."
             if found
-            else f"None of {n:,} members is exposed beyond chance, {compared}. That is no all-clear."
+            else f"None of {n:,} members is exposed beyond chance, {compared}. That is not an all-clear."
         )
         return " ".join([summary, *(f"Doubt: {words}." for words in self.doubts)])
 

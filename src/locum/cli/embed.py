@@ -64,7 +64,7 @@ def embed(
             "--out",
             "-o",
             metavar="FILE|FOLDER/",
-            help="File of vectors, best .npz; a name that ends in / (also s3://...) is a folder of Parquet files.",
+            help="File of vectors, preferably .npz; a name ending in / (also s3://...) is a folder of Parquet files.",
             rich_help_panel=WHERE,
             callback=_unused,
         ),
@@ -86,7 +86,7 @@ def embed(
         str | None,
         typer.Option(
             metavar="LOW,HIGH",
-            help="16-bit and DICOM: values that become black and white (default: each image its own).",
+            help="16-bit and DICOM: values that become black and white (default: chosen per image).",
             rich_help_panel="Images",
         ),
     ] = None,
@@ -160,7 +160,7 @@ def embed(
         bool,
         typer.Option(
             "--no-reference",
-            help="Make no public statistics of the backbone, which private fits need if none ship with Locum.",
+            help="Do not make public statistics of the backbone. Private fits need them if none ship with Locum.",
             rich_help_panel="Images",
         ),
     ] = False,
@@ -169,12 +169,12 @@ def embed(
 ) -> None:
     """Turn images into vectors with a frozen vision model; a killed run resumes where it stopped.
 
-    Unreadable images are left out and listed in FILE.skipped.csv, copies are kept and listed in FILE.duplicates.csv.
-    Both stay with you: names can be patients' names. Into a folder, copies are not listed.
+    Unreadable images are left out and listed in FILE.skipped.csv; copies are kept and listed in FILE.duplicates.csv.
+    Both stay with you: names can be patients' names. If you write to a folder, copies are not listed.
     """
     limits = _window(window)
     if cache is not None and no_cache:
-        raise ConfigError("--cache and --no-cache exclude each other; leave one out.")
+        raise ConfigError("--cache and --no-cache cannot be combined: leave one out.")
     if engine is not EngineName.ray and (address is not None or actors is not None):
         raise ConfigError("--address and --actors are for a Ray cluster: add --engine ray, or leave them out.")
     if _is_folder(out):
@@ -228,7 +228,7 @@ def _check_folder(out: str, cache: Path | None, force: bool) -> None:
     if is_remote(out) and not out.endswith("/") and Path(out).suffix.lower() in _ENDINGS:
         raise ConfigError(f"Only a folder of Parquet files can be written to a store: end {out!r} in /.")
     if cache is not None:
-        raise ConfigError("A folder needs no --cache: a stopped run goes on with the next file. Leave it out.")
+        raise ConfigError("A folder needs no --cache: a stopped run resumes with the next file. Leave it out.")
     if force:
         raise ConfigError("--force is for a file: remove the folder first, or choose another.")
 
@@ -264,7 +264,7 @@ def _show_folder(result: dict[str, Any]) -> None:
     if result["reference"]:
         output.say(f"reference   {result['reference']} (public statistics for private fits)")
     if result["ledger"] is None:
-        output.say("ledger      none: images in a store have none beside them")
+        output.say("ledger      none: images in a store have none next to them")
         output.say_indented("with --ledger FILE all vectors of these images share one budget")
     kept = f"; {result['resumed']} of the files were there already" if result["resumed"] else ""
     output.say(f"computed    {result['computed']} in {result['seconds']:.1f} s{kept}")

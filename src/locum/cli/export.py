@@ -61,7 +61,7 @@ def export(
     The claim goes with it. An exported file holds nothing that the release does not hold.
     """
     if onnx == (hub is not None):
-        raise ConfigError("Say where to: --onnx -o FILE.onnx, or --hub OWNER/NAME.")
+        raise ConfigError("Say where to export to: --onnx -o FILE.onnx, or --hub OWNER/NAME.")
     if hub is not None:
         if out is not None:
             raise ConfigError("--out is for --onnx; --hub writes no file: leave it out.")

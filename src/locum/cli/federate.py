@@ -94,7 +94,7 @@ AbsentOption = Annotated[
     int | None,
     typer.Option(
         metavar="N",
-        help="Masked sums: how many sites may stay away from a sum (default: one in eight).",
+        help="Masked sums: how many sites may be absent from a sum (default: one in eight).",
         rich_help_panel=METHOD,
     ),
 ]
@@ -245,7 +245,7 @@ def pin(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Write the sites' public keys into the terms: with masked sums, a site answers together with these only."""
+    """Write the sites' public keys into the terms: with masked sums, a site works only with these."""
     from locum.recipes import pin_sites
 
     found = pin_sites(terms, keys)
@@ -291,15 +291,17 @@ def coordinate(
     sites: Annotated[
         int | None,
         typer.Option(
-            help="Start when so many are connected (default: all with a key).", rich_help_panel="The network"
+            help="Start when this many are connected (default: all with a key).", rich_help_panel="The network"
         ),
     ] = None,
     wait: Annotated[
-        float, typer.Option(help="Seconds for the sites to connect.", rich_help_panel="The network")
+        float, typer.Option(help="Seconds to wait for the sites to connect.", rich_help_panel="The network")
     ] = 600,
-    timeout: Annotated[float, typer.Option(help="Seconds for a reply.", rich_help_panel="The network")] = 3600,
+    timeout: Annotated[
+        float, typer.Option(help="Seconds to wait for a reply.", rich_help_panel="The network")
+    ] = 3600,
     patience: Annotated[
-        float, typer.Option(help="Seconds for a lost site to come back.", rich_help_panel="The network")
+        float, typer.Option(help="Seconds to wait for a lost site to come back.", rich_help_panel="The network")
     ] = 300,
     reference: Annotated[
         Path | None,
@@ -342,7 +344,7 @@ def join(
     key: Annotated[Path, typer.Option(metavar="FILE", help="The site's private key, NAME.key.", callback=existing)],
     as_json: Json = False,
 ) -> None:
-    """Take part in a federation as a site, until the result has arrived. The site takes requests, and no code."""
+    """Take part in a federation as a site, until the result arrives. The site accepts requests, but no code."""
     from locum.recipes import join_federation
 
     join_federation(site, coordinator, authority=ca, key=key, on_event=_tell)
@@ -556,9 +558,7 @@ def merge(
     max_sites_per_subject: SubjectOption = None,
     equal: Annotated[
         bool,
-        typer.Option(
-            "--equal", help="Give all sites the same weight, not by their noisy counts.", rich_help_panel=METHOD
-        ),
+        typer.Option("--equal", help="Weight all sites equally, not by their noisy counts.", rich_help_panel=METHOD),
     ] = False,
     reference: Annotated[
         Path | None,

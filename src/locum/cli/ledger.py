@@ -63,11 +63,13 @@ def set_budget(
     epsilon: Annotated[
         float,
         typer.Option(
-            help="What may be spent in all, over all releases.", rich_help_panel=BUDGET, callback=sensible_epsilon
+            help="The epsilon that all releases may spend in total.",
+            rich_help_panel=BUDGET,
+            callback=sensible_epsilon,
         ),
     ],
     delta: Annotated[
-        float, typer.Option(help="What may be spent in all, over all releases.", rich_help_panel=BUDGET)
+        float, typer.Option(help="The delta that all releases may spend in total.", rich_help_panel=BUDGET)
     ],
     holding: Annotated[str, typer.Option(help="The name of the data.", rich_help_panel=LEDGER)] = "default",
     unit: Annotated[
@@ -159,7 +161,7 @@ def restore(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Put a backup back. Refused if a charge would be forgotten; a damaged ledger is kept beside the new one."""
+    """Put a backup back. Refused if a charge would be forgotten; a damaged ledger is kept next to the new one."""
     from locum.recipes import find_ledger, restore_ledger
 
     made = restore_ledger(find_ledger(data, ledger), copy, releases=tuple(release or ()))

@@ -123,7 +123,7 @@ def fit(
         str | None,
         typer.Option(
             metavar="FILE_OR_FOLDER",
-            help="substitute: images that anyone may see as they are; they are shown in place of those in DATA.",
+            help="substitute: images that anyone may see as they are; they are shown instead of those in DATA.",
             callback=existing,
             rich_help_panel="What to keep",
         ),
@@ -142,7 +142,8 @@ def fit(
     beta: Annotated[
         float | None,
         typer.Option(
-            help="calibrated, tables: larger hides more and rebuilds less well.", rich_help_panel="Training"
+            help="calibrated, tables: a larger value hides more and rebuilds records less well.",
+            rich_help_panel="Training",
         ),
     ] = None,
     authors_compat: Annotated[
@@ -206,7 +207,7 @@ def fit(
         bool,
         typer.Option(
             "--domain-public",
-            help="Categories and ranges in the data are public: take those. The claim says that it assumes this.",
+            help="Categories and ranges in the data are public: use those. The claim says that it assumes this.",
             rich_help_panel=PRIVACY,
         ),
     ] = False,
@@ -321,11 +322,11 @@ def apply(
     force: Force = False,
     as_json: Json = False,
 ) -> None:
-    """Write obfuscated records, with the utility labels and a claim beside them.
+    """Write obfuscated records, with the utility labels and a claim next to them.
 
     Columns that the obfuscator does not know are left out. Measure first: `locum obfuscate trade-off`.
 
-    A private table takes no knobs; its guarantee is about `obfuscate sample`, and not about one row for each record.
+    A private table takes no knobs; its guarantee covers `obfuscate sample`, not one row for each record.
     """
     from locum.recipes import apply_obfuscator
 
@@ -375,7 +376,7 @@ def sample(
     force: Force = False,
     as_json: Json = False,
 ) -> None:
-    """Write rows drawn from a private table, with its guarantee in a claim beside them.
+    """Write rows drawn from a private table, with its guarantee in a claim next to them.
 
     No record is read and nothing is paid: draw as often as you like.
     """
@@ -404,10 +405,10 @@ def domain(
     force: Force = False,
     as_json: Json = False,
 ) -> None:
-    """Draft the domain of a table from its records, to be read and corrected before it is declared.
+    """Draft the domain of a table from its records, for you to check and correct before you declare it.
 
-    The file is private: it shows values of records. What you declare with it becomes public. The ledger notes the
-    look, and later claims name it.
+    The file is private: it shows values of records. What you declare with it becomes public. The ledger notes
+    this look, and later claims mention it.
     """
     from locum.recipes import draft_domain
 
@@ -482,7 +483,9 @@ def trade_off(
     epochs: Annotated[
         int | None,
         typer.Option(
-            min=1, help="For judges that are networks (default: the adjustable paper's).", rich_help_panel="Judges"
+            min=1,
+            help="Epochs of judges that are networks (default: the adjustable paper's).",
+            rich_help_panel="Judges",
         ),
     ] = None,
     attributes: Attributes = None,
@@ -490,7 +493,7 @@ def trade_off(
         str | None,
         typer.Option(
             metavar="FILE",
-            help="The same for a folder passed as --test.",
+            help="Like --attributes, for a folder passed as --test.",
             rich_help_panel="Judges",
             callback=existing,
         ),

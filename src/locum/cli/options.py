@@ -56,7 +56,7 @@ def sensible_epsilon(ctx: typer.Context, value: float | None) -> float | None:
     """A budget that protects somebody."""
     if value is not None and value > MOST_EPSILON and not ctx.resilient_parsing:
         raise ConfigError(
-            f"--epsilon may be at most {MOST_EPSILON:g}; got {value:g}. Above it a claim would say nothing: 1 is a "
+            f"--epsilon may be at most {MOST_EPSILON:g}; got {value:g}. A larger claim would mean nothing: 1 is a "
             "usual choice, and 10 is high."
         )
     return value
@@ -110,8 +110,8 @@ ClassesPublic = Annotated[
     bool,
     typer.Option(
         "--classes-public",
-        help="The class names in the data are public: take those. The claim says that it assumes this. In a terminal "
-        "you are asked.",
+        help="The class names in the data are public: use those. The claim says that it assumes this. Without this "
+        "option you are asked, in a terminal.",
         rich_help_panel=PRIVACY,
     ),
 ]

@@ -202,7 +202,9 @@ def confirm(meaning: str, consent: str) -> None:
     if sys.stdin is None:
         from locum.errors import ConfigError
 
-        raise ConfigError(f"{plain(meaning)} There is no input to confirm this with: add {consent} if you mean it.")
+        raise ConfigError(
+            f"{plain(meaning)} There is no standard input to confirm this with: add {consent} if you mean it."
+        )
     click.confirm(f"{plain(meaning)} Go on?", abort=True, err=True)
 
 

@@ -88,7 +88,7 @@ def passport(
     force: Force = False,
     as_json: Json = False,
 ) -> None:
-    """Write the passport files into a release: a page, a sheet of text, JSON, and metadata for catalogs.
+    """Write the passport files into a release: a page, a text sheet, JSON, and metadata for catalogs.
 
     They hold no real point and no exact count. Sign afterward: a new passport removes an old signature.
     """
@@ -196,7 +196,7 @@ def decide(
 ) -> None:
     """Approve or refuse a release: record who decided and why, write the passport, and sign it.
 
-    Name and reason stay in a private file beside the release; the passport gets the outcome, the date and the hash.
+    Name and reason stay in a private file next to the release; the passport gets the outcome, the date and the hash.
     """
     from locum.errors import ConfigError
 

@@ -89,7 +89,7 @@ def plan(
     explain: Annotated[bool, typer.Option("--explain", help="Explain the numbers and how to choose them.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Show what a private fit would do, cost and be worth. No data are read."""
+    """Show what a private fit would do, cost and achieve. No data are read."""
     from locum.errors import ConfigError
     from locum.recipes import explain as in_words, make_plan
     from locum.types import DP

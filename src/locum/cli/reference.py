@@ -14,7 +14,7 @@ from locum.cli.verb import Group
 if TYPE_CHECKING:
     from locum.recipes import ReferenceSummary
 
-group = Group("Public statistics, which private fits whiten vectors with.")
+group = Group("Public statistics, which private fits use to whiten vectors.")
 
 
 @group.verb()

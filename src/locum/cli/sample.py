@@ -47,7 +47,7 @@ def sample(
     n: Annotated[
         int | None,
         typer.Option(
-            "-n", help="How many vectors, with labels by the released prior.", rich_help_panel="What to draw"
+            "-n", help="How many vectors; labels follow the released class shares.", rich_help_panel="What to draw"
         ),
     ] = None,
     per_class: Annotated[
@@ -73,7 +73,7 @@ def sample(
         typer.Option(
             min=0,
             max=MOST_SEED,
-            help="Repeat the same draw; without it, fresh entropy.",
+            help="Seed to repeat the same draw (default: a new one each time).",
             rich_help_panel="What to draw",
         ),
     ] = None,

@@ -137,7 +137,7 @@ def _run_paper(
     from locum.recipes import run_paper
 
     target = out or Path("out/studies") / paper.name
-    output.say_aside(f"{paper.name}: {len(paper.parts)} studies; a run that stops can go on.")
+    output.say_aside(f"{paper.name}: {len(paper.parts)} studies; a stopped run can resume.")
     with output.progress_bar(paper.name) as progress:
         results = run_paper(
             paper,
@@ -264,7 +264,7 @@ def coverage(
     studies: Studies = Path("studies"),
     as_json: Json = False,
 ) -> None:
-    """Count what the four papers describe and what of it is done; list rows with --paper or --state."""
+    """Count what the four papers describe and how much of it is done; list rows with --paper or --state."""
     from locum.recipes import check_coverage, coverage_totals, read_coverage
 
     rows = read_coverage(studies, paper=paper, state=state)
@@ -295,7 +295,9 @@ def _find(studies: Path, name: str) -> FoundStudy:
         raise missing[name]
     if name in (papers := find_papers(studies)):
         parts = ", ".join(part.study for part in papers[name].parts)
-        raise ConfigError(f"{name!r} is a whole paper, which can be run; this takes one of its studies: {parts}.")
+        raise ConfigError(
+            f"{name!r} is a whole paper, which can be run; this command takes one of its studies: {parts}."
+        )
     if name not in found:
         raise ConfigError(f"There is no study {name!r}; there are {', '.join([*found, *missing, *papers])}.")
     return found[name]

@@ -38,7 +38,7 @@ def _common_options() -> list[click.Option]:
         chosen = ctx.meta.setdefault("locum.level", {"quiet": False, "verbose": False})
         chosen[param.name] = value
         if chosen["quiet"] and chosen["verbose"]:
-            raise click.UsageError("--quiet and --verbose exclude each other; leave one out.", ctx)
+            raise click.UsageError("--quiet and --verbose cannot be combined: leave one out.", ctx)
         output.set_level(**chosen)
 
     quiet = click.Option(

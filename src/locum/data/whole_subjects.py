@@ -74,7 +74,9 @@ def hashed(column: npt.NDArray[Any]) -> npt.NDArray[np.uint64]:
     try:
         own = b"".join(hashlib.blake2b(text.encode(), digest_size=8).digest() for text in texts.tolist())
     except UnicodeEncodeError:
-        raise DataError("A subject is not text: it holds half of a character. Write it again in UTF-8.") from None
+        raise DataError(
+            "A subject is not valid text: it holds half of a character. Write it again in UTF-8."
+        ) from None
     out: npt.NDArray[np.uint64] = np.frombuffer(own, dtype="<u8")[inverse]
     return out
 

@@ -443,6 +443,6 @@ def _cache_file(source: ImageSource, cache: Path | bool) -> Path | None:
         return private_folder(source.home / STATE_FOLDER) / "vectors.sqlite"
     except OSError:
         raise DataError(
-            "The cache cannot be kept beside the images: make their parent folder writable, name a file with "
+            "The cache cannot be kept next to the images: make their parent folder writable, name a file with "
             "--cache FILE, or use --no-cache."
         ) from None

@@ -113,7 +113,7 @@ def load_onnx(file: str, device: str = "auto") -> Backbone:
     else:
         sides = [s for s in inputs[0].shape[2:] if isinstance(s, int)]
         if len(sides) < 2:
-            raise ConfigError(f"{file!r} takes images of any size: put a {SETTINGS} with the size beside it.")
+            raise ConfigError(f"{file!r} takes images of any size: put a {SETTINGS} with the size next to it.")
         preprocessing = Preprocessing(resize=(sides[0], sides[1]))
     run = session_runner(session)
     dim = _width(run, preprocessing, file)

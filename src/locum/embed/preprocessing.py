@@ -272,7 +272,7 @@ def _contract(given: Mapping[str, Any]) -> Preprocessing:
     for key in more:
         if known.get(key):
             raise DataError(
-                f"The settings ask for {key[:40]!r}, which is more than resize, crop and scale: remove it."
+                f"The settings ask for {key[:40]!r}, which goes beyond resize, crop and scale: remove it."
             )
     if not known.get("do_resize", True):
         raise DataError("The settings turn 'do_resize' off, but all images must end up the same size: turn it on.")

@@ -159,7 +159,7 @@ class FileSource(ImageSource):
             key = subject_key(self.home)
         except OSError:
             raise PrivacyError(
-                "The images hold patient numbers, and the key that replaces them cannot be kept beside the images: "
+                "The images hold patient numbers, and the key that replaces them cannot be kept next to the images: "
                 "make their parent folder writable, or give a table with a column `subject`."
             ) from None
         return dicom_subject(content, key)
@@ -212,8 +212,8 @@ class RemoteSource(ImageSource):
         """None; a DICOM file is refused, because the key that replaces its patient's number has no place to stay."""
         if is_dicom(content):
             raise PrivacyError(
-                "The images hold patient numbers, and the key that replaces them cannot be kept beside images in a "
-                "store: copy the images to a folder of this machine, and embed that."
+                "The images hold patient numbers, and the key that replaces them cannot be kept next to images in "
+                "a store: copy the images to a folder of this machine, and embed that."
             )
         return None
 

@@ -113,7 +113,7 @@ def check_new_folder(folder: Path) -> None:
     """Raise if files of a federation, such as private keys, have no place in a folder."""
     resolved = folder.resolve()
     if resolved in (Path.cwd(), Path(resolved.anchor)):
-        raise ConfigError(f"Files of a federation get a folder of their own; got {str(folder)!r}. Name a new folder.")
+        raise ConfigError(f"Files of a federation need their own folder; got {str(folder)!r}. Name a new folder.")
     if lies_in_release(resolved / "key"):
         raise ConfigError(
             f"A release is made to be sent: keep files of a federation out of its folder; got {str(folder)!r}."

@@ -146,7 +146,7 @@ def _masked_claim(settings: FederationSettings, claims: Sequence[PrivacyClaim]) 
     if not n - settings.absent <= len(paid) <= n:
         raise PrivacyError(f"{len(paid)} sites paid; sums of these {n} open only with {n - settings.absent} or more.")
     if not all(pays_terms(claim, settings) for claim in claims):
-        raise PrivacyError("A site paid for something else than the terms of the federation ask.")
+        raise PrivacyError("A site paid for something other than the terms of the federation ask for.")
     dp = DPClaim(
         epsilon_of(plan.events, settings.delta, settings.relation),
         settings.delta,

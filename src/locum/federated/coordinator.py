@@ -185,7 +185,7 @@ class Coordinator:
         for name, terms in list(found.items()):
             reason = terms.why_excluded(self.settings)
             if self.settings.masked and not terms.is_test and not _planned(terms, self.settings):
-                reason = "it paid for something else than the terms ask"
+                reason = "it paid for something other than the terms ask for"
             elif kinds[name] != common:
                 reason = "its randomness (secure or seeded), unit or relation differs from that of most sites"
             elif not reason and terms.claim.dp is not None and tips[terms.claim.dp.ledger] > 1:

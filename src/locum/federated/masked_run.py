@@ -246,8 +246,8 @@ class MaskedRun:
         most = self._settings.max_size * len(self._state.terms) + 10 * noise * math.sqrt(len(total))
         if not np.linalg.norm(total) <= most:
             raise LocumError(
-                "A total is larger than the records of all sites could make it: a site sent something else than its "
-                "sums. Nothing was released; find out which one, and start a new run without it."
+                "A total is larger than the records of all sites could make it: a site sent something other than "
+                "its sums. Nothing was released; find out which one, and start a new run without it."
             )
 
     def _enough(self, found: Any, what: str) -> None:

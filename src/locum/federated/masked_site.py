@@ -75,7 +75,7 @@ class MaskedSite:
         """Announce this site's keys; nothing is paid yet."""
         with self._budget.ledger() as ledger:
             if ledger is not None and self._budget.of_run(ledger, self._run):
-                raise PrivacyError("This site has paid for this run, and its state is lost: it cannot go on.")
+                raise PrivacyError("This site has paid for this run, and its state is lost: it cannot continue.")
         if self._plan.privacy is not None:
             # Before anybody relies on this site: what is refused later would be paid for nothing.
             check_noise(self._plan.sums_noise)
@@ -158,7 +158,7 @@ class MaskedSite:
         if self._state.identity:
             return self._budget.paid(ledger, self._state.identity)
         if any(ledger.results(charge) for charge in self._budget.of_run(ledger, self._run)):
-            raise PrivacyError("This site has answered sums of this run, and its state is old: it cannot go on.")
+            raise PrivacyError("This site has answered sums of this run, and its state is old: it cannot continue.")
         assert self._plan.privacy is not None
         return self._budget.charge(ledger, self._plan.events, self._run, self._plan.privacy.delta)
 

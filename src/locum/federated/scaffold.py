@@ -17,7 +17,8 @@ _TERMS = """\
 """
 
 _SITE = """\
-# Copy to site.toml, beside the site's records, where it stays. Only epsilon, delta, n_public and unit leave the site.
+# Copy to site.toml, next to the site's records, and keep it there. Only epsilon, delta, n_public and unit
+# leave the site.
 federation = "federation.toml"    # a copy of the terms that this site agreed to: it replies under no others
 data = "embeddings.npz"       # relative to this file; "FILE#train" picks a split
 # validation = "held.npz"     # chooses the site's lambda; without it, cross-validation does
@@ -31,7 +32,7 @@ delta = {delta}
 """
 
 _PIN = """
-Write the keys into the terms. A site answers together with the sites in its copy of the terms and with nobody else:
+Write the keys into the terms. A site works only with the sites in its copy of the terms:
 
 ```console
 $ locum federate pin federation.toml --keys keys
@@ -180,7 +181,7 @@ def write_federation(
 
 
 def pin_keys(terms: str | Path, keys: str | Path | None = None) -> dict[str, str]:
-    """Write the public keys of the sites into the terms: sites answer together with these and with nobody else.
+    """Write the public keys of the sites into the terms: sites work only with these.
 
     Parameters
     ----------

@@ -210,7 +210,7 @@ class Site:
             if ledger is not None:
                 charge = self._budget.paid(ledger, state.identity)
                 if ledger.releases(charge) not in ((), (result,)):
-                    raise PrivacyError("This site has already got another result of this run.")
+                    raise PrivacyError("This site has already received another result of this run.")
                 ledger.bind(charge, result)
 
     def _check_result(self, release: Release, settings: FederationSettings, state: SiteState) -> None:

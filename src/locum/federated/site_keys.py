@@ -43,7 +43,9 @@ def read_public_key(name: str, text: str) -> EllipticCurvePublicKey:
         key = None
     # The curves of NIST, which Flower takes too.
     if not isinstance(key, EllipticCurvePublicKey) or not key.curve.name.startswith("secp"):
-        raise ConfigError(f"What {name!r} has is not the public key of a site: make one with `locum federate key`.")
+        raise ConfigError(
+            f"The entry of {name!r} is not the public key of a site: make one with `locum federate key`."
+        )
     return key
 
 

@@ -69,7 +69,7 @@ class VAEGenerator(CVAEGenerator):
     ) -> Self:
         """Learn from vectors alone; labels are ignored."""
         if self.condition_on:
-            raise ConfigError("A VAE sees vectors alone: leave `condition_on` out, or use CVAEGenerator.")
+            raise ConfigError("A VAE sees only vectors: leave `condition_on` out, or use CVAEGenerator.")
         if validation is not None:
             validation = (validation[0], _unlabeled(validation[0]))
         return super().fit(X, _unlabeled(X), subject, attributes=attributes, validation=validation)

@@ -215,7 +215,9 @@ class SavedHead:
         No prediction changes. The settings record the temperature.
         """
         if not 0 < temperature < np.inf:
-            raise ConfigError(f"`temperature` must be above 0 and finite; got {temperature!r}. Above 1 is less sure.")
+            raise ConfigError(
+                f"`temperature` must be above 0 and finite; got {temperature!r}. Above 1, the head is less confident."
+            )
         last = self.manifest.program[-1]
         if not isinstance(last, Linear):
             raise ConfigError(f"A temperature needs a linear layer at the end of the head; it ends in {last.op!r}.")

@@ -202,7 +202,7 @@ def write_folder_atomically(
     try:
         make_folders(place.parent)
     except OSError as error:
-        raise ConfigError(f"Cannot write beside {str(path)!r}: {error.strerror}. Choose another folder.") from error
+        raise ConfigError(f"Cannot write next to {str(path)!r}: {error.strerror}. Choose another folder.") from error
     with _stage(place, path) as temporary:
         for name, raw in contents:
             _write_synced(temporary / name, raw, mode & 0o666, path / name)
@@ -342,7 +342,7 @@ def _stage(place: Path, shown: Path) -> Iterator[Path]:
             temporary = Path(tempfile.mkdtemp(prefix=prefix, dir=place.parent))
         except OSError as error:
             raise ConfigError(
-                f"Cannot write beside {str(shown)!r}: {error.strerror}. Choose another folder."
+                f"Cannot write next to {str(shown)!r}: {error.strerror}. Choose another folder."
             ) from error
         try:
             yield temporary

@@ -83,11 +83,11 @@ def _taken(file: Path, path: Path, end: float) -> int | None:
         except FileNotFoundError:
             # Another process has just removed the folder again.
             if time.monotonic() >= end + 1:
-                raise ConfigError(f"Cannot write beside {str(path)!r}: choose another folder.") from None
+                raise ConfigError(f"Cannot write next to {str(path)!r}: choose another folder.") from None
             continue
         except OSError as error:
             raise ConfigError(
-                f"Cannot write beside {str(path)!r}: {error.strerror}. Choose another folder."
+                f"Cannot write next to {str(path)!r}: {error.strerror}. Choose another folder."
             ) from None
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

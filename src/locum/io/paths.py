@@ -51,7 +51,7 @@ def state_folder(data: str | os.PathLike[str]) -> Path:
     """
     if is_remote(split_path(data)[0]):
         raise PrivacyError(
-            f"{split_path(data)[0]!r} is not on this machine, so there is no place beside it for a ledger or other "
+            f"{split_path(data)[0]!r} is not on this machine, so there is no place next to it for a ledger or other "
             "private files: name a ledger that everybody who uses these data shares with --ledger."
         )
     place = _real(split_path(data)[0])
@@ -367,7 +367,7 @@ def check_output_file(
     check_local(path)
     _check_link(path, "file")
     if release is not None and _real(release) in _real(path).parents:
-        raise ConfigError("A release holds only the files that its manifest lists: write beside it, not into it.")
+        raise ConfigError("A release holds only the files that its manifest lists: write next to it, not into it.")
     if path.is_dir():
         raise ConfigError(f"{str(path)!r} is a folder: give the name of a file in it.")
     if path.exists() and not path.is_file():

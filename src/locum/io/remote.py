@@ -199,7 +199,7 @@ def remote_errors(address: str) -> Iterator[None]:
         raise
     except ValueError:
         # A library's text about a damaged file may quote records.
-        raise DataError(f"{address!r} is no valid address, or what is there is damaged: check both.") from None
+        raise DataError(f"{address!r} is not a valid address, or what is there is damaged: check both.") from None
     except OSError as error:
         text = " ".join(str(error).split())
         reason = text if len(text) <= 300 else f"{text[:300]} ..."

@@ -77,7 +77,7 @@ def write_audit_page(path: Path, facts: Mapping[str, Any], *, overwrite: bool = 
     """Write a page from `audit_facts` that only its owner can read. A path inside a release is refused."""
     check_output_file(path, overwrite=overwrite)
     if lies_in_release(path):
-        raise PrivacyError("This page is internal and must not leave with a release. Write it beside the release.")
+        raise PrivacyError("This page is internal and must not leave with a release. Write it next to the release.")
     write_bytes(str(path), audit_html(facts).encode())
 
 

@@ -320,7 +320,7 @@ def _compared(place: Path, file: DataFile) -> tuple[str, str]:
     if file.contents is not None:
         try:
             if contents_sha256(place) == file.contents:
-                return "agrees", "agrees: it was packed otherwise, and holds the same"
+                return "agrees", "agrees: it was packed differently, but holds the same"
         except DataError:
             return "differs", f"has {size} bytes where {file.bytes} are expected, and is damaged"
     if size != file.bytes:

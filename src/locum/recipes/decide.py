@@ -247,7 +247,7 @@ def default_decision_path(release: Path) -> Path:
 def _check_place(place: Path, release: Path, overwrite: bool) -> None:
     if lies_in_release(place):
         raise PrivacyError(
-            "A decision names a person and must not leave with a release. Write it beside the release."
+            "A decision names a person and must not leave with a release. Write it next to the release."
         )
     check_output_file(place, overwrite=overwrite, release=release)
     if not place.exists():

@@ -130,7 +130,7 @@ def run_demo(
         ),
         (
             "compare",
-            "Data holder: what would a larger budget have brought, or no guarantee at all?",
+            "Data holder: what would a larger budget, or no guarantee at all, have given?",
             (
                 f"locum fit {vectors} -o {folder / LARGER} --classes-public \\\n"
                 f"       --epsilon {LARGER_EPSILON:g} --holding {LARGER_HOLDING}",

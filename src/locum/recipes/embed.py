@@ -242,7 +242,7 @@ def ledger_text(source: ImageSource, given: Path | None) -> str:
         return str(given.resolve())
     if given is not None:
         raise ConfigError(
-            "--ledger is for images in a store: images on this machine have their ledger beside them, so that all "
+            "--ledger is for images in a store: images on this machine have their ledger next to them, so that all "
             "their vectors share one budget. Leave it out."
         )
     return ledger_of(source)

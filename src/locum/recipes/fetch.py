@@ -240,7 +240,7 @@ def _download_web(entry: Mapping[str, Any], part: Path, progress: Progress | Non
     with answer:
         begun = answer.status == 206 and str(answer.headers["Content-Range"]).startswith(f"bytes {start}-")
         if answer.status == 206 and not begun:
-            raise DataError(f"{url} sent another part of the file than the one asked for: try again later.")
+            raise DataError(f"{url} sent a different part of the file than the one asked for: try again later.")
         start = start if begun else 0
         length = answer.headers["Content-Length"]
         total = start + int(length) if length and length.isdecimal() else None

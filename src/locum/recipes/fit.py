@@ -610,8 +610,8 @@ def _about_copies(found: _Parts, privacy: DP, *, dropping: bool) -> str:
         return told + "--drop-duplicates leaves copies out."
     out = "" if dropping else "--drop-duplicates leaves out those of one subject. "
     return (
-        f"{told}{out}Copies of different subjects stay: no subject may decide over the records of others. If you "
-        "remove those yourself, say so with --duplicates-removed."
+        f"{told}{out}Copies of different subjects stay: no subject may affect what happens to the records of others. "
+        "If you remove those yourself, say so with --duplicates-removed."
     )
 
 

@@ -203,7 +203,7 @@ def unreadable_sentence(file: str, unreadable: int, images: int, listing: str | 
     named = "" if listing is None else f" ({listing!r} names them)"
     return (
         f"{unreadable} of {images} images of {file!r} cannot be read{named}: run `locum embed {file} -o FILE`, which "
-        "goes on without them (no image is computed twice), and give FILE instead."
+        "continues without them (no image is computed twice), and give FILE instead."
     )
 
 

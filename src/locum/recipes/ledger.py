@@ -38,7 +38,7 @@ def find_ledger(data: str | None, file: Path | None) -> Path:
     'clinic.sqlite'
     """
     if (data is None) == (file is None):
-        raise ConfigError("Say whose ledger: give DATA, the file or folder it belongs to, or --ledger FILE.")
+        raise ConfigError("Say which ledger: give DATA, the file or folder that it belongs to, or --ledger FILE.")
     if file is not None:
         return file
     place = split_path(str(data))[0]

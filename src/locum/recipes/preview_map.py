@@ -125,7 +125,7 @@ def plane_of(X: Rows, codes: Codes, means: Array, reference: Reference) -> Plane
     center = middles.mean(axis=0)
     _, strength, directions = np.linalg.svd(middles - center, full_matrices=False)
     first = directions[0]
-    titles = ("along the difference of the classes", "along the most varied direction besides")
+    titles = ("along the difference between the classes", "along the most varied remaining direction")
     if len(strength) > 2 and strength[1] > 1e-6 * strength[0]:
         second = directions[1]
         titles = ("first axis of the class means", "second axis of the class means")

@@ -305,11 +305,11 @@ def publish_release(
     read_signing_key(out / RELEASE, key, passphrase)
     inside = Path(os.path.realpath(split_path(data)[0]))
     if inside.is_dir() and (inside == Path(os.path.realpath(out)) or inside in Path(os.path.realpath(out)).parents):
-        raise ConfigError(f"{str(out)!r} lies inside the data: choose a folder beside them.")
+        raise ConfigError(f"{str(out)!r} lies inside the data: choose a folder next to them.")
     check_output_folder(out, overwrite=False, resumes=f"{INTERNAL}/{_STATE}")
     if os.path.lexists(out / RELEASE) and ((out / RELEASE).is_symlink() or not (out / RELEASE / MANIFEST).is_file()):
         raise ConfigError(
-            f"{str(out / RELEASE)!r} is in the way and is no release: move it, or choose another folder."
+            f"{str(out / RELEASE)!r} is in the way and is not a release: move it, or choose another folder."
         )
     with hold_folder(out):
         return _run(asked)
@@ -356,25 +356,25 @@ def _opened(asked: _Asked) -> tuple[_State, bool]:
             raise ValueError
     except (ValueError, KeyError, TypeError):
         raise DataError(
-            f"{str(file)!r} is damaged or of another version, so nobody can tell what was paid for: choose another "
+            f"{str(file)!r} is damaged or of another version, so it is unclear what was paid for: choose another "
             "folder."
         ) from None
     for name, value in asked.settings.items():
         if name not in state.settings:
             raise ConfigError(
-                f"{str(asked.out)!r} was begun by another version of Locum, which had no setting {name!r}: go on "
-                "with that version, or choose another folder, where another release is paid for."
+                f"{str(asked.out)!r} was started by another version of Locum, which had no setting {name!r}: "
+                "continue with that version, or choose another folder, where another release is paid for."
             )
         if state.settings[name] != value:
             raise ConfigError(
                 f"{str(asked.out)!r} was begun with {name} {state.settings[name]!r}; got {value!r}. Give the "
-                "same to go on, or choose another folder, where another release is paid for."
+                "same to continue, or choose another folder, where another release is paid for."
             )
     if state.source != source:
         if "fit" in state.steps:
             raise ConfigError(
                 f"The data have changed since the release in {str(asked.out)!r} was begun and paid for: put them "
-                "back to go on, or choose another folder, where another release is paid for."
+                "back to continue, or choose another folder, where another release is paid for."
             )
         state.source, state.steps = source, {}
     decided = state.steps.get("publish")
@@ -537,13 +537,13 @@ def _fit(asked: _Asked, state: _State, ledger: Path) -> None:
         raise PrivacyError(
             f"An earlier run was charged epsilon {paid[0].epsilon:.6g}, and the checkpoint of its fit is gone from "
             f"{str(Path(state.steps['fit'].get('place', here), STATE_FOLDER))!r}: nothing is charged again. Put it "
-            "back to go on, or choose another folder, where another release is paid for."
+            "back to continue, or choose another folder, where another release is paid for."
         )
     if copies := state.steps["split"]["kept_copies"]:
         many = "1 copy" if copies == 1 else f"{copies} copies"
         asked.announce(
-            f"duplicates: {many} of another subject's record will be used, since no subject may decide over the "
-            "records of others"
+            f"duplicates: {many} of another subject's record will be used, since no subject may affect what "
+            "happens to the records of others"
         )
     asked.announce(f"fit: epsilon {asked.budget.epsilon:g} is charged to {str(ledger)!r}, then a release is made")
     try:
@@ -572,8 +572,8 @@ def _fit(asked: _Asked, state: _State, ledger: Path) -> None:
         then = state.steps["fit"].get("locum", "of another version")
         raise PrivacyError(
             f"An earlier run (Locum {then}) was charged epsilon {paid[0].epsilon:.6g}, and this one (Locum "
-            f"{__version__}) cannot go on from its checkpoint: {error} Nothing is charged again: go on with the "
-            "version that began it, or choose another folder, where another release is paid for."
+            f"{__version__}) cannot continue from its checkpoint: {error} Nothing is charged again: continue with "
+            "the version that began it, or choose another folder, where another release is paid for."
         ) from None
 
 

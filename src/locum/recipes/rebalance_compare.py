@@ -351,7 +351,7 @@ def _by_class(task: _Task, right: npt.NDArray[np.float64]) -> tuple[ClassAccurac
 def _chosen(methods: Sequence[str] | None, every: bool) -> tuple[list[str], tuple[str, ...]]:
     """The methods in the order of METHODS, and those left out because they are slow."""
     if methods is not None and every:
-        raise ConfigError("--methods and --all exclude each other: use one of them.")
+        raise ConfigError("--methods and --all cannot be combined: use one of them.")
     if methods is None:
         slow = [name for name in METHODS if isinstance(_generator(METHODS[name]), CVAEGenerator)]
         left_out = () if every else tuple(slow)

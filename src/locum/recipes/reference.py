@@ -108,7 +108,7 @@ def make_reference(
     (2, 'declared ranges of 2 features')
     """
     if (backbone is None) == (ranges is None):
-        raise ConfigError("Say what to make statistics of: --backbone NAME or --ranges FILE, and not both.")
+        raise ConfigError("Say what to make statistics of: --backbone NAME or --ranges FILE, but not both.")
     check_output_file(out, overwrite=overwrite, suffixes=(".safetensors",))
     if ranges is not None:
         if images is not None or seed is not None:

@@ -517,7 +517,7 @@ class Expected:
     --------
     >>> from locum.recipes import Expected
     >>> Expected(120.0, 10, 0, "as the study says").sentence(jobs=2)
-    '10 cells, about 60 s with 2 at once (as the study says); a run that stops can go on'
+    '10 cells, about 60 s with 2 at once (as the study says); a stopped run can resume'
     """
 
     seconds: float | None
@@ -529,10 +529,10 @@ class Expected:
         """What to tell before a run."""
         start = f"{self.cells} cells" + (f", {self.done} done already" if self.done else "")
         if self.seconds is None:
-            return f"{start}; how long they take is not known yet; a run that stops can go on"
+            return f"{start}; how long they take is not known yet; a stopped run can resume"
         at_once = f" with {jobs} at once" if jobs > 1 else ""
         long = in_time(max(1.0, self.seconds / jobs))
-        return f"{start}, about {long}{at_once} ({self.source}); a run that stops can go on"
+        return f"{start}, about {long}{at_once} ({self.source}); a stopped run can resume"
 
 
 def expect_time(found: FoundStudy, *, quick: bool, out: Path, keep: bool = False) -> Expected:

@@ -350,7 +350,7 @@ def _counted(found: _Found) -> DataSurvey:
         refused.append(unreadable_sentence(split_path(survey.data)[0], unreadable, images, survey.unreadable["file"]))
     if survey.ignored:
         problems.append(
-            f"{_many(survey.ignored, 'file that is no image is', 'files that are no images are')} ignored."
+            f"{_many(survey.ignored, 'file that is not an image is', 'files that are not images are')} ignored."
         )
     if survey.unchecked:
         problems.append(
@@ -597,11 +597,11 @@ def _private(survey: DataSurvey) -> tuple[str, ...]:
         )
     if survey.kind == "images":
         out += [
-            "The images, and the vectors that are made of them.",
+            "The images, and the vectors that are made from them.",
             "The names of files and folders, except folders or labels that name a class.",
         ]
     else:
-        out += ["The values in the records.", "The name of the file and where it lies."]
+        out += ["The values in the records.", "The name of the file and where it is."]
     if survey.attributes and survey.kind != "table":
         out.append("Attributes of the records that you do not condition on: names and values.")
     out += [

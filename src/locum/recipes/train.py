@@ -201,7 +201,7 @@ def train_head(
         pick_device(device)
     check_output_file(out, overwrite=overwrite, suffixes=(".safetensors",))
     if out.absolute().parent.resolve() == release.resolve():
-        raise ConfigError("A head inside the release's folder would spoil the release: write it beside the folder.")
+        raise ConfigError("A head inside the release's folder would damage the release: write it next to the folder.")
     source = load(release)
     check_rows("--samples", samples, source)
     if head == "auto":

@@ -132,7 +132,7 @@ def verify_opened_release(
     if ledger is not None:
         if claim.dp is None:
             raise ConfigError(
-                f"{str(opened.path)!r} has no claim of differential privacy, and so no charge: leave out --ledger."
+                f"{str(opened.path)!r} has no claim of differential privacy, so it has no charge: leave out --ledger."
             )
         if joint:
             more, open_questions = _check_site(opened, claim.dp, ledger)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 # Another processor may round the last digits of the inference differently.
 _CLOSE = 1e-4
-_ALTERED = "The model does not follow from the noisy counts beside it: the folder was altered. Do not use it."
+_ALTERED = "The model does not follow from the noisy counts next to it: the folder was altered. Do not use it."
 
 
 def verify_table(
@@ -36,7 +36,7 @@ def verify_table(
         "files have the sizes and hashes that it lists, and there is no other",
     ]
     _check_model(saved)
-    checks.append("the model follows from the noisy counts beside it")
+    checks.append("the model follows from the noisy counts next to it")
     not_checked, dp = [], saved.claim.dp
     if dp is not None:
         checks.append("the claimed epsilon covers what its events cost")
@@ -45,7 +45,7 @@ def verify_table(
     if ledger is not None:
         if dp is None:
             raise ConfigError(
-                f"{str(path)!r} has no claim of differential privacy, and so no charge: leave out --ledger."
+                f"{str(path)!r} has no claim of differential privacy, so it has no charge: leave out --ledger."
             )
         book, charge = paid(saved.claim, dp, ledger)
         if saved.fingerprint not in book.releases(charge):

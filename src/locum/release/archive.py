@@ -364,13 +364,13 @@ def _entries(raw: bytes) -> tuple[str | None, dict[str, _Entry]]:
         if not file and slash:
             # Some programs deflate nothing, which takes two bytes.
             if entry.size or entry.packed > 2:
-                raise FormatError("The .zip holds a folder with a content: do not open it.")
+                raise FormatError("The .zip holds a folder that has content: do not open it.")
             continue
         if file not in RELEASE_NAMES:
             raise FormatError(f"The .zip holds {file[:80]!r}, which no release has: do not open it.")
         files[file] = entry
     if at != end:
-        raise FormatError("The .zip is damaged: its directory has another length than it says. Ask for it again.")
+        raise FormatError("The .zip is damaged: its directory has a different length than it says. Ask for it again.")
     if len(set(names)) != len(names) or len(folders) > 1:
         raise FormatError("The .zip holds a file twice, or files in different folders: do not open it.")
     _check_spans(spans, end - length)
@@ -408,7 +408,7 @@ def _entry(raw: bytes, at: int, end: int) -> tuple[int, str, tuple[int, int], _E
         or (numbers != (crc, packed, size) and not (follow and numbers == (0, 0, 0)))
         or raw[begin : begin + mine[9]] != name.encode("utf-8")
     ):
-        raise FormatError("The .zip contradicts itself about a file: it is damaged, or do not open it.")
+        raise FormatError("The .zip contradicts itself about a file: it is damaged or hostile. Do not open it.")
     start = begin + mine[9] + mine[10]
     _check_extra(raw[start - mine[10] : start])
     stop = start + packed
@@ -424,7 +424,7 @@ def _after_descriptor(raw: bytes, at: int, numbers: bytes) -> int:
     for form in (_DESCRIPTOR + numbers, numbers):
         if raw[at : at + len(form)] == form:
             return at + len(form)
-    raise FormatError("The .zip contradicts itself about a file: it is damaged, or do not open it.")
+    raise FormatError("The .zip contradicts itself about a file: it is damaged or hostile. Do not open it.")
 
 
 def _check_spans(spans: list[tuple[int, int]], end: int) -> None:
@@ -456,7 +456,7 @@ def _content(raw: bytes, entry: _Entry) -> bytes:
     packed = memoryview(raw)[entry.start : entry.start + entry.packed]
     out = bytes(packed) if entry.method == _STORED else _inflated(packed, entry.size, file)
     if len(out) != entry.size or zlib.crc32(out) != entry.crc:
-        raise IntegrityError(f"{file} in the .zip has another checksum or size than it should: damaged. Ask again.")
+        raise IntegrityError(f"{file} in the .zip has the wrong checksum or size: it is damaged. Ask for it again.")
     return out
 
 
@@ -474,7 +474,7 @@ def _inflated(packed: memoryview, size: int, file: str) -> bytes:
     except zlib.error:
         raise IntegrityError(f"{file} in the .zip is damaged: ask for it again.") from None
     if not engine.eof or engine.unused_data or len(out) != size:
-        raise IntegrityError(f"{file} in the .zip has another size than the .zip says: do not open it.")
+        raise IntegrityError(f"{file} in the .zip has a different size than the .zip says: do not open it.")
     return bytes(out)
 
 

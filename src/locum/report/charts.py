@@ -185,13 +185,13 @@ def audit_charts(facts: Mapping[str, Any]) -> dict[str, Markup | None]:
         "auc": forest(
             games,
             key="forest-auc",
-            title="AUC of each attack beside its control",
+            title="AUC of each attack next to its control",
             chance=0.5,
             limit=proven_auc(facts),
         )
         if games
         else None,
-        "share": forest(shares, key="forest-share", title="Share of records hit by each attack, beside its control")
+        "share": forest(shares, key="forest-share", title="Share of records hit by each attack, next to its control")
         if shares
         else None,
         "roc": log_roc(curves) if curves else None,

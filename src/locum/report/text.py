@@ -50,9 +50,9 @@ READING = {
     "closer the release comes to “real data”, the less was lost. The 95% intervals cover repeated draws and "
     "trainings. They do not cover another test set or another hospital.",
     "map": "Each mark is one vector; color and shape show its class. Similar vectors lie close together. If a "
-    "release is faithful, each class lies where the real class lies; with much noise it does not, and can still "
-    "train a classifier. Two marks in the same place do not mean a copy: a two-dimensional map drops most of what "
-    "the vectors hold.",
+    "release is faithful, each class lies where the real class lies; with much noise it does not, but samples "
+    "can still train a classifier. Two marks in the same place do not mean a copy: a two-dimensional map drops "
+    "most of what the vectors hold.",
     "map_alone": "Each mark is one vector drawn from the release; color and shape show its class. No real vector is "
     "shown, and none was used to draw the map.",
     "distances": "How far away is the nearest record? All features are first put on one scale. Held-out records show "
@@ -117,8 +117,8 @@ EFFECTS = {
 AUDIT_READING = {
     "forest": "A filled mark is the result of an attack on records that were used, a hollow mark the same attack "
     "between non-members; bars are 95% intervals. What counts is how far a filled mark lies to the right of chance "
-    "and of its hollow mark. Verdicts are corrected for the number of attacks, so a single mark may be off without "
-    "being a leak.",
+    "and of its hollow mark. Verdicts are corrected for the number of attacks, so a single mark may be far from "
+    "chance without being a leak.",
     "roc": "How many of the records that were used does the attacker find, for a given share of non-members wrongly "
     "accused? The left end matters most: being right about a few subjects with hardly any false alarm is a leak even "
     "if the average shows none. On the dashed line members are found no more often than non-members are accused.",
@@ -142,8 +142,8 @@ ATTACK_WORDS = {
     "attribute inference": "Knows part of a record, and guesses its class or another attribute from the samples.",
     "re-identification": "Has one record of a person, and finds another of the same person through the samples.",
     "hole": "Looks for places that the samples avoid because a record lies there.",
-    "likelihood ratio": "Computes whether the release makes a record likelier than the population does.",
-    "latent search": "Searches the decoder for the code that comes nearest to a record.",
+    "likelihood ratio": "Computes whether the release makes a record more likely than the population does.",
+    "latent search": "Searches the decoder for the code that comes closest to a record.",
     "ELBO": "Computes how likely the decoder makes a record.",
     "LiRA on sums": "Reads every noisy sum in the release, and computes whether it contains what a record would have "
     "added to it.",
@@ -178,7 +178,7 @@ AUDIT_GLOSSARY = {
     "inconclusive": "the figures show neither a leak nor that there is none, most often because there are too few "
     "records.",
     "interval": "in 95 out of 100 such experiments it contains the true value.",
-    "leak": "members are told from non-members more often than chance explains.",
+    "leak": "the attacker tells members from non-members more often than chance explains.",
     "member": "a record that the release was made from.",
     "most exposed tenth": "the attack on the records where it works best, found on one half of them and tested on "
     "the other.",

@@ -84,11 +84,11 @@ class Access:
         headers = _headers(scope)
         host = headers.get("host")
         if host is None or len(host) != 1 or host[0] not in self.hosts:
-            return 421, "This server answers to its own address only: use the link that `locum studio` printed."
+            return 421, "This server answers only at its own address: use the link that `locum studio` printed."
         path = scope["path"]
         if path == LINK:
             good = _same(self.secret, _one(headers, SECRET_HEADER))
-            return None if good and "origin" not in headers else (403, "This is for the program alone.")
+            return None if good and "origin" not in headers else (403, "Only the program may use this.")
         if "origin" in headers and headers["origin"] != [f"http://{host[0]}"]:
             return 403, "This request comes from another page, and was refused."
         entering = path == ENTER and scope["method"] == "GET"
@@ -101,7 +101,7 @@ class Access:
         if not any(_same(self._session, value) for value in self._sent_cookies(headers)):
             return (
                 401,
-                "You are not let in: open the link that `locum studio` printed, or run it again for a new one.",
+                "Access denied: open the link that `locum studio` printed, or run it again for a new one.",
             )
         if path.startswith("/api/") and not _same(self.key, _one(headers, KEY_HEADER)):
             return 403, "This link has expired: run `locum studio` again for a new one."
@@ -161,7 +161,7 @@ class Guard:
             body = await _read(receiving)
             if body is None:
                 await answer_in_words(
-                    sending, 413, "That is more than a page sends: drop files on it instead.", page=page
+                    sending, 413, "That is more than a page may send: drop the files on it instead.", page=page
                 )
                 return
             get = _after({"type": "http.request", "body": body, "more_body": False}, receiving)

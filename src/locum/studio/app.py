@@ -136,8 +136,8 @@ def _errors(app: FastAPI, root: Root) -> None:
 
     @app.exception_handler(HTTPException)
     def wrong_address(_: Request, error: HTTPException) -> JSONResponse:
-        words = {404: "There is nothing at this address.", 405: "This address does not take that method."}
-        return told(error.status_code, words.get(error.status_code, "This request makes no sense here."))
+        words = {404: "There is nothing at this address.", 405: "This address does not accept that method."}
+        return told(error.status_code, words.get(error.status_code, "This request is not valid here."))
 
 
 def _pages(app: FastAPI, access: Access) -> None:

@@ -106,7 +106,7 @@ def _serve(root: Root, port: int, browser: bool, announce: Callable[[str], None]
     write_bytes(root.state / _STATE, json.dumps(state).encode())
     link = f"http://{ADDRESS}:{port}{ENTER}?token={access.new_token()}"
     announce(f"The studio of {str(root.folder)!r} is open. This link works once:\n\n  {link}\n")
-    announce("Ctrl-C closes it; jobs that are running go on. Run the same command again for another link.")
+    announce("Ctrl-C closes it; running jobs continue. Run the same command again for another link.")
     _open(root, link, browser)
     try:
         uvicorn.Server(settings).run(sockets=[listening])
@@ -115,8 +115,8 @@ def _serve(root: Root, port: int, browser: bool, announce: Callable[[str], None]
         for name in (_STATE, _LINK):
             (root.state / name).unlink(missing_ok=True)
         if left := jobs.running():
-            go, them = ("s go", "them") if left > 1 else (" goes", "it")
-            announce(f"{left} job{go} on; `locum studio` shows {them}.")
+            go, them = ("s continue", "them") if left > 1 else (" continues", "it")
+            announce(f"{left} job{go}; `locum studio` shows {them}.")
 
 
 class _Protocol(H11Protocol):

@@ -9,8 +9,9 @@ _OWN = {
     "given back.",
     "class names": "the names of the categories in your data. They leave with a release, so they must be public.",
     "data holding": "a named body of data with one budget, such as the scans of one hospital.",
-    "delta": "a small probability with which epsilon may not hold. It must be far below one in the number of people.",
-    "epsilon": "how much one unit, a record or a subject, may change what anyone can conclude from a release. Less "
+    "delta": "a small probability with which epsilon may not hold. It must be far below 1 divided by the number of "
+    "people.",
+    "epsilon": "how much one unit, a record or a subject, may change what anyone can conclude from a release. Lower "
     "is more private; 1 is usual and strong: the odds of any conclusion change at most by a factor of 2.7 (exp(1)).",
     "Five Safes": "five questions to ask before data leave: about projects, people, settings, data, outputs.",
     "forecast": "what a release is expected to be good for, from releases of other data that were measured. It reads "
@@ -18,7 +19,7 @@ _OWN = {
     "k-Same": "each record is replaced by the mean of a group of k. Nobody stands alone in a group, but nothing is "
     "proven about what else an attacker knows.",
     "lambda": "how plainly an obfuscator writes what you keep into each copy: 0 not at all, -50 fully.",
-    "ledger": "the file beside your data that remembers every charge. It cannot be overspent, and nothing is ever "
+    "ledger": "the file next to your data that remembers every charge. It cannot be overspent, and nothing is ever "
     "removed from it.",
     "LiRA": "a strong attack: it trains many generators with and without a record, and compares.",
     "look": "a preview on your own records. It costs nothing, but settings that were chosen after it are not covered "

@@ -100,7 +100,7 @@ def _meaning(name: str, path: str) -> tuple[str, str]:
     if role is None or (split == ALL and rest in ("images", "labels")):
         raise DataError(
             f"{path} holds an array `{name}` that has no known meaning. Expected are {_LAYOUT}; "
-            f"name it `subject` if it says who a record belongs to, `attr_...` if it is another attribute of each "
+            f"name it `subject` if it says whom a record belongs to, `attr_...` if it is another attribute of each "
             f"record, or leave it out."
         )
     return split, role

@@ -162,7 +162,7 @@ def _check_label(table: pa.Table, roles: Roles, source: Source) -> None:
         taken = "the label," if named else "the last column, which is taken for the label,"
         cure = "fill it, or drop the record" if named else "fill it, or rename the column of classes to `label`"
         raise DataError(
-            f"`{roles.label}`, {taken} misses a value in {source.where(int(np.argmax(missing)))} of {source.path}: "
+            f"`{roles.label}`, {taken} lacks a value in {source.where(int(np.argmax(missing)))} of {source.path}: "
             f"{cure}."
         )
 

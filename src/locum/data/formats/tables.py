@@ -58,7 +58,7 @@ def find_roles(names: Sequence[str], path: str) -> Roles:
     for name in rest:
         if seems_subject(name):
             raise DataError(
-                f"Column `{name}` of {path} seems to say who a record belongs to: rename it to `subject`, "
+                f"Column `{name}` of {path} seems to say whom a record belongs to: rename it to `subject`, "
                 f"or to `{ATTRIBUTE}{name}` if it does not."
             )
     return Roles(label, subject, split, attributes, rest)
@@ -145,7 +145,7 @@ def list_vectors(column: pa.ChunkedArray, name: str, source: Source) -> Array:
     values = lists.flatten()
     if values.null_count:
         i = int(np.argmax(values.is_null().to_numpy(zero_copy_only=False))) // int(lengths[0])
-        raise DataError(f"Column `{name}` of {source.path} misses a number in {source.where(i)}: fill or drop it.")
+        raise DataError(f"Column `{name}` of {source.path} lacks a number in {source.where(i)}: fill or drop it.")
     return np.asarray(values.to_numpy(zero_copy_only=False)).reshape(len(lists), int(lengths[0]))
 
 
@@ -202,5 +202,5 @@ def _no_gaps(column: pa.ChunkedArray, name: str, source: Source) -> None:
     if column.null_count:
         i = int(np.argmax(column.is_null().to_numpy()))
         raise DataError(
-            f"Column `{name}` of {source.path} misses a value in {source.where(i)}: fill it, or drop the record."
+            f"Column `{name}` of {source.path} lacks a value in {source.where(i)}: fill it, or drop the record."
         )

@@ -146,7 +146,7 @@ class HeadQuery:
             The bound on the length of a unit's gradient.
         """
         if not all(np.abs(part).max(initial=0.0) < _LARGEST_WEIGHT for part in (rule.weights, rule.offsets)):
-            raise ConfigError("The steps of the head left every bound: use a smaller learning rate.")
+            raise ConfigError("The steps of the head diverged: use a smaller learning rate.")
         if not _LEAST_CLIP < clip < _LARGEST_CLIP:
             raise ConfigError(f"The bound on gradients must lie between 1e-100 and 1e100; got {clip!r}.")
         d = self._whole.shape[1]
@@ -306,4 +306,4 @@ def _first_of_each(subject: npt.NDArray[np.int64], most: int, usable: npt.NDArra
 def _check(within: npt.NDArray[np.bool_]) -> None:
     """Cannot fail; if it did, no noise would hide the unit."""
     if not within.all():
-        raise PrivacyError("A contribution is longer than its bound: this is a fault of Locum, and nothing was used.")
+        raise PrivacyError("A contribution is longer than its bound: this is a bug in Locum, and nothing was used.")

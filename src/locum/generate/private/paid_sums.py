@@ -31,7 +31,7 @@ _SLACK = 1e-9
 
 
 class PaidSums:
-    """Noisy sums within one payment, and the file from which a killed fit goes on without a second payment.
+    """Noisy sums within one payment, and the file from which a killed fit resumes without a second payment.
 
     Each sum gets a share of the precision that the plan paid for; which sums come next, and their shares, may depend
     on the results so far. The results are private until they are released.
@@ -153,7 +153,7 @@ class PaidSums:
         elif self._drawn[number].share != share:
             raise CheckpointError(
                 f"Sum {number + 1} was drawn with {self._drawn[number].share:.6g} of the precision, not with "
-                f"{share:.6g}: the checkpoint {str(self._file)!r} is of another version. Remove it to pay anew."
+                f"{share:.6g}: the checkpoint {str(self._file)!r} is of another version. Remove it to pay again."
             )
         self._used += 1
         result = self._drawn[number].result
@@ -169,7 +169,7 @@ class PaidSums:
         if _part(number) in self._ledger.results(self.charge):
             raise PrivacyError(
                 f"The ledger knows a result that the checkpoint {str(self._file)!r} lacks: it is an old copy. Put "
-                "the newest one back, or remove it to pay anew."
+                "the newest one back, or remove it to pay again."
             )
 
     def finish(self) -> npt.NDArray[np.float32]:
@@ -200,7 +200,7 @@ class PaidSums:
             return False
         from safetensors import SafetensorError, safe_open
 
-        damaged = f"The checkpoint {str(self._file)!r} is damaged: remove it to pay anew."
+        damaged = f"The checkpoint {str(self._file)!r} is damaged: remove it to pay again."
         try:
             with safe_open(self._file, framework="np") as opened:
                 known = opened.metadata() or {}

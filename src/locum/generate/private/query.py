@@ -368,7 +368,7 @@ def _square(numbers: npt.NDArray[np.int64]) -> int:
 def _check(within: bool | np.bool_) -> None:
     """Cannot fail; if it did, no noise would hide the unit."""
     if not within:
-        raise PrivacyError("A contribution is longer than its bound: this is a fault of Locum, and nothing was used.")
+        raise PrivacyError("A contribution is longer than its bound: this is a bug in Locum, and nothing was used.")
 
 
 def measured(noisy: Array, noise: float, classes: int, d: int, shares: Shares = MEANS) -> Measured:

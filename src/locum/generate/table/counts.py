@@ -168,5 +168,5 @@ def row_weights(n: int, subject: Codes | None = None, rows: int = 1) -> Codes:
     np.add.at(total, subject, out)
     if (total > _FULL).any():
         # Cannot happen; if it did, no noise would hide the unit.
-        raise PrivacyError("A contribution is longer than its bound: this is a fault of Locum, and nothing was used.")
+        raise PrivacyError("A contribution is longer than its bound: this is a bug in Locum, and nothing was used.")
     return out

@@ -35,9 +35,9 @@ const Row = ({ result }) => html`<div class="attack" role="listitem">
 const Risk = ({ release }) => {
   const [asked, setAsked] = useState(false);
   const { value, error } = useFacts(asked ? "risk" : null, { release });
-  if (!asked) return html`<p>Which records stand out is listed in a private file. It names rows and subjects of your data. <${Button} onClick=${() => setAsked(true)}>Show the most exposed records<//></p>`;
+  if (!asked) return html`<p>A private file lists the records that stand out. It names rows and subjects of your data. <${Button} onClick=${() => setAsked(true)}>Show the most exposed records<//></p>`;
   if (!value) return html`<${Problem}>${error}<//>`;
-  return html`<p>${value.exposed ? `${count(value.exposed, "record")} of ${value.records.toLocaleString("en-US")} are exposed beyond chance.` : `None of ${value.records.toLocaleString("en-US")} records is exposed beyond chance. That is no all-clear.`} Leaving records out because of this list voids a guarantee.</p>
+  return html`<p>${value.exposed ? `${count(value.exposed, "record")} of ${value.records.toLocaleString("en-US")} are exposed beyond chance.` : `None of ${value.records.toLocaleString("en-US")} records is exposed beyond chance. That is not an all-clear.`} Leaving records out because of this list voids a guarantee.</p>
     <${Scroll} tall label="The most exposed records"><table><thead><tr><th class="number">Row</th><th>Subject</th><th>Class</th><th>Seen by</th><th class="number">Non-members as high</th><th>Exposed</th></tr></thead>
     <tbody>${value.rows.slice(0, 30).map((row) => html`<tr><td class="number">${row.row}</td><td>${row.subject || "–"}</td><td>${row.class}</td><td>${row.seen_by}</td><td class="number">${number(row.non_members_as_high, 4)}</td><td>${row.exposed}</td></tr>`)}</tbody></table><//>`;
 };
@@ -107,7 +107,7 @@ export const Attack = ({ desk, parameters }) => {
         <p>${facts.claim.title}. ${facts.ledger ? "Its ledger is here, so attacks are compared with the proven limit." : facts.claim.dp ? "Its ledger is not in this folder, so the proven limit is not used." : ""}</p>
         ${facts.ledger && assumptions.length > 0 && html`<fieldset><legend>The guarantee assumes this. Accept what you know to be true:</legend>
           ${assumptions.map((line) => html`<${Check} key=${line} label=${line} checked=${accepted.includes(line)} onChange=${(on) => setAccepted(on ? [...accepted, line] : accepted.filter((one) => one !== line))} />`)}</fieldset>`}
-        ${facts.claim.dp && html`<${Check} label="Also test the claimed epsilon with 1,000 canaries" hint="Invented records in runs of their own; no record is read." checked=${canaries} onChange=${setCanaries} />`}
+        ${facts.claim.dp && html`<${Check} label="Also test the claimed epsilon with 1,000 canaries" hint="Invented records, in separate runs; no record is read." checked=${canaries} onChange=${setCanaries} />`}
         ${facts.ledger && assumptions.some((line) => !accepted.includes(line)) && html`<p class="muted">Unless you check these, the proven limit does not count, and the policy may not be met.</p>`}
         <div class="row"><${Button} kind="main" busy=${run.busy} disabled=${!members || !others || same} onClick=${() => run.start(body)}>${facts.audit ? "Attack again" : "Run the attacks"}<//><small>All quick attacks, and LiRA for at most five minutes.</small></div>
         <${Progress} run=${run} verb="Attacking" />

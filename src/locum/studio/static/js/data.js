@@ -13,9 +13,9 @@ const Facts = ({ survey }) => {
     <dt>Records</dt><dd>${survey.records.toLocaleString("en-US")}${parts.length > 1 ? `: ${parts.map(([name, n]) => `${name} ${n.toLocaleString("en-US")}`).join(", ")}` : ""}</dd>
     ${survey.features && html`<dt>Features</dt><dd>${survey.features}${survey.backbone ? `, by ${survey.backbone}` : ""}</dd>`}
     ${sizes && html`<dt>Image sizes</dt><dd>${sizes}${survey.different_sizes > 3 ? ` and ${survey.different_sizes - 3} more` : ""}</dd>`}
-    <dt>Subjects</dt><dd>${subjects ? `${subjects.count.toLocaleString("en-US")}, with ${subjects.median} records in the middle and at most ${subjects.most}${subjects.in_several_splits ? `; ${subjects.in_several_splits} are in several parts` : ""}` : "not known: a guarantee would be about one record each"}</dd>
+    <dt>Subjects</dt><dd>${subjects ? `${subjects.count.toLocaleString("en-US")}, with a median of ${subjects.median} records and at most ${subjects.most}${subjects.in_several_splits ? `; ${subjects.in_several_splits} are in several parts` : ""}` : "not known: a guarantee would cover single records"}</dd>
     ${survey.attributes.length > 0 && html`<dt>Attributes</dt><dd>${survey.attributes.map((one) => `${one.name} (${one.values})`).join(", ")}</dd>`}
-    <dt>Unreadable</dt><dd>${unreadable.count ? html`${count(unreadable.count, "file")}: ${Object.entries(unreadable.reasons).map(([why, n]) => `${why} (${n})`).join("; ")}${unreadable.file && html`; listed in <code>${unreadable.file}</code>`}` : "none"}${survey.unchecked ? `; ${survey.unchecked} were not looked into` : ""}</dd>
+    <dt>Unreadable</dt><dd>${unreadable.count ? html`${count(unreadable.count, "file")}: ${Object.entries(unreadable.reasons).map(([why, n]) => `${why} (${n})`).join("; ")}${unreadable.file && html`; listed in <code>${unreadable.file}</code>`}` : "none"}${survey.unchecked ? `; ${survey.unchecked} were not checked` : ""}</dd>
     <dt>Duplicates</dt><dd>${duplicates.within || duplicates.between ? html`${duplicates.within} within a part, ${duplicates.between} between parts${duplicates.other_label ? `, ${duplicates.other_label} with another label` : ""}${duplicates.file && html`; listed in <code>${duplicates.file}</code>`}` : "none"}</dd>
     <dt>Budget</dt><dd>${survey.ledger?.exists ? survey.ledger.holdings.map((one) => `${one.name}: ${one.left.epsilon < 1e-4 ? "nothing" : `epsilon ${short(one.left.epsilon)}`} of ${short(one.budget.epsilon)} is left`).join("; ") : "nothing was spent yet"}</dd>
   </dl>`;
@@ -39,11 +39,11 @@ export const Data = ({ desk, parameters }) => {
     if (run.result) setSeen(run.result);
   }, [run.result]);
   const most = seen ? Math.max(1, ...seen.classes.map((one) => one.records)) : 1;
-  return html`<header><h1>Data</h1><p>What you hold, before anything is made of it. Nothing on this screen leaves this computer.</p></header>
+  return html`<header><h1>Data</h1><p>What you hold, before you make anything from it. Nothing on this screen leaves this computer.</p></header>
   <div class="stack">
     <${Card}><div class="form">
       <${DataPicker} label="Data set" data=${desk.data} value=${path} usual="all" onChange=${(chosen) => go("data", { path: chosen })} />
-      ${desk.data.length > 0 && html`<div class="row"><${Button} disabled=${!path} busy=${run.busy} onClick=${() => run.start({ data: path })}>Look again<//>${path && html`<${Button} kind="main" onClick=${() => go("make", { data: path })}>Make a release of it<//>`}</div>`}
+      ${desk.data.length > 0 && html`<div class="row"><${Button} disabled=${!path} busy=${run.busy} onClick=${() => run.start({ data: path })}>Look again<//>${path && html`<${Button} kind="main" onClick=${() => go("make", { data: path })}>Make a release from it<//>`}</div>`}
       <${Progress} run=${run} verb="Looking at every record" /><${Problem}>${run.problem}<//>
     </div><//>
     ${seen && html`

@@ -22,7 +22,7 @@ const Keys = ({ keys, value, onChange, onMade }) => {
   if (keys.length) return html`<${Select} label="Sign with the key" term="signature" value=${value} options=${keys} empty="Choose a key" onChange=${onChange} />`;
   return html`<fieldset><legend>There is no key in this folder yet. Make one:</legend>
     <div class="columns"><${Text} label="File of the private key" value=${name} onChange=${setName} autocomplete="username" hint="The public key, for receivers, ends in .pub." />
-    <${Field} label="Passphrase" hint="Encrypts the key. Note it down: nobody can recover it. Leave it empty only on a computer that nobody else uses.">${(own) => html`<input ...${own} type="password" autocomplete="new-password" value=${passphrase} onInput=${(event) => setPassphrase(event.target.value)} />`}<//></div>
+    <${Field} label="Passphrase" hint="Encrypts the key. Write it down: nobody can recover it. Leave it empty only on a computer that nobody else uses.">${(own) => html`<input ...${own} type="password" autocomplete="new-password" value=${passphrase} onInput=${(event) => setPassphrase(event.target.value)} />`}<//></div>
     <div><${Button} onClick=${make}>Make a key pair<//></div><${Problem}>${problem}<//></fieldset>`;
 };
 
@@ -32,7 +32,7 @@ const Measure = ({ release, data, desk, onDone }) => {
   useEffect(() => {
     if (run.result) onDone();
   }, [run.result]);
-  return html`<p>Nobody has measured what it is good for.</p>
+  return html`<p>Its usefulness has not been measured.</p>
     <${DataPicker} label="Real records to test on" data=${desk.data} value=${test} onChange=${setTest} usual="test, or all" hint="Records that were not used: the part “test”." />
     <div class="row"><${Button} disabled=${!test} busy=${run.busy} onClick=${() => run.start({ release, test, train: data && data !== test ? data : test.includes("#") ? null : test })}>Measure it<//></div>
     <${Progress} run=${run} verb="Training and testing classifiers" /><${Problem}>${run.problem}<//>`;
@@ -47,8 +47,8 @@ const Settled = ({ facts, publicKey, signed }) => {
   const fetchIt = () => download("zip", { release: release.path }, name).catch((error) => setProblem(error.message));
   return html`<${Card} title=${good ? "Approved and signed" : "Refused and signed"} tone=${good ? "good" : "bad"} id="settled">
     <p>${release.decision[0].toUpperCase() + release.decision.slice(1)}. Name and reason are in <code>${release.path}-decision.json</code>: do not send that file. The release holds only a salted hash of it.</p>
-    ${good ? html`<div class="row"><${Button} kind="main" onClick=${fetchIt}>Download ${name}<//><small>Send this file only. Give the receiver your public key, <code>${publicKey}</code>, in another way, so that nobody can swap both.</small></div>` : html`<p>A refused release cannot be downloaded here.</p>`}
-    ${release.outdated && html`<${Note} tone="bad">The attacks were run again since: decide again before it leaves.<//>`}
+    ${good ? html`<div class="row"><${Button} kind="main" onClick=${fetchIt}>Download ${name}<//><small>Send only this file. Give the receiver your public key, <code>${publicKey}</code>, in another way, so that nobody can swap both.</small></div>` : html`<p>A refused release cannot be downloaded here.</p>`}
+    ${release.outdated && html`<${Note} tone="bad">The attacks have been run again since: decide again before it leaves.<//>`}
     <${Problem}>${problem}<//>
     <details><summary>How a receiver checks it</summary><${Command}>${`locum verify ${release.path.split("/").pop()} --key ${publicKey.split("/").pop()}`}<//></details>
   <//>`;
@@ -107,7 +107,7 @@ export const Decide = ({ desk, parameters, refresh }) => {
         <p class="verdict">${facts.verdict.title}</p><p>${facts.verdict.sentence}</p>
         ${facts.verdict.state === "open" && html`<div><${Button} kind="main" onClick=${() => go("attack", { release })}>Run the attacks<//></div>`}
         ${facts.verdict.rules.some((rule) => !rule.met) && html`<ul class="lines">${facts.verdict.rules.filter((rule) => !rule.met).map((rule) => html`<li><strong>Not met:</strong> ${rule.rule} (${rule.found}). ${rule.why}</li>`)}</ul>`}
-        ${against && html`<p><a href=${`#/attack?${new URLSearchParams({ release })}`}>See the attacks</a>: with an assumption that you accept, or with more records, attack it again. Otherwise refuse it.</p>`}
+        ${against && html`<p><a href=${`#/attack?${new URLSearchParams({ release })}`}>See the attacks</a>: if you can accept an assumption, or have more records, attack it again. Otherwise refuse it.</p>`}
       <//>
       <div class="halves"><div class="stack">
         <${Card} title="What is guaranteed" id="claim">
@@ -122,7 +122,7 @@ export const Decide = ({ desk, parameters, refresh }) => {
             <p><a href=${`#/attack?${new URLSearchParams({ release })}`}>All ${facts.strongest.tried} attacks</a></p>` : html`<p class="muted">No attack was run.</p>`}
         <//>
         </div><div class="stack">
-        <${Card} title="What usefulness is lost" id="use">
+        <${Card} title="How much usefulness is lost" id="use">
           ${facts.usefulness ? html`<p>${facts.usefulness.words}</p><small>AUC ${figure(facts.usefulness.released)}${facts.usefulness.real ? `; from real data ${figure(facts.usefulness.real)}` : ""}, on ${facts.usefulness.records.toLocaleString("en-US")} records.</small>` : html`<${Measure} release=${release} data=${facts.release.made?.data} desk=${desk} onDone=${() => setAgain((n) => n + 1)} />`}
         <//>
         <${Card} title="What is not covered" id="uncovered"><${Lines} items=${facts.not_covered} empty="The claim names nothing." /><//>

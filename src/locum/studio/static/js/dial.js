@@ -184,7 +184,7 @@ const Epsilon = ({ desk, parameters, numbers, mode, data }) => {
       <${Progress} run=${run} verb="Computing a dozen settings" /><${Problem}>${run.problem}<//>
     <//>
     ${drawn && html`<${Views} base=${base} steps=${steps} knob="epsilon" name=${`epsilon ${short(epsilon)}`} at=${epsilon} mode=${mode} auc=${auc} limitWords=${limit}
-      curve=${{ curve: own ?? drawn.use, levels: realLine ? [{ y: realLine, words: "real data" }] : [], words: records ? "Measured on records that these previews did not use; the band is a 95% interval. Dots: releases here of such data." : "A forecast from releases of other data; the band is where those lay." }}
+      curve=${{ curve: own ?? drawn.use, levels: realLine ? [{ y: realLine, words: "real data" }] : [], words: records ? "Measured on records that these previews did not use; the band is a 95% interval. Dots: releases of such data in this folder." : "A forecast from releases of other data; the band is where those lay." }}
       limits=${{ curve: drawn.limit, levels: [{ y: 0.5, words: "a coin flip" }], from: 0.45, to: 1.005, words: `The line is proven: averaged over the noise, no attack gets above it; a single one can, by chance. Dots: attacks on the previews${records ? " and on releases here" : ""}, with 95% intervals.` }}
       dots=${dots} attacks=${attacks} />`}`;
 };
@@ -253,7 +253,7 @@ export const Dial = ({ desk, parameters }) => {
           </div>
           ${mode === "public" ? html`<p class="muted">${PUBLIC}</p>
           <div class="columns small">
-            <${Text} label="Records or people" value=${units} onChange=${setUnits} inputmode="numeric" hint="About: a number that may be public." />
+            <${Text} label="Records or people" value=${units} onChange=${setUnits} inputmode="numeric" hint="A rough number that may be public." />
             <${Text} label="Classes" value=${names} onChange=${setNames} hint="Separated by commas." />
             <${Text} label="Features" value=${features} onChange=${setFeatures} inputmode="numeric" hint="1280 for images; for a table, its columns." />
             <${Text} label="AUC on real data" value=${realAuc} onChange=${setRealAuc} inputmode="decimal" hint="How well a classifier tells the classes apart: 0.5 guesses, 1 is perfect. A guess will do." />

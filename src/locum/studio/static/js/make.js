@@ -17,8 +17,8 @@ const Made = ({ result }) => {
   <dl class="facts">
     <dt>Guarantee</dt><dd>${result.claim.dp ? `epsilon ${short(result.claim.dp.epsilon)}, delta ${short(result.claim.dp.delta)}, per ${result.claim.unit}` : "none: nothing is proven about any single person"}</dd>
     ${result.limit && html`<dt>Proven limit</dt><dd>${result.limit.sentence}</dd>`}
-    ${result.left && html`<dt>Left of the budget</dt><dd>${result.left.epsilon < 1e-4 ? "nothing: another release of these data needs a larger budget" : `epsilon ${short(result.left.epsilon)}, delta ${short(result.left.delta)}`}</dd>`}
-    ${result.forecasts?.length > 0 && html`<dt>Expected use</dt><dd>about ${Math.round(100 * result.forecasts[0].kept.value)} % of the gain over chance that real data give (${Math.round(100 * result.forecasts[0].kept.low)} to ${Math.round(100 * result.forecasts[0].kept.high)} %), by releases of other data</dd>`}
+    ${result.left && html`<dt>Budget left</dt><dd>${result.left.epsilon < 1e-4 ? "nothing: another release of these data needs a larger budget" : `epsilon ${short(result.left.epsilon)}, delta ${short(result.left.delta)}`}</dd>`}
+    ${result.forecasts?.length > 0 && html`<dt>Expected usefulness</dt><dd>about ${Math.round(100 * result.forecasts[0].kept.value)} % of the gain over chance that real data give (${Math.round(100 * result.forecasts[0].kept.low)} to ${Math.round(100 * result.forecasts[0].kept.high)} %), judging by releases of other data</dd>`}
     <dt>First attack</dt><dd>${result.membership ? html`<${Badge} tone=${verdictTone(result.membership.verdict)}>${result.membership.verdict}<//> AUC ${figure(result.membership.attack)}` : result.problem?.includes("--non-members") ? "not run: it needs records that were not used" : result.problem}</dd>
     <dt>Fingerprint</dt><dd><code>${result.fingerprint}</code></dd>
   </dl>
@@ -76,8 +76,8 @@ export const Make = ({ desk, parameters, refresh }) => {
   <div class="wide-left">
     <div class="stack">
       <${Card} title="What to make" id="what"><div class="form">
-        <${DataPicker} label="Records" data=${desk.data} value=${data} onChange=${chosen} usual="train, or all" hint="The release is made of the part “train”, or of all records if there are no parts." />
-        ${held.value?.parts?.length === 0 && html`<${Note} tone="open">This data set has no parts: all its records would be used, and none would be left to attack the release with or to measure its use. Put some into folders “train”, “val” and “test” first, or keep another data set of the same population.<//>`}
+        <${DataPicker} label="Records" data=${desk.data} value=${data} onChange=${chosen} usual="train, or all" hint="The release is made from the part “train”, or from all records if there are no parts." />
+        ${held.value?.parts?.length === 0 && html`<${Note} tone="open">This data set has no parts: all its records would be used, and none would be left to attack the release with or to measure its usefulness. Put some into folders “train”, “val” and “test” first, or set aside another data set of the same population.<//>`}
         <${Text} label="Name of the release" value=${out} onChange=${setOut} hint="A new folder below this one." />
         <fieldset><legend>Guarantee</legend>
           <${Radio} name="kind" label="Differential privacy" checked=${kind === "dp"} onChange=${() => setKind("dp")} hint="Proven, whatever an attacker knows. Paid from the budget of these data." />
@@ -86,7 +86,7 @@ export const Make = ({ desk, parameters, refresh }) => {
         </fieldset>
         ${kind === "dp" && html`
           <div class="columns small">
-            <${Text} label="Epsilon" term="epsilon" value=${epsilon} onChange=${setEpsilon} inputmode="decimal" hint="Less is more private; 1 is usual." />
+            <${Text} label="Epsilon" term="epsilon" value=${epsilon} onChange=${setEpsilon} inputmode="decimal" hint="Lower is more private; 1 is usual." />
             <${Text} label="Delta" term="delta" value=${delta} onChange=${setDelta} inputmode="decimal" hint="1e-6 suits up to 100,000 people." />
             <${Select} label="Unit" term="unit" value=${unit} onChange=${setUnit} options=${[["auto", "subject, if known"], ["record", "one record"], ["subject", "one subject"]]} />
           </div>
@@ -98,7 +98,7 @@ export const Make = ({ desk, parameters, refresh }) => {
             ${names === "declared" && html`<${Text} label="Classes, separated by commas" value=${classes} onChange=${setClasses} />`}
           </fieldset>`}
         ${kind === "k" && html`<${Text} label="k: smallest size of a group" term="k-Same" value=${k} onChange=${setK} inputmode="numeric" />`}
-        ${kind !== "dp" && html`<${Note} tone="bad">This release will have no proven guarantee. A policy decides by attacks alone, and the strongest ones take minutes.<//>`}
+        ${kind !== "dp" && html`<${Note} tone="bad">This release will have no proven guarantee. A policy then judges it by attacks alone, and the strongest ones take minutes.<//>`}
       </div><//>
       ${run.result && html`<${Made} result=${run.result} />`}
     </div>

@@ -146,7 +146,7 @@ export const Obfuscation = ({ desk }) => {
           <${Columns} legend="Keep for the receiver" hint=${`Columns with 2 to ${MOST} different values and none missing.`} names=${kinds.filter((name) => name !== hide)} chosen=${keep} onChange=${setKeep} />
           <${Select} label="Hide from everyone" value=${hide} options=${kinds.filter((name) => !keep.includes(name))} empty="Choose a column" onChange=${setHide} hint=${images ? "" : "Copies do not have this column; attackers guess it from the others."} />
           <details><summary>More settings</summary><div class="form">
-            ${!images && html`<${Columns} legend="Leave out as well" hint="Names, numbers of patients, and whatever else must not appear in any form." names=${all.map((one) => one.name).filter((name) => !keep.includes(name) && name !== hide)} chosen=${dropped} onChange=${setDrop} />`}
+            ${!images && html`<${Columns} legend="Leave out as well" hint="Names, patient numbers, and anything else that must not appear in any form." names=${all.map((one) => one.name).filter((name) => !keep.includes(name) && name !== hide)} chosen=${dropped} onChange=${setDrop} />`}
             <${Text} label="Records to use" value=${records} onChange=${setLimit} inputmode="numeric" hint="The first ones, 40 or more. More take longer and give narrower intervals." />
           </div></details>` : html`<${Note} tone="open">Two columns with 2 to ${MOST} different values are needed, one to keep and one to hide.<//>`)}
         <div class="row">
