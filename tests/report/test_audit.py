@@ -99,7 +99,7 @@ def test_every_part_of_an_audit_is_on_its_page() -> None:
     page = Page(audit_html(audit_facts(an_audit())))
     for words in (
         "Attacks inconclusive",
-        met_though_inconclusive(1, 2, proven=False),
+        met_though_inconclusive(["nearest distance"], 2, proven=False),
         "Policy internal: met",
         "a note on one attack",
         "inconclusive because twins",
@@ -167,7 +167,7 @@ def test_a_policy_met_by_proof_says_so() -> None:
     audit["policy"]["findings"][0]["proven"] = True
     facts = audit_facts(audit)
     assert (facts["title"], facts["policy"]["met"]) == ("Attacks inconclusive", True)
-    assert facts["sentence"] == met_though_inconclusive(1, 2, proven=True)
+    assert facts["sentence"] == met_though_inconclusive(["nearest distance"], 2, proven=True)
     refused = audit_facts(audit | {"may_leave": False})
     assert refused["sentence"] == verdict_text("inconclusive").audit
 
@@ -287,4 +287,4 @@ def test_a_passports_audit_has_the_same_shape_and_less_in_it() -> None:
     assert set(facts["results"][0]) == set(whole["results"][0])
     assert not any((facts["classes"], facts["problems"], facts["skipped"], facts["screening"]))
     assert all(not r["roc"] and not r["by_class"] and not r["notes"] for r in facts["results"])
-    assert facts["sentence"] == met_though_inconclusive(1, 2, proven=False)
+    assert facts["sentence"] == met_though_inconclusive(["nearest distance"], 2, proven=None)

@@ -56,6 +56,21 @@ def test_marks_stay_in_the_picture(chance: float | None, a: float, b: float) -> 
         assert 0 <= float(y) <= height
 
 
+@pytest.mark.parametrize("chance", [0.5, None])
+def test_lines_of_chance_and_of_the_limit_cross_no_words(chance: float | None) -> None:
+    chart = str(forest([row(0.52, 0.5), row(0.5, 0.5)], key="k", title="t", chance=chance, limit=0.567))
+    words = [float(y) for y in re.findall(r'<text class="[^"]*tag[^"]*"[^>]* y="([\d.]+)"', chart)]
+    spans = [
+        (float(start), float(end))
+        for path in re.findall(r'<path class="(?:median|limit)" d="([^"]+)"', chart)
+        for start, end in re.findall(r"M[\d.]+ ([\d.]+)V([\d.]+)", path)
+    ]
+    assert len(words) == 4
+    assert spans
+    # A line of text reaches about 12 units above its base line, and 4 below.
+    assert not [(y, span) for y in words for span in spans if span[0] < y + 4 and span[1] > y - 12]
+
+
 def test_equal_decades_have_equal_lengths_and_nothing_found_lies_on_the_floor() -> None:
     points = [[0.001, 0.0], [0.01, 0.01], [0.1, 0.1], [1.0, 1.0]]
     chart = str(log_roc([("x", points)]))

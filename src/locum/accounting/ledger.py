@@ -255,6 +255,9 @@ class Ledger:
                 turn.added.append(link(entry["number"], entry["previous"], entry["body"]))
         return len(entries) - len(known)
 
+    def __repr__(self) -> str:
+        return f"Ledger({str(self.file)!r})"
+
     def _repr_html_(self) -> str:
         """For notebooks; looking makes no new file, which would say that nothing was spent."""
         if not self.file.exists():

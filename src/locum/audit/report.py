@@ -123,7 +123,8 @@ class AuditReport:
             reasons.append("no attack was run")
         if not reasons:
             doubts = [r.name for r in self.results if r.verdict == "inconclusive"]
-            reasons.append(f"the figures of {', '.join(doubts)} show neither a leak nor that there is none")
+            quoted = ", ".join(repr(name) for name in doubts)
+            reasons.append(f"the figures of {quoted} show neither a leak nor that there is none")
         return "; ".join(reasons)
 
     @property
@@ -151,7 +152,7 @@ class AuditReport:
             if self.limit is not None and self.outcome == self.limit.words:
                 out.append((f"{self.outcome.capitalize()}. {self.limit.sentence} {CHANCE_ABOVE}", "good"))
             elif self.verdict == "inconclusive" and self.may_leave:
-                doubts = sum(result.verdict == "inconclusive" for result in self.results)
+                doubts = [result.name for result in self.results if result.verdict == "inconclusive"]
                 proven = any(finding.proven for finding in self.findings)
                 said = met_though_inconclusive(doubts, len(self.results), proven=proven)
                 out.append((f"{ATTACKS_INCONCLUSIVE}. {said}{why}", VERDICT_TONES[self.verdict]))

@@ -180,17 +180,22 @@ def _tell(found: dict[str, Any], as_json: bool) -> None:
         return
     from locum.types import at_least, at_most
 
-    rounded = {"budget": at_most, "spent": at_least, "left": at_most}
+    def left(h: dict[str, Any]) -> str:
+        """What is left; less than a thousandth of the budget is nothing, as rounding leaves it."""
+        return " / ".join(at_most(h["left"][k] if h["left"][k] * 1000 >= h["budget"][k] else 0) for k in h["left"])
+
+    rounded = {"budget": at_most, "spent": at_least}
     rows = [
         [
             h["name"],
             h["unit"],
             h["relation"],
             *(f"{r(h[k]['epsilon'])} / {r(h[k]['delta'])}" for k, r in rounded.items()),
+            left(h),
         ]
         for h in found["holdings"]
     ]
-    output.show_table(["holding", "unit", "relation", *rounded], rows, title="epsilon / delta")
+    output.show_table(["holding", "unit", "relation", *rounded, "left"], rows, title="epsilon / delta")
     charges = [
         [h["name"], c["purpose"], c["what"], f"{at_least(c['epsilon'])} / {at_least(c['delta'])}"]
         for h in found["holdings"]

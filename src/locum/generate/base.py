@@ -45,7 +45,7 @@ _MOST_CONDITIONS = 16
 # What a fit on a DataFrame adds to the claim.
 NAMES_LEAVE = (
     "the names of the columns: the release holds them as they were given, as public settings; a name that was made "
-    "from a value, as one-hot encoding does, tells that the value occurs"
+    "from a value, as one-hot encoding does, reveals that the value occurs"
 )
 
 

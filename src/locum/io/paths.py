@@ -330,7 +330,13 @@ def check_manifest_folder(path: Path, thing: str = "a release") -> None:
     locum.errors.FormatError: 'nowhere' is not a folder: a release is a folder with manifest.json in it.
     """
     if not path.is_dir():
-        raise FormatError(f"{str(path)!r} is not a folder: {thing} is a folder with {MANIFEST} in it.")
+        hint = ""
+        if path.suffix.lower() == ".zip" and path.is_file():
+            hint = " Unpack the archive first."
+        # `Path` makes one slash of two.
+        elif path.parts[:1] == ("hf:",):
+            hint = " Download it first; `locum.load` reads such addresses."
+        raise FormatError(f"{str(path)!r} is not a folder: {thing} is a folder with {MANIFEST} in it.{hint}")
     if not os.path.lexists(path / MANIFEST):
         raise FormatError(f"{str(path)!r} has no {MANIFEST}: it is not {thing}, or files are missing.")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import shlex
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -210,9 +211,10 @@ def show_cost(data: str, budget: DP, holding: str = "default", *, unit_from_data
             some = left_in_words((left["epsilon"], left["delta"]), plan.epsilon, budget.delta)
             nothing = left["epsilon"] < 1e-4 or left["delta"] <= 0
             out["problem"] = (
-                f"The budget of {holding!r} is spent: nothing is left. All data sets of one folder share it. Use the "
-                "release that was made, or decide on a larger budget with `locum ledger set-budget`, which weakens "
-                "the guarantee for everyone in the data."
+                f"The budget of {holding!r} is spent: nothing is left. All data sets of one folder share it: use the "
+                f"release that was made, or name another holding with --holding if these are data of other people. "
+                f"`locum ledger show --ledger {shlex.quote(str(ledger))}` lists what spent it; `locum ledger "
+                "set-budget` allows more, which weakens the guarantee for everyone in the data."
                 if nothing
                 else f"The budget of {holding!r} does not allow this: {some}. {ways_out(ledger)}"
             )

@@ -57,6 +57,8 @@ def load(path: str | os.PathLike[str]) -> Release:
     >>> load("load.zip").fingerprint == load(path).fingerprint
     True
     """
+    if not isinstance(path, str | os.PathLike):
+        raise ConfigError(f"A release is loaded from a folder, a .zip file or hf://OWNER/NAME; got {path!r}.")
     text = _PATH_OF_ADDRESS.sub(r"\1://", os.fspath(path))
     if is_remote(text):
         if not text.lower().startswith("hf://"):

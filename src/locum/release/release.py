@@ -118,7 +118,7 @@ class Release:
         return (
             f"Release({manifest.generator}, kind={manifest.kind!r}, {len(manifest.classes)} classes, "
             f"{manifest.embedding.dim} features, claim={self.claim.kind!r}, "
-            f"fingerprint={(self.fingerprint or 'none')[:12]!r})"
+            f"{'not saved' if self.fingerprint is None else f'fingerprint={self.fingerprint[:12]!r}'})"
         )
 
     def _repr_html_(self) -> str:

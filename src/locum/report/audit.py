@@ -170,8 +170,10 @@ def _finished(facts: dict[str, Any], decision: str) -> dict[str, Any]:
     words = verdict_text(facts["verdict"])
     facts["title"], facts["sentence"] = words.title, words.audit
     if facts["verdict"] == "inconclusive" and facts["policy"] is not None and facts["policy"]["met"]:
-        doubts = sum(r["verdict"] == "inconclusive" for r in facts["results"])
-        proven = any(rule["proven"] for rule in facts["policy"]["rules"])
+        doubts = [r["name"] for r in facts["results"] if r["verdict"] == "inconclusive"]
+        # A passport does not say which rules are met by proof.
+        proofs = [rule["proven"] for rule in facts["policy"]["rules"]]
+        proven = None if None in proofs else any(proofs)
         facts["title"] = ATTACKS_INCONCLUSIVE
         facts["sentence"] = met_though_inconclusive(doubts, len(facts["results"]), proven=proven)
     facts["rates"] = {fpr: title for fpr, title in _RATES.items() if any(fpr in r["tpr"] for r in facts["results"])}
@@ -194,8 +196,8 @@ def _strongest(results: Sequence[Mapping[str, Any]]) -> str:
         return ""
     found = max(tried, key=lambda r: r["attack"]["value"])
     limit = "" if found["limit"] is None else f" {limit_words(found['limit'])}"
-    auc = f"AUC {found['attack']['value']:.3f}. " if limit else ""
-    return f"The strongest attack is {found['name']}. {auc}{guess_words(found['attack'])}{limit}"
+    auc = f" (AUC {found['attack']['value']:.3f})" if limit else ""
+    return f"The strongest attack is {found['name']}. {guess_words(found['attack']).removesuffix('.')}{auc}.{limit}"
 
 
 def _consequence(policy: Mapping[str, Any], decision: str) -> str:
@@ -297,7 +299,7 @@ def _policy(name: Any, met: Any, rules: Sequence[Mapping[str, Any]]) -> dict[str
             "met": r["met"] is True,
             "found": str(r.get("found", "")),
             "why": str(r.get("reason", "")),
-            "proven": r.get("proven") is True,
+            "proven": None if r.get("proven") is None else r["proven"] is True,
         }
         for r in rules[:_MOST]
     ]

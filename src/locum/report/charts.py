@@ -231,15 +231,22 @@ def forest(
         return left + (min(max(value, low), high) - low) / (high - low) * width
 
     bottom = top + step * len(results)
+
+    def upright(kind: str, value: float, above: float) -> str:
+        """A line through all rows that leaves out the text at the top of each."""
+        x, tops = place(value), [top + step * i for i in range(len(results))]
+        rows = "".join(f"M{x:.1f} {y + 24:g}V{y + step:g}" for y in tops)
+        return f'<path class="{kind}" d="M{x:.1f} {top - above:g}V{top:g}{rows}"/>'
+
     lines = [f'<path class="grid" d="M{place(t):.1f} {top:g}V{bottom:g}"/>' for t in _ticks(low, high)]
     lines.append(f'<path class="line" d="M{left:g} {bottom:g}h{width:g}"/>')
     if chance is not None:
-        lines.append(f'<path class="median" d="M{place(chance):.1f} {top - 6:g}V{bottom:g}"/>')
+        lines.append(upright("median", chance, 6))
         lines.append(_text(*_kept(place(chance), top - 11, f"chance, {chance:g}", left, left + width), "axis middle"))
     words = []
     if limit is not None:
         words.append(f"proven limit {limit_figure(limit)}")
-        lines.append(f'<path class="limit" d="M{place(limit):.1f} {top - 24:g}V{bottom:g}"/>')
+        lines.append(upright("limit", limit, 24))
         label = f"proven limit, {limit_figure(limit)}"
         lines.append(_text(*_kept(place(limit), top - 29, label, left, left + width), "axis middle"))
     for i, r in enumerate(results):

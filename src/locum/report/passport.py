@@ -32,7 +32,7 @@ from locum.report.text import (
     rounded_down,
     with_audit_terms,
 )
-from locum.types import Verdict, at_least, verdict_text
+from locum.types import at_least
 
 BANNER = "The passport of a release. It holds no real point and no exact count."
 _THREATS = {
@@ -61,6 +61,7 @@ def passport_facts(passport: Passport) -> dict[str, Any]:
     decision = "" if passport.decision is None else passport.decision.sentence()
     audit = None if passport.audit is None else passport.audit.model_dump()
     utility = None if passport.utility is None else passport.utility.model_dump()
+    attacks = None if audit is None else entry_facts(audit, decision=decision)
     facts: dict[str, Any] = {
         "banner": BANNER,
         "written_on": passport.written_on,
@@ -69,8 +70,8 @@ def passport_facts(passport: Passport) -> dict[str, Any]:
         "claim": claim_facts(claim),
         "ledger": None if claim.dp is None else _ledger(passport),
         "audit": audit,
-        "audit_words": _NONE["audit"] if audit is None else _audit_words(audit["verdict"]),
-        "attacks": None if audit is None else entry_facts(audit, decision=decision),
+        "audit_words": _NONE["audit"] if attacks is None else f"{attacks['title']}. {attacks['sentence']}",
+        "attacks": attacks,
         "audit_facts": [] if passport.audit is None else _audit_facts(passport.audit),
         "figures": [] if audit is None else figure_titles(audit["results"]),
         "decision": "",
@@ -183,11 +184,6 @@ def passport_markdown(passport: Passport) -> str:
     parts += ["## How to check it", f"`{_CHECK}`", _table(["what", "value"], _rows(p))]
     parts.append(f"Written {p['written_on']} by {_text(p['written_by'])}.")
     return "\n\n".join(parts) + "\n"
-
-
-def _audit_words(verdict: Verdict) -> str:
-    words = verdict_text(verdict)
-    return f"{words.title}. {words.audit}"
 
 
 def _audit_facts(audit: AuditEntry) -> list[list[str]]:

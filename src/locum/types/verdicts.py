@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from locum.types.attack_result import Verdict
@@ -89,15 +90,17 @@ def verdict_text(verdict: Verdict) -> VerdictText:
     return _VERDICTS[verdict]
 
 
-def met_though_inconclusive(doubts: int, attacks: int, *, proven: bool) -> str:
+def met_though_inconclusive(doubts: Sequence[str], attacks: int, *, proven: bool | None) -> str:
     """What to say where a policy is met and the attacks are inconclusive: "not a pass" would contradict it.
 
     Parameters
     ----------
-    doubts, attacks
-        How many attacks are inconclusive, and how many were run.
+    doubts
+        The names of the attacks that are inconclusive.
+    attacks
+        How many were run.
     proven
-        Whether the guarantee meets the limits of the policy by proof.
+        Whether the guarantee meets the limits of the policy by proof; None: not known.
 
     Returns
     -------
@@ -107,13 +110,13 @@ def met_though_inconclusive(doubts: int, attacks: int, *, proven: bool) -> str:
     Examples
     --------
     >>> from locum.types import met_though_inconclusive
-    >>> met_though_inconclusive(2, 5, proven=True).split(". ")[1]
-    'By themselves, 2 of 5 attacks gave no clear answer.'
+    >>> met_though_inconclusive(["LiRA", "nearest distance"], 5, proven=True).split(". ")[1]
+    'By themselves, 2 of 5 attacks gave no clear answer (LiRA, nearest distance).'
     """
-    by_themselves = f"{doubts} of {attacks} attacks gave no clear answer"
+    by_themselves = f"{len(doubts)} of {attacks} attacks gave no clear answer ({', '.join(doubts)})"
     if not doubts:
         by_themselves = "the attacks cannot show whether the release is safe"
-    why = ": its rules do not need a clear answer from every attack"
+    why = "" if proven is None else ": its rules do not need a clear answer from every attack"
     if proven:
         why = " by proof: the guarantee limits every attack"
     return f"The policy is met{why}. By themselves, {by_themselves}."
