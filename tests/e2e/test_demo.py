@@ -73,7 +73,7 @@ def test_the_demo_runs_again(program: Run, tmp_path: Path) -> None:
         "it is the only release charged to this ledger so far",
         "anyone who gets both private ones has epsilon 4 in total",
         "has an AUC of at most 0.567 on average",
-        "larger data pay less",
+        "larger data sets lose less",
         "$ locum fit your-images -o my-release --classes-public",
     ):
         assert part in told

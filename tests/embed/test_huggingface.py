@@ -134,7 +134,7 @@ def test_a_pickle_is_not_opened(saved) -> None:
 def test_a_processor_that_does_more_is_refused(saved) -> None:
     folder = saved("vit")
     (folder / "preprocessor_config.json").write_text(json.dumps({**VIT, "size": {"longest_edge": 32}}))
-    with pytest.raises(DataError, match="goes beyond resize, crop and scale"):
+    with pytest.raises(DataError, match="more than resize, crop and scale"):
         load_backbone(f"hf:{folder}")
 
 

@@ -96,7 +96,7 @@ class Laplace:
 class PoissonGaussian:
     """Normal noise on the sum of a random batch, `steps` times; each unit joins each batch independently.
 
-    The cost holds only if batches are really drawn so. Shuffled batches of fixed size are something else.
+    The cost holds only if batches are really drawn so. It does not hold for shuffled batches of fixed size.
 
     Parameters
     ----------

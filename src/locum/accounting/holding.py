@@ -157,7 +157,7 @@ def left_in_words(left: tuple[float, float], epsilon: float, delta: float) -> st
 
 
 def ways_out(ledger: Path | None = None) -> str:
-    """What somebody can do whose budget is spent.
+    """What someone whose budget is spent can do.
 
     Parameters
     ----------

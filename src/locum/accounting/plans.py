@@ -385,7 +385,7 @@ class PaidPlan:
 
     The whole plan is charged before the first step: it may end early, but its cost must not depend on when. The
     ledger records which steps are finished and refuses a second result for the same steps, so that a copy of all
-    other files cannot use a step twice. Use `PaidPlan.pay` to begin and `PaidPlan.reopen` to go on.
+    other files cannot use a step twice. Use `PaidPlan.pay` to begin and `PaidPlan.reopen` to continue.
 
     Parameters
     ----------

@@ -142,7 +142,7 @@ def _close(results: Mapping[str, Any], out: Path) -> None:
     )
     _paragraph(
         f"There are about {round(records / classes)} images per class here. Noise of the same size matters less in "
-        "sums over more of them: larger data pay less (docs/explain/results.md)."
+        "sums over more of them: larger data sets lose less (docs/explain/results.md)."
     )
     output.say()
     output.say("Your own folder of images, with one folder per class", "bold")

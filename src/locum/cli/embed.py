@@ -264,7 +264,7 @@ def _show_folder(result: dict[str, Any]) -> None:
     if result["reference"]:
         output.say(f"reference   {result['reference']} (public statistics for private fits)")
     if result["ledger"] is None:
-        output.say("ledger      none: images in a store have none beside them")
+        output.say("ledger      none: images in a store have none next to them")
         output.say_indented("with --ledger FILE all vectors of these images share one budget")
     kept = f"; {result['resumed']} of the files were there already" if result["resumed"] else ""
     output.say(f"computed    {result['computed']} in {result['seconds']:.1f} s{kept}")

@@ -340,7 +340,7 @@ def _show_guarantee(summary: FitSummary) -> None:
     output.say_indented(summary.limit.sentence)
     epsilon, delta = (at_most(value) for value in summary.left)
     if summary.left[0] < _NOTHING:
-        output.say(f"budget      nothing is left for {summary.holding!r}: a further release needs a larger budget")
+        output.say(f"budget      nothing is left for {summary.holding!r}: another release needs a larger budget")
     else:
         output.say(f"budget      epsilon {epsilon} and delta {delta} are left for {summary.holding!r}")
     if summary.forecasts:
@@ -350,7 +350,7 @@ def _show_guarantee(summary: FitSummary) -> None:
             f"usefulness  expected to keep about {here.kept.value:.0%} ({here.kept.low:.0%} to {here.kept.high:.0%}) "
             f"of the gain over chance that real data give{more}"
         )
-        output.say_indented("By measured releases of other data, not of yours: `locum evaluate` measures it.")
+        output.say_indented("Based on measured releases of other data, not of yours: `locum evaluate` measures it.")
 
 
 def _check_no_guarantee(ctx: typer.Context) -> None:

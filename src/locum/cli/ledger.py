@@ -63,11 +63,13 @@ def set_budget(
     epsilon: Annotated[
         float,
         typer.Option(
-            help="What may be spent in all, over all releases.", rich_help_panel=BUDGET, callback=sensible_epsilon
+            help="The epsilon that all releases may spend in total.",
+            rich_help_panel=BUDGET,
+            callback=sensible_epsilon,
         ),
     ],
     delta: Annotated[
-        float, typer.Option(help="What may be spent in all, over all releases.", rich_help_panel=BUDGET)
+        float, typer.Option(help="The delta that all releases may spend in total.", rich_help_panel=BUDGET)
     ],
     holding: Annotated[str, typer.Option(help="The name of the data.", rich_help_panel=LEDGER)] = "default",
     unit: Annotated[

@@ -207,7 +207,7 @@ def fit(
         bool,
         typer.Option(
             "--domain-public",
-            help="Categories and ranges in the data are public: take those. The claim says that it assumes this.",
+            help="Categories and ranges in the data are public: use those. The claim says that it assumes this.",
             rich_help_panel=PRIVACY,
         ),
     ] = False,

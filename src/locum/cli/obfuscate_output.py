@@ -61,7 +61,7 @@ def show_private_table(summary: PrivateTableSummary) -> None:
     output.say("limit       what that means for any attack")
     output.say_indented(summary.limit.sentence)
     if summary.left[0] < _NOTHING:
-        output.say(f"budget      nothing is left for {summary.holding!r}: a further fit needs a larger budget")
+        output.say(f"budget      nothing is left for {summary.holding!r}: another fit needs a larger budget")
     else:
         epsilon, delta = (at_most(value) for value in summary.left)
         output.say(f"budget      epsilon {epsilon} and delta {delta} are left for {summary.holding!r}")

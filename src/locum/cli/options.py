@@ -110,8 +110,8 @@ ClassesPublic = Annotated[
     bool,
     typer.Option(
         "--classes-public",
-        help="The class names in the data are public: take those. The claim says that it assumes this. In a terminal "
-        "you are asked.",
+        help="The class names in the data are public: use those. The claim says that it assumes this. Without this "
+        "option you are asked, in a terminal.",
         rich_help_panel=PRIVACY,
     ),
 ]

@@ -248,7 +248,7 @@ _VERDICTS = {
     "several": "Better or worse: that interval excludes 0, and so does the one over the {seeds} seeds (in --json). "
     "Tie: at least one of the two includes 0, so the difference may come from these test records or these seeds, "
     "even if the interval shown excludes 0.",
-    "one run": "One run: with one seed nothing tells how much another seed would change it. Use --seeds 3 or more.",
+    "one run": "One run: with one seed it is unknown how much another seed would change it. Use --seeds 3 or more.",
 }
 
 

@@ -259,7 +259,7 @@ def embed_to_shards(
     strict: bool = False,
     progress: Progress | None = None,
 ) -> ShardedVectors:
-    """Embed images into a folder of Parquet files, or go on where an earlier call with the same settings stopped.
+    """Embed images into a folder of Parquet files, or continue where an earlier call with the same settings stopped.
 
     Each row has the attribute `row`: the place of its image in `source.items`. Sorted by it, the rows are those of
     `embed_images`, whatever the engine. Nothing is kept in memory but the list of images and the shards in work.

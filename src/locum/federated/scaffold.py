@@ -181,7 +181,7 @@ def write_federation(
 
 
 def pin_keys(terms: str | Path, keys: str | Path | None = None) -> dict[str, str]:
-    """Write the public keys of the sites into the terms: sites answer together with these and with nobody else.
+    """Write the public keys of the sites into the terms: sites work only with these.
 
     Parameters
     ----------

@@ -59,7 +59,7 @@ class Scaler:
 
 
 def fit_scaler(kind: Scaling, X: Array, labels: Labels, classes: int) -> Scaler:
-    """The scaler that training vectors ask for. It depends on records.
+    """The scaler fitted to training vectors. It depends on records.
 
     Parameters
     ----------

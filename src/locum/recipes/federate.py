@@ -172,7 +172,7 @@ def make_key_for_site(folder: Path, name: str) -> dict[str, Path]:
 
 
 def pin_sites(terms: Path, keys: Path | None = None) -> dict[str, str]:
-    """Write the public keys of the sites into the terms: sites answer together with these and with nobody else.
+    """Write the public keys of the sites into the terms: sites work only with these.
 
     Parameters
     ----------

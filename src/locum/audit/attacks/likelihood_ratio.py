@@ -23,7 +23,7 @@ Codes = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class LikelihoodRatio(ScoreAttack):
-    """Guess "member" if the release makes a record likelier than a Gaussian of the population does.
+    """Guess "member" if the release makes a record more likely than a Gaussian of the population does.
 
     The score is the log density under the release minus that under a Gaussian fitted to other records: class means
     and one covariance. It needs no shadows. A Gaussian decoder has its density in closed form; for other decoders and

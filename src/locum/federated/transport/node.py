@@ -66,7 +66,7 @@ def join(
     pause: float = 1.0,
     on_event: Callable[[dict[str, Any]], None] | None = None,
 ) -> None:
-    """Take part in a federation as one site, until the result has arrived.
+    """Take part in a federation as one site, until the result arrives.
 
     The site runs the installed package only. It connects to the coordinator, nothing connects to it, and it takes no
     code: from outside come requests of the protocol, which the site checks against the terms that it agreed to. If

@@ -31,7 +31,7 @@ _SLACK = 1e-9
 
 
 class PaidSums:
-    """Noisy sums within one payment, and the file from which a killed fit goes on without a second payment.
+    """Noisy sums within one payment, and the file from which a killed fit resumes without a second payment.
 
     Each sum gets a share of the precision that the plan paid for; which sums come next, and their shares, may depend
     on the results so far. The results are private until they are released.

@@ -61,7 +61,7 @@ def unit_vectors(X: npt.NDArray[np.float32], reference: Reference) -> tuple[Arra
 
 
 def recentered(unit: Array, center: Array) -> Array:
-    """Vectors less a public center, brought to length 1 again; a vector equal to the center becomes 0.
+    """Vectors minus a public center, brought to length 1 again; a vector equal to the center becomes 0.
 
     Each depends on its own record and the center alone, bit for bit.
 
