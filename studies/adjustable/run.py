@@ -346,5 +346,6 @@ STUDIES = {
         curve_cells,
         curve_render,
         sets="It keeps UCI Adult's income and hides its sex; `locum obfuscate trade-off` measures other tables.",
+        names={"methods": NAMES},
     ),
 }

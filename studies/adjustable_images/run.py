@@ -356,7 +356,13 @@ def _curves(axis: Any, results: StudyResults, method: str, attacker: str, i: int
 OWN = "What is kept and what is hidden are labels of its own images; `locum obfuscate trade-off` measures others."
 
 STUDIES = {
-    "cifar-curves": Study("CIFAR-10 as animal or vehicle, attacked for its ten classes", cells, render, sets=OWN),
+    "cifar-curves": Study(
+        "CIFAR-10 as animal or vehicle, attacked for its ten classes",
+        cells,
+        render,
+        sets=OWN,
+        names={"methods": NAMES},
+    ),
     "nih-curves": Study(
         "Chest X-rays for view or effusion, attacked for sex and patient",
         image_presets.nih_cells,

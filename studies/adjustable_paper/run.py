@@ -12,7 +12,11 @@ OWN = "It keeps UCI Adult's income and hides its sex; `locum obfuscate trade-off
 
 STUDIES = {
     "adult-table3": Study(
-        "Table 3 of the adjustable paper on UCI Adult", adj_table3.cells, adj_table3.render, sets=OWN
+        "Table 3 of the adjustable paper on UCI Adult",
+        adj_table3.cells,
+        adj_table3.render,
+        sets=OWN,
+        names={"variants": adj_table3.VARIANTS},
     ),
     "celeba-curves": Study(
         "CelebA: the adjustable paper's three cases",

@@ -314,7 +314,12 @@ def cvaes_minutes(config: Mapping[str, Any]) -> float:
 
 STUDIES = {
     "audit-table": Study(
-        "Every generator against every attack", table_cells, render_table, sets=NEEDS, check=check_table
+        "Every generator against every attack",
+        table_cells,
+        render_table,
+        sets=NEEDS,
+        check=check_table,
+        names={"generators": NAMES},
     ),
     "audit-cvaes": Study(
         "The CVAEs of the papers and ours, by seeds",
@@ -323,8 +328,14 @@ STUDIES = {
         cvaes_minutes,
         sets=NEEDS,
         check=check_table,
+        names={"generators": NAMES},
     ),
     "audit-gaussians": Study(
-        "Gaussian and private generators, by seeds", table_cells, render_gaussians, sets=NEEDS, check=check_table
+        "Gaussian and private generators, by seeds",
+        table_cells,
+        render_gaussians,
+        sets=NEEDS,
+        check=check_table,
+        names={"generators": NAMES},
     ),
 }

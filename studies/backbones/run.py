@@ -246,4 +246,8 @@ def minutes(config: Mapping[str, Any]) -> float:
 
 
 OWN = "It embeds the images of the sets that it names; the setting `backbones` gives it other backbones."
-STUDIES = {"backbones": Study("Which conclusions depend on the backbone", cells, render, minutes, sets=OWN)}
+STUDIES = {
+    "backbones": Study(
+        "Which conclusions depend on the backbone", cells, render, minutes, sets=OWN, names={"backbones": None}
+    )
+}

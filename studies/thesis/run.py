@@ -308,6 +308,7 @@ STUDIES = {
         "Whether the order of generators depends on the backbone",
         backbones_cells,
         backbones_render,
+        names={"backbones": None},
         sets="It compares its embeddings with a file of BreastMNIST's that was made apart.",
     ),
 }

@@ -14,9 +14,9 @@ import platform
 import sys
 import time
 import tomllib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib import metadata
 from pathlib import Path
@@ -38,6 +38,7 @@ from locum.recipes.study_sets import (
     prepare_set,
     using_sets,
 )
+from locum.recipes.study_settings import checked_setting
 from locum.types import Estimate, Progress
 
 # A figure that is text, such as packed bits, is stored unchanged and has no estimate.
@@ -116,6 +117,8 @@ class Study:
         How many seeds there are, where seeds are folds; None: any number.
     draws
         Whether `render` draws figures, for which matplotlib must be installed before a run.
+    names
+        Texts that a setting takes besides those in `config.toml`, by setting; None: any text.
 
     Examples
     --------
@@ -133,6 +136,7 @@ class Study:
     check: Callable[[Mapping[str, Any]], None] | None = None
     most_seeds: int | None = None
     draws: bool = True
+    names: Mapping[str, Collection[str] | None] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,8 +196,22 @@ class FoundStudy:
             if not equals or key not in self.config or key == "quick":
                 known = ", ".join(name for name in self.config if name != "quick")
                 raise ConfigError(f"A setting of {self.name!r} is KEY=VALUE, with a KEY of {known}; got {pair!r}.")
-            new[key] = _parsed(text, self.config[key], pair)
+            new[key] = self._checked(key, _parsed(text, self.config[key], pair))
         return self._with(lambda config: {**config, **new})
+
+    def _checked(self, key: str, value: Any) -> Any:
+        """A setting in the form of the study's own, or `ConfigError`."""
+        if isinstance(value, str) and key not in self.study.names:
+            return value
+        needs, sets = self.study.sets, []
+        names = self.study.names.get(key, ())
+        if isinstance(needs, SetNeeds):
+            with using_sets(self.config):
+                sets = needs.named(self.config)
+            if key == needs.key:
+                names = None
+        examples = [config[key] for config in (self.config, self.config.get("quick", {})) if key in config]
+        return checked_setting(key, value, examples, names=names, sets=sets)
 
     def with_seeds(self, n: int) -> FoundStudy:
         """The study with `n` seeds: the first of its settings and, if they are not enough, the numbers after them."""
@@ -518,7 +536,7 @@ class Expected:
 
 
 def expect_time(found: FoundStudy, *, quick: bool, out: Path, keep: bool = False) -> Expected:
-    """How long a run will take, by the study's own word, or by the seconds of its committed results.
+    """How long a run will take, by the seconds of its committed results or, for other cells, by the study's own word.
 
     Parameters
     ----------
@@ -551,11 +569,14 @@ def expect_time(found: FoundStudy, *, quick: bool, out: Path, keep: bool = False
     missing = [(name, seed) for name, seed in every if seed not in raw.get(name, {})]
     done = len(every) - len(missing)
     minutes = found.minutes(quick)
-    if minutes is not None:
-        return Expected(60 * minutes * len(missing) / len(every), len(every), done, "as the study says")
     file = found.folder / "results" / f"{found.name}.json"
-    known: Seconds = json.loads(file.read_text()).get("seconds", {}) if file.is_file() else {}
+    saved = json.loads(file.read_text()) if file.is_file() else {}
+    known: Seconds = saved.get("seconds", {})
     means = {name: sum(by.values()) / len(by) for name, by in known.items() if by}
+    # What was measured with these settings comes before what the study says, if each cell was.
+    same = {**saved.get("config", {}), "seeds": config["seeds"]} == config and all(name in means for name, _ in every)
+    if minutes is not None and not same:
+        return Expected(60 * minutes * len(missing) / len(every), len(every), done, "as the study says")
     if not means:
         return Expected(None, len(every), done, "")
     # A cell of another set takes about what the same method takes on the sets of the committed results.
