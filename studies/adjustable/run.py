@@ -26,6 +26,8 @@ Array = npt.NDArray[Any]
 Pair = tuple[float, float]
 TEST = 9045
 LAMBDA = -50.0
+# Table 4 of the paper: its obfuscator as printed, and PUPET with its utility provider and adversary.
+TABLE4 = {"proposed": 88_494, "PUPET": 338_214}
 NAMES = {
     "ours": "ours, calibrated",
     "paper": "the paper's preset",
@@ -215,6 +217,7 @@ def curve_render(results: StudyResults, out: Path) -> str:
         "## Summary",
         "Failed: at its least strength more than a point below the best receiver of the rows as they are.",
         _summary(results),
+        _table4(results),
     ]
     for view, (title, _, _) in VIEWS.items():
         text += [f"## Hull AUC. {title}", _hulls(results, view), _told(results, view)]
@@ -249,6 +252,20 @@ def _summary(results: StudyResults) -> str:
         )
     header = ["method", "parameters that release", "that are trained", "short of unobfuscated at least strength", ""]
     return markdown_table([*header, "receiver, attacker at most .70", "attacker at most .75"], rows)
+
+
+def _table4(results: StudyResults) -> str:
+    """The paper's numbers of parameters beside ours."""
+    kinds, methods = ("released", "trained"), results.config["methods"]
+    sizes = {m: [f"{results.runs(m, size)[0]:,.0f}" for size in kinds] for m in methods}
+    told = f"Table 4 of the paper gives {TABLE4['proposed']:,} parameters for its obfuscator"
+    if "paper" in sizes:
+        told += f" ({sizes['paper'][0]} here: F15)"
+    told += f", and {TABLE4['PUPET']:,} for the PUPETs with their utility provider and adversary"
+    if "beta-vae-pupet" in sizes:
+        released, trained = sizes["beta-vae-pupet"]
+        told += f" (beta-VAE-PUPET here: {trained} with both, {released} that release)"
+    return told + "."
 
 
 def _hulls(results: StudyResults, view: str) -> str:

@@ -83,7 +83,8 @@ LEAST = 0.1
 # Why an order differs from the thesis', by row; what is not here is not explained.
 # From trials on training folds (README), and seen on test records in the rows on longer vectors.
 WHY = {
-    "remix": "how far ten epochs carry a head: the thesis' order is back on vectors x 5",
+    "remix": "how far ten epochs carry a head: on vectors x 5 remix is above smote and adasyn, and ties with "
+    "class-balanced sampling",
     "ldam": "likely the layer: with weights and inputs at length 1, as LDAM's authors have it, LDAM is last here too",
     "focal": "how far ten epochs carry a head: on vectors x 5 focal is below cross entropy",
 }
