@@ -53,7 +53,7 @@ def test_attacks_without_a_clear_answer_are_counted(make: Make) -> None:
     # The interval of the second ends at 0.56: an excess of 0.05 is not ruled out.
     audit = audited(0.51, 0.54)
     sentence = decision_facts(make(), audit=audit)["verdict"]["sentence"]
-    assert "By themselves, 1 of 2 attacks gave no clear answer." in sentence
+    assert "By themselves, 1 of 2 attacks gave no clear answer (LiRA)." in sentence
     assert "not a pass" not in sentence
 
 

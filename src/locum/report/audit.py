@@ -114,7 +114,9 @@ def entry_facts(entry: Mapping[str, Any], *, decision: str = "") -> dict[str, An
         "because": "",
         "results": results,
         "classes": _classes(results),
-        "policy": None if policy is None else _policy(policy["name"], policy["met"], policy["rules"]),
+        "policy": None
+        if policy is None
+        else _policy(policy["name"], policy["met"], [{**rule, "proven": None} for rule in policy["rules"]]),
         "problems": [],
         "skipped": [],
         "screening": None,
@@ -171,7 +173,7 @@ def _finished(facts: dict[str, Any], decision: str) -> dict[str, Any]:
     facts["title"], facts["sentence"] = words.title, words.audit
     if facts["verdict"] == "inconclusive" and facts["policy"] is not None and facts["policy"]["met"]:
         doubts = [r["name"] for r in facts["results"] if r["verdict"] == "inconclusive"]
-        # A passport does not say which rules are met by proof.
+        # Unknown in a passport, which does not say which rules are met by proof.
         proofs = [rule["proven"] for rule in facts["policy"]["rules"]]
         proven = None if None in proofs else any(proofs)
         facts["title"] = ATTACKS_INCONCLUSIVE
@@ -299,7 +301,7 @@ def _policy(name: Any, met: Any, rules: Sequence[Mapping[str, Any]]) -> dict[str
             "met": r["met"] is True,
             "found": str(r.get("found", "")),
             "why": str(r.get("reason", "")),
-            "proven": None if r.get("proven") is None else r["proven"] is True,
+            "proven": None if (proven := r.get("proven", False)) is None else proven is True,
         }
         for r in rules[:_MOST]
     ]
