@@ -149,4 +149,6 @@ def few_minutes(config: Mapping[str, Any]) -> float:
     shadowed = [c for c in config["counts"] if c <= config["most_shadowed"]]
     networks = 0.02 * sum(config["counts"]) / 10 + 0.01 * config["cvae_shadows"] * sum(shadowed) / 10
     others = 0.05 * len(config["counts"]) * len(config["methods"])
-    return len(config["seeds"]) * len(config["sets"]) * (others + networks * ("cvae-paper" in config["methods"]))
+    return float(
+        len(config["seeds"]) * len(config["sets"]) * (others + networks * ("cvae-paper" in config["methods"]))
+    )
