@@ -241,7 +241,7 @@ FACTOR_METHODS: dict[str, tuple[dict[str, Any], float | None, bool]] = {
 
 
 def own_vectors(config: Mapping[str, Any], names: Sequence[str]) -> Mapping[str, Any]:
-    """A given set with its own vectors, as other backbones are for CIFAR-10, and the sites that it has records for."""
+    """A given set with its own vectors (other backbones are for CIFAR-10) and the sites that it has records for."""
     chosen = SetNeeds("set").chosen(config, names)
     splits = study_splits(chosen["set"])
     size = sum(len(splits[part]) for part in ("train", "val") if part in splits)
@@ -311,13 +311,13 @@ def factor_render(results: StudyResults, out: Path) -> str:
     _draw_epsilons(results, out)
     text.append("![balanced accuracy by epsilon](federated-factors.svg)")
     found = study_set(results.config["set"])
-    each, backbone = found.more.get("each"), found.backbone if found.given else POINT[2]
+    each, vectors = found.more.get("each"), "its own vectors" if found.given else POINT[2]
     size = f" of {each} records" if each else ", which share all training records"
     tested = "3,000 other records" if each else "test records"
     delta = f"{DELTA:g}" if "partition" in found.more else f"at most {DELTA:g}"
     text += ["## Parameters", parameters(found)]
     text.append(
-        f"Around {POINT[1]} sites{size}, epsilon {POINT[0]}, {backbone}; means over sites and "
+        f"Around {POINT[1]} sites{size}, epsilon {POINT[0]}, {vectors}; means over sites and "
         f"{len(results.config['seeds'])} seeds with 95 % intervals over seeds; tested on {tested}. The "
         f"paper runs {results.config['paper_rounds']} rounds at its own delta of {PAPER_DELTA:g}; ours have "
         f"{delta}. inf: noise off, nothing else changed."
