@@ -202,7 +202,7 @@ def test_subjects_stay_together(tmp_path: Path, studies: dict[str, FoundStudy]) 
         ("rebalance-choice", ["mine={mine}", "folds=100"], "needs 100"),
         ("few-records", ["mine={mine}", "counts=[10, 30]"], "this study needs 60"),
         ("few-records", ["mine={mine}", "counts=[3]"], "5 or more with these methods"),
-        ("few-records", ["mine={patients}"], "names subjects"),
+        ("min-distance", ["mine={patients}"], "names subjects"),
         ("min-distance", ["mine={mine}", "members=4"], "of the 4 members of the set 'mine' are of class"),
         ("corruptions", ["mine={mine}"], "gray images of 28 x 28 pixels"),
         ("generated-weights", ["mine={mine}"], "`rebalance-methods` takes other sets"),

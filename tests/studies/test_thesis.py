@@ -82,7 +82,7 @@ def test_backbones_are_compared_on_images(tmp_path: Path, monkeypatch: pytest.Mo
     study = find_studies(ROOT)["thesis-backbones"]
     own = sys.modules[study.study.cells.__module__]
     rng, arrays = np.random.default_rng(0), {}
-    for part, n in (("train", 24), ("val", 6), ("test", 10)):
+    for part, n in (("train", 16), ("val", 4), ("test", 6)):
         y = np.arange(n) % 2
         pixels = rng.normal(60 + 120 * y[:, None, None], 20, size=(n, 28, 28))
         arrays |= {f"{part}_images": np.clip(pixels, 0, 255).astype(np.uint8), f"{part}_labels": y}
