@@ -9,14 +9,15 @@ from typing import Any
 
 import numpy as np
 from fed_averaged import NETWORKS, SAMPLES, prepared
-from fed_sets import DELTA, PAPER_DELTA, Array, Deal, deals
+from fed_sets import DELTA, PAPER_DELTA, Array, Deal, check_sites, deals
 from scipy.stats import spearmanr
 
 from locum.data import load_reference
+from locum.errors import ConfigError
 from locum.generate import ClassGaussian
 from locum.heads import LinearHead
 from locum.metrics import balanced_accuracy, entropic_wasserstein, frechet_by_class
-from locum.recipes import StudyResults
+from locum.recipes import StudyResults, study_set
 from locum.recipes.study import Cell, markdown_table
 from locum.types import DP
 
@@ -38,6 +39,15 @@ EXPLAINED = {
     "agreement of class means": "cosine between class means of samples and of real vectors, each less the mean over "
     "classes; mean over classes",
 }
+
+
+def check(config: Mapping[str, Any]) -> None:
+    """Raise `ConfigError` or `DataError` for a set that is no single federation, or has too small sites."""
+    if study_set(config["set"]).more.get("partition") == "hospitals":
+        raise ConfigError(
+            f"This study tests decoders on one split, and the set {config['set']!r} is tested in folds."
+        )
+    check_sites([config["set"]])
 
 
 def cells(config: Mapping[str, Any]) -> dict[str, Cell]:
@@ -123,12 +133,15 @@ def measured(X: Array, y: Array, deal: Deal, seed: int) -> dict[str, float]:
 
 def render(results: StudyResults, out: Path) -> str:
     """Decoders by their use, and the rank correlation of each measure with it."""
+    found = study_set(results.config["set"])
+    # What `deals` does: sites of so many records, tested on 3,000 others, or a set that is split already.
+    where, tested = (f"{found.title} records", "3,000") if found.more.get("each") else (found.title, "other")
     names = sorted(results.raw, key=lambda n: -results.estimate(n, "global bacc").value)
     many = len(results.config["seeds"]) > 1
 
     def shown(cell: str, metric: str) -> str:
-        found = results.estimate(cell, metric)
-        return f"{found:.3f}" if metric == "global bacc" and many else f"{found.value:.3f}"
+        value = results.estimate(cell, metric)
+        return f"{value:.3f}" if metric == "global bacc" and many else f"{value.value:.3f}"
 
     table = markdown_table(
         ["decoder", "global bacc", *MEASURES],
@@ -143,8 +156,8 @@ def render(results: StudyResults, out: Path) -> str:
     return (
         f"{table}\n\n## Which measure orders decoders by their use\n\n"
         + markdown_table(["measure", "rank correlation with global bacc", "what it is"], rows)
-        + f"\n\nCIFAR-10, 10 sites of 100 records; seeds {results.config['seeds']}. global bacc: a linear head "
-        "trained on 500 samples per class, tested on 3,000 real vectors. +1 would order decoders as their use does. "
+        + f"\n\n{where}; seeds {results.config['seeds']}. global bacc: a linear head trained on 500 samples per "
+        f"class, tested on {tested} real vectors. +1 would order decoders as their use does. "
         f"Networks at the paper's delta of {PAPER_DELTA:g}, Gaussians at {DELTA:g} with all records in one place. "
         "Real records are not part of the correlation."
     )

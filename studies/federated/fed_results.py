@@ -24,11 +24,11 @@ from fed_methods import (
     together,
     trusted_center,
 )
-from fed_sets import DELTA, PAPER_DELTA, Array, check_sites, deals
+from fed_sets import DELTA, FEWEST, PAPER_DELTA, Array, check_sites, deals
 
 from locum.errors import ConfigError
 from locum.metrics import mean_interval
-from locum.recipes import SetNeeds, StudyResults, study_set
+from locum.recipes import SetNeeds, StudyResults, StudySet, study_set, study_splits
 from locum.recipes.study import Cell, markdown_table
 from locum.recipes.study_sets import backbone_label
 
@@ -228,13 +228,42 @@ def _by_hospital(results: StudyResults, name: str) -> str:
     return markdown_table(["by hospital", *names], rows)
 
 
+# In the names of cells "efflite0" stands for the vectors of the set, whatever they were made with.
 POINT = ("1", "10", "efflite0")
+# How records may be dealt where the number of sites changes.
+COUNTED = (None, "iid", "dirichlet")
 # Settings, delta (None: that of the set), and whether lambda is chosen on held-out records.
 FACTOR_METHODS: dict[str, tuple[dict[str, Any], float | None, bool]] = {
     "the paper": (PAPER, PAPER_DELTA, True),
     "ours: masked sums": (SUMS, None, False),
     "ours: head": (HEAD, None, False),
 }
+
+
+def own_vectors(config: Mapping[str, Any], names: Sequence[str]) -> Mapping[str, Any]:
+    """A given set with its own vectors (other backbones are for CIFAR-10) and the sites that it has records for."""
+    chosen = SetNeeds("set").chosen(config, names)
+    splits = study_splits(chosen["set"])
+    size = sum(len(splits[part]) for part in ("train", "val") if part in splits)
+    sites = {k: [s for s in config[k] if FEWEST * int(s) <= size] for k in ("sites", "paper_sites")}
+    return {**chosen, **sites, "backbones": [POINT[2]], "paper_backbones": [POINT[2]]}
+
+
+FACTOR_NEEDS = SetNeeds("set", choose=own_vectors)
+
+
+def check_factors(config: Mapping[str, Any]) -> None:
+    """Raise `ConfigError` or `DataError` for a set, or numbers of sites, that cannot work."""
+    name, backbones = config["set"], {*config["backbones"], *config["paper_backbones"]}
+    if study_set(name).more.get("partition") not in COUNTED:
+        raise ConfigError(f"This study changes the number of sites, and the set {name!r} has sites of its own.")
+    if study_set(name).file != study_set("cifar10_12k").file and backbones != {POINT[2]}:
+        raise ConfigError(
+            f"This study embeds the images of CIFAR-10 alone: for the set {name!r}, `backbones` and "
+            f"`paper_backbones` must be {[POINT[2]]!r}, which stands for its vectors; got {sorted(backbones)!r}."
+        )
+    for sites in sorted({int(POINT[1]), *map(int, (*config["sites"], *config["paper_sites"]))}):
+        check_sites([name], sites)
 
 
 def factor_cells(config: Mapping[str, Any]) -> dict[str, Cell]:
@@ -281,12 +310,17 @@ def factor_render(results: StudyResults, out: Path) -> str:
         text += [f"## By {title}", markdown_table([f"balanced accuracy by {title}", *shown], rows)]
     _draw_epsilons(results, out)
     text.append("![balanced accuracy by epsilon](federated-factors.svg)")
-    text += ["## Parameters", parameters()]
+    found = study_set(results.config["set"])
+    each, vectors = found.more.get("each"), "its own vectors" if found.given else POINT[2]
+    size = f" of {each} records" if each else ", which share all training records"
+    tested = "3,000 other records" if each else "test records"
+    delta = f"{DELTA:g}" if "partition" in found.more else f"at most {DELTA:g}"
+    text += ["## Parameters", parameters(found)]
     text.append(
-        f"Around {POINT[1]} sites of 100 records, epsilon {POINT[0]}, {POINT[2]}; means over sites and "
-        f"{len(results.config['seeds'])} seeds with 95 % intervals over seeds; tested on 3,000 other records. The "
+        f"Around {POINT[1]} sites{size}, epsilon {POINT[0]}, {vectors}; means over sites and "
+        f"{len(results.config['seeds'])} seeds with 95 % intervals over seeds; tested on {tested}. The "
         f"paper runs {results.config['paper_rounds']} rounds at its own delta of {PAPER_DELTA:g}; ours have "
-        f"{DELTA:g}. inf: noise off, nothing else changed."
+        f"{delta}. inf: noise off, nothing else changed."
     )
     return "\n\n".join(text)
 
@@ -321,13 +355,17 @@ def _draw_epsilons(results: StudyResults, out: Path) -> None:
         plt.close(figure)
 
 
-def parameters() -> str:
-    """What is trained and what leaves a site, counted from the networks at ten classes and 1280 features."""
+def parameters(found: StudySet) -> str:
+    """What is trained and what leaves a site, counted from the networks."""
     from locum.nets import plain_cgan, plain_cvae
 
     rows: list[list[object]] = []
+    features, classes = 1280, 10
+    if found.file != study_set("cifar10_12k").file:
+        train = study_splits(found.name)["train"]
+        features, classes = train.dim, len(train.info.class_names)
     for title, d, c, layers in (
-        ("here: 1280 features, 10 classes", 1280, 10, 3),
+        (f"here: {features} features, {classes} classes", features, classes, 3),
         ("the paper's code: 768 features, 11 classes, 3 hidden layers", 768, 11, 3),
         ("the paper's text: 3 linear layers, so 2 hidden ones", 768, 11, 2),
     ):

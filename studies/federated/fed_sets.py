@@ -114,7 +114,7 @@ def deals(name: str, seed: int, sites: int | None = None, backbone: str = "effli
     found, rng = study_set(name), np.random.default_rng(seed)
     how, each = found.more.get("partition"), found.more.get("each", 0)
     if how is None:
-        return [_dealt(found, sites or int(found.more.get("sites", SITES)), rng)]
+        return [_dealt(found, sites, rng)]
     if how == "hospitals":
         return _hospital_folds(seed)
     if how == "patients":
@@ -122,11 +122,15 @@ def deals(name: str, seed: int, sites: int | None = None, backbone: str = "effli
     count = sites or int(found.more["sites"])
     if backbone == "efflite0":
         data = study_splits(name)["train"]
-        reference = "efflite0"
+        reference = found.reference_of(data)
     else:
         data = embedded(backbone)
         reference = reference_for(data.info)
     if each:
+        if count * each >= len(data):
+            raise DataError(
+                f"The set {name!r} has {len(data)} records: too few for {count} sites of {each} and a test."
+            )
         some = stratified_split(data, {"train": count * each, "test": min(3000, len(data) - count * each)}, rng=rng)
         parts = partition_iid(some["train"], count, rng)
         return [Deal(parts, dict.fromkeys(parts, some["test"]), reference)]
@@ -137,24 +141,31 @@ def deals(name: str, seed: int, sites: int | None = None, backbone: str = "effli
     return [Deal(*held_out(parts, seed), own_test=True)]
 
 
-def _dealt(found: StudySet, sites: int, rng: np.random.Generator) -> Deal:
-    """Any set: by an attribute that names the site if it has one, else sites alike; all share its test split."""
+def _dealt(found: StudySet, sites: int | None, rng: np.random.Generator) -> Deal:
+    """Any set: so many sites alike, else by an attribute that names the site if there is one, with one test split."""
     splits = study_splits(found.name)
     train, test = joined([splits[part] for part in ("train", "val") if part in splits]), splits["test"]
     column = next((c for c in SITE_COLUMNS if c in train.attributes), None)
-    parts = partition_iid(train, sites, rng) if column is None else partition_by(train, column)
+    if sites is None and column is None and found.more.get("hospitals"):
+        raise DataError(
+            f"The set {found.name!r} needs an attribute that names the hospital: {', '.join(SITE_COLUMNS)}."
+        )
+    if sites is None and column is not None:
+        parts = partition_by(train, column)
+    else:
+        parts = partition_iid(train, sites or int(found.more.get("sites", SITES)), rng)
     # At most a tenth of one record among all sites.
     delta = min(DELTA, 10.0 ** -float(np.ceil(np.log10(10 * len(train)))))
     reference = found.reference_of(train)
     return Deal(parts, dict.fromkeys(parts, test), reference, unit=found.unit, delta=delta)
 
 
-def check_sites(names: Sequence[str]) -> None:
-    """Raise `DataError` for a set whose sites would have too few records."""
+def check_sites(names: Sequence[str], sites: int | None = None) -> None:
+    """Raise `DataError` for a set whose sites, as it has them or so many, would have too few records."""
     for name in names:
-        if "partition" in study_set(name).more:
+        if sites is None and "partition" in study_set(name).more:
             continue
-        for deal in deals(name, 0):
+        for deal in deals(name, 0, sites):
             small = min(deal.train, key=lambda site: len(deal.train[site]))
             size, classes = len(deal.train[small]), len(np.unique(deal.train[small].y))
             if len(deal.train) < 3 or size < FEWEST or classes < 2:

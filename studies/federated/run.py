@@ -7,7 +7,6 @@ import fed_decoders
 import fed_paper
 import fed_results
 import fed_tails
-from fed_sets import check_sites
 
 from locum.recipes import SetNeeds, Study
 
@@ -23,7 +22,8 @@ STUDIES: dict[str, Study] = {
         "Training together, one factor at a time",
         fed_results.factor_cells,
         fed_results.factor_render,
-        sets="It changes the backbone and the number of sites of CIFAR-10; `federated-results` takes other sets.",
+        sets=fed_results.FACTOR_NEEDS,
+        check=fed_results.check_factors,
     ),
     "federated-tails": Study(
         "Rare classes in a federation",
@@ -42,7 +42,7 @@ STUDIES: dict[str, Study] = {
         fed_decoders.cells,
         fed_decoders.render,
         sets=SetNeeds("set"),
-        check=lambda config: check_sites([config["set"]]),
+        check=fed_decoders.check,
     ),
     "federated-table1": Study(
         "Table 1 of the federated paper, on its own data",

@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from PIL import Image, ImageFilter
-from que_sets import NAMES, PLAIN, TITLES, records
+from que_sets import NAMES, PLAIN, records
 
 from locum.embed import load_backbone
 from locum.heads import LinearHead
 from locum.metrics import auc_macro
-from locum.recipes import StudyResults
+from locum.recipes import StudyResults, study_set
 from locum.recipes.study import Cell, data_folder, markdown_table
 
 Pixels = npt.NDArray[np.uint8]
@@ -133,7 +133,7 @@ def render_corruptions(results: StudyResults, out: Path) -> str:
         header = ["trained on", "clean", *(f"corrupted images, severity {s}" for s in SEVERITIES)]
         header += [f"noise {s} on vectors" for s in SEVERITIES]
         rows = [[NAMES[m], *(f"{results.estimate(c, x):.3f}" for x in metrics)] for m, c in cells.items()]
-        text += [f"## {TITLES[name]}", markdown_table(header, rows)]
+        text += [f"## {study_set(name).title}", markdown_table(header, rows)]
         rows = [[NAMES[m], *(f"{results.estimate(c, f'{k}/3'):.3f}" for k in CORRUPTIONS)] for m, c in cells.items()]
         text.append(markdown_table(["severity 3", *CORRUPTIONS], rows))
         rows = []

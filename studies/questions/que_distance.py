@@ -8,17 +8,20 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from que_sets import NAMES, PLAIN, TITLES, found_by, probed, records
+from que_sets import NAMES, PLAIN, check_lone, found_by, probed, records
 
 from locum.audit import Attack, DensityRatio, Hole, NearestDistance
 from locum.errors import DataError
 from locum.generate import replica
 from locum.metrics import nearest
-from locum.recipes import StudyResults
+from locum.recipes import SetNeeds, StudyResults, study_set
 from locum.recipes.study import Cell, markdown_table
+from locum.recipes.study_sets import set_key
 from locum.release import Release
 from locum.types import EmbeddingSet
 
+# Members of each class.
+FEWEST = 2
 # Metrics by the words of the table.
 ATTACKS = {
     "nearest distance": "nearest distance",
@@ -28,14 +31,45 @@ ATTACKS = {
 }
 
 
-@lru_cache(maxsize=16)
-def fitted(name: str, method: str, most: int, seed: int) -> tuple[EmbeddingSet, EmbeddingSet, Release]:
-    """Members, as many others of the same split, and the decoder that all tables are drawn from."""
+def halves(name: str, most: int, seed: int) -> tuple[EmbeddingSet, EmbeddingSet]:
+    """Members, and as many others of the same split."""
     data = records(name, "train")
     count = min(most, len(data) // 2)
     order = np.random.default_rng(seed).permutation(len(data))
     members, others = (data.take(np.sort(order[i * count : (i + 1) * count])) for i in (0, 1))
+    return members, others
+
+
+def fitted(name: str, method: str, most: int, seed: int) -> tuple[EmbeddingSet, EmbeddingSet, Release]:
+    """Members, others, and the decoder that all tables are drawn from."""
+    return _fitted(*set_key(name), name, method, most, seed)
+
+
+@lru_cache(maxsize=16)
+def _fitted(
+    path: str, changed: int, name: str, method: str, most: int, seed: int
+) -> tuple[EmbeddingSet, EmbeddingSet, Release]:
+    members, others = halves(name, most, seed)
     return members, others, PLAIN[method](seed).fit(members.X, members.y).release(members.info, no_dp=True)
+
+
+DISTANCE_NEEDS = SetNeeds("sets")
+
+
+def check_distance(config: Mapping[str, Any]) -> None:
+    """Raise `DataError` for sets with subjects, and if the members, drawn at random, lack records of a class."""
+    check_lone(config["sets"])
+    for name in config["sets"]:
+        present = np.flatnonzero(records(name, "train").counts)
+        for seed in config["seeds"]:
+            members, _ = halves(name, config["members"], seed)
+            rarest = present[np.argmin(members.counts[present])]
+            if members.counts[rarest] < FEWEST:
+                raise DataError(
+                    f"With seed {seed}, {members.counts[rarest]} of the {len(members)} members of the set {name!r} "
+                    f"are of class {members.info.class_names[rarest]!r}, and this study needs {FEWEST}: raise "
+                    "`members`, add records, or leave the class out."
+                )
 
 
 def kept_away(
@@ -50,7 +84,7 @@ def kept_away(
     far = nearest(decoder.sample(config["drawn"], random_state=seed + 1)[0], members.X)[0]
     # Without a smallest distance the attacker must guess a radius: that of the smallest share.
     radius = float(np.quantile(far, share or min(s for s in config["shares"] if s)))
-    given = {"min_distance": radius, "real": members.X} if share else {}
+    given: dict[str, Any] = {"min_distance": radius, "real": members.X} if share else {}
     try:
         table = replica(decoder, size * count, random_state=seed, **given)
     except DataError:
@@ -107,7 +141,7 @@ def render_distance(results: StudyResults, out: Path) -> str:
             "AUC of a probe",
             *ATTACKS.values(),
         ]
-        text += [f"## {TITLES[name]}", markdown_table([*header, "non-members proven absent"], rows)]
+        text += [f"## {study_set(name).title}", markdown_table([*header, "non-members proven absent"], rows)]
     text.append(
         "The smallest distance is the quantile of the distances of samples from their nearest record: the nearest so "
         f"many percent are drawn again. At most {config['members']} members and as many others, of one split. AUCs "

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from que_sets import NAMES, PLAIN, TITLES, found_by, probed, records
+from que_sets import NAMES, PLAIN, check_lone, found_by, probed, records
 
 from locum.audit import Attack, DensityRatio, LikelihoodRatio, LiRA, NearestDistance, SumLiRA
-from locum.errors import NotApplicableError
+from locum.errors import ConfigError, NotApplicableError
 from locum.generate import ClassGaussian
-from locum.recipes import StudyResults
+from locum.recipes import SetNeeds, StudyResults, study_set
 from locum.recipes.study import Cell, markdown_table
 from locum.release import Release
 from locum.types import DP, EmbeddingSet
@@ -27,7 +27,7 @@ def drawn(name: str, count: int, seed: int) -> tuple[EmbeddingSet, EmbeddingSet]
     return data.take(first), data.take(second)
 
 
-def fitted(config: Mapping[str, Any], method: str, members: EmbeddingSet, seed: int) -> Release:
+def fitted(config: Mapping[str, Any], name: str, method: str, members: EmbeddingSet, seed: int) -> Release:
     """One generator on the members. Insecure seeds: the noise is distributed the same."""
     kind, _, epsilon = method.partition("-")
     if kind != "head":
@@ -35,7 +35,7 @@ def fitted(config: Mapping[str, Any], method: str, members: EmbeddingSet, seed: 
     model = ClassGaussian(
         privacy=DP(float(epsilon), config["delta"]),
         classes=range(len(members.info.class_names)),
-        reference="efflite0",
+        reference=study_set(name).reference_of(members),
         insecure_seed=seed,
         random_state=seed,
     )
@@ -59,7 +59,7 @@ def few(config: Mapping[str, Any], name: str, method: str, count: int, seed: int
     test = records(name, "test")
     if method == "real":
         return {"auc": probed(members.X, members.y, test)}
-    release = fitted(config, method, members, seed)
+    release = fitted(config, name, method, members, seed)
     classes = len(members.info.class_names)
     if release.manifest.kind == "data":
         X, y = release.sample()
@@ -74,6 +74,22 @@ def few(config: Mapping[str, Any], name: str, method: str, count: int, seed: int
         except NotApplicableError:
             continue
     return out
+
+
+# Members and as many others, for the largest count.
+FEW_NEEDS = SetNeeds("sets", per_class=lambda config: 2 * max(config["counts"]))
+
+
+def check_few(config: Mapping[str, Any]) -> None:
+    """Raise `ConfigError` for counts that a method cannot work with, `DataError` for sets with subjects."""
+    check_lone(config["sets"])
+    ks = [int(method.partition("-")[0]) for method in config["methods"] if method.endswith("same")]
+    least = max(2, *ks) if ks else 2
+    if not config["counts"] or min(config["counts"]) < least:
+        raise ConfigError(
+            f"`counts` must hold numbers of records per class, {least} or more with these methods; got "
+            f"{config['counts']!r}."
+        )
 
 
 def few_cells(config: Mapping[str, Any]) -> dict[str, Cell]:
@@ -113,7 +129,7 @@ def render_few(results: StudyResults, out: Path) -> str:
                 leaks.append([NAMES[method], *shown])
         counts = [f"{count} per class" for count in config["counts"]]
         text += [
-            f"## {TITLES[name]}",
+            f"## {study_set(name).title}",
             "Usefulness: AUC of a linear probe on test records\n\n"
             + markdown_table(["learned from", *counts, *(f"minus real, {c}" for c in counts)], rows),
             "Strongest membership attack: AUC\n\n" + markdown_table(["release", *counts], leaks),
@@ -133,4 +149,6 @@ def few_minutes(config: Mapping[str, Any]) -> float:
     shadowed = [c for c in config["counts"] if c <= config["most_shadowed"]]
     networks = 0.02 * sum(config["counts"]) / 10 + 0.01 * config["cvae_shadows"] * sum(shadowed) / 10
     others = 0.05 * len(config["counts"]) * len(config["methods"])
-    return len(config["seeds"]) * len(config["sets"]) * (others + networks * ("cvae-paper" in config["methods"]))
+    return float(
+        len(config["seeds"]) * len(config["sets"]) * (others + networks * ("cvae-paper" in config["methods"]))
+    )

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import cache
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -12,14 +11,13 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from locum.audit import Attack, ScoreAttack
-from locum.data import read_embeddings
+from locum.errors import DataError
 from locum.generate import BaseGenerator, ClassGaussian, CVAEGenerator, KSame
 from locum.metrics import auc_macro
-from locum.recipes.study import data_folder
+from locum.recipes import study_set, study_splits
 from locum.release import Release
 from locum.types import EmbeddingSet
 
-TITLES = {"breastmnist": "BreastMNIST", "pneumoniamnist": "PneumoniaMNIST", "cifar10_12k": "CIFAR-10"}
 NAMES = {
     "real": "real records",
     "gaussian": "ClassGaussian",
@@ -40,9 +38,19 @@ PLAIN: dict[str, Callable[[int], BaseGenerator]] = {
 }
 
 
-@cache
 def records(name: str, part: str) -> EmbeddingSet:
-    return read_embeddings(data_folder() / f"{name}_efflite0.npz", part)
+    """One split of a set."""
+    return study_splits(name)[part]
+
+
+def check_lone(names: Sequence[str]) -> None:
+    """Raise `DataError` for sets with subjects: their records would be members and others at once."""
+    for name in names:
+        if study_set(name).unit == "subject":
+            raise DataError(
+                f"The set {name!r} names subjects, and this study draws single records: a subject would be on both "
+                "sides of an attack. `audit-table` keeps subjects together."
+            )
 
 
 def probe() -> Pipeline:

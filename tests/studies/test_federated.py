@@ -12,10 +12,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from locum.data import load_reference
+from locum.data import load_reference, write_embeddings
 from locum.errors import ConfigError, DataError
 from locum.federated.baselines import federated_head
-from locum.recipes import StudyResults, find_studies, run_study
+from locum.recipes import StudyResults, apply_settings, find_studies, run_study
+from locum.recipes.study_sets import using_sets
 from locum.release import load
 from locum.types import EmbeddingInfo, EmbeddingSet
 
@@ -168,6 +169,98 @@ def test_agreement_of_class_means_tells_useless_samples_from_useful_ones() -> No
     assert useful["global bacc"] > 0.75 > useless["global bacc"]
     # The same vectors with shuffled labels: a distance that ignores classes cannot tell.
     assert useful["wasserstein"] == pytest.approx(useless["wasserstein"], rel=0.1)
+
+
+@pytest.fixture
+def own_set(tmp_path: Path) -> str:
+    """Three classes that are easy to tell, given as one's own, with hospitals."""
+    rng, y = np.random.default_rng(0), np.repeat(np.arange(3), 240)
+    X = (rng.normal(size=(720, 60)) + rng.normal(size=(3, 60))[y]).astype(np.float32)
+    where = {"hospital": np.array(["east", "north", "west"])[np.arange(720) % 3]}
+    info = EmbeddingInfo(class_names=("a", "b", "c"))
+    write_embeddings(tmp_path / "mine.npz", EmbeddingSet(X, y, attributes=where, info=info))
+    return f"mine={tmp_path / 'mine.npz'}"
+
+
+def test_decoders_are_ordered_on_any_set(
+    own_set: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, studies: dict[str, Any]
+) -> None:
+    monkeypatch.delenv("LOCUM_DATA", raising=False)
+    given = [own_set, 'networks=[["CVAE, decoders averaged", "inf", 1]]']
+    found = apply_settings(studies["federated-decoders"], given, place=tmp_path / "sets")
+    results = run_study(found, quick=True, out=tmp_path / "out")
+    use = {name: figures["0"]["global bacc"] for name, figures in results.raw.items()}
+    assert set(use) == {
+        "CVAE, decoders averaged, no privacy, 1 rounds",
+        "Gaussian (means), epsilon 1",
+        "Gaussian (head), epsilon 1",
+        "Gaussian, no privacy",
+        "real records",
+    }
+    assert min(use["real records"], use["Gaussian, no privacy"]) > 0.9
+    # Real records are nearest to real records.
+    near = {name: figures["0"]["distance of class means"] for name, figures in results.raw.items()}
+    assert near["real records"] == min(near.values())
+    text = (tmp_path / "out" / "federated-decoders.md").read_text()
+    assert "mine; seeds [0]" in text
+    assert "CIFAR" not in text
+
+
+def test_factors_change_the_number_of_sites_of_any_set(
+    own_set: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, studies: dict[str, Any]
+) -> None:
+    monkeypatch.delenv("LOCUM_DATA", raising=False)
+    found = apply_settings(studies["federated-factors"], [own_set], place=tmp_path / "sets")
+    config = found.settings(quick=False)
+    found.check(config)
+    # 576 records for training are too few for 20 sites of 40.
+    assert (config["sites"], config["paper_sites"], config["backbones"]) == (["5", "10"], ["5", "10"], ["efflite0"])
+    with using_sets(config):
+        assert [len(module("fed_sets").deals("mine", 0, n)[0].train) for n in (5, 10, None)] == [5, 10, 3]
+        cell = found.study.cells(config)["ours: head/inf/10/efflite0"]
+        assert cell(0)["global bacc"] > 0.9
+
+
+def test_a_set_of_hospitals_must_name_them(tmp_path: Path, studies: dict[str, Any]) -> None:
+    X, y = np.random.default_rng(0).normal(size=(300, 4)).astype(np.float32), np.arange(300) % 2
+    write_embeddings(tmp_path / "c.npz", EmbeddingSet(X, y, info=EmbeddingInfo(class_names=("a", "b"))))
+    found = apply_settings(studies["federated-results"], [f"camelyon={tmp_path / 'c.npz'}"], place=tmp_path / "sets")
+    with pytest.raises(DataError, match="needs an attribute that names the hospital"):
+        found.check(found.settings(quick=False))
+
+
+def test_heads_of_one_site_learn_the_shortcut(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, studies: dict[str, Any]
+) -> None:
+    """The view is easy to see and the sex is not: a site's own head takes one for the other, a common one cannot."""
+    rng, arrays = np.random.default_rng(0), {}
+    for part, patients in (("train", 180), ("val", 20), ("test", 80)):
+        sex, view = np.arange(patients) % 2, np.arange(patients) // 2 % 2
+        X = rng.normal(size=(patients, 1280))
+        X[:, :20] += 1.5 * (2 * sex - 1)[:, None]
+        X[:, 20:40] += 3 * (2 * view - 1)[:, None]
+        arrays |= {f"{part}_x": X.astype(np.float32), f"{part}_y": sex}
+        arrays[f"{part}_subject"] = np.array([f"{part}{i}" for i in range(patients)])
+        arrays[f"{part}_attr_view"] = np.array(["PA", "AP"])[view]
+        arrays[f"{part}_attr_age"] = rng.integers(20, 80, patients).astype(str)
+        arrays[f"{part}_attr_effusion"] = np.array(["no", "yes"])[rng.integers(2, size=patients)]
+    np.savez(tmp_path / "nih_cxr14_efflite0.npz", **arrays)
+    monkeypatch.setenv("LOCUM_DATA", str(tmp_path))
+    module("fed_sets").xrays.cache_clear()
+    few = {
+        k: v for k, v in module("fed_confounders").methods(False).items() if k in ("ours: head, epsilon 1", "FedAvg")
+    }
+    monkeypatch.setattr(module("fed_confounders"), "methods", lambda balanced: few)
+    try:
+        results = run_study(studies["federated-confounders"], quick=True, out=tmp_path / "out")
+    finally:
+        module("fed_sets").xrays.cache_clear()
+    figures = results.raw["sex/shortcut/ours: head, epsilon 1"]["0"]
+    common = results.raw["sex/shortcut/FedAvg"]["0"]
+    assert figures["local worst group"] + 0.1 < common["global worst group"]
+    text = (tmp_path / "out" / "federated-confounders.md").read_text()
+    assert "at each site the view tells the sex, one way or the other" in text
+    assert "| local |" in text
 
 
 def test_the_papers_data_are_named_if_they_are_missing(

@@ -73,6 +73,8 @@ SMALL: dict[str, tuple[str, ...]] = {
     "private-class-variance": ("epsilons=[0, 1.0]",),
     "private-baselines": ('methods=["means"]',),
     "private-tails": ("mechanisms=['means']",),
+    "few-records": ("counts=[10]", "methods=['gaussian', '2-same', 'head-1']", "samples=90"),
+    "min-distance": ("shares=[0.0, 0.5]", "drawn=300"),
 }
 
 
@@ -198,6 +200,21 @@ def test_subjects_stay_together(tmp_path: Path, studies: dict[str, FoundStudy]) 
         ("audit-table", ["mine={few}"], "members"),
         ("audit-table", ["mine={mine}", 'generators={mine=["zebra"]}'], "no generator 'zebra'"),
         ("rebalance-choice", ["mine={mine}", "folds=100"], "needs 100"),
+        ("few-records", ["mine={mine}", "counts=[10, 30]"], "this study needs 60"),
+        ("few-records", ["mine={mine}", "counts=[3]"], "5 or more with these methods"),
+        ("min-distance", ["mine={patients}"], "names subjects"),
+        ("min-distance", ["mine={mine}", "members=4"], "of the 4 members of the set 'mine' are of class"),
+        ("corruptions", ["mine={mine}"], "gray images of 28 x 28 pixels"),
+        ("generated-weights", ["mine={mine}"], "`rebalance-methods` takes other sets"),
+        ("thesis-tails", ["mine={mine}", "ratio=50"], "from 1 to 8 for the set 'mine'"),
+        ("thesis-tails", ["mine={mine}", "unseen=4"], "an `unseen` of 5 or more"),
+        ("thesis-tails", ["mine={mine}", 'sets=["balanced"]'], "must hold 'long tail'"),
+        ("thesis-tails", ["mine={mine}", "other={mine}"], "--set long_tail=PATH"),
+        ("thesis-tails-ours", ["mine={few}"], "needs 10 training records"),
+        ("thesis-latents", ["mine={one}"], "one class"),
+        ("federated-factors", ["mine={mine}"], "gives 10 sites"),
+        ("federated-factors", ["mine={mine}", 'backbones=["efflite1"]'], "the images of CIFAR-10 alone"),
+        ("federated-factors", ["set=zebra"], "LOCUM_DATA"),
         ("adult-curves", ["mine={mine}"], "cannot run on another set. It keeps UCI Adult's income"),
         ("celeba-curves", [], "needs CelebA"),
         ("federated-table1", [], "LOCUM_DATA"),
@@ -209,6 +226,8 @@ def test_what_cannot_work_is_one_sentence_before_anything_is_computed(
     write_embeddings(tmp_path / "one.npz", vectors((40,)))
     write_embeddings(tmp_path / "few.npz", vectors((20, 18, 16)))
     places = {"mine": mine, "one": tmp_path / "one.npz", "few": tmp_path / "few.npz", "nowhere": tmp_path / "nowhere"}
+    write_embeddings(tmp_path / "patients.npz", vectors(subject=np.array([f"p{i // 3}" for i in range(270)])))
+    places["patients"] = tmp_path / "patients.npz"
     paths = ("mine={", "other={", "my/set={")
     given = [pair.format(**places) if pair.startswith(paths) else pair for pair in settings]
 

@@ -46,8 +46,8 @@ def made(tmp_path_factory: pytest.TempPathFactory, studies: dict[str, FoundStudy
     np.savez(folder / "cifar10lt_efflite0.npz", train_x=rows, train_y=y)
     weights = module("que_weights")
     caches = [
-        module("que_sets").records, module("que_corruptions").images, module("que_corruptions").embedded,
-        weights.records, weights.folds, weights.generator, module("que_distance").fitted,
+        module("que_corruptions").images, module("que_corruptions").embedded,
+        weights.records, weights.folds, weights.generator, module("que_distance")._fitted,
     ]  # fmt: skip
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("LOCUM_DATA", str(folder))
@@ -71,7 +71,6 @@ def test_every_method_and_question_has_a_name(studies: dict[str, FoundStudy]) ->
     for study in ("few-records", "min-distance", "corruptions"):
         config = studies[study].settings(quick=False)
         assert set(config["methods"]) <= set(module("que_sets").NAMES)
-        assert set(config["sets"]) <= set(module("que_sets").TITLES)
         assert studies[study].minutes(quick=True) < studies[study].minutes(quick=False)
 
 

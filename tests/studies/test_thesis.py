@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 import sys
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from locum.data import read_splits
-from locum.generate import ClassGaussian, KSame
+from locum.generate import ClassGaussian, CVAEGenerator, KSame
 from locum.recipes import FoundStudy, StudyResults, find_studies, render_study, run_study
 
 ROOT = Path(__file__).parents[2] / "studies"
@@ -74,6 +75,47 @@ def test_generated_vectors_are_no_copies(fig12: tuple[StudyResults, Path]) -> No
     results, _ = fig12
     for which in ("cvae-authors", "cvae", "gaussian"):
         assert results.raw[f"breastmnist/{which}"]["0"]["copies"] == 0
+
+
+def test_backbones_are_compared_on_images(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Dark and light images, and a file of their vectors in float16, as it would have been made elsewhere."""
+    study = find_studies(ROOT)["thesis-backbones"]
+    own = sys.modules[study.study.cells.__module__]
+    rng, arrays = np.random.default_rng(0), {}
+    for part, n in (("train", 16), ("val", 4), ("test", 6)):
+        y = np.arange(n) % 2
+        pixels = rng.normal(60 + 120 * y[:, None, None], 20, size=(n, 28, 28))
+        arrays |= {f"{part}_images": np.clip(pixels, 0, 255).astype(np.uint8), f"{part}_labels": y}
+    np.savez(tmp_path / "breastmnist.npz", **arrays)
+    monkeypatch.setenv("LOCUM_DATA", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(own, "CVAEGenerator", partial(CVAEGenerator, max_epochs=1))
+    own.embedded.cache_clear()
+    vectors = {}
+    for part, found in own.embedded("efflite0").items():
+        vectors |= {f"{part}_x": found.X.astype(np.float16), f"{part}_y": found.y}
+    np.savez(tmp_path / "breastmnist_efflite0.npz", **vectors)
+    try:
+        results = run_study(
+            replace(study, config={**study.config, "quick": {"seeds": [0]}}).changed(
+                ['backbones=["efflite0", "efflite1"]']
+            ),
+            quick=True,
+            out=tmp_path / "out",
+        )
+    finally:
+        own.embedded.cache_clear()
+    agreement = results.raw["efflite0/agreement"]["0"]
+    # Rounded, so near to each other but not equal.
+    assert 0.9999 < agreement["cosine min"] < 1
+    assert agreement["same labels"] == 1
+    for backbone in ("efflite0", "efflite1"):
+        assert results.raw[f"{backbone}/real"]["0"]["auc"] == 1
+        assert results.raw[f"{backbone}/gaussian"]["0"]["auc"] > 0.9
+    text = (tmp_path / "out" / "thesis-backbones.md").read_text()
+    assert "| trained on | efflite0 | efflite1 |" in text
+    assert "efflite1 from efflite0" in text
+    assert "all labels agree" in text
 
 
 def test_the_figure_is_drawn_again_from_raw_figures(fig12: tuple[StudyResults, Path]) -> None:

@@ -348,10 +348,10 @@ class _Run:
         chosen = study.with_sets(there)
         needs = study.study.sets
         assert isinstance(needs, SetNeeds)
-        if needs.settings:
+        scenarios = chosen.settings(quick=False)[needs.key]
+        if needs.settings and isinstance(scenarios, list):
             # Scenarios of a set that is missing are left out.
-            scenarios = [s for s in chosen.settings(quick=False)[needs.key] if s.startswith(tuple(there))]
-            chosen = _set(chosen, {needs.key: scenarios})
+            chosen = _set(chosen, {needs.key: [s for s in scenarios if s.startswith(tuple(there))]})
         chosen = chosen if self.quick else _set(chosen, part.settings)
         state = "part of the paper's data" if missing else "the paper's data"
         return chosen, ", ".join(study_set(name).title for name in there), state, lacking
