@@ -38,6 +38,19 @@ def test_a_budget_is_set_spent_and_shown(program, locum, files, tmp_path: Path) 
         assert word in shown
 
 
+def test_what_rounding_leaves_is_shown_as_nothing(program, files) -> None:
+    spent = program("fit", "train.npz", "-o", "r", "--epsilon", "1", "--delta", "1e-4", "--classes", "ant,bee,cat")
+    assert spent.code == 0, spent.err
+    left = json.loads(program("ledger", "show", "train.npz", "--json").out)["holdings"][0]["left"]
+    assert left["epsilon"] < 1e-3
+    row = next(line for line in program("ledger", "show", "train.npz").out.splitlines() if "default" in line)
+    assert row.split()[-3:] == ["0", "/", "0"]
+
+
+def test_a_ledger_tells_its_place(tmp_path: Path) -> None:
+    assert repr(Ledger(tmp_path / "l.sqlite")) == f"Ledger({str(tmp_path / 'l.sqlite')!r})"
+
+
 def test_raising_a_budget_is_said_aloud(program, monkeypatch: pytest.MonkeyPatch) -> None:
     def reply(word: str, *more: str) -> object:
         monkeypatch.setattr("sys.stdin", io.StringIO(word))

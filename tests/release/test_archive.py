@@ -81,6 +81,19 @@ def test_a_release_comes_back_byte_for_byte(complete: Path, tmp_path: Path) -> N
     assert load(out).fingerprint == load(complete).fingerprint
 
 
+def test_what_is_no_place_is_refused_in_one_sentence(gaussian: Release, folder: Path, tmp_path: Path) -> None:
+    packed = tmp_path / "release.zip"
+    packed.write_bytes(pack_release(folder))
+    with pytest.raises(ReleaseError, match=r"is not a folder.*Unpack the archive first\.$"):
+        Release.open(packed)
+    with pytest.raises(ReleaseError, match=r"is not a folder.*Download it first"):
+        Release.open("hf://owner/name")
+    with pytest.raises(ConfigError, match=r"from a folder, a \.zip file or hf://OWNER/NAME; got None"):
+        load(None)  # type: ignore[arg-type]
+    assert "not saved" in repr(Release(gaussian.manifest, gaussian.tensors))
+    assert f"fingerprint={load(folder).fingerprint[:12]!r}" in repr(load(folder))
+
+
 def test_the_bytes_depend_on_files_and_folder_name_alone(
     gaussian: Release, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
