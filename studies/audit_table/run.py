@@ -319,7 +319,7 @@ STUDIES = {
         render_table,
         sets=NEEDS,
         check=check_table,
-        names={"generators": NAMES},
+        names={"generators": None},
     ),
     "audit-cvaes": Study(
         "The CVAEs of the papers and ours, by seeds",
@@ -328,7 +328,7 @@ STUDIES = {
         cvaes_minutes,
         sets=NEEDS,
         check=check_table,
-        names={"generators": NAMES},
+        names={"generators": None},
     ),
     "audit-gaussians": Study(
         "Gaussian and private generators, by seeds",
@@ -336,6 +336,6 @@ STUDIES = {
         render_gaussians,
         sets=NEEDS,
         check=check_table,
-        names={"generators": NAMES},
+        names={"generators": None},
     ),
 }

@@ -17,6 +17,7 @@ STUDIES: dict[str, Study] = {
         fed_results.render,
         sets=fed_results.NEEDS,
         check=fed_results.check,
+        names={"without": None, "slow": None},
     ),
     "federated-factors": Study(
         "Training together, one factor at a time",
@@ -24,6 +25,7 @@ STUDIES: dict[str, Study] = {
         fed_results.factor_render,
         sets=fed_results.FACTOR_NEEDS,
         check=fed_results.check_factors,
+        names={"backbones": None, "paper_backbones": None},
     ),
     "federated-tails": Study(
         "Rare classes in a federation",

@@ -186,5 +186,5 @@ def _sum(found: Mapping[str, Any]) -> str:
 
 
 def _paragraph(text: str) -> None:
-    for line in textwrap.wrap(output.plain(text), width=min(100, output.width())):
+    for line in textwrap.wrap(output.plain(text), width=min(100, output.width()), break_on_hyphens=False):
         output.say(line)

@@ -161,7 +161,7 @@ def say_indented(text: str, style: str = "") -> None:
     """Print text under its line's heading, wrapped to the terminal."""
     import textwrap
 
-    for line in textwrap.wrap(plain(text), width=max(40, width() - 13)):
+    for line in textwrap.wrap(plain(text), width=max(40, width() - 13), break_on_hyphens=False):
         say(f"            {line}", style)
 
 

@@ -117,7 +117,7 @@ def plan(
     if made:
         show_plan(made)
     for line in words:
-        output.say(textwrap.fill(line, width=100, subsequent_indent="    "))
+        output.say(textwrap.fill(line, width=100, subsequent_indent="    ", break_on_hyphens=False))
 
 
 def _forecasts(budget: DP, want_auc: float | None, known: dict[str, Any]) -> tuple[DP, list[Forecast]]:

@@ -201,7 +201,7 @@ class FoundStudy:
 
     def _checked(self, key: str, value: Any) -> Any:
         """A setting in the form of the study's own, or `ConfigError`."""
-        if isinstance(value, str) and key not in self.study.names:
+        if (isinstance(value, str) and key not in self.study.names) or key == "seeds":
             return value
         needs, sets = self.study.sets, []
         names = self.study.names.get(key, ())

@@ -49,10 +49,18 @@ def checked_setting(
     ...
     locum.errors.ConfigError: `methods` takes 'head' or 'means'; got 'tail'.
     """
-    return _like(key, value, list(examples), names, sets)
+    return _like(key, value, list(examples), names, sets, alone=True)
 
 
-def _like(key: str, value: Any, examples: list[Any], names: Collection[str] | None, sets: Collection[str]) -> Any:
+def _like(
+    key: str,
+    value: Any,
+    examples: list[Any],
+    names: Collection[str] | None,
+    sets: Collection[str],
+    *,
+    alone: bool = False,
+) -> Any:
     if isinstance(value, bool) or all(isinstance(e, bool) for e in examples):
         if not (isinstance(value, bool) and any(isinstance(e, bool) for e in examples)):
             raise _form(key, value, examples)
@@ -66,7 +74,7 @@ def _like(key: str, value: Any, examples: list[Any], names: Collection[str] | No
     if isinstance(value, int | float):
         if not numbers and texts and all(_is_number(e) for e in texts):
             return _text(key, f"{value:g}", texts, names)
-        return _number(key, value, numbers)
+        return _number(key, value, numbers, alone=alone)
     if isinstance(value, str) and texts:
         return _text(key, value, texts, names)
     raise _form(key, value, examples)
@@ -97,8 +105,6 @@ def _list(
 ) -> list[Any]:
     if not examples:
         raise ConfigError(f"`{key}` is no list; got {value!r}.")
-    if not value and all(examples):
-        raise ConfigError(f"`{key}` must not be empty; {examples[0]!r} is an example.")
     if _is_row(examples):
         if len(value) != len(examples[0]):
             raise _form(key, value, examples)
@@ -110,14 +116,15 @@ def _list(
     return out
 
 
-def _number(key: str, value: float, examples: list[Any]) -> float:
+def _number(key: str, value: float, examples: list[Any], *, alone: bool) -> float:
     if not examples:
         raise ConfigError(f"`{key}` takes no number; got {value!r}.")
     if not math.isfinite(value) and value not in examples:
         raise ConfigError(f"`{key}` takes finite numbers; got {value!r}.")
     if value < 0 and min(examples) >= 0:
         raise ConfigError(f"`{key}` takes no negative numbers; got {value!r}.")
-    if value == 0 and min(examples) > 0:
+    # In a list or a table, 0 often leaves something out.
+    if alone and value == 0 and min(examples) > 0:
         raise ConfigError(f"`{key}` takes numbers above 0; got {value!r}.")
     if all(isinstance(e, float) for e in examples):
         return float(value)
