@@ -156,6 +156,33 @@ def left_in_words(left: tuple[float, float], epsilon: float, delta: float) -> st
     return "nothing is left" if words == ["no epsilon", "no delta"] else f"{' and '.join(words)} are left"
 
 
+def left_figures(left: tuple[float, float], budget: tuple[float, float]) -> str:
+    """What is left of a budget, rounded down; less than a thousandth of it is nothing, as rounding leaves it.
+
+    Parameters
+    ----------
+    left
+        Epsilon and delta that are left.
+    budget
+        Epsilon and delta of the whole budget.
+
+    Returns
+    -------
+    str
+        Epsilon / delta.
+
+    Examples
+    --------
+    >>> from locum.accounting import left_figures
+    >>> left_figures((3.2e-08, 0.0), (1.0, 1e-06)), left_figures((0.5, 1e-07), (1.0, 1e-06))
+    ('0 / 0', '0.5 / 1e-07')
+    """
+    return " / ".join(
+        at_most(0.0 if math.isfinite(whole) and rest < whole / 1000 else rest)
+        for rest, whole in zip(left, budget, strict=True)
+    )
+
+
 def ways_out(ledger: Path | None = None) -> str:
     """What someone whose budget is spent can do.
 

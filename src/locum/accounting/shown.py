@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from locum.accounting.events import events_from_json
-from locum.accounting.holding import Holding
+from locum.accounting.holding import Holding, left_figures
 from locum.types import at_least, at_most, html_card
 
 PLAN_COLUMNS = ("what", "value")
@@ -50,14 +50,9 @@ def _holding_rows(holdings: Iterable[Holding]) -> list[list[str]]:
             one.name,
             one.unit,
             one.relation,
-            *(
-                f"{rounded(epsilon)} / {rounded(delta)}"
-                for rounded, (epsilon, delta) in (
-                    (at_most, (one.epsilon, one.delta)),
-                    (at_least, one.spent),
-                    (at_most, one.left),
-                )
-            ),
+            f"{at_most(one.epsilon)} / {at_most(one.delta)}",
+            f"{at_least(one.spent[0])} / {at_least(one.spent[1])}",
+            left_figures(one.left, (one.epsilon, one.delta)),
         ]
         for one in holdings
     ]

@@ -178,11 +178,11 @@ def _tell(found: dict[str, Any], as_json: bool) -> None:
     if as_json:
         output.print_json(found)
         return
+    from locum.accounting import left_figures
     from locum.types import at_least, at_most
 
-    def left(h: dict[str, Any]) -> str:
-        """What is left; less than a thousandth of the budget is nothing, as rounding leaves it."""
-        return " / ".join(at_most(h["left"][k] if h["left"][k] * 1000 >= h["budget"][k] else 0) for k in h["left"])
+    def both(figures: dict[str, float]) -> tuple[float, float]:
+        return figures["epsilon"], figures["delta"]
 
     rounded = {"budget": at_most, "spent": at_least}
     rows = [
@@ -191,7 +191,7 @@ def _tell(found: dict[str, Any], as_json: bool) -> None:
             h["unit"],
             h["relation"],
             *(f"{r(h[k]['epsilon'])} / {r(h[k]['delta'])}" for k, r in rounded.items()),
-            left(h),
+            left_figures(both(h["left"]), both(h["budget"])),
         ]
         for h in found["holdings"]
     ]
