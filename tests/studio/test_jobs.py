@@ -126,7 +126,7 @@ def test_closing_says_what_goes_on(start: Callable[..., Any]) -> None:
         assert studio.close(signal.SIGINT) == 130
         page.close()
         assert studio.log == ""
-        assert b"1 job goes on" in studio.said
+        assert b"1 job continues" in studio.said
         assert studio.complained == b"stopped\n"
         assert not (studio.state / "studio.json").exists()
         assert alive(process)
