@@ -151,8 +151,7 @@ def left_in_words(left: tuple[float, float], epsilon: float, delta: float) -> st
     """
     words = []
     for name, rest, asked in (("epsilon", left[0], epsilon), ("delta", left[1], delta)):
-        nothing = rest <= 0 or (math.isfinite(asked) and rest < asked / 1000)
-        words.append(f"no {name}" if nothing else f"{name} {at_most(rest)}")
+        words.append(f"no {name}" if _is_nothing(rest, asked) else f"{name} {at_most(rest)}")
     return "nothing is left" if words == ["no epsilon", "no delta"] else f"{' and '.join(words)} are left"
 
 
@@ -178,9 +177,13 @@ def left_figures(left: tuple[float, float], budget: tuple[float, float]) -> str:
     ('0 / 0', '0.5 / 1e-07')
     """
     return " / ".join(
-        at_most(0.0 if math.isfinite(whole) and rest < whole / 1000 else rest)
-        for rest, whole in zip(left, budget, strict=True)
+        at_most(0.0 if _is_nothing(rest, whole) else rest) for rest, whole in zip(left, budget, strict=True)
     )
+
+
+def _is_nothing(rest: float, whole: float) -> bool:
+    """Whether what is left is only what rounding leaves: less than a thousandth."""
+    return rest <= 0 or (math.isfinite(whole) and rest < whole / 1000)
 
 
 def ways_out(ledger: Path | None = None) -> str:
