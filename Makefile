@@ -4,7 +4,9 @@ VENV := .venv
 # One process more than cores: tests that start programs often wait for them. Two more took longer.
 WORKERS := $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 1)))
 BIN := $(VENV)/bin
-# Not compiled: most modules of large packages are never imported, and the others are compiled when they are.
+# Not compiled: most modules of large packages are never imported, and the others are compiled when they are,
+# once: where this variable is set, each of the hundreds of programs that tests start would compile them again.
+unexport PYTHONDONTWRITEBYTECODE
 PIP := $(BIN)/pip --disable-pip-version-check --quiet install --no-compile --constraint constraints.txt
 
 # All but one, which needs packages that do not go with ours; its first lines say how to run it.
