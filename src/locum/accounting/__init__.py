@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         Charge as Charge,
         Holding as Holding,
         check_name as check_name,
+        is_spent as is_spent,
         left_figures as left_figures,
         left_in_words as left_in_words,
         ways_out as ways_out,

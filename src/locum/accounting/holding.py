@@ -111,7 +111,7 @@ class Holding:
             raise PrivacyError(
                 f"The budget of {self.name!r} does not allow this: epsilon {at_least(charge.epsilon)} and delta "
                 f"{at_least(charge.delta)} are asked for, {left_in_words(self.left, charge.epsilon, charge.delta)}. "
-                f"{ways_out(ledger)}"
+                f"{ways_out(ledger, spent=is_spent(self.left, charge.epsilon, charge.delta))}"
             )
 
     def check_terms(self, dp: DP) -> None:
@@ -149,10 +149,36 @@ def left_in_words(left: tuple[float, float], epsilon: float, delta: float) -> st
     >>> left_in_words((3.2e-08, 0.0), 1.0, 1e-06), left_in_words((0.5, 0.0), 1.0, 1e-06)
     ('nothing is left', 'epsilon 0.5 and no delta are left')
     """
+    if is_spent(left, epsilon, delta):
+        return "nothing is left"
     words = []
     for name, rest, asked in (("epsilon", left[0], epsilon), ("delta", left[1], delta)):
         words.append(f"no {name}" if _is_nothing(rest, asked) else f"{name} {at_most(rest)}")
-    return "nothing is left" if words == ["no epsilon", "no delta"] else f"{' and '.join(words)} are left"
+    return f"{' and '.join(words)} are left"
+
+
+def is_spent(left: tuple[float, float], epsilon: float, delta: float) -> bool:
+    """Whether nothing is left of a budget but what rounding leaves.
+
+    Parameters
+    ----------
+    left
+        Epsilon and delta that are left.
+    epsilon, delta
+        What is asked for.
+
+    Returns
+    -------
+    bool
+        True if both are less than a thousandth of what is asked for.
+
+    Examples
+    --------
+    >>> from locum.accounting import is_spent
+    >>> is_spent((3.2e-08, 0.0), 1.0, 1e-06), is_spent((0.5, 0.0), 1.0, 1e-06)
+    (True, False)
+    """
+    return _is_nothing(left[0], epsilon) and _is_nothing(left[1], delta)
 
 
 def left_figures(left: tuple[float, float], budget: tuple[float, float]) -> str:
@@ -186,13 +212,15 @@ def _is_nothing(rest: float, whole: float) -> bool:
     return rest <= 0 or (math.isfinite(whole) and rest < whole / 1000)
 
 
-def ways_out(ledger: Path | None = None) -> str:
-    """What someone whose budget is spent can do.
+def ways_out(ledger: Path | None = None, *, spent: bool = False) -> str:
+    """What someone whose budget does not allow a fit can do.
 
     Parameters
     ----------
     ledger
         Its file; None: not known.
+    spent
+        Nothing is left, so that it would not help to ask for less.
 
     Returns
     -------
@@ -206,8 +234,9 @@ def ways_out(ledger: Path | None = None) -> str:
     '`locum ledger show` lists what spent it'
     """
     named = "" if ledger is None else f" --ledger {shlex.quote(str(ledger))}"
+    first = "Use the release that was made" if spent else "Ask for less"
     return (
-        f"`locum ledger show{named}` lists what spent it. Ask for less; name another holding with --holding if these "
+        f"`locum ledger show{named}` lists what spent it. {first}; name another holding with --holding if these "
         "are data of other people; or decide, or ask who may, on a larger budget with `locum ledger set-budget`."
     )
 

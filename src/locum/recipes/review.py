@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import csv
 import json
-import shlex
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from locum.accounting import left_in_words, ways_out
+from locum.accounting import is_spent, left_in_words, ways_out
 from locum.data import ledger_for
 from locum.errors import ConfigError, DataError, PrivacyError
 from locum.io import beside_folder
@@ -208,15 +207,11 @@ def show_cost(data: str, budget: DP, holding: str = "default", *, unit_from_data
         except PrivacyError as error:
             return out | {"problem": str(error)}
         if plan.epsilon > left["epsilon"] or budget.delta > left["delta"]:
-            some = left_in_words((left["epsilon"], left["delta"]), plan.epsilon, budget.delta)
-            nothing = left["epsilon"] < 1e-4 or left["delta"] <= 0
+            asked = plan.epsilon, budget.delta
+            rest = left["epsilon"], left["delta"]
             out["problem"] = (
-                f"The budget of {holding!r} is spent: nothing is left. All data sets of one folder share it: use the "
-                f"release that was made, or name another holding with --holding if these are data of other people. "
-                f"`locum ledger show --ledger {shlex.quote(str(ledger))}` lists what spent it; `locum ledger "
-                "set-budget` allows more, which weakens the guarantee for everyone in the data."
-                if nothing
-                else f"The budget of {holding!r} does not allow this: {some}. {ways_out(ledger)}"
+                f"The budget of {holding!r} does not allow this: {left_in_words(rest, *asked)}. "
+                f"{ways_out(ledger, spent=is_spent(rest, *asked))}"
             )
     return out
 
