@@ -163,9 +163,9 @@ def test_random_cells_agree_and_can_disagree(root: Path) -> None:
     found = find_studies(root)
     for study in found.values():
         run_study(study, quick=False, out=study.folder / "results")
-    told = check_at_random(list(found.values()), seed=3)
+    told = list(check_at_random(found.values(), seed=3))
     assert [t["agrees"] for t in told] == [True, True]
-    assert told == check_at_random(list(found.values()), seed=3)
+    assert told == list(check_at_random(found.values(), seed=3))
     assert all(len(t["seeds"]) == 1 for t in told)
     assert {t["seeds"][0] for s in range(12) for t in check_at_random([found["figure1"]], seed=s)} == {0, 1, 2}
     file = found["figure1"].folder / "results" / "figure1.json"
@@ -174,10 +174,23 @@ def test_random_cells_agree_and_can_disagree(root: Path) -> None:
     for shift, agrees in ((2.0, True), (4.0, False)):
         raw = {seed: {"x": figures["x"] + shift} for seed, figures in saved["raw"]["a"].items()}
         file.write_text(json.dumps({**saved, "raw": {"a": raw}}))
-        assert check_at_random([found["figure1"]], seed=0)[0]["agrees"] is agrees
-    for seconds, why in (({"a": {"0": 5.0}}, "no cell takes 1 s or less"), ({}, "seconds per cell are not known")):
-        file.write_text(json.dumps({**saved, "seconds": seconds}))
-        assert check_at_random([found["figure1"]], 0, most_seconds=1)[0]["skipped"] == why
+        assert next(check_at_random([found["figure1"]], seed=0))["agrees"] is agrees
+    file.write_text(json.dumps({**saved, "seconds": {"a": {"0": 5.0}}}))
+    assert next(check_at_random([found["figure1"]], 0, most_seconds=1))["skipped"] == "no cell takes 1 s or less"
+    # A cell that the study had and no longer has is no missing data.
+    file.write_text(json.dumps({**saved, "raw": {"gone": saved["raw"]["a"]}}))
+    told_gone = next(check_at_random([found["figure1"]], 0))
+    assert told_gone["agrees"] is False
+    assert "has no cell 'gone'" in told_gone["problem"]
+
+
+def test_a_random_cell_is_stopped_when_the_time_is_over(root: Path) -> None:
+    found = find_studies(root)["figure1"]
+    run_study(found, quick=False, out=found.folder / "results")
+    # What a cell took is not known, or was measured on a faster machine: the clock alone bounds it.
+    assert next(check_at_random([found], 0, most_seconds=60))["agrees"] is True
+    told = next(check_at_random([found], 0, most_seconds=0.05))
+    assert told["skipped"].endswith("took longer than 0.05 s")
 
 
 def test_the_command_line_runs_lists_and_checks(

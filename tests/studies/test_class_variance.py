@@ -11,14 +11,14 @@ from scipy.stats import multivariate_normal
 
 from locum import EmbeddingSet
 from locum.data import load_reference
-from locum.recipes.study import _load
+from locum.recipes.study import load_run
 
 STUDY = Path(__file__).parents[2] / "studies" / "private" / "run.py"
 
 
 @pytest.fixture(scope="module")
 def study() -> Any:
-    return _load(STUDY)
+    return load_run(STUDY)
 
 
 def test_the_rule_is_a_log_density(study: Any) -> None:

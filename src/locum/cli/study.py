@@ -183,7 +183,10 @@ def check(
         int | None, typer.Option("--seed", min=0, help="Seed for choosing the cells (default: a new one each time).")
     ] = None,
     seconds: Annotated[
-        float | None, typer.Option("--seconds", min=0, help="Choose only cells known to take at most this long.")
+        float | None,
+        typer.Option(
+            "--seconds", min=0, help="Choose cells known to take at most this long, and stop one that takes longer."
+        ),
     ] = None,
     studies: Studies = Path("studies"),
     as_json: Json = False,
@@ -214,16 +217,20 @@ def check(
         else:
             chosen = [_find(studies, name)]
         output.say_aside(f"Cells are drawn with --seed {drawn}.")
-        with output.progress_bar("check") as progress:
-            results = check_at_random(chosen, drawn, most_seconds=seconds, progress=output.in_lines(progress))
+        results = []
+        with output.progress_bar("check") as bar:
+            progress = output.in_lines(bar)
+            # Each is shown as soon as it is known: all of them can take hours.
+            for done, result in enumerate(check_at_random(chosen, drawn, most_seconds=seconds), start=1):
+                progress(done, len(chosen), result["study"])
+                results.append(result)
+                if not as_json:
+                    _show_check(result)
         results += [{"study": study, "skipped": str(error)} for study, error in missing.items()]
         if name is not None and "skipped" in results[0]:
             raise ConfigError(f"{name}: {results[0]['skipped']}.")
     if as_json:
         output.print_json(results if every else results[0])
-    else:
-        for result in results:
-            _show_check(result)
     if not all(result.get("agrees", True) for result in results):
         raise typer.Exit(1)
 
@@ -234,6 +241,9 @@ def _show_check(result: dict[str, Any]) -> None:
 
     if "skipped" in result:
         output.say(f"{result['study']}: skipped, {result['skipped'].rstrip('.')}.")
+        return
+    if "problem" in result:
+        output.say(f"{result['study']}: {result['problem']}", "red")
         return
     rows = [
         [

@@ -320,7 +320,7 @@ def load_studies(root: Path) -> tuple[dict[str, FoundStudy], dict[str, MissingEx
         with (run.parent / "config.toml").open("rb") as f:
             config = tomllib.load(f)
         try:
-            studies = _load(run).STUDIES
+            studies = load_run(run).STUDIES
         except ImportError as error:
             missing |= dict.fromkeys(config, _extra_of(error))
             continue
@@ -485,7 +485,7 @@ def _compute(run: Path, study: str, config: dict[str, Any], cell: str, seed: int
 @cache
 def _loaded(run: Path) -> ModuleType:
     """Loaded once in each process: what cells keep in memory serves the next one."""
-    return _load(run)
+    return load_run(run)
 
 
 def _timed(cell: Cell, seed: int) -> tuple[Figures, float]:
@@ -769,7 +769,8 @@ def saved_results(results: Path) -> dict[str, Any]:
     return saved
 
 
-def _load(run: Path) -> ModuleType:
+def load_run(run: Path) -> ModuleType:
+    """The `run.py` of a folder of studies, as a module."""
     name = f"locum_study_{run.parent.name}"
     spec = importlib.util.spec_from_file_location(name, run)
     assert spec is not None

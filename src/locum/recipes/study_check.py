@@ -3,26 +3,27 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+import multiprocessing
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from locum.errors import ConfigError, LocumError
-from locum.recipes.study import FoundStudy, saved_results
-from locum.recipes.study_sets import using_sets
-from locum.types import Estimate, Progress
+from locum.errors import ConfigError, DataError, LocumError, MissingExtraError
+from locum.recipes.study import FoundStudy, load_run, saved_results
+from locum.recipes.study_sets import know_sets, using_sets
+from locum.types import Estimate
 
 
 def check_study(
-    found: FoundStudy, results: Path, cell: str | None = None, *, rng: np.random.Generator | None = None
+    found: FoundStudy, results: Path, cell: str | None = None, *, seed: int | None = None
 ) -> dict[str, Any]:
     """Recompute one cell of committed results and say whether it agrees.
 
     A figure agrees if its new mean lies in the committed 95 % interval, or within one percent of the committed mean
-    (other processors round sums in a different order). By chance, one seed of one cell is computed; its figure agrees
-    if it is no further from the committed one than half the width of the interval, or within one percent of it.
+    (other processors round sums in a different order). If one seed alone is computed, its figure agrees if it is no
+    further from the committed one than half the width of the interval, or within one percent of it.
 
     Parameters
     ----------
@@ -31,9 +32,9 @@ def check_study(
     results
         Its committed `NAME.json`.
     cell
-        Name of the cell; None: the first, or one by chance if there is an `rng`.
-    rng
-        Chooses the cell, if none is named, and one of its seeds. None: all seeds are computed.
+        Name of the cell; None: the first.
+    seed
+        The only seed that is computed; None: all of them.
 
     Returns
     -------
@@ -55,20 +56,18 @@ def check_study(
     config = {**found.settings(saved["quick"]), **saved["config"]}
     with using_sets(config):
         cells = found.study.cells(config)
-        name = cell or _first(cells, saved, rng)
+        name = cell or next(iter(cells))
         if name not in cells or name not in saved["raw"]:
             some = ", ".join(sorted(cells)[:8])
             raise ConfigError(f"Study {found.name!r} has no cell {name!r}; it has {some}, ...")
-        seeds = list(saved["config"]["seeds"])
-        if rng is not None:
-            seeds = [int(rng.choice(seeds))]
+        seeds = list(saved["config"]["seeds"]) if seed is None else [seed]
         fresh = [cells[name](seed) for seed in seeds]
     figures, committed = {}, saved["estimates"][name]
     # A metric that was added since has nothing to agree with.
     for metric in [m for m, value in fresh[0].items() if not isinstance(value, str) and m in committed]:
         whole = Estimate.from_dict(committed[metric])
         new = Estimate.from_runs([float(run[metric]) for run in fresh])
-        if rng is None:
+        if seed is None:
             old, agrees = whole, whole.n > 1 and whole.low <= new.value <= whole.high
         else:
             old = Estimate.from_runs([saved["raw"][name][str(seeds[0])][metric]])
@@ -86,8 +85,8 @@ def check_study(
 
 
 def check_at_random(
-    studies: Sequence[FoundStudy], seed: int, *, most_seconds: float | None = None, progress: Progress | None = None
-) -> list[dict[str, Any]]:
+    studies: Iterable[FoundStudy], seed: int, *, most_seconds: float | None = None
+) -> Iterator[dict[str, Any]]:
     """Recompute one seed of one cell, drawn at random, of each study that has committed results.
 
     Parameters
@@ -97,29 +96,25 @@ def check_at_random(
     seed
         Draws cells and seeds. Each study's draw depends on its name and on this number alone.
     most_seconds
-        Only cells that are known to take at most so long are drawn; a study without one is left out.
-    progress
-        Called after each study.
+        Cells that are known to take longer are not drawn, and a cell that takes longer is stopped. Each study has a
+        process of its own then.
 
-    Returns
-    -------
-    list of dict
-        One per study, as from `check_study`; or `study` and `skipped`, a sentence that says why.
+    Yields
+    ------
+    dict
+        One per study, as from `check_study`; or `study` and `skipped`, a sentence that says why. A cell that the
+        study no longer has does not agree, and `problem` says so.
 
     Examples
     --------
     >>> from pathlib import Path
     >>> from locum.recipes import FoundStudy, Study, check_at_random
     >>> study = Study("Twice the seed", lambda config: {"a": lambda seed: {"x": 2.0 * seed}}, lambda results, out: "")
-    >>> check_at_random([FoundStudy("thrice", Path("."), study, {"seeds": [0, 1]})], seed=0)
+    >>> list(check_at_random([FoundStudy("thrice", Path("."), study, {"seeds": [0, 1]})], seed=0))
     [{'study': 'thrice', 'skipped': 'no committed results'}]
     """
-    out: list[dict[str, Any]] = []
-    for done, found in enumerate(studies, start=1):
-        out.append(_checked(found, seed, most_seconds))
-        if progress is not None:
-            progress(done, len(studies), found.name)
-    return out
+    for found in studies:
+        yield _checked(found, seed, most_seconds)
 
 
 def _checked(found: FoundStudy, seed: int, most_seconds: float | None) -> dict[str, Any]:
@@ -128,25 +123,36 @@ def _checked(found: FoundStudy, seed: int, most_seconds: float | None) -> dict[s
         return {"study": found.name, "skipped": "no committed results"}
     rng = np.random.default_rng([seed, *found.name.encode()])
     saved = saved_results(results)
-    cell = None
-    if most_seconds is not None:
-        took = {name: max(by.values()) for name, by in saved.get("seconds", {}).items() if by}
-        quick = [name for name, longest in took.items() if longest <= most_seconds]
-        if not quick:
-            why = f"no cell takes {most_seconds:g} s or less" if took else "seconds per cell are not known"
-            return {"study": found.name, "skipped": why}
-        cell = str(rng.choice(sorted(quick)))
+    took = {name: max(by.values()) for name, by in saved.get("seconds", {}).items() if by}
+    names = [n for n in sorted(saved["raw"]) if most_seconds is None or took.get(n, 0.0) <= most_seconds]
+    if not names:
+        return {"study": found.name, "skipped": f"no cell takes {most_seconds:g} s or less"}
+    cell, drawn = str(rng.choice(names)), int(rng.choice(saved["config"]["seeds"]))
     try:
-        return check_study(found, results, cell, rng=rng)
-    except LocumError as error:
-        # Data that are not at hand are no disagreement.
+        if most_seconds is None:
+            return check_study(found, results, cell, seed=drawn)
+        return _within(most_seconds, found, cell, drawn)
+    except (DataError, MissingExtraError) as error:
+        # Data or packages that are not at hand are no disagreement.
         return {"study": found.name, "skipped": str(error)}
+    except LocumError as error:
+        return {"study": found.name, "cell": cell, "seeds": [drawn], "agrees": False, "problem": str(error)}
 
 
-def _first(cells: Mapping[str, Any], saved: Mapping[str, Any], rng: np.random.Generator | None) -> str:
-    if rng is None:
-        return next(iter(cells))
-    both = [name for name in cells if name in saved["raw"]]
-    if not both:
-        raise ConfigError("No cell of the present settings is in the committed results: run the study again.")
-    return str(rng.choice(both))
+def _within(seconds: float, found: FoundStudy, cell: str, seed: int) -> dict[str, Any]:
+    """The check in a process that is stopped when the time is over.
+
+    The seconds of the committed results do not bound it: other cells may have prepared the data before.
+    """
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        checked = pool.apply_async(_check_on_disk, (found.folder / "run.py", found.name, found.config, cell, seed))
+        try:
+            return checked.get(seconds)
+        except multiprocessing.TimeoutError:
+            return {"study": found.name, "skipped": f"{cell} with seed {seed} took longer than {seconds:g} s"}
+
+
+def _check_on_disk(run: Path, name: str, config: Mapping[str, Any], cell: str, seed: int) -> dict[str, Any]:
+    know_sets(run.parents[1])
+    found = FoundStudy(name, run.parent, load_run(run).STUDIES[name], config)
+    return check_study(found, run.parent / "results" / f"{name}.json", cell, seed=seed)
