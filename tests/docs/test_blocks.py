@@ -1,30 +1,18 @@
-"""Every console block of the docs: its commands run here, or parse, or are named below with a reason.
+"""Every command in the docs must exist: the verb and every option, by the program's own parser.
 
-- A command of the program must parse: the verb and every option exist, by the program's own parser.
-- A block that shows output is run, in a folder with the data it speaks of, and must print what it shows:
-  numbers may differ, their number and the words may not.
-- Tutorials are notebooks that the docs build executes, so they have no console blocks.
+`test_guides.py` runs the commands of console blocks; the docs build executes the tutorials, which are notebooks.
 """
 
 from __future__ import annotations
 
-import os
 import re
-import shlex
-import subprocess
-import sys
-from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 import click
 import pytest
+from tests.docs_pages import COMMANDS, PAGES, ROOT, Command, agrees, fenced, script_names, words_of
 
 from locum.cli.program import command
-
-ROOT = Path(__file__).resolve().parents[2]
-PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")])
-PROMPT = re.compile(r"^(?:[\w ]{1,20})?\$ ")
 
 # Commands of other programs that a page may show: their first words, and why no test runs them.
 OTHERS = {
@@ -45,57 +33,6 @@ OTHERS = {
     "stat": "shows modes of files",
 }
 
-# Commands whose shown output is not compared, by how they begin, and why.
-NOT_RUN = {
-    "locum federate simulate heart4": "needs the UCI heart data; studies/federated has such runs",
-    "locum embed digits -o own.npz --backbone onnx:": "embeds 1797 images; tests/embed runs custom models",
-    "locum report out/demo/": "needs the output of `make demo`; tests/recipes/test_report.py checks the lines",
-    "locum study": "reads or writes results of studies; tests/studies runs such studies",
-    "python examples/": "the gallery of the docs build runs every example, and shows what it prints",
-    "python make_model.py": "belongs to a custom model: tests/embed runs one",
-}
-
-
-class Command(NamedTuple):
-    """A command of a block, and what the page says it prints."""
-
-    page: str
-    line: int
-    text: str
-    shown: tuple[str, ...]
-
-    def __str__(self) -> str:
-        return f"{self.page}:{self.line}: {self.text}"
-
-
-def fenced(text: str, language: str) -> Iterator[tuple[int, str]]:
-    """Line and content of each fenced block in a language."""
-    for found in re.finditer(rf"^```{language}[^\n]*\n(.*?)^```", text, re.S | re.M):
-        yield text[: found.start()].count("\n") + 2, found.group(1)
-
-
-def commands_of(page: Path) -> list[Command]:
-    """The commands of a page's console blocks. A line that ends in a backslash goes on."""
-    name = page.relative_to(ROOT).as_posix()
-    found: list[Command] = []
-    for start, block in fenced(page.read_text(encoding="utf-8"), "console"):
-        text, line, shown = "", 0, []
-        for number, content in enumerate(block.splitlines(), start):
-            if text.endswith("\\"):
-                text = text[:-1].rstrip() + " " + content.strip()
-            elif prompt := PROMPT.match(content):
-                if text:
-                    found.append(Command(name, line, text, tuple(shown)))
-                text, line, shown = content[prompt.end() :].strip(), number, []
-            else:
-                assert text, f"{name}:{number}: a console block must begin with a prompt, `$ `"
-                shown.append(content)
-        found.append(Command(name, line, text, tuple(shown)))
-    return found
-
-
-COMMANDS = [c for page in PAGES for c in commands_of(page)]
-
 
 def cells_of(page: Path) -> list[Command]:
     """The shell commands in the cells of a notebook; the docs build runs them, here they only have to exist."""
@@ -108,17 +45,6 @@ def cells_of(page: Path) -> list[Command]:
 
 
 CELLS = [c for page in PAGES for c in cells_of(page)]
-
-
-def words_of(text: str) -> list[str]:
-    """A command line as its words, without the comment behind it, variables before it and where its output goes."""
-    words = shlex.split(re.sub(r"\s# .*", "", text))  # FILE#split is no comment
-    while words and re.match(r"[A-Z_]+=", words[0]):
-        del words[0]
-    for stop in (">", "2>", ">>"):
-        if stop in words:
-            words = words[: words.index(stop)]
-    return words
 
 
 def parts_of(text: str) -> list[list[str]]:
@@ -206,93 +132,7 @@ def test_every_command_of_a_notebook_exists(page: str) -> None:
     assert not wrong, "\n".join(wrong)
 
 
-def script_names(text: str) -> dict[str, str]:
-    """Python blocks of a page whose first line names a file, `# subjects.py`, by that name."""
-    blocks = (block for _, block in fenced(text, "python"))
-    return {m.group(1): block for block in blocks if (m := re.match(r"# ([\w/]+\.py)\b", block))}
-
-
-WITH_OUTPUT = [c for c in COMMANDS if c.shown and begins(c.text, NOT_RUN) is None]
-
-
-@pytest.fixture(scope="module")
-def desk(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the files that pages speak of: tumors in three splits, a release of them, a head."""
-    import json
-
-    import numpy as np
-
-    from locum.data import load_sample, split
-    from locum.generate import ClassGaussian
-    from locum.recipes import train_head
-    from locum.types import EmbeddingInfo
-
-    home = tmp_path_factory.mktemp("desk")
-    tumors = load_sample("breast-cancer")
-    parts = split(tumors, {"train": 0.6, "val": 0.2, "test": 0.2}, rng=np.random.default_rng(0))
-    arrays = {"class_names": tumors.info.class_names, "info": json.dumps({"backbone": "measurements"})}
-    for name, part in parts.items():
-        arrays[f"{name}_x"], arrays[f"{name}_y"] = part.X, part.y
-    np.savez(home / "tumors.npz", **arrays)
-    train = parts["train"]
-    generator = ClassGaussian(random_state=0).fit(train.X, train.y)
-    info = EmbeddingInfo("measurements", class_names=tumors.info.class_names)
-    generator.release(info, no_dp=True).save(home / "release")
-    train_head(home / "release", home / "head.safetensors", samples=1000)
-    return home
-
-
-def shape(text: str) -> str:
-    """A line with every number as 0 and rules and spaces as one: what must agree where figures may differ."""
-    text = re.sub(r"[0-9a-f]{16,}", "HASH", text)
-    text = re.sub(r"[-+]?\d[\d,]*(\.\d+)?(e[-+]?\d+)?", "0", text)
-    return re.sub(r"[─\s]+", " ", text).strip()
-
-
-def agrees(shown: tuple[str, ...], printed: str) -> str | None:
-    """None if a page's lines are those of the output; else the first line that is missing.
-
-    `...` on a line of its own, or at the end of a line, stands for anything.
-    """
-    lines = [line for line in (shape(text) for text in printed.splitlines()) if line]
-    at, gap = 0, False
-    for text in shown:
-        if not shape(text):
-            continue
-        if text.strip() == "...":
-            gap = True
-            continue
-        want = shape(text)
-        near = [i for i in range(at, len(lines)) if lines[i] == want or _starts(lines[i], want)]
-        if not near or (near[0] != at and not gap):
-            return text
-        at, gap = near[0] + 1, False
-    return None
-
-
-def _starts(line: str, want: str) -> bool:
-    return want.endswith("...") and line.startswith(want[:-3].rstrip())
-
-
 def test_other_output_is_found() -> None:
     assert agrees(("a 1.5 b", " ────", "...", "end"), "a 2.25 b\n ─────── \nmore\nend\n") is None
     assert agrees(("a 1.5 b", "end"), "a 2.25 b\nmore\nend\n") == "end"
     assert agrees(("a 1.5 c",), "a 2.25 b\n") == "a 1.5 c"
-
-
-@pytest.mark.parametrize("shown", WITH_OUTPUT, ids=str)
-def test_the_output_is_what_the_page_shows(shown: Command, desk: Path) -> None:
-    words = words_of(shown.text)
-    if words[0] == "python":
-        source = script_names((ROOT / shown.page).read_text(encoding="utf-8")).get(words[1])
-        if source is not None:
-            (desk / words[1]).write_text(source, encoding="utf-8")
-    elif words[0] != "locum":
-        pytest.skip(OTHERS[begins(shown.text, OTHERS) or ""])
-    start = [sys.executable, "-m", "locum"] if words[0] == "locum" else [sys.executable]
-    env = {k: v for k, v in os.environ.items() if not k.startswith("LOCUM_")}
-    env |= {"PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)]), "COLUMNS": "200"}
-    done = subprocess.run([*start, *words[1:]], cwd=desk, env=env, capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stderr
-    missing = agrees(shown.shown, done.stdout)
-    assert missing is None, f"{shown}\nthe page shows {missing!r}; the program printed:\n{done.stdout}"

@@ -154,6 +154,6 @@ class TestPinning:
     def test_too_few_sites_are_refused(self, terms: Path, tmp_path: Path) -> None:
         before = terms.read_text()
         (tmp_path / "keys" / "cow.pub").unlink()
-        with pytest.raises(ConfigError):
+        with pytest.raises(ConfigError, match=r"keys of ant, bee, and these terms need at least 3 sites"):
             pin_keys(terms, tmp_path / "keys")
         assert terms.read_text() == before

@@ -228,7 +228,7 @@ def test_rare_classes_and_a_spent_budget_are_refused_as_fit_refuses_them(
     with pytest.raises(PrivacyError, match="fewer than 20 records left after some were held out for the audit"):
         publish(data=str(tmp_path / "few.npz"))
     fit_release(data, tmp_path / "r", classes_public=True)
-    with pytest.raises(PrivacyError, match="is spent"):
+    with pytest.raises(PrivacyError, match="does not allow this: nothing is left"):
         publish()
     assert not (tmp_path / "out").exists()
 

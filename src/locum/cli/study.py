@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -202,33 +203,36 @@ def check(
         raise ConfigError("--cell names a cell, and --random and --all draw one: leave one of them out.")
     if not by_chance and (seed is not None or seconds is not None):
         raise ConfigError("--seed and --seconds are for cells drawn at random: add --random.")
-    if not by_chance:
-        assert name is not None
-        found = _find(studies, name)
-        results = [check_study(found, _results(found), cell)]
-    else:
+    results: list[dict[str, Any]] = []
+    if by_chance:
         import secrets
 
-        drawn = secrets.randbelow(1_000_000) if seed is None else seed
         missing: dict[str, MissingExtraError] = {}
         if name is None:
             found_all, missing = load_studies(studies)
             chosen = list(found_all.values())
         else:
             chosen = [_find(studies, name)]
+        drawn = secrets.randbelow(1_000_000) if seed is None else seed
         output.say_aside(f"Cells are drawn with --seed {drawn}.")
-        results = []
+        left_out = ({"study": study, "skipped": str(error)} for study, error in missing.items())
+        checked = chain(check_at_random(chosen, drawn, most_seconds=seconds), left_out)
         with output.progress_bar("check") as bar:
             progress = output.in_lines(bar)
             # Each is shown as soon as it is known: all of them can take hours.
-            for done, result in enumerate(check_at_random(chosen, drawn, most_seconds=seconds), start=1):
-                progress(done, len(chosen), result["study"])
+            for done, result in enumerate(checked, start=1):
+                if name is not None and "skipped" in result:
+                    raise ConfigError(f"{name}: {result['skipped']}.")
+                progress(done, len(chosen) + len(missing), result["study"])
                 results.append(result)
                 if not as_json:
                     _show_check(result)
-        results += [{"study": study, "skipped": str(error)} for study, error in missing.items()]
-        if name is not None and "skipped" in results[0]:
-            raise ConfigError(f"{name}: {results[0]['skipped']}.")
+    else:
+        assert name is not None
+        found = _find(studies, name)
+        results.append(check_study(found, _results(found), cell))
+        if not as_json:
+            _show_check(results[0])
     if as_json:
         output.print_json(results if every else results[0])
     if not all(result.get("agrees", True) for result in results):

@@ -211,6 +211,11 @@ def pin_keys(terms: str | Path, keys: str | Path | None = None) -> dict[str, str
         raise ConfigError(f"{str(terms)!r} pins no keys yet: name their folder with --keys.")
     if not found:
         raise ConfigError(f"There is no public key of a site (NAME.pub) in {str(keys)!r}: put them there first.")
+    if len(found) < settings.least_sites:
+        raise ConfigError(
+            f"{str(keys)!r} has public keys of {', '.join(sorted(found))}, and these terms need at least "
+            f"{settings.least_sites} sites: put NAME.pub of every site there first."
+        )
     if settings.sites and dict(settings.sites) != found:
         raise ConfigError(
             f"{str(terms)!r} pins other keys already, which sites may have agreed to: start from new terms."
